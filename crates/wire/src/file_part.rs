@@ -61,7 +61,7 @@ impl<'a> FilePart<'a> {
         Ok(crc32c::crc32c(&self.encode(0)?[UNCHECKED..]))
     }
 
-    /// The header, with the check over it and the part's bytes.
+    /// Encodes the header, with the CRC over it and the part's bytes.
     ///
     /// # Errors
     /// The name is too long.
@@ -82,10 +82,10 @@ impl<'a> FilePart<'a> {
         Ok(out)
     }
 
-    /// The header at the beginning of a payload, and the check that it carries. What follows is the part.
+    /// Decodes the header at the start of a payload, and returns the CRC in it. The part follows.
     ///
     /// # Errors
-    /// It is none, or not all of it is there: [`HEADER_MAX`] bytes always are enough.
+    /// There is no header, or it is incomplete: [`HEADER_MAX`] bytes are always enough.
     pub fn decode(bytes: &'a [u8]) -> Result<(Self, u32), DecodeError> {
         let mut reader = Reader::new(bytes);
         if reader.take(MAGIC.len())? != MAGIC {
@@ -116,7 +116,7 @@ impl<'a> FilePart<'a> {
     }
 }
 
-/// The check, after more of the part's bytes.
+/// Continues the CRC over more of the part's bytes.
 #[must_use]
 pub fn crc_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)

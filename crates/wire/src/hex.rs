@@ -1,6 +1,6 @@
-//! Bytes of tests, as text.
+//! Hexadecimal test vectors.
 
-/// The bytes of a vector: two digits each, lines that begin with `#` left out.
+/// Returns the bytes of a vector: two digits each, without lines that start with `#`.
 pub(crate) fn vector(text: &str) -> Vec<u8> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let digits: String = lines.collect::<String>().chars().filter(|c| !c.is_whitespace()).collect();

@@ -1,5 +1,5 @@
-//! Reports of routers that a packet is longer than its next link takes (RFC 792, RFC 1191 §4,
-//! RFC 4443 §3.2).
+//! Router reports that a packet exceeds the MTU of its next link (RFC 792, RFC 1191 §4, RFC 4443
+//! §3.2).
 //!
 //! | bytes | ICMP for IPv4 | ICMPv6 |
 //! |---|---|---|
@@ -8,7 +8,7 @@
 //! | 2–3 | checksum over the message | checksum over pseudo header and message |
 //! | 4–5 | unused | MTU of the next link, upper half |
 //! | 6–7 | MTU of the next link, 0 from routers before RFC 1191 | its lower half |
-//! | 8– | the packet, cut short | the packet, cut short |
+//! | 8– | the packet, truncated | the packet, truncated |
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,30 +20,30 @@ use crate::{DecodeError, DecodeErrorKind, ipv6};
 pub const PROTOCOL: u8 = 1;
 /// Protocol number of ICMPv6.
 pub const PROTOCOL_V6: u8 = 58;
-/// Length of the header in front of the quoted packet, in bytes.
+/// Length of the header before the quoted packet, in bytes.
 pub const HEADER_LEN: usize = 8;
 
-/// Destination unreachable, and the code for a packet that would have to be fragmented.
+/// Destination unreachable, with the code for "fragmentation needed".
 const UNREACHABLE: u8 = 3;
 const FRAGMENTATION_NEEDED: u8 = 4;
 /// Packet too big.
 const TOO_BIG_V6: u8 = 2;
 
-/// A router's report that a packet is too long.
+/// Router's report that a packet is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooBig<'a> {
-    /// The longest packet that the next link takes, in bytes; 0 where the router does not say.
+    /// MTU of the next link, in bytes; 0 if the router does not report it.
     pub mtu: u32,
-    /// The beginning of the packet, see [`Quoted::decode`].
+    /// Start of the packet, see [`Quoted::decode`].
     pub quoted: &'a [u8],
 }
 
 impl<'a> TooBig<'a> {
-    /// Reads the payload of an IPv4 packet whose protocol is [`PROTOCOL`]; `None` if it is another
-    /// message of ICMP.
+    /// Decodes the payload of an IPv4 packet whose protocol is [`PROTOCOL`]; `None` for other ICMP
+    /// messages.
     ///
     /// # Errors
-    /// When the message is cut short or its checksum fails.
+    /// When the message is truncated or its checksum fails.
     pub fn decode(bytes: &'a [u8]) -> Result<Option<Self>, DecodeError> {
         let (head, quoted) =
             bytes.split_first_chunk::<HEADER_LEN>().ok_or(truncated(HEADER_LEN, bytes.len()))?;
@@ -58,11 +58,11 @@ impl<'a> TooBig<'a> {
         Ok(Some(Self { mtu, quoted }))
     }
 
-    /// Reads the payload of an IPv6 packet between these addresses whose next header is
-    /// [`PROTOCOL_V6`]; `None` if it is another message of ICMPv6.
+    /// Decodes the payload of an IPv6 packet between these addresses whose next header is
+    /// [`PROTOCOL_V6`]; `None` for other ICMPv6 messages.
     ///
     /// # Errors
-    /// When the message is cut short or its checksum fails.
+    /// When the message is truncated or its checksum fails.
     pub fn decode_v6(
         bytes: &'a [u8],
         source: Ipv6Addr,
@@ -91,8 +91,8 @@ impl fmt::Display for TooBig<'_> {
     }
 }
 
-/// Writes the header in front of the quoted packet already in `message[8..]`, for IPv4. An `mtu`
-/// of more than 16 bits is written as 65,535.
+/// Writes the IPv4 header before the quoted packet, which is already in `message[8..]`. An `mtu` of
+/// more than 16 bits is written as 65,535.
 ///
 /// # Panics
 /// If `message` is shorter than the header.
@@ -115,15 +115,15 @@ pub fn encode_v6(mtu: u32, source: Ipv6Addr, destination: Ipv6Addr, message: &mu
     message[2..4].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// The sum of addresses, length and next header that the checksum starts from (RFC 8200 §8.1).
+/// Returns the checksum's initial sum, of addresses, length and next header (RFC 8200 §8.1).
 fn pseudo_header(source: Ipv6Addr, destination: Ipv6Addr, len: usize) -> u64 {
     sum(&source.octets()) + sum(&destination.octets()) + len as u64 + u64::from(PROTOCOL_V6)
 }
 
-/// The headers of a packet that a router quotes.
+/// Headers of a packet quoted by a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted<'a> {
-    /// Sender of the packet.
+    /// Source of the packet.
     pub source: IpAddr,
     /// Destination of the packet.
     pub destination: IpAddr,
@@ -131,16 +131,16 @@ pub struct Quoted<'a> {
     pub protocol: u8,
     /// Length of the whole packet, in bytes.
     pub len: usize,
-    /// Bytes of the payload that are quoted: 8 bytes at least from a router that follows RFC 792.
+    /// Quoted bytes of the payload: at least 8 from a router that follows RFC 792.
     pub payload: &'a [u8],
 }
 
 impl<'a> Quoted<'a> {
-    /// Reads a packet that may be cut short behind its header. The header's checksum is not
-    /// verified: a router may have changed the time to live.
+    /// Decodes a packet that may be truncated after its header. Does not verify the header's
+    /// checksum: a router may have changed the TTL.
     ///
     /// # Errors
-    /// When the bytes are no packet, are cut short within the header, or are a fragment other than
+    /// When the bytes are no packet, are truncated within the header, or are a fragment other than
     /// the first.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first().ok_or(truncated(1, 0))? >> 4 {

@@ -7,7 +7,7 @@
 //! | 2–3 | total length, header included | [`Ipv4::total_len`] |
 //! | 4–5 | identification | [`Ipv4::id`] |
 //! | 6–7 | reserved, DF, MF (3 bits), fragment offset in 8 bytes (13 bits) | [`Ipv4::fragment`] |
-//! | 8 | time to live | [`Ipv4::ttl`] |
+//! | 8 | TTL | [`Ipv4::ttl`] |
 //! | 9 | protocol | [`Ipv4::protocol`] |
 //! | 10–11 | header checksum | verified, computed |
 //! | 12–15 | source | [`Ipv4::source`] |
@@ -21,11 +21,11 @@ use crate::{DecodeError, DecodeErrorKind};
 
 /// Length of a header without options, in bytes.
 pub const HEADER_LEN: usize = 20;
-/// The protocol number of UDP.
+/// Protocol number of UDP.
 pub const PROTOCOL_UDP: u8 = 17;
-/// The bit of [`Ipv4::fragment`] that forbids fragmentation.
+/// Bit of [`Ipv4::fragment`] that forbids fragmentation.
 pub const DONT_FRAGMENT: u16 = 0x4000;
-/// The bit of [`Ipv4::fragment`] that says more fragments follow.
+/// Bit of [`Ipv4::fragment`] set if more fragments follow.
 pub const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// An IPv4 header without its options.
@@ -33,27 +33,27 @@ pub const MORE_FRAGMENTS: u16 = 0x2000;
 pub struct Ipv4 {
     /// DSCP in the upper six bits, ECN in the lower two.
     pub traffic_class: u8,
-    /// Bytes of the whole packet.
+    /// Total length of the packet, in bytes.
     pub total_len: u16,
-    /// Tells the packets of one source apart.
+    /// Identification of the packet among those of its source.
     pub id: u16,
     /// Flags and fragment offset, as on the wire.
     pub fragment: u16,
-    /// Routers the packet may still cross.
+    /// TTL: number of routers the packet may still cross.
     pub ttl: u8,
-    /// What the payload is.
+    /// Protocol of the payload.
     pub protocol: u8,
-    /// Who sent it.
+    /// Source address.
     pub source: Ipv4Addr,
-    /// Whom it is for.
+    /// Destination address.
     pub destination: Ipv4Addr,
 }
 
 impl Ipv4 {
-    /// Reads a header and returns it with the packet's payload, padding behind it left out.
+    /// Decodes a header and returns it with the packet's payload, without padding.
     ///
     /// # Errors
-    /// When the bytes are no IPv4 packet, are cut short or fail the header checksum.
+    /// When the bytes are no IPv4 packet, are truncated or fail the header checksum.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let (head, _) =
             bytes.split_first_chunk::<HEADER_LEN>().ok_or(truncated(HEADER_LEN, bytes.len()))?;
@@ -88,7 +88,7 @@ impl Ipv4 {
         Ok((ip, payload))
     }
 
-    /// Writes the header, its checksum included.
+    /// Writes the header, including its checksum.
     pub fn encode(&self, out: &mut [u8; HEADER_LEN]) {
         out[0] = 0x45;
         out[1] = self.traffic_class;
@@ -104,7 +104,7 @@ impl Ipv4 {
         out[10..12].copy_from_slice(&checksum.to_be_bytes());
     }
 
-    /// Whether the packet is a piece of a larger one.
+    /// Whether the packet is a fragment.
     #[must_use]
     pub fn is_fragment(&self) -> bool {
         self.fragment & !DONT_FRAGMENT & 0x7fff != 0
@@ -125,39 +125,39 @@ pub(crate) const fn truncated(needed: usize, found: usize) -> DecodeError {
     DecodeError { offset: 0, kind: DecodeErrorKind::Truncated { needed, found } }
 }
 
-/// The error of a checksum whose covered bytes, itself among them, sum to `total` and not to
+/// Returns the error of a checksum whose covered bytes, including itself, sum to `total` instead of
 /// 0xffff.
 pub(crate) fn checksum_error(offset: usize, found: [u8; 2], total: u16) -> DecodeError {
     let found = u16::from_be_bytes(found);
-    // One's complement: the right value is the complement of the sum of all but the value found.
+    // One's complement: the correct value is the complement of the sum of all but the value found.
     let computed = !fold(u64::from(total) + u64::from(!found));
     let kind = DecodeErrorKind::Checksum { found: u32::from(found), computed: u32::from(computed) };
     DecodeError { offset, kind }
 }
 
-/// Takes one from the time to live and mends the checksum (RFC 1624 §3), as a router does.
+/// Decrements the TTL and updates the checksum (RFC 1624 §3), as a router does.
 ///
-/// Returns `false` and changes nothing when the packet may go no further.
+/// Returns `false` and changes nothing if the packet has expired.
 pub fn decrement_ttl(header: &mut [u8; HEADER_LEN]) -> bool {
     if header[8] <= 1 {
         return false;
     }
     header[8] -= 1;
-    // HC' = ~(~HC + ~m + m'); the time to live is the upper byte of its word, so the word falls
-    // by 0x0100 and ~m + m' is ~0x0100.
+    // HC' = ~(~HC + ~m + m'); the TTL is the upper byte of its word, so the word falls by 0x0100
+    // and ~m + m' is ~0x0100.
     let checksum = u16::from_be_bytes([header[10], header[11]]);
     let mended = !fold(u64::from(!checksum) + u64::from(!0x0100_u16));
     header[10..12].copy_from_slice(&mended.to_be_bytes());
     true
 }
 
-/// The one's complement sum of big-endian 16-bit words, not folded; an odd byte at the end counts
+/// Returns the one's complement sum of big-endian 16-bit words, not folded; an odd last byte counts
 /// as the upper half of a word. Sums of pieces of even length may be added.
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u64 {
-    // RFC 1071 §2 (B): the sum may be built in any byte order and turned at the end, and over
-    // wider words. The halves of 64-bit words are summed apart, each in four lanes, which cannot
-    // overflow below 2^37 bytes and which compilers turn into vector instructions.
+    // RFC 1071 §2 (B): the sum may be computed in any byte order and swapped at the end, and over
+    // wider words. The halves of 64-bit words are summed separately, each in four lanes, which
+    // cannot overflow below 2^37 bytes and which compilers vectorise.
     const LANES: usize = 4;
     let mut low = [0_u64; LANES];
     let mut high = [0_u64; LANES];
@@ -180,7 +180,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
     u64::from(fold(total).swap_bytes())
 }
 
-/// Folds a sum into 16 bits, carries added around.
+/// Folds a sum into 16 bits with end-around carry.
 #[must_use]
 pub fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {

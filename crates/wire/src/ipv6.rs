@@ -2,7 +2,9 @@
 //!
 //! | bytes | field | here |
 //! |---|---|---|
-//! | 0–3 | version (4 bits, 6), traffic class (8 bits), flow label (20 bits) | [`Ipv6::traffic_class`], [`Ipv6::flow_label`] |
+//! | 0–3 | version (4 bits, 6) | |
+//! | | traffic class (8 bits) | [`Ipv6::traffic_class`] |
+//! | | flow label (20 bits) | [`Ipv6::flow_label`] |
 //! | 4–5 | payload length | [`Ipv6::payload_len`] |
 //! | 6 | next header | [`Ipv6::next_header`] |
 //! | 7 | hop limit | [`Ipv6::hop_limit`] |
@@ -20,31 +22,32 @@ pub const HEADER_LEN: usize = 40;
 
 /// An IPv6 header.
 ///
-/// An extension header is a [`next_header`](Self::next_header) like any other and the payload
-/// begins with it: whoever wants a transport's number finds another, and refuses the packet.
+/// An extension header is a [`next_header`](Self::next_header) like any other, and the payload
+/// starts with it. A caller that expects a transport's number finds another one and refuses the
+/// packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6 {
     /// DSCP in the upper six bits, ECN in the lower two.
     pub traffic_class: u8,
-    /// What belongs together, in the lower 20 bits.
+    /// Flow label, in the lower 20 bits.
     pub flow_label: u32,
-    /// Bytes behind the header.
+    /// Length of the payload, in bytes.
     pub payload_len: u16,
-    /// What the payload begins with.
+    /// Protocol of the payload's first header.
     pub next_header: u8,
-    /// Routers the packet may still cross.
+    /// Hop limit: number of routers the packet may still cross.
     pub hop_limit: u8,
-    /// Who sent it.
+    /// Source address.
     pub source: Ipv6Addr,
-    /// Whom it is for.
+    /// Destination address.
     pub destination: Ipv6Addr,
 }
 
 impl Ipv6 {
-    /// Reads a header and returns it with the packet's payload, padding behind it left out.
+    /// Decodes a header and returns it with the packet's payload, without padding.
     ///
     /// # Errors
-    /// When the bytes are no IPv6 packet or are cut short.
+    /// When the bytes are no IPv6 packet or are truncated.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let (head, rest) =
             bytes.split_first_chunk::<HEADER_LEN>().ok_or(truncated(HEADER_LEN, bytes.len()))?;
@@ -73,7 +76,7 @@ impl Ipv6 {
         Ok((ip, payload))
     }
 
-    /// Writes the header. Bits of the flow label above its 20 are left out.
+    /// Writes the header. Ignores bits of the flow label beyond its 20.
     pub fn encode(&self, out: &mut [u8; HEADER_LEN]) {
         let first = 6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & 0xf_ffff;
         out[0..4].copy_from_slice(&first.to_be_bytes());

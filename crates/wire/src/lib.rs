@@ -1,5 +1,5 @@
-//! Codecs of the wire formats: no input or output, and no state but that of header compression ([`vj`]) and of
-//! a line from which frames are read ([`ppp::Deframer`]).
+//! Codecs of the wire formats. They do no I/O and are stateless, except for header compression
+//! ([`vj`]) and the reader of frames from a line ([`ppp::Deframer`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! LTP-T: LTP from end to end, over nodes that forward segments as they come.
+//! LTP-T: end-to-end LTP over nodes that forward segments as they arrive.
 //!
-//! LTP-T was described in a technical report of 2005 (Farrell and Cahill, TCD-CS-2005-69) that gives purposes of extensions, and
-//! whose numbers are not known here. The layout below is this project's own profile: its nodes understand each other, and nobody
-//! else's. It uses tags of the range for private use.
+//! A technical report of 2005 (Farrell and Cahill, TCD-CS-2005-69) describes LTP-T. It gives the
+//! purposes of extensions; its code points are not known here. The layout below is this project's
+//! own profile and interoperates only with itself. It uses tags of the range for private use.
 //!
-//! Extensions before the content of data segments ([`crate::ltp::Segment::header`]); the congestion extension in report and
-//! cancel segments:
+//! Extensions before the content of data segments ([`crate::ltp::Segment::header`]); the congestion
+//! extension is in report and cancel segments:
 //!
 //! | tag | extension | value |
 //! |---|---|---|
@@ -14,11 +14,11 @@
 //! | 0xd2 | estimated size | bytes of the block SDNV, 0 if unknown |
 //! | 0xd3 | congestion | reason u8, seconds to wait SDNV |
 //! | 0xd4 | intermediate reports | nothing |
-//! | 0xd5 | lifetime | hops u8, seconds since the beginning of 2000 SDNV |
+//! | 0xd5 | lifetime | hops u8, seconds since 2000-01-01 SDNV |
 //! | 0xd6 | flow | session number at the source SDNV |
 //!
-//! An address is a family u8 (4, 6, or 0 for an engine's number), the IPv4 or IPv6 address or the number as SDNV, the UDP port
-//! u16, and the client service SDNV.
+//! An address is a family u8 (4, 6, or 0 for an engine's number), the IPv4 or IPv6 address or the
+//! number as SDNV, the UDP port u16, and the client service SDNV.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -41,21 +41,21 @@ pub const LIFETIME: u8 = 0xd5;
 /// Tag of the flow.
 pub const FLOW: u8 = 0xd6;
 
-/// An end of a transfer.
+/// End of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct End {
-    /// The node.
+    /// Node.
     pub address: Address,
-    /// The UDP port; 0 if an engine's number says all.
+    /// UDP port; 0 if the engine's number suffices.
     pub port: u16,
-    /// The client service.
+    /// Client service.
     pub service: u64,
 }
 
-/// A node.
+/// Address of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Address {
-    /// Family 0: the number of its LTP engine.
+    /// Family 0: number of its LTP engine.
     Engine(u64),
     /// Family 4.
     V4(Ipv4Addr),
@@ -63,59 +63,60 @@ pub enum Address {
     V6(Ipv6Addr),
 }
 
-/// A node on the way that has no room.
+/// Congestion at a node on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Congestion {
-    /// What there is not enough of.
+    /// Exhausted resource.
     pub reason: CongestionReason,
-    /// Seconds after which trying again makes sense.
+    /// Seconds after which to retry.
     pub retry_after_s: u64,
 }
 
-/// What a node has not enough of.
+/// Resource that a node lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CongestionReason {
     /// 0: storage.
     Storage,
-    /// 1: time of contact with the next node.
+    /// 1: contact time with the next node.
     Contact,
     /// A code without a name.
     Other(u8),
 }
 
-/// How far and how long a block may travel.
+/// Hop limit and expiry of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Nodes that may forward it.
+    /// Number of nodes that may still forward it.
     pub hops: u8,
-    /// When nobody needs it any more, in seconds since the beginning of 2000.
+    /// Expiry, in seconds since 2000-01-01.
     pub expiry_s: u64,
 }
 
-/// The extensions of LTP-T in a segment.
+/// LTP-T extensions of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transport {
-    /// Where the block comes from.
+    /// Source of the block.
     pub source: Option<End>,
-    /// Where it goes; makes a session a hop of LTP-T.
+    /// Destination of the block; its presence makes a session a hop of LTP-T.
     pub destination: Option<End>,
-    /// Bytes of the block, as far as the source knows; `Some(0)` if it does not.
+    /// Size of the block in bytes, as estimated by the source; `Some(0)` if unknown.
     pub size: Option<u64>,
-    /// Room is short.
+    /// Congestion.
     pub congestion: Option<Congestion>,
-    /// Nodes on the way are asked for reports.
+    /// Whether nodes on the path are requested to report.
     pub intermediate_reports: bool,
-    /// How far and how long it may travel.
+    /// Hop limit and expiry.
     pub lifetime: Option<Lifetime>,
-    /// The session's number at the source, which with the source names the transfer.
+    /// Session number at the source, which together with the source identifies the transfer.
     pub flow: Option<u64>,
 }
 
 impl Transport {
-    /// The extensions among those before a segment's content. Others are left alone.
+    /// Decodes the LTP-T extensions among those before a segment's content. Ignores others.
     ///
     /// # Errors
-    /// A value is not what its tag's is, or a tag is there twice. Offsets count from the value's first byte.
+    /// A value does not match its tag, or a tag is duplicate. Offsets count from the value's first
+    /// byte.
     pub fn from_extensions(extensions: Extensions<'_>) -> Result<Self, DecodeError> {
         let mut transport = Self::default();
         let mut seen = 0_u8;
@@ -149,7 +150,7 @@ impl Transport {
         Ok(transport)
     }
 
-    /// Tags and values of the extensions that there are, in the order of their tags: at most seven.
+    /// Returns tags and encoded values of the present extensions, ordered by tag: at most seven.
     #[must_use]
     pub fn values(&self) -> Vec<(u8, Vec<u8>)> {
         let number = |value| {
@@ -215,7 +216,7 @@ impl End {
 }
 
 impl CongestionReason {
-    /// The meaning of a code.
+    /// Returns the reason with this code.
     #[must_use]
     pub const fn from_code(code: u8) -> Self {
         match code {
@@ -225,7 +226,7 @@ impl CongestionReason {
         }
     }
 
-    /// The code on the wire.
+    /// Returns the code on the wire.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {

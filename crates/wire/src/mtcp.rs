@@ -1,9 +1,10 @@
-//! MTCP and STCP: bundles over TCP with nothing around them but their lengths.
+//! MTCP and STCP: bundles over TCP, framed by their lengths alone.
 //!
-//! Neither has an RFC. MTCP is draft-ietf-dtn-mtcpcl-01, as dtn7 and µD3TN speak it; STCP is what ION and HDTN speak.
-//! Both go one way, from who connects to who listens, and nothing is acknowledged.
+//! Neither has an RFC. MTCP is draft-ietf-dtn-mtcpcl-01, as in dtn7 and µD3TN; STCP is used by ION
+//! and HDTN. Both are unidirectional, from the connecting to the listening side, without
+//! acknowledgements.
 //!
-//! | protocol | before each bundle | nobody's bundle, a sign of life |
+//! | protocol | before each bundle | keepalive, an empty bundle |
 //! |---|---|---|
 //! | MTCP | the head of a CBOR byte string of definite length (RFC 8949 §3.1) | 0x40 |
 //! | STCP | the bytes of the bundle, u32 | 0x00000000 |
@@ -14,20 +15,20 @@ use crate::cbor::{self, Major};
 use crate::cursor::Reader;
 use crate::{DecodeError, EncodeError, tcpcl};
 
-/// Bytes of the longest length.
+/// Maximum length of the length field, in bytes.
 pub const LEN_MAX: usize = 9;
 
-/// How bundles are told apart.
+/// Framing of bundles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// By the heads of CBOR byte strings.
+    /// Heads of CBOR byte strings.
     Mtcp,
-    /// By lengths of four bytes.
+    /// Lengths of four bytes.
     Stcp,
 }
 
 impl Framing {
-    /// Bytes of the longest bundle.
+    /// Maximum length of a bundle, in bytes.
     #[must_use]
     pub const fn bundle_max(self) -> u64 {
         match self {
@@ -36,8 +37,9 @@ impl Framing {
         }
     }
 
-    /// Reads the length before a bundle from the beginning of a stream: the bytes of the bundle, and those of the length. `None`
-    /// if more are needed; [`LEN_MAX`] are always enough.
+    /// Decodes the length before a bundle from the start of a stream. Returns the length of the
+    /// bundle and of the length field. `None` if more bytes are needed; [`LEN_MAX`] are always
+    /// enough.
     ///
     /// # Errors
     /// It is no byte string of definite length.
@@ -52,7 +54,7 @@ impl Framing {
         tcpcl::or_more(read(Reader::new(bytes)), LEN_MAX)
     }
 
-    /// The bytes before a bundle of this length.
+    /// Returns the bytes before a bundle of this length.
     ///
     /// # Errors
     /// The bundle is longer than [`Framing::bundle_max`].
@@ -84,7 +86,7 @@ impl fmt::Display for Framing {
 mod tests {
     use super::*;
 
-    /// The lengths of RFC 8949 appendix A, of byte strings.
+    /// Uses the lengths of byte strings in RFC 8949 appendix A.
     #[test]
     fn mtcp_has_the_heads_of_byte_strings() {
         let heads: [(u64, &[u8]); 7] = [
@@ -101,7 +103,7 @@ mod tests {
             assert_eq!(Framing::Mtcp.decode(bytes), Ok(Some((len, bytes.len()))));
             assert_eq!(Framing::Mtcp.decode(&bytes[..bytes.len() - 1]), Ok(None));
         }
-        // A length that is written longer than it need be is one; one that is not definite is none, nor is a text.
+        // Overlong lengths are accepted; indefinite ones are not, nor is a text.
         assert_eq!(Framing::Mtcp.decode(&[0x59, 0, 4]), Ok(Some((4, 3))));
         assert!(Framing::Mtcp.decode(&[0x5f, 0x41]).is_err());
         assert!(Framing::Mtcp.decode(&[0x64, 0x41]).is_err());

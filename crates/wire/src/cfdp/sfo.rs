@@ -57,7 +57,7 @@ impl TraceControl {
     }
 }
 
-/// Type 40: asks an entity to hand a file on.
+/// Type 40: requests an entity to forward a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SfoRequest<'a> {
     /// Recipients of reports.

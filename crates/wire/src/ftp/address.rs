@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// An argument that is no address.
+/// Error in the address of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AddressError {
-    /// It is not of the form that its command has.
+    /// Malformed argument; holds the expected form.
     #[error("it is not of the form {0}")]
     Form(&'static str),
     /// The protocol is neither 1, IPv4, nor 2, IPv6 (RFC 2428 §2).
@@ -75,7 +75,7 @@ impl fmt::Display for ExtendedPort {
     }
 }
 
-/// The three fields between four delimiters, of which the first byte is one.
+/// Returns the three fields between four delimiters; the first byte is the delimiter.
 fn fields(text: &str) -> Option<(&str, &str, &str)> {
     let delimiter = text.chars().next().filter(|c| matches!(c, '!'..='~'))?;
     let mut parts = text.split(delimiter);
@@ -84,7 +84,7 @@ fn fields(text: &str) -> Option<(&str, &str, &str)> {
     parts.next().is_none().then_some((protocol, address, port))
 }
 
-/// The port in the text of the reply 229 to EPSV: `(|||port|)` (RFC 2428 §3).
+/// Returns the port in the text of the reply 229 to EPSV: `(|||port|)` (RFC 2428 §3).
 #[must_use]
 pub fn passive_port(text: &str) -> Option<u16> {
     let (_, rest) = text.split_once('(')?;
@@ -93,8 +93,8 @@ pub fn passive_port(text: &str) -> Option<u16> {
     port.parse().ok()
 }
 
-/// The address in the text of the reply 227 to PASV. Its form is not laid down: six numbers,
-/// wherever they stand (RFC 1123 §4.1.2.6).
+/// Returns the address in the text of the reply 227 to PASV. Its form is not standardised: six
+/// numbers anywhere in the text (RFC 1123 §4.1.2.6).
 #[must_use]
 pub fn passive_reply(text: &str) -> Option<SocketAddrV4> {
     let is_inside = |c: char| c.is_ascii_digit() || c == ',';

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use super::{AddressError, ExtendedPort, HostPort};
 use crate::DecodeError;
 
-/// How bytes of a file stand on the data connection (RFC 959 §3.1.1).
+/// Representation of a file on the data connection (RFC 959 §3.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Representation {
     /// Lines ended by CR LF (TYPE A).
     Ascii,
-    /// As they are (TYPE I).
+    /// Unchanged bytes (TYPE I).
     Image,
 }
 
@@ -19,7 +19,7 @@ pub enum Representation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each variant is the command of that name, as its source has it")]
 pub enum Command<'a> {
-    /// RFC 959 §4.1.1: who, and changes of directory.
+    /// RFC 959 §4.1.1: login and change of directory.
     User(&'a str),
     Pass(&'a str),
     Acct(&'a str),
@@ -27,12 +27,11 @@ pub enum Command<'a> {
     Cdup,
     Rein,
     Quit,
-    /// RFC 959 §4.1.2 and RFC 2428: the transfer's parameters. The bytes of PORT and EPRT are one
-    /// address here.
+    /// RFC 959 §4.1.2 and RFC 2428: transfer parameters. PORT and EPRT hold a decoded address.
     Port(SocketAddr),
     Eprt(SocketAddr),
     Pasv,
-    /// With the protocol asked for, or `ALL`.
+    /// Holds the requested protocol, or `ALL`.
     Epsv(&'a str),
     Type(Representation),
     /// S, B or C; F, R or P.
@@ -73,19 +72,19 @@ pub enum Command<'a> {
     Intr,
     Bets,
     Nbes,
-    /// From, to.
+    /// Source, destination.
     Copy(&'a str, &'a str),
     Read(&'a str),
     Updt(&'a str),
-    /// Any other one, its verb as it came.
+    /// Any other verb, as received, and its argument.
     Unknown(&'a str, &'a str),
 }
 
 impl<'a> Command<'a> {
-    /// Reads a line without its end.
+    /// Decodes a line without its end.
     ///
     /// # Errors
-    /// When a known verb's argument is missing, or not what it takes; the offset is the argument's.
+    /// When a known verb's argument is missing or invalid; the offset is the argument's.
     pub fn decode(line: &'a str) -> Result<Self, DecodeError> {
         let (verb, argument) = line.split_once(' ').unwrap_or((line, ""));
         let at = line.len() - argument.len();
@@ -160,7 +159,7 @@ fn address(found: Result<SocketAddr, AddressError>, at: usize) -> Result<SocketA
     })
 }
 
-/// `A`, `A N`, `I` or `L 8`, which is the same where bytes have eight bits.
+/// Parses `A`, `A N`, `I` or `L 8`, which equals `I` for 8-bit bytes.
 fn representation(argument: &str, at: usize) -> Result<Representation, DecodeError> {
     let argument = argument.to_ascii_uppercase();
     match argument.split_whitespace().collect::<Vec<_>>()[..] {
@@ -183,7 +182,7 @@ fn number<T: std::str::FromStr>(argument: &str, at: usize) -> Result<T, DecodeEr
 }
 
 impl fmt::Display for Command<'_> {
-    /// The line as it is sent, without its end.
+    /// Writes the line without its end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (verb, argument) = match self {
             Self::User(name) => ("USER", *name),
@@ -194,7 +193,7 @@ impl fmt::Display for Command<'_> {
             Self::Rein => ("REIN", ""),
             Self::Quit => ("QUIT", ""),
             Self::Port(SocketAddr::V4(to)) => return write!(f, "PORT {}", HostPort(*to)),
-            // PORT has no room for such an address.
+            // PORT cannot carry such an address.
             Self::Port(to) | Self::Eprt(to) => return write!(f, "EPRT {}", ExtendedPort(*to)),
             Self::Pasv => ("PASV", ""),
             Self::Epsv(protocol) => ("EPSV", *protocol),

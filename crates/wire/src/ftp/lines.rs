@@ -1,8 +1,8 @@
-//! Cuts what arrives on a control connection into lines.
+//! Splits the input of a control connection into lines.
 
 use thiserror::Error;
 
-/// Bytes of a line, its end not counted. RFC 959 sets no bound; names have at most 4,096.
+/// Maximum bytes of a line, without its end. RFC 959 sets no bound; names have at most 4,096.
 pub const LINE_MAX: usize = 8_192;
 
 const IAC: u8 = 255;
@@ -11,18 +11,18 @@ const NEGOTIATIONS: std::ops::RangeInclusive<u8> = 251..=254;
 const CR: u8 = b'\r';
 const LF: u8 = b'\n';
 
-/// Why a line is none.
+/// Error in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LineError {
-    /// It has more than [`LINE_MAX`] bytes; they are gone.
+    /// More than [`LINE_MAX`] bytes; they are discarded.
     #[error("a line is longer than {LINE_MAX} bytes")]
     TooLong,
-    /// It is not UTF-8 (RFC 2640 §2.1).
+    /// Not UTF-8 (RFC 2640 §2.1).
     #[error("a line is not UTF-8")]
     NotText,
 }
 
-/// Where the reading stands within Telnet's commands.
+/// State within Telnet commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Telnet {
     #[default]
@@ -31,7 +31,7 @@ enum Telnet {
     Option,
 }
 
-/// The lines that begin in what arrived so far. Holds at most one line.
+/// Splitter of lines. Holds at most one line.
 #[derive(Debug, Default)]
 pub struct Lines {
     line: Vec<u8>,
@@ -40,12 +40,12 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes bytes up to the end of a line: how many were taken, and the line without its end.
+    /// Consumes bytes up to the end of a line. Returns how many, and the line without its end.
     ///
-    /// A line that ends with LF alone is taken, too. All bytes are taken when there is no line.
+    /// Also accepts a line ended by LF alone. Consumes all bytes if there is no complete line.
     ///
     /// # Errors
-    /// Inside the line, when it is too long or no text; what follows it can still be read.
+    /// Inside the line, when it is too long or not text; later lines can still be read.
     pub fn next(&mut self, bytes: &[u8]) -> (usize, Option<Result<String, LineError>>) {
         for (index, byte) in bytes.iter().enumerate() {
             match (self.telnet, *byte) {
@@ -53,7 +53,7 @@ impl Lines {
                 (Telnet::Data, LF) => return (index + 1, Some(self.finish())),
                 (Telnet::Data, byte) => self.push(byte),
                 (Telnet::Command, IAC) => {
-                    // Twice, it stands for itself (RFC 854).
+                    // Doubled, it is a data byte (RFC 854).
                     self.telnet = Telnet::Data;
                     self.push(IAC);
                 }
@@ -67,7 +67,7 @@ impl Lines {
     }
 
     fn push(&mut self, byte: u8) {
-        // One more for the CR, which may be the end's.
+        // One more for the CR, which may belong to the line's end.
         if self.line.len() > LINE_MAX {
             self.too_long = true;
         } else {

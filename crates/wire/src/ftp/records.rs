@@ -1,44 +1,44 @@
-//! Control files of SCPS-FP: which bytes of a file are read (READ), and how a file is changed (UPDT).
+//! Control files of SCPS-FP: byte ranges to read from a file (READ), and changes of a file (UPDT).
 //!
 //! | READ | |
 //! |---|---|
 //! | path LF | the file |
-//! | `Y` or `N` LF | whether what is missing is left out |
-//! | count, 2 bytes; LF | of ranges |
-//! | first `-` last LF | each range, both included; 4294967295 is the end |
+//! | `Y` or `N` LF | whether missing ranges are omitted |
+//! | count, 2 bytes; LF | number of ranges |
+//! | first `-` last LF | each range, both inclusive; 4294967295 is the end |
 //!
 //! | UPDT | |
 //! |---|---|
-//! | path LF, path LF | the original, and the file to be made of it |
+//! | path LF, path LF | the original, and the file to create from it |
 //! | CRC LF | of the original, decimal |
-//! | command, offset (4), length (2), bytes | each change, as [`Change`] has it |
+//! | command, offset (4), length (2), bytes | each change, see [`Change`] |
 
 use std::collections::BTreeMap;
 
 use crate::DecodeError;
 
-/// The name under which control files are stored.
+/// Name under which control files are stored.
 pub const CONTROL_FILE: &str = "roSCPSFP";
 
-/// The offset that stands for a file's end.
+/// Offset that means the end of the file.
 pub const TO_END: u32 = u32::MAX;
 
-/// Bytes that a file's records are compared by when a change is looked for.
+/// Block length for finding matches between the two files, in bytes.
 const BLOCK: usize = 16;
 
-/// The cyclic redundancy check of SCPS-FP: that of IEEE 802.3 begun with zero.
+/// CRC of SCPS-FP: that of IEEE 802.3 with an initial value of zero.
 #[derive(Clone, Debug)]
 pub struct Crc(crc32fast::Hasher);
 
 impl Default for Crc {
     fn default() -> Self {
-        // The remainder that it begins with is the complement of this.
+        // The initial remainder is the complement of this argument.
         Self(crc32fast::Hasher::new_with_initial(u32::MAX))
     }
 }
 
 impl Crc {
-    /// That of bytes.
+    /// Returns the CRC of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> u32 {
         let mut crc = Self::default();
@@ -46,43 +46,43 @@ impl Crc {
         crc.value()
     }
 
-    /// Goes on with bytes.
+    /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Of everything so far.
+    /// Returns the CRC so far.
     #[must_use]
     pub fn value(&self) -> u32 {
         self.0.clone().finalize()
     }
 }
 
-/// Bytes of a file, both ends included.
+/// Range of a file's bytes, both ends inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first.
+    /// First byte.
     pub first: u32,
-    /// The last, or [`TO_END`].
+    /// Last byte, or [`TO_END`].
     pub last: u32,
 }
 
-/// What READ's control file says.
+/// Content of READ's control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadControl {
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// Whether ranges that the file does not have are left out.
+    /// Whether ranges missing from the file are omitted.
     pub forced: bool,
-    /// The ranges, in the order in which they are sent.
+    /// Ranges, in the order in which they are sent.
     pub ranges: Vec<Range>,
 }
 
 impl ReadControl {
-    /// Reads a control file.
+    /// Decodes a control file.
     ///
     /// # Errors
-    /// Where it is none.
+    /// The bytes are no control file.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut at = 0;
         let path = text(bytes, &mut at)?.to_owned();
@@ -91,7 +91,7 @@ impl ReadControl {
             "N" => false,
             _ => return Err(DecodeError::invalid(at, "neither Y nor N")),
         };
-        // Ten ranges make an LF of the count: it has two bytes, whatever they are.
+        // The two bytes of the count may hold an LF, for instance for ten ranges.
         let Some([high, low, b'\n']) = bytes.get(at..at + 3) else {
             return Err(DecodeError::invalid(at, "the count of ranges"));
         };
@@ -115,8 +115,8 @@ impl ReadControl {
         Ok(Self { path, forced, ranges })
     }
 
-    /// The control file; nothing if there are more ranges than it can count, or the path has a line
-    /// break.
+    /// Encodes the control file; `None` if there are too many ranges to count, or the path has a
+    /// line break.
     #[must_use]
     pub fn encode(&self) -> Option<Vec<u8>> {
         let count = u16::try_from(self.ranges.len()).ok()?;
@@ -130,7 +130,7 @@ impl ReadControl {
         Some(file)
     }
 
-    /// What the ranges have of a file, and whether it has all of them.
+    /// Returns the ranges' bytes of a file, and whether the file has all of them.
     #[must_use]
     pub fn read(&self, file: &[u8]) -> (Vec<u8>, bool) {
         let mut read = Vec::new();
@@ -145,41 +145,42 @@ impl ReadControl {
     }
 }
 
-/// One change. Offsets are those of the original, and ascend.
+/// One change. Offsets refer to the original, and ascend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// `d`: so many bytes are left out.
+    /// `d`: deletes bytes.
     Delete {
-        /// The first.
+        /// First byte.
         offset: u32,
-        /// How many.
+        /// Number of bytes.
         length: u16,
     },
-    /// `a`: bytes come behind the one at the offset.
+    /// `a`: inserts bytes after the one at the offset.
     Append {
-        /// Where that is.
+        /// Offset.
         offset: u32,
-        /// The bytes.
+        /// Inserted bytes.
         bytes: Vec<u8>,
     },
-    /// `i`: bytes come before the one at the offset, or at the end.
+    /// `i`: inserts bytes before the one at the offset, or at the end.
     Insert {
-        /// Where that is.
+        /// Offset.
         offset: u32,
-        /// The bytes.
+        /// Inserted bytes.
         bytes: Vec<u8>,
     },
-    /// `w`: bytes take the place of as many.
+    /// `w`: overwrites as many bytes.
     Overwrite {
-        /// The first.
+        /// First byte.
         offset: u32,
-        /// The bytes.
+        /// New bytes.
         bytes: Vec<u8>,
     },
 }
 
 impl Change {
-    /// Where the original's bytes end that come before it, how many it takes, and what it gives.
+    /// Returns the end of the original's bytes before it, the number of original bytes it replaces,
+    /// and the new bytes.
     fn parts(&self) -> (u64, u64, &[u8]) {
         match self {
             Self::Delete { offset, length } => ((*offset).into(), (*length).into(), &[]),
@@ -190,35 +191,35 @@ impl Change {
     }
 }
 
-/// What UPDT's control file says.
+/// Content of UPDT's control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdateControl {
-    /// The file that is changed.
+    /// Path of the original.
     pub original: String,
-    /// The file that is made of it, which may be the same.
+    /// Path of the new file; may be the original's.
     pub new: String,
-    /// The original's [`Crc`].
+    /// [`Crc`] of the original.
     pub crc: u32,
-    /// The changes.
+    /// Changes.
     pub changes: Vec<Change>,
 }
 
-/// Why a file cannot be changed so.
+/// Reason why the changes do not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpdateError {
-    /// The original is another one.
+    /// The original has another CRC.
     #[error("its CRC is {0}")]
     Crc(u32),
-    /// Changes go back, or beyond its end.
+    /// The change of this index goes back, or beyond the original's end.
     #[error("change {0} does not fit")]
     Change(usize),
 }
 
 impl UpdateControl {
-    /// Reads a control file.
+    /// Decodes a control file.
     ///
     /// # Errors
-    /// Where it is none.
+    /// The bytes are no control file.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut at = 0;
         let original = text(bytes, &mut at)?.to_owned();
@@ -251,7 +252,8 @@ impl UpdateControl {
         Ok(Self { original, new, crc, changes })
     }
 
-    /// The control file; nothing if a change is longer than it can say, or a path has a line break.
+    /// Encodes the control file; `None` if a change is too long for its length field, or a path has
+    /// a line break.
     #[must_use]
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut file = named(&self.original)?;
@@ -272,7 +274,7 @@ impl UpdateControl {
         Some(file)
     }
 
-    /// The file that comes of the original.
+    /// Returns the original with the changes applied.
     ///
     /// # Errors
     /// When it is another original, or a change does not fit.
@@ -298,7 +300,8 @@ impl UpdateControl {
         Ok(new)
     }
 
-    /// The changes that make one file of another; nothing if it is too long for their offsets.
+    /// Returns the changes from one file to another; `None` if a file is too long for their
+    /// offsets.
     #[must_use]
     pub fn between(original: (&str, &[u8]), new: (&str, &[u8])) -> Option<Self> {
         u32::try_from(original.1.len()).ok()?;
@@ -311,8 +314,8 @@ impl UpdateControl {
     }
 }
 
-/// The changes that make `new` of `old`: what both have in the same order stays, as far as blocks
-/// of it are found again.
+/// Returns the changes from `old` to `new`. Keeps what both share in the same order, as far as
+/// blocks of it match.
 fn changes(old: &[u8], new: &[u8]) -> Vec<Change> {
     let mut places = BTreeMap::<&[u8], Vec<usize>>::new();
     for (index, block) in old.chunks_exact(BLOCK).enumerate() {
@@ -321,7 +324,7 @@ fn changes(old: &[u8], new: &[u8]) -> Vec<Change> {
     let (mut changes, mut old_at, mut new_at) = (Vec::new(), 0, 0);
     let mut at = 0;
     while at < new.len() {
-        // A run of bytes where they were stays, even if it is no whole block.
+        // A run of unmoved bytes stays, even if it is not a whole block.
         let stays = at == new_at && old.get(old_at) == Some(&new[at]);
         let block = new.get(at..at + BLOCK).and_then(|block| places.get(block));
         let ahead = |places: &Vec<usize>| {
@@ -333,7 +336,7 @@ fn changes(old: &[u8], new: &[u8]) -> Vec<Change> {
             at += 1;
             continue;
         };
-        // What both have before the block, they have, too.
+        // Extends the match to equal bytes before the block.
         let before = |n: &usize| old[place - n] == new[at - n];
         let most = (place - old_at).min(at - new_at);
         let back = (1..=most).take_while(before).count();
@@ -346,7 +349,7 @@ fn changes(old: &[u8], new: &[u8]) -> Vec<Change> {
     changes
 }
 
-/// Has bytes of the original replaced, in pieces whose length can be said.
+/// Replaces bytes of the original, in pieces that fit the length field.
 fn change(changes: &mut Vec<Change>, old: std::ops::Range<usize>, new: &[u8]) {
     const MOST: usize = u16::MAX as usize;
     let both = old.len().min(new.len());
@@ -366,7 +369,7 @@ fn change(changes: &mut Vec<Change>, old: std::ops::Range<usize>, new: &[u8]) {
     }
 }
 
-/// The next line without its end.
+/// Returns the next line without its end.
 fn text<'a>(bytes: &'a [u8], at: &mut usize) -> Result<&'a str, DecodeError> {
     let start = *at;
     let rest = &bytes[start..];
@@ -376,7 +379,7 @@ fn text<'a>(bytes: &'a [u8], at: &mut usize) -> Result<&'a str, DecodeError> {
     std::str::from_utf8(&rest[..end]).map_err(|_| DecodeError::invalid(start, "not UTF-8"))
 }
 
-/// A path as a line.
+/// Returns a path as a line.
 fn named(path: &str) -> Option<Vec<u8>> {
     if path.contains('\n') {
         return None;
@@ -392,7 +395,7 @@ mod tests {
 
     #[test]
     fn the_crc_begins_with_zero() {
-        // The register stays 0 for zeros, and its complement is told, as in the reference
+        // The register stays 0 for zeros, and the result is its complement, as in the reference
         // implementation of SCPS-FP.
         assert_eq!(Crc::of(b""), u32::MAX);
         assert_eq!(Crc::of(&[0; 9]), u32::MAX);

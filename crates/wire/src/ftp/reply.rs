@@ -7,34 +7,34 @@ use crate::{DecodeError, DecodeErrorKind};
 /// One line of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyLine<'a> {
-    /// The only line, or the last of several.
+    /// Only line, or the last of several.
     Last {
-        /// What it means.
+        /// Code of the reply.
         code: u16,
-        /// For people, but for a few replies.
+        /// Text for people, except in a few replies.
         text: &'a str,
     },
-    /// The first of several.
+    /// First of several lines.
     First {
-        /// What the reply means.
+        /// Code of the reply.
         code: u16,
-        /// For people.
+        /// Text for people.
         text: &'a str,
     },
-    /// A line without a code, which stands between a first and a last one.
+    /// Line without a code, between a first and a last one.
     Between(&'a str),
 }
 
 impl<'a> ReplyLine<'a> {
-    /// Reads a line without its end.
+    /// Decodes a line without its end.
     ///
     /// # Errors
-    /// When three digits at its beginning are no code, which is 100 to 599.
+    /// When the three digits at its start are not a code from 100 to 599.
     pub fn decode(line: &'a str) -> Result<Self, DecodeError> {
         let Some((digits, rest)) = line.split_at_checked(3) else { return Ok(Self::Between(line)) };
         let Ok(code) = digits.parse::<u16>() else { return Ok(Self::Between(line)) };
         let (code, text) = match rest.split_at_checked(1) {
-            // SCPS-FP leaves the text out when it is asked to (SUPP).
+            // SCPS-FP omits the text on request (SUPP).
             None => (code, ""),
             Some((" ", text)) => (code, text),
             Some(("-", text)) if (100..600).contains(&code) => {
@@ -51,7 +51,7 @@ impl<'a> ReplyLine<'a> {
 }
 
 impl fmt::Display for ReplyLine<'_> {
-    /// The line as it is sent, without its end.
+    /// Writes the line without its end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Last { code, text: "" } => write!(f, "{code:03}"),
@@ -62,18 +62,18 @@ impl fmt::Display for ReplyLine<'_> {
     }
 }
 
-/// A whole reply.
+/// Complete reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// What it means.
+    /// Code.
     pub code: u16,
-    /// Its lines' texts, joined by line feeds.
+    /// Texts of its lines, joined by line feeds.
     pub text: String,
 }
 
 impl Reply {
-    /// What the first digit says: the command was begun (1), done (2), waits for another one (3), or
-    /// failed for now (4) or for good (5).
+    /// Returns the first digit: preliminary (1), completed (2), needs another command (3), failed
+    /// for now (4) or permanently (5).
     #[must_use]
     pub fn class(&self) -> u16 {
         self.code / 100

@@ -1,4 +1,4 @@
-//! Lines, commands, replies and addresses, those of the specifications' examples among them.
+//! Lines, commands, replies and addresses, including examples from the specifications.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// All lines of some bytes, handed in by pieces.
+/// Returns all lines of some bytes, fed in pieces.
 fn lines(bytes: &[u8], piece: usize) -> Vec<Result<String, LineError>> {
     let mut reader = Lines::default();
     let mut found = Vec::new();
@@ -31,8 +31,8 @@ fn lines_end_wherever_a_piece_does() {
 
 #[test]
 fn telnet_commands_are_left_out() {
-    // IAC IP, IAC DM before ABOR (RFC 959 §4.1.3), IAC DO 6, and 255 doubled within text that is
-    // no UTF-8 then.
+    // IAC IP, IAC DM before ABOR (RFC 959 §4.1.3), IAC DO 6, and a doubled 255 in text, which is
+    // then not UTF-8.
     let bytes = b"\xff\xf4\xff\xf2ABOR\r\n\xff\xfd\x06NOOP\r\na\xff\xffb\r\n";
     for piece in 1..bytes.len() {
         let found = lines(bytes, piece);

@@ -5,7 +5,7 @@ use crate::hex::vector;
 use crate::ip::Ipv4;
 use crate::ipv6::Ipv6;
 
-/// Text form that a vector expects.
+/// Returns the text form that a vector expects.
 fn expected(text: &str) -> &str {
     text.lines().find_map(|line| line.strip_prefix("# reads: ")).expect("it says so")
 }

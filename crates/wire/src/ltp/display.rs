@@ -1,10 +1,10 @@
-//! A segment in one line, for people.
+//! One-line display of segments.
 
 use std::fmt;
 
 use super::{Body, CancelReason, Data, DataKind, End, Report, Segment, SessionId};
 
-/// Claims that are written out; of more only the number is told.
+/// Maximum claims shown; of more only their number is shown.
 const CLAIMS_SHOWN: usize = 8;
 
 impl fmt::Display for SessionId {

@@ -1,4 +1,4 @@
-//! The two lists in segments: claims of reports, and extensions.
+//! The two lists in segments: reception claims and extensions.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use super::sdnv;
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// A part of the red part that has arrived.
+/// A received part of the red part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Where it begins, counted from the report's lower bound.
+    /// Offset from the report's lower bound.
     pub offset: u64,
-    /// Its bytes, at least one.
+    /// Length in bytes, at least 1.
     pub length: u64,
 }
 
-/// The claims of a report, in order and apart from each other.
+/// Reception claims of a report, in order and disjoint.
 #[derive(Clone, Copy)]
 pub struct Claims<'a>(Source<'a, Claim>);
 
 /// An extension of a segment (RFC 5326 §3.1.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension<'a> {
-    /// What it is: 0 is authentication, 1 a cookie (RFC 5327).
+    /// Tag: 0 is authentication, 1 a cookie (RFC 5327).
     pub tag: u8,
-    /// Its value.
+    /// Value.
     pub value: &'a [u8],
 }
 
-/// The extensions before or behind the content of a segment.
+/// Extensions before or behind the content of a segment.
 #[derive(Clone, Copy)]
 pub struct Extensions<'a>(Source<'a, Extension<'a>>);
 
-/// Fields to be written, or bytes that were read through without an error.
+/// Fields to be written, or validated bytes.
 #[derive(Clone, Copy)]
 enum Source<'a, T> {
     Fields(&'a [T]),
@@ -40,13 +40,13 @@ enum Source<'a, T> {
 }
 
 impl<'a> Claims<'a> {
-    /// These claims.
+    /// Creates a list of claims to send.
     #[must_use]
     pub const fn new(claims: &'a [Claim]) -> Self {
         Self(Source::Fields(claims))
     }
 
-    /// How many there are.
+    /// Number of claims.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self.0 {
@@ -55,13 +55,13 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One after the other.
+    /// Returns the claims in order.
     pub fn iter(&self) -> impl Iterator<Item = Claim> + 'a {
         let (fields, bytes) = match self.0 {
             Source::Fields(fields) => (fields, &[][..]),
@@ -78,7 +78,7 @@ impl<'a> Claims<'a> {
     pub(super) fn read(reader: &mut Reader<'a>, scope: u64) -> Result<Self, DecodeError> {
         let at = reader.offset();
         let count = sdnv::read(reader)?;
-        // Two bytes a claim is the least.
+        // A claim has at least two bytes.
         let count = usize::try_from(count).ok().filter(|count| *count <= reader.remaining() / 2);
         let Some(count) = count else {
             return Err(DecodeError::invalid(at, "a report has more claims than bytes for them"));
@@ -130,16 +130,16 @@ impl fmt::Debug for Claims<'_> {
 }
 
 impl<'a> Extensions<'a> {
-    /// None.
+    /// No extensions.
     pub const NONE: Self = Self(Source::Fields(&[]));
 
-    /// These extensions.
+    /// Creates a list of extensions to send.
     #[must_use]
     pub const fn new(extensions: &'a [Extension<'a>]) -> Self {
         Self(Source::Fields(extensions))
     }
 
-    /// How many there are.
+    /// Number of extensions.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self.0 {
@@ -148,13 +148,13 @@ impl<'a> Extensions<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One after the other.
+    /// Returns the extensions in order.
     pub fn iter(&self) -> impl Iterator<Item = Extension<'a>> + 'a {
         let (fields, bytes) = match self.0 {
             Source::Fields(fields) => (fields, &[][..]),
@@ -175,7 +175,7 @@ impl<'a> Extensions<'a> {
         Ok(Self(Source::Bytes { bytes, count }))
     }
 
-    /// The count as the segment header has it.
+    /// Returns the count in the form of the segment header.
     pub(super) fn count(&self) -> Result<u8, EncodeError> {
         u8::try_from(self.len())
             .ok()
@@ -198,7 +198,7 @@ impl<'a> Extensions<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     #[must_use]
     pub const fn encoded_len(self) -> usize {
         1 + sdnv::len(self.value.len() as u64) + self.value.len()

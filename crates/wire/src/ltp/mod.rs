@@ -1,7 +1,7 @@
 //! The Licklider Transmission Protocol (RFC 5326; profile CCSDS 734.1-B): segments.
 //!
-//! A block of client data crosses as segments of one session. Its first part may be red, which is
-//! asked for again until all of it is there, the rest green, which is not.
+//! A session carries one block of client data as segments. The first part of the block may be red,
+//! which is retransmitted until complete; the rest is green, which is sent once.
 
 mod display;
 mod list;
@@ -19,84 +19,84 @@ use crate::{DecodeError, DecodeErrorKind, EncodeError};
 /// The UDP and DCCP port of LTP (RFC 7122).
 pub const PORT: u16 = 1113;
 
-/// A session: who began it, and the number it gave.
+/// Session ID: the originator and its session number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId {
-    /// The engine that sends the block.
+    /// Engine that sends the block.
     pub originator: u64,
-    /// The session's number there.
+    /// Session number at the originator.
     pub number: u64,
 }
 
 /// One segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// The session it belongs to.
+    /// Session of the segment.
     pub session: SessionId,
     /// Extensions before the content, at most 15.
     pub header: Extensions<'a>,
-    /// What it says.
+    /// Content.
     pub body: Body<'a>,
     /// Extensions behind the content, at most 15.
     pub trailer: Extensions<'a>,
 }
 
-/// What a segment says.
+/// Content of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// A part of the block (types 0 to 4 and 7).
+    /// Part of the block (types 0 to 4 and 7).
     Data(Data<'a>),
-    /// What the receiver has of the red part (type 8).
+    /// Reception report for the red part (type 8).
     Report(Report<'a>),
-    /// A report arrived (type 9).
+    /// Acknowledgement of a report (type 9).
     ReportAck {
-        /// The report's serial number.
+        /// Serial number of the report.
         serial: u64,
     },
-    /// One side ends the session (types 12 and 14).
+    /// Cancellation of the session (types 12 and 14).
     Cancel {
-        /// Who ends it.
+        /// Side that cancels it.
         by: End,
-        /// Why.
+        /// Reason.
         reason: CancelReason,
     },
-    /// The other side has heard of that (types 13 and 15).
+    /// Acknowledgement of a cancellation (types 13 and 15).
     CancelAck {
-        /// Who had ended it.
+        /// Side that cancelled it.
         by: End,
     },
 }
 
-/// A side of a session.
+/// Side of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// The engine that sends the block.
+    /// Engine that sends the block.
     Sender,
-    /// The engine that receives it.
+    /// Engine that receives it.
     Receiver,
 }
 
-/// Why a session is cancelled (§3.2.4).
+/// Reason for cancelling a session (§3.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CancelReason {
-    /// 0, USR_CNCLD: the client service wanted it.
+    /// 0, USR_CNCLD: the client service cancelled it.
     User,
     /// 1, UNREACH: the client service cannot be reached.
     Unreachable,
-    /// 2, RLEXC: a segment was retransmitted too often.
+    /// 2, RLEXC: a segment reached its retransmission limit.
     RetransmissionLimit,
-    /// 3, MISCOLORED: red data came where green was expected, or the other way round.
+    /// 3, MISCOLORED: red data arrived where green was expected, or the reverse.
     Miscolored,
-    /// 4, SYS_CNCLD: an error of the system.
+    /// 4, SYS_CNCLD: a system error.
     System,
     /// 5, RXMTCYCEXC: too many cycles of reports and retransmissions.
     CycleLimit,
-    /// A code that the specification does not name.
+    /// Code that the specification does not define.
     Other(u8),
 }
 
 impl CancelReason {
-    /// The meaning of a code.
+    /// Returns the reason with this code.
     #[must_use]
     pub const fn from_code(code: u8) -> Self {
         match code {
@@ -110,7 +110,7 @@ impl CancelReason {
         }
     }
 
-    /// The code on the wire.
+    /// Returns the code on the wire.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -125,25 +125,25 @@ impl CancelReason {
     }
 }
 
-/// What a data segment is besides a part of the block.
+/// Kind of a data segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DataKind {
-    /// Type 0: red, and no more.
+    /// Type 0: red, neither checkpoint nor end.
     Red,
-    /// Type 1: red; asks for a report.
+    /// Type 1: red; requests a report.
     Checkpoint,
-    /// Type 2: the last of the red part, before green.
+    /// Type 2: last of the red part, before green data.
     EndOfRedPart,
-    /// Type 3: the last of a block that is all red.
+    /// Type 3: last of a block that is all red.
     EndOfRedBlock,
-    /// Type 4: green, and no more.
+    /// Type 4: green, not the end.
     Green,
-    /// Type 7: the last of a block whose end is green.
+    /// Type 7: last of a block whose end is green.
     EndOfGreenBlock,
 }
 
 impl DataKind {
-    /// Whether it is part of the red part.
+    /// Whether it belongs to the red part.
     #[must_use]
     pub const fn is_red(self) -> bool {
         match self {
@@ -152,7 +152,7 @@ impl DataKind {
         }
     }
 
-    /// Whether it asks for a report.
+    /// Whether it requests a report.
     #[must_use]
     pub const fn is_checkpoint(self) -> bool {
         match self {
@@ -161,7 +161,7 @@ impl DataKind {
         }
     }
 
-    /// Whether the red part ends with it.
+    /// Whether it ends the red part.
     #[must_use]
     pub const fn ends_red(self) -> bool {
         matches!(self, Self::EndOfRedPart | Self::EndOfRedBlock)
@@ -179,32 +179,32 @@ impl DataKind {
     }
 }
 
-/// A part of the block (§3.2.1).
+/// Part of the block (§3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data<'a> {
-    /// What it is besides.
+    /// Kind of segment.
     pub kind: DataKind,
-    /// The client service it is for.
+    /// Client service that receives it.
     pub service: u64,
-    /// Where it begins in the block.
+    /// Offset in the block.
     pub offset: u64,
-    /// The serial numbers of a checkpoint; `Some` if and only if the kind is one.
+    /// Serial numbers of a checkpoint; `Some` if and only if the kind is one.
     pub checkpoint: Option<Checkpoint>,
-    /// The bytes.
+    /// Data.
     pub data: &'a [u8],
 }
 
 /// The serial numbers of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Its own.
+    /// Serial number of the checkpoint.
     pub serial: u64,
-    /// That of the report it answers; 0 if it answers none.
+    /// Serial number of the report it responds to; 0 if none.
     pub report: u64,
 }
 
 impl Data<'_> {
-    /// Bytes of a data segment without its data and without extensions, for data of `len` bytes.
+    /// Length of a data segment without its data and without extensions, for data of `len` bytes.
     #[must_use]
     pub const fn overhead(
         session: SessionId,
@@ -226,24 +226,24 @@ impl Data<'_> {
     }
 }
 
-/// What the receiver has of the red part between two bounds (§3.2.2). Nothing follows from it for
-/// what lies outside.
+/// Reception report for the red part between two bounds (§3.2.2). Claims nothing about bytes
+/// outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report<'a> {
-    /// Its own serial number.
+    /// Serial number of the report.
     pub serial: u64,
-    /// That of the checkpoint it answers; 0 if it answers none.
+    /// Serial number of the checkpoint it responds to; 0 if none.
     pub checkpoint: u64,
-    /// Where the scope ends, exclusive.
+    /// Upper bound of the scope, exclusive.
     pub upper: u64,
-    /// Where the scope begins.
+    /// Lower bound of the scope.
     pub lower: u64,
-    /// What has arrived, relative to `lower`.
+    /// Received parts, relative to `lower`.
     pub claims: Claims<'a>,
 }
 
 impl Report<'_> {
-    /// What has arrived, as offsets in the block: start and end, in order.
+    /// Returns the received parts as offsets in the block: start and end, in order.
     pub fn received(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let lower = self.lower;
         self.claims.iter().map(move |claim| {
@@ -254,16 +254,16 @@ impl Report<'_> {
 }
 
 impl<'a> Segment<'a> {
-    /// A segment without extensions.
+    /// Creates a segment without extensions.
     #[must_use]
     pub const fn new(session: SessionId, body: Body<'a>) -> Self {
         Self { session, header: Extensions::NONE, body, trailer: Extensions::NONE }
     }
 
-    /// Reads a segment, which is all of `bytes`.
+    /// Decodes a segment that is all of `bytes`.
     ///
     /// # Errors
-    /// The bytes are no segment of version 0; the error says where.
+    /// The bytes are no segment of version 0.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let control = reader.u8()?;
@@ -281,7 +281,7 @@ impl<'a> Segment<'a> {
         Ok(Self { session: SessionId { originator, number }, header, body, trailer })
     }
 
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         let session = sdnv::len(self.session.originator) + sdnv::len(self.session.number);
@@ -294,7 +294,7 @@ impl<'a> Segment<'a> {
     /// Writes the segment to exactly `out`.
     ///
     /// # Errors
-    /// `out` has another length, or a field has no form on the wire.
+    /// `out` has another length, or a field cannot be encoded.
     pub fn encode(&self, out: &mut [u8]) -> Result<(), EncodeError> {
         let room = out.len();
         let mut writer = Writer::new(out);
@@ -311,10 +311,10 @@ impl<'a> Segment<'a> {
         Ok(())
     }
 
-    /// The bytes of the segment.
+    /// Encodes the segment into a vector.
     ///
     /// # Errors
-    /// A field has no form on the wire.
+    /// A field cannot be encoded.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         let mut out = vec![0; self.encoded_len()];
         self.encode(&mut out)?;
@@ -362,7 +362,7 @@ impl<'a> Body<'a> {
                 let len = data.data.len() as u64;
                 let none = SessionId::default();
                 let head = Data::overhead(none, data.service, data.offset, len, data.checkpoint);
-                // Without what stands before the content.
+                // Without the header before the content.
                 head - 4 + data.data.len()
             }
             Self::Report(report) => {

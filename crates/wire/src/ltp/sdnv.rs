@@ -1,20 +1,20 @@
-//! Self-delimiting numeric values (RFC 5326 §2.1, RFC 6256): seven bits a byte, the highest bit
+//! Self-delimiting numeric values (RFC 5326 §2.1, RFC 6256): seven bits per byte, the highest bit
 //! set on all but the last.
 
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// Bytes of the longest value of 64 bits.
+/// Length of the longest 64-bit value, in bytes.
 pub const LEN_MAX: usize = 10;
 
-/// Bytes of a value in its shortest form.
+/// Length of a value in its shortest form, in bytes.
 #[must_use]
 pub const fn len(value: u64) -> usize {
     let bits = (u64::BITS - value.leading_zeros()) as usize;
     if bits == 0 { 1 } else { bits.div_ceil(7) }
 }
 
-/// Reads a value. Leading zeros are accepted up to the length of the longest value.
+/// Reads a value. Accepts leading zeros up to the length of the longest value.
 #[inline]
 pub(crate) fn read(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
     let start = reader.offset();
@@ -43,7 +43,7 @@ pub(crate) fn append(out: &mut Vec<u8>, value: u64) {
     out.extend(bytes(value));
 }
 
-/// The bytes of a value in its shortest form.
+/// Returns the bytes of a value in its shortest form.
 #[inline]
 fn bytes(value: u64) -> impl Iterator<Item = u8> {
     let more = |i: usize| if i > 0 { 0x80 } else { 0 };

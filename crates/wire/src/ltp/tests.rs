@@ -23,7 +23,7 @@ fn hello() -> Body<'static> {
 
 #[test]
 fn numbers() {
-    // RFC 5326 §2.1 and RFC 6256 have these, but for the last three.
+    // Taken from RFC 5326 §2.1 and RFC 6256, except the last three.
     for (value, text) in [
         (0, "00"),
         (127, "7f"),
@@ -94,7 +94,7 @@ fn extensions_stand_where_they_belong() {
 
 #[test]
 fn sizes_of_a_capture_of_2011() {
-    // Engine and session numbers of 11 bytes together; 992 bytes of the block a segment; a file
+    // Engine and session numbers of 11 bytes in total, 992 bytes of the block per segment, a file
     // of 10,000 bytes.
     let session = SessionId { originator: 1 << 62, number: 100 };
     assert_eq!(sdnv::len(session.originator) + sdnv::len(session.number), 10);

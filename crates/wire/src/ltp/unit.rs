@@ -2,34 +2,34 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | SDNV | client service the unit is for |
+//! | SDNV | client service that receives the unit |
 //! | SDNV | bytes of the unit |
 //! | … | the unit |
 //!
-//! CCSDS 734.1-B leaves it to the client service to say where a unit ends. Here all units begin with
-//! their length; to a receiver that asks the client service, that is part of the unit.
+//! CCSDS 734.1-B lets the client service define where a unit ends. Here all units start with their
+//! length; a receiver whose client service defines the length takes it as part of the unit.
 
 use super::sdnv;
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// The client service of aggregated blocks (SANA registry of LTP client services).
+/// Client service of aggregated blocks (SANA registry of LTP client services).
 pub const AGGREGATION_SERVICE: u64 = 2;
 
 /// A unit of client data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit<'a> {
-    /// The client service it is for.
+    /// Client service that receives it.
     pub service: u64,
-    /// Its bytes.
+    /// Data.
     pub data: &'a [u8],
 }
 
 impl<'a> Unit<'a> {
-    /// Reads the units of a block.
+    /// Decodes the units of a block.
     ///
     /// # Errors
-    /// The block is not made of whole units; the error says where.
+    /// The block does not consist of complete units.
     pub fn decode_all(block: &'a [u8]) -> Result<Vec<Self>, DecodeError> {
         let mut reader = Reader::new(block);
         let mut units = Vec::new();
@@ -42,7 +42,7 @@ impl<'a> Unit<'a> {
         Ok(units)
     }
 
-    /// Bytes in the block.
+    /// Length in the block, in bytes.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         sdnv::len(self.service) + sdnv::len(self.data.len() as u64) + self.data.len()

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 4 | the sender's instance, GRTT, back-off and group size |
 //! | 1 | sub-type |
-//! | … | what the sub-type says |
+//! | … | content of the sub-type |
 //!
 //! | sub-type | header behind it | payload |
 //! |---|---|---|
@@ -14,7 +14,7 @@
 //! | 4 CC | reserved 8, sequence 16, seconds 32, microseconds 32, EXT_RATE | nodes, 64 each |
 //! | 5 REPAIR_ADV | flags 8, reserved 16, EXT_CC | requests for repair |
 //! | 6 ACK_REQ | reserved 8, type 8, number 8 | nodes, 32 each |
-//! | 7 APPLICATION | reserved 24 | what the application likes |
+//! | 7 APPLICATION | reserved 24 | defined by the application |
 
 use super::extension::{self, EXT_CC, EXT_RATE, Extensions};
 use super::fec::{PayloadId, Scheme};
@@ -33,123 +33,124 @@ const REPAIR_ADV: u8 = 5;
 const ACK_REQ: u8 = 6;
 const APPLICATION: u8 = 7;
 
-/// Bytes of a header up to the fourth byte of what the sub-type says.
+/// Length of a header up to the fourth byte of the sub-type's content.
 const BASE: usize = 16;
-/// Bytes of the sending time of CC.
+/// Length of CC's send time, in bytes.
 const SEND_TIME_LEN: usize = 8;
-/// Bytes of EXT_RATE.
+/// Length of EXT_RATE, in bytes.
 const RATE_LEN: usize = 4;
 
 /// A sender's command. `others` are header extensions without a field of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// Check what you have up to here, and ask for what is missing (§4.2.3.1).
+    /// Requests receivers to check everything up to here and to request missing parts (§4.2.3.1).
     Flush {
-        /// About the sender.
+        /// State of the sender.
         sender: Sender,
-        /// The scheme of the object.
+        /// FEC scheme of the object.
         fec: Scheme,
-        /// The object that the sender has got to.
+        /// Object the sender has reached.
         object: u16,
-        /// The symbol that it has got to.
+        /// Symbol the sender has reached.
         id: PayloadId,
         /// Other header extensions.
         others: Extensions<'a>,
-        /// Who is to acknowledge what comes up to here.
+        /// Nodes requested to acknowledge everything up to here.
         ackers: NodeList<'a>,
     },
     /// The sender ends and repairs nothing any more (§4.2.3.2).
     Eot {
-        /// About the sender.
+        /// State of the sender.
         sender: Sender,
         /// Other header extensions.
         others: Extensions<'a>,
     },
-    /// What is before this, or in this list, is not repaired (§4.2.3.3).
+    /// Objects before this one, or in this list, are not repaired (§4.2.3.3).
     Squelch {
-        /// About the sender.
+        /// State of the sender.
         sender: Sender,
-        /// The scheme of the object.
+        /// FEC scheme of the object.
         fec: Scheme,
-        /// The first object that is repaired.
+        /// First object that is repaired.
         object: u16,
-        /// The first block of it; the symbol should be 0.
+        /// Its first repaired block; the symbol should be 0.
         id: PayloadId,
         /// Other header extensions.
         others: Extensions<'a>,
         /// Later objects that are not repaired.
         invalid: ObjectList<'a>,
     },
-    /// For round-trip times, and congestion control (§4.2.3.4).
+    /// Measures round-trip times, and serves congestion control (§4.2.3.4).
     Cc {
-        /// About the sender.
+        /// State of the sender.
         sender: Sender,
         /// Reserved, 0. The reference implementation has a flag here.
         reserved: u8,
-        /// The command's number.
+        /// Sequence number of the command.
         sequence: u16,
-        /// When it was sent.
+        /// Send time.
         send_time: SendTime,
-        /// EXT_RATE, the sender's rate, quantised ([`super::rate`]): asks for congestion control feedback.
+        /// EXT_RATE, the sender's quantised rate ([`super::rate`]): requests congestion control
+        /// feedback.
         rate: Option<u16>,
         /// Other header extensions.
         others: Extensions<'a>,
-        /// What the sender knows of receivers.
+        /// Congestion control state of receivers at the sender.
         nodes: CcNodes<'a>,
     },
-    /// What receivers have asked for, told to those who cannot have heard it (§4.2.3.5).
+    /// Repeats requests of receivers to those that cannot have received them (§4.2.3.5).
     RepairAdv {
-        /// About the sender.
+        /// State of the sender.
         sender: Sender,
         /// [`Command::REPAIR_ADV_LIMIT`] and reserved bits.
         flags: u8,
-        /// The most limiting congestion control feedback.
+        /// Most limiting congestion control feedback.
         cc: Option<CcFeedback>,
         /// Other header extensions.
         others: Extensions<'a>,
-        /// What is needed.
+        /// Requested repairs.
         requests: Requests<'a>,
     },
-    /// Asks for acknowledgements (§4.2.3.6).
+    /// Requests acknowledgements (§4.2.3.6).
     AckReq {
-        /// About the sender.
+        /// State of the sender.
         sender: Sender,
         /// `ack_type`, from [`super::Ack::APPLICATION`] on.
         kind: u8,
-        /// `ack_id`, the number of the request.
+        /// `ack_id`, number of the request.
         id: u8,
         /// Other header extensions.
         others: Extensions<'a>,
-        /// Who is asked.
+        /// Nodes requested to acknowledge.
         ackers: NodeList<'a>,
     },
-    /// What an application says (§4.2.3.7).
+    /// Message of an application (§4.2.3.7).
     Application {
-        /// About the sender.
+        /// State of the sender.
         sender: Sender,
         /// Other header extensions.
         others: Extensions<'a>,
-        /// What it says.
+        /// Content of the message.
         payload: &'a [u8],
     },
-    /// A sub-type that the specification does not name.
+    /// Sub-type that the specification does not define.
     Other {
-        /// About the sender.
+        /// State of the sender.
         sender: Sender,
-        /// The sub-type.
+        /// Sub-type.
         subtype: u8,
-        /// The rest of the header behind the sub-type, 3 bytes and whole words.
+        /// Rest of the header behind the sub-type: 3 bytes plus a multiple of 4.
         header: &'a [u8],
-        /// What follows the header.
+        /// Bytes behind the header.
         payload: &'a [u8],
     },
 }
 
 impl<'a> Command<'a> {
-    /// The requests do not fit: ask for nothing that is behind them.
+    /// The list of requests is truncated: request nothing behind its end.
     pub const REPAIR_ADV_LIMIT: u8 = 0x01;
 
-    /// What it says about the sender.
+    /// Returns the state of the sender.
     #[must_use]
     pub const fn sender(&self) -> Sender {
         match self {
@@ -164,7 +165,7 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// The sub-type on the wire.
+    /// Returns the sub-type on the wire.
     #[must_use]
     pub const fn subtype(&self) -> u8 {
         match self {
@@ -332,7 +333,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// What FLUSH and SQUELCH have behind the sub-type.
+/// Reads the fields of FLUSH and SQUELCH behind the sub-type.
 fn read_place(
     header: &mut Reader<'_>,
     field_bits: u8,

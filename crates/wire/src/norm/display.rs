@@ -1,4 +1,4 @@
-//! A message in one line, for people.
+//! One-line display of messages.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::{
     Sender, group_size, loss, rate, rtt,
 };
 
-/// Entries of a list that are written out; of more only the number is told.
+/// Maximum entries shown of a list; of more only their number is shown.
 const SHOWN: usize = 8;
 
 impl fmt::Display for NodeId {
@@ -206,7 +206,7 @@ impl fmt::Display for Request<'_> {
     }
 }
 
-/// As much of a position as counts.
+/// Writes the relevant parts of a position.
 fn write_position(
     f: &mut fmt::Formatter<'_>,
     flags: RequestFlags,
@@ -285,7 +285,7 @@ fn write_others(f: &mut fmt::Formatter<'_>, others: Extensions<'_>) -> fmt::Resu
     Ok(())
 }
 
-/// A space and the text, or nothing.
+/// Writes a space and the text, or nothing.
 fn spaced(f: &mut fmt::Formatter<'_>, what: &impl fmt::Display) -> fmt::Result {
     let text = what.to_string();
     if text.is_empty() { Ok(()) } else { write!(f, " {text}") }

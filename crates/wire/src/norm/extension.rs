@@ -2,7 +2,7 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | `het`, what it is |
+//! | 1 | `het`, the type |
 //! | 1 | below 128: `hel`, the length of the whole extension in words of 4 bytes |
 //! | … | below 128: content, 2 bytes less than those words; from 128 on: 3 bytes |
 
@@ -11,11 +11,11 @@ use std::fmt;
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// The type of congestion control feedback.
+/// Type of congestion control feedback.
 pub const EXT_CC: u8 = 3;
-/// The type of FEC object transmission information.
+/// Type of FEC object transmission information.
 pub const EXT_FTI: u8 = 64;
-/// The type of the sender's rate.
+/// Type of the sender's rate.
 pub const EXT_RATE: u8 = 128;
 
 /// Types from here on have no length field and are one word long.
@@ -24,19 +24,19 @@ const FIXED_LENGTH: u8 = 128;
 /// A header extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension<'a> {
-    /// `het`, what it is.
+    /// `het`, the type.
     pub kind: u8,
-    /// What it says: below type 128 so many bytes that 2 more are whole words of 4, at most 1018;
-    /// from 128 on 3 bytes, of which the first is reserved.
+    /// Content. Below type 128: 2 bytes less than a multiple of 4, at most 1018. From 128 on: 3
+    /// bytes, of which the first is reserved.
     pub value: &'a [u8],
 }
 
-/// The header extensions of a message that have no field of their own.
+/// Header extensions of a message that have no field of their own.
 #[derive(Clone, Copy)]
 pub struct Extensions<'a>(Source<'a>);
 
-/// Fields to be written, or bytes that were read through without an error and may hold, besides,
-/// extensions of a type that the message has a field for.
+/// Fields to be written, or validated bytes. The bytes may also hold extensions of a type for which
+/// the message has a field.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Fields(&'a [Extension<'a>]),
@@ -44,22 +44,22 @@ enum Source<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// None.
+    /// No extensions.
     pub const NONE: Self = Self(Source::Fields(&[]));
 
-    /// These extensions.
+    /// Creates a list of extensions to send.
     #[must_use]
     pub const fn new(extensions: &'a [Extension<'a>]) -> Self {
         Self(Source::Fields(extensions))
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// One after the other.
+    /// Returns the extensions in order.
     pub fn iter(&self) -> impl Iterator<Item = Extension<'a>> + use<'a> {
         let (fields, bytes, known) = match self.0 {
             Source::Fields(fields) => (fields, &[][..], None),
@@ -77,8 +77,8 @@ impl<'a> Extensions<'a> {
         fields.iter().copied().chain(read)
     }
 
-    /// Reads what is left of a header. The content of the first extension of type `known` comes apart;
-    /// all of that type are left out of the rest.
+    /// Reads the rest of a header. Returns the content of the first extension of type `known`
+    /// separately, and omits all of that type from the list.
     pub(super) fn read(
         mut reader: Reader<'a>,
         known: Option<u8>,
@@ -97,7 +97,7 @@ impl<'a> Extensions<'a> {
         Ok((found, Self(Source::Bytes { bytes, known })))
     }
 
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     pub(super) fn encoded_len(&self) -> usize {
         self.iter().map(|extension| extension.encoded_len()).sum()
     }
@@ -135,7 +135,7 @@ impl<'a> Extension<'a> {
         head + self.value.len()
     }
 
-    /// The extension, and its content for reading.
+    /// Reads an extension; also returns a reader of its content.
     fn read(reader: &mut Reader<'a>) -> Result<(Self, Reader<'a>), DecodeError> {
         let kind = reader.u8()?;
         let content = if kind < FIXED_LENGTH {

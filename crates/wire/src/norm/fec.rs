@@ -1,21 +1,21 @@
-//! How content is coded: schemes, the ids of symbols, and what a receiver must know of an object.
+//! Coding of objects: FEC schemes, symbol IDs, and the object transmission information.
 
 use super::extension::{self, EXT_FTI};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// Bits of an element of the field where an EXT_FTI leaves it open (RFC 5510 §4.2.3).
+/// Default bits per field element, where an EXT_FTI leaves it open (RFC 5510 §4.2.3).
 pub const FIELD_BITS_DEFAULT: u8 = 8;
 
-/// Bits of an element of the field in messages of scheme 2 that cannot carry an EXT_FTI, as long as
-/// none has been seen. The reference implementation supposes so, and uses scheme 2 by itself only for
+/// Assumed bits per field element in messages of scheme 2 that cannot carry an EXT_FTI, until one
+/// has been received. The reference implementation assumes this, and chooses scheme 2 only for
 /// blocks that need 16 bits.
 pub const FIELD_BITS_ASSUMED: u8 = 16;
 
-/// Bytes of the longest object (the 48 bits of `object_size`).
+/// Maximum size of an object in bytes (the 48 bits of `object_size`).
 pub const OBJECT_SIZE_MAX: u64 = (1 << 48) - 1;
 
-/// A FEC scheme, the meaning of `fec_id` (RFC 5052; the registry is RFC 5052's too).
+/// FEC scheme, the meaning of `fec_id` (RFC 5052, which also defines the registry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// 0: no code, compact (RFC 5445 §3).
@@ -24,69 +24,71 @@ pub enum Scheme {
     ReedSolomonM,
     /// 5: Reed–Solomon over GF(2^8) (RFC 5510 §5).
     ReedSolomon8,
-    /// 129: a small block systematic code; which one, a FEC instance id says (RFC 5445 §5).
+    /// 129: a small block systematic code, identified by a FEC instance ID (RFC 5445 §5).
     SmallBlockSystematic,
-    /// A scheme whose layouts are not known here.
+    /// Scheme of unknown layout.
     Other(u8),
 }
 
-/// What a symbol is called within its object: `fec_payload_id`.
+/// Identifier of a symbol within its object: `fec_payload_id`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PayloadId {
-    /// The source block number.
+    /// Source block number.
     pub block: u32,
-    /// The encoding symbol id: source symbols first, parity behind them. In a request of erasures,
-    /// how many symbols are missing.
+    /// Encoding symbol ID: source symbols first, then parity. In a request of erasures, the number
+    /// of missing symbols.
     pub symbol: u16,
-    /// The block's source symbols. `Some` if and only if the scheme is 129, the only one that
-    /// carries it.
+    /// Number of source symbols of the block. `Some` if and only if the scheme is 129, the only one
+    /// that carries it.
     pub block_len: Option<u16>,
 }
 
-/// A place in what a sender transmits: in requests for repair, and in acknowledgements of a flush
+/// Position in a sender's transmission, in requests for repair and in acknowledgements of a flush
 /// (RFC 5740 §4.3.1, figure 19, and §4.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The scheme, which determines the layout of `id`.
+    /// Scheme, which determines the layout of `id`.
     pub fec: Scheme,
-    /// The object.
+    /// Object.
     pub object: u16,
-    /// The symbol.
+    /// Symbol.
     pub id: PayloadId,
 }
 
-/// What a receiver must know of an object, the header extension EXT_FTI (RFC 5740 §4.2.1).
+/// FEC object transmission information, the header extension EXT_FTI (RFC 5740 §4.2.1).
 ///
 /// | scheme | `het = 64`, then |
 /// |---|---|
 /// | 0 | `hel` 4, object size 48, reserved 16, segment size 16, block length 32 |
-/// | 2 | `hel` 4, object size 48, m 8, symbols a packet 8 (1), segment size 16, block length 16, parity 16 |
+/// | 2 | `hel` 4, object size 48, m 8, symbols per packet 8 (1), segment size 16, block length 16, |
+/// | | parity 16 |
 /// | 5 | `hel` 3, object size 48, segment size 16, block length 8, parity 8 |
 /// | 129 | `hel` 4, object size 48, FEC instance 16, segment size 16, block length 16, parity 16 |
 ///
-/// In schemes 2 and 5, RFC 5510 has at the last place `max_n`, source and parity symbols together.
-/// The reference implementation writes and reads only the number of parity symbols there, as RFC 5740
-/// has it for scheme 129, and so does this one: two ends must agree, and every NORM in use has it so.
+/// In schemes 2 and 5, RFC 5510 has `max_n` in the last field, source and parity symbols together.
+/// The reference implementation uses only the number of parity symbols, as RFC 5740 does for scheme
+/// 129. This codec follows it for interoperability.
 ///
-/// A field that the scheme does not carry is 0 after decoding and is not looked at in encoding.
+/// Fields that the scheme does not carry are 0 after decoding and ignored in encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fti {
-    /// Bytes of the object; of a stream, bytes of the sender's buffer. At most [`OBJECT_SIZE_MAX`].
+    /// Size of the object in bytes; of a stream, of the sender's buffer. At most
+    /// [`OBJECT_SIZE_MAX`].
     pub object_size: u64,
-    /// Bytes of a symbol: the sender's NormSegmentSize.
+    /// Size of a symbol in bytes: the sender's NormSegmentSize.
     pub segment_size: u16,
     /// Source symbols of the longest block.
     pub block_len: u16,
-    /// Parity symbols that the sender can make of a block (schemes 2, 5 and 129).
+    /// Maximum parity symbols of a block (schemes 2, 5 and 129).
     pub parity: u16,
-    /// m, bits of an element of the field (scheme 2): 2 to 16, or 0 for [`FIELD_BITS_DEFAULT`].
+    /// m, bits per field element (scheme 2): 2 to 16, or 0 for [`FIELD_BITS_DEFAULT`].
     pub field_bits: u8,
-    /// The FEC instance id (scheme 129).
+    /// FEC instance ID (scheme 129).
     pub instance: u16,
 }
 
 impl Scheme {
-    /// The scheme of a FEC encoding id.
+    /// Returns the scheme of a FEC encoding ID.
     #[must_use]
     pub const fn from_code(code: u8) -> Self {
         match code {
@@ -98,7 +100,7 @@ impl Scheme {
         }
     }
 
-    /// The FEC encoding id on the wire.
+    /// Returns the FEC encoding ID on the wire.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -110,7 +112,7 @@ impl Scheme {
         }
     }
 
-    /// Bytes of a payload id; `None` if the layout is not known.
+    /// Length of a payload ID in bytes; `None` if the layout is unknown.
     #[must_use]
     pub const fn payload_id_len(self) -> Option<usize> {
         match self {
@@ -120,7 +122,7 @@ impl Scheme {
         }
     }
 
-    /// Bytes of EXT_FTI; `None` if the layout is not known.
+    /// Length of EXT_FTI in bytes; `None` if the layout is unknown.
     #[must_use]
     pub const fn fti_len(self) -> Option<usize> {
         match self {
@@ -130,8 +132,8 @@ impl Scheme {
         }
     }
 
-    /// The highest source block number, and so the mask within which the numbers of a stream's blocks
-    /// wrap. `field_bits` matters to scheme 2 only; 0 if the layout is not known.
+    /// Returns the highest source block number, which is the mask at which a stream's block numbers
+    /// wrap. Scheme 2 depends on `field_bits`; 0 if the layout is unknown.
     #[must_use]
     pub fn block_mask(self, field_bits: u8) -> u32 {
         match self {
@@ -143,8 +145,8 @@ impl Scheme {
         }
     }
 
-    /// Bits of the encoding symbol id. An impossible m is taken as the nearest that is possible, so
-    /// that a caller's argument cannot make a shift overflow.
+    /// Returns the bits of the encoding symbol ID. An invalid m is clamped, so that a caller's
+    /// argument cannot make a shift overflow.
     fn symbol_bits(self, field_bits: u8) -> u32 {
         match self {
             Self::NoCode | Self::SmallBlockSystematic | Self::Other(_) => 16,
@@ -155,7 +157,7 @@ impl Scheme {
 }
 
 impl PayloadId {
-    /// The id in a scheme other than 129.
+    /// Creates an ID for a scheme other than 129.
     #[must_use]
     pub const fn new(block: u32, symbol: u16) -> Self {
         Self { block, symbol, block_len: None }
@@ -171,7 +173,7 @@ impl PayloadId {
             Scheme::NoCode | Scheme::ReedSolomonM | Scheme::ReedSolomon8 => {
                 let bits = fec.symbol_bits(field_bits);
                 let word = reader.u32()?;
-                // At most 16 bits are left of the symbol.
+                // At most 16 bits are left for the symbol.
                 let symbol = (word & ((1 << bits) - 1)) as u16;
                 Ok(Self { block: word >> bits, symbol, block_len: None })
             }
@@ -220,10 +222,10 @@ impl PayloadId {
 }
 
 impl Position {
-    /// Reads a position, which is all of `bytes`: the payload of an acknowledgement of a flush.
+    /// Decodes a position that is all of `bytes`: the payload of an acknowledgement of a flush.
     ///
     /// # Errors
-    /// The bytes are no position, or the scheme is not known; the error says where.
+    /// The bytes are no position, or the scheme is unknown.
     pub fn decode(bytes: &[u8], field_bits: u8) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let position = Self::read(&mut reader, field_bits)?;
@@ -231,7 +233,7 @@ impl Position {
         Ok(position)
     }
 
-    /// Bytes on the wire; 4 if the scheme is not known.
+    /// Length on the wire in bytes; 4 if the scheme is unknown.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         match self.fec.payload_id_len() {
@@ -240,10 +242,10 @@ impl Position {
         }
     }
 
-    /// Writes the position to the front of `out` and tells its length, at most 12.
+    /// Writes the position to the start of `out` and returns its length, at most 12.
     ///
     /// # Errors
-    /// There is not enough room, or a field has no form on the wire.
+    /// `out` is too short, or a field cannot be encoded.
     pub fn encode(&self, out: &mut [u8], field_bits: u8) -> Result<usize, EncodeError> {
         let mut writer = Writer::new(out);
         self.write(&mut writer, field_bits)?;
@@ -266,7 +268,7 @@ impl Position {
 }
 
 impl Fti {
-    /// Bits of an element of the field in this scheme.
+    /// Returns the bits per field element in this scheme.
     #[must_use]
     pub const fn effective_field_bits(&self) -> u8 {
         match self.field_bits {
@@ -299,7 +301,7 @@ impl Fti {
                 if !matches!(fti.field_bits, 0 | 2..=16) {
                     return Err(DecodeError::invalid(at, "m is not from 2 to 16"));
                 }
-                // A packet with several symbols would be taken for one with one.
+                // A packet with several symbols would be decoded as one symbol.
                 if reader.u8()? > 1 {
                     return Err(DecodeError::invalid(at + 1, "a packet holds several symbols"));
                 }

@@ -1,4 +1,4 @@
-//! What receivers say: NACK and ACK (RFC 5740 §4.3), and congestion control feedback (§4.2.3.5).
+//! Feedback of receivers: NACK and ACK (RFC 5740 §4.3), and congestion control feedback (§4.2.3.5).
 //!
 //! | bytes | field |
 //! |---|---|
@@ -6,9 +6,10 @@
 //! | 2 | `instance_id` of that sender |
 //! | 2 | reserved; in ACK its type and its number |
 //! | 8 | `grtt_response`, seconds and microseconds |
-//! | 12 | EXT_CC: `het` 3, `hel` 3, sequence 16, flags 8, round-trip time 8, loss 16, rate 16, reserved 16 |
+//! | 12 | EXT_CC: `het` 3, `hel` 3, sequence 16, flags 8, round-trip time 8, loss 16, rate 16, |
+//! | | reserved 16 |
 //! | … | other header extensions |
-//! | … | NACK: requests for repair; ACK: what its type says |
+//! | … | NACK: requests for repair; ACK: content of its type |
 
 use super::extension::{self, EXT_CC, Extensions};
 use super::request::Requests;
@@ -16,20 +17,20 @@ use super::{Area, NodeId};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// Bytes of EXT_CC.
+/// Length of EXT_CC, in bytes.
 const CC_LEN: usize = 12;
 
-/// A time of the sender's clock, which receivers send back.
+/// Time on the sender's clock, which receivers echo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SendTime {
-    /// Seconds since a moment that the sender chose.
+    /// Seconds since an epoch chosen by the sender.
     pub sec: u32,
     /// Microseconds.
     pub usec: u32,
 }
 
 impl SendTime {
-    /// No measurement: the receiver has not heard a CMD(CC) yet.
+    /// No measurement: the receiver has not received a CMD(CC) yet.
     pub const NONE: Self = Self { sec: 0, usec: 0 };
 
     /// Whether it is a measurement.
@@ -38,13 +39,13 @@ impl SendTime {
         self.sec != 0 || self.usec != 0
     }
 
-    /// The time as microseconds.
+    /// Returns the time in microseconds.
     #[must_use]
     pub const fn micros(self) -> u64 {
         self.sec as u64 * 1_000_000 + self.usec as u64
     }
 
-    /// The time of so many microseconds; seconds wrap at 2^32.
+    /// Creates a time from microseconds; seconds wrap at 2^32.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self { sec: (micros / 1_000_000) as u32, usec: (micros % 1_000_000) as u32 }
@@ -61,19 +62,20 @@ impl SendTime {
 }
 
 super::flags! {
-    /// A receiver's part in congestion control.
+    /// State of a receiver in congestion control.
     CcFlags {
-        /// It is the current limiting receiver.
+        /// The receiver is the current limiting receiver.
         CLR = 0x01, "CLR";
-        /// It is a potential limiting receiver.
+        /// The receiver is a potential limiting receiver.
         PLR = 0x02, "PLR";
-        /// It has measured its round-trip time.
+        /// The receiver has measured its round-trip time.
         RTT = 0x04, "RTT";
-        /// It has lost nothing yet, and the rate is what it measured.
+        /// The receiver has lost nothing yet, and the rate is measured.
         START = 0x08, "START";
-        /// It is leaving.
+        /// The receiver is leaving.
         LEAVE = 0x10, "LEAVE";
-        /// The rate is measured and not computed. Of the reference implementation, not of RFC 5740.
+        /// The rate is measured, not computed. Defined by the reference implementation, not by RFC
+        /// 5740.
         LIMIT = 0x20, "LIMIT";
     }
 }
@@ -81,18 +83,18 @@ super::flags! {
 /// Congestion control feedback, the header extension EXT_CC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CcFeedback {
-    /// The latest `cc_sequence` received.
+    /// Latest `cc_sequence` received.
     pub sequence: u16,
-    /// The receiver's part.
+    /// State of the receiver.
     pub flags: CcFlags,
-    /// The receiver's round-trip time, quantised ([`super::rtt`]).
+    /// Round-trip time of the receiver, quantised ([`super::rtt`]).
     pub rtt: u8,
-    /// The fraction of loss, quantised ([`super::loss`]).
+    /// Loss fraction, quantised ([`super::loss`]).
     pub loss: u16,
-    /// The receiver's rate, quantised ([`super::rate`]).
+    /// Rate of the receiver, quantised ([`super::rate`]).
     pub rate: u16,
-    /// 16 more bits of the fraction of loss, below those of `loss`. RFC 5740 reserves the field, sent as
-    /// 0 and not looked at; the reference implementation puts the bits there.
+    /// Lower 16 bits of the loss fraction, below those of `loss`. RFC 5740 reserves the field, sent
+    /// as 0 and ignored; the reference implementation puts the bits here.
     pub loss_low: u16,
 }
 
@@ -128,34 +130,34 @@ impl CcFeedback {
     }
 }
 
-/// A receiver asks for repair.
+/// Request of a receiver for repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nack<'a> {
-    /// The sender it is for.
+    /// Sender it is for.
     pub server: NodeId,
-    /// That sender's instance.
+    /// Instance of that sender.
     pub instance: u16,
-    /// When the sender would have sent its last CMD(CC) had it done so just now.
+    /// Send time of the sender's last CMD(CC), shifted as if it had been received just now.
     pub grtt_response: SendTime,
     /// Congestion control feedback.
     pub cc: Option<CcFeedback>,
     /// Other header extensions.
     pub others: Extensions<'a>,
-    /// What is needed.
+    /// Requested repairs.
     pub requests: Requests<'a>,
 }
 
-/// A receiver acknowledges.
+/// Acknowledgement of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack<'a> {
-    /// The sender it is for.
+    /// Sender it is for.
     pub server: NodeId,
-    /// That sender's instance.
+    /// Instance of that sender.
     pub instance: u16,
-    /// `ack_type`, what is acknowledged: [`Ack::CC`], [`Ack::FLUSH`], or from [`Ack::APPLICATION`] on
-    /// what the application likes.
+    /// `ack_type`: [`Ack::CC`], [`Ack::FLUSH`], or application-defined from [`Ack::APPLICATION`]
+    /// on.
     pub kind: u8,
-    /// `ack_id`, the number of the request; not used with [`Ack::CC`] and [`Ack::FLUSH`].
+    /// `ack_id`, number of the request; not used with [`Ack::CC`] and [`Ack::FLUSH`].
     pub id: u8,
     /// As in [`Nack`].
     pub grtt_response: SendTime,
@@ -163,20 +165,20 @@ pub struct Ack<'a> {
     pub cc: Option<CcFeedback>,
     /// Other header extensions.
     pub others: Extensions<'a>,
-    /// What the type says: nothing with [`Ack::CC`], a [`super::Position`] with [`Ack::FLUSH`].
+    /// Content of the type: empty with [`Ack::CC`], a [`super::Position`] with [`Ack::FLUSH`].
     pub payload: &'a [u8],
 }
 
 impl Ack<'_> {
-    /// The answer to a CMD(CC).
+    /// Response to a CMD(CC).
     pub const CC: u8 = 1;
-    /// The answer to a CMD(FLUSH) that names the receiver.
+    /// Response to a CMD(FLUSH) that names the receiver.
     pub const FLUSH: u8 = 2;
-    /// The first of the types of applications.
+    /// First application-defined type.
     pub const APPLICATION: u8 = 16;
 }
 
-/// Bytes of the header of NACK and of ACK without extensions.
+/// Length of the header of NACK and ACK without extensions, in bytes.
 const BASE: usize = 24;
 
 impl<'a> Nack<'a> {

@@ -6,36 +6,36 @@ use super::{CcFlags, NodeId};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// Nodes that are asked to acknowledge (`acking_node_list`).
+/// Nodes requested to acknowledge (`acking_node_list`).
 pub type NodeList<'a> = List<'a, NodeId>;
 
-/// Objects that are not repaired any more (`invalid_object_list`).
+/// Objects that are no longer repaired (`invalid_object_list`).
 pub type ObjectList<'a> = List<'a, u16>;
 
-/// What the sender knows of receivers' congestion control (`cc_node_list`).
+/// Congestion control states of receivers at the sender (`cc_node_list`).
 pub type CcNodes<'a> = List<'a, CcNode>;
 
-/// What the sender knows of one receiver's congestion control (RFC 5740 §4.2.3.4).
+/// Congestion control state of one receiver at the sender (RFC 5740 §4.2.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CcNode {
-    /// The receiver.
+    /// Receiver.
     pub node: NodeId,
-    /// Its part.
+    /// State.
     pub flags: CcFlags,
-    /// Its round-trip time, quantised ([`super::rtt`]); it counts only with [`CcFlags::RTT`].
+    /// Round-trip time, quantised ([`super::rtt`]); valid only with [`CcFlags::RTT`].
     pub rtt: u8,
-    /// Its rate, quantised ([`super::rate`]).
+    /// Rate, quantised ([`super::rate`]).
     pub rate: u16,
 }
 
-/// Bytes of the longest entry.
+/// Length of the longest entry, in bytes.
 const ENTRY_LEN_MAX: usize = 8;
 
 /// Entries of a fixed length, to be written or read.
 #[derive(Clone, Copy)]
 pub struct List<'a, T>(Source<'a, T>);
 
-/// Entries to be written, or bytes of whole entries.
+/// Entries to be written, or bytes of complete entries.
 #[derive(Clone, Copy)]
 enum Source<'a, T> {
     Fields(&'a [T]),
@@ -48,15 +48,15 @@ pub trait Entry: private::Fixed {}
 impl<T: private::Fixed> Entry for T {}
 
 mod private {
-    /// A value in a fixed number of bytes.
+    /// Value of a fixed number of bytes.
     pub trait Fixed: Copy + PartialEq + std::fmt::Debug {
-        /// How many.
+        /// Number of bytes.
         const LEN: usize;
 
-        /// The value of so many bytes.
+        /// Decodes a value from [`LEN`](Self::LEN) bytes.
         fn from_bytes(bytes: &[u8]) -> Self;
 
-        /// Writes it to so many bytes.
+        /// Encodes it into [`LEN`](Self::LEN) bytes.
         fn put(self, bytes: &mut [u8]);
     }
 }
@@ -65,13 +65,13 @@ impl<'a, T: Entry> List<'a, T> {
     /// An empty list.
     pub const NONE: Self = Self(Source::Fields(&[]));
 
-    /// These entries.
+    /// Creates a list of entries to send.
     #[must_use]
     pub const fn new(entries: &'a [T]) -> Self {
         Self(Source::Fields(entries))
     }
 
-    /// How many there are.
+    /// Number of entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self.0 {
@@ -80,13 +80,13 @@ impl<'a, T: Entry> List<'a, T> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One after the other.
+    /// Returns the entries in order.
     pub fn iter(&self) -> impl Iterator<Item = T> + use<'a, T> {
         let (fields, bytes) = match self.0 {
             Source::Fields(fields) => (fields, &[][..]),
@@ -95,7 +95,7 @@ impl<'a, T: Entry> List<'a, T> {
         fields.iter().copied().chain(bytes.chunks_exact(T::LEN).map(T::from_bytes))
     }
 
-    /// Reads all that is left.
+    /// Reads all remaining bytes.
     pub(super) fn read(mut reader: Reader<'a>) -> Result<Self, DecodeError> {
         let whole = reader.remaining() / T::LEN * T::LEN;
         let bytes = reader.take(whole)?;

@@ -1,7 +1,7 @@
 //! NACK-Oriented Reliable Multicast (RFC 5740; 5052, 5445 and 5510 for its codes): messages.
 //!
-//! A sender transmits objects as blocks of symbols, source and parity, to any number of receivers, who
-//! ask for what they miss.
+//! A sender transmits objects as blocks of symbols, source and parity, to any number of receivers,
+//! which request missing symbols.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | 1 | length of the header, with its extensions, in words of 4 bytes |
 //! | 2 | sequence |
 //! | 4 | node that sent the message |
-//! | … | what the type says |
+//! | … | content of the type |
 //! | … | header extensions |
 //! | … | payload |
 
@@ -42,7 +42,7 @@ pub use self::stream::{STREAM_HEADER_LEN, StreamHeader};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// The version of RFC 5740.
+/// Version of RFC 5740.
 pub const VERSION: u8 = 1;
 
 const INFO: u8 = 1;
@@ -52,12 +52,12 @@ const NACK: u8 = 4;
 const ACK: u8 = 5;
 const REPORT: u8 = 6;
 
-/// Bytes of the common header.
+/// Length of the common header, in bytes.
 const COMMON_LEN: usize = 8;
-/// Bytes of the header of INFO without extensions, and of DATA without its payload id.
+/// Length of the header of INFO without extensions, and of DATA without its payload ID.
 const OBJECT_LEN: usize = 16;
 
-/// Declares a set of flags in one byte, with a name for each. Unknown ones are kept.
+/// Declares a set of flags in one byte, each with a name. Unknown flags are kept.
 macro_rules! flags {
     ($(#[$doc:meta])* $name:ident { $($(#[$item:meta])* $flag:ident = $value:literal, $text:literal;)* }) => {
         $(#[$doc])*
@@ -65,7 +65,7 @@ macro_rules! flags {
         pub struct $name(pub u8);
 
         impl $name {
-            /// None of them.
+            /// No flags.
             pub const NONE: Self = Self(0);
             $($(#[$item])* pub const $flag: Self = Self($value);)*
         }
@@ -104,59 +104,59 @@ use flags;
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// Nobody.
+    /// Wildcard for no node.
     pub const NONE: Self = Self(0);
-    /// Anybody.
+    /// Wildcard for any node.
     pub const ANY: Self = Self(u32::MAX);
 }
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Of a sender, the number of its messages; of a receiver, that of its messages to one address.
+    /// Sequence number: of a sender's messages, or of a receiver's messages to one address.
     pub sequence: u16,
-    /// Who sent the message.
+    /// Node that sent the message.
     pub source: NodeId,
-    /// What it says.
+    /// Content.
     pub body: Body<'a>,
 }
 
-/// What a message says.
+/// Content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// Type 1: what the application tells of an object.
+    /// Type 1: application information about an object.
     Info(Info<'a>),
     /// Type 2: a symbol.
     Data(Data<'a>),
     /// Type 3: a sender's command.
     Command(Command<'a>),
-    /// Type 4: a receiver asks for repair.
+    /// Type 4: a receiver's request for repair.
     Nack(Nack<'a>),
-    /// Type 5: a receiver acknowledges.
+    /// Type 5: a receiver's acknowledgement.
     Ack(Ack<'a>),
-    /// Type 6: an experiment.
+    /// Type 6: an experimental message.
     Report(Report<'a>),
 }
 
-/// What all messages of a sender tell about it.
+/// State of a sender, included in all its messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sender {
-    /// `instance_id`: another one is another life of the sender.
+    /// `instance_id`: changes when the sender restarts.
     pub instance: u16,
-    /// The round-trip time of the group, quantised ([`rtt`]).
+    /// Round-trip time of the group, quantised ([`rtt`]).
     pub grtt: u8,
-    /// The back-off factor K, 0 to 15.
+    /// Back-off factor K, 0 to 15.
     pub backoff: u8,
-    /// The size of the group, quantised in four bits ([`group_size`]).
+    /// Size of the group, quantised in four bits ([`group_size`]).
     pub group_size: u8,
 }
 
 flags! {
-    /// What a message with content tells about its object.
+    /// Properties of an object, included in messages with content.
     Flags {
         /// The message is a repair.
         REPAIR = 0x01, "REPAIR";
-        /// The repair is of what was asked for, not fresh parity.
+        /// The repair is the requested symbol, not fresh parity.
         EXPLICIT = 0x02, "EXPLICIT";
         /// The object has NORM_INFO.
         INFO = 0x04, "INFO";
@@ -166,58 +166,59 @@ flags! {
         FILE = 0x10, "FILE";
         /// The object is a stream.
         STREAM = 0x20, "STREAM";
-        /// The sender wants to know who is there. Of the reference implementation, not of RFC 5740.
+        /// The sender probes for receivers. Defined by the reference implementation, not by RFC
+        /// 5740.
         SYN = 0x40, "SYN";
     }
 }
 
-/// What the application tells of an object (§4.2.2).
+/// Application information about an object (§4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info<'a> {
-    /// About the sender.
+    /// State of the sender.
     pub sender: Sender,
-    /// About the object.
+    /// Properties of the object.
     pub flags: Flags,
-    /// The scheme of the object.
+    /// FEC scheme of the object.
     pub fec: Scheme,
-    /// The object.
+    /// Object.
     pub object: u16,
-    /// What a receiver must know of the object.
+    /// FEC object transmission information.
     pub fti: Option<Fti>,
     /// Other header extensions.
     pub others: Extensions<'a>,
-    /// What the application tells.
+    /// Application information.
     pub payload: &'a [u8],
 }
 
 /// A symbol of an object (§4.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data<'a> {
-    /// About the sender.
+    /// State of the sender.
     pub sender: Sender,
-    /// About the object.
+    /// Properties of the object.
     pub flags: Flags,
-    /// The scheme of the object.
+    /// FEC scheme of the object.
     pub fec: Scheme,
-    /// The object.
+    /// Object.
     pub object: u16,
-    /// Which symbol of it.
+    /// Identifier of the symbol.
     pub id: PayloadId,
-    /// What a receiver must know of the object.
+    /// FEC object transmission information.
     pub fti: Option<Fti>,
     /// Other header extensions.
     pub others: Extensions<'a>,
-    /// The symbol; a source symbol of a stream begins with a [`StreamHeader`]. To write it in place,
-    /// encode the message with an empty payload: nothing in front of it depends on it.
+    /// Symbol; a source symbol of a stream starts with a [`StreamHeader`]. To write it in place,
+    /// encode the message with an empty payload: nothing before it depends on it.
     pub payload: &'a [u8],
 }
 
 /// A message without a defined form (§4.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report<'a> {
-    /// The rest of the header, whole words.
+    /// Rest of the header, a multiple of 4 bytes.
     pub header: &'a [u8],
-    /// What follows the header.
+    /// Bytes behind the header.
     pub payload: &'a [u8],
 }
 
@@ -229,21 +230,21 @@ struct Area<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message, which is all of `bytes`; m of scheme 2 is taken from the message's EXT_FTI, and
-    /// is [`FIELD_BITS_ASSUMED`] without one.
+    /// Decodes a message that is all of `bytes`. m of scheme 2 comes from the message's EXT_FTI,
+    /// and is [`FIELD_BITS_ASSUMED`] without one.
     ///
     /// # Errors
-    /// The bytes are no message of version 1; the error says where.
+    /// The bytes are no message of version 1.
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         Self::decode_with(bytes, FIELD_BITS_ASSUMED)
     }
 
-    /// Reads a message, which is all of `bytes`; m of scheme 2 is `field_bits` where the message itself
-    /// does not say it.
+    /// Decodes a message that is all of `bytes`. m of scheme 2 is `field_bits` unless the message
+    /// has an EXT_FTI.
     ///
     /// # Errors
-    /// The bytes are no message of version 1; the error says where.
+    /// The bytes are no message of version 1.
     pub fn decode_with(bytes: &'a [u8], field_bits: u8) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let first = reader.u8()?;
@@ -262,27 +263,27 @@ impl<'a> Message<'a> {
         Ok(Self { sequence, source, body })
     }
 
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         self.body.header_len() + self.body.payload_len()
     }
 
-    /// Writes the message to the front of `out` and tells its length; m of scheme 2 as in
+    /// Writes the message to the start of `out` and returns its length; m of scheme 2 as in
     /// [`Message::decode`].
     ///
     /// # Errors
-    /// There is not enough room, or a field has no form on the wire.
+    /// `out` is too short, or a field cannot be encoded.
     #[inline]
     pub fn encode(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
         self.encode_with(out, FIELD_BITS_ASSUMED)
     }
 
-    /// Writes the message to the front of `out` and tells its length; m of scheme 2 as in
+    /// Writes the message to the start of `out` and returns its length; m of scheme 2 as in
     /// [`Message::decode_with`].
     ///
     /// # Errors
-    /// There is not enough room, or a field has no form on the wire.
+    /// `out` is too short, or a field cannot be encoded.
     pub fn encode_with(&self, out: &mut [u8], field_bits: u8) -> Result<usize, EncodeError> {
         let header = self.body.header_len();
         if !header.is_multiple_of(4) {
@@ -299,10 +300,10 @@ impl<'a> Message<'a> {
         Ok(writer.position())
     }
 
-    /// The bytes of the message; m of scheme 2 as in [`Message::decode`].
+    /// Encodes the message into a vector; m of scheme 2 as in [`Message::decode`].
     ///
     /// # Errors
-    /// A field has no form on the wire.
+    /// A field cannot be encoded.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         let mut out = vec![0; self.encoded_len()];
         let len = self.encode(&mut out)?;
@@ -312,7 +313,7 @@ impl<'a> Message<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// What the message tells about the sender, if it is a sender's.
+    /// Returns the state of the sender, if it is a sender's message.
     #[must_use]
     pub const fn sender(&self) -> Option<Sender> {
         match self {
@@ -351,7 +352,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Bytes of the header, with the common part and extensions.
+    /// Length of the header in bytes, with the common part and extensions.
     #[inline]
     fn header_len(&self) -> usize {
         match self {
@@ -457,7 +458,7 @@ impl<'a> Data<'a> {
         let Some(len) = fec.payload_id_len() else {
             return Err(DecodeError::invalid(at, "the FEC scheme is not known"));
         };
-        // The extension behind the id says how the id is laid out.
+        // The extension behind the ID gives the layout of the ID.
         let mut id = header.part(len)?;
         let (fti, others) = read_fti(header, fec)?;
         let field_bits = fti.map_or(field_bits, |fti| fti.effective_field_bits());
@@ -480,7 +481,7 @@ impl<'a> Data<'a> {
     }
 }
 
-/// The extensions of INFO and DATA. Of a scheme that is not known EXT_FTI stays among the others.
+/// Reads the extensions of INFO and DATA. For an unknown scheme, EXT_FTI stays among the others.
 #[inline]
 fn read_fti(header: Reader<'_>, fec: Scheme) -> Result<(Option<Fti>, Extensions<'_>), DecodeError> {
     let known = fec.fti_len().map(|_| EXT_FTI);

@@ -3,11 +3,11 @@
 //! | bytes | field |
 //! |---|---|
 //! | 1 | form: 1 items, 2 ranges, 3 erasures |
-//! | 1 | flags: what is needed of what the items name |
+//! | 1 | flags: requested parts of the items |
 //! | 2 | bytes of the items |
 //! | … | items, each `fec_id`, a reserved byte, the object, the payload id |
 //!
-//! Several may follow each other, in the order of what they name.
+//! Several requests may follow each other, ordered by their positions.
 
 use std::fmt;
 
@@ -15,37 +15,37 @@ use super::fec::{FIELD_BITS_ASSUMED, Position};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// Bytes before the items.
+/// Length of the head before the items, in bytes.
 const HEAD_LEN: usize = 4;
 
-/// How the items of a request are meant.
+/// Form of a request's items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
-    /// 1: each by itself.
+    /// 1: single items.
     Items,
-    /// 2: in pairs, the first and the last of a range.
+    /// 2: pairs, the first and the last of a range.
     Ranges,
-    /// 3: each is a block with the number of symbols that are missing in it.
+    /// 3: blocks with their number of missing symbols.
     Erasures,
-    /// A form that the specification does not name.
+    /// Form that the specification does not define.
     Other(u8),
 }
 
 super::flags! {
-    /// What is needed of what the items of a request name.
+    /// Requested parts of the items.
     RequestFlags {
-        /// The symbols.
+        /// Symbols.
         SEGMENT = 0x01, "segments";
-        /// The blocks, whole.
+        /// Whole blocks.
         BLOCK = 0x02, "blocks";
-        /// The objects' NORM_INFO.
+        /// NORM_INFO of the objects.
         INFO = 0x04, "INFO";
-        /// The objects, whole, with their NORM_INFO if there is one.
+        /// Whole objects, including NORM_INFO if they have any.
         OBJECT = 0x08, "objects";
     }
 }
 
-/// The requests of a message.
+/// Requests of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Requests<'a> {
     bytes: &'a [u8],
@@ -55,26 +55,26 @@ pub struct Requests<'a> {
 /// One request of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// How the items are meant.
+    /// Form of the items.
     pub form: Form,
-    /// What is needed of them.
+    /// Requested parts of the items.
     pub flags: RequestFlags,
     items: &'a [u8],
     field_bits: u8,
 }
 
-/// Writes requests into a slice. Neighbours of the same form and flags share a head.
+/// Writes requests into a slice. Consecutive requests of the same form and flags share a head.
 #[derive(Debug)]
 pub struct RequestWriter<'a> {
     out: &'a mut [u8],
     field_bits: u8,
     len: usize,
-    /// Where the last request begins, its form and its flags.
+    /// Offset of the last request, its form and its flags.
     last: Option<(usize, Form, RequestFlags)>,
 }
 
 impl Form {
-    /// The form of a code.
+    /// Returns the form of a code.
     #[must_use]
     pub const fn from_code(code: u8) -> Self {
         match code {
@@ -85,7 +85,7 @@ impl Form {
         }
     }
 
-    /// The code on the wire.
+    /// Returns the code on the wire.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -98,30 +98,30 @@ impl Form {
 }
 
 impl<'a> Requests<'a> {
-    /// None.
+    /// No requests.
     pub const NONE: Self = Self { bytes: &[], field_bits: FIELD_BITS_ASSUMED };
 
-    /// Reads requests, which are all of `bytes`. m of scheme 2 is `field_bits`.
+    /// Decodes requests that are all of `bytes`. m of scheme 2 is `field_bits`.
     ///
     /// # Errors
-    /// The bytes are no requests; the error says where.
+    /// The bytes are no requests.
     pub fn decode(bytes: &'a [u8], field_bits: u8) -> Result<Self, DecodeError> {
         Self::read(Reader::new(bytes), field_bits)
     }
 
-    /// The bytes on the wire.
+    /// Returns the bytes on the wire.
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// One after the other.
+    /// Returns the requests in order.
     pub fn iter(&self) -> impl Iterator<Item = Request<'a>> + use<'a> {
         let (mut reader, field_bits) = (Reader::new(self.bytes), self.field_bits);
         std::iter::from_fn(move || Some(Request::read(&mut reader, field_bits).ok()?.0))
@@ -157,8 +157,8 @@ impl fmt::Debug for Requests<'_> {
 }
 
 impl<'a> Request<'a> {
-    /// What it names, one after the other; of ranges, first and last by turns. Nothing if the form is
-    /// not known.
+    /// Returns the positions in order; of ranges, first and last alternate. Empty for an unknown
+    /// form.
     pub fn positions(&self) -> impl Iterator<Item = Position> + use<'a> {
         let items = match self.form {
             Form::Items | Form::Ranges | Form::Erasures => self.items,
@@ -168,7 +168,7 @@ impl<'a> Request<'a> {
         std::iter::from_fn(move || Position::read(&mut reader, field_bits).ok())
     }
 
-    /// What it names as ranges, first and last, both included; an item is a range of one.
+    /// Returns the positions as ranges, first and last inclusive; an item is a range of one.
     pub fn ranges(&self) -> impl Iterator<Item = (Position, Position)> + use<'a> {
         let (form, mut positions) = (self.form, self.positions());
         std::iter::from_fn(move || {
@@ -181,7 +181,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// The request, and its items for reading.
+    /// Reads the request; also returns a reader of its items.
     fn read(reader: &mut Reader<'a>, field_bits: u8) -> Result<(Self, Reader<'a>), DecodeError> {
         let form = Form::from_code(reader.u8()?);
         let flags = RequestFlags(reader.u8()?);
@@ -192,12 +192,12 @@ impl<'a> Request<'a> {
 }
 
 impl<'a> RequestWriter<'a> {
-    /// A writer for `out`, whose length is the bound. m of scheme 2 is `field_bits`.
+    /// Creates a writer into `out`, whose length is the limit. m of scheme 2 is `field_bits`.
     pub const fn new(out: &'a mut [u8], field_bits: u8) -> Self {
         Self { out, field_bits, len: 0, last: None }
     }
 
-    /// Bytes written.
+    /// Number of bytes written.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
@@ -209,18 +209,18 @@ impl<'a> RequestWriter<'a> {
         self.len == 0
     }
 
-    /// Asks for one symbol, block, object or NORM_INFO.
+    /// Requests one symbol, block, object or NORM_INFO.
     ///
     /// # Errors
-    /// There is not enough room, or a field has no form on the wire; nothing has changed.
+    /// `out` is too short, or a field cannot be encoded; nothing has changed.
     pub fn item(&mut self, flags: RequestFlags, item: Position) -> Result<(), EncodeError> {
         self.append(Form::Items, flags, &[item])
     }
 
-    /// Asks for a range, both ends included.
+    /// Requests a range, both ends inclusive.
     ///
     /// # Errors
-    /// There is not enough room, or a field has no form on the wire; nothing has changed.
+    /// `out` is too short, or a field cannot be encoded; nothing has changed.
     pub fn range(
         &mut self,
         flags: RequestFlags,
@@ -230,15 +230,15 @@ impl<'a> RequestWriter<'a> {
         self.append(Form::Ranges, flags, &[first, last])
     }
 
-    /// Says how many symbols of a block are missing, in the place of the symbol's number.
+    /// Requests a number of missing symbols of a block, given in place of the symbol's number.
     ///
     /// # Errors
-    /// There is not enough room, or a field has no form on the wire; nothing has changed.
+    /// `out` is too short, or a field cannot be encoded; nothing has changed.
     pub fn erasures(&mut self, flags: RequestFlags, block: Position) -> Result<(), EncodeError> {
         self.append(Form::Erasures, flags, &[block])
     }
 
-    /// The requests written.
+    /// Returns the written requests.
     #[must_use]
     pub fn finish(self) -> Requests<'a> {
         Requests { bytes: &self.out[..self.len], field_bits: self.field_bits }

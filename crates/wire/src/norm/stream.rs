@@ -1,4 +1,4 @@
-//! The head of the payload of a stream's source symbols (RFC 5740 §4.2.1).
+//! The header of the payload of a stream's source symbols (RFC 5740 §4.2.1).
 //!
 //! | bytes | field |
 //! |---|---|
@@ -6,28 +6,28 @@
 //! | 2 | `payload_msg_start`, or a control code if the length is 0 |
 //! | 4 | `payload_offset` |
 //!
-//! It is part of what is coded, so in a parity symbol these bytes mean nothing by themselves.
+//! It is part of the coded data, so these bytes of a parity symbol mean nothing by themselves.
 
 use crate::DecodeError;
 use crate::cursor::Reader;
 
-/// Bytes of the head.
+/// Length of the header, in bytes.
 pub const STREAM_HEADER_LEN: usize = 8;
 
-/// The head of a source symbol of a stream.
+/// Header of a source symbol of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamHeader {
-    /// Bytes of the stream in this symbol; 0 if it is a control code.
+    /// Bytes of the stream in this symbol; 0 for a control code.
     pub len: u16,
-    /// 1 more than the place where the first message begins in this symbol's bytes; 0 if none begins
-    /// here. If `len` is 0, the control code, of which 0 is the only one: the stream ends.
+    /// 1 plus the offset of the first message that starts in this symbol's bytes; 0 if none does.
+    /// If `len` is 0, the control code, of which only 0 is defined: end of stream.
     pub message_start: u16,
-    /// Where the bytes stand in the stream, modulo 2^32.
+    /// Offset of the bytes in the stream, modulo 2^32.
     pub offset: u32,
 }
 
 impl StreamHeader {
-    /// NORM_STREAM_END: the stream ends at `offset`.
+    /// Creates NORM_STREAM_END: the stream ends at `offset`.
     #[must_use]
     pub const fn end(offset: u32) -> Self {
         Self { len: 0, message_start: 0, offset }
@@ -39,10 +39,10 @@ impl StreamHeader {
         self.len == 0 && self.message_start == 0
     }
 
-    /// Reads the head, and tells the stream's bytes behind it.
+    /// Decodes the header and returns it with the stream's bytes behind it.
     ///
     /// # Errors
-    /// The symbol is shorter than its head and the bytes that the head announces.
+    /// The symbol is shorter than its header and the announced bytes.
     pub fn decode(symbol: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let mut reader = Reader::new(symbol);
         let (len, message_start) = (reader.u16()?, reader.u16()?);
@@ -53,7 +53,7 @@ impl StreamHeader {
         Ok((header, reader.take(usize::from(len))?))
     }
 
-    /// The bytes of the head.
+    /// Encodes the header.
     #[must_use]
     pub const fn encode(&self) -> [u8; STREAM_HEADER_LEN] {
         let [a, b] = self.len.to_be_bytes();

@@ -31,7 +31,7 @@ fn data(payload: &[u8]) -> Data<'_> {
     }
 }
 
-/// Encodes over bytes that are not zero, and decodes again.
+/// Encodes over bytes that are not zero, and decodes the result.
 fn comes_back(message: Message<'_>, field_bits: u8) -> Vec<u8> {
     let mut out = vec![0xa5; message.encoded_len() + 3];
     let len = message.encode_with(&mut out, field_bits).expect("it has a form");
@@ -174,7 +174,7 @@ fn requests_of_the_specification() {
 
 #[test]
 fn round_trip_times_in_an_byte() {
-    // The values that were seen in 2011, to the millisecond.
+    // Values captured in 2011, to the millisecond.
     for (byte, millis) in [(0xae, 1968), (0xb1, 2479), (0xb2, 2677), (0xb3, 2891)] {
         let exact = rtt(byte).as_secs_f64() * 1e3;
         assert!((exact - f64::from(millis)).abs() < 0.6, "{byte:#04x} is {exact} ms");
@@ -191,7 +191,8 @@ fn round_trip_times_in_an_byte() {
         };
         assert!((rtt(byte).as_secs_f64() - formula).abs() < 2e-9, "{byte}");
     }
-    // Halfway between two values, where rounding cannot matter, the formula of RFC 5401.
+    // Halfway between two values, where rounding cannot matter, compares with the formula of RFC
+    // 5401.
     for byte in 32..=254_u8 {
         let between = (rtt(byte) + rtt(byte + 1)) / 2;
         let formula = (255.0 - 13.0 * (1000.0 / between.as_secs_f64()).ln()).ceil();
@@ -260,7 +261,8 @@ fn heads_of_streams() {
     assert_eq!(StreamHeader::decode(&end), Ok((StreamHeader::end(7), &[][..])));
 }
 
-/// Messages of the reference implementation: what they mean, and the same bytes again.
+/// Messages of the reference implementation decode to the expected fields and encode to the same
+/// bytes.
 mod vectors {
     use super::{Message, bytes};
 
@@ -338,11 +340,11 @@ fn extensions_stand_behind_those_that_have_a_field() {
     assert_eq!(out[1], 8 + 5 + 1);
     assert_eq!(out[32..34], [9, 5]);
     assert_eq!(out[52..], [200, 0, 1, 2, b'h', b'i']);
-    // Whatever stands before and behind it.
+    // Extensions before and behind it do not matter.
     let (a, b, c) = (&out[..20], &out[20..32], &out[32..]);
     let moved = [a, &c[..20], b, &c[20..]].concat();
     assert_eq!(Message::decode_with(&moved, 8), Ok(message(body)));
-    // A second one changes nothing; there is room for 255 words.
+    // A second one changes nothing; the header may have 255 words.
     let mut twice = [a, b, b, c].concat();
     twice[1] += 3;
     assert_eq!(Message::decode_with(&twice, 8), Ok(message(body)));
@@ -410,7 +412,7 @@ fn field_bits_of_scheme_2() {
         assert_eq!(out[16..20], u32::to_be_bytes(last));
     }
     assert_eq!(message(Body::Command(flush)).to_vec().unwrap()[16..20], [1, 2, 0, 3]);
-    // What the message itself says comes first; 0 says that it is 8.
+    // The message's own m takes precedence; 0 means 8.
     for (m, last) in [(0, 0x0001_0203), (8, 0x0001_0203), (10, 0x0004_0803)] {
         let fti = Some(Fti { field_bits: m, ..fti5() });
         let out = comes_back(message(Body::Data(Data { fec, id, fti, ..data(b"") })), 16);
@@ -456,7 +458,7 @@ fn what_is_wrong_is_told_with_its_place() {
         let error = Message::decode(&bytes).map(|message| message.to_string()).unwrap_err();
         assert_eq!(error.offset, offset, "{text}: {error}");
     }
-    // A form that is not known is passed over.
+    // An unknown form is skipped.
     let text = "14 06 F 09 01 00 03 05 00 00 01 01 00 08 05 00 00 00 00 00 00 00";
     let bytes = bytes(&text.replace('F', feedback));
     let message = Message::decode(&bytes).expect("a message");

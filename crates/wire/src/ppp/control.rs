@@ -1,10 +1,10 @@
-//! Packets of LCP and of the protocols that configure network layers (RFC 1661 §5 and §6, RFC 1332).
+//! Packets of LCP and of the network control protocols (RFC 1661 §5 and §6, RFC 1332).
 //!
 //! | bytes | field | here |
 //! |---|---|---|
 //! | 1 | code | [`Code`] |
-//! | 1 | identifier: which request an answer is to | [`Packet::id`] |
-//! | 2 | length, of all of it | computed, verified |
+//! | 1 | identifier: matches replies to requests | [`Packet::id`] |
+//! | 2 | length of the whole packet | computed, verified |
 //! | – | data; of Configure packets options, each with type, length and value | [`Packet::options`] |
 
 use std::fmt;
@@ -14,35 +14,35 @@ use crate::cursor::{Reader, Writer};
 use crate::vj::Slots;
 use crate::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// Bytes in front of the data.
+/// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 4;
 
-/// What a packet is.
+/// Code of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// 1: the sender wants these options.
+    /// 1: requests these options.
     ConfigureRequest,
-    /// 2: all are accepted.
+    /// 2: accepts all options.
     ConfigureAck,
-    /// 3: these are known, and their values should be others.
+    /// 3: suggests other values for known options.
     ConfigureNak,
-    /// 4: these are not known.
+    /// 4: rejects unknown options.
     ConfigureReject,
-    /// 5: the sender wants to close.
+    /// 5: requests to close.
     TerminateRequest,
-    /// 6: closed.
+    /// 6: confirms the close.
     TerminateAck,
-    /// 7: a code is not known.
+    /// 7: reports an unknown code.
     CodeReject,
-    /// 8: a protocol is not known. LCP only.
+    /// 8: reports an unknown protocol. LCP only.
     ProtocolReject,
-    /// 9: to be answered. LCP only.
+    /// 9: requests an Echo-Reply. LCP only.
     EchoRequest,
-    /// 10: the answer. LCP only.
+    /// 10: responds to an Echo-Request. LCP only.
     EchoReply,
-    /// 11: to be dropped. LCP only.
+    /// 11: is dropped by the receiver. LCP only.
     DiscardRequest,
-    /// Any other.
+    /// Any other code.
     Other(u8),
 }
 
@@ -87,19 +87,19 @@ impl From<Code> for u8 {
 /// A packet of LCP or IPCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// What it is.
+    /// Code.
     pub code: Code,
-    /// Which request an answer is to.
+    /// Identifier, which matches replies to requests.
     pub id: u8,
-    /// What follows the header.
+    /// Bytes behind the header.
     pub data: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet; bytes behind its length are padding.
+    /// Decodes a packet; bytes beyond its length are padding.
     ///
     /// # Errors
-    /// When it is cut short, or its length is below the header's.
+    /// When it is truncated, or its length is below the header's.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let (code, id) = (Code::from(reader.u8()?), reader.u8()?);
@@ -112,7 +112,7 @@ impl<'a> Packet<'a> {
     /// Writes the packet and returns its length.
     ///
     /// # Errors
-    /// When it is longer than its length field can tell, or than `out`.
+    /// When it is too long for its length field, or for `out`.
     pub fn encode(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
         let len = HEADER_LEN + self.data.len();
         let mut writer = Writer::new(out);
@@ -123,7 +123,7 @@ impl<'a> Packet<'a> {
         Ok(len)
     }
 
-    /// The options of a Configure packet.
+    /// Returns the options of a Configure packet.
     #[must_use]
     pub fn options(&self) -> Options<'a> {
         Options { reader: Reader::at(HEADER_LEN, self.data) }
@@ -136,7 +136,7 @@ impl fmt::Display for Packet<'_> {
     }
 }
 
-/// Options one after the other.
+/// Iterator over options.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     reader: Reader<'a>,
@@ -151,19 +151,19 @@ impl<'a> Iterator for Options<'a> {
         }
         let option = RawOption::read(&mut self.reader);
         if option.is_err() {
-            // Where the next one would begin is not known.
+            // The start of the next option is unknown.
             self.reader = Reader::at(self.reader.offset(), &[]);
         }
         Some(option)
     }
 }
 
-/// An option: what it means depends on the protocol.
+/// Option, whose meaning depends on the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawOption<'a> {
-    /// Which.
+    /// Type.
     pub kind: u8,
-    /// Its value.
+    /// Value.
     pub value: &'a [u8],
 }
 
@@ -191,30 +191,30 @@ fn put(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// An option of LCP (RFC 1661 §6, RFC 1662 §7.1, RFC 1570 §2.4).
+/// Option of LCP (RFC 1661 §6, RFC 1662 §7.1, RFC 1570 §2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LcpOption<'a> {
-    /// 1: the longest information the sender takes.
+    /// 1: maximum receive unit of the sender.
     Mru(u16),
-    /// 2: control characters to be escaped in what is sent to it.
+    /// 2: control characters to be escaped in data sent to it.
     Accm(u32),
-    /// 5: a random number, to find out a line that is looped back.
+    /// 5: random number, to detect a looped-back line.
     Magic(u32),
-    /// 7: protocols may take one byte.
+    /// 7: protocols may be compressed to one byte.
     CompressProtocol,
-    /// 8: address and control may be left out.
+    /// 8: address and control may be omitted.
     CompressAddress,
-    /// 9: check sequences it takes: 1 none, 2 of 16 bits, 4 of 32 bits, added up.
+    /// 9: bit set of accepted check sequences: 1 none, 2 for 16 bits, 4 for 32 bits.
     FcsAlternatives(u8),
-    /// Any other, like authentication (3) and quality (4).
+    /// Any other, for instance authentication (3) and quality (4).
     Other(RawOption<'a>),
 }
 
 impl<'a> LcpOption<'a> {
-    /// What an option of LCP's means.
+    /// Decodes an option of LCP.
     ///
     /// # Errors
-    /// When its value has a wrong length; the offset counts in the value.
+    /// When its value has a wrong length; the offset is within the value.
     pub fn decode(option: RawOption<'a>) -> Result<Self, DecodeError> {
         match option.kind {
             1 => Ok(Self::Mru(u16::from_be_bytes(option.fixed()?))),
@@ -227,7 +227,7 @@ impl<'a> LcpOption<'a> {
         }
     }
 
-    /// Appends it.
+    /// Appends the option.
     ///
     /// # Panics
     /// If the value of another option is longer than 253 bytes.
@@ -244,22 +244,22 @@ impl<'a> LcpOption<'a> {
     }
 }
 
-/// An option of IPCP (RFC 1332 §3).
+/// Option of IPCP (RFC 1332 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpcpOption<'a> {
-    /// 2 with protocol 0x002d: the sender takes compressed headers, with so many slots (§4).
+    /// 2 with protocol 0x002d: the sender accepts compressed headers, with this many slots (§4).
     VjCompression(Slots),
-    /// 3: the sender's address.
+    /// 3: address of the sender.
     Address(Ipv4Addr),
     /// Any other.
     Other(RawOption<'a>),
 }
 
 impl<'a> IpcpOption<'a> {
-    /// What an option of IPCP's means.
+    /// Decodes an option of IPCP.
     ///
     /// # Errors
-    /// When its value has a wrong length; the offset counts in the value.
+    /// When its value has a wrong length; the offset is within the value.
     pub fn decode(option: RawOption<'a>) -> Result<Self, DecodeError> {
         match (option.kind, option.value) {
             (2, [0x00, 0x2d, max, may_omit @ (0 | 1)]) => {
@@ -270,7 +270,7 @@ impl<'a> IpcpOption<'a> {
         }
     }
 
-    /// Appends it.
+    /// Appends the option.
     ///
     /// # Panics
     /// If the value of another option is longer than 253 bytes.
@@ -363,7 +363,7 @@ mod tests {
             prop_assert_eq!(packet.encode(&mut out), Ok(out.len()));
             prop_assert_eq!(Packet::decode(&out), Ok(packet));
             prop_assert_eq!(u8::from(packet.code), code);
-            // Options that can be read are written as they were.
+            // Decoded options encode to the original bytes.
             let mut written = Vec::new();
             for option in packet.options().map_while(Result::ok) {
                 if let Ok(option) = LcpOption::decode(option) { option.encode(&mut written) } else { break }

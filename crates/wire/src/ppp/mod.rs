@@ -3,14 +3,14 @@
 //! | bytes | field | here |
 //! |---|---|---|
 //! | 1 | flag, 0x7e; one between two frames is enough | [`FLAG`] |
-//! | 2 | address 0xff and control 0x03 | left out by [`Framing::compresses_address`] |
+//! | 2 | address 0xff and control 0x03 | omitted by [`Framing::compresses_address`] |
 //! | 1–2 | protocol | one byte by [`Framing::compresses_protocol`], if the upper one is zero |
 //! | – | information | [`Frame::information`] |
 //! | 2 or 4 | frame check sequence, the low byte first | [`Fcs`] |
 //! | 1 | flag | |
 //!
-//! Between flags, 0x7e, 0x7d and the control characters of a map ([`Framing::accm`]) go as 0x7d and the
-//! byte with bit 0x20 turned. LCP's frames go as if nothing had been agreed on.
+//! Between flags, 0x7e, 0x7d and the control characters of a map ([`Framing::accm`]) are sent as
+//! 0x7d and the byte with bit 0x20 inverted. LCP's frames always use the defaults.
 
 pub mod control;
 
@@ -22,11 +22,11 @@ use thiserror::Error;
 #[cfg(test)]
 mod tests;
 
-/// Begins and ends a frame.
+/// Start and end of a frame.
 pub const FLAG: u8 = 0x7e;
-/// Says that the next byte has its bit 0x20 turned.
+/// Escape: the next byte has its bit 0x20 inverted.
 pub const ESCAPE: u8 = 0x7d;
-/// The maximum receive unit while nothing else was agreed on (RFC 1661 §6.1).
+/// Default maximum receive unit (RFC 1661 §6.1).
 pub const MRU_DEFAULT: usize = 1500;
 
 /// Protocol: IPv4.
@@ -57,7 +57,7 @@ pub enum Fcs {
 }
 
 impl Fcs {
-    /// Its bytes, as they go: the low one first.
+    /// Length in bytes.
     #[must_use]
     pub const fn len(self) -> usize {
         match self {
@@ -66,14 +66,14 @@ impl Fcs {
         }
     }
 
-    /// Never.
+    /// Always `false`.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         false
     }
 }
 
-/// A check sequence under way.
+/// Check sequence in progress.
 #[derive(Clone)]
 enum Check {
     Bits16(crc::Digest<'static, u16, Table<1>>),
@@ -96,7 +96,7 @@ impl Check {
         }
     }
 
-    /// The bytes that go on the line, and how many.
+    /// Returns the bytes on the line, low byte first, and their number.
     fn finish(self) -> ([u8; 4], usize) {
         match self {
             Self::Bits16(digest) => {
@@ -108,29 +108,29 @@ impl Check {
     }
 }
 
-/// The check sequence over `bytes`, as it goes on the line.
+/// Returns the check sequence over `bytes`, as on the line.
 fn check_sequence(fcs: Fcs, bytes: &[u8]) -> ([u8; 4], usize) {
     let mut check = Check::new(fcs);
     check.update(bytes);
     check.finish()
 }
 
-/// What both ends agreed on for frames in one direction.
+/// Negotiated framing of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Framing {
-    /// Control characters that are escaped, bit n for character n (RFC 1662 §7.1). A receiver drops
-    /// those that come unescaped: the line put them in.
+    /// Control characters to escape, bit n for character n (RFC 1662 §7.1). A receiver drops
+    /// unescaped ones: the line inserted them.
     pub accm: u32,
-    /// The check sequence.
+    /// Check sequence.
     pub fcs: Fcs,
-    /// Address and control are left out (RFC 1661 §6.6).
+    /// Whether address and control are omitted (RFC 1661 §6.6).
     pub compresses_address: bool,
-    /// A protocol below 256 takes one byte (RFC 1661 §6.5).
+    /// Whether a protocol below 256 takes one byte (RFC 1661 §6.5).
     pub compresses_protocol: bool,
 }
 
 impl Default for Framing {
-    /// Before anything was agreed on.
+    /// Framing before any negotiation.
     fn default() -> Self {
         Self {
             accm: 0xffff_ffff,
@@ -142,8 +142,8 @@ impl Default for Framing {
 }
 
 impl Framing {
-    /// As it holds for a protocol: LCP goes as if nothing had been agreed on (RFC 1661 §6.5, §6.6;
-    /// RFC 1662 §7.1).
+    /// Returns the framing for a protocol: LCP always uses the defaults (RFC 1661 §6.5, §6.6; RFC
+    /// 1662 §7.1).
     #[must_use]
     pub fn of(&self, protocol: u16) -> Self {
         if protocol == LCP { Self::default() } else { *self }
@@ -154,7 +154,7 @@ impl Framing {
         byte == FLAG || byte == ESCAPE || byte < 0x20 && self.accm >> byte & 1 != 0
     }
 
-    /// Address, control and protocol, as far as they go.
+    /// Returns address, control and protocol, as far as they are sent.
     fn head(&self, protocol: u16) -> ([u8; 4], usize) {
         let [high, low] = protocol.to_be_bytes();
         // 0x00ff stays as it is: its one byte would look like an address.
@@ -167,7 +167,7 @@ impl Framing {
         }
     }
 
-    /// What goes before and behind a packet: the head, and the check sequence over both.
+    /// Returns the bytes before and behind a packet: the head, and the check sequence over both.
     fn around(&self, protocol: u16, information: &[u8]) -> (([u8; 4], usize), ([u8; 4], usize)) {
         let (head, head_len) = self.head(protocol);
         let mut check = Check::new(self.fcs);
@@ -176,7 +176,7 @@ impl Framing {
         ((head, head_len), check.finish())
     }
 
-    /// Appends a frame. Its first flag is the last byte of `out`, if that is one.
+    /// Appends a frame. If the last byte of `out` is a flag, it is also the frame's first.
     pub fn encode(&self, protocol: u16, information: &[u8], out: &mut Vec<u8>) {
         let framing = self.of(protocol);
         let ((head, head_len), (fcs, fcs_len)) = framing.around(protocol, information);
@@ -200,7 +200,8 @@ impl Framing {
         }
     }
 
-    /// Bytes that [`encode`](Self::encode) appends behind a flag, without writing them.
+    /// Length of the bytes that [`encode`](Self::encode) appends behind a flag, without writing
+    /// them.
     #[must_use]
     pub fn encoded_len(&self, protocol: u16, information: &[u8]) -> usize {
         let framing = self.of(protocol);
@@ -212,12 +213,12 @@ impl Framing {
     }
 }
 
-/// A frame that arrived whole.
+/// A complete received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What the information is.
+    /// Protocol of the information.
     pub protocol: u16,
-    /// The packet, and perhaps padding.
+    /// Packet, and perhaps padding.
     pub information: &'a [u8],
 }
 
@@ -227,16 +228,16 @@ impl fmt::Display for Frame<'_> {
     }
 }
 
-/// A frame that is not passed on.
+/// Reason why a frame is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
-    /// The sender gave it up: a flag follows an escape.
+    /// The sender aborted it: a flag follows an escape.
     #[error("aborted by the sender")]
     Aborted,
-    /// It is shorter than a protocol and a check sequence.
+    /// Shorter than a protocol and a check sequence.
     #[error("too short")]
     Short,
-    /// It is longer than a frame may be.
+    /// Longer than the maximum.
     #[error("too long")]
     Long,
     /// The check sequence does not match.
@@ -248,13 +249,13 @@ pub enum FrameError {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads what was between two flags, escapes taken out.
+    /// Decodes the bytes between two flags, after unescaping.
     ///
     /// # Errors
     /// When it is no frame, or was damaged.
     pub fn decode(bytes: &'a [u8], framing: &Framing) -> Result<Self, FrameError> {
         let body = match checked(bytes, framing.fcs) {
-            // LCP's check sequence is the default's, whatever was agreed on.
+            // LCP's check sequence is the default's, whatever was negotiated.
             Err(FrameError::Check) if framing.fcs != Fcs::Bits16 => {
                 let body = checked(bytes, Fcs::Bits16)?;
                 let is_lcp = body.starts_with(&[ADDRESS, CONTROL, 0xc0, 0x21]);
@@ -262,7 +263,7 @@ impl<'a> Frame<'a> {
             }
             body => body?,
         };
-        // Whether they were left out shows, because no protocol begins with 0xff.
+        // Their omission is visible, because no protocol starts with 0xff.
         let body = body.strip_prefix(&[ADDRESS, CONTROL]).unwrap_or(body);
         match body {
             [low, information @ ..] if low & 1 == 1 => {
@@ -277,7 +278,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What the check sequence covers, if it matches.
+/// Returns the bytes that the check sequence covers, if it matches.
 fn checked(bytes: &[u8], fcs: Fcs) -> Result<&[u8], FrameError> {
     let end = bytes.len().checked_sub(fcs.len()).ok_or(FrameError::Short)?;
     let (body, found) = bytes.split_at(end);
@@ -285,20 +286,20 @@ fn checked(bytes: &[u8], fcs: Fcs) -> Result<&[u8], FrameError> {
     if found == &expected[..len] { Ok(body) } else { Err(FrameError::Check) }
 }
 
-/// Finds frames in the bytes that a line delivers, whatever pieces they come in.
+/// Finds frames in the bytes of a line, received in arbitrary pieces.
 #[derive(Debug)]
 pub struct Deframer {
     framing: Framing,
     most: usize,
     frame: Vec<u8>,
-    /// What is in `frame` was returned.
+    /// Whether the content of `frame` was returned.
     is_returned: bool,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before the first flag: what comes is the end of a frame that began earlier.
+    /// Before the first flag: bytes are the end of an earlier frame.
     Hunting,
     Inside,
     /// After 0x7d.
@@ -308,15 +309,15 @@ enum State {
 }
 
 impl Deframer {
-    /// For frames with up to `mru` bytes of information.
+    /// Creates a reader of frames with up to `mru` bytes of information.
     #[must_use]
     pub fn new(framing: Framing, mru: usize) -> Self {
         let most = mru.saturating_add(4 + framing.fcs.len());
         Self { framing, most, frame: Vec::new(), is_returned: false, state: State::Hunting }
     }
 
-    /// Takes bytes from the front of `line` until a frame ends, and returns it; `None` when `line` is
-    /// used up.
+    /// Consumes bytes from the front of `line` until a frame ends, and returns it; `None` when
+    /// `line` is used up.
     pub fn next<'a>(&'a mut self, line: &mut &[u8]) -> Option<Result<Frame<'a>, FrameError>> {
         if std::mem::take(&mut self.is_returned) {
             self.frame.clear();
@@ -331,7 +332,7 @@ impl Deframer {
         None
     }
 
-    /// Takes a byte; `Some` if it ends a frame.
+    /// Processes a byte; `Some` if it ends a frame.
     fn take(&mut self, byte: u8) -> Option<Result<(), FrameError>> {
         if byte == FLAG {
             return match std::mem::replace(&mut self.state, State::Inside) {
@@ -360,7 +361,7 @@ impl Deframer {
         None
     }
 
-    /// Whether the line put this byte in.
+    /// Whether the line inserted this byte.
     fn is_foreign(&self, byte: u8) -> bool {
         byte < 0x20 && self.framing.accm >> byte & 1 != 0
     }

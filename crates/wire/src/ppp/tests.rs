@@ -1,11 +1,11 @@
-//! Frames as they go on the line.
+//! Frames on the line.
 
 use proptest::prelude::*;
 
 use super::control::{Code, HEADER_LEN, Packet};
 use super::*;
 
-/// All that a line delivers.
+/// Returns all frames of a line.
 fn frames(deframer: &mut Deframer, mut line: &[u8]) -> Vec<Result<(u16, Vec<u8>), FrameError>> {
     let mut frames = Vec::new();
     while let Some(frame) = deframer.next(&mut line) {
@@ -24,14 +24,14 @@ fn sent(framing: Framing, protocol: u16, information: &[u8]) -> Vec<u8> {
     line
 }
 
-/// With all that can be agreed on.
+/// Returns the framing with all options.
 fn tight() -> Framing {
     Framing { accm: 0, fcs: Fcs::Bits32, compresses_address: true, compresses_protocol: true }
 }
 
 #[test]
 fn the_check_sequences_are_those_of_rfc_1662() {
-    // The check values of both polynomials over the nine digits.
+    // Check values of both polynomials over the nine digits.
     assert_eq!(check_sequence(Fcs::Bits16, b"123456789"), ([0x6e, 0x90, 0, 0], 2));
     assert_eq!(check_sequence(Fcs::Bits32, b"123456789"), (0xcbf4_3926_u32.to_le_bytes(), 4));
 }
@@ -45,13 +45,13 @@ fn an_lcp_request_without_options() {
         0x7e, 0xff, 0x7d, 0x23, 0xc0, 0x21, 0x7d, 0x21, 0x7d, 0x21, 0x7d, 0x20, 0x7d, 0x24, 0xd1,
         0xb5, 0x7e,
     ];
-    // Whatever was agreed on.
+    // Independent of the negotiation.
     for framing in [Framing::default(), tight()] {
         assert_eq!(sent(framing, LCP, &packet), expected);
         assert_eq!(framing.encoded_len(LCP, &packet), expected.len() - 1);
         assert_eq!(received(framing, &expected), [Ok((LCP, packet.to_vec()))]);
     }
-    // The check sequence of 32 bits over the same.
+    // The 32-bit check sequence over the same bytes.
     let body = [0xff, 0x03, 0xc0, 0x21, 1, 1, 0, 4];
     assert_eq!(check_sequence(Fcs::Bits32, &body), ([0x59, 0x12, 0xdb, 0x21], 4));
 }
@@ -65,7 +65,7 @@ fn what_is_agreed_on_makes_frames_shorter() {
     assert_eq!(len(Framing { compresses_address: true, ..base }), 100 + 2 + 2 + 2);
     assert_eq!(len(Framing { compresses_protocol: true, ..base }), 100 + 3 + 2 + 2);
     assert_eq!(len(tight()), 100 + 1 + 4 + 2);
-    // A protocol of two bytes stays one.
+    // A protocol of two bytes stays unchanged.
     let line = sent(tight(), IPCP, &[1, 1, 0, 4]);
     assert_eq!(line[1..3], [0x80, 0x21]);
 }
@@ -75,7 +75,7 @@ fn the_map_says_which_control_characters_are_escaped() {
     let framing = Framing { accm: 1 << 0x11 | 1 << 0x13, ..tight() };
     let line = sent(framing, IPV4, &[0x11, 0x12, 0x13, 0x7d, 0x7e, 0x20]);
     assert_eq!(line[1..11], [0x21, 0x7d, 0x31, 0x12, 0x7d, 0x33, 0x7d, 0x5d, 0x7d, 0x5e]);
-    // What the line puts in is dropped, also behind an escape.
+    // Bytes inserted by the line are dropped, also after an escape.
     let mut noisy = Vec::new();
     for byte in &line {
         noisy.extend([*byte, 0x11, 0x13]);
@@ -144,7 +144,7 @@ proptest! {
     #[test]
     fn any_information_round_trips(
         framing in framings(),
-        // The upper byte even, the lower odd, and not the address.
+        // Upper byte even, lower byte odd, and not the address.
         protocol in (0_u16..0x7f, 0_u16..0x80).prop_map(|(high, low)| high << 9 | low << 1 | 1),
         information in prop::collection::vec(any::<u8>(), 0..200),
     ) {
@@ -168,7 +168,7 @@ proptest! {
         let is_data = |byte: u8| byte >= 0x20 && byte != FLAG && byte != ESCAPE;
         prop_assume!(is_data(line[at]) && is_data(line[at] ^ flip));
         line[at] ^= flip;
-        // Eight bits in a row at most, which both polynomials find.
+        // At most eight consecutive bits, which both polynomials detect.
         prop_assert_eq!(received(framing, &line), [Err(FrameError::Check)]);
     }
 

@@ -1,4 +1,4 @@
-//! A packet in one line, for people.
+//! One-line display of packets.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::{
     Status, StatusCode,
 };
 
-/// Holes that are written out; of more only the number is told.
+/// Maximum holes shown; of more only their number is shown.
 const HOLES_SHOWN: usize = 8;
 
 impl fmt::Display for Packet<'_> {
@@ -148,7 +148,7 @@ impl fmt::Display for Status<'_> {
         let Self { session, code, progress, in_response_to, .. } = self;
         write!(f, "{session:08x} STATUS {code}")?;
         if *code != StatusCode::Ok {
-            // The offsets of a failure mean nothing.
+            // The offsets of a failure are meaningless.
             return Ok(());
         }
         write!(f, " {progress} of {in_response_to}")?;

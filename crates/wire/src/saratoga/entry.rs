@@ -4,12 +4,12 @@ use super::{Width, read_path, write_path};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// What an entry is about.
+/// Kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
     /// A file.
     File,
-    /// A file that is none: a device, a stream.
+    /// A special file: a device, a stream.
     Special,
     /// A directory.
     Directory,
@@ -17,22 +17,22 @@ pub enum EntryKind {
     SpecialDirectory,
 }
 
-/// A file's entry.
+/// Directory entry of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// What it is about.
+    /// Kind.
     pub kind: EntryKind,
-    /// Whether it may go by UDP-Lite.
+    /// Whether it may be sent over UDP-Lite.
     pub udp_lite: bool,
-    /// The width of the size.
+    /// Width of the size.
     pub width: Width,
-    /// The file's bytes; 0 for directories and streams.
+    /// File size in bytes; 0 for directories and streams.
     pub size: u64,
-    /// When its content last changed, in seconds since 2000-01-01 UTC, leap seconds counted.
+    /// Modification time, in seconds since 2000-01-01 UTC, including leap seconds.
     pub modified: u32,
-    /// When it was made, likewise.
+    /// Creation time, likewise.
     pub created: u32,
-    /// Its path, without the NUL.
+    /// Path, without the NUL.
     pub path: &'a [u8],
 }
 
@@ -41,11 +41,10 @@ impl<'a> Entry<'a> {
         2 + self.width.bytes() + 8 + self.path.len() + 1
     }
 
-    /// Reads the record of a directory: its entries, each padded with as many NULs as its writer
-    /// liked.
+    /// Decodes the record of a directory: its entries, each padded with any number of NULs.
     ///
     /// # Errors
-    /// The bytes are no such record; the error says where.
+    /// The bytes are no such record.
     pub fn decode_record(bytes: &'a [u8]) -> Result<Vec<Self>, DecodeError> {
         let mut reader = Reader::new(bytes);
         let mut entries = Vec::new();
@@ -63,7 +62,7 @@ impl<'a> Entry<'a> {
     /// Appends the entry to the record of a directory.
     ///
     /// # Errors
-    /// A field has no form on the wire; nothing is appended.
+    /// A field cannot be encoded; nothing is appended.
     pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let mut bytes = vec![0; self.encoded_len()];
         self.write(&mut Writer::new(&mut bytes))?;

@@ -1,8 +1,8 @@
 //! Saratoga version 1 (draft-wood-tsvwg-saratoga-22): packets.
 //!
 //! The draft numbers the bits of the first 32-bit word from the most significant, 0, to the least,
-//! 31; so do the comments here. Bits that it leaves undefined are ignored. Version 0, which has
-//! another layout and another port, is in [`v0`].
+//! 31; so do the comments here. Undefined bits are ignored. Version 0, which has another layout and
+//! another port, is in [`v0`].
 
 mod display;
 mod entry;
@@ -17,36 +17,36 @@ pub use self::status::{Hole, Holes, Status, StatusCode};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// The UDP port of Saratoga.
+/// UDP port of Saratoga.
 pub const PORT: u16 = 7542;
 
-/// Bytes of the longest path, with the NUL behind it.
+/// Maximum length of a path in bytes, including the NUL.
 pub const PATH_MAX: usize = 1024;
 
 const VERSION: u8 = 1;
 
-/// Bytes of a timestamp.
+/// Length of a timestamp, in bytes.
 pub const TIMESTAMP_LEN: usize = 16;
 
-/// A timestamp, which a receiver sends back as it came.
+/// Timestamp, echoed unchanged by a receiver.
 pub type Timestamp = [u8; TIMESTAMP_LEN];
 
 /// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'a> {
-    /// Somebody is there (§4.1).
+    /// Announcement of a peer (§4.1).
     Beacon(Beacon<'a>),
-    /// A file is asked for, offered or to be deleted (§4.2).
+    /// Request for a file, offer of a file, or request to delete one (§4.2).
     Request(Request<'a>),
-    /// What is sent (§4.3).
+    /// Description of the transfer (§4.3).
     Metadata(Metadata<'a>),
-    /// A part of it (§4.4).
+    /// Part of the content (§4.4).
     Data(Data<'a>),
-    /// What has arrived of it (§4.5).
+    /// Status of the transfer (§4.5).
     Status(Status<'a>),
 }
 
-/// Bytes of the offsets and lengths of a transfer: the width of its descriptor.
+/// Width of the offsets and lengths of a transfer: its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Width {
     /// 16 bits.
@@ -55,12 +55,12 @@ pub enum Width {
     W32,
     /// 64 bits.
     W64,
-    /// 128 bits, of which this codec takes the lower 64.
+    /// 128 bits, of which this codec uses the lower 64.
     W128,
 }
 
 impl Width {
-    /// The narrowest in which a value fits.
+    /// Returns the narrowest width that holds a value.
     #[must_use]
     pub const fn fitting(value: u64) -> Self {
         match value {
@@ -70,7 +70,7 @@ impl Width {
         }
     }
 
-    /// How many bytes it has.
+    /// Length in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         2 << self as usize
@@ -110,14 +110,14 @@ impl Width {
     }
 }
 
-/// Whether somebody sends, or receives.
+/// Willingness of a peer to send, or to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ability {
     /// It cannot.
     No,
-    /// It can, and does not now.
+    /// It can, but not now.
     NotNow,
-    /// It does.
+    /// It can.
     Yes,
 }
 
@@ -140,45 +140,45 @@ impl Ability {
     }
 }
 
-/// Somebody is there.
+/// Announcement of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beacon<'a> {
-    /// The widest descriptor it takes.
+    /// Widest descriptor it supports.
     pub descriptor: Width,
-    /// Whether it hands bundles to an agent (the convergence layer's draft).
+    /// Whether it delivers bundles to an agent (the convergence layer's draft).
     pub bundles: bool,
-    /// Whether it knows streams.
+    /// Whether it supports streams.
     pub streams: bool,
     /// Whether it sends.
     pub sends: Ability,
     /// Whether it receives.
     pub receives: Ability,
-    /// Whether it knows UDP-Lite.
+    /// Whether it supports UDP-Lite.
     pub udp_lite: bool,
-    /// How much it may store, in KiB, and the width of that field.
+    /// Free space in KiB, and the width of that field.
     pub free_space: Option<(Width, u64)>,
-    /// Its name.
+    /// Name.
     pub eid: &'a [u8],
 }
 
-/// What a request asks for.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestKind {
-    /// 0: nothing.
+    /// 0: no operation.
     NoOp,
-    /// 1: send me a file.
+    /// 1: send a file to the requester.
     Get,
-    /// 2: take a file of mine.
+    /// 2: receive a file from the requester.
     Put,
-    /// 3: send me a file, and delete yours when I have it.
+    /// 3: send a file to the requester, and delete it once received.
     Take,
-    /// 4: take a file of mine; I delete it when you have it.
+    /// 4: receive a file, which the requester deletes once received.
     Give,
     /// 5: delete a file.
     Delete,
-    /// 6: send me a directory.
+    /// 6: send a directory to the requester.
     GetDir,
-    /// A code that the draft does not name.
+    /// Code that the draft does not define.
     Other(u8),
 }
 
@@ -210,37 +210,37 @@ impl RequestKind {
     }
 }
 
-/// A file is asked for, offered or to be deleted.
+/// Request for a file, offer of a file, or request to delete one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What is asked for.
+    /// Kind of request.
     pub kind: RequestKind,
-    /// The widest descriptor the asker takes.
+    /// Widest descriptor the requester supports.
     pub descriptor: Width,
-    /// Whether it takes bundles.
+    /// Whether it supports bundles.
     pub bundles: bool,
-    /// Whether it knows streams.
+    /// Whether it supports streams.
     pub streams: bool,
-    /// Whether it knows UDP-Lite.
+    /// Whether it supports UDP-Lite.
     pub udp_lite: bool,
-    /// The number of the session.
+    /// Session number.
     pub session: u32,
-    /// The file's path without the NUL; empty for any file.
+    /// Path of the file without the NUL; empty for any file.
     pub path: &'a [u8],
-    /// What follows: credentials, of which the draft says nothing more.
+    /// Credentials; the draft does not define their form.
     pub authentication: &'a [u8],
 }
 
-/// What is sent.
+/// Content of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Content {
     /// A file.
     File,
-    /// The entries of a directory.
+    /// Entries of a directory.
     Directory,
     /// A bundle (the convergence layer's draft).
     Bundle,
-    /// A stream, whose end is not known.
+    /// A stream of unknown length.
     Stream,
 }
 
@@ -255,7 +255,7 @@ impl Content {
     }
 }
 
-/// The checksum of a file. MD5 and SHA-1 find accidents, not adversaries.
+/// Checksum of a file. MD5 and SHA-1 detect accidents, not attacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileChecksum<'a> {
     /// Type 0.
@@ -266,11 +266,11 @@ pub enum FileChecksum<'a> {
     Md5([u8; 16]),
     /// Type 3: SHA-1.
     Sha1([u8; 20]),
-    /// A type that the draft does not name, or a length that does not fit it.
+    /// Type that the draft does not define, or a length that does not match it.
     Other {
-        /// The type, 4 bits.
+        /// Type, 4 bits.
         kind: u8,
-        /// Its bytes, a multiple of four.
+        /// Bytes, a multiple of four.
         bytes: &'a [u8],
     },
 }
@@ -317,55 +317,55 @@ impl<'a> FileChecksum<'a> {
     }
 }
 
-/// What is sent: its name, size, times and checksum.
+/// Description of a transfer: name, size, times and checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata<'a> {
-    /// The width of the transfer's descriptor.
+    /// Width of the transfer's descriptor.
     pub descriptor: Width,
-    /// What it is.
+    /// Content.
     pub content: Content,
-    /// Whether the transfer is over.
+    /// Whether the transfer has ended.
     pub is_over: bool,
-    /// Whether it may go by UDP-Lite.
+    /// Whether it may be sent over UDP-Lite.
     pub udp_lite: bool,
-    /// The number of the session.
+    /// Session number.
     pub session: u32,
-    /// Its checksum.
+    /// Checksum.
     pub checksum: FileChecksum<'a>,
-    /// Its entry in the directory.
+    /// Directory entry.
     pub entry: Entry<'a>,
 }
 
-/// A part of what is sent.
+/// Part of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data<'a> {
-    /// The width of the transfer's descriptor.
+    /// Width of the transfer's descriptor.
     pub descriptor: Width,
-    /// What it is.
+    /// Content.
     pub content: Content,
-    /// When it was sent.
+    /// Send time.
     pub timestamp: Option<Timestamp>,
-    /// Whether a STATUS is wanted now.
+    /// Whether a STATUS is requested now.
     pub wants_status: bool,
-    /// Whether it ends with this.
+    /// Whether this is the end of the content.
     pub is_end: bool,
-    /// The number of the session.
+    /// Session number.
     pub session: u32,
-    /// Where the bytes belong.
+    /// Offset of the bytes.
     pub offset: u64,
-    /// The bytes.
+    /// Data.
     pub data: &'a [u8],
 }
 
 impl Data<'_> {
-    /// Bytes of a DATA packet without its data.
+    /// Length of a DATA packet without its data, in bytes.
     #[must_use]
     pub const fn overhead(descriptor: Width, timestamp: bool) -> usize {
         8 + descriptor.bytes() + if timestamp { TIMESTAMP_LEN } else { 0 }
     }
 }
 
-/// The flags of a packet, by the draft's numbers of their bits.
+/// Flags of a packet, by the draft's bit numbers.
 #[derive(Clone, Copy)]
 struct Flags(u32);
 
@@ -378,7 +378,7 @@ impl Flags {
         self.0 >> (31 - number) & 1 != 0
     }
 
-    /// Bits `number` and the next.
+    /// Returns bits `number` and `number + 1`.
     const fn two(self, number: u32) -> u32 {
         self.0 >> (30 - number) & 3
     }
@@ -401,10 +401,10 @@ impl Flags {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet, which is all of `bytes`.
+    /// Decodes a packet that is all of `bytes`.
     ///
     /// # Errors
-    /// The bytes are no packet of version 1; the error says where.
+    /// The bytes are no packet of version 1.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let flags = Flags(reader.u32()?);
@@ -422,7 +422,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self {
@@ -442,7 +442,7 @@ impl<'a> Packet<'a> {
     /// Writes the packet to exactly `out`.
     ///
     /// # Errors
-    /// `out` has another length, or a field has no form on the wire.
+    /// `out` has another length, or a field cannot be encoded.
     pub fn encode(&self, out: &mut [u8]) -> Result<(), EncodeError> {
         let room = out.len();
         let mut writer = Writer::new(out);
@@ -459,10 +459,10 @@ impl<'a> Packet<'a> {
         Ok(())
     }
 
-    /// The bytes of the packet.
+    /// Encodes the packet into a vector.
     ///
     /// # Errors
-    /// A field has no form on the wire.
+    /// A field cannot be encoded.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         let mut out = vec![0; self.encoded_len()];
         self.encode(&mut out)?;

@@ -1,4 +1,4 @@
-//! What has arrived (draft-wood-tsvwg-saratoga-22 §4.5).
+//! Status of a transfer (draft-wood-tsvwg-saratoga-22 §4.5).
 
 use std::fmt;
 
@@ -6,68 +6,68 @@ use super::{Flags, Timestamp, Width, read_timestamp};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// What is missing: from the first byte to the last one, inclusive.
+/// Missing bytes: from the first to the last one, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
-    /// The first missing byte.
+    /// First missing byte.
     pub start: u64,
-    /// The last missing byte.
+    /// Last missing byte.
     pub last: u64,
 }
 
-/// The holes of a STATUS packet.
+/// Holes of a STATUS packet.
 #[derive(Clone, Copy)]
 pub struct Holes<'a>(Source<'a>);
 
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Fields(&'a [Hole]),
-    /// Bytes that were read through without an error.
+    /// Validated bytes.
     Bytes(&'a [u8], Width),
 }
 
-/// How it goes, or why it does not.
+/// Status of a transfer, or the reason for its failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StatusCode {
-    /// 0x00: well.
+    /// 0x00: success.
     Ok,
-    /// 0x01: for no reason given.
+    /// 0x01: unspecified error.
     Unspecified,
     /// 0x02: the sender lacks resources.
     SenderResources,
     /// 0x03: the receiver lacks resources.
     ReceiverResources,
-    /// 0x04: there is no such file.
+    /// 0x04: no such file.
     NotFound,
-    /// 0x05: it is not permitted.
+    /// 0x05: access denied.
     AccessDenied,
-    /// 0x06: there is no such session.
+    /// 0x06: no such session.
     UnknownId,
     /// 0x07: the file was not deleted.
     NotDeleted,
-    /// 0x08: the file is longer than the request takes.
+    /// 0x08: the file is too long for the request.
     TooLong,
-    /// 0x09: the width of the descriptor does not fit.
+    /// 0x09: the descriptor's width does not match.
     DescriptorMismatch,
-    /// 0x0a: this type of packet is not known.
+    /// 0x0a: unsupported packet type.
     UnsupportedPacket,
-    /// 0x0b: this request is not known.
+    /// 0x0b: unsupported request.
     UnsupportedRequest,
-    /// 0x0c: the request was not answered in time.
+    /// 0x0c: the request timed out.
     RequestTimeout,
-    /// 0x0d: flags changed in the middle of a session.
+    /// 0x0d: flags changed during a session.
     FlagsChanged,
-    /// 0x0e: the receiver does not want it any more.
+    /// 0x0e: the receiver is no longer interested.
     NotInterested,
     /// 0x0f: the file is in use.
     InUse,
-    /// 0x10: a METADATA packet is needed.
+    /// 0x10: METADATA is required.
     MetadataRequired,
-    /// 0x11: a STATUS packet made no sense.
+    /// 0x11: unexpected STATUS packet.
     UnexpectedStatus,
-    /// 0x12: the sender was silent for too long.
+    /// 0x12: the sender timed out.
     SenderTimeout,
-    /// A code that the draft does not name.
+    /// Code that the draft does not define.
     Other(u8),
 }
 
@@ -94,13 +94,13 @@ impl StatusCode {
         Self::SenderTimeout,
     ];
 
-    /// The meaning of a code.
+    /// Returns the status of a code.
     #[must_use]
     pub fn from_code(code: u8) -> Self {
         Self::KNOWN.get(usize::from(code)).copied().unwrap_or(Self::Other(code))
     }
 
-    /// The code on the wire.
+    /// Returns the code on the wire.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -110,28 +110,28 @@ impl StatusCode {
     }
 }
 
-/// What has arrived of a transfer, or why it fails.
+/// Progress of a transfer, or the reason for its failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status<'a> {
-    /// The width of the transfer's descriptor.
+    /// Width of the transfer's descriptor.
     pub descriptor: Width,
-    /// The timestamp of the DATA packet that brought this about.
+    /// Timestamp of the DATA packet that triggered it.
     pub timestamp: Option<Timestamp>,
-    /// Whether the METADATA is missing.
+    /// Whether METADATA is missing.
     pub lacks_metadata: bool,
-    /// Whether there are more holes than are told here.
+    /// Whether there are more holes than listed.
     pub is_partial: bool,
-    /// Whether nobody asked for it.
+    /// Whether it was sent without a request.
     pub is_voluntary: bool,
-    /// How it goes.
+    /// Status.
     pub code: StatusCode,
-    /// The number of the session.
+    /// Session number.
     pub session: u32,
-    /// The first byte that has not arrived.
+    /// First byte not received.
     pub progress: u64,
-    /// The byte behind the DATA packet that brought this about, or behind all that has arrived.
+    /// Byte behind the DATA packet that triggered it, or behind all received data.
     pub in_response_to: u64,
-    /// What is missing before that.
+    /// Missing bytes before that.
     pub holes: Holes<'a>,
 }
 
@@ -185,13 +185,13 @@ impl<'a> Holes<'a> {
     /// No holes.
     pub const NONE: Self = Self(Source::Fields(&[]));
 
-    /// These holes.
+    /// Creates a list of holes to send.
     #[must_use]
     pub const fn new(holes: &'a [Hole]) -> Self {
         Self(Source::Fields(holes))
     }
 
-    /// How many there are.
+    /// Number of holes.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self.0 {
@@ -200,13 +200,13 @@ impl<'a> Holes<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One after the other.
+    /// Returns the holes in order.
     pub fn iter(&self) -> impl Iterator<Item = Hole> + 'a {
         let (fields, bytes, width) = match self.0 {
             Source::Fields(fields) => (fields, &[][..], Width::W16),

@@ -1,11 +1,11 @@
-//! Messages of every kind come back from their bytes, and any bytes do no harm.
+//! Messages of every kind survive a round trip, and arbitrary bytes do no harm.
 
 use proptest::prelude::*;
 
 use super::super::*;
 use super::comes_back;
 
-/// The bytes of header extensions of types that have no field: type and content.
+/// Header extensions without a field: type and content.
 type Others = Vec<(u8, Vec<u8>)>;
 
 fn scheme() -> impl Strategy<Value = Scheme> {
@@ -90,7 +90,7 @@ fn asked() -> impl Strategy<Value = Vec<Asked>> {
     prop::collection::vec((0..3_u8, 0..16_u8, positions), 0..6)
 }
 
-/// Writes requests until there is no more room; what a reader should find.
+/// Writes requests until the space runs out; returns what a reader should find.
 fn write(
     writer: &mut RequestWriter<'_>,
     asked: &[Asked],
@@ -122,7 +122,7 @@ fn write(
     written
 }
 
-/// Every beginning of a message is refused, or read, but never more.
+/// Every truncation of a message either fails or decodes to no more than the message.
 fn truncations(bytes: &[u8], field_bits: u8) {
     let header = usize::from(bytes[1]) * 4;
     for end in 0..bytes.len() {
@@ -141,7 +141,7 @@ proptest! {
     ) {
         let others = list(&others);
         let (others, flags) = (Extensions::new(&others), Flags(flags));
-        // Of two that say what m is, the message counts.
+        // The message's own m takes precedence.
         let m = fti.map_or(field_bits, |fti| fti.effective_field_bits());
         let id = id(fec, m, block, symbol, symbol ^ 0x55);
         let source = NodeId(source);
@@ -246,7 +246,7 @@ proptest! {
             })
             .collect();
         prop_assert_eq!(read, written);
-        // Neighbours of the same form and flags share a head.
+        // Consecutive requests of the same form and flags share a head.
         let heads: Vec<_> = requests.iter().map(|request| (request.form, request.flags)).collect();
         prop_assert!(heads.windows(2).all(|pair| pair[0] != pair[1]));
     }
@@ -285,7 +285,7 @@ proptest! {
         if let [first, second, ..] = &mut bytes[..] {
             (*first, *second) = (VERSION << 4 | kind, words);
         }
-        // Small numbers are what types, lengths and forms are made of.
+        // Types, lengths and forms are small numbers.
         for (place, value) in small.into_iter().filter(|(place, _)| *place > 1) {
             if let Some(byte) = bytes.get_mut(place) {
                 *byte = value;

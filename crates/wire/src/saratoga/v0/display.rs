@@ -1,11 +1,11 @@
-//! A packet in one line, for people.
+//! One-line display of packets.
 
 use std::fmt;
 
 use super::{Accept, Beacon, Data, Metadata, Packet, Poll, Request, Status};
 use crate::saratoga::StatusCode;
 
-/// Holes that are written out; of more only the number is told.
+/// Maximum holes shown; of more only their number is shown.
 const HOLES_SHOWN: usize = 8;
 
 impl fmt::Display for Packet<'_> {
@@ -65,7 +65,7 @@ impl fmt::Display for Status<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x} STATUS {}", self.session, self.code)?;
         if self.code != StatusCode::Ok {
-            // The holes of a failure mean nothing.
+            // The holes of a failure are meaningless.
             return Ok(());
         }
         if self.is_complete() {

@@ -1,45 +1,45 @@
 //! Saratoga version 0: packets in the layout that this project calls `grc-perl-2011`.
 //!
-//! The specification of version 0 was never published, nor was the program in Perl that a study of
-//! 2011 measured. What is certain, and what is this project's reading:
+//! The specification of version 0 was never published, nor was the Perl program that a study of
+//! 2011 measured. This page separates facts from this project's reading.
 //!
-//! Certain, because it was captured or computed from a capture:
+//! Certain, because captured or computed from a capture:
 //! - UDP port 4000 at both ends; files are fetched, never pushed;
-//! - the request for a name of 12 bytes has 32 bytes, the sender's first answer 10, METADATA 266;
+//! - the request for a name of 12 bytes has 32 bytes, the sender's first reply 10, METADATA 266;
 //! - DATA has a header of 10 bytes and a payload of at most 1024;
 //! - the last report of the receiver, "complete", has 7 bytes;
 //! - after the last DATA the sender repeats a packet of 18 bytes once a second until that report
-//!   comes.
+//!   arrives.
 //!
 //! This project's reading:
 //! - all fields within these lengths, after draft-wood-dtnrg-saratoga-00 (2007), whose DATA header
-//!   has these 10 bytes, too;
-//! - the first answer is the header of a DATA packet without data;
+//!   also has these 10 bytes;
+//! - the first reply is the header of a DATA packet without data;
 //! - the packet of 18 bytes is a poll: the header of a DATA packet, and 8 bytes of zeros;
-//! - the bit that tells a poll from DATA of 8 bytes: 0x02 of the flags, which the draft leaves
-//!   undefined in DATA;
+//! - the bit that distinguishes a poll from DATA of 8 bytes: 0x02 of the flags, which the draft
+//!   leaves undefined in DATA;
 //! - METADATA is the length of the file and its name in 256 bytes;
 //! - a report with holes has 8 bytes for each.
 //!
-//! So packets of another program of version 0 need not mean what they seem to: its polls are read
-//! as DATA of 8 bytes, unless they carry that bit. Nothing ever negotiated versions: the first
-//! byte is 0x00 to 0x04 here, 0x40 to 0x44 in the drafts of 2007, 0x20 to 0x24 in version 1.
+//! So packets of another program of version 0 may have another meaning: its polls decode as DATA of
+//! 8 bytes, unless they carry that bit. Nothing ever negotiated versions: the first byte is 0x00 to
+//! 0x04 here, 0x40 to 0x44 in the drafts of 2007, 0x20 to 0x24 in version 1.
 //!
-//! All fields are in network order. Each packet begins with its type in one byte, then flags in
-//! one, and all but a BEACON go on with the number of the session in four:
+//! All fields are in network byte order. Each packet starts with its type (1 byte) and flags (1);
+//! all but a BEACON continue with the session number (4):
 //!
-//! | type | packet | flags | behind the number of the session |
+//! | type | packet | flags | behind the session number |
 //! |---|---|---|---|
-//! | 0 | BEACON | | (without that number) the name of the one who is there |
+//! | 0 | BEACON | | (without that number) name of the peer |
 //! | 1 | REQUEST | | path, NUL, NULs up to 26 bytes |
 //! | 2 | METADATA | | length (4), path, NUL, NULs up to 256 bytes |
 //! | 3 | DATA | 0x01: STATUS wanted | offset (4), data |
 //! | 3 | acceptance | | offset 0 (4), nothing more |
 //! | 3 | poll | 0x03: STATUS wanted, poll | offset (4), 8 zeros |
-//! | 4 | STATUS | 0x01: there are more holes; 0x02: METADATA has arrived | status (1), holes: first and last byte (4 each) |
+//! | 4 | STATUS | 0x01: more holes; 0x02: has METADATA | status (1), holes: first, last byte (4 each) |
 //!
-//! Other bits of the flags are sent as 0 and ignored. So is what follows the NUL of a path, the 8
-//! bytes of a poll, what follows them, and a remainder of less than 8 bytes behind the holes.
+//! Other flag bits are sent as 0 and ignored. Also ignored are bytes behind the NUL of a path, the
+//! 8 bytes of a poll and any behind them, and a remainder of less than 8 bytes behind the holes.
 //!
 //! Offsets and lengths have 32 bits, so a file has at most [`FILE_LEN_MAX`] bytes, 4 GiB less one.
 
@@ -51,28 +51,28 @@ use super::{Holes, StatusCode, Width, read_path, write_path};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// The UDP port of version 0, at both ends.
+/// UDP port of version 0, at both ends.
 pub const PORT: u16 = 4000;
 
-/// Bytes of the longest file.
+/// Maximum file size, in bytes.
 pub const FILE_LEN_MAX: u32 = u32::MAX;
 
-/// Bytes of a DATA packet without its data, and of an acceptance.
+/// Length of a DATA packet without its data, and of an acceptance.
 pub const DATA_OVERHEAD: usize = 10;
 
-/// The most bytes of data in a packet that were seen. A decoder takes more.
+/// Maximum captured payload of a packet, in bytes. A decoder accepts more.
 pub const DATA_LEN: usize = 1024;
 
-/// Bytes of a poll.
+/// Length of a poll, in bytes.
 pub const POLL_LEN: usize = DATA_OVERHEAD + POLL_FILL.len();
 
-/// Bytes of the path in a REQUEST, with its NULs, unless it needs more.
+/// Minimum length of the path in a REQUEST, padded with NULs.
 pub const REQUEST_PATH_LEN: usize = 26;
 
-/// Bytes of the path in METADATA, with its NULs, unless it needs more.
+/// Minimum length of the path in METADATA, padded with NULs.
 pub const METADATA_PATH_LEN: usize = 256;
 
-/// Bytes before the fields that differ: type, flags, number of the session.
+/// Length of the common header, in bytes: type, flags, session number.
 const HEADER_LEN: usize = 6;
 
 const POLL_FILL: [u8; 8] = [0; 8];
@@ -83,110 +83,110 @@ const METADATA: u8 = 2;
 const DATA: u8 = 3;
 const STATUS: u8 = 4;
 
-/// In DATA: a STATUS is wanted now.
+/// In DATA: a STATUS is requested now.
 const WANTS_STATUS: u8 = 0x01;
 /// In DATA: this is a poll.
 const POLL: u8 = 0x02;
 /// In STATUS: there are more holes.
 const PARTIAL: u8 = 0x01;
-/// In STATUS: METADATA has arrived. Version 1 turned the bit around.
+/// In STATUS: METADATA has arrived. Version 1 inverted the bit.
 const HAS_METADATA: u8 = 0x02;
 
 /// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'a> {
-    /// Somebody is there. No such packet was captured; the layout is the draft's.
+    /// Announcement of a peer. No such packet was captured; the layout is the draft's.
     Beacon(Beacon<'a>),
-    /// A file is asked for.
+    /// Request for a file.
     Request(Request<'a>),
     /// The sender has the file and will send it.
     Accept(Accept),
-    /// What is sent.
+    /// Description of the transfer.
     Metadata(Metadata<'a>),
-    /// A part of it.
+    /// Part of the file.
     Data(Data<'a>),
-    /// All was sent, and the sender waits to hear what is missing.
+    /// Request for a report after all was sent.
     Poll(Poll),
-    /// What has arrived of it, or why it fails.
+    /// Progress of a transfer, or the reason for its failure.
     Status(Status<'a>),
 }
 
-/// Somebody is there.
+/// Announcement of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beacon<'a> {
-    /// Its name.
+    /// Name.
     pub eid: &'a [u8],
 }
 
-/// A file is asked for.
+/// Request for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The number of the session, chosen by the one who asks.
+    /// Session number, chosen by the requester.
     pub session: u32,
-    /// The file's path without the NUL.
+    /// Path of the file without the NUL.
     pub path: &'a [u8],
 }
 
 /// The sender has the file and will send it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accept {
-    /// The number of the session.
+    /// Session number.
     pub session: u32,
 }
 
-/// What is sent.
+/// Description of the transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata<'a> {
-    /// The number of the session.
+    /// Session number.
     pub session: u32,
-    /// The file's bytes.
+    /// File size, in bytes.
     pub length: u32,
-    /// The file's path without the NUL.
+    /// Path of the file without the NUL.
     pub path: &'a [u8],
 }
 
-/// A part of what is sent.
+/// Part of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data<'a> {
-    /// Whether a STATUS is wanted now.
+    /// Whether a STATUS is requested now.
     pub wants_status: bool,
-    /// The number of the session.
+    /// Session number.
     pub session: u32,
-    /// Where the bytes belong.
+    /// Offset of the bytes.
     pub offset: u32,
-    /// The bytes. Without any, at offset 0 and with no STATUS wanted it would be an acceptance.
+    /// Data. Empty data at offset 0 without a STATUS request would be an acceptance.
     pub data: &'a [u8],
 }
 
-/// The sender waits to hear what is missing.
+/// Request for a report after all was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// The number of the session.
+    /// Session number.
     pub session: u32,
-    /// The byte behind all that was sent.
+    /// Byte behind all sent data.
     pub offset: u32,
 }
 
-/// What has arrived of a transfer, or why it fails.
+/// Progress of a transfer, or the reason for its failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status<'a> {
-    /// Whether the METADATA is missing.
+    /// Whether METADATA is missing.
     pub lacks_metadata: bool,
-    /// Whether there are more holes than are told here.
+    /// Whether there are more holes than listed.
     pub is_partial: bool,
-    /// The number of the session.
+    /// Session number.
     pub session: u32,
-    /// How it goes; the draft's codes 0 to 9, which version 1 kept.
+    /// Status; the draft's codes 0 to 9, which version 1 kept.
     pub code: StatusCode,
-    /// What is missing.
+    /// Missing bytes.
     pub holes: Holes<'a>,
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet, which is all of `bytes`.
+    /// Decodes a packet that is all of `bytes`.
     ///
     /// # Errors
-    /// The bytes are no packet of version 0; the error says where.
+    /// The bytes are no packet of version 0.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let code = reader.u8()?;
@@ -204,7 +204,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self {
@@ -223,7 +223,7 @@ impl<'a> Packet<'a> {
     /// Writes the packet to exactly `out`.
     ///
     /// # Errors
-    /// `out` has another length, or a field has no form on the wire.
+    /// `out` has another length, or a field cannot be encoded.
     pub fn encode(&self, out: &mut [u8]) -> Result<(), EncodeError> {
         let room = out.len();
         let mut writer = Writer::new(out);
@@ -252,10 +252,10 @@ impl<'a> Packet<'a> {
         Ok(())
     }
 
-    /// The bytes of the packet.
+    /// Encodes the packet into a vector.
     ///
     /// # Errors
-    /// A field has no form on the wire.
+    /// A field cannot be encoded.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         let mut out = vec![0; self.encoded_len()];
         self.encode(&mut out)?;
