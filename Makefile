@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON := interop/.venv/bin/python
 PYTHON_FILES := interop bench python
 FUZZ_SECONDS ?= 180
-EXTRAS := dask,query
+EXTRAS := dask,query,report
 PROFILE := release
 SLOWLIGHT = $(TARGET)/$(PROFILE)/slowlight
 
@@ -27,7 +27,7 @@ python: ## the package in Python, in .venv, with what reports and clusters need
 	@echo "building the package for .venv; the first time that takes minutes" >&2
 	@.venv/bin/pip install --quiet --disable-pip-version-check '.[$(EXTRAS)]'
 
-notebook: EXTRAS := dask,query,notebook
+notebook: EXTRAS := dask,query,report,notebook
 notebook: python ## the notebook of the guides in a browser, as a copy, notebook.ipynb
 	@test -e notebook.ipynb || cp docs/guides/notebook.ipynb notebook.ipynb
 	@.venv/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebook.ipynb

@@ -1,11 +1,16 @@
-"""A report as one page of HTML: figures are in it as SVG, and nothing is loaded from elsewhere."""
+"""A report as one HTML page: figures are inline SVG, and nothing is loaded from elsewhere.
+
+The page follows the reader's choice of light or dark colours. A style sheet for print makes it
+pages of A4, from which `slowlight.pages` makes the PDF.
+"""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
+from importlib import resources
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
@@ -15,72 +20,93 @@ from slowlight.claims import catalogue
 from slowlight.claims.evidence import Verdict
 
 if TYPE_CHECKING:
-    from slowlight.report import Drawn, Report, Table
+    from slowlight.conditions import Table
+    from slowlight.report import Drawn, Report
 
-_STYLE = """
-:root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
-  max-width: 68rem; margin: 0 auto; padding: 1rem 1.5rem 4rem; }
-h1 { font-size: 1.6rem; margin-bottom: 0; }
-h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; }
-h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; }
-p.about { color: #444; margin-top: .2rem; }
-figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; }
-figcaption { color: #444; font-size: .9rem; max-width: 46rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: .2rem .7rem .2rem 0;
-  border-bottom: 1px solid #e5e5e5; }
-th { border-bottom-color: #888; white-space: nowrap; }
-td.digest { overflow-wrap: anywhere; }
-.why { color: #444; } .bounds { color: #777; font-size: .78rem; }
-.verdict { white-space: nowrap; font-weight: 600; }
-.holds { color: #00694c; } .differs { color: #a63d00; } .other { color: #666; }
-nav a { margin-right: 1.2rem; }
-summary { cursor: pointer; color: #00518a; }
-"""
+# Rows of a table that are printed; the page has all.
+ROWS_PRINTED = 60
+# Columns of a table of results for which an upright page is wide enough.
+COLUMNS_UPRIGHT = 9
+# Inner width of a printed page, and the height of a figure of which a page holds two, in mm.
+# Figures whose height is more than this share of their width have a page of their own.
+PRINT_WIDTH, PRINT_HEIGHT, PRINT_HEIGHT_ALONE, TALL = 174.0, 98.0, 220.0, 0.8
+
+# Cells of at most so many characters are not wrapped.
+SHORT = 18
+_CLASSES = {Verdict.HOLDS: "holds", Verdict.DIFFERS: "differs"}
 
 
-def _svg(figure: Figure, prefix: str) -> str:
+def _svg(figure: Figure, prefix: str, alternative: str) -> str:
     """A figure as an element of a page; its names begin with `prefix`, so that none are twice."""
     buffer = io.StringIO()
     with style.applied():
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(
+            buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+        )
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'\bid="', f'id="{prefix}', text)
-    return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", text)
-
-
-def _table(table: Table, folded: bool = False) -> str:
-    heads = "".join(f"<th>{escape(head)}</th>" for head in table.heads)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
+    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", text)
+    size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
+    width, height = (float(size[1]), float(size[2])) if size else (4.0, 3.0)
+    ratio = height / width
+    most = PRINT_HEIGHT_ALONE if ratio > TALL else PRINT_HEIGHT
+    printed = min(PRINT_WIDTH, most / ratio)
+    head = (
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(alternative)}" '
+        f'style="--printed: {printed:.0f}mm" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        'xmlns="http://www.w3.org/2000/svg">'
     )
-    body = f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>'
-    body += "</table></div>"
-    if folded:
-        told = f"{escape(table.title)} ({len(table.rows)} rows)"
-        return f"<details><summary>{told}</summary>{body}</details>"
-    return f"<h3>{escape(table.title)}</h3>{body}"
+    return head + text[text.index(">") + 1 :]
 
 
-def _figure(drawn: Drawn, index: int) -> str:
+def _rows(rows: Iterable[Sequence[str]]) -> str:
+    def cell(text: str) -> str:
+        # What is short stays on one line.
+        kind = ' class="short"' if len(text) <= SHORT else ""
+        return f"<td{kind}>{escape(text)}</td>"
+
+    return "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows)
+
+
+def _table(table: Table) -> str:
+    heads = "".join(f"<th>{escape(head)}</th>" for head in table.heads)
+    return (
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{_rows(table.rows)}</tbody></table></div>"
+    )
+
+
+def _condition(table: Table) -> str:
+    return f"<h4>{escape(table.title)}</h4>{_table(table)}"
+
+
+def _folded(table: Table, name: str) -> str:
+    count = len(table.rows)
+    rows = "1 row" if count == 1 else f"{count:,} rows"
+    note = ""
+    if count > ROWS_PRINTED:
+        note = f'<p class="print">Rows 1 to {ROWS_PRINTED} of {count:,}; the page has all.</p>'
+    summary = f"<summary>{escape(table.title)} ({rows})</summary>"
+    return f'<details class="rows" id="{name}">{summary}{_table(table)}{note}</details>'
+
+
+def _figure(drawn: Drawn, number: int) -> str:
     spec = drawn.spec
-    told = f"<b>{escape(spec.heading)}</b>. {escape(spec.caption)}"
-    caption = f"<figcaption>{told}</figcaption>"
+    of_paper = f" ({escape(spec.in_paper)} of the paper)" if spec.figure else ""
+    title = f" {escape(spec.title)}." if spec.title else ""
+    caption = (
+        f"<figcaption><b>Figure {number}{of_paper}.{title}</b> {escape(spec.caption)}</figcaption>"
+    )
     if drawn.figure is None:
-        return f"<figure><p><i>Not drawn: {escape(drawn.missing)}</i></p>{caption}</figure>"
-    svg = _svg(drawn.figure, f"f{index}-")
-    return f'<figure id="{escape(spec.name)}">{svg}{caption}</figure>'
-
-
-_CLASSES = {Verdict.HOLDS: "holds", Verdict.DIFFERS: "differs"}
+        body = f'<p class="missing">Not drawn: {escape(drawn.missing)}</p>'
+    else:
+        body = _svg(drawn.figure, f"f{number}-", drawn.alternative)
+    return f'<figure id="figure-{number}">{body}{caption}</figure>'
 
 
 def _claims(checked: Sequence[catalogue.Checked]) -> str:
-    told = ", ".join(f"{n} {name}" for name, n in catalogue.counts(checked).items() if n)
     rows = []
     for one in checked:
         for finding in one.findings:
@@ -96,40 +122,71 @@ def _claims(checked: Sequence[catalogue.Checked]) -> str:
                 f'<td><span class="verdict {mark}">{finding.verdict.value}</span>{why}</td></tr>'
             )
     heads = "".join(
-        f"<th>{head}</th>" for head in ("claim", "where", "what", "paper", "here", "verdict")
+        f"<th>{head}</th>" for head in ("Claim", "Where", "What", "Paper", "Here", "Verdict")
     )
     return (
-        f"<p>{told}, of {len(checked)} claims. Small print says when a claim holds.</p>"
-        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        f"<p>{catalogue.counted(checked)}. Small print gives the bounds within which a claim "
+        'holds.</p><div class="scroll"><table class="claims">'
+        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
+
+
+def _contents(sections: Sequence[tuple[str, str]], report: Report) -> str:
+    """Links to all sections, and in print to each figure and table."""
+
+    def listed(links: Iterable[tuple[str, str]]) -> str:
+        items = (f'<li><a href="#{name}">{escape(text)}</a></li>' for name, text in links)
+        return f"<ol>{''.join(items)}</ol>"
+
+    parts = {
+        "figures": listed(
+            (f"figure-{number}", f"Figure {number}. {drawn.spec.title or drawn.spec.name}")
+            for number, drawn in enumerate(report.drawn, 1)
+        ),
+        "tables": listed(
+            (f"table-{number}", table.title) for number, table in enumerate(report.tables, 1)
+        ),
+    }
+    items = (
+        f'<li><a href="#{name}">{text}</a>{parts.get(name, "")}</li>' for name, text in sections
+    )
+    return f'<nav aria-label="Contents"><ol>{"".join(items)}</ol></nav>'
 
 
 def page(report: Report) -> str:
     """The page."""
-    study = report.study
-    about = str(study.text.get("about", ""))
+    bodies = {
+        "Conditions": "".join(
+            f'<section class="sheet"><h3>{escape(title)}</h3>'
+            f"{''.join(map(_condition, tables))}</section>"
+            for title, tables in report.conditions
+        ),
+        "Figures": "".join(_figure(one, number) for number, one in enumerate(report.drawn, 1)),
+        "Tables": "".join(
+            _folded(table, f"table-{number}") for number, table in enumerate(report.tables, 1)
+        ),
+        "Claims": _claims(report.claims) if report.claims else "",
+        "Provenance": _table(report.provenance),
+    }
+    # Tables that a page is too narrow for are printed across it.
+    wide = " wide" if any(len(table.heads) > COLUMNS_UPRIGHT for table in report.tables) else ""
+    shown = [(name.lower(), name) for name, body in bodies.items() if body]
+    css = resources.files("slowlight").joinpath("report.css").read_text(encoding="utf-8")
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(study.name)}: {escape(about)}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{escape(study.name)}</h1>",
-        f'<p class="about">{escape(about)}. {escape(str(study.text.get("source", "")))}</p>',
-        '<nav><a href="#conditions">Conditions</a><a href="#figures">Figures</a>'
-        '<a href="#tables">Tables</a><a href="#claims">Claims</a>'
-        '<a href="#provenance">Provenance</a></nav>',
-        '<h2 id="conditions">Conditions</h2>',
-        *(_table(table) for table in report.conditions),
-        '<h2 id="figures">Figures</h2>',
-        *(_figure(drawn, index) for index, drawn in enumerate(report.drawn)),
-        '<h2 id="tables">Tables</h2>',
-        "<p>Times in seconds, rates in bit/s.</p>",
-        *(_table(table, folded=True) for table in report.tables),
-        '<h2 id="claims">Claims</h2>',
-        _claims(report.claims) if report.claims else "<p>The study has no paper.</p>",
-        '<h2 id="provenance">Provenance</h2>',
-        _table(report.provenance),
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>{escape(report.title)}</title><style>{css}</style></head><body>",
+        f"<header><h1>{escape(report.title)}</h1>",
+        *(f'<p class="about">{escape(line)}</p>' for line in report.about),
+        "</header>",
+        _contents(shown, report),
+        *(
+            f'<section class="{name}{wide if title == "Tables" else ""}">'
+            f'<h2 id="{name}">{title}</h2>{bodies[title]}</section>'
+            for name, title in shown
+        ),
         "</body></html>",
     ]
     return "\n".join(parts) + "\n"

@@ -1,127 +1,46 @@
-"""A report as PDF: pages of text and tables, and a page a figure."""
+"""A report as PDF: the pages of A4 that the HTML page makes by its style sheet for print."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from matplotlib.backends.backend_pdf import PdfPages
-from matplotlib.figure import Figure
+import matplotlib
 
-from slowlight import style
-from slowlight.claims import catalogue
+from slowlight.errors import UserError
 
-if TYPE_CHECKING:
-    from slowlight.report import Drawn, Report, Table
-
-# A4 across, in inches; characters of a line, and lines of a page.
-PAGE = (11.69, 8.27)
-WIDE, HIGH = 156, 58
-# Widths of the columns of claims.
-CLAIMS = (8, 38, 28, 30, 44)
-# Rows of a table that are printed; the page has all.
-ROWS_MAX = 60
+NEEDED = (
+    "the PDF needs WeasyPrint and the Pango library; install them with "
+    "`pip install weasyprint` and `apt-get install libpango-1.0-0 libpangoft2-1.0-0 "
+    "libharfbuzz-subset0`"
+)
+# The font of the figures comes with matplotlib, so that pages are the same on all machines.
+FONTS = {"normal": "DejaVuSans.ttf", "bold": "DejaVuSans-Bold.ttf"}
 
 
-def _text_page(lines: Sequence[str], title: str) -> Figure:
-    figure = Figure(figsize=PAGE)
-    figure.set_layout_engine("none")
-    figure.text(0.04, 0.955, title, fontsize=13, fontweight="bold", va="bottom")
-    figure.text(
-        0.04, 0.94, "\n".join(lines), fontsize=8, family="DejaVu Sans Mono", va="top",
-        linespacing=1.15, parse_math=False,
-    )  # fmt: skip
-    return figure
+def _fonts() -> str:
+    folder = Path(matplotlib.get_data_path()) / "fonts/ttf"
+    faces = [
+        f'@font-face {{ font-family: "Report"; font-weight: {weight}; '
+        f'src: url("file://{quote(str(folder / name))}"); }}'
+        for weight, name in FONTS.items()
+    ]
+    sans = 'font-family: "Report", sans-serif;'
+    return "\n".join([*faces, f"@page {{ {sans} }} body {{ {sans} }}"])
 
 
-def _paged(lines: Iterable[str], title: str) -> Iterator[Figure]:
-    every = list(lines)
-    for start in range(0, max(len(every), 1), HIGH):
-        more = "" if start == 0 else " (continued)"
-        yield _text_page(every[start : start + HIGH], title + more)
+def write(page: str, path: Path) -> None:
+    """Writes the PDF of a page, the same bytes for the same page.
 
-
-def _widths(rows: Sequence[Sequence[str]], wide: int) -> list[int]:
-    """Widths of columns: what they need, and where that is too much, less of the widest."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    while sum(widths) + 2 * len(widths) > wide:
-        most = widths.index(max(widths))
-        widths[most] -= 1
-    return [max(width, 4) for width in widths]
-
-
-def columns(rows: Sequence[Sequence[str]], wide: int = WIDE) -> list[str]:
-    """Rows as lines, with their cells wrapped to what the page holds."""
-    widths = _widths(rows, wide)
-    lines = []
-    for row in rows:
-        cells = [textwrap.wrap(cell, w) or [""] for cell, w in zip(row, widths, strict=True)]
-        for index in range(max(map(len, cells))):
-            parts = [
-                (cell[index] if index < len(cell) else "").ljust(width)
-                for cell, width in zip(cells, widths, strict=True)
-            ]
-            lines.append("  ".join(parts).rstrip())
-    return lines
-
-
-def _table(table: Table) -> list[str]:
-    shown = list(table.rows[:ROWS_MAX])
-    lines = ["", table.title, *columns([table.heads, *shown])]
-    if len(shown) < len(table.rows):
-        lines.append(f"… {len(table.rows) - len(shown)} rows more are on the page")
-    return lines
-
-
-def _claims(checked: Sequence[catalogue.Checked]) -> list[str]:
-    rows = [("claim", "what", "paper", "here", "verdict and why")]
-    for one in checked:
-        for finding in one.findings:
-            verdict = finding.verdict.value + (f": {finding.why}" if finding.why else "")
-            rows.append(
-                (one.entry.id + finding.part, finding.what, finding.paper, finding.here, verdict)
-            )
-    lines = []
-    for row in rows:
-        wrapped = [
-            textwrap.wrap(cell, width) or [""] for cell, width in zip(row, CLAIMS, strict=True)
-        ]
-        for index in range(max(map(len, wrapped))):
-            parts = [
-                (cell[index] if index < len(cell) else "").ljust(width)
-                for cell, width in zip(wrapped, CLAIMS, strict=True)
-            ]
-            lines.append("  ".join(parts).rstrip())
-        lines.append("")
-    return lines
-
-
-def _with_caption(drawn: Drawn, figure: Figure) -> None:
-    caption = f"{drawn.spec.heading}. {drawn.spec.caption}".strip()
-    width = int(16 * figure.get_figwidth())
-    figure.supxlabel("\n".join(textwrap.wrap(caption, width)), fontsize=7.5, color="#444444")
-
-
-def write(report: Report, path: Path) -> None:
-    """Writes the PDF; without dates, so that the same report is the same file."""
-    study = report.study
-    told = {"Title": f"{study.name}: {study.text.get('about', '')}", "CreationDate": None}
-    with style.applied(), PdfPages(path, metadata=told) as pdf:
-        intro = textwrap.wrap(str(study.text.get("about", "")), WIDE)
-        intro += textwrap.wrap(str(study.text.get("source", "")), WIDE)
-        lines = [*intro, *(line for table in report.conditions for line in _table(table))]
-        for page in _paged(lines, study.name):
-            pdf.savefig(page)
-        for drawn in report.drawn:
-            if drawn.figure is not None:
-                _with_caption(drawn, drawn.figure)
-                pdf.savefig(drawn.figure)
-        for page in _paged(_claims(report.claims), "Claims"):
-            pdf.savefig(page)
-        for table in report.tables:
-            for page in _paged(_table(table), "Tables"):
-                pdf.savefig(page)
-        for page in _paged(_table(report.provenance), "Provenance"):
-            pdf.savefig(page)
+    Raises `UserError` with what to install where WeasyPrint or a library that it loads is missing.
+    """
+    try:
+        # Its libraries are loaded as it is imported.
+        import weasyprint
+        from weasyprint.text.fonts import FontConfiguration
+    except (ImportError, OSError) as error:
+        raise UserError(f"{NEEDED} ({str(error).splitlines()[0]})") from error
+    config = FontConfiguration()
+    sheet = weasyprint.CSS(string=_fonts(), font_config=config)
+    document = weasyprint.HTML(string=page)
+    document.write_pdf(path, stylesheets=[sheet], font_config=config, pdf_identifier=b"slowlight")

@@ -1,4 +1,4 @@
-"""A study's report: one page of HTML that needs nothing else, and the same as PDF.
+"""A study's report: one HTML page that loads nothing from elsewhere, and a PDF of it.
 
 from slowlight import report
 
@@ -7,11 +7,12 @@ report.write("grc-2012", [Path(".")], Path("report"))
 
 from __future__ import annotations
 
+import math
 import platform
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,23 @@ import matplotlib
 import polars as pl
 from matplotlib.figure import Figure
 
-from slowlight import _native, figures, html, pages
+from slowlight import _native, alternative, conditions, figures, html, pages
 from slowlight.claims import catalogue
+from slowlight.conditions import Table
 from slowlight.errors import UserError, unknown
 from slowlight.figures.spec import Spec
 from slowlight.results import Results, find, summary
+from slowlight.style import measure_of
 
 __all__ = ["Report", "Study", "load", "unknown", "write"]
 
-# What tables have of each cell, where a sheet has it.
+# Columns of a sheet's table that the report has of each cell.
 COLUMNS = ("delivered_s", "goodput_bps", "goodput_grc_bps", "transfer_s", "efficiency",
            "packets_str", "packets_rts")  # fmt: skip
-# Longer tables are cut in the PDF, and folded on the page.
-ROWS_MAX = 40
+# Those that figures, which have one of them, call like another.
+LABELS = {"goodput_grc_bps": "Goodput as the GRC study counts it"}
+# Significant digits of a mean.
+DIGITS = 5
 
 
 @dataclass(frozen=True)
@@ -51,27 +56,41 @@ class Drawn:
     spec: Spec
     figure: Figure | None
     missing: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of texts."""
-
-    title: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    # The text for readers who do not see the figure.
+    alternative: str = ""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What is on the page and in the PDF, in order."""
+    """Contents of the page and the PDF, in order."""
 
     study: Study
-    conditions: Sequence[Table]
+    # Tables of each sheet, by its heading.
+    conditions: Sequence[tuple[str, Sequence[Table]]]
     drawn: Sequence[Drawn]
     tables: Sequence[Table]
     claims: Sequence[catalogue.Checked]
     provenance: Table
+
+    @property
+    def title(self) -> str:
+        """The study's title; its name, where it has none."""
+        return str(self.study.text.get("about", "")) or self.study.name
+
+    @property
+    def about(self) -> list[str]:
+        """Lines below the title: the source, and when each edition was run."""
+        source = str(self.study.text.get("source", ""))
+        lines = [f"Source: {source}."] if source else []
+        for edition, results in sorted(self.study.editions.items()):
+            kept = results.manifest
+            runs = int(kept.get("runs", 0))
+            lines.append(
+                f"Study {self.study.name}, edition {edition}: {runs:,} run{'s'[: runs != 1]}, "
+                f"{kept.get('failed', 0):,} failed; {conditions.date_of(results)}, "
+                f"slowlight {kept.get('slowlight', '')}."
+            )
+        return lines
 
 
 def load(name: str, results: Sequence[Path]) -> Study:
@@ -91,19 +110,14 @@ def load(name: str, results: Sequence[Path]) -> Study:
     return Study(stem, tomllib.loads(now) if now else ran, editions)
 
 
-def _conditions(study: Study) -> list[Table]:
-    tables = []
+def _conditions(study: Study) -> list[tuple[str, Sequence[Table]]]:
+    found: list[tuple[str, Sequence[Table]]] = []
     for edition, results in sorted(study.editions.items()):
         for sheet in results.sheets:
-            told = results.sheet(sheet)
-            rows = [(axis, ", ".join(labels)) for axis, labels in results.axes(sheet).items()]
-            fixed = [(key, str(value)) for key, value in told.get("set", {}).items()]
-            runs = ("runs of each cell, from seed", f"{told['runs']}, {told['seed']}")
-            world = ("scenario", Path(str(told["world"])).stem)
-            about = str(told.get("about", ""))
-            title = f"Edition {edition}, sheet {sheet}: {about}" if about else sheet
-            tables.append(Table(title, ("what", "values"), [world, *rows, *fixed, runs]))
-    return tables
+            about = str(results.sheet(sheet).get("about", ""))
+            heading = f"Edition {edition}, sheet {sheet}" + (f": {about}" if about else "")
+            found.append((heading, conditions.of_sheet(results, sheet)))
+    return found
 
 
 def _drawn(study: Study) -> list[Drawn]:
@@ -115,55 +129,63 @@ def _drawn(study: Study) -> list[Drawn]:
             drawn.append(Drawn(spec, None, f"its edition was not run; make it with: {run}"))
             continue
         try:
-            drawn.append(Drawn(spec, figures.draw(spec, results)))
+            # The caption has the title.
+            figure = figures.draw(replace(spec, title=""), results)
+            axes = results.axes(spec.sheet)
+            drawn.append(Drawn(spec, figure, alternative=alternative.text(spec, axes)))
         except UserError as error:
             print(f"{spec.name}: not drawn: {error}", file=sys.stderr)
             drawn.append(Drawn(spec, None, str(error)))
     return drawn
 
 
-def number(value: float | None) -> str:
+def number(value: float) -> str:
     """A number of a table with four digits."""
-    if value is None:
-        return "—"
-    if value and abs(value) >= 1e4:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
+    return f"{value:,.0f}" if value and abs(value) >= 1e4 else f"{value:.4g}"
+
+
+def with_error(mean: float, error: float) -> str:
+    """A mean and its standard error, to two digits of the error and at most five of the mean."""
+    if error <= 0:
+        return number(mean)
+    most = DIGITS - 1 - math.floor(math.log10(abs(mean))) if mean else DIGITS
+    places = max(0, min(1 - math.floor(math.log10(error)), most))
+    return f"{mean:,.{places}f} ± {error:,.{places}f}"
 
 
 def _tables(study: Study) -> list[Table]:
-    tables = []
-    for edition, results in sorted(study.editions.items()):
-        for sheet in results.sheets:
-            frame = results.table(sheet)
-            # Of a sheet without axes all rows are of one cell.
-            axes = list(results.axes(sheet)) or ["cell"]
-            shown = [
-                c for c in COLUMNS if c in frame.columns and frame[c].null_count() < len(frame)
-            ]
-            base = frame.group_by(axes, maintain_order=True).agg(
-                pl.len().alias("runs"), (~pl.col("completed")).sum().alias("failed")
-            )
-            for column in shown:
-                told = summary(frame, axes, column).select(*axes, "mean", "sem")
-                named = told.rename({"mean": column, "sem": f"{column} ±"})
-                base = base.join(named, on=axes, how="left", maintain_order="left")
-            rows = [
-                [
-                    *(str(row[axis]) for axis in axes), str(row["runs"]), str(row["failed"]),
-                    *(_with_error(row[column], row[f"{column} ±"]) for column in shown),
-                ]
-                for row in base.iter_rows(named=True)
-            ]  # fmt: skip
-            title = f"Edition {edition}, sheet {sheet}: mean ± standard error of completed runs"
-            tables.append(Table(title, (*axes, "runs", "failed", *shown), rows))
-    return tables
+    return [
+        _table(edition, results, sheet)
+        for edition, results in sorted(study.editions.items())
+        for sheet in results.sheets
+    ]
 
 
-def _with_error(mean: float | None, error: float | None) -> str:
-    if mean is None:
-        return "—"
-    return number(mean) if not error else f"{number(mean)} ± {number(error)}"
+def _table(edition: str, results: Results, sheet: str) -> Table:
+    """Means of a sheet's cells, each column in a unit that suits it."""
+    frame = results.table(sheet)
+    # Of a sheet without axes all rows are of one cell.
+    axes = list(results.axes(sheet)) or ["cell"]
+    shown = [c for c in COLUMNS if c in frame.columns and frame[c].null_count() < len(frame)]
+    base = frame.group_by(axes, maintain_order=True).agg(
+        pl.len().alias("runs"), (~pl.col("completed")).sum().alias("failed")
+    )
+    heads = [*axes, "Runs", "Failed"]
+    columns = [[str(value) for value in base[axis]] for axis in axes]
+    columns += [[str(value) for value in base[name]] for name in ("runs", "failed")]
+    for column in shown:
+        cells = summary(frame, axes, column).select(*axes, "mean", "sem")
+        found = base.join(cells, on=axes, how="left", maintain_order="left")
+        measure = measure_of(column)
+        unit, factor = measure.unit_for(v for v in found["mean"] if v is not None)
+        label = LABELS.get(column, measure.label)
+        heads.append(replace(measure, label=label).axis_label(unit))
+        columns.append([
+            "—" if mean is None else with_error(mean / factor, (error or 0.0) / factor)
+            for mean, error in zip(found["mean"], found["sem"], strict=True)
+        ])  # fmt: skip
+    title = f"Edition {edition}, sheet {sheet}: means of completed runs ± standard error"
+    return Table(title, heads, list(zip(*columns, strict=True)))
 
 
 def _claims(study: Study, results: Sequence[Path]) -> list[catalogue.Checked]:
@@ -173,20 +195,21 @@ def _claims(study: Study, results: Sequence[Path]) -> list[catalogue.Checked]:
 
 
 def _provenance(study: Study) -> Table:
-    rows = [("study", study.name), ("source", str(study.text.get("source", "")))]
+    rows = [("Study", study.name)]
     for edition, results in sorted(study.editions.items()):
-        told = results.manifest
-        rows.append((f"{edition}: slowlight", str(told.get("slowlight", ""))))
-        rows.append((f"{edition}: runs, failed", f"{told.get('runs')}, {told.get('failed')}"))
-        for sheet in told.get("sheets", []):
+        kept = results.manifest
+        rows.append((f"{edition}: slowlight", str(kept.get("slowlight", ""))))
+        rows.append((f"{edition}: date", conditions.date_of(results)))
+        rows.append((f"{edition}: runs, failed", f"{kept.get('runs')}, {kept.get('failed')}"))
+        for sheet in kept.get("sheets", []):
             rows.append((f"{edition}, {sheet['name']}: first seed", str(sheet["first_seed"])))
         for file, digest in results.digests().items():
             rows.append((f"{edition}, {file}: SHA-256", digest))
     versions = {"matplotlib": matplotlib.__version__, "polars": metadata.version("polars")}
     rows += list(versions.items())
     rows.append(("Python", platform.python_version()))
-    rows.append(("host of this report", f"{platform.system()} {platform.machine()}"))
-    return Table("Provenance", ("what", "value"), rows)
+    rows.append(("Host of this report", f"{platform.system()} {platform.machine()}"))
+    return Table("Provenance", ("Item", "Value"), rows)
 
 
 def make(name: str, results: Sequence[Path]) -> Report:
@@ -199,10 +222,20 @@ def make(name: str, results: Sequence[Path]) -> Report:
 
 
 def write(name: str, results: Sequence[Path], out: Path) -> list[Path]:
-    """Writes `NAME.html` and `NAME.pdf` to the folder `out`: the same results, the same bytes."""
-    told = make(name, results)
+    """Writes `NAME.html` and `NAME.pdf` to the folder `out`: the same results, the same bytes.
+
+    Where what makes a PDF is not installed, the page is written alone, and stderr has the reason.
+    """
+    made = make(name, results)
     out.mkdir(parents=True, exist_ok=True)
-    page, pdf = out / f"{told.study.name}.html", out / f"{told.study.name}.pdf"
-    page.write_text(html.page(told))
-    pages.write(told, pdf)
+    page, pdf = out / f"{made.study.name}.html", out / f"{made.study.name}.pdf"
+    text = html.page(made)
+    page.write_text(text, encoding="utf-8")
+    try:
+        pages.write(text, pdf)
+    except UserError as error:
+        # One that an earlier report left would not be of these results.
+        pdf.unlink(missing_ok=True)
+        print(f"no PDF: {error}", file=sys.stderr)
+        return [page]
     return [page, pdf]

@@ -198,7 +198,7 @@ class Sums(unittest.TestCase):
         one = checked({}, [found("a", "w", "p", "h", holds=True), cannot("b", "w", "p", "why")])
         text = table.as_text([one])
         self.assertIn("S0-08a", text)
-        self.assertIn("1 holds, 1 cannot be checked, of 1 claims", text)
+        self.assertIn("1 claim in 2 parts: 1 holds, 1 cannot be checked", text)
         self.assertEqual(one.findings[1].verdict, Verdict.CANNOT)
 
 

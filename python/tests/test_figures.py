@@ -86,6 +86,31 @@ class Kinds(unittest.TestCase):
             limits = {axes.get_ylim() for axes in figure.axes}
             self.assertEqual((len(figure.axes), len(limits)), (2, 1), kind)
 
+    def test_curves_that_coincide_are_both_seen_and_the_legend_says_so(self) -> None:
+        means = {"a": {"0": 1.0, "1": 2.0}, "b": {"0": 1.0, "1": 2.0}, "c": {"0": 1.0, "1": 2.1},
+                 "d": {"0": 1.0}, "e": {"0": 1.001, "1": 2.0}}  # fmt: skip
+        self.assertEqual(lines.coinciding(means), {"b": "a", "e": "a"})
+        apart = {"a": {"0": 1.0, "1": 9.0}, "b": {"0": 1.1, "1": 5.0}, "c": {"0": 3.0, "1": 6.0}}
+        self.assertEqual(lines.lying(apart, is_log=False), {"b": "a"}, "at one of two points")
+        self.assertEqual(lines.lying(apart, is_log=True), {})
+        rows = made.rows().with_columns(
+            pl.col("goodput_bps").mean().over("per", "delay").alias("goodput_bps")
+        )
+        spec = figures.read(
+            {"kind": "lines", "x": "per", "y": "goodput_bps", "series": "protocol", "where": NEAR}
+        )
+        with style.applied():
+            figure = lines.draw(rows, spec, AXES)
+        texts = [text.get_text() for text in figure.legends[0].get_texts()]
+        self.assertEqual(texts, ["CFDP", "LTP = CFDP"])
+        joined = [line for line in figure.axes[0].lines if line.get_linestyle() != "None"]
+        found = {str(line.get_marker()): line for line in joined}
+        below, upon = found["o"], found["s"]
+        self.assertTrue(upon.is_dashed())
+        self.assertFalse(below.is_dashed())
+        self.assertEqual(upon.get_markerfacecolor(), "white")
+        self.assertLess(upon.get_markersize(), below.get_markersize())
+
     def test_a_legend_says_what_its_labels_are_unless_they_are_protocols(self) -> None:
         for kind in ("lines", "box", "bars"):
             figure = drawn(kind=kind, x="per", y="goodput_bps", series="delay")
@@ -106,13 +131,17 @@ class Kinds(unittest.TestCase):
         self.assertEqual(colors, told)
 
     def test_a_logarithmic_axis_has_at_least_three_numbers(self) -> None:
-        for low, high in ((0.05, 9.0), (2.0, 15.0), (0.2, 40.0), (0.001, 100.0)):
+        for low, high in ((0.05, 9.0), (2.0, 15.0), (0.2, 40.0), (0.01, 1.0), (0.001, 100.0)):
             axes = Figure().subplots()
             axes.set_yscale("log")
             axes.set_ylim(low, high)
             table.finish_y(axes)
             told = [tick for tick in axes.get_yticks() if low <= tick <= high]
             self.assertGreaterEqual(len(told), 3, (low, high))
+            # In a long range there are powers of ten alone.
+            decades = [tick for tick in told if f"{tick:e}".startswith("1.0")]
+            if high / low >= 1000:
+                self.assertEqual(len(told), len(decades), (low, high))
 
     def test_long_labels_are_turned(self) -> None:
         axes = Figure().subplots()

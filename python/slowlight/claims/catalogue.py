@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import StatisticsError
 
 from slowlight import _native
 from slowlight.claims import PAPERS
@@ -114,10 +115,13 @@ def check(entries: list[Entry], where: Iterable[Path]) -> list[Checked]:
             raise UserError(f"{entry.id}: nothing checks this claim")
         try:
             findings = tuple(claim.check(evidence))
-        except (NotRunError, UserError) as error:
-            # Results, or the program that a single run needs.
-            is_study = isinstance(error, NotRunError)
-            missing = f"make the results with: {error}" if is_study else str(error)
+        except (NotRunError, UserError, StatisticsError) as error:
+            # Results, the program that a single run needs, or runs of a cell.
+            missing = str(error)
+            if isinstance(error, NotRunError):
+                missing = f"make the results with: {error}"
+            elif isinstance(error, StatisticsError):
+                missing = f"too few runs: {error}"
             finding = Finding("", entry.text, entry.value, "—", Verdict.NOT_RUN, missing)
             checked.append(Checked(entry, claim.bounds, (finding,), missing))
             continue
@@ -129,6 +133,26 @@ def counts(checked: Iterable[Checked]) -> dict[str, int]:
     """How many parts of claims have each verdict."""
     told = [finding.verdict for one in checked for finding in one.findings]
     return {verdict.value: told.count(verdict) for verdict in Verdict}
+
+
+# Verdicts of one part and of several, as sentences have them.
+_VERBS = {
+    Verdict.HOLDS: ("holds", "hold"),
+    Verdict.DIFFERS: ("differs", "differ"),
+    Verdict.CANNOT: ("cannot be checked", "cannot be checked"),
+    Verdict.NOT_RUN: ("was not run", "were not run"),
+}
+
+
+def counted(checked: Iterable[Checked]) -> str:
+    """Numbers of claims, of their parts and of verdicts, as in `2 claims in 3 parts: 3 hold`."""
+    every = list(checked)
+    verdicts = [finding.verdict for one in every for finding in one.findings]
+    claims = "1 claim" if len(every) == 1 else f"{len(every)} claims"
+    parts = "1 part" if len(verdicts) == 1 else f"{len(verdicts)} parts"
+    counts = [(verdicts.count(verdict), verbs) for verdict, verbs in _VERBS.items()]
+    listed = ", ".join(f"{n} {verbs[0] if n == 1 else verbs[1]}" for n, verbs in counts if n)
+    return f"{claims} in {parts}: {listed}"
 
 
 def with_held(text: str, checked: Iterable[Checked]) -> str:

@@ -6,7 +6,7 @@ import json
 import textwrap
 from collections.abc import Sequence
 
-from slowlight.claims.catalogue import Checked, counts
+from slowlight.claims.catalogue import Checked, counted, counts
 
 _WIDTHS = (8, 18, 44, 30, 40)
 
@@ -66,5 +66,4 @@ def as_text(checked: Sequence[Checked]) -> str:
                 lines += textwrap.wrap(
                     finding.why, 130, initial_indent=" " * 10, subsequent_indent=" " * 10
                 )
-    told = ", ".join(f"{count} {name}" for name, count in counts(checked).items() if count)
-    return "\n".join([*lines, "", f"{told}, of {len(checked)} claims"])
+    return "\n".join([*lines, "", counted(checked)])

@@ -16,6 +16,8 @@ from slowlight.style import Look, looks, measure_of
 
 # How opaque areas are.
 BOX, BAR = 0.45, 0.9
+# Bars shorter than this share of the longest have their value above them.
+SHORT = 0.02
 # Where there is but one series, its boxes have this look.
 _ALONE = Look("", "#0072B2", "o", "-")
 
@@ -126,6 +128,13 @@ def _bars(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
                 hatch=of_bar.hatch, edgecolor="white", linewidth=0.0, alpha=BAR, capsize=2.5,
                 ecolor="#222222",
             )  # fmt: skip
+            if row["mean"][0] < SHORT * max(values) and spec.y_scale != "log":
+                # A bar that is hardly seen says how long it is.
+                axes.annotate(
+                    table.tick(float(f"{row['mean'][0] / factor:.2g}")),
+                    (x, row["mean"][0] / factor), (0, 3), textcoords="offset points", ha="center",
+                    fontsize=7,
+                )  # fmt: skip
     dress_places(axes, rows, labels)
 
 

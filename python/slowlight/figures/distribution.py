@@ -33,19 +33,24 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
         panel.set_xlabel(panel.get_ylabel())
         panel.set_ylabel("Runs up to there (%)")
         series = rows.looks(spec.series) if spec.series else {"": Look("", "#0072B2", "", "-")}
+        below: list[list[float]] = []
         for key, look in series.items():
             of_series = rows.of(spec.series, key) if key else rows.frame
             values, shares = steps(of_series, column)
             if not values:
                 continue
+            upon = below.count(values)
+            below.append(values)
+            line = table.UPON[min(upon, len(table.UPON)) - 1] if upon else look.line
             x = [values[0] / factor, *(value / factor for value in values)]
             panel.step(
-                x, [0.0, *shares], where="post", color=look.color, linestyle=look.line,
+                x, [0.0, *shares], where="post", color=look.color, linestyle=line,
                 label=table.failed(look.label, of_series, column), marker=look.marker,
-                markerfacecolor=look.color if look.filled else "white", markevery=0.12,
+                markerfacecolor=look.color if look.filled and not upon else "white", markevery=0.12,
             )  # fmt: skip
         if table.scaled(spec.x_scale, every):
             panel.set_xscale("log")
+            table.log_ticks(panel.xaxis, *panel.get_xlim())
             panel.xaxis.set_major_formatter(lambda value, _: table.tick(value))
         panel.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
         panel.set_ylim(0.0, 1.02)

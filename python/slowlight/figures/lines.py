@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -17,6 +19,15 @@ from slowlight.style import BOUND, Look
 
 # Markers of the first series and of the last, in points.
 LARGEST, LEAST = 8.0, 4.8
+# Largest relative difference of the means of series that the legend says coincide, and of those
+# that it calls equal rather than nearly so.
+SAME, EQUAL = 0.01, 1e-6
+# Points that lie nearer than this share of the vertical axis are not told apart. A series with at
+# least this share of such points lies upon the other.
+NEAR, MOST = 0.015, 0.5
+
+# Means by series, then by the label on the horizontal axis.
+Means = Mapping[str, Mapping[str, float]]
 
 
 def points(rows: Chosen, frame: pl.DataFrame, at: Positions, column: str) -> pl.DataFrame:
@@ -58,7 +69,76 @@ def _one(
         )  # fmt: skip
 
 
-def _panel(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
+def _means(rows: Chosen, frame: pl.DataFrame, column: str) -> Means:
+    spec = rows.spec
+    found: dict[str, dict[str, float]] = {key: {} for key in rows.labels(spec.series)}
+    for row in summary(frame, [spec.series, spec.x], column).iter_rows(named=True):
+        if row["mean"] is not None:
+            found[str(row[spec.series])][str(row[spec.x])] = row["mean"]
+    return found
+
+
+def _apart(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """Largest relative difference of two series; infinite where they have different points."""
+    if not one or set(one) != set(other):
+        return math.inf
+    pairs = ((value, other[label]) for label, value in one.items())
+    return max(abs(a - b) / max(abs(a), abs(b), 1e-300) for a, b in pairs)
+
+
+def coinciding(means: Means) -> dict[str, str]:
+    """Series whose means are those of an earlier one to `SAME`, and the first such."""
+    return _first_below(means, lambda one, other: _apart(one, other) <= SAME)
+
+
+def lying(means: Means, is_log: bool) -> dict[str, str]:
+    """Series that on the axes lie upon an earlier one, and the first such."""
+    every = [value for values in means.values() for value in values.values()]
+    high = max(every, default=0.0)
+    low = min(every, default=0.0)
+    height = math.log(high / low) if is_log and low > 0 else high
+
+    def is_near(one: float, other: float) -> bool:
+        apart = abs(math.log(one / other)) if is_log and low > 0 else abs(one - other)
+        return apart <= NEAR * height
+
+    def lies(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+        shared = [label for label in one if label in other]
+        near = sum(is_near(one[label], other[label]) for label in shared)
+        return bool(shared) and near >= MOST * len(shared)
+
+    return _first_below(means, lies)
+
+
+def _first_below(
+    means: Means, lies: Callable[[Mapping[str, float], Mapping[str, float]], bool]
+) -> dict[str, str]:
+    keys = list(means)
+    found: dict[str, str] = {}
+    for place, key in enumerate(keys):
+        below = (k for k in keys[:place] if k not in found and lies(means[key], means[k]))
+        first = next(below, None)
+        if first is not None:
+            found[key] = first
+    return found
+
+
+def named(looks: Mapping[str, Look], panels: Sequence[Means]) -> dict[str, Look]:
+    """Looks whose label says which earlier series coincides with theirs in all panels."""
+    found = dict(looks)
+    for key, below in coinciding(panels[0]).items():
+        apart = max(_apart(means[key], means[below]) for means in panels)
+        if apart <= SAME:
+            sign = "=" if apart <= EQUAL else "≈"
+            found[key] = replace(
+                looks[key], label=f"{looks[key].label} {sign} {looks[below].label}"
+            )
+    return found
+
+
+def _panel(
+    axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str, series: Mapping[str, Look]
+) -> None:
     spec = rows.spec
     at = table.positions(rows, spec.x, spec.x_scale)
     every = summary(rows.frame, [c for c in (spec.x, spec.series, spec.panels) if c], column)
@@ -70,14 +150,19 @@ def _panel(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
     factor = table.dress_y(axes, column, values, scale)
     if not spec.series:
         _one(axes, points(rows, frame, at, column), Look("", "#0072B2", "o", "-"), factor, at)
-    series = rows.looks(spec.series) if spec.series else {}
+    is_log = axes.get_yscale() == "log"
+    upon = lying(_means(rows, frame, column), is_log) if spec.series else {}
     for place, (key, look) in enumerate(series.items()):
         of_it = frame.filter(pl.col(spec.series).cast(pl.String) == key)
         found = points(rows, of_it, at, column)
-        told = replace(look, label=table.failed(look.label, rows.of(spec.series, key), column))
+        shown = replace(look, label=table.failed(look.label, rows.of(spec.series, key), column))
+        if key in upon:
+            others = [k for k in upon if upon[k] == upon[key]]
+            dashes = table.UPON[min(others.index(key), len(table.UPON) - 1)]
+            shown = replace(shown, line=dashes, filled=False)
         # Later ones are smaller, so that what lies below another is seen.
         size = LARGEST - (LARGEST - LEAST) * place / max(len(series) - 1, 1)
-        _one(axes, found, told, factor, at, size)
+        _one(axes, found, shown, factor, at, size)
     table.dress_x(axes, rows, spec.x, at)
     if column == "efficiency":
         axes.axhline(100.0, color=BOUND, linewidth=0.9, linestyle="--")
@@ -96,10 +181,14 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
     parts = rows.labels(spec.panels) if spec.panels else [""]
     shown = [(part, column) for part in parts for column in columns]
     figure, panels = table.grid(len(shown), wide=3 if len(shown) in (3, 5, 6, 7, 9) else 2)
+    frames = [rows.of(spec.panels, part) if part else rows.frame for part, _ in shown]
+    series: dict[str, Look] = {}
+    if spec.series:
+        means = [_means(rows, of_it, c) for of_it, (_, c) in zip(frames, shown, strict=True)]
+        series = named(rows.looks(spec.series), means)
     titles = []
-    for panel, (part, column) in zip(panels, shown, strict=True):
-        of_part = rows.of(spec.panels, part) if part else rows.frame
-        _panel(panel, rows, of_part, column)
+    for panel, of_part, (part, column) in zip(panels, frames, shown, strict=True):
+        _panel(panel, rows, of_part, column, series)
         titles.append(table.panel_title(spec, part, column if len(columns) > 1 else ""))
     if spec.panels:
         table.same_limits(panels, len(columns))

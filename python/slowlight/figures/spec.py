@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -57,6 +58,12 @@ class Spec:
         text = f"figure-{self.figure}" if self.figure else f"{self.kind}-{self.title}"
         kept = "".join(c if c.isalnum() or c == "-" else "-" for c in text.lower())
         return "-".join(part for part in kept.split("-") if part)
+
+    @property
+    def in_paper(self) -> str:
+        """The paper's name of it: `Fig. 8`, `Chart 2`; empty where the paper does not have it."""
+        is_number = re.fullmatch(r"[A-Z]?\d+[a-z]?", self.figure)
+        return f"Fig. {self.figure}" if is_number else self.figure
 
     @property
     def heading(self) -> str:

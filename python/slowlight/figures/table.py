@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import polars as pl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import (
     FixedLocator,
@@ -25,7 +26,12 @@ from slowlight.figures.spec import Spec
 from slowlight.results import chosen, number_column
 from slowlight.style import Look, are_protocols, looks, measure_of
 
-PANEL = (4.6, 3.3)
+# Width and height of a panel in inches, by how many stand side by side. With a legend beside them
+# figures are about as wide as a page of a report, so their text is about as large as its text.
+PANELS = {1: (6.6, 3.9), 2: (4.6, 3.3), 3: (3.5, 2.8)}
+# Lines of series that lie upon another, whose colour shows in the gaps; of several upon one, each
+# has shorter dashes than the one before.
+UPON = ((0, (4, 4)), (0, (2, 6)), (0, (1, 8)))
 # On a logarithmic axis, zero stands this many times to the left of the least value.
 ZERO_GAP = 4.0
 # A range of values this many times as large as the least is drawn logarithmically.
@@ -104,8 +110,9 @@ def grid(count: int, wide: int = 2) -> tuple[Figure, list[Axes]]:
     """A figure of so many panels."""
     columns = min(count, wide)
     rows = math.ceil(count / columns)
-    width = PANEL[0] * columns + (1.1 if count == 1 else 0.6)
-    figure = Figure(figsize=(width, PANEL[1] * rows + 0.3), layout="constrained")
+    wide_in, high_in = PANELS[columns]
+    width = wide_in * columns + (1.4 if columns == 1 else 0.6)
+    figure = Figure(figsize=(width, high_in * rows + 0.3), layout="constrained")
     found = figure.subplots(rows, columns, squeeze=False)
     panels = [axes for row in found for axes in row]
     for extra in panels[count:]:
@@ -272,15 +279,19 @@ def dress_y(axes: Axes, column: str, values: Sequence[float], scale: str) -> flo
 
 
 def finish_y(axes: Axes) -> None:
-    """Begins a linear vertical axis at zero; numbers a short logarithmic one more densely."""
+    """Begins a linear vertical axis at zero; sets the ticks of a logarithmic one."""
     low, high = axes.get_ylim()
     if axes.get_yscale() == "linear":
         axes.set_ylim(bottom=0.0, top=1.04 * high)
         return
-    # A decade alone would leave one or two numbers on it.
-    is_short = math.log10(high / low) < 2.4
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    log_ticks(axes.yaxis, low, high)
+
+
+def log_ticks(axis: Axis, low: float, high: float) -> None:
+    """Ticks at powers of ten; at 1, 2 and 5 times them where fewer than three are in the range."""
+    decades = math.floor(math.log10(high) + 1e-9) - math.ceil(math.log10(low) - 1e-9) + 1
+    axis.set_major_locator(LogLocator(subs=(1.0,) if decades >= 3 else (1.0, 2.0, 5.0)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def same_limits(panels: Sequence[Axes], columns: int) -> None:

@@ -1,0 +1,155 @@
+"""Conditions of a study's sheets: axes, links, transfers, runs, seeds and date."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from slowlight.errors import UserError
+from slowlight.results import Results
+from slowlight.scenario import inline_toml
+
+# Keys of a link that have a column of their own, and its heading. All others share the last one.
+LINK_KEYS = {
+    "rate": "Rate", "rate_steps": "Rate", "delay": "One-way delay",
+    "delay_points": "One-way delay", "per": "Loss", "ber": "Loss", "burst": "Loss",
+    "queue": "Queue", "mtu": "MTU", "datagram": "Datagram",
+}  # fmt: skip
+# Keys whose values need their name to be understood.
+NAMED = frozenset(("per", "ber", "burst"))
+TRANSFER_KEYS = {"protocol": "Protocol", "tool": "Tool", "size": "Size", "file": "File",
+                 "via": "Via"}  # fmt: skip
+OTHER = "Other settings"
+# A value that takes more of these is not listed in full.
+VALUES_MAX, TEXT_MAX = 12, 160
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts."""
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def of_sheet(results: Results, sheet: str) -> list[Table]:
+    """The tables that describe the conditions of a sheet."""
+    axes = results.axes(sheet)
+    tables = []
+    if axes:
+        rows = [(axis, ", ".join(labels)) for axis, labels in axes.items()]
+        tables.append(Table("Varied", ("Axis", "Values"), rows))
+    try:
+        worlds = _worlds(results, sheet, axes)
+    except (UserError, ValueError) as error:
+        # Results that another version wrote may have a scenario that this one does not read.
+        tables.append(Table("Scenario", ("Setting", "Value"), [("not read", str(error))]))
+        worlds = []
+    if worlds:
+        tables.append(_links(worlds))
+        tables.append(_transfers(worlds))
+    tables.append(_runs(results, sheet))
+    return tables
+
+
+def _worlds(
+    results: Results, sheet: str, axes: Mapping[str, Sequence[str]]
+) -> list[dict[str, Any]]:
+    """The first cell's scenario with all defaults, and those that differ from it in one axis."""
+    chosen: list[dict[str, str]] = [{}]
+    for axis, labels in axes.items():
+        chosen += [{axis: label} for label in labels[1:]]
+    return [tomllib.loads(results.cell(sheet, labels).resolved()) for labels in chosen]
+
+
+def _text(key: str, value: Any) -> str:
+    text = value if isinstance(value, str) else inline_toml(value)
+    return text if len(text) <= TEXT_MAX else f"{key}: {text[:TEXT_MAX]}…"
+
+
+def _of_key(key: str, values: Iterable[Any]) -> str:
+    """All values that a key has in the worlds, in order; empty where it has none."""
+    found = list(dict.fromkeys("none" if v is None else _text(key, v) for v in values))
+    if found == ["none"]:
+        return ""
+    shown = found[:VALUES_MAX] + (["…"] if len(found) > VALUES_MAX else [])
+    return ", ".join(shown)
+
+
+def _row(
+    tables: Sequence[Mapping[str, Any]], columns: Mapping[str, str], skipped: frozenset[str]
+) -> dict[str, str]:
+    """One link or transfer, as it is in each world, by heading."""
+    keys = dict.fromkeys(key for table in tables for key in table if key not in skipped)
+    cells: dict[str, list[str]] = {}
+    for key in keys:
+        text = _of_key(key, [table.get(key) for table in tables])
+        if text:
+            is_named = key in NAMED or key not in columns
+            name = key.replace("_", " ")
+            cells.setdefault(columns.get(key, OTHER), []).append(
+                f"{name} {text}" if is_named else text
+            )
+    return {head: "; ".join(texts) for head, texts in cells.items()}
+
+
+def _listed(
+    title: str, rows: Sequence[tuple[str, dict[str, str]]], columns: Mapping[str, str]
+) -> Table:
+    order = [*dict.fromkeys(columns.values()), OTHER]
+    heads = [head for head in order if any(head in cells for _, cells in rows)]
+    # Links that are alike but for their ends share a row.
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name, cells in rows:
+        alike.setdefault(tuple(cells.get(head, "—") for head in heads), []).append(name)
+    body = [(", ".join(names), *cells) for cells, names in alike.items()]
+    return Table(title, (title.removesuffix("s"), *heads), body)
+
+
+def _links(worlds: Sequence[Mapping[str, Any]]) -> Table:
+    skipped = frozenset(("from", "to", "link", "framing"))
+    rows = []
+    for index, link in enumerate(worlds[0]["links"]):
+        tables = [world["links"][index] for world in worlds if index < len(world["links"])]
+        rows.append((f"{link['from']} → {link['to']}", _row(tables, LINK_KEYS, skipped)))
+    return _listed("Links", rows, LINK_KEYS)
+
+
+def _transfers(worlds: Sequence[Mapping[str, Any]]) -> Table:
+    skipped = frozenset(("from", "to", "name", "overlay", "start"))
+    rows = []
+    for index, transfer in enumerate(worlds[0]["transfers"]):
+        tables = [w["transfers"][index] for w in worlds if index < len(w["transfers"])]
+        to = transfer["to"]
+        receivers = to if isinstance(to, str) else ", ".join(to)
+        rows.append((f"{transfer['from']} → {receivers}", _row(tables, TRANSFER_KEYS, skipped)))
+    return _listed("Transfers", rows, TRANSFER_KEYS)
+
+
+def _runs(results: Results, sheet: str) -> Table:
+    given = results.sheet(sheet)
+    # Fewer or more than the study says may have been run.
+    frame = results.table(sheet)
+    runs = frame["run"].n_unique()
+    first, last = (str(frame["seed"].min()), str(frame["seed"].max()))
+    seeds = first if first == last else f"{first} to {last}"
+    rows = [
+        ("Scenario", Path(str(given["world"])).stem),
+        *((f"Set: {key}", _text(key, value)) for key, value in given.get("set", {}).items()),
+        ("Runs of each cell", str(runs)),
+        ("Seeds", seeds),
+        ("slowlight", str(results.manifest.get("slowlight", ""))),
+        ("Date of the run", date_of(results)),
+    ]
+    return Table("Runs", ("Setting", "Value"), rows)
+
+
+def date_of(results: Results) -> str:
+    """The day (UTC) on which the results were completed, by the time of their manifest."""
+    changed = (results.folder / "manifest.json").stat().st_mtime
+    return datetime.fromtimestamp(changed, UTC).date().isoformat()
