@@ -1,9 +1,10 @@
-//! How fast blocks are coded and recovered: by the best path of this machine, by the portable one,
-//! and by the crate `reed-solomon-erasure` with its vector instructions, whose code is another one.
+//! Speed of encoding and decoding blocks: with the best path of this machine, the portable path,
+//! and the crate `reed-solomon-erasure` with its vector instructions, which implements another
+//! code.
 //!
-//! Throughput is that of source data. Encoding is all parity of a block, its segments handed over
-//! one at a time; decoding is a block of which as many segments are missing as there is parity, the
-//! copying of what has arrived included.
+//! Throughput counts source data. Encoding computes all parity of a block, one segment at a time.
+//! Decoding recovers a block that misses as many segments as it has parity, including the copy of
+//! the received ones.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use engine::Rng;
 use proto::fec::{Code, Decoder, Encoder, Field, Path};
 use reed_solomon_erasure::galois_8::ReedSolomon;
 
-/// Bytes of a segment.
+/// Length of a segment, in bytes.
 const SEGMENT: usize = 1_400;
 
 type Group<'a> = BenchmarkGroup<'a, WallTime>;

@@ -1,4 +1,4 @@
-//! What a packet costs at several error rates: an error-free packet must cost no more at a bit error
+//! Cost of a packet at several error rates: an error-free packet must cost no more at a bit error
 //! rate of 1e-9 than at 0.
 
 use std::hint::black_box;
@@ -21,7 +21,7 @@ fn config(kind: ErrorKind) -> Config {
     }
 }
 
-/// A paced sender and a punctual driver: every packet is pushed when the line is free, and popped
+/// A paced sender and a punctual driver: pushes every packet when the line is free, and pops it
 /// when it is due. Returns how many arrived.
 fn carry(link: &mut Link<u64>, start: Time) -> (u64, Time) {
     let mut delivered = 0;

@@ -1,6 +1,6 @@
-//! What the simulator itself costs: a paced sender of 10,000 datagrams of 1 KB and a counting
-//! receiver, or a hundred of them behind a relay, the shape of a 10 MB transfer with engines that
-//! do next to nothing.
+//! Cost of the simulator itself: a paced sender of 10,000 datagrams of 1 KB and a counting
+//! receiver, or a hundred receivers behind a relay. This is the shape of a 10 MB transfer with
+//! engines that do next to nothing.
 
 use std::hint::black_box;
 use std::io;
@@ -78,7 +78,8 @@ fn world(rtt: bool) -> (World<Paced>, [HostId; 2]) {
     (world, hosts)
 }
 
-/// A sender, and receivers to which a relay hands on what comes over the one link with a rate.
+/// Creates a sender, and receivers behind a relay that forwards packets from the one link with a
+/// rate.
 fn star(receivers: u8) -> (World<Paced>, Vec<HostId>) {
     let mut world = World::new(1);
     let group = (Ipv4Addr::new(224, 1, 2, 3), 4556);

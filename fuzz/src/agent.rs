@@ -1,4 +1,4 @@
-//! A bundle agent whose neighbours, store and users do what a script of bytes says.
+//! A bundle agent whose neighbours, store and users follow a script of bytes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -22,16 +22,16 @@ use crate::script::Script;
 
 const BUNDLES: usize = 40;
 const BYTES: u64 = 20_000;
-/// The longest bundle that the script makes.
+/// Maximum length of a scripted bundle.
 const LEN_MAX: u64 = 3000;
-/// More than an agent of these limits may do without anything happening to it.
+/// Bound on an agent's work without input, with these limits.
 const WORK_MAX: usize = 100_000;
 const CLOCK: u64 = 800_000_000_000;
 
-/// A script for an agent with two neighbours.
+/// Runs a script for an agent with two neighbours.
 ///
 /// # Panics
-/// If the agent breaks the contract, exceeds a bound, or keeps something for ever.
+/// If the agent breaks the contract, exceeds a bound, or keeps something forever.
 pub fn bp_agent(data: &[u8]) {
     let mut script = Script(data);
     let options = script.or_zero();
@@ -51,14 +51,14 @@ struct World {
     effects: VecDeque<StoreEffect>,
     /// Bundles that the agent sends.
     sending: VecDeque<(LinkId, Tag, u64)>,
-    /// Transfers that have begun, and whether they are whole.
+    /// Started transfers, and whether they are complete.
     coming: BTreeMap<TransferId, (LinkId, bool)>,
-    /// Transfers that broke: what was said of them may cross the news.
+    /// Aborted transfers: earlier reports about them may still arrive.
     broken: BTreeSet<TransferId>,
     offered: VecDeque<DeliveryId>,
     next: u64,
     restarts: u64,
-    /// The store did all that it was asked for.
+    /// Whether the store completed all requests.
     is_healthy: bool,
 }
 
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// The process ends, and what the store has not been told is lost.
+    /// Restarts the process; loses whatever did not reach the store.
     fn restart(&mut self) {
         self.effects.clear();
         self.sending.clear();
@@ -331,15 +331,15 @@ impl World {
         }
     }
 
-    /// Bounds hold whatever comes.
+    /// Checks the bounds, which always hold.
     fn check(&self) {
         let statistics = self.agent.statistics();
-        // What is joined, and what several neighbours give at one time, come on top.
+        // Bundles being joined, and those given by several neighbours at one time, come on top.
         assert!(statistics.bundles <= BUNDLES + 6, "{statistics:?}");
         assert!(statistics.bytes <= BYTES + 6 * LEN_MAX, "{statistics:?}");
     }
 
-    /// Neighbours go, and all that is here expires.
+    /// Removes the neighbours and lets everything expire.
     fn end(&mut self) {
         for link in [LinkId(0), LinkId(1)] {
             self.sending.clear();
@@ -362,12 +362,12 @@ impl World {
         let statistics = self.agent.statistics();
         assert_eq!((statistics.bundles, statistics.bytes), (0, 0), "{statistics:?}");
         let files = self.store.names(Area::Spool).filter(|name| self.store.get(name).is_some());
-        // What could not be removed is, when the agent begins the next time.
+        // Leftovers are removed when the agent starts next time.
         assert!(files.count() == 0 || !self.is_healthy);
     }
 }
 
-/// A bundle as a hostile neighbour makes it: sound, and otherwise as the script says.
+/// Creates a bundle of a hostile neighbour: valid in form, otherwise following the script.
 fn made(script: &mut Script<'_>) -> Vec<u8> {
     let shape = script.or_zero();
     let destination = Eid::ipn(1 + u32::from(shape % 3), u64::from(script.or_zero() % 2) * 5);
@@ -415,7 +415,7 @@ fn made(script: &mut Script<'_>) -> Vec<u8> {
     let blocks: Vec<_> = bp6::Block::new(kind, flags, Vec::new(), &[block]).into_iter().collect();
     let trailer = bp6::Trailer::new(if shape & 0x10 == 0 { Vec::new() } else { blocks.clone() });
     let last = if shape & 0x10 == 0 { bp6::BlockFlags::LAST } else { bp6::BlockFlags::default() };
-    // A record, sometimes: a signal about what may be here.
+    // Sometimes a record: a signal about a bundle that may be here.
     let payload = if shape & 8 == 0 { payload } else { signal(script, sequence) };
     let plain = bp6::Payload { flags: last, len: payload.len() as u64, ..Default::default() };
     let Ok(head) = bp6::Head::new(primary, blocks, plain) else { return Vec::new() };

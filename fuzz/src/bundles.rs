@@ -1,4 +1,4 @@
-//! Bundles, their security blocks, and the convergence layer over TCP.
+//! Bundles, their security blocks, and the TCP convergence layer.
 
 use wire::bpsec::{AesGcm, HmacSha2, SecurityBlock};
 use wire::eid::Eid;
@@ -6,10 +6,11 @@ use wire::mtcp::Framing;
 use wire::udpcl::{Datagram, Fragment};
 use wire::{bp6, bp7, bpsec, tcpcl3, tcpcl4};
 
-/// A bundle of version 7, from a prefix on, and an administrative record in it; or an endpoint as text.
+/// Decodes a bundle of version 7, also from prefixes, and an administrative record in it; or an
+/// endpoint as text.
 ///
 /// # Panics
-/// If a decoded bundle does not survive being encoded, or a head is read differently from a prefix.
+/// If a decoded bundle does not survive encoding, or a prefix decodes to another head.
 pub fn bp7_bundle(data: &[u8]) {
     if let Some(eid) = str::from_utf8(data).ok().and_then(|text| text.parse::<Eid>().ok()) {
         assert_eq!(eid.node().node(), eid.node());
@@ -32,7 +33,7 @@ pub fn bp7_bundle(data: &[u8]) {
         }
     }
     if let Ok(primary) = head.primary().to_vec() {
-        // With the flag that the fragment's fields come to.
+        // With the flag that follows from the fragment field.
         let made = bp7::Head::new(head.primary().clone(), Vec::new(), head.payload());
         assert_eq!(made.expect("the primary block has a form").primary_bytes(), primary);
     }
@@ -55,10 +56,10 @@ fn bp7_record(data: &[u8], bounds: &bp7::Bounds) {
     assert_eq!(bp7::AdministrativeRecord::decode(&bytes, bounds), Ok(record));
 }
 
-/// A bundle of version 6, from a prefix on, and an administrative record in it.
+/// Decodes a bundle of version 6, also from prefixes, and an administrative record in it.
 ///
 /// # Panics
-/// If a decoded bundle does not survive being encoded, or a head is read differently from a prefix.
+/// If a decoded bundle does not survive encoding, or a prefix decodes to another head.
 pub fn bp6_bundle(data: &[u8]) {
     let bounds = bp6::Bounds { head_max: 2048, blocks_max: 16, ..bp6::Bounds::default() };
     bp6_record(data, &bounds);
@@ -75,7 +76,7 @@ pub fn bp6_bundle(data: &[u8]) {
             assert_eq!(bp6::CustodyEnhancement::from_block(&made), Ok(custody));
         }
     }
-    // Another custodian, and the endpoints that blocks refer to stay what they were.
+    // With another custodian, the endpoints that blocks refer to stay the same.
     let custodian = Eid::ipn(77, 0);
     let mut changed = head.clone();
     let primary = bp6::Primary { custodian: custodian.clone(), ..head.primary().clone() };
@@ -102,10 +103,10 @@ fn bp6_record(data: &[u8], bounds: &bp6::Bounds) {
     assert_eq!(bp6::AdministrativeRecord::decode(&bytes, bounds), Ok(record));
 }
 
-/// The data of a security block, and its parameters.
+/// Decodes the data of a security block, and its parameters.
 ///
 /// # Panics
-/// If what was decoded does not survive being encoded.
+/// If decoded data does not survive encoding.
 pub fn bpsec_block(data: &[u8]) {
     let bounds = bpsec::Bounds::default();
     let Ok(block) = SecurityBlock::decode(data, &bounds) else { return };
@@ -128,10 +129,10 @@ pub fn bpsec_block(data: &[u8]) {
     }
 }
 
-/// The lengths before bundles of MTCP, or of STCP if the first byte is odd.
+/// Decodes the lengths before bundles of MTCP, or of STCP if the first byte is odd.
 ///
 /// # Panics
-/// If a length does not survive being written, or is read differently from a prefix.
+/// If a length does not survive encoding, or a prefix decodes to another length.
 pub fn mtcp(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let framing = if first % 2 == 0 { Framing::Mtcp } else { Framing::Stcp };
@@ -145,10 +146,10 @@ pub fn mtcp(data: &[u8]) {
     }
 }
 
-/// A datagram of UDPCL.
+/// Decodes a datagram of UDPCL.
 ///
 /// # Panics
-/// If a fragment is not within its bundle, or does not survive being written.
+/// If a fragment exceeds its bundle, or does not survive encoding.
 pub fn udpcl(data: &[u8]) {
     let Ok(datagram) = Datagram::decode(data) else { return };
     assert!(!datagram.to_string().is_empty());
@@ -163,10 +164,10 @@ pub fn udpcl(data: &[u8]) {
     }
 }
 
-/// What one side of a connection says, in the version that its contact header has.
+/// Decodes the stream of one side of a connection, in the version of its contact header.
 ///
 /// # Panics
-/// If a decoded message does not survive being encoded, or is read differently from a prefix.
+/// If a decoded message does not survive encoding, or a prefix decodes to another message.
 pub fn tcpcl(data: &[u8]) {
     match wire::tcpcl::version(data) {
         Ok(Some(tcpcl4::VERSION)) => tcpcl_4(data),
@@ -229,15 +230,15 @@ fn tcpcl_3(data: &[u8]) {
     }
 }
 
-/// What follows a message and its data.
+/// Returns the bytes behind a message and its data.
 fn behind(rest: &[u8], len: usize, data: u64) -> Option<&[u8]> {
     rest[len..].get(usize::try_from(data).ok()?..)
 }
 
-/// What stands before a part of a file in a bundle.
+/// Decodes the header of a file part in a bundle.
 ///
 /// # Panics
-/// If what was decoded does not survive being encoded.
+/// If a decoded header does not survive encoding.
 pub fn file_part(data: &[u8]) {
     let Ok((part, crc)) = wire::file_part::FilePart::decode(data) else { return };
     assert!(!part.to_string().is_empty());

@@ -9,7 +9,7 @@ use wire::checksum::crc32c;
 use crate::nodes::{DESTINATION, MTU, Protocol, World, source};
 use crate::script::Script;
 
-/// A script for two entities that transfer files to each other.
+/// Runs a script for two entities that transfer files to each other.
 ///
 /// # Panics
 /// If an entity breaks the contract or delivers a wrong file.
@@ -42,7 +42,7 @@ pub fn cfdp_entity(data: &[u8]) {
     world.finish();
 }
 
-/// Records of an earlier run, as a damaged disk might hold them, with a checksum that is right.
+/// Loads records of an earlier run, as from a damaged disk, with a correct checksum.
 ///
 /// # Panics
 /// If the entity breaks the contract.
@@ -71,7 +71,7 @@ impl Protocol for Cfdp {
         let mut config = Config {
             entity: side as u64 + 1,
             first_sequence: Some(1),
-            // What stays of an unfinished file is not what the sender has.
+            // The remains of an unfinished file may differ from the sender's file.
             keep_incomplete: false,
             ..Config::default()
         };

@@ -1,4 +1,4 @@
-//! Formats of bytes: what is decoded can be encoded, and decodes to the same again.
+//! Binary formats: decoded values can be encoded, and decode to the same again.
 
 use std::net::Ipv6Addr;
 
@@ -13,12 +13,12 @@ use wire::norm;
 use wire::saratoga::{Packet, v0};
 use wire::udp::{self, Udp};
 
-/// A CFDP PDU with everything in it.
+/// Decodes a CFDP PDU with everything in it.
 ///
 /// # Panics
-/// If a decoded PDU does not survive being encoded.
+/// If a decoded PDU does not survive encoding.
 pub fn cfdp_pdu(data: &[u8]) {
-    // Where several stand one behind the other, what is found as the first is no longer than all.
+    // The first of several consecutive PDUs is no longer than all of them.
     let first = Pdu::len_of_first(data);
     assert!(first.as_ref().is_ok_and(|len| (1..=data.len()).contains(len)) || first.is_err());
     let Ok(pdu) = Pdu::decode(data) else { return };
@@ -32,12 +32,12 @@ pub fn cfdp_pdu(data: &[u8]) {
     assert_eq!(Pdu::decode(&encoded).as_ref(), Ok(&pdu));
 }
 
-/// An LTP segment.
+/// Decodes an LTP segment.
 ///
 /// # Panics
-/// If a decoded segment does not survive being encoded.
+/// If a decoded segment does not survive encoding.
 pub fn ltp_segment(data: &[u8]) {
-    // Those of a block, too, that several units share.
+    // Also decodes the units of an aggregated block.
     drop(wire::ltp::Unit::decode_all(data));
     let Ok(segment) = Segment::decode(data) else { return };
     assert!(!segment.to_string().is_empty());
@@ -47,7 +47,7 @@ pub fn ltp_segment(data: &[u8]) {
     assert_eq!(Segment::decode(&encoded), Ok(segment));
 }
 
-/// The extensions of LTP-T among these, written and read again.
+/// Encodes and decodes the LTP-T extensions among these.
 fn ltpt_extensions(extensions: Extensions<'_>) {
     let Ok(transport) = Transport::from_extensions(extensions) else { return };
     let values = transport.values();
@@ -56,13 +56,13 @@ fn ltpt_extensions(extensions: Extensions<'_>) {
     assert_eq!(Transport::from_extensions(Extensions::new(&written)), Ok(transport));
 }
 
-/// A NORM message, with m of scheme 2 in the first byte.
+/// Decodes a NORM message, with m of scheme 2 in the first byte.
 ///
 /// # Panics
-/// If a decoded message, or what is in it, does not survive being encoded.
+/// If a decoded message, or its content, does not survive encoding.
 pub fn norm_message(data: &[u8]) {
     let Some((&field_bits, data)) = data.split_first() else { return };
-    // The head of a stream's symbol.
+    // Header of a stream's symbol.
     if let Ok((header, bytes)) = norm::StreamHeader::decode(data) {
         assert_eq!(usize::from(header.len), bytes.len());
         assert_eq!(header.encode(), data[..norm::STREAM_HEADER_LEN]);
@@ -92,7 +92,7 @@ pub fn norm_message(data: &[u8]) {
     }
 }
 
-/// Requests for repair written anew ask for the same.
+/// Re-encoded requests for repair request the same.
 fn norm_requests(requests: norm::Requests<'_>, field_bits: u8) {
     let mut out = vec![0xa5; requests.bytes().len()];
     let mut writer = norm::RequestWriter::new(&mut out, field_bits);
@@ -105,7 +105,7 @@ fn norm_requests(requests: norm::Requests<'_>, field_bits: u8) {
                 norm::Form::Erasures => writer.erasures(flags, first),
                 norm::Form::Other(_) => unreachable!("what is not known names nothing"),
             };
-            // Neighbours that share a head may come to more than a head's length can tell.
+            // Consecutive requests that share a head may exceed the head's length field.
             if written == Err(EncodeError::TooLarge { field: "the length of a repair request" }) {
                 return;
             }
@@ -123,10 +123,10 @@ fn norm_requests(requests: norm::Requests<'_>, field_bits: u8) {
     assert_eq!(items(read), items(requests));
 }
 
-/// A Saratoga packet of version 1.
+/// Decodes a Saratoga packet of version 1.
 ///
 /// # Panics
-/// If a decoded packet does not survive being encoded.
+/// If a decoded packet does not survive encoding.
 pub fn saratoga_v1(data: &[u8]) {
     let Ok(packet) = Packet::decode(data) else { return };
     assert!(!packet.to_string().is_empty());
@@ -135,23 +135,23 @@ pub fn saratoga_v1(data: &[u8]) {
     assert_eq!(Packet::decode(&encoded), Ok(packet));
 }
 
-/// A Saratoga packet of version 0.
+/// Decodes a Saratoga packet of version 0.
 ///
 /// # Panics
-/// If a decoded packet does not survive being encoded.
+/// If a decoded packet does not survive encoding.
 pub fn saratoga_v0(data: &[u8]) {
     let Ok(packet) = v0::Packet::decode(data) else { return };
     assert!(!packet.to_string().is_empty());
     let encoded = packet.to_vec().expect("what was decoded fits its fields");
-    // A path is padded to the length of its field, whatever came.
+    // A path is padded to the length of its field, whatever its original length.
     assert!(encoded.len() <= data.len() + v0::METADATA_PATH_LEN);
     assert_eq!(v0::Packet::decode(&encoded), Ok(packet));
 }
 
-/// The contents of a message to user.
+/// Decodes the content of a message to user.
 ///
 /// # Panics
-/// If a decoded operation does not survive being encoded.
+/// If a decoded operation does not survive encoding.
 pub fn cfdp_user_operation(data: &[u8]) {
     let Ok(Some(operation)) = UserOperation::decode(data) else { return };
     assert!(!operation.to_string().is_empty());
@@ -159,10 +159,10 @@ pub fn cfdp_user_operation(data: &[u8]) {
     assert_eq!(UserOperation::decode(&encoded), Ok(Some(operation)));
 }
 
-/// An IPv4 packet, perhaps with a UDP datagram in it.
+/// Decodes an IPv4 packet, perhaps with a UDP datagram in it.
 ///
 /// # Panics
-/// If a decoded header does not survive being encoded.
+/// If a decoded header does not survive encoding.
 pub fn ip_udp(data: &[u8]) {
     let Ok((ip, payload)) = Ipv4::decode(data) else { return };
     assert!(payload.len() <= data.len() && !ip.to_string().is_empty());
@@ -172,7 +172,7 @@ pub fn ip_udp(data: &[u8]) {
     udp::encode(udp, ip.source, ip.destination, udp::Checksum::Full, &mut datagram);
     let mut header = [0xa5; ip::HEADER_LEN];
     let total_len = ip::HEADER_LEN + datagram.len();
-    // Options are not kept, so the encoded packet is at most as long as the one that came.
+    // Options are dropped, so the encoded packet is at most as long as the original.
     let ip = Ipv4 { total_len: u16::try_from(total_len).expect("no longer than it was"), ..ip };
     ip.encode(&mut header);
     let packet = [&header[..], &datagram].concat();
@@ -182,10 +182,10 @@ pub fn ip_udp(data: &[u8]) {
     assert_eq!(again, Ok((udp, contents)));
 }
 
-/// A router's report that a packet is too long: of ICMPv6 if the first byte is odd, else of ICMP.
+/// Decodes a router's report that a packet is too long: ICMPv6 if the first byte is odd, else ICMP.
 ///
 /// # Panics
-/// If a decoded report does not survive being encoded.
+/// If a decoded report does not survive encoding.
 pub fn icmp_too_big(data: &[u8]) {
     let Some((version, message)) = data.split_first() else { return };
     let (router, host) = (Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED);
@@ -199,7 +199,7 @@ pub fn icmp_too_big(data: &[u8]) {
         if is_v6 { icmp::encode_v6(mtu, router, host, bytes) } else { icmp::encode(mtu, bytes) }
     };
     let _ = Quoted::decode(message);
-    // Checksums are hard to guess: what is a report but for its checksum is one with it.
+    // Checksums are hard to guess, so this tries again with a corrected one.
     let Some(field) = message.get(4..8) else { return };
     let mtu = u32::from_be_bytes([field[0], field[1], field[2], field[3]]);
     let mtu = if is_v6 { mtu } else { mtu & 0xffff };
@@ -214,10 +214,10 @@ pub fn icmp_too_big(data: &[u8]) {
     }
 }
 
-/// A pcapng or pcap file.
+/// Reads a pcapng or pcap file.
 ///
 /// # Panics
-/// If the reader yields more than there is.
+/// If the reader yields more bytes than the file has.
 pub fn capture(data: &[u8]) {
     let Ok(reader) = Reader::new(data) else { return };
     let mut total = 0;

@@ -1,9 +1,9 @@
-//! Packets of many segments, as a TUN device gives them.
+//! Packets of many segments, as read from a TUN device.
 
 use rt::frame::{Checksum, HEADER_MAX, Joint, Shape, VNET_LEN, Vnet, complete};
 use wire::ip::{fold, sum};
 
-/// A packet with the device's header in front: cut into its segments, and rejoined in pieces.
+/// Splits a packet with the device's header into its segments, and joins them in pieces.
 ///
 /// # Panics
 /// If segments do not cover the packet, or are no packets themselves.
@@ -37,7 +37,7 @@ pub fn frame(data: &[u8]) {
     }
 }
 
-/// Segments that are joined again are the packet that they were, or a part of it.
+/// Joins segments into the original packet, or a part of it.
 fn join(shape: &Shape, packet: &[u8]) {
     let single = |index| {
         let (vnet, segment) = part(shape, packet, index..index + 1);
@@ -59,7 +59,7 @@ fn join(shape: &Shape, packet: &[u8]) {
     assert_eq!(vnet.cut.map(|cut| cut.segment), vnet_expected.cut.map(|cut| cut.segment));
 }
 
-/// These segments as one packet, which reads as so many.
+/// Returns these segments as one packet, which splits into as many.
 fn part(shape: &Shape, packet: &[u8], segments: std::ops::Range<u16>) -> (Vnet, Vec<u8>) {
     let count = segments.len();
     let mut header = [0xa5; HEADER_MAX];
@@ -78,7 +78,7 @@ fn part(shape: &Shape, packet: &[u8], segments: std::ops::Range<u16>) -> (Vnet, 
     (vnet, whole)
 }
 
-/// The sum over a TCP segment or UDP datagram and its pseudo header.
+/// Returns the sum over a TCP segment or UDP datagram and its pseudo header.
 fn transport_sum(packet: &[u8], checksum: Checksum) -> u16 {
     let start = usize::from(checksum.start);
     let protocol = if checksum.offset == 16 { 6 } else { 17 };

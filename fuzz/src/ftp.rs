@@ -1,15 +1,15 @@
-//! What crosses a control connection of FTP, and the control files of SCPS-FP.
+//! The control connection of FTP, and the control files of SCPS-FP.
 
 use wire::ftp::{
     Command, ExtendedPort, HostPort, LINE_MAX, Lines, ReadControl, ReplyLine, UpdateControl,
     passive_port, passive_reply,
 };
 
-/// Bytes that arrive on a control connection, in two pieces: lines, each a command and a reply; and
-/// the whole as a control file.
+/// Decodes bytes of a control connection, in two pieces, into lines, each as a command and a reply;
+/// and the whole as a control file.
 ///
 /// # Panics
-/// If what was decoded and encoded again is something else.
+/// If a decoded value does not survive encoding.
 pub fn ftp(data: &[u8]) {
     control_files(data);
     let Some((&cut, bytes)) = data.split_first() else { return };
@@ -35,7 +35,7 @@ pub fn ftp(data: &[u8]) {
     }
 }
 
-/// The lines in what arrives, with those that are none.
+/// Returns the lines of the input, including invalid ones.
 fn lines(pieces: &[&[u8]]) -> Vec<Option<String>> {
     let mut reader = Lines::default();
     let mut found = Vec::new();
@@ -54,7 +54,7 @@ fn command(line: &str) {
     let Ok(command) = Command::decode(line) else { return };
     let said = command.to_string();
     let again = Command::decode(&said).expect("what was decoded can be said");
-    // Said once more it stays as it is.
+    // Another round trip does not change it.
     assert_eq!(again.to_string(), said);
 }
 

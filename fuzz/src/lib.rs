@@ -38,10 +38,10 @@ pub use specs::{link_preset, mib, scenario};
 pub use tcp::{scps_header, tcp_segment, tcp_stack};
 pub use texts::{file_name, quantity};
 
-/// A target: any bytes in, nothing out.
+/// A fuzz target.
 pub type Target = fn(&[u8]);
 
-/// Every target under the name of its program and of its corpus.
+/// All targets by the name of their program and corpus.
 pub const TARGETS: &[(&str, Target)] = &[
     ("bp6_bundle", bp6_bundle),
     ("bp7_bundle", bp7_bundle),

@@ -11,7 +11,7 @@ use proto::ltp::{
 use crate::nodes::{DESTINATION, Play, Protocol, play, source};
 use crate::script::Script;
 
-/// A script for two LTP engines that send files and units of data to each other.
+/// Runs a script for two LTP engines that send files and units of data to each other.
 ///
 /// # Panics
 /// If an engine breaks the contract or delivers a wrong file.
@@ -88,7 +88,7 @@ impl Play for Ltp {
                 };
                 let name = DESTINATION.to_owned();
                 let request = SendRequest { destination, source: source(), name, red };
-                // Too many at once are refused.
+                // Excess transfers are refused.
                 let _ = node.send(now, request);
             }
             4 | 5 => {
@@ -104,7 +104,7 @@ impl Play for Ltp {
     }
 
     fn record(&self, _script: &mut Script<'_>) -> Option<(String, Vec<u8>)> {
-        // Nothing of a session is kept.
+        // Sessions keep no records.
         None
     }
 }

@@ -1,4 +1,4 @@
-//! An engine that passes blocks of LTP-T on, between neighbours that do what a script of bytes says.
+//! An engine that forwards blocks of LTP-T between neighbours that follow a script of bytes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -23,17 +23,18 @@ const NEIGHBOURS: [u64; 2] = [1, 3];
 const MTU: usize = 300;
 const TRANSFERS: usize = 6;
 const STORAGE: u64 = 5000;
-/// What the limits allow here, with room to spare.
+/// Bound on memory with these limits, with some margin.
 const MEMORY_MAX: usize = 1 << 20;
-/// More than an engine of these limits may do without anything happening to it.
+/// Bound on an engine's work without input, with these limits.
 const WORK_MAX: usize = 50_000;
-/// Datagrams of the engine that can still be answered.
+/// Maximum datagrams of the engine that neighbours can still reply to.
 const HEARD_MAX: usize = 32;
 
-/// A script for an engine of LTP-T between two others.
+/// Runs a script for an engine of LTP-T between two others.
 ///
 /// # Panics
-/// If the engine breaks the contract, exceeds a bound, passes on other bytes than came, or keeps a block for ever.
+/// If the engine breaks the contract, exceeds a bound, forwards other bytes than it received, or
+/// keeps a block forever.
 pub fn ltpt_relay(data: &[u8]) {
     let mut script = Script(data);
     let mut world = World::new(script.or_zero());
@@ -50,18 +51,18 @@ struct World {
     now: Time,
     tx: TxBuf,
     up: [bool; 2],
-    /// What the engine sent, and on which path.
+    /// Datagrams the engine sent, with their path.
     heard: VecDeque<(usize, Vec<u8>)>,
     last: Option<(usize, Vec<u8>)>,
-    /// Where neighbours said that blocks end, by the blocks' numbers.
+    /// Block ends announced by neighbours, by the blocks' numbers.
     ends: BTreeSet<(u64, u64)>,
     answers: VecDeque<(Ticket, Result<Completion, EffectError>)>,
     is_slow: bool,
     fail_next: Option<EffectError>,
     restarts: u64,
-    /// All that came is what a sound neighbour could have sent.
+    /// Whether all input could come from a valid neighbour.
     is_sound: bool,
-    /// The store did all that it was asked for.
+    /// Whether the store completed all requests.
     is_healthy: bool,
 }
 
@@ -107,7 +108,7 @@ fn new_node(options: u8, restarts: u64) -> Node {
     Node::new(config, Rng::new(restarts, "ltpt"))
 }
 
-/// The byte of a block at an offset: the same whoever sends it.
+/// Returns the byte of a block at an offset: the same for every sender.
 fn byte(number: u64, offset: u64) -> u8 {
     (number * 31 + offset * offset / 8) as u8
 }
@@ -184,10 +185,10 @@ impl World {
         }
     }
 
-    /// A neighbour sends a part of a block.
+    /// Sends a part of a block from a neighbour.
     fn data(&mut self, path: usize, script: &mut Script<'_>) {
         let (names, shape) = (script.or_zero(), script.or_zero());
-        // A session has one block, and a block may have several.
+        // A session has one block, and a block may have several sessions.
         let session = SessionId { originator: NEIGHBOURS[path], number: u64::from(names % 16) + 1 };
         let number = u64::from(names >> 2) % 4;
         let end = |engine| End { address: Address::Engine(engine), port: 0, service: 1 };
@@ -222,7 +223,7 @@ impl World {
         self.say(path, session, &transport, Body::Data(data));
     }
 
-    /// A neighbour answers something that the engine sent.
+    /// Replies as a neighbour to a datagram of the engine.
     fn answer(&mut self, script: &mut Script<'_>) {
         let (which, how) = (usize::from(script.or_zero()), script.or_zero());
         let nth = which % self.heard.len().max(1);
@@ -240,7 +241,7 @@ impl World {
         let body = match segment.body {
             Body::Data(_) if how % 8 == 0 => Body::Cancel { by: By::Receiver, reason },
             Body::Data(data) => {
-                // All of it, or what came last only, or none of it.
+                // All of it, or only the last part, or none of it.
                 let (offset, length) = match how % 8 {
                     1..=5 => (0, upper(data)),
                     6 => (data.offset, data.data.len() as u64),
@@ -319,14 +320,14 @@ impl World {
         }
     }
 
-    /// The process ends, and begins anew with what the store has.
+    /// Restarts the process with the content of the store.
     fn restart(&mut self) {
         self.restarts += 1;
         self.store.close_all();
         self.answers.clear();
         self.heard.clear();
         (self.is_slow, self.fail_next) = (false, None);
-        // What drivers do when they begin: working files that no record speaks of are removed.
+        // As drivers do at the start: removes working files without a record.
         let kept: BTreeSet<String> = self.records().into_iter().collect();
         let spool: Vec<_> = self.store.names(Area::Spool).cloned().collect();
         for name in spool.into_iter().filter(|name| !kept.contains(name.path())) {
@@ -347,11 +348,11 @@ impl World {
         }
     }
 
-    /// Pulls everything out of the engine, and carries effects out.
+    /// Drains the engine, and carries effects out.
     fn drain(&mut self) {
         for _ in 0..WORK_MAX {
             let mut idle = true;
-            // First, as what has nothing to send may still have something to do.
+            // First, because an engine with nothing to send may still have work to do.
             self.tx.clear();
             if let Some(transmit) = self.node.poll_transmit(self.now, &mut self.tx) {
                 idle = false;
@@ -394,7 +395,7 @@ impl World {
         panic!("the engine does not come to rest");
     }
 
-    /// What is passed on is what came.
+    /// Checks that forwarded bytes equal the received ones.
     fn check_sent(&self, bytes: &[u8]) {
         let segment = Segment::decode(bytes).expect("what an engine sends can be read");
         let Body::Data(data) = segment.body else { return };
@@ -409,7 +410,7 @@ impl World {
         assert!(is_known || !self.is_sound, "nobody said that flow {number} ends at {end}");
     }
 
-    /// Bounds hold whatever comes.
+    /// Checks the bounds, which always hold.
     fn check(&self) {
         let held = self.node.memory();
         assert!(held <= MEMORY_MAX, "{held} bytes held");
@@ -417,7 +418,7 @@ impl World {
         assert!(self.node.stored() <= STORAGE, "{} bytes stored", self.node.stored());
     }
 
-    /// The neighbours say nothing more: blocks for others go when their lifetime is over.
+    /// Ends all input from neighbours: forwarded blocks are dropped when their lifetime ends.
     fn end(&mut self) {
         self.is_slow = false;
         self.fail_next = None;
@@ -443,7 +444,7 @@ impl World {
         let spool: Vec<_> = self.store.names(Area::Spool).cloned().collect();
         assert!(spool.is_empty(), "it keeps {spool:?}");
         let records = self.records();
-        // A mark of an earlier run stays until its sender is heard.
+        // A mark of an earlier run stays until its sender is received.
         let kept = records.iter().find(|key| self.restarts == 0 || !key.starts_with("ltp-"));
         assert!(kept.is_none(), "it keeps {kept:?}");
     }

@@ -1,9 +1,10 @@
 //! Two engines of one protocol, driven by a script of bytes.
 //!
-//! Each has a store, and datagrams are under way between them. The script delivers, drops, repeats,
-//! damages and invents datagrams, lets time pass, lets storage fail or take its time, takes paths
-//! away, and kills engines. Whatever it does, an engine answers in bounded work and memory, has no
-//! deadline in the past, and never delivers a wrong file unless bytes were damaged or invented.
+//! Each has a store, and datagrams are in flight between them. The script delivers, drops,
+//! duplicates, damages and invents datagrams, advances time, makes storage slow or fail, takes
+//! paths down, and kills engines. Whatever it does, an engine replies in bounded work and memory,
+//! has no deadline in the past, and never delivers a wrong file unless bytes were damaged or
+//! invented.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,44 +17,44 @@ use engine::{
 
 use crate::script::Script;
 
-/// Longer than any timer with these settings, but for those that count as none.
+/// Longer than any timer with these settings, except timers that mean "never".
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// More than an engine of small limits may do without anything happening to it.
+/// Bound on an engine's work without input, with small limits.
 const WORK_MAX: usize = 20_000;
 
-/// Timers in which two engines come to rest: one that is alone probes ten times a second for an
-/// hour.
+/// Maximum timers until two engines come to rest: an engine without peer probes ten times a second
+/// for an hour.
 const REST_MAX: usize = 100_000;
-/// Datagrams under way to one engine; beyond it they are lost, as in any queue.
+/// Maximum datagrams in flight to one engine; more are lost, as in any queue.
 const QUEUE_MAX: usize = 256;
-/// What the limits of the engines allow here, with room to spare.
+/// Bound on memory with the limits of the engines, with some margin.
 const MEMORY_MAX: usize = 1 << 20;
 pub(crate) const MTU: usize = 300;
 pub(crate) const PATH: PathId = PathId(0);
 const SOURCE: &str = "source";
 pub(crate) const DESTINATION: &str = "destination";
 
-/// What a protocol adds.
+/// Protocol-specific part.
 pub(crate) trait Protocol {
     type Node: Engine;
 
-    /// An engine of one side; its settings stay when it is started again.
+    /// Creates an engine for one side; its settings survive a restart.
     fn node(&self, side: usize, restarts: u64) -> Self::Node;
 
-    /// Bytes that it holds.
+    /// Returns the bytes of memory it holds.
     fn memory(node: &Self::Node) -> usize;
 
-    /// Ends what an engine would otherwise keep up for as long as its user wants.
+    /// Ends activity that an engine would otherwise continue as long as its user wants.
     fn rest(_node: &mut Self::Node, _now: Time) {}
 }
 
-/// What else `play` needs of a protocol.
+/// Further parts of a protocol needed by `play`.
 pub(crate) trait Play: Protocol {
-    /// Something that a user asks for.
+    /// Makes a user's request.
     fn request(&self, node: &mut Self::Node, now: Time, side: usize, script: &mut Script<'_>);
 
-    /// A record that an engine finds when it is started again, as a damaged disk might hold it.
+    /// Returns a record that an engine finds at a restart, as from a damaged disk.
     fn record(&self, script: &mut Script<'_>) -> Option<(String, Vec<u8>)>;
 }
 
@@ -63,7 +64,7 @@ struct Side<N> {
     node: N,
     store: MemoryStore,
     inbox: VecDeque<Vec<u8>>,
-    /// Answers of the store that take their time.
+    /// Delayed completions of the store.
     answers: VecDeque<Answer>,
     is_slow: bool,
     fail_next: Option<EffectError>,
@@ -76,12 +77,12 @@ pub(crate) struct World<P: Protocol> {
     now: Time,
     sides: [Side<P::Node>; 2],
     tx: TxBuf,
-    /// Every datagram was written by an engine and arrives as it was written.
+    /// Whether every datagram was written by an engine and arrives unchanged.
     honest: bool,
     content: Bytes,
 }
 
-/// The file that is sent.
+/// Returns the name of the file that is sent.
 pub(crate) fn source() -> FileName {
     FileName::file(SOURCE).expect("a good name")
 }
@@ -90,7 +91,7 @@ pub(crate) fn destination() -> FileName {
     FileName::file(DESTINATION).expect("a good name")
 }
 
-/// Plays a script.
+/// Runs a script.
 pub(crate) fn play<P: Play>(protocol: P, script: &mut Script<'_>) {
     let mut world = World::new(protocol);
     while let Some(op) = script.byte() {
@@ -121,7 +122,7 @@ pub(crate) fn play<P: Play>(protocol: P, script: &mut Script<'_>) {
     world.finish();
 }
 
-/// Changes a byte of a datagram, or cuts it, or puts others in place of its end.
+/// Changes a byte of a datagram, or truncates it, or replaces its end.
 fn change(datagram: &mut Vec<u8>, script: &mut Script<'_>) {
     let at = usize::from(script.or_zero()) % datagram.len().max(1);
     match script.or_zero() {
@@ -174,7 +175,7 @@ impl<P: Protocol> World<P> {
         world
     }
 
-    /// Pulls everything out of an engine: effects are carried out, datagrams go to the other.
+    /// Drains an engine: carries effects out, and sends datagrams to the other.
     fn drain(&mut self, who: usize) {
         for _ in 0..WORK_MAX {
             let side = &mut self.sides[who];
@@ -216,7 +217,7 @@ impl<P: Protocol> World<P> {
         panic!("the engine does not come to rest");
     }
 
-    /// What holds whenever an engine was drained.
+    /// Checks the invariants of a drained engine.
     fn check(&self, who: usize) {
         let side = &self.sides[who];
         let held = P::memory(&side.node);
@@ -247,12 +248,12 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// The next datagram does not arrive.
+    /// Drops the next datagram.
     pub(crate) fn lose(&mut self, who: usize) {
         self.sides[who].inbox.pop_front();
     }
 
-    /// The next datagram arrives otherwise than it was sent.
+    /// Changes the next datagram before it arrives.
     pub(crate) fn damage(&mut self, who: usize, change: impl FnOnce(&mut Vec<u8>)) {
         let Some(mut datagram) = self.sides[who].inbox.pop_front() else { return };
         change(&mut datagram);
@@ -267,10 +268,10 @@ impl<P: Protocol> World<P> {
         self.receive(who, datagram);
     }
 
-    /// Calls the engine when it asked to be called.
+    /// Calls the engine at its deadline.
     pub(crate) fn timeout(&mut self, who: usize) {
         let deadline = self.sides[who].node.poll_timeout();
-        // What is under way shall not seem to have taken years: timers would follow that.
+        // Activity in progress must not seem to have taken years: timers would follow that.
         if let Some(deadline) = deadline.filter(|deadline| deadline.at <= self.now + YEAR) {
             self.now = self.now.max(deadline.at);
             self.sides[who].node.handle_timeout(self.now);
@@ -280,7 +281,7 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// Time passes; the engines are called late or for nothing.
+    /// Advances time; the engines are called late or before their deadline.
     pub(crate) fn wait(&mut self, tenths: u8) {
         self.now += Duration::from_millis(100) * u32::from(tenths);
         for who in 0..2 {
@@ -289,7 +290,7 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// Something that a user asks for.
+    /// Makes a user's request.
     pub(crate) fn ask(&mut self, who: usize, request: impl FnOnce(&mut P::Node, Time)) {
         request(&mut self.sides[who].node, self.now);
         self.drain(who);
@@ -320,15 +321,15 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// Puts a record where an engine finds it when it is started again.
+    /// Stores a record where an engine finds it at a restart.
     pub(crate) fn plant(&mut self, who: usize, key: String, value: Vec<u8>) {
         let request = IndexRequest::Put { key, value: value.into() };
         self.sides[who].store.execute(StoreEffect::Index { ticket: Ticket(0), request });
-        // What it claims is not what the store holds.
+        // Its claims differ from the content of the store.
         self.honest = false;
     }
 
-    /// The process is killed and started again; the store stays.
+    /// Kills and restarts the process; the store stays.
     pub(crate) fn restart(&mut self, who: usize) {
         let side = &mut self.sides[who];
         side.restarts += 1;
@@ -340,7 +341,7 @@ impl<P: Protocol> World<P> {
         self.bring_up(who, MTU);
     }
 
-    /// The store begins to take its time, gives one answer, or all.
+    /// Starts to delay the store, completes one effect, or all.
     fn answer(&mut self, who: usize, op: u8) {
         let side = &mut self.sides[who];
         match (op >> 1) % 3 {
@@ -355,12 +356,12 @@ impl<P: Protocol> World<P> {
         self.drain(who);
     }
 
-    /// The next effect fails.
+    /// Makes the next effect fail.
     pub(crate) fn fail_next(&mut self, who: usize, error: EffectError) {
         self.sides[who].fail_next = Some(error);
     }
 
-    /// Without losses from here on, both engines come to rest.
+    /// Without further losses, both engines come to rest.
     pub(crate) fn finish(&mut self) {
         for who in 0..2 {
             self.sides[who].is_slow = false;

@@ -12,7 +12,8 @@ use proto::norm::{
 use crate::nodes::{DESTINATION, PATH, Play, Protocol, play, source};
 use crate::script::Script;
 
-/// A script for two NORM nodes that send files, bytes and streams to each other, and talk.
+/// Runs a script for two NORM nodes that send files, bytes and streams to each other, and other
+/// messages.
 ///
 /// # Panics
 /// If a node breaks the contract or delivers a wrong file.
@@ -94,7 +95,7 @@ impl Protocol for Norm {
 
     fn rest(node: &mut Node, now: Time) {
         let objects: Vec<_> = node.objects().map(|report| report.id).collect();
-        // What is no stream, or another's, is refused.
+        // Objects that are no streams, or not this node's, are refused.
         objects.into_iter().for_each(|id| _ = node.close(now, id));
     }
 }
@@ -107,7 +108,7 @@ impl Play for Norm {
                 let info = if op > 127 { "" } else { DESTINATION };
                 let info = Bytes::from_static(info.as_bytes());
                 let content = Content::File(source());
-                // Too many at once are refused.
+                // Excess objects are refused.
                 let _ = node.send(now, SendRequest { peer: PATH, content, info });
             }
             4 => {
@@ -126,7 +127,7 @@ impl Play for Norm {
                 let id = node.objects().nth(nth).map(|report| report.id);
                 let Some(id) = id else { return };
                 let bytes = usize::from(script.or_zero());
-                // Most of it is refused: objects that are no streams, or not this node's.
+                // Most requests are refused: objects that are no streams, or not this node's.
                 match script.or_zero() % 6 {
                     0 => _ = node.cancel(now, id),
                     1 => _ = node.flush(now, id),
@@ -140,12 +141,12 @@ impl Play for Norm {
     }
 
     fn record(&self, _script: &mut Script<'_>) -> Option<(String, Vec<u8>)> {
-        // Nothing of an object is kept.
+        // Objects keep no records.
         None
     }
 }
 
-/// What nodes say to each other beside objects. Most of it is refused.
+/// Sends messages besides objects. Most are refused.
 fn talk(node: &mut Node, now: Time, what: u8, script: &mut Script<'_>) {
     let (kind, number) = (script.or_zero(), script.or_zero());
     let len = usize::from(script.or_zero()) % 64;

@@ -1,13 +1,13 @@
-//! What a serial line delivers: PPP's frames, and compressed headers in them.
+//! Bytes of a serial line: PPP's frames, and compressed headers in them.
 
 use wire::ppp::control::{IpcpOption, LcpOption, Packet};
 use wire::ppp::{Deframer, Fcs, Framing, LCP};
 use wire::vj::{Compressor, Decompressor, Kind, Slots};
 
-/// Bytes of a line, behind one that says what both ends agreed on.
+/// Decodes bytes of a line, behind one that selects the negotiated framing.
 ///
 /// # Panics
-/// If a frame that arrived does not survive being sent again.
+/// If a received frame does not survive encoding.
 pub fn ppp_frames(data: &[u8]) {
     let Some((&agreed, mut line)) = data.split_first() else { return };
     let framing = Framing {
@@ -26,14 +26,14 @@ pub fn ppp_frames(data: &[u8]) {
         framing.encode(frame.protocol, frame.information, &mut sent);
         assert_eq!(sent.len(), 1 + framing.encoded_len(frame.protocol, frame.information));
         let mut sent = &sent[..];
-        // LCP goes with its own check sequence and may be longer than a frame without it.
+        // LCP has its own check sequence and may be longer than a frame without one.
         if frame.protocol != LCP && frame.information.len() <= 300 {
             assert_eq!(again.next(&mut sent), Some(Ok(frame)));
         }
     }
 }
 
-/// A packet of LCP or IPCP.
+/// Decodes a packet of LCP or IPCP.
 fn control(bytes: &[u8]) {
     let Ok(packet) = Packet::decode(bytes) else { return };
     let mut out = vec![0xa5; bytes.len()];
@@ -54,8 +54,8 @@ fn control(bytes: &[u8]) {
     }
 }
 
-/// Frames one after the other, each behind its kind and its length: what a decompressor restores, a
-/// compressor and another decompressor carry as it is.
+/// Decompresses consecutive frames, each behind its kind and its length. A compressor and another
+/// decompressor must carry the restored packets unchanged.
 ///
 /// # Panics
 /// If they do not.

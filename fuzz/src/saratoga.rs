@@ -13,7 +13,7 @@ use wire::checksum::crc32c;
 use crate::nodes::{DESTINATION, PATH, Play, Protocol, destination, play, source};
 use crate::script::Script;
 
-/// A script for two Saratoga peers that put, get, list and delete each other's files.
+/// Runs a script for two Saratoga peers that put, get, list and delete each other's files.
 ///
 /// # Panics
 /// If a peer breaks the contract or delivers a wrong file.
@@ -36,7 +36,7 @@ impl Protocol for Saratoga {
             status_interval: (!has(2)).then_some(Timer::Auto),
             voluntary_interval: has(3).then_some(Duration::from_secs(1)),
             unpaced_window: has(4).then_some(600),
-            // Short enough to be waited for, with several questions a second.
+            // Short enough to wait for, with several requests a second.
             inactivity: Timer::Fixed(Duration::from_secs(300)),
             ..Remote::default()
         };
@@ -73,7 +73,7 @@ impl Protocol for Saratoga {
         config.journal.enabled = !has(7);
         config.journal.bytes = 400;
         if has(7) && side == 0 {
-            // So rarely that between two of them the peers count as at rest.
+            // So rare that the peers count as at rest between two of them.
             let interval = Duration::from_secs(2 * 365 * 86_400);
             config.beacons = Some(Beacons { paths: vec![PATH], interval });
         }
@@ -90,7 +90,7 @@ impl Play for Saratoga {
         let op = script.or_zero();
         let name = if op & 128 == 0 { DESTINATION } else { "source" };
         let (peer, delete) = (PATH, op & 64 != 0);
-        // Too many at once are refused, and so is what is over already.
+        // Excess transfers, and those that have ended, are refused.
         match op % 8 {
             0..=2 => {
                 let put = [Put::Push, Put::Ask, Put::Blind][usize::from(op % 8)];

@@ -1,6 +1,6 @@
-//! A script: the bytes that say what happens.
+//! Scripts: bytes that select events.
 
-/// What is left of it.
+/// Remaining bytes.
 pub(crate) struct Script<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Script<'a> {
@@ -10,7 +10,7 @@ impl<'a> Script<'a> {
         Some(*first)
     }
 
-    /// The next byte, and 0 after the end.
+    /// Returns the next byte, and 0 after the end.
     pub(crate) fn or_zero(&mut self) -> u8 {
         self.byte().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Files that users write in TOML.
+//! TOML files written by users.
 
 use lab::preset::Preset;
 use lab::scenario::Scenario;
@@ -6,10 +6,10 @@ use transport::protocol::Protocol;
 use transport::settings::Settings;
 use transport::text;
 
-/// A scenario, with every default filled in.
+/// Parses a scenario, with every default filled in.
 ///
 /// # Panics
-/// If a resolved scenario does not survive being written.
+/// If a resolved scenario does not survive writing.
 pub fn scenario(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(scenario) = Scenario::parse(text, "fuzz") else { return };
@@ -19,16 +19,16 @@ pub fn scenario(data: &[u8]) {
     assert_eq!(again.resolved().expect("it was right before"), resolved);
 }
 
-/// A link preset.
+/// Parses a link preset.
 pub fn link_preset(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = Preset::parse(text, "fuzz");
 }
 
-/// The settings of an engine, of each protocol.
+/// Parses the settings of an engine, for each protocol.
 ///
 /// # Panics
-/// If what was applied does not survive being written.
+/// If applied settings do not survive writing.
 pub fn mib(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for name in ["cfdp", "ltp", "saratoga"] {

@@ -1,4 +1,4 @@
-//! TCP: segments, and a stack that hears whatever a script says.
+//! TCP: segments, and a stack that receives scripted packets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use wire::tcp::{
 
 use crate::script::Script;
 
-/// A TCP segment in an IP packet, of version 6 if it says so.
+/// Decodes a TCP segment in an IP packet, of version 6 if it says so.
 ///
 /// # Panics
-/// If what was decoded does not survive being encoded.
+/// If a decoded segment does not survive encoding.
 pub fn tcp_segment(data: &[u8]) {
     let (payload, pseudo) = if let Ok((ip, payload)) = Ipv6::decode(data) {
         let mut again = [0xa5; 40];
@@ -48,10 +48,10 @@ pub fn tcp_segment(data: &[u8]) {
     assert_eq!(read, options);
 }
 
-/// A packet with a compressed header of SCPS-TP.
+/// Decodes a packet with a compressed header of SCPS-TP.
 ///
 /// # Panics
-/// If what was decoded does not survive being encoded.
+/// If a decoded header does not survive encoding.
 pub fn scps_header(data: &[u8]) {
     let Ok((packet, checksum_at)) = Compressed::decode_unchecked(data) else { return };
     assert!(!packet.to_string().is_empty() && checksum_at + 2 <= data.len());
@@ -77,11 +77,10 @@ pub fn scps_header(data: &[u8]) {
 
 const PATH: PathId = PathId(1);
 
-/// The most that the stack may hold: eight connections with buffers of four KiB and what goes with
-/// them.
+/// Bound on the stack's memory: eight connections with buffers of four KiB and their state.
 const MEMORY_MAX: usize = 256 << 10;
 
-/// A script for a stack: segments that nearly fit, time, what its users do, what becomes of its
+/// Runs a script for a stack: segments that nearly fit, time, users' calls, states of its
 /// interface.
 ///
 /// # Panics
@@ -100,7 +99,7 @@ struct Play<'a> {
     stack: Stack,
     now: Time,
     known: Vec<ConnectionId>,
-    /// The numbers next to which the peer speaks: what the stack said last, to each port.
+    /// Numbers near which the peer sends: the last ones of the stack, per port.
     heard: [(u32, u32); 4],
     path_open: bool,
 }
@@ -168,7 +167,7 @@ impl<'a> Play<'a> {
             }
             12 => {
                 let len = usize::from(self.script.or_zero()) * 40;
-                // Most of these are refused: the connection may be over.
+                // Most of these are refused: the connection may have ended.
                 let _ = id.map(|id| self.stack.send(now, id, &vec![op; len]));
             }
             13 => {
@@ -195,7 +194,7 @@ impl<'a> Play<'a> {
         self.drain();
     }
 
-    /// A segment with whole checksums, whose numbers are near those that count.
+    /// Sends a segment with correct checksums, whose numbers are near valid ones.
     fn segment(&mut self) {
         let [port, flags, at, ack, len, count] = [(); 6].map(|()| self.script.or_zero());
         let (sequence, acknowledgment) = self.heard[usize::from(port % 4)];
@@ -232,7 +231,7 @@ impl<'a> Play<'a> {
         self.stack.handle_input(self.now, Input::Receive(receive));
     }
 
-    /// A router's report about a packet of the stack, or about one that it might have sent.
+    /// Sends a router's report about a packet of the stack, or about one it might have sent.
     fn report(&mut self) {
         let [port, at, len, mtu] = [(); 4].map(|()| self.script.or_zero());
         let (_, sequence) = self.heard[usize::from(port % 4)];
@@ -269,7 +268,7 @@ impl<'a> Play<'a> {
 
     fn wait(&mut self, time: Duration) {
         let until = self.now + time;
-        // Each call is of something that was due.
+        // Every call is due.
         for _ in 0..10_000 {
             let Some(deadline) = self.stack.poll_timeout().filter(|d| d.at <= until) else { break };
             self.now = self.now.max(deadline.at);
@@ -291,7 +290,7 @@ impl<'a> Play<'a> {
                     Indication::Incoming { connection, .. } => self.known.push(connection),
                     Indication::Closed { connection, .. } => {
                         self.known.retain(|known| *known != connection);
-                        // What is left to read is not wanted.
+                        // Unread data is discarded.
                         let _ = self.stack.abort(self.now, connection);
                     }
                     Indication::Connected { .. }
@@ -317,7 +316,7 @@ impl<'a> Play<'a> {
         panic!("a drain does not end");
     }
 
-    /// Every packet of the stack is sound.
+    /// Checks that every packet of the stack is valid.
     fn hear(heard: &mut [(u32, u32); 4], packet: &[u8]) {
         let (ip, payload) = Ipv4::decode(packet).expect("a sound header");
         let pseudo = PseudoHeader::new(ip.source.into(), ip.destination.into(), ip.protocol);
@@ -332,7 +331,7 @@ impl<'a> Play<'a> {
         heard[usize::from(destination % 4)] = (acknowledgment, next);
     }
 
-    /// Everybody gives up, and the stack comes to rest.
+    /// Aborts all connections; the stack comes to rest.
     fn end(&mut self) {
         self.path(PathEvent::Up(PathInfo::datagram(600)));
         for id in std::mem::take(&mut self.known) {

@@ -1,4 +1,4 @@
-//! Texts that users and peers write: refused or understood, never a panic.
+//! Texts from users and peers: refused or parsed, never a panic.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 use engine::FileName;
 use transport::quantity::{Probability, Rate, Size, Span};
 
-/// A file name from a peer.
+/// Parses a file name from a peer.
 ///
 /// # Panics
-/// If a name that was taken could lead out of its root.
+/// If an accepted name could lead out of its root.
 pub fn file_name(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(name) = FileName::file(text) else { return };
@@ -21,10 +21,10 @@ pub fn file_name(data: &[u8]) {
     assert_eq!(FileName::file(name.path()).as_ref(), Ok(&name));
 }
 
-/// A quantity with its unit.
+/// Parses a quantity with its unit.
 ///
 /// # Panics
-/// If a quantity does not survive being printed.
+/// If a quantity does not survive printing.
 pub fn quantity(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     survives::<Rate>(text);

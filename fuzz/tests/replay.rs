@@ -1,4 +1,4 @@
-//! Every target over its corpus, without a fuzzer.
+//! Runs every target over its corpus, without a fuzzer.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ fn corpora_replay() {
         let mut inputs = 0;
         for input in archive.entries().unwrap() {
             let mut input = input.unwrap();
-            // Shown only if the target panics: this is the input that did it.
+            // Shown only if the target panics: names the failing input.
             println!("{}: {}", corpus.display(), input.path().unwrap().display());
             let mut bytes = Vec::new();
             input.read_to_end(&mut bytes).unwrap();

@@ -1,7 +1,7 @@
-//! Measures how exactly and how much the emulator carries on this machine; one line of JSON each.
+//! Measures accuracy and capacity of the emulator on this machine; prints one line of JSON each.
 //!
-//! `cargo run --release -p slowlight-bench --bin exact -- delay SECONDS BIT/S SECONDS`
-//! (or `rate BIT/S SECONDS`, `loss SECONDS`, `wire SECONDS`, `link SECONDS`, `tcp BIT/S SECONDS`)
+//! `cargo run --release -p slowlight-bench --bin exact -- delay SECONDS BIT/S SECONDS` (or `rate
+//! BIT/S SECONDS`, `loss SECONDS`, `wire SECONDS`, `link SECONDS`, `tcp BIT/S SECONDS`)
 
 #![expect(clippy::print_stdout, reason = "printing is its purpose")]
 
@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const MEMORY: u64 = 1 << 30;
-/// Bytes of the IP packets whose times are measured.
+/// Length of the measured IP packets, in bytes.
 const PACKET: usize = 1_000;
-/// Bytes of a datagram in a flood, and of its headers.
+/// Length of a datagram in a flood, with its headers, in bytes.
 const DATAGRAM: usize = 1_024;
 const HEADERS: usize = 28;
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -51,7 +51,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// A link without errors that holds all that is pushed into it.
+/// Returns a link without errors and with an unlimited queue.
 fn config(bps: Option<f64>, delay: f64) -> Config {
     Config {
         rate: bps.map_or(Rate::Infinite, |bps| Rate::Constant(bps as u64)),
@@ -85,7 +85,7 @@ fn say(mut line: Value, report: Option<&Report>, real_time: bool) {
     println!("{line}");
 }
 
-/// One-way delays at half the rate of a link.
+/// Measures one-way delays at half the rate of a link.
 fn delays(delay: f64, bps: f64, seconds: f64) -> Result<()> {
     let world = world(config(Some(bps), delay), config(None, 0.0))?;
     let [near, far] = ends(&world)?;
@@ -108,11 +108,11 @@ fn delays(delay: f64, bps: f64, seconds: f64) -> Result<()> {
     Ok(())
 }
 
-/// The rate of a line that is always busy.
+/// Measures the rate of a line that is always busy.
 fn rate(bps: f64, seconds: f64) -> Result<()> {
     let world = world(config(Some(bps), 0.01), config(None, 0.0))?;
     let [near, far] = ends(&world)?;
-    // Half as much again as the line takes: what is more waits for it.
+    // 1.5 times the line rate: the excess waits in the queue.
     let gap = Duration::from_secs_f64(8.0 * PACKET as f64 / bps / 1.5);
     let count = (seconds / gap.as_secs_f64()) as u32;
     let patience = PATIENCE + Duration::from_secs_f64(seconds);
@@ -131,14 +131,14 @@ fn rate(bps: f64, seconds: f64) -> Result<()> {
     Ok(())
 }
 
-/// How many packets are lost, for each kind of error, and how many should be on average.
+/// Measures losses for each kind of error, and their expected number.
 fn losses(seconds: f64) -> Result<()> {
     let bits = PACKET as f64 * 8.0;
     let of_bits = |ber: f64| 1.0 - (1.0 - ber).powf(bits);
     let kinds = [
         ("per packet", ErrorModel::dropping(ErrorKind::PerPacket(0.01)), 0.01),
         ("bit errors", ErrorModel::dropping(ErrorKind::BitErrorRate(1e-6)), of_bits(1e-6)),
-        // What arrives damaged its checksum betrays, and the host drops it.
+        // The checksum of a damaged packet fails, and the host drops it.
         ("damage", ErrorModel::damaging(ErrorKind::BitErrorRate(1e-6)), of_bits(1e-6)),
     ];
     for (name, model, probability) in kinds {
@@ -161,7 +161,7 @@ fn losses(seconds: f64) -> Result<()> {
     Ok(())
 }
 
-/// The processor time of the thread that carries packets, in seconds; 0 if there is none.
+/// Returns the CPU time of the thread that carries packets, in seconds; 0 if there is none.
 fn carried_for() -> f64 {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let read = |thread: &std::fs::DirEntry, name: &str| {
@@ -173,7 +173,7 @@ fn carried_for() -> f64 {
     nanos.unwrap_or_default() / 1e9
 }
 
-/// How much two hosts carry: datagrams in batches, datagrams one by one, and TCP.
+/// Measures the throughput between two hosts: datagrams in batches, single datagrams, and TCP.
 fn capacity(
     between: &str,
     near: &Host,
@@ -191,7 +191,7 @@ fn capacity(
             "what": "udp", "between": between, "batches": batches, "sent": flood.sent,
             "packets": flood.received, "reordered": flood.reordered,
             "packets_s": flood.per_second(),
-            // What a processor of its own would carry.
+            // Throughput of a dedicated CPU.
             "alone_s": if busy > 0.0 { flood.received as f64 / busy } else { 0.0 },
             "bps": flood.per_second() * (DATAGRAM + HEADERS) as f64 * 8.0,
         });
@@ -200,7 +200,7 @@ fn capacity(
     for congestion in ["cubic", "bbr"] {
         let before = carried_for();
         let stream = match measure::stream(near, far, time, Some(congestion)) {
-            // Not every kernel has it.
+            // Some kernels lack it.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             other => other?,
         };
@@ -215,9 +215,9 @@ fn capacity(
     Ok(())
 }
 
-/// What TCP gets of a link with a rate.
+/// Measures TCP's goodput over a link with a rate.
 fn tcp(bps: f64, seconds: f64) -> Result<()> {
-    // Twice what is on the way: the line stays busy when the window is halved.
+    // Twice the bandwidth-delay product: the line stays busy when the window is halved.
     let queue = Queue { packets: Some(4_000), bytes: None };
     let there = Config { queue, ..config(Some(bps), 0.01) };
     let world = world(there, config(None, 0.01))?;

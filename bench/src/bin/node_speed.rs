@@ -1,8 +1,8 @@
-//! How fast bundles go from one node to another over loopback. Both are in this process, each with its threads, as
-//! `slowlight node` would run them.
+//! Throughput of bundles between two nodes over loopback. Both run in this process, each with its
+//! own threads, as in `slowlight node`.
 //!
-//! `node_speed KIND STORE BYTES COUNT`, where KIND is a convergence layer and STORE is a directory or `memory`, prints one line
-//! of JSON.
+//! `node_speed KIND STORE BYTES COUNT`, where KIND is a convergence layer and STORE is a directory
+//! or `memory`, prints one line of JSON.
 
 #![expect(clippy::print_stdout, reason = "it says what it measured")]
 
@@ -22,24 +22,24 @@ use service::node::NodeSpec;
 use transport::text;
 use wire::bp7::Eid;
 
-/// Bundles, and bytes of them, that are handed in and have not left.
+/// Maximum bundles, and their bytes, accepted and not yet forwarded.
 const AHEAD: (usize, u64) = (2048, 256 << 20);
-/// How long nothing may arrive.
+/// Time without arrivals after which the run ends.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked whether nothing arrives.
+/// Interval of checks for arrivals.
 const LOOK: Duration = Duration::from_millis(100);
-/// Bytes of a store in memory.
+/// Capacity of a store in memory, in bytes.
 const MEMORY: u64 = 4 << 30;
-/// What layers over UDP send at most: more than they can.
+/// Send rate of layers over UDP: above what they achieve.
 const RATE: &str = "20 Gbit/s";
 
-/// What is measured.
+/// Parameters of the measurement.
 struct Asked {
     kind: String,
     store: String,
     bytes: usize,
     count: u64,
-    /// Where the nodes listen: engines of LTP are told before they begin.
+    /// Addresses of the nodes: LTP engines need them before they start.
     at: [SocketAddr; 2],
 }
 
@@ -48,7 +48,7 @@ fn asked() -> Asked {
     let [kind, store, bytes, count] = arguments.as_slice() else {
         panic!("four arguments: KIND, STORE, BYTES and COUNT");
     };
-    // Both have a port before one of them is let go.
+    // Both ports are reserved before either is released.
     let free = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback has ports"));
     Asked {
         kind: kind.clone(),
@@ -91,7 +91,7 @@ fn main() {
         .ask(move |now, agent| source.lock().expect("no thread panicked").more(now, agent));
     let last = || Duration::from_nanos(arrived.last_ns.load(Ordering::Relaxed)).max(begun);
     while all.recv_timeout(LOOK).is_err() && clock.elapsed() < last() + PATIENCE {}
-    // Over UDP not all need arrive: the last that did counts.
+    // Over UDP some may be lost: the last arrival ends the measurement.
     let taken = arrived.bundles.load(Ordering::Acquire);
     let seconds = (last() - begun).as_secs_f64();
     let rate = taken as f64 / seconds;
@@ -104,15 +104,15 @@ fn main() {
     sink.stop(Duration::from_secs(1));
 }
 
-/// What arrived.
+/// Arrived bundles.
 #[derive(Default)]
 struct Arrived {
     bundles: AtomicU64,
-    /// When the last one did.
+    /// Time of the last arrival.
     last_ns: AtomicU64,
 }
 
-/// Waits until a node takes bundles, and its neighbour can be reached.
+/// Waits until a node accepts bundles, and its neighbour is reachable.
 fn wait_until_up(node: &Node) {
     let is_up = Arc::new(AtomicBool::new(false));
     while !is_up.load(Ordering::Relaxed) {
@@ -124,7 +124,7 @@ fn wait_until_up(node: &Node) {
     }
 }
 
-/// What is handed in.
+/// Source of the bundles.
 struct Source {
     payload: Bytes,
     count: u64,
@@ -141,7 +141,7 @@ impl Source {
             }
             match agent.send(now, SendRequest::new(Eid::ipn(2, 1), self.payload.clone())) {
                 Ok(_) => self.sent += 1,
-                // There is room when others have left.
+                // There is room again once others have left.
                 Err(_) => break,
             }
         }
@@ -168,7 +168,7 @@ fn node(
         "ltpcl" => format!("listen = \"{own}\"\nrate = \"{RATE}\""),
         _ => "listen = [\"127.0.0.1:0\"]".to_owned(),
     };
-    // What comes from an engine that has no address is not answered.
+    // Requests from an engine without an address get no reply.
     let other = if kind == "ltpcl" { Some(far) } else { other };
     let neighbour = other.map_or_else(String::new, |address| {
         format!("[[neighbour]]\nnode = \"ipn:{}.0\"\naddress = \"{address}\"\n", 3 - number)

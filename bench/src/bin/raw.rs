@@ -1,4 +1,4 @@
-//! Prints how fast a bare pair of sockets moves datagrams over loopback on this machine.
+//! Prints the throughput of a bare pair of UDP sockets over loopback on this machine.
 //!
 //! `cargo run --release -p slowlight-bench --bin raw -- [BYTES] [DATAGRAM]`
 

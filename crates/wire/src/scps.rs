@@ -1,21 +1,23 @@
-//! SCPS-TP's compressed header (CCSDS 714.0-B-2, as its reference implementation writes it), a packet
-//! of IP protocol 105 instead of a TCP segment.
+//! SCPS-TP's compressed header (CCSDS 714.0-B-2, as its reference implementation writes it), a
+//! packet of IP protocol 105 instead of a TCP segment.
 //!
-//! What is there is absolute and nothing is a difference, so that a packet that is lost takes no other
-//! with it. Absent fields are as they were last. A SYN is never compressed.
+//! All present fields are absolute, never differences, so a lost packet does not affect others.
+//! Absent fields keep their last values. A SYN is never compressed.
 //!
 //! | bytes | field | here |
 //! |---|---|---|
-//! | 1 | the number of the connection, its sender's | [`Head::connection`] |
-//! | 1 | what is there: more (80), TSval (40), TSecr (20), record boundary (10), SNACK (08), PSH (04), sequence (02), acknowledgment (01) | |
-//! | 0 or 1 | more of it: options (80), padding (40), urgent (20), no acknowledgment (10), RST (04), FIN (01) | |
+//! | 1 | connection number, assigned by its sender | [`Head::connection`] |
+//! | 1 | presence: more (80), TSval (40), TSecr (20), record boundary (10), | |
+//! | | SNACK (08), PSH (04), sequence (02), acknowledgment (01) | |
+//! | 0 or 1 | more: options (80), padding (40), urgent (20), no acknowledgment (10), | |
+//! | | RST (04), FIN (01) | |
 //! | 0 or 2 | urgent pointer | [`Head::urgent`] |
 //! | 0 or 6 | window, acknowledgment number | [`Head::acknowledgment`] |
 //! | 0 or 4 | sequence number | [`Head::sequence`] |
 //! | 0, 4 or 8 | TSval, TSecr | [`Head::stamp`], [`Head::echo`] |
-//! | 0 or 1 + n | bytes of options, options without time stamps and record boundary | [`Compressed::options`] |
+//! | 0 or 1 + n | bytes of options, options except above ones | [`Compressed::options`] |
 //! | 0 or 1 | padding to an even length | |
-//! | 2 | checksum over pseudo header (of protocol 105), header and data | verified, computed |
+//! | 2 | checksum over pseudo header (protocol 105), header, data | verified, computed |
 
 use std::fmt;
 
@@ -23,9 +25,9 @@ use crate::ip::{checksum_error, truncated};
 use crate::tcp::{Flags, Header, OPTIONS_MAX, Options, PseudoHeader, TcpOption};
 use crate::{DecodeError, EncodeError};
 
-/// The protocol number of SCPS-TP with a header of TCP's form.
+/// Protocol number of SCPS-TP with a TCP header.
 pub const PROTOCOL: u8 = 106;
-/// The protocol number of SCPS-TP with a compressed header.
+/// Protocol number of SCPS-TP with a compressed header.
 pub const COMPRESSED_PROTOCOL: u8 = 105;
 
 const MORE: u8 = 0x80;
@@ -43,61 +45,61 @@ const URGENT: u8 = 0x20;
 const NO_ACK: u8 = 0x10;
 const RESET: u8 = 0x04;
 const FINISH: u8 = 0x01;
-/// Bits of the second byte that mean nothing.
+/// Undefined bits of the second byte.
 const RESERVED: u8 = 0x0a;
 
-/// The fields of a compressed header but for its options.
+/// Fields of a compressed header, without its options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// The number of the connection, as the packet's sender said in its SYN; not 0.
+    /// Connection number, which the packet's sender announced in its SYN; not 0.
     pub connection: u8,
     /// FIN, RST, PSH and ACK.
     pub flags: Flags,
-    /// Where urgent data ends; with it the flag URG.
+    /// End of urgent data; implies the flag URG.
     pub urgent: Option<u16>,
-    /// The window, as in a segment, and the acknowledgment number.
+    /// Window, unscaled as in a segment, and acknowledgment number.
     pub acknowledgment: Option<(u16, u32)>,
-    /// The number of the first byte of data.
+    /// Sequence number of the first data byte.
     pub sequence: Option<u32>,
     /// TSval.
     pub stamp: Option<u32>,
     /// TSecr.
     pub echo: Option<u32>,
-    /// A record ends with this segment.
+    /// Whether a record ends with this segment.
     pub ends_record: bool,
-    /// The bit for a SNACK, which is among the options; the reference implementation never sets it.
+    /// Bit of a SNACK, which is among the options; the reference implementation never sets it.
     pub snack: bool,
-    /// Bits that mean nothing.
+    /// Undefined bits.
     pub reserved: u8,
 }
 
 /// A packet with a compressed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compressed<'a> {
-    /// Its header.
+    /// Header.
     pub head: Head,
-    /// Its options, without time stamps and record boundary.
+    /// Options, without time stamps and record boundary.
     pub options: Options<'a>,
-    /// Its data.
+    /// Data.
     pub payload: &'a [u8],
 }
 
-/// What fields that are absent are taken for.
+/// Values of absent fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inherited {
-    /// The sender's port.
+    /// Source port.
     pub source: u16,
-    /// The receiver's port.
+    /// Destination port.
     pub destination: u16,
-    /// The sequence number: what is expected next.
+    /// Sequence number: the next one expected.
     pub sequence: u32,
-    /// The window and the acknowledgment number, as they came last.
+    /// Last window and acknowledgment number received.
     pub acknowledgment: (u16, u32),
-    /// TSval and TSecr, as they came last.
+    /// Last TSval and TSecr received.
     pub stamps: (u32, u32),
 }
 
-/// Reads fields one after another.
+/// Reads consecutive fields.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -125,10 +127,11 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Compressed<'a> {
-    /// Reads a packet, the payload of IP, and verifies its checksum.
+    /// Decodes a packet, the payload of IP, and verifies its checksum.
     ///
     /// # Errors
-    /// When it is cut short, its connection is 0, its header has an odd length, or its checksum fails.
+    /// When it is truncated, its connection is 0, its header has an odd length, or its checksum
+    /// fails.
     pub fn decode(bytes: &'a [u8], pseudo: PseudoHeader) -> Result<Self, DecodeError> {
         let (packet, checksum_at) = Self::decode_unchecked(bytes)?;
         let total = pseudo.total(bytes);
@@ -139,10 +142,10 @@ impl<'a> Compressed<'a> {
         Ok(packet)
     }
 
-    /// Reads a packet whose checksum somebody else verified; says where that lies, too.
+    /// Decodes a packet whose checksum the caller verified; also returns the checksum's offset.
     ///
     /// # Errors
-    /// As [`Compressed::decode`], but for the checksum.
+    /// As [`Compressed::decode`], except for the checksum.
     pub fn decode_unchecked(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
         let mut reader = Reader { bytes, at: 0 };
         let connection = reader.one()?;
@@ -195,10 +198,11 @@ impl<'a> Compressed<'a> {
         Ok((Self { head, options: Options::new(options), payload }, checksum_at))
     }
 
-    /// The header of the segment that it stands for, and its options, which are written to `place`.
+    /// Returns the header of the segment it replaces, and its options, which are written to
+    /// `place`.
     ///
     /// # Errors
-    /// When the options are more than a header has room for.
+    /// When the options exceed the room in a header.
     pub fn expand<'o>(
         &self,
         inherited: &Inherited,
@@ -261,7 +265,7 @@ impl fmt::Display for Compressed<'_> {
 }
 
 impl Head {
-    /// What is there, in both bytes but for padding; the second is 0 if it need not be there.
+    /// Returns the two presence bytes, without padding; the second is 0 if it can be omitted.
     fn bytes(&self, options: usize) -> (u8, u8) {
         let first = [
             (self.stamp.is_some(), STAMP),
@@ -284,7 +288,8 @@ impl Head {
         (sum(&first), sum(&second) | self.reserved & RESERVED)
     }
 
-    /// Bytes of the header with options of this kind, and whether it takes a byte of padding.
+    /// Length of the header with this many bytes of options, and whether it needs a byte of
+    /// padding.
     fn len_with(&self, options: usize) -> (usize, bool) {
         let fields = [
             (self.urgent.is_some(), 2),
@@ -299,20 +304,20 @@ impl Head {
         (len.next_multiple_of(2), !len.is_multiple_of(2))
     }
 
-    /// Bytes of the header with these options: even, 4 at least.
+    /// Length of the header with these options, in bytes: even, at least 4.
     #[must_use]
     pub fn encoded_len(&self, options: &[TcpOption<'_>]) -> usize {
         self.len_with(options.iter().map(TcpOption::encoded_len).sum()).0
     }
 }
 
-/// Writes the header in front of the data, which is already in
-/// `packet[head.encoded_len(options)..]`, with the checksum over it all. Time stamps and record
-/// boundaries are [`Head`]'s and do not belong into the options.
+/// Writes the header before the data, which is already in `packet[head.encoded_len(options)..]`,
+/// with the checksum over all of it. Time stamps and record boundaries are in [`Head`] and must not
+/// be among the options.
 ///
 /// # Errors
-/// When the connection is 0, the options are more than [`OPTIONS_MAX`] bytes or have no form on the
-/// wire, or `packet` is too short.
+/// When the connection is 0, the options exceed [`OPTIONS_MAX`] bytes or cannot be encoded, or
+/// `packet` is too short.
 pub fn encode(
     head: &Head,
     options: &[TcpOption<'_>],
@@ -336,7 +341,7 @@ pub fn encode(
         first |= MORE;
         second |= if is_odd { PADDED } else { 0 };
     } else if is_odd {
-        // A second byte of zeros is shorter than saying that there is padding.
+        // A second byte of zeros is shorter than flagging padding.
         first |= MORE;
     }
     let mut at = 0;
@@ -391,7 +396,7 @@ mod tests {
         bytes
     }
 
-    /// The folded complement of pseudo header and words, computed here in another way.
+    /// Returns the folded complement of pseudo header and words, computed independently.
     fn checksum(words: &[u16], len: u16) -> u16 {
         let pseudo = [0x0a00, 0x0001, 0x0a00, 0x0002, 105, len];
         let sum: u32 = words.iter().chain(&pseudo).map(|word| u32::from(*word)).sum();
@@ -478,7 +483,7 @@ mod tests {
         assert_eq!((bytes.len(), &bytes[..3]), (12, &[1, 0x81, 0x41][..]));
         assert_eq!(bytes[9], 0, "padding");
         assert_eq!(Compressed::decode(&bytes, pseudo()).unwrap().head, fin);
-        // A header written with a second byte of zeros is read.
+        // A header with a second byte of zeros is accepted.
         let mut odd = vec![1, 0x80, 0, 0, 0, 0];
         odd[2] = 0x40;
         let sum = checksum(&[0x0180, 0x4000], 6);
@@ -537,7 +542,7 @@ mod tests {
         let none = Head { connection: 0, ..head };
         assert!(encode(&none, &[], pseudo(), &mut [0; 20]).is_err());
         assert!(encode(&head, &[], pseudo(), &mut [0; 7]).is_err());
-        // 41 bytes of options cannot be a segment's.
+        // A segment cannot have 41 bytes of options.
         let mut bytes = vec![1, 0x80, 0x80, 42];
         bytes.extend([1; 42]);
         bytes.extend([0, 0]);

@@ -1,20 +1,20 @@
-//! What the two versions of TCPCL, the convergence layer over TCP, share: [`crate::tcpcl3`] (RFC 7242) and
-//! [`crate::tcpcl4`] (RFC 9174).
+//! Parts shared by the two versions of TCPCL, the TCP convergence layer: [`crate::tcpcl3`] (RFC
+//! 7242) and [`crate::tcpcl4`] (RFC 9174).
 //!
-//! Both sides of a connection begin with the same four bytes and a version. So a node that accepts
-//! connections looks at [`version`] before it reads on.
+//! Both sides of a connection start with the same four bytes and a version. A node that accepts
+//! connections checks [`version`] before it decodes the rest.
 
 use crate::{DecodeError, DecodeErrorKind};
 
-/// The TCP port of both versions.
+/// TCP port of both versions.
 pub const PORT: u16 = 4556;
-/// What a contact header begins with: `dtn!`.
+/// Start of a contact header: `dtn!`.
 pub const MAGIC: [u8; 4] = *b"dtn!";
 
-/// The version in a contact header; `None` if more bytes are needed.
+/// Returns the version in a contact header; `None` if more bytes are needed.
 ///
 /// # Errors
-/// The bytes do not begin a contact header.
+/// The bytes do not start a contact header.
 pub fn version(bytes: &[u8]) -> Result<Option<u8>, DecodeError> {
     if bytes.iter().zip(&MAGIC).any(|(found, expected)| found != expected) {
         return Err(DecodeError::invalid(0, "a contact header does not begin with dtn!"));
@@ -22,7 +22,7 @@ pub fn version(bytes: &[u8]) -> Result<Option<u8>, DecodeError> {
     Ok(bytes.get(MAGIC.len()).copied())
 }
 
-/// Turns "the input ends" into `None`, unless that much is beyond what is accepted.
+/// Turns a truncation error into `None`, unless the needed length exceeds the limit.
 pub(crate) fn or_more<T>(
     read: Result<T, DecodeError>,
     max: usize,

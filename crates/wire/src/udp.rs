@@ -5,7 +5,7 @@
 //! | 0–1 | source port | [`Udp::source`] |
 //! | 2–3 | destination port | [`Udp::destination`] |
 //! | 4–5 | length, header included | [`encode`] computes, [`Udp::decode`] verifies |
-//! | 6–7 | checksum over pseudo header, header and data; 0 says there is none | [`Checksum`] |
+//! | 6–7 | checksum over pseudo header, header and data; 0 for none | [`Checksum`] |
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -19,27 +19,27 @@ pub const HEADER_LEN: usize = 8;
 /// A UDP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Udp {
-    /// The sender's port.
+    /// Source port.
     pub source: u16,
-    /// The receiver's port.
+    /// Destination port.
     pub destination: u16,
 }
 
 /// Whether a datagram carries a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// Computed, and verified by the receiver.
+    /// Computed by the sender, and verified by the receiver.
     Full,
-    /// Zero: damage to the data goes unnoticed here.
+    /// Zero: damage to the data is not detected here.
     None,
 }
 
 impl Udp {
-    /// Reads a datagram, the payload of an IPv4 packet between these addresses, verifies its
+    /// Decodes a datagram, the payload of an IPv4 packet between these addresses, verifies its
     /// checksum if it has one, and returns the header and the data.
     ///
     /// # Errors
-    /// When the datagram is cut short, its length field is wrong or its checksum fails.
+    /// When the datagram is truncated, its length field is wrong or its checksum fails.
     pub fn decode(
         bytes: &[u8],
         source: Ipv4Addr,
@@ -73,7 +73,7 @@ impl fmt::Display for Udp {
     }
 }
 
-/// Writes the header in front of the data already in `datagram[8..]`.
+/// Writes the header before the data, which is already in `datagram[8..]`.
 ///
 /// # Panics
 /// If `datagram` is shorter than the header or longer than 65,535 bytes.
@@ -100,7 +100,7 @@ pub fn encode(
     datagram[6..8].copy_from_slice(&value.to_be_bytes());
 }
 
-/// The sum of addresses, protocol and length that the checksum starts from.
+/// Returns the checksum's initial sum, of addresses, protocol and length.
 fn pseudo_header(source: Ipv4Addr, destination: Ipv4Addr, len: u16) -> u64 {
     let halves = |address: Ipv4Addr| {
         let bits = u64::from(address.to_bits());
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_computed_zero_is_sent_as_all_ones() {
         let plain = datagram(&[0, 0], Checksum::Full);
-        // Adding the checksum itself as data makes the sum all ones, its complement zero.
+        // With the checksum itself as data the sum is all ones and its complement zero.
         let zero = datagram(&plain[6..8], Checksum::Full);
         assert_eq!(zero[6..8], [0xff, 0xff]);
         assert!(Udp::decode(&zero, A, B).is_ok());
@@ -176,7 +176,7 @@ mod tests {
             prop_assert_eq!(Udp::decode(&bytes, A, B), Ok((PORTS, &data[..])));
             let bit = usize::from(bit) % (bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            // A checksum that becomes 0 would say there is none; it takes two bits to get there
+            // A checksum damaged to 0 would mean "none"; it takes two flipped bits to get there
             // from any value but a power of two.
             let none = bytes[6..8] == [0, 0];
             prop_assert!(none || Udp::decode(&bytes, A, B).is_err());

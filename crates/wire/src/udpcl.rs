@@ -1,37 +1,37 @@
-//! UDPCL (RFC 7122): one bundle a datagram.
+//! UDPCL (RFC 7122): one bundle per datagram.
 //!
-//! The first byte tells what a datagram is:
+//! The first byte determines the type of a datagram:
 //!
 //! | byte | datagram |
 //! |---|---|
-//! | 0x00, four of them and nothing else | a sign of life |
+//! | 0x00, four of them and nothing else | a keepalive |
 //! | 0x06 | a bundle of version 6: its version |
-//! | 0x9f | a bundle of version 7: the head of a CBOR array of indefinite length (RFC 9171 §4.1) |
+//! | 0x9f | a bundle of version 7: head of a CBOR array of indefinite length (RFC 9171 §4.1) |
 //! | 0x46 | a [`Fragment`] |
 //!
-//! Fragments are no part of RFC 7122, which leaves longer bundles to fragmentation by the Bundle Protocol. They are this
-//! project's own: other implementations do not read them.
+//! Fragments are not part of RFC 7122, which leaves longer bundles to fragmentation by the Bundle
+//! Protocol. They are this project's own: other implementations do not support them.
 //!
 //! | bytes | field of a fragment |
 //! |---|---|
 //! | 1 | 0x46 |
-//! | 4 | the bundle, as its sender numbers it |
-//! | 4 | bytes of the bundle |
+//! | 4 | the sender's number of the bundle |
+//! | 4 | length of the bundle, bytes |
 //! | 4 | offset of the data in the bundle |
-//! | … | data, one byte at least |
+//! | … | data, at least one byte |
 
 use std::fmt;
 
 use crate::DecodeError;
 use crate::cursor::Reader;
 
-/// The UDP port (RFC 7122 §3.3).
+/// UDP port (RFC 7122 §3.3).
 pub const PORT: u16 = 4556;
-/// Bytes of the longest datagram: 65,535 − 20 of IPv4 − 8 of UDP.
+/// Maximum length of a datagram in bytes: 65,535 − 20 of IPv4 − 8 of UDP.
 pub const DATAGRAM_MAX: usize = 65_507;
-/// A sign of life (RFC 7122 §3.5.1).
+/// Keepalive (RFC 7122 §3.5.1).
 pub const KEEPALIVE: [u8; 4] = [0; 4];
-/// Bytes of a fragment before its data.
+/// Length of a fragment's header, in bytes.
 pub const FRAGMENT_HEADER_LEN: usize = 13;
 
 const VERSION_6: u8 = 0x06;
@@ -41,32 +41,32 @@ const FRAGMENT: u8 = 0x46;
 /// A datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Datagram<'a> {
-    /// Somebody is there.
+    /// Keepalive.
     Keepalive,
-    /// A bundle of either version, as far as its first byte tells.
+    /// Bundle of either version, judged by its first byte alone.
     Bundle(&'a [u8]),
-    /// A part of a bundle.
+    /// Part of a bundle.
     Fragment(Fragment<'a>),
 }
 
-/// A part of a bundle.
+/// Part of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<'a> {
-    /// The bundle, as its sender numbers it.
+    /// Sender's number of the bundle.
     pub bundle: u32,
-    /// Bytes of the bundle.
+    /// Length of the bundle, in bytes.
     pub length: u32,
-    /// Where the data begin in it.
+    /// Offset of the data in the bundle.
     pub offset: u32,
-    /// The data.
+    /// Data.
     pub data: &'a [u8],
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads a datagram.
+    /// Decodes a datagram.
     ///
     /// # Errors
-    /// It is none of these, or a fragment that exceeds its bundle.
+    /// It is none of these types, or a fragment that exceeds its bundle.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&(VERSION_6 | VERSION_7)) => Ok(Self::Bundle(bytes)),
@@ -90,7 +90,7 @@ impl<'a> Fragment<'a> {
         Ok(Self { bundle, length, offset, data })
     }
 
-    /// The bytes before the data.
+    /// Encodes the bytes before the data.
     #[must_use]
     pub fn header(&self) -> [u8; FRAGMENT_HEADER_LEN] {
         let mut out = [FRAGMENT; FRAGMENT_HEADER_LEN];

@@ -1,12 +1,12 @@
 //! Van Jacobson's TCP/IP header compression (RFC 1144).
 //!
-//! The first byte of a compressed header says what changed since the last packet of the connection;
-//! the rest follows in this order:
+//! The first byte of a compressed header flags the changes since the last packet of the connection;
+//! the fields follow in this order:
 //!
 //! | bit | field | bytes |
 //! |---|---|---|
-//! | 0x40 C | slot of the connection; without it, that of the packet before | 1 |
-//! | | TCP checksum, as it was | 2 |
+//! | 0x40 C | slot of the connection; without it, that of the previous packet | 1 |
+//! | | TCP checksum, unchanged | 2 |
 //! | 0x01 U | urgent pointer | 1 or 3 |
 //! | 0x02 W | change of the window | 1 or 3 |
 //! | 0x04 A | change of the acknowledgement number | 1 or 3 |
@@ -14,13 +14,13 @@
 //! | 0x20 I | change of the IPv4 identification, if it is not 1 | 1 or 3 |
 //! | 0x10 P | none: PSH is set | 0 |
 //!
-//! Changes of 1 to 255 take a byte, others a zero byte and two more. S, W and U together stand for
-//! an echoed keystroke (S and A grew by the length of the last packet's data), S, A, W and U together for
-//! data in one direction (S grew by that length).
+//! Changes of 1 to 255 take a byte, others a zero byte and two more. S, W and U together encode an
+//! echoed keystroke (S and A grew by the length of the last packet's data), S, A, W and U together
+//! unidirectional data (S grew by that length).
 //!
-//! Unlike the formats beside it this one has state, one at either end of a line: a [`Compressor`] and a
-//! [`Decompressor`]. Of a packet without a change that this form can tell, the whole header goes, with
-//! the slot in place of the protocol ([`Kind::Uncompressed`]).
+//! Unlike the other formats this one has state, at both ends of a line: a [`Compressor`] and a
+//! [`Decompressor`]. A packet with a change that this form cannot encode keeps its whole header,
+//! with the slot in place of the protocol ([`Kind::Uncompressed`]).
 
 use std::fmt;
 
@@ -31,13 +31,13 @@ use crate::ip::{self, fold, sum};
 #[cfg(test)]
 mod tests;
 
-/// IPv4's protocol number of TCP.
+/// IPv4 protocol number of TCP.
 const PROTOCOL_TCP: u8 = 6;
 
-/// The longest IPv4 header and TCP header together.
+/// Maximum length of IPv4 header and TCP header together, in bytes.
 const HEADERS_MOST: usize = 120;
 
-/// The longest compressed header: mask, slot, checksum, five changes of three bytes.
+/// Maximum length of a compressed header: mask, slot, checksum, five changes of three bytes.
 const COMPRESSED_MOST: usize = 1 + 1 + 2 + 5 * 3;
 
 const C: u8 = 0x40;
@@ -48,9 +48,9 @@ const A: u8 = 0x04;
 const W: u8 = 0x02;
 const U: u8 = 0x01;
 
-/// Interactive: S and A grew by the last data's length.
+/// Interactive: S and A grew by the length of the last data.
 const ECHO: u8 = S | W | U;
-/// One way: S grew by the last data's length.
+/// Unidirectional: S grew by the length of the last data.
 const DATA: u8 = S | A | W | U;
 const SPECIAL: u8 = S | A | W | U;
 
@@ -61,57 +61,57 @@ const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 const URG: u8 = 0x20;
 
-/// What a frame holds; PPP's protocol field tells.
+/// Kind of a frame's content, given by PPP's protocol field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// An IP packet as it was.
+    /// Unchanged IP packet.
     Ip,
-    /// A TCP packet with its slot in place of the protocol.
+    /// TCP packet with its slot in place of the protocol.
     Uncompressed,
-    /// A TCP packet with a compressed header.
+    /// TCP packet with a compressed header.
     Compressed,
 }
 
-/// How many connections' headers both ends keep (RFC 1332 §4).
+/// Number of connections whose headers both ends keep (RFC 1332 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slots {
-    /// The highest slot; there is one more.
+    /// Highest slot number; the number of slots is one more.
     pub max: u8,
-    /// Whether a packet may leave its slot out if it is that of the packet before.
+    /// Whether a packet may omit its slot if it is that of the previous packet.
     pub may_omit: bool,
 }
 
 impl Default for Slots {
-    /// Sixteen, as RFC 1144 §5.2 has it.
+    /// Sixteen, as in RFC 1144 §5.2.
     fn default() -> Self {
         Self { max: 15, may_omit: true }
     }
 }
 
-/// A packet that cannot be restored. What follows it without a slot is not restored either.
+/// Error of a packet that cannot be restored. Later packets without a slot are not restored either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecompressError {
-    /// A frame was lost or damaged, and this one does not say which connection it belongs to.
+    /// A frame was lost or damaged, and this one does not name its slot.
     #[error("no slot since a frame was damaged")]
     Tossed,
-    /// The slot is higher than was agreed on.
+    /// The slot exceeds the negotiated maximum.
     #[error("slot {0} is above the highest")]
     SlotRange(u8),
-    /// No header of this slot came.
+    /// No header of this slot has arrived.
     #[error("slot {0} is empty")]
     SlotEmpty(u8),
     /// The frame ends within the header.
     #[error("the header is cut short")]
     Truncated,
-    /// An uncompressed packet is no TCP packet over IPv4.
+    /// An uncompressed packet is not a TCP packet over IPv4.
     #[error("no TCP/IPv4 header")]
     Header,
-    /// The restored packet would be longer than IPv4's packets are.
+    /// The restored packet would exceed IPv4's maximum length.
     #[error("the packet is too long")]
     TooLong,
 }
 
-/// The headers of a connection's last packet.
+/// Headers of a connection's last packet.
 #[derive(Clone, Copy)]
 struct Headers {
     bytes: [u8; HEADERS_MOST],
@@ -126,8 +126,8 @@ impl fmt::Debug for Headers {
 }
 
 impl Headers {
-    /// The headers of a TCP packet over IPv4, whatever its protocol field says; `None` if there is no
-    /// room for them.
+    /// Reads the headers of a TCP packet over IPv4, whatever its protocol field; `None` if they are
+    /// incomplete.
     fn read(packet: &[u8]) -> Option<Self> {
         let first = *packet.first()?;
         let ip_len = usize::from(first & 0x0f) * 4;
@@ -150,7 +150,7 @@ impl Headers {
         self.bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// A field of the TCP header.
+    /// Returns a field of the TCP header.
     fn tcp_u16(&self, at: usize) -> u16 {
         self.u16(self.ip_len + at)
     }
@@ -178,12 +178,12 @@ impl Headers {
         *flags = if is_set { *flags | flag } else { *flags & !flag };
     }
 
-    /// Bytes of data, by IPv4's total length.
+    /// Returns the length of the data, by IPv4's total length.
     fn data_len(&self) -> u16 {
         self.u16(2).wrapping_sub(self.len as u16)
     }
 
-    /// Addresses and ports.
+    /// Returns addresses and ports.
     fn connection(&self) -> ([u8; 8], [u8; 4]) {
         let mut addresses = [0; 8];
         addresses.copy_from_slice(&self.bytes[12..20]);
@@ -192,8 +192,9 @@ impl Headers {
         (addresses, ports)
     }
 
-    /// Whether all is as in `last` that no change can tell: version, lengths of the headers, type of
-    /// service, fragmentation, time to live, protocol, options, and TCP's bits beside its six flags.
+    /// Whether all fields that no change can encode equal those in `last`: version, header lengths,
+    /// type of service, fragmentation, TTL, protocol, options, and TCP's bits besides its six
+    /// flags.
     fn is_like(&self, last: &Self) -> bool {
         let ip = self.ip_len;
         let same = |from: usize, to: usize| self.bytes[from..to] == last.bytes[from..to];
@@ -208,7 +209,7 @@ impl Headers {
     }
 }
 
-/// Changes, written one after the other.
+/// Encoded changes.
 #[derive(Debug, Default)]
 struct Changes {
     mask: u8,
@@ -232,27 +233,27 @@ impl Changes {
     }
 }
 
-/// The end of a line that sends.
+/// Sending end of a line.
 #[derive(Debug)]
 pub struct Compressor {
     slots: Slots,
-    /// The last packet of each slot in use.
+    /// Last packet of each slot in use.
     kept: Vec<Headers>,
-    /// Slots in the order of their use, the last used first.
+    /// Slots in order of use, the most recent first.
     order: Vec<u8>,
-    /// The slot of the packet before.
+    /// Slot of the previous packet.
     last: Option<u8>,
 }
 
 impl Compressor {
-    /// With nothing kept.
+    /// Creates a compressor without connections.
     #[must_use]
     pub fn new(slots: Slots) -> Self {
         Self { slots, kept: Vec::new(), order: Vec::new(), last: None }
     }
 
-    /// Compresses an IP packet in place: returns what it became and the bytes that go on the line.
-    /// `packet` holds those and what is left of the headers in front of them.
+    /// Compresses an IP packet in place; returns its kind and the bytes for the line. The front of
+    /// `packet` keeps remains of the headers.
     pub fn compress<'a>(&mut self, packet: &'a mut [u8]) -> (Kind, &'a [u8]) {
         let Some(headers) = compressible(packet) else { return (Kind::Ip, packet) };
         let connection = headers.connection();
@@ -281,7 +282,7 @@ impl Compressor {
             head.copy_from_slice(&[changes.mask | C, slot, sum[0], sum[1]]);
             &head
         };
-        // 19 bytes at most in place of 40 at least.
+        // At most 19 bytes replace at least 40.
         let start = headers.len - changes.len - head.len();
         let out = &mut packet[start..];
         out[..head.len()].copy_from_slice(head);
@@ -289,7 +290,8 @@ impl Compressor {
         (Kind::Compressed, out)
     }
 
-    /// A slot for a new connection: a free one, or that of the connection silent for longest.
+    /// Returns a slot for a new connection: a free one, or that of the least recently used
+    /// connection.
     fn take_slot(&mut self, headers: Headers) -> u8 {
         let free = u8::try_from(self.kept.len()).ok().filter(|free| *free <= self.slots.max);
         let slot = if let Some(free) = free {
@@ -311,8 +313,9 @@ impl Compressor {
     }
 }
 
-/// The headers of a packet that may be compressed (RFC 1144 §3.2.3): TCP over IPv4, whole, of an open
-/// connection. Its length and its checksum have to be right, because the other end computes them.
+/// Returns the headers of a packet that may be compressed (RFC 1144 §3.2.3): TCP over IPv4,
+/// complete, of an open connection. Length and checksum must be correct, because the decompressor
+/// computes them.
 fn compressible(packet: &[u8]) -> Option<Headers> {
     let is_tcp = packet.get(9) == Some(&PROTOCOL_TCP);
     let headers = Headers::read(packet).filter(|_| is_tcp)?;
@@ -320,12 +323,12 @@ fn compressible(packet: &[u8]) -> Option<Headers> {
     let is_open = headers.flags() & (FIN | SYN | RST | ACK) == ACK;
     let is_sound = usize::from(headers.u16(2)) == packet.len()
         && fold(sum(&packet[..headers.ip_len])) == 0xffff
-        // Of the two forms of zero the other end writes this one.
+        // Of the two forms of zero the decompressor writes this one.
         && headers.u16(10) != 0xffff;
     (is_open && is_sound && !is_fragment).then_some(headers)
 }
 
-/// What changed, if it can be told.
+/// Returns the changes, if they can be encoded.
 fn changes(headers: &Headers, last: &Headers) -> Option<Changes> {
     if !headers.is_like(last) {
         return None;
@@ -334,7 +337,7 @@ fn changes(headers: &Headers, last: &Headers) -> Option<Changes> {
     if headers.flags() & URG != 0 {
         changes.put(U, headers.tcp_u16(18));
     } else if headers.tcp_u16(18) != last.tcp_u16(18) || last.flags() & URG != 0 {
-        // Some decompressors keep URG where a special case follows it.
+        // Some decompressors keep URG before a special case.
         return None;
     }
     let window = headers.tcp_u16(14).wrapping_sub(last.tcp_u16(14));
@@ -351,8 +354,8 @@ fn changes(headers: &Headers, last: &Headers) -> Option<Changes> {
     }
     let before = last.data_len();
     match changes.mask {
-        // Data after an ACK without any; else it is a retransmission or a probe, of which the other
-        // end may have missed the former.
+        // Data after an ACK without data; otherwise it is a retransmission or a probe, and the
+        // decompressor may have missed the previous packet.
         0 if headers.u16(2) != last.u16(2) && before == 0 => {}
         0 | ECHO | DATA => return None,
         mask if mask == S | A && sent == acked && sent == before => {
@@ -371,7 +374,7 @@ fn changes(headers: &Headers, last: &Headers) -> Option<Changes> {
     Some(changes)
 }
 
-/// The end of a line that receives.
+/// Receiving end of a line.
 #[derive(Debug)]
 pub struct Decompressor {
     slots: Slots,
@@ -380,22 +383,22 @@ pub struct Decompressor {
 }
 
 impl Decompressor {
-    /// With nothing kept.
+    /// Creates a decompressor without connections.
     #[must_use]
     pub fn new(slots: Slots) -> Self {
         Self { slots, kept: vec![None; usize::from(slots.max) + 1], last: None }
     }
 
-    /// A frame was damaged or lost: packets that do not name their slot are not restored until one
-    /// does (RFC 1144 §4.1).
+    /// Reports a damaged or lost frame: packets that do not name their slot are not restored until
+    /// one does (RFC 1144 §4.1).
     pub fn toss(&mut self) {
         self.last = None;
     }
 
-    /// Appends the IP packet that a frame held to `out`.
+    /// Restores the IP packet of a frame and appends it to `out`.
     ///
     /// # Errors
-    /// When it cannot be restored; `out` is as before then.
+    /// When it cannot be restored; `out` is then unchanged.
     pub fn decompress(
         &mut self,
         kind: Kind,
@@ -457,7 +460,7 @@ impl Decompressor {
     }
 }
 
-/// Carries the changes out on the headers of the packet before.
+/// Applies the changes to the headers of the previous packet.
 fn apply(headers: &mut Headers, mask: u8, rest: &mut &[u8]) -> Result<(), DecompressError> {
     headers.set_flag(PSH, mask & P != 0);
     let before = headers.data_len();

@@ -1,4 +1,4 @@
-//! Messages in frames of a stream: what TCPCL, STCP and FTP's control connection come down to.
+//! Messages in frames of a stream: the common core of TCPCL, STCP and FTP's control connection.
 
 use std::collections::VecDeque;
 
@@ -10,23 +10,23 @@ use slowlight_engine::{
 
 use crate::world::Note;
 
-/// The longest message, in bytes: what a peer can make it hold.
+/// Maximum message length in bytes, which bounds the memory a peer can make it hold.
 const MESSAGE_MAX: usize = 100_000;
-/// How much it offers a stream at once.
+/// Maximum bytes offered to a stream at once.
 const OFFER: usize = 16_384;
 
-/// How a side of the connection begins.
+/// Security at the start of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Security {
     Plain,
-    /// Each sends a first frame, then TLS begins; with the name the client asks for.
+    /// Each sends a first frame, then TLS starts; with the name the client requires.
     Tls(Option<&'static str>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Down,
-    /// The first frame is to be sent and to be received.
+    /// The first frame must be sent and received.
     Greeting {
         sent: bool,
         received: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Framed {
     state: State,
     blocked: bool,
     outgoing: VecDeque<Vec<u8>>,
-    /// What of the first outgoing frame is sent.
+    /// Sent bytes of the first outgoing frame.
     offset: usize,
     incoming: Vec<u8>,
     shut: bool,
@@ -112,7 +112,7 @@ impl Framed {
             match &mut self.state {
                 State::Greeting { received, .. } => {
                     *received = true;
-                    // What is behind the greeting is not ours.
+                    // Bytes behind the greeting belong to TLS.
                     return self.start_tls_when_greeted();
                 }
                 State::Open => self.notes.push_back(Note::Message(message)),
@@ -217,13 +217,13 @@ impl Engine for Framed {
     }
 }
 
-/// Messages of these lengths, each with bytes of its own.
+/// Returns messages of these lengths, each with different bytes.
 pub(crate) fn messages(lengths: &[usize]) -> Vec<Vec<u8>> {
     let fill = |(n, len): (usize, &usize)| (0..*len).map(|i| (i * 31 + n * 7) as u8).collect();
     lengths.iter().enumerate().map(fill).collect()
 }
 
-/// The messages among an engine's notes.
+/// Returns the messages among an engine's notes.
 pub(crate) fn received(notes: &[Note]) -> Vec<Vec<u8>> {
     let message = |note: &Note| match note {
         Note::Message(message) => Some(message.clone()),

@@ -1,4 +1,4 @@
-//! A group: what is sent on its path reaches all; each answers the sender alone.
+//! A group: data sent on its path reaches all members; each replies to the sender alone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -11,12 +11,12 @@ use slowlight_engine::{
 use crate::framed::messages;
 use crate::world::{Note, TICK, World};
 
-/// The group, which every member calls by a number of its own.
+/// Group, which every member numbers differently.
 const GROUP: [PathId; 4] = [PathId(9), PathId(11), PathId(12), PathId(13)];
-/// The sender, as the receivers know it.
+/// Sender, as the receivers number it.
 const SENDER: PathId = PathId(1);
 
-/// Sends segments to a group, a flush behind them, and again what any receiver asks for.
+/// Sends segments to a group, then a flush, and retransmits requested segments.
 struct Sender {
     segments: Vec<Vec<u8>>,
     pending: BTreeSet<usize>,
@@ -41,7 +41,7 @@ impl Engine for Sender {
     fn handle_input(&mut self, _now: Time, input: Input<'_>) {
         match input {
             Input::Receive(Receive { path, from, bytes, .. }) => {
-                // An answer to this host alone: its path is its sender.
+                // A reply to this host alone: its path is its sender.
                 assert_eq!(path, from);
                 assert!(!GROUP.contains(&path));
                 *self.repairs.entry(from).or_default() += 1;
@@ -98,7 +98,7 @@ impl Engine for Sender {
     }
 }
 
-/// Joins the group, collects segments and asks whoever flushes for what is missing.
+/// Joins the group, collects segments and requests missing ones from the sender of a flush.
 struct Member {
     group: PathId,
     segments: BTreeMap<u8, Vec<u8>>,
@@ -130,7 +130,7 @@ impl Engine for Member {
         for bytes in receive.datagrams() {
             let Some((index, segment)) = bytes.split_first() else { continue };
             if *index == 0xff {
-                // The answer goes to who asked, not to the group.
+                // The request goes to the sender of the flush, not to the group.
                 self.ask = Some(receive.from);
             } else if self.segments.insert(*index, segment.to_vec()).is_none()
                 && self.segments.len() == usize::from(self.count)
@@ -177,7 +177,7 @@ fn each_member_gets_all_and_asks_the_sender_alone() {
     for (n, group) in GROUP.into_iter().enumerate().skip(1) {
         let member = world.add(Member::new(group, 20));
         world.route(sender, GROUP[0], (member, group), SENDER);
-        // The sender numbers each member it hears of.
+        // The sender numbers each member it receives from.
         let known_as = PathId(100 + n as u32);
         world.route(member, SENDER, (sender, known_as), known_as);
         world.up(member, group, PathInfo::datagram(500));

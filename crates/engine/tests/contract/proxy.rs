@@ -10,11 +10,11 @@ use slowlight_engine::{
 use crate::framed::{Framed, Security, messages, received};
 use crate::world::{Note, TICK, World};
 
-/// The proxy's sides.
+/// Sides of the proxy.
 const SIDES: [PathId; 2] = [PathId(1), PathId(2)];
-/// The path of a client or server to the proxy.
+/// Path of a client or server to the proxy.
 const PATH: PathId = PathId(4);
-/// Room for two pieces, so that one can be on its way out while the next comes in.
+/// Room for two pieces, so that one can leave while the next arrives.
 const BUFFER: usize = 2 * Receive::PIECE_MAX;
 const OFFER: usize = 10_000;
 
@@ -23,9 +23,9 @@ const OFFER: usize = 10_000;
 struct Flow {
     buffer: VecDeque<u8>,
     paused: bool,
-    /// The source is at its end.
+    /// Whether the source has ended.
     ended: bool,
-    /// The destination was told.
+    /// Whether the destination was shut down.
     shut: bool,
 }
 
@@ -77,7 +77,7 @@ impl Proxy {
             | PathEvent::ReturnDown
             | PathEvent::ReturnUp => {}
             PathEvent::Down => {
-                // What came from it still goes out; what was for it goes nowhere.
+                // Data from it is still forwarded; data for it is dropped.
                 self.sides[side] = Side::Closed;
                 self.flows[side].ended = true;
                 self.flows[1 - side].buffer.clear();
@@ -88,7 +88,7 @@ impl Proxy {
         self.pass_on_the_end(side);
     }
 
-    /// The destination hears of the source's end behind the source's last byte.
+    /// Shuts down the destination behind the source's last byte.
     fn pass_on_the_end(&mut self, side: usize) {
         let other = 1 - side;
         let flow = &mut self.flows[side];
@@ -154,7 +154,7 @@ impl Engine for Proxy {
     }
 }
 
-/// A client, the proxy and a server; the two streams.
+/// Creates a client, the proxy and a server with two streams.
 fn chain(to: &[Vec<u8>], back: &[Vec<u8>]) -> (World, [usize; 2]) {
     let mut world = World::default();
     let client = world.add(Framed::new(PATH, Security::Plain, to));
@@ -187,7 +187,7 @@ fn a_slow_reader_holds_the_sender_back_through_the_proxy() {
 fn the_other_direction_lives_on_after_a_half_close() {
     let (to, back) = (messages(&[10]), messages(&[80_000, 80_000, 5]));
     let (mut world, [_, far]) = chain(&to, &back);
-    // The client's end is long through when the last of the answer comes.
+    // The client ended long before the last of the reply arrives.
     world.slow(far, 1, TICK * 50);
     world.run();
     let client = &world.nodes[0].notes;

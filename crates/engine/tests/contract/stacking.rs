@@ -1,4 +1,4 @@
-//! A layer on a layer: the parent owns both, shows the lower one's service to the upper one as a
+//! Stacked layers: the parent owns both, offers the lower one's service to the upper one as a
 //! message path, and is itself one engine to its driver.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,16 +14,16 @@ use slowlight_engine::{
 use crate::framed::messages;
 use crate::world::{Note, TICK, World};
 
-/// The datagram path below.
+/// Datagram path of the lower engine.
 const LINK: PathId = PathId(2);
-/// The message path the upper engine is shown.
+/// Message path of the upper engine.
 const SPAN: PathId = PathId(70);
-/// Longer than any UDP datagram: what blocks and bundles are for.
+/// Longer than any UDP datagram: the purpose of blocks and bundles.
 const MESSAGE_MAX: usize = 200_000;
 const SEGMENT: usize = 1_000;
 
-/// The lower engine: carries one message at a time in segments, repeats what is not acknowledged.
-/// It keeps a record of each message before it sends it, under a ticket numbered from 0.
+/// Lower engine: carries one message at a time in segments, and retransmits unacknowledged ones. It
+/// keeps a record of each message before it sends it, under a ticket numbered from 0.
 struct Span {
     up: bool,
     sending: Option<Sending>,
@@ -65,12 +65,12 @@ impl Span {
         }
     }
 
-    /// Whether it takes a message now.
+    /// Whether it accepts a message now.
     fn has_room(&self) -> bool {
         self.up && self.sending.as_ref().is_none_or(|sending| sending.unacknowledged.is_empty())
     }
 
-    /// The request of its service.
+    /// Service request: sends a message.
     fn send(&mut self, message: &[u8]) {
         let number = self.sending.as_ref().map_or(0, |sending| sending.number.wrapping_add(1));
         let pending: BTreeSet<_> = (0..count(message)).collect();
@@ -103,13 +103,15 @@ impl Span {
         let start = usize::from(index) * SEGMENT;
         self.buffer.resize(self.buffer.len().max(start + payload.len()), 0);
         self.buffer[start..start + payload.len()].copy_from_slice(payload);
-        // Kind 1 is a segment, kind 2 one of a message that has as many as are received now.
+        // Kind 1 is a segment, kind 2 a segment of a message that has as many segments as are
+        // received now.
         let last = usize::from(u16::from_be_bytes([bytes[4], bytes[5]]));
         if self.receiving.len() == last {
             self.receiving.clear();
             self.expected = self.expected.wrapping_add(1);
             let buffer = std::mem::take(&mut self.buffer);
-            // Each segment repeats the count in its first two bytes; they are not the message's.
+            // Each segment repeats the count in its first two bytes, which are not part of the
+            // message.
             let parts = buffer.chunks(SEGMENT).flat_map(|part| &part[2..]);
             self.delivered.push_back(parts.copied().collect());
         }
@@ -186,8 +188,8 @@ impl Engine for Span {
     }
 }
 
-/// The upper engine: sends files as messages, one every ten seconds at most, and stores what it
-/// receives. Its tickets are numbered from 0 as well.
+/// Upper engine: sends files as messages, at most one every ten seconds, and stores received ones.
+/// Its tickets are also numbered from 0.
 struct Courier {
     up: bool,
     files: VecDeque<String>,
@@ -334,14 +336,14 @@ enum Layer {
     Lower,
 }
 
-/// The parent. Whatever comes in, it hands to the layer it is for and then [settles](Self::settle)
-/// the two, so that its driver's polls find each layer's outputs in place.
+/// The parent. It passes each input to its layer and then [settles](Self::settle) the two, so that
+/// its driver's polls find each layer's outputs in place.
 struct Stack {
     upper: Courier,
     lower: Span,
-    /// The upper engine is told of the path, and whether there is room on it.
+    /// State of the path as reported to the upper engine: whether it has room.
     shown: Option<bool>,
-    /// Who asked for the effect that has this ticket outside, and under which of its own.
+    /// Layer and inner ticket of each effect, by its outer ticket.
     tickets: BTreeMap<u64, (Layer, Ticket)>,
     next_ticket: u64,
     message: TxBuf,
@@ -379,7 +381,7 @@ impl Stack {
                 self.shown = Some(room);
                 self.upper.handle_input(now, Input::Path(SPAN, event));
             }
-            // Pulled only when there is room, so the upper engine may still change its mind.
+            // Pulled only when there is room, so the upper engine may still change its choice.
             self.message.clear();
             if !room || self.upper.poll_transmit(now, &mut self.message).is_none() {
                 return;
@@ -391,7 +393,7 @@ impl Stack {
     }
 }
 
-/// Puts the number of segments before each segment's part of the message.
+/// Prepends the number of segments to each segment's part of the message.
 fn with_counts(message: &[u8]) -> Vec<u8> {
     let parts = message.chunks(SEGMENT - 2);
     let count = (parts.len() as u16).to_be_bytes();
@@ -473,7 +475,8 @@ fn messages_cross_two_layers_and_a_loss() {
     assert!(world.pulled.contains(&batch));
     // Two layers kept files and records in one store, both with tickets from 0.
     assert_eq!(world.nodes[sender].store.records().count(), 3);
-    // The upper engine's pause of ten seconds after each file, and the lower one's repetitions.
+    // Includes the upper engine's pause of ten seconds after each file, and the lower one's
+    // retransmissions.
     assert!(world.now >= Time::from_secs(20));
 }
 

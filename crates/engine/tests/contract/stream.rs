@@ -1,4 +1,4 @@
-//! A stream path: partial acceptance, half close, TLS, a peer's nonsense.
+//! A stream path: partial writes, half close, TLS, garbage from a peer.
 
 use slowlight_engine::{PathEvent, PathId, PathInfo};
 
@@ -25,7 +25,7 @@ fn up_and_run(world: &mut World) {
 #[test]
 fn messages_cross_however_the_stream_is_cut() {
     let (to, back) = (messages(&LENGTHS), messages(&[5, 20_000]));
-    // A kernel buffer of 100 bytes takes a part of each offer; pieces of 1 byte cut each frame.
+    // A kernel buffer of 100 bytes takes part of each write; pieces of 1 byte split each frame.
     for (capacity, piece) in [(100, 7), (1, 1), (1 << 20, 65_536), (4_096, 10_000)] {
         let client = Framed::new(PATH, Security::Plain, &to);
         let server = Framed::new(PATH, Security::Plain, &back);
@@ -53,7 +53,7 @@ fn tls_gets_the_bytes_that_came_too_early() {
         for node in &world.nodes {
             assert_eq!(node.notes[0], Note::Secured(vec!["peer.example".into()]), "{slow}");
         }
-        // The server has nothing to send and says so only once the stream is secure.
+        // The server has nothing to send and shuts down only once the stream is secure.
         assert_eq!(received(&world.nodes[1].notes), to);
     }
 }

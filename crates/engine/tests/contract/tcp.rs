@@ -1,5 +1,5 @@
-//! TCP over an IP interface: the lower engine's path carries packets with addresses of their own,
-//! and what it offers is a stream. The engine above is the one that runs on the driver's streams.
+//! TCP over an IP interface: the lower engine's path carries whole packets, and its service is a
+//! stream. The engine above also runs on the driver's streams.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use slowlight_engine::{
 use crate::framed::{Framed, Security, messages, received};
 use crate::world::{Note, TICK, World};
 
-/// The interface, which leads to every address.
+/// Interface, which leads to every address.
 const INTERFACE: PathId = PathId(0);
-/// The stream the upper engine is shown.
+/// Stream of the upper engine.
 const CONNECTION: PathId = PathId(50);
 
 const HEADER: usize = 13;
@@ -24,8 +24,8 @@ const SYN: u8 = 1;
 const FIN: u8 = 2;
 const RESEND: Duration = Duration::from_millis(200);
 
-/// A byte stream in the manner of TCP: sequence numbers, cumulative acknowledgements, a receive
-/// window, go back to what is not acknowledged.
+/// Byte stream in the manner of TCP: sequence numbers, cumulative acknowledgements, a receive
+/// window, go-back-N.
 struct MiniTcp {
     address: u8,
     peer: u8,
@@ -68,20 +68,20 @@ impl MiniTcp {
         }
     }
 
-    /// The request of its service: takes what there is room for, from the front.
+    /// Service request: takes as many bytes as there is room for, from the front.
     fn write(&mut self, bytes: &mut VecDeque<u8>) {
         let taken = bytes.len().min(SEND_BUFFER - self.send.len());
         self.send.extend(bytes.drain(..taken));
     }
 
-    /// Takes all that was received, which opens the window again.
+    /// Takes all received bytes, which opens the window again.
     fn read(&mut self) -> Vec<u8> {
         self.ack_due |= self.receive.len() > RECEIVE_BUFFER / 2;
         self.receive.drain(..).collect()
     }
 
     fn end(&self) -> u32 {
-        // The SYN was one; the FIN is another.
+        // The SYN counts as one; the FIN as another.
         let syn = u32::from(self.acknowledged == 0);
         self.acknowledged + syn + self.send.len() as u32 + u32::from(self.fin)
     }
@@ -147,7 +147,7 @@ impl Engine for MiniTcp {
     fn handle_timeout(&mut self, now: Time) {
         while self.timers.pop_due(now).is_some() {
             self.next = self.acknowledged;
-            // A closed window is asked again with one byte.
+            // Probes a closed window with one byte.
             self.window = self.window.max(1);
         }
     }
@@ -178,7 +178,7 @@ impl Engine for MiniTcp {
         if tx.is_empty() && self.ack_due {
             self.push(tx, 0, self.next, 0);
         }
-        // Also while data waits for a closed window, or the window's opening could be lost.
+        // Also while data waits for a closed window, or the window update could be lost.
         let waits = self.next > before || self.next < self.end();
         if waits && self.timers.is_empty() && (self.active || self.expected > 0) {
             self.timers.set((), now + RESEND, "retransmission");
@@ -199,12 +199,12 @@ impl Engine for MiniTcp {
     }
 }
 
-/// The parent: to the upper engine it behaves as a driver does that has a kernel's stream.
+/// The parent: to the upper engine it behaves like a driver with a kernel's stream.
 struct Host {
     upper: Framed,
     tcp: MiniTcp,
     tx: TxBuf,
-    /// What the upper engine gave and the connection did not take yet.
+    /// Bytes from the upper engine that the connection has not taken yet.
     kept: VecDeque<u8>,
     blocked: bool,
     shut: bool,
@@ -230,7 +230,7 @@ impl Host {
         self.upper.handle_input(now, Input::Path(CONNECTION, event));
     }
 
-    /// Moves what can be moved between the two.
+    /// Moves data between the two.
     fn settle(&mut self, now: Time) {
         if self.tcp.connected && !self.told_up {
             self.told_up = true;
@@ -304,7 +304,8 @@ impl Engine for Host {
     }
 }
 
-/// Two hosts that talk, and a third on the same interface whom all packets reach as well.
+/// Creates two hosts that communicate, and a third on the same interface that receives all packets
+/// too.
 fn three(to: &[Vec<u8>], back: &[Vec<u8>]) -> World {
     let mut world = World::default();
     let host = |address, peer, active, messages: &[Vec<u8>]| {
@@ -349,7 +350,7 @@ fn losses_are_repaired_below_the_stream() {
     let (to, back) = (messages(&[30_000]), messages(&[30_000]));
     for seed in 1..20u64 {
         let mut world = three(&to, &back);
-        // Every eleventh packet or so, the first ones, with the SYN, among them.
+        // About every eleventh packet, including the first ones with the SYN.
         world.lose = (0..400).filter(|n| (n * 7 + seed) % 11 == 0).collect();
         up_and_run(&mut world);
         assert!(received(&world.nodes[1].notes) == to, "seed {seed}");

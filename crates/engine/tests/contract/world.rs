@@ -9,7 +9,7 @@ use slowlight_engine::{
     Receive, StreamEffect, Time, TxBuf,
 };
 
-/// What a toy tells its user.
+/// Indication of a toy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
     Message(Vec<u8>),
@@ -21,14 +21,14 @@ pub(crate) enum Note {
     Failed,
 }
 
-/// Engines of different kinds are driven alike, so the trait must work as an object.
+/// Engines of different kinds are driven alike, so the trait must be object-safe.
 pub(crate) type Boxed = Box<dyn Engine<Indication = Note>>;
 
 pub(crate) const TICK: Duration = Duration::from_millis(1);
-/// What the simulated TLS client sends first.
+/// First bytes of the simulated TLS client.
 const HELLO: &[u8] = b"<hello>";
 
-/// An engine, its store and what it said.
+/// An engine, its store and its indications.
 pub(crate) struct Node {
     pub(crate) engine: Boxed,
     pub(crate) store: MemoryStore,
@@ -47,20 +47,20 @@ struct Route {
 /// One direction of a stream.
 #[derive(Default)]
 struct Half {
-    /// What the driver keeps because the kernel did not take it.
+    /// Bytes the driver keeps because the kernel did not take them.
     kept: VecDeque<u8>,
     kernel: VecDeque<u8>,
     capacity: usize,
     piece: usize,
     every: Duration,
     shut: bool,
-    /// The writer gave the path up: its end is the path's.
+    /// Whether the writer closed the path: its end is the path's.
     gone: bool,
     paused: bool,
-    /// The reader was told that there is no more.
+    /// Whether the reader was notified of the end.
     told: bool,
     scheduled: bool,
-    /// Early bytes the reader gave back with its `StartTls`.
+    /// Early bytes the reader returned with its `StartTls`.
     tls_reader: Option<VecDeque<u8>>,
 }
 
@@ -77,14 +77,14 @@ enum Event {
     Release { node: usize },
 }
 
-/// A transmit as it was pulled: who, where, and the datagrams' lengths.
+/// A pulled transmit: node, path, and lengths of its datagrams.
 pub(crate) type Pulled = (usize, PathId, Vec<usize>);
 
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) now: Time,
-    /// Datagrams to lose, by their number in order of sending, copies to a group counted singly.
+    /// Datagrams to lose, by number in order of sending; copies to a group count singly.
     pub(crate) lose: BTreeSet<u64>,
     pub(crate) pulled: Vec<Pulled>,
     routes: BTreeMap<(usize, PathId), Vec<Route>>,
@@ -101,14 +101,14 @@ impl World {
         self.nodes.len() - 1
     }
 
-    /// Datagrams that `node` sends on `path` reach `to` on its path, `from` its path `from`.
+    /// Routes datagrams that `node` sends on `path` to `to` on its path, from its path `from`.
     pub(crate) fn route(&mut self, node: usize, path: PathId, to: (usize, PathId), from: PathId) {
         let latency = TICK * 10;
         let route = Route { node: to.0, path: to.1, from, latency };
         self.routes.entry((node, path)).or_default().push(route);
     }
 
-    /// A stream between two ends, each direction with its kernel buffer and piece length.
+    /// Adds a stream between two ends, each direction with its kernel buffer and piece length.
     pub(crate) fn stream(
         &mut self,
         ends: [(usize, PathId); 2],
@@ -120,7 +120,7 @@ impl World {
         self.streams.len() - 1
     }
 
-    /// Lets the reader of what `end` sends read so seldom.
+    /// Makes the reader of `end`'s data read only at this interval.
     pub(crate) fn slow(&mut self, stream: usize, end: usize, every: Duration) {
         self.streams[stream].halves[end].every = every;
     }
@@ -138,7 +138,7 @@ impl World {
         self.schedule(at, Event::Path { node, path, event });
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     pub(crate) fn run(&mut self) {
         for _ in 0..200_000 {
             let event = self.queue.first_key_value().map(|((at, _), _)| *at);
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Pulls what an engine has until it has no more.
+    /// Pulls an engine's outputs until there are none.
     fn drain(&mut self, node: usize) {
         let mut tx = TxBuf::new(16);
         loop {
@@ -257,7 +257,7 @@ impl World {
         })
     }
 
-    /// The kernel takes what it has room for.
+    /// Lets the kernel take bytes that it has room for.
     fn accept(&mut self, stream: usize, end: usize) {
         let half = &mut self.streams[stream].halves[end];
         let room = half.capacity - half.kernel.len();
@@ -270,7 +270,7 @@ impl World {
         }
     }
 
-    /// The reader gets a piece, or the end; then the writer may have room again.
+    /// Delivers a piece or the end to the reader; then the writer may have room again.
     fn pump(&mut self, stream: usize, end: usize) {
         let this = &mut self.streams[stream];
         let (node, path) = this.ends[1 - end];
@@ -310,7 +310,7 @@ impl World {
         }
     }
 
-    /// Both sides are secure once both asked and the server has the client's whole hello.
+    /// Secures both sides once both requested it and the server has the client's whole hello.
     fn handshake(&mut self, stream: usize) {
         let this = &mut self.streams[stream];
         let heard = |half: &Half| half.tls_reader.as_ref().map(|bytes| *bytes == HELLO);
@@ -363,7 +363,7 @@ impl World {
                 | StreamEffect::StopConnecting { .. }
                 | StreamEffect::StopListening { .. },
             ) => {}
-            // The streams of this world are laid by hand.
+            // The streams of this world are set up by the test.
             Effect::Stream(
                 StreamEffect::Connect { ticket, .. } | StreamEffect::Listen { ticket, .. },
             ) => {
@@ -379,8 +379,8 @@ impl World {
         }
     }
 
-    /// What was pulled still arrives, with the path's end behind it; what was under way the other
-    /// way is lost.
+    /// Closes a path: pulled data still arrives, followed by the path's end; data in the other
+    /// direction is lost.
     fn close(&mut self, node: usize, path: PathId) {
         let Some((stream, end)) = self.find(node, path) else { return };
         let back = &mut self.streams[stream].halves[1 - end];

@@ -1,5 +1,5 @@
 //! Error models against their formulas. Bounds are five standard errors around the exact value, and
-//! seeds are fixed, so a failure is a change of the model and not bad luck.
+//! seeds are fixed, so a failure means that the model changed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use link::{
     Config, ErrorKind, ErrorModel, ErrorVector, Fate, Framing, Link, LossCause, StateErrors, Window,
 };
 
-/// The fates of `n` packets of `len` bytes, one every microsecond.
+/// Returns the fates of `n` packets of `len` bytes, one every microsecond.
 fn fates(config: Config, seed: u64, n: u64, len: usize) -> Vec<Fate> {
     let mut link = Link::new(config, Rng::new(seed, "link")).unwrap();
     (0..n)
@@ -26,7 +26,7 @@ fn with(model: ErrorModel) -> Config {
     Config { errors: vec![model], ..Config::default() }
 }
 
-/// Indices of the packets that were lost.
+/// Returns the indices of lost packets.
 fn lost(fates: &[Fate]) -> Vec<u64> {
     (0_u64..).zip(fates).filter(|(_, fate)| matches!(fate, Fate::Lost(_))).map(|(i, _)| i).collect()
 }
@@ -39,7 +39,7 @@ fn bits(fate: &Fate) -> Vec<u32> {
     }
 }
 
-/// `count` successes of `n` trials are what probability `p` gives, within five standard errors.
+/// Asserts that `count` successes of `n` trials match probability `p` within five standard errors.
 fn assert_binomial(count: u64, n: u64, p: f64) {
     let (n, count) = (n as f64, count as f64);
     let sigma = (n * p * (1.0 - p)).sqrt();
@@ -75,7 +75,7 @@ fn bit_errors_lose_packets_by_their_length() {
         (2, 1e-5, 40, Framing::Raw, 40),
         (3, 1e-4, 1_500, Framing::Raw, 1_500),
         (4, 1e-3, 200, Framing::Raw, 200),
-        // Header and check sequence can be hit, preamble and gap cannot.
+        // Errors hit header and check sequence, but not preamble and gap.
         (5, 1e-4, 50, ethernet, 68),
         (6, 1e-4, 50, Framing::Custom(100), 150),
     ] {
@@ -150,7 +150,7 @@ fn an_error_vector_repeats_exactly() {
             (0..320).filter(|bit| struck(index * 320 + u64::from(*bit))).collect();
         assert_eq!(bits(&fate), expected, "packet {index}");
     }
-    // The same over frames: 4 bytes of header in front of each packet.
+    // The same for frames: 4 bytes of header before each packet.
     let config = with(ErrorModel::dropping(ErrorKind::Vector(vector.clone())));
     let all = fates(Config { framing: Framing::Custom(4), ..config }, 1, 5_000, 2);
     for (index, fate) in (0_u64..).zip(&all) {
@@ -178,8 +178,8 @@ fn gilbert_elliott_has_its_ratio_and_run_length() {
         bad: StateErrors { loss: 1.0, ber: 0.0 },
     });
     let lost = lost(&fates(with(model), 11, n, 100));
-    // The losses are those of a two-state chain: the variance of their number is the binomial one
-    // times (1 + r) / (1 - r), where r = 1 - p_gb - p_bg is how much of a state is left a packet on.
+    // Losses form a two-state chain: the variance of their number is the binomial one times (1 + r)
+    // / (1 - r), where r = 1 - p_gb - p_bg is the correlation from one packet to the next.
     let (bad, r) = (p_gb / (p_gb + p_bg), 1.0 - p_gb - p_bg);
     let sigma = (n as f64 * bad * (1.0 - bad) * (1.0 + r) / (1.0 - r)).sqrt();
     let count = lost.len() as f64;
@@ -194,7 +194,7 @@ fn gilbert_elliott_has_its_ratio_and_run_length() {
 fn gilbert_elliott_has_a_loss_and_a_bit_error_rate_a_state() {
     let good = StateErrors { loss: 0.001, ber: 1e-6 };
     let bad = StateErrors { loss: 0.3, ber: 1e-4 };
-    // Long states and few of them would widen the bounds; these mix within ten packets.
+    // A few long states would widen the bounds; these mix within ten packets.
     let (p_gb, p_bg, n, frame_bits) = (0.1, 0.1, 300_000_u64, 8_000);
     let model = ErrorModel::dropping(ErrorKind::GilbertElliott { p_gb, p_bg, good, bad });
     let count = lost(&fates(with(model), 12, n, 1_000)).len() as f64;

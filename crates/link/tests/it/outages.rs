@@ -1,4 +1,4 @@
-//! What an outage does to packets that wait, are being sent, and are on their way.
+//! Effect of an outage on packets that wait, are in transmission, and propagate.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -47,7 +47,7 @@ fn summary(all: &[Departure<u64>]) -> Vec<(u64, f64, bool)> {
     all.iter().map(|d| (d.item, d.at.as_secs_f64() * 1e3, d.fate == Fate::Delivered)).collect()
 }
 
-/// Five packets at once into a link that goes down at 2.5 ms, while the third is being sent.
+/// Pushes five packets at once into a link that goes down at 2.5 ms, during the third transmission.
 fn five(while_down: WhileDown, release: Release) -> Vec<(u64, f64, bool)> {
     let down = window(Time::from_nanos(2_500_000), Time::from_secs(5 * HOUR));
     let mut link = make(Config { release, ..config(Outages::List(vec![down]), while_down) });
@@ -128,7 +128,7 @@ fn a_plan_that_changes_does_not_reach_back() {
     link.push(ms(1), 1_000, 0).unwrap();
     link.set_outages(ms(500), Outages::Never).unwrap();
     assert_eq!(summary(&drain(&mut link)), [(0, 601.0, true)]);
-    // Nor does a policy: what was held until now is dropped now.
+    // Nor does a policy: packets held until now are dropped now.
     let mut link = make(config(down(), WhileDown::Hold));
     link.push(ms(1), 1_000, 0).unwrap();
     link.set_config(ms(500), config(down(), WhileDown::Drop)).unwrap();
@@ -176,7 +176,7 @@ fn after_the_last_contact_nothing_leaves_and_nothing_is_awaited() {
     }
     assert_eq!(summary(&drain(&mut link)), [(0, 102.0, true), (1, 103.0, true)]);
     assert_eq!((link.next(), link.waiting(), link.stats().queued.packets), (None, 2, 2));
-    // A later contact that becomes known moves them.
+    // A later contact, once known, moves them.
     link.set_outages(ms(500), Outages::Contacts(vec![window(ms(600), ms(700))])).unwrap();
     assert_eq!(summary(&drain(&mut link)), [(2, 701.0, true), (3, 702.0, true)]);
 }

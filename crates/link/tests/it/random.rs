@@ -1,5 +1,5 @@
-//! Random sequences of operations on random links: the ledger always balances, the queue is never
-//! longer than it may be, nothing is lost or overtaken, and the same seed does the same.
+//! Random sequences of operations on random links: the ledger always balances, the queue never
+//! exceeds its bound, nothing is lost or overtaken, and the same seed gives the same run.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,13 +15,13 @@ use proptest::prelude::*;
 #[derive(Clone, Debug)]
 enum Op {
     Wait(u64),
-    /// Asks whether there is room, then pushes a packet of this length.
+    /// Checks for room, then pushes a packet of this length.
     Push(usize),
-    /// Pops what is due, up to so many packets.
+    /// Pops at most this many due packets.
     Pop(usize),
-    /// Goes to when `next` says, and pops.
+    /// Advances to `next`, and pops.
     Next,
-    /// Goes to when there is room for this length, and pushes.
+    /// Advances until there is room for this length, and pushes.
     PushWhenFree(usize),
     Rate(u64),
     Delay(u64),
@@ -87,15 +87,15 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A link, its clock, and what was seen of it.
+/// A link, its clock, and its observed packets.
 struct Run {
     link: Link<u64>,
     now: Time,
     pushed: u64,
-    /// Accepted and not popped yet, in order.
+    /// Packets accepted and not popped yet, in order.
     inside: std::collections::VecDeque<u64>,
     latest: Time,
-    /// The first packet that waited when the link was reconfigured, and when that was.
+    /// First packet that waited at each reconfiguration, and its time.
     changes: Vec<(u64, Time)>,
     log: Vec<(u64, Time, Fate)>,
 }
@@ -143,7 +143,7 @@ impl Run {
                 self.link.set_delay(now, delay).unwrap();
             }
             Op::Config(config) => {
-                // A change that changes nothing brings the queue up to date.
+                // A change without effect brings the queue up to date.
                 self.link.set_config(now, self.link.config().clone()).unwrap();
                 let began = self.inside.len() - self.link.waiting();
                 self.changes.extend(self.inside.get(began).map(|item| (*item, now)));
@@ -179,7 +179,7 @@ impl Run {
         self.log.push((departure.item, departure.at, departure.fate));
     }
 
-    /// pushed = delivered + lost + queued, in packets and bytes.
+    /// Checks pushed = delivered + lost + queued, in packets and bytes.
     fn check(&self) {
         let stats = self.link.stats();
         let lost = stats.lost_total();
@@ -227,7 +227,7 @@ proptest! {
         prop_assert_eq!(one.log, other.log, "the same seed does the same");
     }
 
-    /// Departures do not depend on when somebody looks.
+    /// Departures do not depend on the times of calls.
     #[test]
     fn a_late_driver_sees_the_same_departures(
         config in config(),

@@ -1,4 +1,4 @@
-//! Packets that are held up and overtaken.
+//! Packets that are delayed and overtaken.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use engine::{Rng, Time};
 use link::{Config, ConfigError, Delay, Departure, HeaderCompression, Link, Queue, Rate, Reorder};
 use proptest::prelude::*;
 
-/// A packet a millisecond, 10 ms away.
+/// Returns a line of one packet per millisecond and 10 ms of delay.
 fn line(reorder: Reorder) -> Config {
     Config {
         rate: Rate::Constant(8_000_000),
@@ -19,7 +19,8 @@ fn line(reorder: Reorder) -> Config {
     }
 }
 
-/// Pushes `count` packets of 1,000 bytes at once; all that arrives, and all that was told.
+/// Pushes `count` packets of 1,000 bytes at once; returns all arrivals, and all packets reported as
+/// decided.
 fn run(config: Config, seed: u64, count: usize) -> (Vec<Departure<usize>>, Vec<usize>) {
     let mut link = Link::new(config, Rng::new(seed, "link")).unwrap();
     for item in 0..count {
@@ -41,7 +42,7 @@ fn run(config: Config, seed: u64, count: usize) -> (Vec<Departure<usize>>, Vec<u
     (all, told)
 }
 
-/// When a packet arrives that is not held up.
+/// Returns the arrival time of a packet that is not delayed.
 fn on_time(item: usize) -> Time {
     Time::from_nanos(1_000_000 * (item as u64 + 1)) + Duration::from_millis(10)
 }
@@ -49,8 +50,8 @@ fn on_time(item: usize) -> Time {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Every packet arrives once, either with the delay or exactly so much later, in the order of
-    /// these times; what is told at the near end keeps the order of transmission.
+    /// Every packet arrives once, either on time or exactly the extra delay later, in the order of
+    /// these times. Packets reported at the near end keep the order of transmission.
     #[test]
     fn each_is_on_time_or_held_up(seed: u64, per_mille in 0_u32..=1_000, by_us in 1_u64..50_000) {
         let by = Duration::from_micros(by_us);
@@ -74,9 +75,10 @@ fn as_many_are_held_up_as_the_probability_says() {
     let reorder = Reorder { probability: 0.1, by: Duration::from_millis(3) };
     let (all, _) = run(line(reorder), 7, 100_000);
     let held = all.iter().filter(|one| one.at > on_time(one.item)).count() as f64;
-    // A standard deviation is 95 packets; four of them.
+    // The standard deviation is 95 packets; the bound is four of them.
     assert!((held - 10_000.0).abs() < 380.0, "{held}");
-    // One that is held up for 3 ms is overtaken by the two that arrive before it; another comes with it.
+    // One that is delayed by 3 ms is overtaken by the two that arrive before it; another arrives
+    // with it.
     let ahead: Vec<_> = all.windows(2).filter(|pair| pair[0].item > pair[1].item).collect();
     assert!(!ahead.is_empty());
     assert!(all.iter().enumerate().all(|(place, one)| one.item.abs_diff(place) <= 3));

@@ -17,7 +17,7 @@ fn make<T>(config: Config) -> Link<T> {
     Link::new(config, Rng::new(1, "link")).unwrap()
 }
 
-/// Everything that leaves the link, as a driver that is always on time sees it.
+/// Returns everything that leaves the link, with a driver that is always on time.
 fn drain<T>(link: &mut Link<T>) -> Vec<Departure<T>> {
     let mut all = Vec::new();
     while let Some(at) = link.next() {
@@ -29,7 +29,7 @@ fn drain<T>(link: &mut Link<T>) -> Vec<Departure<T>> {
     all
 }
 
-/// When the last bit of `bytes` sent back to back from 0 is out.
+/// Returns when the last bit of `bytes` sent back to back from 0 leaves.
 fn exact(bytes: u128, bps: u64) -> u64 {
     u64::try_from((bytes * 8 * 1_000_000_000).div_ceil(u128::from(bps))).unwrap()
 }
@@ -37,8 +37,8 @@ fn exact(bytes: u128, bps: u64) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// No rounding error adds up: after any number of packets the line is where one transmission
-    /// of all their bits would be, and every packet has exactly its delay.
+    /// Rounding errors do not accumulate: after any number of packets the line is where one
+    /// transmission of all their bits would be, and every packet has exactly its delay.
     #[test]
     fn a_busy_line_delivers_its_rate_exactly(
         bps in prop_oneof![Just(3), 1_u64..2_000, 1_000_u64..2_000_000, 1_000_000_u64..100_000_000_000],
@@ -47,7 +47,7 @@ proptest! {
         shaped: bool,
     ) {
         let delay = Duration::from_nanos(delay);
-        // A bucket that never runs out changes nothing.
+        // A bucket that never runs out has no effect.
         let bucket = TokenBucket { rate: 1, ceil: 1, burst: 1 << 40, cburst: 1 << 40 };
         let config = Config {
             shaper: shaped.then_some(bucket),
@@ -70,7 +70,7 @@ proptest! {
         prop_assert_eq!(sent, lens.iter().map(|len| *len as u128).sum());
     }
 
-    /// Whatever the arrivals, a packet starts when it is there and the one before it is out.
+    /// Whatever the arrivals, a packet starts when it is there and its predecessor has left.
     #[test]
     fn an_idle_line_serves_at_once(gaps in prop::collection::vec(0_u64..3_000_000, 1..200)) {
         let mut link = make(Config { rate: Rate::Constant(8_000_000), ..Config::default() });
@@ -115,14 +115,14 @@ proptest! {
         for departure in drain(&mut link) {
             work += departure.len as u128 * 8_000_000_000;
             let at = departure.at.as_nanos();
-            // The carry loses less than one unit of 1e-9 bit a step.
+            // Each step truncates less than one unit of 1e-9 bit.
             let slack = rates.len() as u128;
             prop_assert!(work_by(at) + slack >= work, "not before its bits are sent");
             prop_assert!(work_by(at - 1) < work + slack, "nor a nanosecond late");
         }
     }
 
-    /// What starts within any stretch of time t is at most burst + rate * t.
+    /// Bytes that start within any time t are at most burst + rate * t.
     #[test]
     fn a_token_bucket_conforms(
         rate in 10_000_u64..10_000_000,
@@ -201,8 +201,8 @@ fn a_million_packets_lose_not_a_nanosecond() {
 
 /// Receiver-side captures of NASA GRC's 2011 comparison of CFDP and others (§5.6): the gap between
 /// a CFDP packet's arrival and the next one's, for UDP payloads of 1,011, 44 and 104 bytes. The
-/// emulator's line runs at 1,024 or 10,240 kbit/s of Ethernet frames without FCS, and it lets a
-/// frame go and then waits.
+/// emulator's line runs at 1,024 or 10,240 kbit/s of Ethernet frames without FCS; it sends a frame
+/// and then waits.
 #[test]
 fn gaps_of_the_nasa_channel_emulator() {
     let gap = |bps, payload: usize| {
@@ -388,7 +388,7 @@ fn the_queue_counts_what_waits_and_nothing_else() {
         })
     };
     let ms = |ms: u64| Time::from_nanos(ms * 1_000_000);
-    // Two may wait behind the one that is being sent.
+    // Two may wait behind the one in transmission.
     let mut link = queue(Some(2), None);
     assert!((0..3).all(|item| link.push(Time::ZERO, 1_000, item).is_ok()));
     let rejected = link.push(Time::ZERO, 1_000, 3).unwrap_err();
@@ -397,7 +397,7 @@ fn the_queue_counts_what_waits_and_nothing_else() {
     assert_eq!(link.free_at(Time::ZERO, 1_000), Some(ms(1)));
     assert!(link.free_for(ms(1), 1_000));
     link.push(ms(1), 1_000, 4).unwrap();
-    // Bytes.
+    // A bound in bytes.
     let mut link = queue(None, Some(2_500));
     assert!((0..3).all(|item| link.push(Time::ZERO, 1_000, item).is_ok()));
     assert!(link.push(Time::ZERO, 501, 3).is_err());
@@ -437,7 +437,7 @@ fn what_is_decided_is_told_when_its_transmission_begins() {
         Rng::new(1, "test"),
     )
     .unwrap();
-    // Each takes a second.
+    // Each takes one second.
     for item in 0..4_u64 {
         link.push(Time::ZERO, 1_000, item).unwrap();
     }
@@ -452,7 +452,7 @@ fn what_is_decided_is_told_when_its_transmission_begins() {
     let expected =
         [(0, 0, Fate::Delivered), (1, 1, lost), (2, 2, Fate::Delivered), (3, 3, Fate::Delivered)];
     assert_eq!(told, expected);
-    // What is popped untold is not told of later.
+    // A packet popped before is not reported later.
     link.push(Time::from_secs(4), 1_000, 4).unwrap();
     let end = Time::from_secs(3 * 3600);
     assert_eq!(std::iter::from_fn(|| link.pop(end)).count(), 5);

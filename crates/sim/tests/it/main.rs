@@ -1,4 +1,4 @@
-//! Worlds of the simulator: hosts over a network, and gateways between hosts.
+//! Simulated worlds: hosts over a network, and gateways between hosts.
 
 mod pep;
 mod world;

@@ -29,44 +29,44 @@ use crate::{DecodeError, EncodeError};
 
 /// Length of a header without options, in bytes.
 pub const HEADER_LEN: usize = 20;
-/// The most options a header has room for, in bytes.
+/// Maximum length of the options in a header, in bytes.
 pub const OPTIONS_MAX: usize = 40;
-/// The protocol number of TCP.
+/// Protocol number of TCP.
 pub const PROTOCOL: u8 = 6;
 
-/// The control bits, and the reserved ones above them: 12 bits as on the wire.
+/// Control bits, and the reserved ones above them: 12 bits as on the wire.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flags(u16);
 
 flags!(Flags);
 
 impl Flags {
-    /// None.
+    /// No bits.
     pub const NONE: Self = Self(0);
-    /// No more data from the sender.
+    /// FIN: no more data from the sender.
     pub const FIN: Self = Self(0x001);
-    /// Sequence numbers begin.
+    /// SYN: synchronises sequence numbers.
     pub const SYN: Self = Self(0x002);
-    /// The connection is reset.
+    /// RST: resets the connection.
     pub const RST: Self = Self(0x004);
-    /// To be handed to the receiver's user at once.
+    /// PSH: deliver to the receiver's user at once.
     pub const PSH: Self = Self(0x008);
-    /// The acknowledgment number counts.
+    /// ACK: the acknowledgment number is valid.
     pub const ACK: Self = Self(0x010);
-    /// The urgent pointer counts.
+    /// URG: the urgent pointer is valid.
     pub const URG: Self = Self(0x020);
-    /// Congestion was experienced on the way here (RFC 3168).
+    /// ECE: congestion was experienced (RFC 3168).
     pub const ECE: Self = Self(0x040);
-    /// The congestion window was reduced (RFC 3168).
+    /// CWR: the congestion window was reduced (RFC 3168).
     pub const CWR: Self = Self(0x080);
 
-    /// These 12 bits; higher ones are left out.
+    /// Creates flags from 12 bits; ignores higher ones.
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits & 0x0fff)
     }
 
-    /// The 12 bits.
+    /// Returns the 12 bits.
     #[must_use]
     pub const fn bits(self) -> u16 {
         self.0
@@ -113,29 +113,29 @@ impl fmt::Debug for Flags {
 /// A header without its options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The sender's port.
+    /// Source port.
     pub source: u16,
-    /// The receiver's port.
+    /// Destination port.
     pub destination: u16,
-    /// The number of the first byte of data, or of the SYN.
+    /// Sequence number of the first data byte, or of the SYN.
     pub sequence: u32,
-    /// The number of the byte expected next.
+    /// Sequence number of the next expected byte.
     pub acknowledgment: u32,
-    /// The control bits.
+    /// Control bits.
     pub flags: Flags,
-    /// The window, as on the wire: not scaled.
+    /// Window, unscaled as on the wire.
     pub window: u16,
-    /// Where urgent data ends, counted from the sequence number.
+    /// End of urgent data, relative to the sequence number.
     pub urgent: u16,
 }
 
-/// The addresses and the protocol that the checksum covers beside the segment: the pseudo header of
-/// IPv4 (RFC 9293 §3.1) or IPv6 (RFC 8200 §8.1), summed up but for the length.
+/// Sum of the pseudo header of IPv4 (RFC 9293 §3.1) or IPv6 (RFC 8200 §8.1), which the checksum
+/// covers besides the segment: addresses and protocol, without the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PseudoHeader(u64);
 
 impl PseudoHeader {
-    /// That of a packet from `source` to `destination`.
+    /// Returns the pseudo header of a packet from `source` to `destination`.
     #[must_use]
     pub fn new(source: IpAddr, destination: IpAddr, protocol: u8) -> Self {
         let address = |address: IpAddr| match address {
@@ -145,11 +145,11 @@ impl PseudoHeader {
         Self(address(source) + address(destination) + u64::from(protocol))
     }
 
-    /// The folded sum over pseudo header and segment: 0xffff if the segment has its checksum and is
-    /// whole.
+    /// Returns the folded sum over pseudo header and segment: 0xffff if the segment is intact and
+    /// includes its checksum.
     #[must_use]
     pub fn total(self, segment: &[u8]) -> u16 {
-        // The length of IPv6's pseudo header has 32 bits, of which a packet's leaves the upper zero.
+        // IPv6's pseudo header has a 32-bit length, whose upper half is zero for a packet.
         fold(self.0 + segment.len() as u64 + sum(segment))
     }
 }
@@ -157,21 +157,21 @@ impl PseudoHeader {
 /// A segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// Its header.
+    /// Header.
     pub header: Header,
-    /// Its options.
+    /// Options.
     pub options: Options<'a>,
-    /// Its data.
+    /// Data.
     pub payload: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Reads a segment, the payload of an IP packet, and verifies its checksum.
+    /// Decodes a segment, the payload of an IP packet, and verifies its checksum.
     ///
-    /// The options are read when they are asked for, and may be malformed.
+    /// Options are decoded on demand, and may be malformed.
     ///
     /// # Errors
-    /// When the segment is cut short, its data offset is wrong or its checksum fails.
+    /// When the segment is truncated, its data offset is wrong or its checksum fails.
     pub fn decode(bytes: &'a [u8], pseudo: PseudoHeader) -> Result<Self, DecodeError> {
         let segment = Self::decode_unchecked(bytes)?;
         let total = pseudo.total(bytes);
@@ -181,10 +181,10 @@ impl<'a> Segment<'a> {
         Ok(segment)
     }
 
-    /// Reads a segment whose checksum somebody else verified.
+    /// Decodes a segment whose checksum the caller verified.
     ///
     /// # Errors
-    /// When the segment is cut short or its data offset is wrong.
+    /// When the segment is truncated or its data offset is wrong.
     pub fn decode_unchecked(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (head, _) =
             bytes.split_first_chunk::<HEADER_LEN>().ok_or(truncated(HEADER_LEN, bytes.len()))?;
@@ -213,7 +213,7 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// Sequence numbers it takes up: its data, a SYN and a FIN.
+    /// Returns the sequence numbers it occupies: those of its data, a SYN and a FIN.
     #[must_use]
     pub fn occupies(&self) -> u32 {
         let has = |flag| u32::from(self.header.flags.contains(flag));
@@ -244,12 +244,12 @@ impl fmt::Display for Segment<'_> {
     }
 }
 
-/// Writes the header and its options in front of the data, which is already in
-/// `segment[HEADER_LEN + options_len(options)..]`, with the checksum over it all.
+/// Writes the header and its options before the data, which is already in `segment[HEADER_LEN +
+/// options_len(options)..]`, with the checksum over all of it.
 ///
 /// # Errors
-/// When the options take more than [`OPTIONS_MAX`] bytes, one of them has no form on the wire, or
-/// `segment` is too short for them.
+/// When the options exceed [`OPTIONS_MAX`] bytes, one of them cannot be encoded, or `segment` is
+/// too short for them.
 pub fn encode(
     header: &Header,
     options: &[TcpOption<'_>],
@@ -275,7 +275,7 @@ pub fn encode(
     head[16..18].fill(0);
     head[18..20].copy_from_slice(&header.urgent.to_be_bytes());
     options::encode(options, &mut head[HEADER_LEN..])?;
-    // A computed zero stays: unlike UDP's, this checksum is never left out.
+    // A computed zero stays: unlike UDP's, this checksum is never omitted.
     let checksum = !pseudo.total(segment);
     segment[16..18].copy_from_slice(&checksum.to_be_bytes());
     Ok(())

@@ -1,4 +1,4 @@
-//! The options of a segment (RFC 9293 §3.2, RFC 7323, RFC 2018, CCSDS 714.0-B-2).
+//! Options of a segment (RFC 9293 §3.2, RFC 7323, RFC 2018, CCSDS 714.0-B-2).
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -18,59 +18,59 @@ const SNACK: u8 = 21;
 const RECORD_BOUNDARY: u8 = 22;
 const CORRUPTION: u8 = 23;
 
-/// One option. A known kind with a length that is not its own is [`TcpOption::Unknown`].
+/// One option. A known kind with a wrong length is [`TcpOption::Unknown`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOption<'a> {
-    /// 1: nothing; moves what follows.
+    /// 1: padding between options.
     NoOperation,
-    /// 2: the longest segment its sender takes, without headers (RFC 9293 §3.7.1).
+    /// 2: maximum segment size of its sender, without headers (RFC 9293 §3.7.1).
     MaximumSegmentSize(u16),
-    /// 3: windows of its sender are to be shifted left by so much (RFC 7323 §2).
+    /// 3: left shift of its sender's windows (RFC 7323 §2).
     WindowScale(u8),
-    /// 4: its sender understands SACK (RFC 2018 §2).
+    /// 4: its sender supports SACK (RFC 2018 §2).
     SackPermitted,
-    /// 5: what its sender has beyond the acknowledgment (RFC 2018 §3).
+    /// 5: data its sender received beyond the acknowledgment (RFC 2018 §3).
     Sack(SackBlocks),
     /// 8: time stamps (RFC 7323 §3).
     Timestamps {
-        /// TSval, its sender's clock.
+        /// TSval, the sender's clock.
         value: u32,
-        /// TSecr, the time stamp it echoes.
+        /// TSecr, the echoed time stamp.
         echo: u32,
     },
-    /// 20 of length 4: what its sender can do of SCPS-TP.
+    /// 20 of length 4: SCPS-TP capabilities of its sender.
     ScpsCapabilities(Capabilities),
     /// 20 of another length: extended capabilities, as on the wire.
     ScpsExtended(&'a [u8]),
-    /// 21: a hole, counted from the acknowledgment in units of the segment size, and bits for what
-    /// follows it.
+    /// 21: a hole, relative to the acknowledgment in units of the segment size, and bits for the
+    /// data behind it.
     Snack {
         /// Units from the acknowledgment to the hole.
         offset: u16,
-        /// Units the hole is long.
+        /// Length of the hole in units.
         size: u16,
-        /// One bit for each unit behind the hole, first bit highest: 1 if it was received.
+        /// One bit per unit behind the hole, first bit highest: 1 if received.
         bits: &'a [u8],
     },
     /// 22: a record ends with this segment.
     RecordBoundary,
-    /// 23: its sender sees data lost to corruption.
+    /// 23: its sender attributes losses to corruption.
     CorruptionExperienced,
-    /// Any other.
+    /// Any other option.
     Unknown {
-        /// Its kind.
+        /// Kind.
         kind: u8,
-        /// What follows its length.
+        /// Bytes behind its length.
         data: &'a [u8],
     },
 }
 
-/// What a host can do of SCPS-TP.
+/// SCPS-TP capabilities of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The bit vector, as on the wire.
+    /// Bit vector, as on the wire.
     pub bits: u8,
-    /// The connection's number in compressed headers; 0 if there is none.
+    /// Connection number in compressed headers; 0 if there is none.
     pub connection: u8,
 }
 
@@ -81,22 +81,22 @@ impl Capabilities {
     pub const SNACK_SHORT: u8 = 0x40;
     /// SNACK with a bit vector.
     pub const SNACK_LONG: u8 = 0x20;
-    /// Header compression; the connection's number counts.
+    /// Header compression; makes the connection number valid.
     pub const COMPRESSION: u8 = 0x10;
-    /// Time stamps of the network layer.
+    /// Network-layer time stamps.
     pub const NETWORK_TIMESTAMPS: u8 = 0x08;
 }
 
 /// Sequence numbers from `left` to the one before `right`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SackBlock {
-    /// The first.
+    /// First sequence number.
     pub left: u32,
-    /// The one behind the last.
+    /// Sequence number behind the last.
     pub right: u32,
 }
 
-/// Up to four blocks, which is what fits into a header.
+/// Up to four blocks, the maximum in a header.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct SackBlocks {
     blocks: [SackBlock; Self::MAX],
@@ -104,10 +104,10 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// Blocks that fit into a header without other options.
+    /// Maximum blocks in a header without other options.
     pub const MAX: usize = 4;
 
-    /// Adds one; `false` if there is no room for it.
+    /// Adds a block; `false` if there is no room.
     pub fn push(&mut self, block: SackBlock) -> bool {
         let Some(place) = self.blocks.get_mut(usize::from(self.len)) else { return false };
         *place = block;
@@ -115,7 +115,7 @@ impl SackBlocks {
         true
     }
 
-    /// The blocks.
+    /// Returns the blocks.
     #[must_use]
     pub fn as_slice(&self) -> &[SackBlock] {
         &self.blocks[..usize::from(self.len)]
@@ -123,7 +123,7 @@ impl SackBlocks {
 }
 
 impl FromIterator<SackBlock> for SackBlocks {
-    /// The first four.
+    /// Takes the first four.
     fn from_iter<I: IntoIterator<Item = SackBlock>>(blocks: I) -> Self {
         let mut all = Self::default();
         for block in blocks.into_iter().take(Self::MAX) {
@@ -140,7 +140,7 @@ impl fmt::Debug for SackBlocks {
 }
 
 impl TcpOption<'_> {
-    /// Bytes it takes.
+    /// Length in bytes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self {
@@ -155,7 +155,7 @@ impl TcpOption<'_> {
         }
     }
 
-    /// Its kind.
+    /// Returns its kind.
     #[must_use]
     pub fn kind(&self) -> u8 {
         match self {
@@ -173,7 +173,7 @@ impl TcpOption<'_> {
         }
     }
 
-    /// Whether its length and kind say what it is, so that it reads as it was written.
+    /// Whether it can be decoded again: its kind matches its length.
     fn has_form(&self) -> bool {
         match self {
             Self::ScpsExtended(data) => data.len() != 2,
@@ -194,7 +194,7 @@ impl TcpOption<'_> {
         }
     }
 
-    /// Writes it to the front of `out`, which has room, and returns its length.
+    /// Writes it to the start of `out`, which is long enough, and returns its length.
     #[inline]
     fn write(&self, out: &mut [u8]) -> usize {
         let len = self.encoded_len();
@@ -263,13 +263,13 @@ impl fmt::Display for TcpOption<'_> {
     }
 }
 
-/// Bytes the options take, filled up to a multiple of four.
+/// Length of the options in bytes, padded to a multiple of four.
 #[must_use]
 pub fn options_len(options: &[TcpOption<'_>]) -> usize {
     options.iter().map(TcpOption::encoded_len).sum::<usize>().next_multiple_of(4)
 }
 
-/// Writes the options and fills the rest of `out` with the end of the list.
+/// Writes the options and fills the rest of `out` with the end-of-list option.
 pub(crate) fn encode(options: &[TcpOption<'_>], out: &mut [u8]) -> Result<(), EncodeError> {
     let mut at = 0;
     for option in options {
@@ -282,10 +282,10 @@ pub(crate) fn encode(options: &[TcpOption<'_>], out: &mut [u8]) -> Result<(), En
     Ok(())
 }
 
-/// The options of a header: an iterator over the bytes.
+/// Options of a header: an iterator over the bytes.
 ///
-/// It ends at the end of the list, or with an error at an option whose length is wrong, behind which
-/// nothing can be told apart.
+/// It ends at the end of the list, or with an error at an option of invalid length, behind which
+/// options cannot be found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Options<'a> {
     bytes: &'a [u8],
@@ -293,13 +293,13 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// The options in these bytes.
+    /// Creates an iterator over these bytes.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// The bytes, filling included.
+    /// Returns the bytes, including padding.
     #[must_use]
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.bytes
@@ -354,7 +354,7 @@ impl fmt::Debug for Options<'_> {
     }
 }
 
-/// An option of this kind with these bytes behind its length.
+/// Decodes an option of this kind with these bytes behind its length.
 #[inline]
 fn read(kind: u8, data: &[u8]) -> TcpOption<'_> {
     match (kind, data) {

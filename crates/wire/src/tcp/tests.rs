@@ -65,7 +65,7 @@ fn the_pseudo_header_of_ipv6_covers_whole_addresses() {
     assert_eq!(u32::from(!u16::from_be_bytes([bytes[16], bytes[17]])), words.iter().sum::<u32>());
 }
 
-/// Packets of a kernel: what they say, and the same bytes again.
+/// Packets of a kernel decode to the expected fields and encode to the same bytes.
 mod vectors {
     use super::*;
     use crate::ip::{self, Ipv4};
@@ -135,7 +135,7 @@ fn options_have_the_bytes_of_their_documents() {
         (TcpOption::RecordBoundary, &[22, 2]),
         (TcpOption::CorruptionExperienced, &[23, 2]),
         (TcpOption::Unknown { kind: 254, data: &[1, 2] }, &[254, 4, 1, 2]),
-        // A length that is not its kind's: kept, not understood.
+        // A length that does not match the kind: kept without decoding.
         (TcpOption::Unknown { kind: 2, data: &[1] }, &[2, 3, 1]),
     ] {
         let bytes = built(&header(), &[option], b"");
@@ -229,7 +229,7 @@ proptest! {
         prop_assert_eq!((segment.header, segment.payload), (header, &payload[..]));
         let back: Result<Vec<_>, _> = segment.options.collect();
         prop_assert_eq!(back.unwrap(), options);
-        // One flipped bit never passes.
+        // A single flipped bit is always detected.
         let bit = usize::from(flip) % (bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);
         prop_assert!(Segment::decode(&bytes, pseudo()).is_err());
@@ -239,7 +239,7 @@ proptest! {
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
         if let Ok(segment) = Segment::decode_unchecked(&bytes) {
             let _ = segment.to_string();
-            // What can be read can be written, filling apart.
+            // Decoded options encode to the same bytes, except padding.
             let options: Vec<_> = segment.options.map_while(Result::ok).collect();
             let again = built(&segment.header, &options, segment.payload);
             let again = Segment::decode(&again, pseudo()).unwrap();

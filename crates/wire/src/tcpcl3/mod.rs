@@ -1,13 +1,13 @@
 //! TCPCL, version 3 (RFC 7242): bundles over TCP.
 //!
-//! Both sides send a [`ContactHeader`] and then messages. Here a message is everything but the data of a
-//! segment, which may be as long as a disk: [`Message::decode`] reads its header, which tells how many bytes of data
-//! follow. The first byte of a message is its type, 4 bits, and flags:
+//! Both sides send a [`ContactHeader`] and then messages. A [`Message`] excludes the data of a
+//! segment, which may be as long as a disk: [`Message::decode`] decodes its header, which holds the
+//! length of the data. The first byte of a message is its type, 4 bits, and flags:
 //!
 //! | byte | message | fields |
 //! |---|---|---|
 //! | 0x10 to 0x13 | DATA_SEGMENT, flags start 2 and end 1 | bytes of data SDNV, the data |
-//! | 0x20 | ACK_SEGMENT | bytes of the bundle that have arrived SDNV |
+//! | 0x20 | ACK_SEGMENT | received bytes of the bundle SDNV |
 //! | 0x30 to 0x3f | REFUSE_BUNDLE, reason in the flags | |
 //! | 0x40 | KEEPALIVE | |
 //! | 0x50 to 0x53 | SHUTDOWN, flags reason 2 and delay 1 | reason u8 if flagged, seconds SDNV if flagged |
@@ -25,7 +25,7 @@ pub use crate::tcpcl::{MAGIC, PORT};
 #[cfg(test)]
 mod tests;
 
-/// The version in the contact header.
+/// Version in the contact header.
 pub const VERSION: u8 = 3;
 
 const ACKS: u8 = 0x01;
@@ -37,12 +37,12 @@ const END: u8 = 0x01;
 const HAS_REASON: u8 = 0x02;
 const HAS_DELAY: u8 = 0x01;
 
-/// What one side can and wants (§4.1). Other flags have no meaning and are not kept.
+/// Capabilities and requests of one side (§4.1). Unknown flags are dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// 0x01: acknowledgments of segments.
     pub acks: bool,
-    /// 0x02: the part of a bundle that came is kept as a fragment.
+    /// 0x02: the received part of a bundle is kept as a fragment.
     pub reactive_fragmentation: bool,
     /// 0x04: refusals of bundles.
     pub refusals: bool,
@@ -50,16 +50,16 @@ pub struct Flags {
     pub lengths: bool,
 }
 
-/// What each side begins with (§4.1).
+/// First bytes of each side (§4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContactHeader<'a> {
-    /// The version. A higher one than 3 is read as 3, which its sender is to do, too.
+    /// Version. Versions above 3 decode as 3, to which their sender must fall back.
     pub version: u8,
-    /// What this side can and wants.
+    /// Capabilities and requests of this side.
     pub flags: Flags,
-    /// Seconds between signs of life; 0 for none.
+    /// Keepalive interval in seconds; 0 for none.
     pub keepalive_s: u16,
-    /// This side's endpoint, as text.
+    /// Endpoint of this side, as text.
     pub eid: &'a str,
 }
 
@@ -85,11 +85,12 @@ impl Flags {
 }
 
 impl<'a> ContactHeader<'a> {
-    /// Reads a contact header, and how many bytes it takes, from the beginning of a stream; `None` if more of it are
-    /// needed.
+    /// Decodes a contact header from the start of a stream and returns its length; `None` if more
+    /// bytes are needed.
     ///
     /// # Errors
-    /// The bytes do not begin a contact header, its version is lower than 3, or its endpoint is longer than `eid_max` or no text.
+    /// The bytes do not start a contact header, its version is below 3, or its endpoint is longer
+    /// than `eid_max` or not text.
     pub fn decode(bytes: &'a [u8], eid_max: usize) -> Result<Option<(Self, usize)>, DecodeError> {
         let Some(version) = tcpcl::version(bytes)? else { return Ok(None) };
         if version < VERSION {
@@ -117,7 +118,7 @@ impl<'a> ContactHeader<'a> {
         Ok((Self { version, flags, keepalive_s, eid }, reader.offset()))
     }
 
-    /// Its bytes.
+    /// Encodes the header.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
@@ -129,69 +130,69 @@ impl<'a> ContactHeader<'a> {
     }
 }
 
-/// A message without the data of a segment.
+/// Message without the data of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// A part of a bundle (§5.2). So many bytes of data follow it in the stream.
+    /// Part of a bundle (§5.2). Its data follow in the stream.
     Segment {
-        /// It is the first part.
+        /// Whether it is the first part.
         start: bool,
-        /// It is the last part.
+        /// Whether it is the last part.
         end: bool,
-        /// Bytes of data.
+        /// Length of the data, in bytes.
         length: u64,
     },
-    /// A segment arrived (§5.3).
+    /// Acknowledgement of a segment (§5.3).
     Ack {
-        /// Bytes of the bundle that have arrived.
+        /// Received bytes of the bundle.
         length: u64,
     },
-    /// A bundle is not wanted (§5.4).
+    /// Refusal of a bundle (§5.4).
     Refuse {
-        /// Why.
+        /// Reason.
         reason: RefuseReason,
     },
-    /// Somebody is there (§5.6).
+    /// Keepalive (§5.6).
     Keepalive,
-    /// The connection is over (§6.1).
+    /// End of the connection (§6.1).
     Shutdown {
-        /// Why, if it says so.
+        /// Reason, if given.
         reason: Option<ShutdownReason>,
-        /// Seconds to wait before connecting again, if it says so; 0 for never.
+        /// Seconds to wait before reconnecting, if given; 0 for never.
         reconnect_s: Option<u64>,
     },
-    /// How long the bundle is that comes next (§5.5).
+    /// Length of the next bundle (§5.5).
     Length {
-        /// Its bytes.
+        /// Length in bytes.
         length: u64,
     },
-    /// A message of an unknown type. Where it ends cannot be known.
+    /// Message of unknown type. Its end is unknown.
     Unknown {
-        /// Its first byte.
+        /// First byte.
         first: u8,
     },
 }
 
 codes! {
-    /// Why a bundle is not wanted, 0 to 15 (§5.4).
+    /// Reason for refusing a bundle, 0 to 15 (§5.4).
     RefuseReason {
-        /// 0: nothing is said.
+        /// 0: no reason given.
         Unknown = 0,
         /// 1: the receiver has the whole bundle.
         Completed = 1,
         /// 2: the receiver's resources are exhausted.
         NoResources = 2,
-        /// 3: it is to be sent again from its beginning.
+        /// 3: retransmit the bundle from its start.
         Retransmit = 3,
     }
 }
 
 codes! {
-    /// Why a connection is over (§6.1).
+    /// Reason for ending a connection (§6.1).
     ShutdownReason {
-        /// 0: nothing was to be sent for long.
+        /// 0: the connection was idle.
         IdleTimeout = 0,
-        /// 1: the versions do not fit.
+        /// 1: the versions do not match.
         VersionMismatch = 1,
         /// 2: the node is too busy.
         Busy = 2,
@@ -199,8 +200,8 @@ codes! {
 }
 
 impl Message {
-    /// Reads a message, without the data of a segment, from the beginning of a stream: the message and its bytes. `None` if
-    /// more of it are needed; twelve are always enough.
+    /// Decodes a message, without the data of a segment, from the start of a stream, and returns
+    /// its length. `None` if more bytes are needed; twelve are always enough.
     ///
     /// # Errors
     /// A number exceeds 64 bits.
@@ -238,7 +239,7 @@ impl Message {
         Ok((message, reader.offset()))
     }
 
-    /// The bytes of the message, without the data of a segment.
+    /// Encodes the message, without the data of a segment.
     ///
     /// # Errors
     /// The reason of a refusal exceeds 15.

@@ -1,4 +1,4 @@
-//! A message in one line, for people.
+//! One-line display of messages.
 
 use std::fmt;
 

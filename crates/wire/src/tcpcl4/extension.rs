@@ -12,7 +12,7 @@ use std::fmt;
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// Type of a transfer extension: bytes of the whole bundle, as an integer of 8 bytes (§5.2.5.1).
+/// Type of a transfer extension: length of the bundle, as an 8-byte integer (§5.2.5.1).
 pub const TRANSFER_LENGTH: u16 = 1;
 
 const CRITICAL: u8 = 0x01;
@@ -20,19 +20,19 @@ const CRITICAL: u8 = 0x01;
 /// An extension item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension<'a> {
-    /// Who does not know it must refuse the session or transfer.
+    /// Whether a node that does not support it must refuse the session or transfer.
     pub is_critical: bool,
-    /// What it is.
+    /// Type.
     pub kind: u16,
-    /// Its value.
+    /// Value.
     pub value: &'a [u8],
 }
 
-/// The extension items of a message.
+/// Extension items of a message.
 #[derive(Clone, Copy)]
 pub struct Extensions<'a>(Source<'a>);
 
-/// Items to be written, or bytes that were read through without an error.
+/// Items to be written, or validated bytes.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Items(&'a [Extension<'a>]),
@@ -40,7 +40,7 @@ enum Source<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// The length of a transfer, of which `bytes` are the length's.
+    /// Creates the length extension of a transfer; `bytes` is the encoded length.
     #[must_use]
     pub const fn transfer_length(bytes: &'a [u8; 8]) -> Self {
         Self { is_critical: true, kind: TRANSFER_LENGTH, value: bytes }
@@ -55,16 +55,16 @@ impl<'a> Extension<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// None.
+    /// No items.
     pub const NONE: Self = Self(Source::Items(&[]));
 
-    /// These.
+    /// Creates a list of items to send.
     #[must_use]
     pub const fn new(items: &'a [Extension<'a>]) -> Self {
         Self(Source::Items(items))
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         match self.0 {
@@ -73,7 +73,7 @@ impl<'a> Extensions<'a> {
         }
     }
 
-    /// One after the other.
+    /// Returns the items in order.
     pub fn iter(&self) -> impl Iterator<Item = Extension<'a>> + 'a {
         let (items, bytes) = match self.0 {
             Source::Items(items) => (items, &[][..]),
@@ -83,7 +83,7 @@ impl<'a> Extensions<'a> {
         items.iter().copied().chain(std::iter::from_fn(move || Extension::read(&mut reader).ok()))
     }
 
-    /// Bytes of the whole bundle, if the first segment says it.
+    /// Length of the bundle in bytes, if the first segment gives it.
     #[must_use]
     pub fn transfer_length(&self) -> Option<u64> {
         let item = self.iter().find(|item| item.kind == TRANSFER_LENGTH)?;
@@ -100,7 +100,8 @@ impl<'a> Extensions<'a> {
         let bytes = items.left();
         while !items.is_empty() {
             let at = items.offset();
-            // All of the list is there: an item that goes beyond it lacks nothing that is still to come.
+            // The list is complete, so an item beyond its end is an error and not a request for
+            // more bytes.
             Extension::read(&mut items).map_err(|_| {
                 DecodeError::invalid(at, "an extension item is longer than all items together")
             })?;
@@ -108,7 +109,7 @@ impl<'a> Extensions<'a> {
         Ok(Self(Source::Bytes(bytes)))
     }
 
-    /// Bytes of the items, without their length.
+    /// Length of the items in bytes, without their length field.
     pub(super) fn encoded_len(&self) -> usize {
         self.iter().map(|item| 5 + item.value.len()).sum()
     }

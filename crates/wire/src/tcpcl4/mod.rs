@@ -1,18 +1,20 @@
 //! TCPCL, version 4 (RFC 9174): bundles over TCP.
 //!
-//! Both sides send a [`ContactHeader`] and then messages. Here a message is everything but the data of a
-//! segment, which may be as long as a disk: [`Message::decode`] reads its header, which tells how many bytes of data
-//! follow.
+//! Both sides send a [`ContactHeader`] and then messages. A [`Message`] excludes the data of a
+//! segment, which may be as long as a disk: [`Message::decode`] decodes its header, which holds the
+//! length of the data.
 //!
 //! | type | message | fields |
 //! |---|---|---|
-//! | 1 | XFER_SEGMENT | flags u8, transfer id u64, if it begins a transfer the bytes of its extension items u32 and these, bytes of data u64, the data |
+//! | 1 | XFER_SEGMENT | flags u8, transfer id u64; in the first segment: length u32 of its |
+//! | | | extension items, the items; length of the data u64, the data |
 //! | 2 | XFER_ACK | flags u8, transfer id u64, bytes acknowledged u64 |
 //! | 3 | XFER_REFUSE | reason u8, transfer id u64 |
 //! | 4 | KEEPALIVE | |
 //! | 5 | SESS_TERM | flags u8, reason u8 |
 //! | 6 | MSG_REJECT | reason u8, first byte of the message u8 |
-//! | 7 | SESS_INIT | keepalive interval u16, segment MRU u64, transfer MRU u64, bytes of the node ID u16 and these, bytes of extension items u32 and these |
+//! | 7 | SESS_INIT | keepalive interval u16, segment MRU u64, transfer MRU u64, length u16 |
+//! | | | of the node ID, the node ID, length u32 of extension items, the items |
 
 mod display;
 mod extension;
@@ -26,17 +28,17 @@ use crate::codes::codes;
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, DecodeErrorKind, EncodeError, tcpcl};
 
-/// The version in the contact header.
+/// Version in the contact header.
 pub const VERSION: u8 = 4;
-/// Bytes of a contact header.
+/// Length of a contact header, in bytes.
 pub const CONTACT_LEN: usize = 6;
 
-/// What a decoder accepts.
+/// Limits of the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of a node ID.
+    /// Maximum bytes of a node ID.
     pub node_id_max: usize,
-    /// Bytes of all extension items of a message.
+    /// Maximum bytes of all extension items of a message.
     pub extensions_max: usize,
 }
 
@@ -46,18 +48,18 @@ impl Default for Bounds {
     }
 }
 
-/// What each side begins with (§4.2).
+/// First bytes of each side (§4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContactHeader {
-    /// It can use TLS. Other flags have no meaning and are not kept.
+    /// Whether it supports TLS. Unknown flags are dropped.
     pub can_tls: bool,
 }
 
 impl ContactHeader {
-    /// Reads a contact header from the beginning of a stream; `None` if more of it is needed.
+    /// Decodes a contact header from the start of a stream; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// The bytes do not begin a contact header, or one of another version.
+    /// The bytes do not start a contact header, or it has another version.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, DecodeError> {
         match tcpcl::version(bytes)? {
             None => return Ok(None),
@@ -70,7 +72,7 @@ impl ContactHeader {
         Ok(bytes.get(MAGIC.len() + 1).map(|flags| Self { can_tls: flags & 1 != 0 }))
     }
 
-    /// Its bytes.
+    /// Encodes the header.
     #[must_use]
     pub const fn encode(self) -> [u8; CONTACT_LEN] {
         let [d, t, n, mark] = MAGIC;
@@ -78,99 +80,99 @@ impl ContactHeader {
     }
 }
 
-/// A message without the data of a segment.
+/// Message without the data of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// A part of a bundle (§5.2.2). So many bytes of data follow it in the stream.
+    /// Part of a bundle (§5.2.2). Its data follow in the stream.
     Segment(Segment<'a>),
-    /// A segment arrived (§5.2.3).
+    /// Acknowledgement of a segment (§5.2.3).
     Ack {
         /// Flags of the segment.
         flags: SegmentFlags,
-        /// The transfer.
+        /// Transfer ID.
         transfer: u64,
-        /// Bytes of the transfer that have arrived.
+        /// Received bytes of the transfer.
         length: u64,
     },
-    /// A transfer is not wanted (§5.2.4).
+    /// Refusal of a transfer (§5.2.4).
     Refuse {
-        /// Why.
+        /// Reason.
         reason: RefuseReason,
-        /// The transfer.
+        /// Transfer ID.
         transfer: u64,
     },
-    /// Somebody is there (§5.1.1).
+    /// Keepalive (§5.1.1).
     Keepalive,
-    /// No transfer begins any more (§6.1).
+    /// End of the session: no new transfers start (§6.1).
     Terminate {
-        /// It answers the same message of the other side.
+        /// Whether it replies to the peer's SESS_TERM.
         is_reply: bool,
-        /// Why.
+        /// Reason.
         reason: TermReason,
     },
-    /// A message was not understood (§5.1.2).
+    /// Rejection of a message (§5.1.2).
     Reject {
-        /// Why.
+        /// Reason.
         reason: RejectReason,
-        /// Its first byte.
+        /// First byte of the message.
         header: u8,
     },
-    /// What each side asks for (§4.6).
+    /// Session parameters (§4.6).
     Init(SessionInit<'a>),
-    /// A message of an unknown type. Where it ends cannot be known: it is to be rejected, and the connection closed.
+    /// Message of unknown type. Its end is unknown: reject it and close the connection.
     Unknown {
-        /// The type.
+        /// Type.
         kind: u8,
     },
 }
 
-/// Which part of a transfer a segment is.
+/// Position of a segment in its transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentFlags {
-    /// The first.
+    /// Whether it is the first.
     pub start: bool,
-    /// The last.
+    /// Whether it is the last.
     pub end: bool,
 }
 
-/// A part of a bundle, without its data.
+/// Part of a bundle, without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// Which part it is.
+    /// Position in the transfer.
     pub flags: SegmentFlags,
-    /// The transfer.
+    /// Transfer ID.
     pub transfer: u64,
-    /// Extensions of the transfer; only its first segment has some.
+    /// Extensions of the transfer; only in its first segment.
     pub extensions: Extensions<'a>,
-    /// Bytes of data that follow.
+    /// Length of the data that follow, in bytes.
     pub length: u64,
 }
 
-/// What one side asks for.
+/// Session parameters of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionInit<'a> {
-    /// Seconds between signs of life; 0 for none.
+    /// Keepalive interval in seconds; 0 for none.
     pub keepalive_s: u16,
-    /// Bytes of data that a segment to this side may have.
+    /// Maximum bytes of data in a segment to this side.
     pub segment_mru: u64,
-    /// Bytes that a bundle to this side may have.
+    /// Maximum bytes of a bundle to this side.
     pub transfer_mru: u64,
-    /// This side's node, as text; empty if it does not say.
+    /// Node ID of this side, as text; may be empty.
     pub node_id: &'a str,
     /// Extensions of the session.
     pub extensions: Extensions<'a>,
 }
 
 codes! {
-    /// Why a transfer is not wanted (§5.2.4).
+    /// Reason for refusing a transfer (§5.2.4).
     RefuseReason {
-        /// 0: nothing is said.
+        /// 0: no reason given.
         Unknown = 0,
         /// 1: the receiver has the whole bundle.
         Completed = 1,
         /// 2: the receiver's resources are exhausted.
         NoResources = 2,
-        /// 3: it is to be sent again from its beginning.
+        /// 3: retransmit the bundle from its start.
         Retransmit = 3,
         /// 4: the bundle or the request for it is not acceptable.
         NotAcceptable = 4,
@@ -182,17 +184,17 @@ codes! {
 }
 
 codes! {
-    /// Why a session ends (§6.1).
+    /// Reason for ending a session (§6.1).
     TermReason {
-        /// 0: nothing is said.
+        /// 0: no reason given.
         Unknown = 0,
-        /// 1: nothing was to be sent for long.
+        /// 1: the session was idle.
         IdleTimeout = 1,
-        /// 2: the versions do not fit.
+        /// 2: the versions do not match.
         VersionMismatch = 2,
         /// 3: the node is too busy.
         Busy = 3,
-        /// 4: contact headers or session parameters do not fit.
+        /// 4: contact headers or session parameters are incompatible.
         ContactFailure = 4,
         /// 5: resources are exhausted.
         ResourceExhaustion = 5,
@@ -200,13 +202,13 @@ codes! {
 }
 
 codes! {
-    /// Why a message was not understood (§5.1.2).
+    /// Reason for rejecting a message (§5.1.2).
     RejectReason {
         /// 1: its type is unknown.
         TypeUnknown = 1,
-        /// 2: its type is known, and not supported.
+        /// 2: its type is known but not supported.
         Unsupported = 2,
-        /// 3: it came where none of its type may.
+        /// 3: its type is not allowed at this point.
         Unexpected = 3,
     }
 }
@@ -226,11 +228,11 @@ impl SegmentFlags {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message, without the data of a segment, from the beginning of a stream: the message and its bytes. `None` if
-    /// more of it are needed.
+    /// Decodes a message, without the data of a segment, from the start of a stream, and returns
+    /// its length. `None` if more bytes are needed.
     ///
     /// # Errors
-    /// A field holds what it must not, or the message exceeds a bound.
+    /// A field has an invalid value, or the message exceeds a bound.
     pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Option<(Self, usize)>, DecodeError> {
         // The longest message is a SESS_INIT.
         let max = 25 + bounds.node_id_max.saturating_add(bounds.extensions_max);
@@ -264,10 +266,10 @@ impl<'a> Message<'a> {
         Ok((message, reader.offset()))
     }
 
-    /// The bytes of the message, without the data of a segment.
+    /// Encodes the message, without the data of a segment.
     ///
     /// # Errors
-    /// A field does not fit, or extensions stand behind a segment that is not the first.
+    /// A field does not fit, or a segment other than the first has extensions.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         let mut out = vec![0; self.encoded_len()];
         let mut writer = Writer::new(&mut out);
@@ -275,7 +277,7 @@ impl<'a> Message<'a> {
         Ok(out)
     }
 
-    /// Bytes on the wire, without the data of a segment.
+    /// Length on the wire in bytes, without the data of a segment.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self {

@@ -69,7 +69,7 @@ fn messages() {
     ] {
         let bytes = hex::vector(text);
         assert_eq!(message.to_vec().as_deref(), Ok(&bytes[..]), "{message}");
-        // Data, or the next message, stand behind.
+        // Data, or the next message, follow.
         let more = [&bytes[..], b"hello"].concat();
         assert_eq!(Message::decode(&more, &BOUNDS), Ok(Some((message, bytes.len()))));
         for end in 0..bytes.len() {
@@ -86,10 +86,10 @@ fn messages() {
 #[test]
 fn what_is_wrong_is_told_with_its_place() {
     for (text, offset) in [
-        // A node ID beyond the bound, before it is there.
+        // A node ID beyond the bound, before it has arrived.
         ("07 001e 000000000000ffff 000000003b9aca00 ffff", 19),
         ("07 001e 000000000000ffff 000000003b9aca00 0001 ff 00000000", 21),
-        // Items beyond the bound, and one that is longer than all.
+        // Items beyond the bound, and one that is longer than the list.
         ("07 001e 000000000000ffff 000000003b9aca00 0000 ffffffff", 21),
         ("01 03 0000000000000000 00001001", 10),
         ("01 02 0000000000000000 00000005 01 0001 0001", 14),

@@ -1,10 +1,10 @@
-//! Conversations over a line, and what the other end makes of them.
+//! Connections over a line, compressed and restored.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A segment of a conversation.
+/// Segment of a connection.
 #[derive(Clone, Debug)]
 struct Segment {
     ports: (u16, u16),
@@ -35,7 +35,7 @@ impl Default for Segment {
 }
 
 impl Segment {
-    /// The IP packet, with right checksums.
+    /// Returns the IP packet with correct checksums.
     fn packet(&self) -> Vec<u8> {
         let tcp_len = 20 + self.options.len();
         let len = 20 + tcp_len + self.data.len();
@@ -67,7 +67,7 @@ impl Segment {
     }
 }
 
-/// The sum over a TCP segment and its pseudo header: all ones if its checksum is right.
+/// Returns the sum over a TCP segment and its pseudo header: all ones if its checksum is correct.
 fn tcp_sum(packet: &[u8]) -> u16 {
     let len = (packet.len() - 20) as u64;
     fold(sum(&packet[12..20]) + u64::from(PROTOCOL_TCP) + len + sum(&packet[20..]))
@@ -96,7 +96,7 @@ impl Line {
         restored.map(|()| out.split_off(1))
     }
 
-    /// Carries a packet over and returns its form; it has to arrive as it was.
+    /// Sends a packet over the line and returns its form; it must arrive unchanged.
     fn carry(&mut self, segment: &Segment) -> (Kind, Vec<u8>) {
         let packet = segment.packet();
         let (kind, frame) = self.send(&packet);
@@ -145,9 +145,9 @@ fn fields_come_in_their_order() {
         flags: ACK | URG | PSH,
         ..Segment::default()
     };
-    // All four of S A W U stand for the special case, so this goes whole.
+    // S A W U all set encode the special case, so this packet keeps its whole header.
     assert_eq!(line.carry(&segment).0, Kind::Uncompressed);
-    // Without the window's change: mask, slot, checksum; then U A S I, each its change.
+    // Without a change of the window: mask, slot, checksum; then the changes of U A S I.
     let mut line = Line::new(Slots { may_omit: false, ..Slots::default() });
     line.carry(&Segment { urgent: 9, flags: ACK | URG, ..Segment::default() });
     let segment = Segment { window: 4_096, ..segment };
@@ -163,7 +163,7 @@ fn a_keystroke_and_its_echo_take_three_bytes() {
     let mut line = Line::new(Slots::default());
     let mut key = Segment { data: vec![b'a'], flags: ACK | PSH, ..Segment::default() };
     line.carry(&key);
-    // The echo of the former acknowledged it, and was one byte.
+    // The previous echo acknowledged it, and was one byte.
     key.seq += 1;
     key.ack += 1;
     key.id += 1;
@@ -236,7 +236,7 @@ fn the_connection_silent_for_longest_loses_its_slot() {
     };
     assert_eq!(slot(line.carry(&of(1, 0))), Some(0));
     assert_eq!(slot(line.carry(&of(2, 0))), Some(1));
-    // The slot is named whenever it is another one.
+    // The slot is named whenever it changes.
     assert_eq!(line.carry(&of(1, 1)).1[..2], [C | A, 0]);
     assert_eq!(line.carry(&of(1, 2)).1.len(), 4);
     assert_eq!(slot(line.carry(&of(3, 0))), Some(1));
@@ -260,15 +260,15 @@ fn after_damage_nothing_passes_that_does_not_name_its_slot() {
     assert_eq!(line.receive(kind, &frame), Err(DecompressError::Tossed));
     let (kind, frame) = line.send(&of(2, 2).packet());
     assert_eq!(line.receive(kind, &frame), Err(DecompressError::Tossed));
-    // The other connection names its slot and is as it was.
+    // The other connection names its slot and is restored.
     line.carry(&of(1, 1));
-    // The first one's state is two packets behind: what is restored has a wrong checksum.
+    // The first one's state is two packets behind, so the restored packet has a wrong checksum.
     let packet = of(2, 3).packet();
     let (kind, frame) = line.send(&packet);
     let restored = line.receive(kind, &frame).unwrap();
     assert_ne!(restored, packet);
     assert_ne!(tcp_sum(&restored), 0xffff);
-    // A retransmission goes whole, and all is well.
+    // A retransmission has its whole header, which resynchronises the connection.
     line.carry(&of(2, 3));
     line.carry(&of(2, 4));
 }
@@ -289,13 +289,13 @@ fn what_cannot_be_restored_is_refused_with_its_reason() {
     line.receive(Kind::Uncompressed, &packet).unwrap();
     let mut error = |frame: &[u8]| line.receive(Kind::Compressed, frame).unwrap_err();
     assert_eq!(error(&[A, 0, 0, 0, 1]), DecompressError::Truncated);
-    // An error is damage: the slot has to be named again.
+    // An error counts as damage: the slot must be named again.
     assert_eq!(error(&[A, 0, 0, 1]), DecompressError::Tossed);
     let long = [&[C | A, 3, 0, 0, 1][..], &[0; 65_500]].concat();
     assert_eq!(error(&long), DecompressError::TooLong);
 }
 
-/// What happens next in one of several conversations.
+/// Next event in one of several connections.
 #[derive(Clone, Debug)]
 enum Op {
     Data { len: usize, push: bool },
@@ -323,7 +323,7 @@ fn ops() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Carries the next segment of a conversation out.
+/// Advances a connection to its next segment.
 fn step(segment: &mut Segment, op: &Op) {
     let sent = segment.data.len() as u32;
     segment.id = segment.id.wrapping_add(1);
@@ -393,7 +393,7 @@ proptest! {
             let restored = line.receive(kind, &frame);
             match kind {
                 Kind::Ip | Kind::Uncompressed => prop_assert_eq!(restored, Ok(packet)),
-                // It goes to the connection it names or to nobody; TCP tells whether it is right.
+                // It is delivered to the connection it names or dropped; TCP's checksum decides.
                 Kind::Compressed => {
                     if let Ok(restored) = restored
                         && restored.len() == packet.len()
@@ -404,7 +404,7 @@ proptest! {
                 }
             }
         }
-        // What goes whole sets all right, and what follows it arrives.
+        // Whole headers resynchronise everything, and later packets arrive.
         for segment in &mut talks {
             let packet = segment.packet();
             let (kind, frame) = line.send(&packet);

@@ -1,16 +1,16 @@
-//! PDUs of every kind, for a second opinion by other people's decoders.
+//! PDUs of every kind, for checks by independent decoders.
 
 use slowlight_wire as wire;
 use wire::cfdp::*;
 
-/// One PDU and what it is.
+/// One PDU and its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A header of the corpus: entities 101 and 102, sequence number 1.
+/// Header of the corpus: entities 101 and 102, sequence number 1.
 const HEADER: Header = Header {
     version: Version::V1,
     direction: Direction::TowardReceiver,
@@ -34,7 +34,7 @@ const METADATA: Metadata<'_> = Metadata {
     tlvs: Tlvs::NONE,
 };
 
-/// The corpus.
+/// Returns the corpus.
 pub(crate) fn corpus() -> Vec<Case> {
     let mut cases = Vec::new();
     for (header_name, header) in headers() {

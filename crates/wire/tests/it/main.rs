@@ -1,4 +1,4 @@
-//! Our encodings, read by the decoders of others.
+//! This codec's encodings, decoded by independent implementations.
 
 mod corpus;
 mod spacepackets;

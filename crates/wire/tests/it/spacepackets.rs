@@ -1,7 +1,7 @@
-//! A second opinion on CFDP by the Python package `spacepackets`, which knows the current book.
+//! Checks of CFDP by the Python package `spacepackets`, which implements the current book.
 //!
-//! Runs with the interpreter in `SLOWLIGHT_PYTHON`, or else the one of `make interop`, if that
-//! one has the package. Version 000 is not known to it.
+//! Runs with the interpreter in `SLOWLIGHT_PYTHON`, or else the one of `make interop`, if it has
+//! the package. The package does not support version 000.
 #![expect(clippy::disallowed_methods, reason = "the test talks to another program")]
 #![expect(clippy::disallowed_types, reason = "the test talks to another program")]
 #![expect(clippy::print_stdout, reason = "a skipped test says why")]
@@ -46,7 +46,7 @@ fn is_current(case: &Case) -> bool {
     Pdu::decode(&case.bytes).expect("our own PDU").header.version == Version::V1
 }
 
-/// JSON pointers into the answer, with the values they must show.
+/// Returns JSON pointers into the reply, with their expected values.
 fn expectations(pdu: &Pdu<'_>, case: &Case) -> Vec<(&'static str, Value)> {
     let header = &pdu.header;
     let mut fields = vec![
@@ -57,7 +57,7 @@ fn expectations(pdu: &Pdu<'_>, case: &Case) -> Vec<(&'static str, Value)> {
         ("/mode", json!(u8::from(header.mode == TransmissionMode::Unacknowledged))),
         ("/crc", json!(header.crc)),
     ];
-    // Release 0.32 forgets the data in the length it writes behind segment metadata.
+    // Release 0.32 omits the data from the length it writes behind segment metadata.
     if !matches!(pdu.body, Body::FileData(data) if data.segment_metadata.is_some()) {
         fields.push(("/hex", json!(hexadecimal(&case.bytes))));
     }
@@ -130,7 +130,7 @@ fn metadata_expectations(metadata: &Metadata<'_>) -> Vec<(&'static str, Value)> 
     fields
 }
 
-/// The parameters of those operations that the package takes apart.
+/// Returns the parameters of operations that the package decodes.
 fn operation_expectations(operation: &UserOperation<'_>) -> Vec<(&'static str, Value)> {
     let directory_pointer = "/fields/operations/0/directory";
     let file_pointer = "/fields/operations/0/file";
@@ -172,7 +172,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// One JSON object a PDU; `None`, and a word why, if the package is not there.
+/// Returns one JSON object per PDU; `None`, and a printed reason, without the package.
 fn ask_spacepackets(cases: &[Case]) -> Option<Vec<Value>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let python = std::env::var_os("SLOWLIGHT_PYTHON")

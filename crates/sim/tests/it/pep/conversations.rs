@@ -1,4 +1,4 @@
-//! Stories: what one end does, and what the other is to see of it.
+//! Scenarios: the actions of one host, and the observations of the other.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn bytes_and_ends_cross_both_ways_and_nobody_sees_the_gateways() {
         assert!(!client.wrong && !server.wrong && !client.reset && !server.reset);
         let (near, far) = client.ends.unwrap();
         assert_eq!(server.ends, Some((far, near)), "the server sees the client's own address");
-        // An early answer takes no round trip; else the client waits for the server's.
+        // An early accept takes no round trip; otherwise the client waits for the server's.
         let up_after = client.up_at.since(Time::ZERO);
         let ten_ms = Duration::from_millis(10);
         assert_eq!(up_after < ten_ms, early_accept, "{up_after:?}");
@@ -63,7 +63,7 @@ fn a_gateway_without_another_works_and_so_does_none() {
 #[test]
 fn what_is_lost_is_sent_again_by_the_gateway_before_the_loss() {
     let mut plan = Plan::new(says(2_000_000), says(0));
-    // Of what crosses to the far side: data in the middle, and what repairs it.
+    // Packets that cross to the far side: data in the middle, and retransmissions.
     plan.wan[0].errors = dropping(vec![100, 101, 300, 310]);
     let mut play = plan.build();
     play.connect(1, PORT);
@@ -88,17 +88,17 @@ fn each_side_has_settings_of_its_own() {
         let with_timestamps = infos.iter().map(|info| info.timestamps).collect::<Vec<_>>();
         assert_eq!(with_timestamps.iter().filter(|with| **with).count(), 1, "{infos:?}");
         assert_eq!(with_timestamps.len(), 2);
-        // The connection over the link has the buffer that was asked for.
+        // The connection over the link has the configured buffer.
         assert!(infos.iter().any(|info| info.timestamps && info.buffers == (1_200_000, 1_200_000)));
     }
 }
 
 #[test]
 fn a_half_that_has_ended_does_not_end_the_other() {
-    // The server answers only when the client has said and ended all.
+    // The server replies only when the client has sent everything and ended.
     let server = Manner { waits: true, ..says(400_000) };
     let mut plan = Plan::new(says(300_000), server.clone());
-    // The client's end is lost on the way, once.
+    // The client's FIN is lost once.
     plan.wan[0].errors = dropping(vec![210]);
     for (client, server) in [(says(300_000), server.clone()), (server, says(300_000))] {
         (plan.client, plan.server) = (client, server);
@@ -146,8 +146,8 @@ fn where_nobody_listens_the_client_is_refused_or_reset() {
         play.connect(1, 99);
         play.run();
         let talker = play.talker(CLIENT);
-        // A gateway that answers at once asks behind the client's acknowledgment: that makes two round
-        // trips. Nothing is taken for a success.
+        // A gateway that accepts early sends its SYN behind the client's acknowledgment: two round
+        // trips. Nothing counts as a success.
         let round_trips = if early_accept { 2 } else { 1 };
         let at = if early_accept {
             let talk = play.talks(CLIENT)[0];
@@ -182,14 +182,14 @@ fn a_reader_that_stands_still_stops_the_sender_at_the_bound() {
     assert!((50_000..200_000).contains(&heard), "{heard}");
     for gate in GATES {
         let statistics = play.statistics(gate);
-        // A gateway that paused reads on when half of its buffer is free.
+        // A paused gateway reads on when half of its buffer is free.
         assert!((100_001..=200_000).contains(&statistics.buffered), "{statistics:?}");
-        // The two connections' buffers, the proxy's, and a piece of each.
+        // Both connections' buffers, the proxy's, and a piece of each.
         let memory = play.gateway(gate).unwrap().memory();
         assert!(memory < 8_000_000, "{memory}");
     }
-    // Windows are closed all the way back to the client, which is what stops it: beyond the near
-    // gateway are its 1.2 MB, the far gateway's 1.2 MB, 200 kB and 1 MB, the server's 1 MB.
+    // Windows close all the way back to the client, which stops it. Beyond the near gateway are its
+    // 1.2 MB, the far gateway's 1.2 MB, 200 kB and 1 MB, the server's 1 MB.
     let passed_on = play.statistics(GATES[0]).bytes[0];
     assert!(passed_on < 4_700_000, "{passed_on}");
     play.run();
@@ -214,8 +214,8 @@ fn five_hundred_at_once_and_one_more() {
         assert_eq!(good.count(), 500);
         let reset = client.iter().filter(|talk| talk.reset).count();
         assert_eq!(reset + play.talker(CLIENT).refused.len(), 1);
-        // SYNs that the link's queue drops are repeated after a second. Where a connection opens only
-        // when the server accepts, the first ones have ended by then.
+        // SYNs dropped by the link's queue are retransmitted after a second. Where a connection
+        // opens only when the server accepts, the first ones have ended by then.
         let open_peak = play.statistics(GATES[0]).open_peak;
         let least = if early_accept { 500 } else { 400 };
         assert!((least..=500).contains(&open_peak), "{open_peak}");
@@ -226,7 +226,7 @@ fn five_hundred_at_once_and_one_more() {
 fn a_far_gateway_that_is_switched_off_and_on_leaves_clean_errors() {
     let mut plan = Plan::new(says(30_000_000), says(0));
     plan.wan_options.retries = 6;
-    // A server that waits for what comes asks at times whether anybody is there.
+    // A server that waits for data probes at times whether its peer is alive.
     let keep_alive = KeepAlive { idle: Duration::from_secs(60), ..KeepAlive::default() };
     plan.host_options.keep_alive = Some(keep_alive);
     let mut play = plan.build();
@@ -236,10 +236,10 @@ fn a_far_gateway_that_is_switched_off_and_on_leaves_clean_errors() {
     play.world.at(play.world.now(), Action::Crash(far));
     play.world.at(play.world.now() + Duration::from_secs(10), Action::Restart(far));
     play.run();
-    // The far gateway does not know them any more; the server is asked by nobody.
+    // The far gateway has forgotten them; nothing probes the server.
     assert!(play.talks(CLIENT).iter().all(|talk| talk.reset));
     assert_eq!(play.statistics(GATES[0]).reset, 5);
-    // What the far gateway had passed on is right, and no end was made up for what is missing.
+    // The far gateway forwarded correct bytes, and no end in place of missing ones.
     for talk in play.talks(SERVER) {
         assert!(talk.reset && !talk.wrong && !talk.peer_ended && talk.heard > 0);
     }
@@ -266,7 +266,7 @@ fn clients_of_a_far_gateway_that_stays_off_are_told() {
             assert!(took < Duration::from_secs(120), "{took:?}");
         }
     }
-    // New ones are told, too, in the time that the proxy gives a server.
+    // New ones are reported too, within the time the proxy gives a server.
     let asked_at = play.world.now();
     play.connect(1, PORT);
     play.run();
@@ -301,7 +301,7 @@ fn a_gateways_own_address_is_no_server() {
         host.call(now, |talker| talker.connect(to));
     });
     play.run();
-    // The near gateway passes it on as any other; the far one refuses to proxy to itself.
+    // The near gateway forwards it like any other; the far one refuses to proxy to itself.
     assert!(play.talks(CLIENT)[0].reset);
     assert_eq!(play.statistics(GATES[1]).turned_away, 1);
     assert_eq!(play.statistics(GATES[1]).accepted, 0);

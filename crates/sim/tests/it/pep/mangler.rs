@@ -1,4 +1,4 @@
-//! A host that hands packets on twice, or late, behind others.
+//! A host that duplicates, delays and reorders the packets it forwards.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Mangler {
                 let on = self.paths.iter().find(|path| **path != receive.path);
                 let on = *on.expect("it stands between two");
                 for packet in receive.datagrams() {
-                    // Three of 100 come twice, five of 100 late.
+                    // 3 % are duplicated, 5 % delayed.
                     let copies = if self.rng.below(100) < 3 { 2 } else { 1 };
                     for _ in 0..copies {
                         if self.rng.below(100) < 5 {

@@ -1,5 +1,5 @@
-//! Random worlds: packets are lost, come twice or behind others, and still each end hears what the
-//! other says, and nothing is left in the gateways.
+//! Random worlds: packets are lost, duplicated or reordered; still each host receives what the
+//! other sent, and nothing is left in the gateways.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn plan() -> impl Strategy<Value = (Plan, usize)> {
             plan.pep.buffer = buffer * Receive::PIECE_MAX;
             plan.pep.buffer_total = 0;
             plan.pep.connections = connections;
-            // Losses of 6 % each way leave no connection without an end for long.
+            // Losses of 6 % in each direction leave no connection half-open for long.
             plan.pep.idle = Some(Duration::from_secs(1800));
             (plan, count)
         },

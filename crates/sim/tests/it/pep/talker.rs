@@ -1,5 +1,5 @@
-//! An end host's program: it says what it is given on each stream, hears what comes, and reads, ends and
-//! resets as it is told.
+//! Program of an end host: sends its bytes on each stream, receives, and reads, ends and resets as
+//! configured.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -10,18 +10,18 @@ use engine::{
     Time, Timers, Transmit, TxBuf,
 };
 
-/// What it does on each of its streams.
+/// Behaviour on each stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Manner {
-    /// Bytes that it says.
+    /// Bytes to send.
     pub(crate) says: usize,
-    /// It ends its half when all is said.
+    /// Whether it ends its half after the last byte.
     pub(crate) ends: bool,
-    /// It says nothing before the peer has ended.
+    /// Whether it sends nothing before the peer has ended.
     pub(crate) waits: bool,
-    /// It resets a stream on which so much came.
+    /// Received bytes at which it resets a stream.
     pub(crate) resets_at: Option<usize>,
-    /// It stops reading after so much, and for how long.
+    /// Received bytes at which it stops reading, and for how long.
     pub(crate) stops: Option<(usize, Duration)>,
 }
 
@@ -35,16 +35,16 @@ pub(crate) struct Talk {
     shut: bool,
     stopped: bool,
     pub(crate) heard: usize,
-    /// What came was not what the peer says.
+    /// Whether received bytes differ from the peer's.
     pub(crate) wrong: bool,
     pub(crate) peer_ended: bool,
     pub(crate) left: bool,
-    /// It went down before both halves had ended.
+    /// Whether it went down before both halves had ended.
     pub(crate) reset: bool,
     pub(crate) over_at: Option<Time>,
 }
 
-/// Byte `n` of what is said on any stream.
+/// Returns byte `n` of any stream.
 fn byte(n: usize) -> u8 {
     ((n as u32).wrapping_mul(0x9e37_79b1) >> 24) as u8
 }

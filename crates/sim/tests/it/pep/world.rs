@@ -14,7 +14,7 @@ use slowlight_sim::{HostConfig, HostId, Limit, LinkId, Outcome, World};
 use super::mangler::Mangler;
 use super::talker::{Manner, Talk, Talker};
 
-/// An end host, a gateway, or what stands between these.
+/// An end host, a gateway, or a host between these.
 #[derive(Debug)]
 pub(crate) enum Node {
     Host(Box<OverTcp<Talker>>),
@@ -74,7 +74,7 @@ impl Engine for Node {
     }
 }
 
-/// The hosts in a row.
+/// Hosts in a row.
 pub(crate) const CLIENT: usize = 0;
 pub(crate) const GATES: [usize; 2] = [1, 3];
 const SKY: usize = 2;
@@ -91,26 +91,26 @@ pub(crate) fn service(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(address(SERVER)), port)
 }
 
-/// The interface of a host towards another.
+/// Returns the interface of a host towards another.
 fn interface(to: usize) -> PathId {
     PathId(to as u32)
 }
 
-/// What is in the world.
+/// Configuration of the world.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
-    /// Which of the two gateways there are; without one, its host forwards.
+    /// Gateways present; without one, its host forwards.
     pub(crate) gates: [bool; 2],
     pub(crate) client: Manner,
     pub(crate) server: Manner,
-    /// The link between the gateways, there and back.
+    /// Link between the gateways, forward and return.
     pub(crate) wan: [link::Config; 2],
     pub(crate) pep: pep::Config,
     pub(crate) early_accept: bool,
-    /// Between the gateways, packets come twice, or late, behind others.
+    /// Whether packets between the gateways are duplicated, delayed and reordered.
     pub(crate) mangles: bool,
-    /// Connections between the gateways.
+    /// Options of connections between the gateways.
     pub(crate) wan_options: Options,
     pub(crate) lan_options: Options,
     pub(crate) host_options: Options,
@@ -126,7 +126,7 @@ pub(crate) fn satellite() -> link::Config {
     }
 }
 
-/// What leads on from the middle of the link: at once.
+/// Returns the link onwards from the middle: without delay.
 fn sky() -> link::Config {
     link::Config { framing: Framing::Raw, ..link::Config::default() }
 }
@@ -144,7 +144,7 @@ impl Plan {
     pub(crate) fn new(client: Manner, server: Manner) -> Self {
         let modern = Profile::Modern.options();
         let wan_options = Options {
-            // Twice what the link holds: 600 ms at 8 Mbit/s are 600,000 bytes.
+            // Twice the bandwidth-delay product: 600 ms at 8 Mbit/s are 600,000 bytes.
             send_buffer: Buffer::Fixed(1_200_000),
             receive_buffer: Buffer::Fixed(1_200_000),
             ..modern.clone()
@@ -246,7 +246,7 @@ impl Plan {
     }
 }
 
-/// A world that runs.
+/// A running world.
 pub(crate) struct Play {
     pub(crate) world: World<Node>,
     pub(crate) hosts: [HostId; 5],
@@ -254,7 +254,7 @@ pub(crate) struct Play {
 }
 
 impl Play {
-    /// The client opens so many streams.
+    /// Opens this many streams at the client.
     pub(crate) fn connect(&mut self, count: usize, port: u16) {
         self.world.call(self.hosts[CLIENT], |node, now| {
             let Node::Host(host) = node else { panic!("the client is a host") };
@@ -264,7 +264,7 @@ impl Play {
         });
     }
 
-    /// Until nothing is left to happen.
+    /// Runs until no event is left.
     pub(crate) fn run(&mut self) {
         let limit = Limit { events: 20_000_000, ..Limit::default() };
         assert_eq!(self.world.run(limit), Outcome::Idle, "at {}", self.world.now());
@@ -309,7 +309,7 @@ impl Play {
         self.gateway(host).expect("a gateway that runs").above().statistics()
     }
 
-    /// Segments that a gateway sent again over its side towards a host.
+    /// Returns the segments a gateway retransmitted on its side towards a host.
     pub(crate) fn repairs(&self, gate: usize, towards: usize) -> u64 {
         let gateway = self.gateway(gate).expect("a gateway that runs");
         gateway.below().totals_over(interface(towards)).retransmissions

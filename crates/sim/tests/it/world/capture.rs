@@ -1,4 +1,4 @@
-//! What captures and traces show.
+//! Content of captures and traces.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use slowlight_sim::{Limit, LinkEnd, Outcome, TraceRow};
 
 use super::toy::*;
 
-/// Ten datagrams there and what comes back; the third is lost, the fifth damaged.
+/// Ten datagrams and the replies; the third is lost, the fifth damaged.
 struct Recorded {
     near: Vec<u8>,
     far: Vec<u8>,
@@ -60,7 +60,7 @@ fn records(bytes: &[u8]) -> Vec<Record> {
 fn the_near_end_shows_fates_and_the_far_end_what_arrives() {
     let Recorded { near, far, .. } = record(true);
     let (near, far) = (records(&near), records(&far));
-    // Ten out, eight back, for one is lost and one fails its checksum.
+    // Ten out, eight back: one is lost and one fails its checksum.
     assert_eq!((near.len(), far.len()), (18, 17));
     assert!(near.is_sorted_by_key(|record| record.at) && far.is_sorted_by_key(|r| r.at));
     let comments: Vec<_> = near.iter().filter_map(|record| record.comment.as_deref()).collect();
@@ -120,7 +120,7 @@ fn an_unrelated_host_changes_nothing() {
     assert_eq!(run(false), run(true));
 }
 
-/// What tshark prints about a capture; `None` if there is no tshark.
+/// Returns tshark's output for a capture; `None` without tshark.
 fn tshark(bytes: &[u8], arguments: &[&str]) -> Option<Vec<u8>> {
     let name = format!("slowlight-{}-{}.pcapng", std::process::id(), arguments.len());
     let path = std::env::temp_dir().join(name);

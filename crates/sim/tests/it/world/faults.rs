@@ -33,8 +33,8 @@ fn a_slow_store_takes_its_time() {
     let latency = Duration::from_millis(5);
     let faults = StoreFaults { latency, bytes_per_second: Some(1_000_000), ..Default::default() };
     let (mut world, earth, copied) = copy(faults, 1000);
-    // 2 opens, 11 reads, 10 writes, 1 sync: 24 * 5 ms; a read asks for 1,000 bytes even at the
-    // end of the file: 11 ms, and the writes 10 ms.
+    // 2 opens, 11 reads, 10 writes, 1 sync: 24 * 5 ms; a read requests 1,000 bytes even at the end
+    // of the file: 11 ms, and the writes 10 ms.
     assert_eq!(copied, [(Time::from_nanos(141_000_000), Told::Copied(Ok(10_000)))]);
     assert_eq!(world.store(earth).get(&file("out")), Some(&content(10_000)[..]));
 }
@@ -127,7 +127,7 @@ fn packets_for_a_crashed_host_are_lost_and_it_starts_anew() {
     let told = world.drain_indications();
     let got = received(&told, moon).len() as u64;
     let stats = world.host_stats(moon);
-    // 100 ms of 852.8 us each are 117 packets, give or take the one at either end.
+    // 100 ms of 852.8 us each are 117 packets, plus or minus one at either end.
     assert!((116..=118).contains(&stats.while_down), "{}", stats.while_down);
     assert_eq!(got + stats.while_down, 1000);
     let ups = told.iter().filter(|(_, host, t)| *host == moon && matches!(t, Told::Up(..)));

@@ -1,4 +1,4 @@
-//! Groups: one sender and many receivers behind links of their own.
+//! Groups: one sender and many receivers, each behind its own link.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Cursor;
@@ -21,20 +21,20 @@ const LEN: usize = 1000;
 const BUSY: u64 = 833_600;
 const MS: u64 = 1_000_000;
 
-/// What a member tells.
+/// Indication of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
-    /// A datagram: the path it came on, whose it is, and its number, unless it was damaged.
+    /// A datagram: its path, its sender, and its number, unless damaged.
     Received(PathId, PathId, Option<u32>),
     /// A path event, by its name.
     Path(PathId, &'static str),
 }
 
-/// Sends numbered datagrams on any path, and answers what it gets.
+/// Sends numbered datagrams on any path, and replies to received ones.
 #[derive(Default)]
 struct Member {
     queue: VecDeque<(PathId, u32)>,
-    /// Answers to whoever sent it each datagram of the group with the same number.
+    /// Whether it replies to the sender of each datagram of the group with the same number.
     answers: bool,
     effects: VecDeque<Effect>,
     told: VecDeque<Told>,
@@ -102,15 +102,15 @@ impl Engine for Member {
     }
 }
 
-/// A sender, a relay and receivers. The link up to the relay has the rate, those to the receivers
-/// delay and errors.
+/// A sender, a relay and receivers. The uplink to the relay has the rate, the links to the
+/// receivers have delay and errors.
 struct Star {
     world: World<Member>,
     sender: HostId,
     hub: HostId,
     receivers: Vec<HostId>,
     up: LinkId,
-    /// From the relay to each receiver.
+    /// Links from the relay to each receiver.
     branches: Vec<LinkId>,
 }
 
@@ -173,7 +173,7 @@ fn idle(world: &mut World<Member>) -> Vec<(Time, HostId, Told)> {
     world.drain_indications()
 }
 
-/// What a host received: when, on which path, from whom, which.
+/// Returns the datagrams a host received: time, path, sender, number.
 fn received(
     told: &[(Time, HostId, Told)],
     host: HostId,
@@ -212,7 +212,7 @@ fn what_is_sent_once_arrives_at_all_after_their_own_delays() {
             assert_eq!(world.host_stats(*receiver).received.packets, 2);
         }
         assert_eq!(received(&told, sender), [], "a sender does not hear itself");
-        // The sender's queue and line carry each packet once, whoever listens.
+        // The sender's queue and line carry each packet once, whatever the number of receivers.
         assert_eq!(world.host_stats(sender).sent.packets, 2);
         assert_eq!(world.link_stats(up).pushed.packets, 2);
         assert_eq!(world.host_stats(hub).forwarded, 2);
@@ -230,8 +230,8 @@ fn answers_go_to_the_sender_alone() {
     world.call(sender, |member, _| member.send(GROUP, 7..8));
     let told = idle(&mut world);
     let there = |delay: u64| Time::from_nanos(2 * BUSY + 2 * delay * MS);
-    // Each answers on the path of its sender, and the sender gives each a path of its own, that
-    // of whom it heard first being the first.
+    // Each replies on the path of its sender. The sender gives each a path of its own, in the order
+    // of first reception.
     let expected =
         [(there(10), PathId(1), PathId(1), Some(7)), (there(20), PathId(2), PathId(2), Some(7))];
     assert_eq!(received(&told, sender), expected);
@@ -269,7 +269,7 @@ fn losses_of_the_branches_are_independent_and_those_before_them_hit_all() {
         let (stats, heard) = (world.link_stats(*branch), received(&told, *receiver));
         assert_eq!(stats.pushed.packets, u64::from(COUNT) - 2);
         assert_eq!(stats.delivered.packets, heard.len() as u64);
-        // 50 of 5,000 and five times the deviation of 7.
+        // 50 of 5,000, plus or minus five times the deviation of 7.
         assert!((15..85).contains(&stats.lost_total().packets), "{stats:?}");
         heard.iter().for_each(|(_, _, _, number)| *held.entry(number.unwrap()).or_default() += 1);
     }
@@ -326,7 +326,7 @@ fn a_capture_shows_the_group_in_every_header() {
     }
 }
 
-/// A sender with a link to each of two receivers.
+/// Creates a sender with a link to each of two receivers.
 fn fork(first: link::Config, second: link::Config) -> (World<Member>, HostId, [HostId; 2]) {
     let mut world = World::new(3);
     let sender = world.add_host(HostConfig::new("sender", EARTH));
@@ -394,7 +394,7 @@ fn a_group_has_room_while_all_of_its_links_have() {
     let (mut world, sender, receivers) = fork(short(1_000_000, 4), short(2_000_000, 2));
     world.call(sender, |member, _| member.send(GROUP, 0..4));
     let told = idle(&mut world);
-    // The second queue fills with the third packet and, once more, when the fourth is refused; the
+    // The second queue fills with the third packet and, once more, when the fourth is rejected; the
     // first one holds three and never fills up.
     let names: Vec<_> = events(&told, sender).into_iter().map(|(_, name)| name).collect();
     assert_eq!(names, ["up", "blocked", "writable"]);
@@ -449,7 +449,7 @@ fn who_is_no_member_gets_nothing_and_a_restart_forgets_whom_it_met() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Every packet of every branch is accounted for, and the same world runs the same way.
+    /// Every branch accounts for every packet, and the same world runs the same way.
     #[test]
     fn each_branch_accounts_for_every_packet(
         branches in prop::collection::vec((0..40_u64, 0.0..0.5_f64, any::<bool>()), 1..12),
@@ -488,7 +488,7 @@ proptest! {
                 let (host, link) = (world.host_stats(*receiver), world.link_stats(*branch));
                 assert_eq!(link.queued.packets, 0);
                 let known = host.received.packets + host.bad_ip + host.bad_udp + host.no_port;
-                // What is damaged may seem to be for another host.
+                // A damaged packet may appear to be for another host.
                 assert_eq!(link.delivered.packets, known + host.no_route + host.forwarded);
             }
             told

@@ -13,12 +13,12 @@ use wire::ip::{HEADER_LEN, Ipv4, fold, sum};
 
 use super::toy::{EARTH, MOON, RELAY, line};
 
-/// A protocol of nobody's (RFC 3692 §2.1), and one that is forwarded.
+/// An experimental protocol (RFC 3692 §2.1), and one that is forwarded.
 const OURS: u8 = 253;
 const OTHERS: u8 = 254;
 const INTERFACE: PathId = PathId(3);
 
-/// Sends what it is given and keeps what comes.
+/// Sends given packets and keeps received ones.
 #[derive(Default)]
 struct Raw {
     queue: VecDeque<Vec<u8>>,
@@ -75,7 +75,8 @@ fn packet(protocol: u8, source: Ipv4Addr, destination: Ipv4Addr, len: usize) -> 
     bytes
 }
 
-/// Earth - relay - moon, each with an interface to every neighbour: 3 towards the moon, 4 back.
+/// Creates Earth - relay - Moon, each with an interface to every neighbour: 3 towards the Moon, 4
+/// back.
 fn chain(intercepts: &[u8]) -> (World<Raw>, [HostId; 3]) {
     let mut world = World::new(1);
     let intercepts = intercepts.to_vec();
@@ -115,7 +116,7 @@ fn whole_packets_cross_and_others_are_forwarded() {
     packets.push(packet(OURS, EARTH, RELAY, 20));
     send(&mut world, earth, packets.clone());
     let at_relay = &world.engine(relay).unwrap().received;
-    // It came from earth, so over the interface that leads there.
+    // It came from Earth, so over the interface that leads there.
     assert_eq!(at_relay, &[(PathId(4), packets[4].clone())]);
     let at_moon = &world.engine(moon).unwrap().received;
     assert_eq!(at_moon.len(), 4);
@@ -135,7 +136,7 @@ fn a_proxy_gets_the_protocols_that_it_intercepts() {
     let at_moon = &world.engine(moon).unwrap().received;
     assert_eq!(at_moon.len(), 1);
     assert_eq!(at_moon[0].1[9], OTHERS);
-    // What it sends leaves unchanged, whoever it says that it is from.
+    // Packets it sends leave unchanged, whatever their source address.
     send(&mut world, relay, vec![packets[0].clone()]);
     assert_eq!(world.engine(moon).unwrap().received[1], (PathId(4), packets[0].clone()));
 }
@@ -165,7 +166,7 @@ fn interfaces_come_up_and_closed_ones_carry_nothing() {
     assert_eq!(world.host_stats(earth).unsendable, 1);
 }
 
-/// The n-th of 20 TCP segments of 100 bytes each.
+/// Returns the n-th of 20 TCP segments of 100 bytes each.
 fn segment(number: u32) -> Vec<u8> {
     let mut segment = packet(6, EARTH, MOON, 120);
     segment[4..6].copy_from_slice(&(number as u16).to_be_bytes());
@@ -210,7 +211,7 @@ fn compressed_headers_are_restored_until_a_frame_is_lost() {
     let mut packets: Vec<_> = (0..3).map(segment).collect();
     packets.extend([segment(3), segment(4), packet(OURS, EARTH, MOON, 120), segment(4)]);
     send(&mut world, earth, packets.clone());
-    // The fourth is lost, the fifth does not say whose it is; sent again, it goes whole.
+    // The fourth is lost, the fifth does not name its slot; retransmitted, it has its whole header.
     let arrived: Vec<_> =
         world.engine(moon).unwrap().received.iter().map(|(_, packet)| packet.clone()).collect();
     let expected = [0, 1, 2, 5, 6].map(|index| packets[index].clone());

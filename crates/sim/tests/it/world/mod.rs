@@ -1,4 +1,4 @@
-//! Worlds of small engines.
+//! Worlds of toy engines.
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "in tests a panic is a failure")]
 

@@ -168,7 +168,7 @@ fn a_full_queue_blocks_and_frees() {
         let Pair { mut world, earth, moon, forward, .. } = pair(|host| host, &config);
         world.call(earth, |toy, _| {
             toy.polite = polite;
-            // Unpaced: as fast as the queue takes it.
+            // Unpaced: as fast as the queue accepts.
             if let Some(info) = &mut toy.info {
                 info.rate_bps = None;
             }

@@ -1,4 +1,4 @@
-//! Random worlds: every packet is accounted for, every run ends, and again the same way.
+//! Random worlds: every packet is accounted for, every run ends, and runs are reproducible.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ fn action(op: &Op, pair: &Pair, polite: bool) -> Action<Toy> {
     }
 }
 
-/// Runs a plan and returns what the engines told and the captured bytes.
+/// Runs a plan and returns the engines' indications and the captured bytes.
 fn run(plan: &Plan) -> (Vec<(Time, String)>, Vec<u8>) {
     let config = |host| HostConfig { batch: plan.batch, cues: plan.cues, ..host };
     let mut pair = pair(config, &line_of(plan));
@@ -144,7 +144,7 @@ fn run(plan: &Plan) -> (Vec<(Time, String)>, Vec<u8>) {
         assert_eq!(link.queued.packets, 0, "an idle world has nothing under way");
         assert_eq!(link.pushed.packets, from.sent.packets + from.rejected);
         let known = to.received.packets + to.bad_ip + to.bad_udp + to.while_down + to.no_port;
-        // Those that wait for an engine that never reads again, or were dropped with it.
+        // Packets that wait for an engine that never reads again, or were dropped with it.
         let waiting = link.delivered.packets - known - to.buffer_full - to.no_route - to.forwarded;
         let pauses = plan.ops.iter().any(|(_, op)| matches!(op, Op::Pause));
         assert!(waiting == 0 || pauses, "{waiting} packets vanished");

@@ -1,4 +1,4 @@
-//! Engines learn of outages of the link from their peer, a light time after they begin.
+//! Reports of return link outages to engines, one light time after they start.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ fn with_outage(mut config: link::Config) -> link::Config {
     config
 }
 
-/// Events that earth, then moon, learned of the links to them.
+/// Returns the events about their return links that Earth, then Moon, received.
 fn returns(forward: &link::Config, back: &link::Config, cues: bool) -> [Vec<(Time, bool)>; 2] {
     let host = |host| HostConfig { cues, ..host };
     let Pair { mut world, earth, moon, .. } = pair_of(host, forward, back);
-    // Keeps the world going until all is over.
+    // Keeps the world running until everything has happened.
     world.at(Time::from_secs(60), Action::Call(earth, Box::new(|_, _| {})));
     assert_eq!(world.run(Limit::default()), Outcome::Idle);
     let of = |world: &World<Toy>, host| world.engine(host).unwrap().returns.clone();

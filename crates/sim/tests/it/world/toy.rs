@@ -1,4 +1,4 @@
-//! Small engines and worlds to test the simulator with.
+//! Toy engines and worlds to test the simulator with.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Write};
@@ -14,12 +14,12 @@ use engine::{
 use link::{Delay, Framing, Rate};
 use slowlight_sim::{HostConfig, HostId, LinkId, World};
 
-/// What a toy tells.
+/// Indication of a toy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// A datagram arrived: its path, number and length.
     Received(PathId, u32, usize),
-    /// A datagram whose filling is not what was sent.
+    /// A datagram with unexpected content.
     Corrupt,
     Up(PathId, PathInfo),
     Down,
@@ -30,7 +30,7 @@ pub(crate) enum Told {
     Woke(&'static str),
 }
 
-/// Sends numbered datagrams at its path's rate, answers, copies files, keeps timers.
+/// Sends numbered datagrams at its path's rate, replies, copies files, keeps timers.
 #[derive(Default)]
 pub(crate) struct Toy {
     /// Datagrams still to send, the next one's number, and their length.
@@ -41,13 +41,14 @@ pub(crate) struct Toy {
     pub(crate) path: PathId,
     pub(crate) next_at: Time,
     pub(crate) blocked: bool,
-    /// Stops at `Blocked`; otherwise it goes on and loses what the queue does not take.
+    /// Whether it stops at `Blocked`; otherwise it continues and loses packets that the queue
+    /// rejects.
     pub(crate) polite: bool,
     pub(crate) echo: bool,
     echoes: VecDeque<(PathId, u32, usize)>,
     pub(crate) copier: Option<Copier>,
     pub(crate) timer: Option<Deadline>,
-    /// Breaks rule 3: its timer stays.
+    /// Whether it breaks rule 3: its timer stays.
     pub(crate) stubborn: bool,
     effects: VecDeque<Effect>,
     told: VecDeque<Told>,
@@ -235,7 +236,7 @@ pub(crate) const RELAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
 pub(crate) const PORT: u16 = 4556;
 pub(crate) const PATH: PathId = PathId(1);
 
-/// 10 Mbit/s of Ethernet frames and a delay.
+/// Returns a line of 10 Mbit/s Ethernet frames with this delay.
 pub(crate) fn line(delay: Duration) -> link::Config {
     link::Config {
         rate: Rate::Constant(10_000_000),
@@ -245,7 +246,7 @@ pub(crate) fn line(delay: Duration) -> link::Config {
     }
 }
 
-/// What an engine is told of such a line: 42 bytes of Ethernet, IPv4 and UDP.
+/// Returns the path information of such a line: 42 bytes of Ethernet, IPv4 and UDP.
 pub(crate) fn info() -> PathInfo {
     PathInfo { rate_bps: Some(10_000_000), overhead: 42, ..PathInfo::datagram(1024) }
 }
@@ -281,7 +282,7 @@ pub(crate) fn pair_of(
     Pair { world, earth, moon, forward, back }
 }
 
-/// Numbers and times of what a host received.
+/// Returns numbers and times of the datagrams a host received.
 pub(crate) fn received(told: &[(Time, HostId, Told)], host: HostId) -> Vec<(Time, u32)> {
     told.iter()
         .filter(|(_, at, _)| *at == host)
@@ -292,7 +293,7 @@ pub(crate) fn received(told: &[(Time, HostId, Told)], host: HostId) -> Vec<(Time
         .collect()
 }
 
-/// A sink whose bytes can be read while a capture owns it.
+/// A sink whose bytes remain readable while a capture owns it.
 #[derive(Clone, Default)]
 pub(crate) struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -313,12 +314,12 @@ impl Shared {
     }
 }
 
-/// `len` bytes that repeat at no small distance.
+/// Returns `len` bytes without short-distance repetition.
 pub(crate) fn content(len: usize) -> Bytes {
     (0..len as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// The writes to fail.
+/// Returns the set of writes to fail.
 pub(crate) fn writes(numbers: &[u64]) -> BTreeSet<u64> {
     numbers.iter().copied().collect()
 }

@@ -42,7 +42,7 @@ prop_compose! {
     }
 }
 
-/// A payload id that fits a scheme.
+/// Returns a payload ID that fits a scheme.
 fn id(fec: Scheme, field_bits: u8, block: u32, symbol: u16, block_len: u16) -> PayloadId {
     let block = block & fec.block_mask(field_bits);
     let bits = match fec {

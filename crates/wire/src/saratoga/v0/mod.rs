@@ -262,7 +262,7 @@ impl<'a> Packet<'a> {
         Ok(out)
     }
 
-    /// DATA, an acceptance or a poll: all have the type of DATA.
+    /// Reads DATA, an acceptance or a poll: all have the type of DATA.
     fn read_data(flags: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let session = reader.u32()?;
         let at = reader.offset();
@@ -324,14 +324,14 @@ impl Data<'_> {
         !self.wants_status && self.offset == 0 && self.data.is_empty()
     }
 
-    /// Whether it holds a byte that no file has.
+    /// Whether it reaches beyond the longest file.
     const fn ends_too_late(&self) -> bool {
         self.offset as u64 + self.data.len() as u64 > FILE_LEN_MAX as u64
     }
 }
 
 impl<'a> Status<'a> {
-    /// Whether it says that all has arrived.
+    /// Whether it reports that everything has arrived.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let is_whole = !self.lacks_metadata && !self.is_partial && self.holes.is_empty();
@@ -362,8 +362,8 @@ impl<'a> Status<'a> {
     }
 }
 
-/// The version of which this is the first byte, if it is another one. The drafts of 2007 have two
-/// bits for it, those after them three.
+/// Returns the version with this first byte, if it is not version 0. The drafts of 2007 have two
+/// bits for it, later ones three.
 const fn other_version(first: u8) -> Option<u8> {
     match first {
         0..0x20 => None,
@@ -382,7 +382,7 @@ fn write_header(
     writer.put(&session.to_be_bytes())
 }
 
-/// Bytes of a path with its NUL, and NULs up to `len`.
+/// Length of a path with its NUL, padded with NULs to at least `len`.
 const fn padded_len(path: &[u8], len: usize) -> usize {
     if path.len() < len { len } else { path.len() + 1 }
 }

@@ -1,4 +1,4 @@
-//! The lengths that were captured in 2011, vectors computed by hand, and round trips.
+//! Lengths captured in 2011, vectors computed by hand, and round trips.
 
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn data(offset: u32, data: &[u8]) -> Packet<'_> {
     Packet::Data(Data { wants_status: false, session: SESSION, offset, data })
 }
 
-/// Encodes over bytes that are not zero, and reads back.
+/// Encodes over bytes that are not zero, and decodes the result.
 fn encoded(packet: Packet<'_>) -> Vec<u8> {
     let mut out = vec![0xa5; packet.encoded_len()];
     packet.encode(&mut out).expect("a good packet");
@@ -92,17 +92,17 @@ fn packets() {
 fn what_others_might_send_is_taken() {
     let told = Status { holes: Holes::new(&[Hole { start: 1, last: 2 }]), ..COMPLETE };
     for (text, packet) in [
-        // A path with its NUL, with an address behind it, with bits in the flags.
+        // A path with its NUL, an address behind it, bits in the flags.
         ("0100 11223344 7465737466696c652e31306b 00", REQUEST),
         ("0100 11223344 7465737466696c652e31306b 00 3139322e3136382e3130302e32", REQUEST),
         ("01fc 11223344 7465737466696c652e31306b 00", REQUEST),
         ("0200 11223344 00002710 61 00", metadata(b"a")),
-        // A poll with something in it, and without the bit that its bit implies.
+        // A poll with other bytes, and without the bit that a poll implies.
         (
             "0302 11223344 00000007 0102030405060708 09",
             Packet::Poll(Poll { session: SESSION, offset: 7 }),
         ),
-        // The sender's first answer, if it is a STATUS and four bytes.
+        // The sender's first reply, if it is a STATUS and four bytes.
         ("0402 11223344 00 000000", Packet::Status(COMPLETE)),
         ("0402 11223344 00 00000001 00000002 00000000 000000", Packet::Status(told)),
     ] {

@@ -1,18 +1,18 @@
-//! Asking tshark what it sees.
+//! Runs tshark over packets.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// What tshark said.
+/// Output of tshark.
 pub(super) struct Answer {
-    /// One line of fields a packet, in columns with `|` between them.
+    /// One line per packet: fields in columns separated by `|`.
     pub(super) lines: Vec<String>,
-    /// What it said besides.
+    /// Standard error.
     pub(super) complaints: String,
 }
 
-/// One line of fields a packet, `_ws.malformed` first; `None`, and a word why, if there is no
-/// tshark.
+/// Returns one line of fields per packet, `_ws.malformed` first; `None`, and a printed reason,
+/// without tshark.
 pub(super) fn ask_tshark<'a>(
     port: u16,
     dissector: &str,
@@ -26,7 +26,7 @@ pub(super) fn ask_tshark<'a>(
     Some(answer.lines)
 }
 
-/// What tshark says about these packets; `None`, and a word why, if there is no tshark.
+/// Returns tshark's output for these packets; `None`, and a printed reason, without tshark.
 pub(super) fn ask(options: &[&str], fields: &[&str], packets: Vec<u8>) -> Option<Answer> {
     let mut command = Command::new("tshark");
     command.args(["-r", "-", "-T", "fields", "-E", "separator=|"]).args(options);
@@ -52,8 +52,8 @@ pub(super) fn ask(options: &[&str], fields: &[&str], packets: Vec<u8>) -> Option
     Some(Answer { lines: text.lines().map(str::to_owned).collect(), complaints })
 }
 
-/// A classic pcap of raw IPv4 packets (link type 101), one datagram in each, of which so many bytes
-/// were captured.
+/// Returns a classic pcap of raw IPv4 packets (link type 101), one datagram in each, truncated to
+/// the given captured length.
 pub(super) fn pcap<'a>(port: u16, datagrams: impl Iterator<Item = (&'a [u8], usize)>) -> Vec<u8> {
     let mut out = Vec::new();
     for word in [0xa1b2_c3d4, 0x0002_0004, 0, 0, 65_535, 101_u32] {
@@ -67,7 +67,7 @@ pub(super) fn pcap<'a>(port: u16, datagrams: impl Iterator<Item = (&'a [u8], usi
         }
         out.extend([0x45, 0]);
         out.extend(ip_len.to_be_bytes());
-        // No fragments, time to live 64, UDP, checksum not filled in (tshark does not check it).
+        // No fragments, TTL 64, UDP, checksum left empty (tshark does not verify it).
         out.extend([0, 0, 0, 0, 64, 17, 0, 0]);
         out.extend([127, 0, 0, 1, 127, 0, 0, 2]);
         for half in [port, port, udp_len, 0] {
@@ -78,7 +78,7 @@ pub(super) fn pcap<'a>(port: u16, datagrams: impl Iterator<Item = (&'a [u8], usi
     out
 }
 
-/// A classic pcap of raw IP packets (link type 101).
+/// Returns a classic pcap of raw IP packets (link type 101).
 pub(super) fn raw_pcap<'a>(packets: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut out = Vec::new();
     for word in [0xa1b2_c3d4, 0x0002_0004, 0, 0, 65_535, 101_u32] {
@@ -93,7 +93,7 @@ pub(super) fn raw_pcap<'a>(packets: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     out
 }
 
-/// A number as tshark prints it.
+/// Parses a number as printed by tshark.
 pub(super) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

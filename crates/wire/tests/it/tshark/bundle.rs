@@ -1,4 +1,5 @@
-//! Bundles of both versions, and TCPCL of both, as the dissectors of tshark 4.0 read them (RFC 9171, RFC 5050, RFC 9174, RFC 7242).
+//! Bundles and TCPCL of both versions, as decoded by tshark 4.0 (RFC 9171, RFC 5050, RFC 9174, RFC
+//! 7242).
 
 use slowlight_wire as wire;
 use wire::eid::Eid;
@@ -6,18 +7,18 @@ use wire::{bp6, bp7, tcpcl3, tcpcl4};
 
 use super::ask::{Answer, ask, number, raw_pcap};
 
-/// The UDP port of bundles in datagrams (RFC 7122).
+/// UDP port of bundles in datagrams (RFC 7122).
 const PORT: u16 = 4556;
 const CHECKS: [bp7::CrcType; 3] = [bp7::CrcType::None, bp7::CrcType::Crc16, bp7::CrcType::Crc32c];
 
-/// The columns of a line, each with its occurrences.
+/// Returns the columns of a line, each with its occurrences.
 fn columns(line: &str) -> Vec<Vec<&str>> {
     line.split('|')
         .map(|cell| cell.split(',').filter(|value| !value.is_empty()).collect())
         .collect()
 }
 
-/// Datagrams with one bundle each, asked for all occurrences of fields.
+/// Runs tshark over datagrams with one bundle each, for all occurrences of fields.
 fn ask_bundles(fields: &[&str], bundles: &[Vec<u8>]) -> Option<Answer> {
     let options = ["-d", "udp.port==4556,bundle", "-E", "occurrence=a"];
     let whole = bundles.iter().map(|bytes| (&bytes[..], bytes.len()));
@@ -100,7 +101,7 @@ fn tshark_agrees_on_version_7() {
         );
         assert_eq!((columns[11][3], columns[12][0]), ("300", "ipn:5.0"), "{line}");
     }
-    // A damaged check is seen: the test can fail.
+    // A damaged CRC is reported: the test can fail.
     let mut damaged = bundles[2].clone();
     let last = damaged.len() - 2;
     damaged[last] ^= 1;
@@ -127,7 +128,7 @@ fn tshark_agrees_on_status_reports() {
         reason: bp7::Reason::HopLimitExceeded,
         source: Eid::ipn(9, 8),
         creation: bp7::CreationTimestamp { time_ms: 700_000_000_000, sequence: 1 },
-        // It leaves a fragment's fields empty, so this is about a whole bundle.
+        // tshark leaves a fragment's fields empty, so this is about a whole bundle.
         fragment: None,
         ..bp7::StatusReport::default()
     };
@@ -240,7 +241,8 @@ fn tshark_agrees_on_version_6() {
         assert_eq!(columns[0], Vec::<&str>::new(), "malformed: {line}");
         assert_eq!(columns[1], ["6"], "{line}");
         let len = number(columns[2][0]).expect("a length");
-        // Up to its length the block has four bytes: version, two of flags, one of the length.
+        // The block has four bytes before its length counts: version, two of flags, one of the
+        // length.
         let next = 4 + len as usize;
         assert_eq!(bytes[next], bp6::CUSTODY_ENHANCEMENT, "{line}");
         assert_eq!(columns[3][0], "2", "{line}");
@@ -315,7 +317,7 @@ fn tshark_agrees_on_records_of_version_6() {
     assert_eq!((lines[2][7][0], lines[2][8][0]), ("300", "301"));
 }
 
-/// A conversation on one connection: packets of TCP with what each side says, in turn.
+/// Returns the TCP packets of one connection with each side's data, in turn.
 fn conversation(turns: &[(bool, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut next = [1000_u32, 2000];
     let mut packets = Vec::new();
@@ -355,7 +357,7 @@ fn conversation(turns: &[(bool, Vec<u8>)]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// What tshark sees of a conversation: a line for each turn.
+/// Returns tshark's output for a connection: one line per turn.
 fn ask_conversation(fields: &[&str], turns: &[(bool, Vec<u8>)]) -> Option<Vec<String>> {
     let packets = conversation(turns);
     let options = ["-d", "tcp.port==4556,tcpcl", "-E", "occurrence=a"];
@@ -364,8 +366,8 @@ fn ask_conversation(fields: &[&str], turns: &[(bool, Vec<u8>)]) -> Option<Vec<St
     Some(answer.lines[3..].to_vec())
 }
 
-/// A session of TCPCL 4 that carries `bundle` in two segments, cut after `first` bytes; `true` for
-/// the side that opened it.
+/// Returns a session of TCPCL 4 that carries `bundle` in two segments, split after `first` bytes;
+/// `true` marks the side that opened it.
 fn tcpcl_4_session(bundle: &[u8], first: usize) -> [(bool, Vec<u8>); 11] {
     let total = (bundle.len() as u64).to_be_bytes();
     let items = [tcpcl4::Extension::transfer_length(&total)];
@@ -441,7 +443,7 @@ fn tshark_agrees_on_tcpcl_4() {
     assert_eq!((lines[4][6][0], lines[5][7][0]), ("20", "20"));
     assert_eq!(lines[6][6], [(bundle.len() - 20).to_string()]);
     assert_eq!(lines[7][7], [bundle.len().to_string()]);
-    // The bundle is put together and read: five blocks with good checks.
+    // The bundle is reassembled and decoded: five blocks with correct CRCs.
     assert_eq!(lines[6][9], ["1"; 5]);
     assert_eq!(number(lines[9][8][0]), Some(1));
 }
@@ -470,7 +472,7 @@ fn tshark_agrees_on_tcpcl_3() {
         (true, segment(false, true, rest)),
         (false, encode(tcpcl3::Message::Ack { length: bundle.len() as u64 })),
         (true, encode(tcpcl3::Message::Keepalive)),
-        // It looks for the reason of a refusal in a byte of its own, so there is none here.
+        // tshark expects the reason of a refusal in a separate byte, so there is none here.
         (true, encode(tcpcl3::Message::Shutdown { reason, reconnect_s: None })),
     ];
     let fields = [

@@ -1,7 +1,7 @@
-//! A second opinion on CFDP by the dissector of tshark.
+//! Checks of CFDP by tshark's dissector.
 //!
-//! That dissector follows the older issues of the book (version 000). Where it cannot agree with
-//! version 001 is written down in [`exception`].
+//! That dissector follows the older issues of the book (version 000). [`exception`] lists its
+//! disagreements with version 001.
 
 use slowlight_wire as wire;
 use wire::cfdp::{Body, Direction, Pdu, TransmissionMode, Version};
@@ -12,7 +12,7 @@ use crate::corpus::corpus;
 /// UDP port of the captured datagrams.
 const PORT: u16 = 2501;
 
-/// What tshark is asked for, in the order of its answer.
+/// Requested fields, in the order of the output.
 const FIELDS: [&str; 21] = [
     "cfdp.version",
     "cfdp.direction",
@@ -37,7 +37,7 @@ const FIELDS: [&str; 21] = [
     "cfdp.crc_flag",
 ];
 
-/// Where tshark 4.0 is known to be wrong about a PDU of the current book.
+/// Known errors of tshark 4.0 about PDUs of the current book.
 fn exception(name: &str, pdu: &Pdu<'_>) -> Option<&'static str> {
     if pdu.header.large_file {
         return Some("it takes the large-file flag for a reserved bit and reads 32-bit fields");
@@ -45,7 +45,7 @@ fn exception(name: &str, pdu: &Pdu<'_>) -> Option<&'static str> {
     if matches!(pdu.body, Body::FileData(data) if data.segment_metadata.is_some()) {
         return Some("it takes the segment metadata flag for a reserved bit");
     }
-    // Checked by hand: each of these is right up to the field named here.
+    // Checked by hand: each of these is correct up to the field named here.
     let misread = [
         ("filestore request with one name", "it wants a second name in every filestore request"),
         ("Finished with response", "it looks for the filestore message beyond the TLV"),
@@ -86,7 +86,7 @@ fn tshark_agrees() {
     assert!(compared > 1000, "only {compared} fields were compared");
 }
 
-/// The fields that tshark must show, with their values.
+/// Returns the fields that tshark must show, with their values.
 fn expectations(pdu: &Pdu<'_>) -> Vec<(&'static str, u64)> {
     let header = &pdu.header;
     let data_length = pdu.encoded_len() - header.encoded_len();

@@ -1,4 +1,4 @@
-//! LTP segments, as the dissector of tshark 4.0 reads them (RFC 5326).
+//! LTP segments, as decoded by tshark 4.0 (RFC 5326).
 
 use slowlight_wire as wire;
 use wire::ltp::{
@@ -31,8 +31,8 @@ fn segments() -> Vec<Vec<u8>> {
     let claims: Vec<_> = (0..30).map(|i| Claim { offset: i * 2000, length: 1000 }).collect();
     let cookie = [Extension { tag: 1, value: b"cookie" }];
     let mut all = Vec::new();
-    // It leaves alone what is shorter than six bytes, so no session has numbers of one.
-    // And it keeps the bounds of reports in 31 bits.
+    // tshark ignores segments shorter than six bytes, so no session has one-byte numbers. It also
+    // keeps the bounds of reports in 31 bits.
     for number in [200, 30_000, 2_000_000_000] {
         let session = SessionId { originator: number, number: number + 7 };
         let mut bodies = vec![
@@ -55,7 +55,7 @@ fn segments() -> Vec<Vec<u8>> {
             let data = &[0x55; 200][..];
             bodies.push(Body::Data(Data { kind, service: 4, offset: number, checkpoint, data }));
         }
-        // It takes a report without claims for malformed; such a report says nothing, either.
+        // tshark reports a report without claims as malformed; such a report is meaningless anyway.
         for count in [1, 30] {
             let claims = Claims::new(&claims[..count]);
             let upper = 100_000 + number;
@@ -66,7 +66,7 @@ fn segments() -> Vec<Vec<u8>> {
         for body in bodies {
             let plain = Segment::new(session, body);
             let extended = Segment { header: Extensions::new(&cookie), ..plain };
-            // It reads on behind the extension counts, where nothing need follow in these.
+            // tshark reads on behind the extension counts, where nothing need follow in these.
             let whole = !matches!(body, Body::CancelAck { .. });
             let kinds = [plain, extended].into_iter().filter(|s| whole || !s.header.is_empty());
             all.extend(kinds.map(|segment| segment.to_vec().expect("a segment")));

@@ -1,4 +1,4 @@
-//! Second opinions by the dissectors of tshark.
+//! Checks by tshark's dissectors.
 #![expect(clippy::disallowed_methods, reason = "the tests talk to another program")]
 #![expect(clippy::disallowed_types, reason = "the tests talk to another program")]
 #![expect(clippy::print_stdout, reason = "a skipped test says why")]

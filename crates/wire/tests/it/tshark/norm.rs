@@ -1,10 +1,11 @@
-//! NORM messages, as the dissector of tshark 4.0 reads them (RFC 5740, RFC 5445).
+//! NORM messages, as decoded by tshark 4.0 (RFC 5740, RFC 5445).
 //!
-//! It knows the payload ids of schemes 0 and 129. It shows the header of messages of scheme 5 and takes
-//! the rest for data, reads 8 bytes for the payload id of scheme 2, which has 4, and looks at the head of
-//! a stream wrongly; so these are not compared behind the object. It does not take nodes of CMD(CC) apart,
-//! takes any list of objects in CMD(SQUELCH) for malformed, shows the reserved bytes of
-//! CMD(APPLICATION) as its payload, and has no words for REPORT.
+//! tshark supports the payload IDs of schemes 0 and 129. It shows the header of messages of scheme
+//! 5 and the rest as data, reads 8 bytes for the payload ID of scheme 2, which has 4, and misreads
+//! the header of a stream. These are not compared behind the object.
+//!
+//! It does not decode nodes of CMD(CC), reports any list of objects in CMD(SQUELCH) as malformed,
+//! shows the reserved bytes of CMD(APPLICATION) as its payload, and does not support REPORT.
 
 use slowlight_wire as wire;
 use wire::norm::*;
@@ -79,7 +80,7 @@ const FTI: Fti = Fti {
     instance: 0,
 };
 
-/// What the dissector knows of a scheme: the payload id, of 0 and 129.
+/// Returns the supported schemes: payload IDs of 0 and 129.
 fn schemes() -> [(Scheme, PayloadId, Fti); 3] {
     let id = PayloadId::new(0x0102, 0x25);
     let wide = PayloadId { block: 0x0102_0304, symbol: 0x25, block_len: Some(64) };
@@ -91,7 +92,7 @@ fn schemes() -> [(Scheme, PayloadId, Fti); 3] {
     ]
 }
 
-/// Requests of every form and with every flag, each alone, as the payload of a message.
+/// Returns requests of every form and with every flag, each alone, as the payload of a message.
 fn requests(fec: Scheme, id: PayloadId) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let position = Position { fec, object: 7, id };
@@ -118,7 +119,7 @@ fn requests(fec: Scheme, id: PayloadId) -> Vec<Vec<u8>> {
     all
 }
 
-/// The messages, and their bytes.
+/// Returns the encoded messages.
 fn messages() -> Vec<Vec<u8>> {
     let nodes = [NodeId(0x7f00_0001), NodeId(2)];
     let (sender, ackers, others) = (SENDER, NodeList::new(&nodes), Extensions::NONE);
@@ -320,12 +321,12 @@ fn feedback(fields: &mut Expected, cc: Option<CcFeedback>) {
         ("rmt-lct.cc_flags", f64::from(cc.flags.0)),
         ("rmt-lct.cc_rtt", f64::from(cc.rtt)),
         ("rmt-lct.cc_loss", loss(cc.loss)),
-        // It shows this one as it stands there.
+        // tshark shows this field unconverted.
         ("rmt-lct.cc_rate", f64::from(cc.rate)),
     ]);
 }
 
-/// A number as tshark prints it: also a fraction, and a node, which it takes for an address.
+/// Parses a number printed by tshark: also a fraction, or a node, which it shows as an address.
 fn value(text: &str) -> Option<f64> {
     if let Ok(address) = text.parse::<std::net::Ipv4Addr>() {
         return Some(f64::from(u32::from(address)));

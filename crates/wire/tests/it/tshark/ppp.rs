@@ -1,4 +1,4 @@
-//! A second opinion on PPP and on Van Jacobson's header compression: tshark restores the headers itself.
+//! Checks of PPP and Van Jacobson's header compression: tshark restores the headers itself.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use wire::vj::{Compressor, Kind, Slots};
 
 use super::ask::{ask, number};
 
-/// What tshark is asked for, in the order of its answer.
+/// Requested fields, in the order of the output.
 const FIELDS: [&str; 10] = [
     "_ws.malformed",
     "ip.id",
@@ -24,7 +24,7 @@ const FIELDS: [&str; 10] = [
     "tcp.checksum.status",
 ];
 
-/// A pcap of PPP frames with their direction (link type 204), all of them sent, without check sequences.
+/// Returns a pcap of PPP frames with direction (link type 204), all sent, without check sequences.
 fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
     for word in [0xa1b2_c3d4, 0x0002_0004, 0, 0, 65_535, 204_u32] {
@@ -45,7 +45,7 @@ fn frame(protocol: u16, information: &[u8]) -> Vec<u8> {
     [&[0xff, 0x03], &protocol.to_be_bytes()[..], information].concat()
 }
 
-/// A segment as the fields that change from one to the next.
+/// The fields of a segment that change from one to the next.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     port: u16,
@@ -87,9 +87,9 @@ impl Segment {
     }
 }
 
-/// Two connections in turn, with every kind of change but the special cases: what tshark 4.0 adds to the
-/// sequence number there is not the length of the last data but 20 bytes more, and the checksum of what it
-/// restores is wrong. So the window changes with every byte sent.
+/// Returns two alternating connections, with every kind of change except the special cases. There
+/// tshark 4.0 adds 20 bytes more than the length of the last data to the sequence number, and the
+/// restored checksum is wrong. So the window changes with every byte sent.
 fn conversation() -> Vec<Segment> {
     let first = Segment {
         port: 1_024,
@@ -107,7 +107,7 @@ fn conversation() -> Vec<Segment> {
         segment.seq = segment.seq.wrapping_add(segment.len as u32);
         segment.window -= u16::from(segment.len > 0);
         segment.id = segment.id.wrapping_add(1);
-        // Without URG tshark takes the pointer for zero.
+        // Without URG tshark assumes a zero pointer.
         (segment.flags, segment.urgent) = (0x10, 0);
         change(&mut segment);
         segments.push(segment);

@@ -1,7 +1,8 @@
-//! Saratoga packets, as this project's dissector for Wireshark reads them.
+//! Saratoga packets, as decoded by this project's dissector for Wireshark.
 //!
-//! Its code is another than the codec's, so each checks the other: all fields of good packets, and
-//! which packets are bad. Both follow the same reading of the drafts, which nobody else checks.
+//! Its code is independent of the codec, so each checks the other: all fields of valid packets, and
+//! which packets are invalid. Both follow the same reading of the drafts, which nothing else
+//! checks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +15,7 @@ use wire::saratoga::{
 
 use super::ask::{ask, number, pcap};
 
-/// Every field that the dissector knows but the node of each hole.
+/// All fields of the dissector except the node of each hole.
 const FIELDS: &[&str] = &[
     "_ws.lua.error",
     "_ws.malformed",
@@ -80,7 +81,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
@@ -93,7 +94,7 @@ impl Random {
         choices[self.below(choices.len())]
     }
 
-    /// A number of any size up to `max`, which is one less than a power of two.
+    /// Returns a number of any size up to `max`, which is one less than a power of two.
     fn up_to(&mut self, max: u64) -> u64 {
         (self.next() & max) >> self.below(max.count_ones() as usize)
     }
@@ -106,7 +107,7 @@ impl Random {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
-    /// Letters, which tshark shows as they are.
+    /// Returns letters, which tshark shows unchanged.
     fn name(&mut self, len_max: usize) -> Vec<u8> {
         let len = self.below(len_max + 1);
         (0..len).map(|_| self.pick(b"abcdefghij/.-_ ")).collect()
@@ -116,7 +117,7 @@ impl Random {
 const WIDTHS: [Width; 4] = [Width::W16, Width::W32, Width::W64, Width::W128];
 const ABILITIES: [Ability; 3] = [Ability::No, Ability::NotNow, Ability::Yes];
 
-/// The largest number that fits, with room for the data behind it.
+/// Returns the largest number that fits, with room for the data behind it.
 fn max(width: Width) -> u64 {
     match width {
         Width::W16 => 0xffff,
@@ -134,7 +135,7 @@ fn holes(random: &mut Random, width: Width) -> Vec<Hole> {
         .collect()
 }
 
-/// A packet of version 1, of kind 0 to 4.
+/// Returns a packet of version 1, of kind 0 to 4.
 fn packet_v1(random: &mut Random, kind: usize) -> Vec<u8> {
     let descriptor = random.pick(&WIDTHS);
     let session = random.u32();
@@ -241,7 +242,7 @@ fn metadata_v1(random: &mut Random, descriptor: Width, session: u32, content: Co
     bytes
 }
 
-/// A packet of version 0, of kind 0 to 6.
+/// Returns a packet of version 0, of kind 0 to 6.
 fn packet_v0(random: &mut Random, kind: usize) -> Vec<u8> {
     let session = random.u32();
     let (text, bytes) = (random.name(40), random.bytes(100));
@@ -278,7 +279,7 @@ fn packets(port: u16, random: &mut Random, rounds: usize) -> Vec<Vec<u8>> {
     (0..rounds).flat_map(of_round).collect()
 }
 
-/// What the dissector must show of a packet, and nothing else.
+/// Exactly the fields that the dissector must show of a packet.
 type Shown = BTreeMap<&'static str, String>;
 
 fn hex(bytes: &[u8]) -> String {
@@ -517,7 +518,7 @@ fn shown_v0(bytes: &[u8]) -> Shown {
     shown
 }
 
-/// A field as tshark of any version prints it: numbers in decimal.
+/// Normalises a field of any tshark version: numbers in decimal.
 fn canonical(text: &str) -> String {
     let part = |part: &str| match part {
         "True" => "1".to_owned(),
@@ -527,8 +528,8 @@ fn canonical(text: &str) -> String {
     text.split(',').map(part).collect::<Vec<_>>().join(",")
 }
 
-/// What the dissector says about these packets, of which so many bytes were captured, a line each;
-/// none of them breaks it.
+/// Returns the dissector's output for these packets, truncated to the given captured length, one
+/// line each. No packet crashes it.
 fn ask_dissector(port: u16, fields: &[&str], packets: &[(&[u8], usize)]) -> Option<Vec<String>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dissectors/saratoga.lua");
     let script = format!("lua_script:{}", script.display());
@@ -573,7 +574,7 @@ fn every_field_of_version_0_is_shown() {
     compare(v0::PORT, shown_v0);
 }
 
-/// Packets cut at every place, with bytes changed, and what never was a packet.
+/// Returns packets truncated at every position, with bytes changed, and arbitrary bytes.
 fn damaged(port: u16, random: &mut Random) -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new()];
     // Data that ends at, and beyond, the longest file.
@@ -589,7 +590,7 @@ fn damaged(port: u16, random: &mut Random) -> Vec<Vec<u8>> {
     for bytes in packets(port, random, 300) {
         let mut changed = bytes;
         for _ in 0..=random.below(4) {
-            // Most of what can be wrong is in the first bytes.
+            // Most errors are in the first bytes.
             let at = random.pick(&[12, changed.len()]).min(changed.len());
             let any = random.next() as u8;
             changed[random.below(at)] = random.pick(&[0, 1, 0xff, any]);
@@ -604,7 +605,7 @@ fn damaged(port: u16, random: &mut Random) -> Vec<Vec<u8>> {
     all
 }
 
-/// Whether the codec refuses a packet; the first byte tells which one is meant.
+/// Whether the codec refuses a packet; the first byte selects its version.
 fn is_refused(bytes: &[u8]) -> bool {
     match bytes {
         [0x20..0x40, ..] => Packet::decode(bytes).is_err(),
@@ -621,7 +622,7 @@ fn the_dissector_complains_about_what_the_codec_refuses() {
         let Some(lines) = ask_dissector(port, &fields, &whole(&packets)) else { return };
         let mut refused = 0;
         for (bytes, line) in packets.iter().zip(&lines) {
-            // Nothing is nobody's packet: tshark does not ask the dissector.
+            // tshark does not pass empty packets to the dissector.
             let is_refused = !bytes.is_empty() && is_refused(bytes);
             let expected = if is_refused { "|1" } else { "|" };
             assert_eq!(line, expected, "{}", hex(bytes));
@@ -642,7 +643,7 @@ fn what_the_capture_cut_is_not_malformed() {
     ];
     for (port, shown) in [(PORT, shown_v1 as fn(&[u8]) -> Shown), (v0::PORT, shown_v0)] {
         let packets = packets(port, &mut Random(3), 10);
-        // Of an empty packet tshark does not ask the dissector.
+        // tshark does not pass empty packets to the dissector.
         let cuts: Vec<_> = packets
             .iter()
             .flat_map(|bytes| (1..bytes.len()).map(|captured| (&bytes[..], captured)))

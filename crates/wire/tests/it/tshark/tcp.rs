@@ -1,4 +1,4 @@
-//! TCP segments in IPv4 and IPv6 packets, as the dissectors of tshark 4.0 read them.
+//! TCP segments in IPv4 and IPv6 packets, as decoded by tshark 4.0.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -39,7 +39,7 @@ const FIELDS: [&str; 24] = [
     "ipv6.flow",
 ];
 
-/// A packet, and what its fields should be.
+/// A packet and its expected fields.
 struct Case {
     bytes: Vec<u8>,
     expected: Vec<(&'static str, u64)>,
@@ -193,7 +193,7 @@ fn tshark_agrees() {
     assert_eq!(answer.lines.len(), cases.len(), "one line a packet");
     for (case, line) in cases.iter().zip(&answer.lines) {
         let columns: Vec<&str> = line.split('|').collect();
-        // It reads a SNACK's offset and size, and then always stumbles.
+        // tshark decodes a SNACK's offset and size, and then always fails.
         let snack = case.expected.iter().any(|(field, _)| *field == "tcp.options.snack.size");
         assert_eq!(columns[0].is_empty(), !snack, "{}: {:02x?}", columns[0], case.bytes);
         for (field, expected) in &case.expected {
