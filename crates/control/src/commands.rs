@@ -1,4 +1,4 @@
-//! Programs that the interface starts on hosts.
+//! Programs started by the interface on hosts.
 
 mod family;
 
@@ -20,12 +20,12 @@ use crate::list::command::Record;
 use crate::model::{CommandRequest, What};
 use crate::state::{State, locked};
 
-/// Programs that may run at a time.
+/// Maximum concurrent programs.
 const RUNNING_MAX: usize = 64;
-/// How long after a program's end its output is waited for: something it started may hold it.
+/// Time to wait for output after a program's end: a child of it may hold the pipe.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Starts a program; its number, by which it is asked for.
+/// Starts a program and returns its number.
 pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, Refusal> {
     let host = state.host(&request.host)?;
     let Some(program) = request.argv.first() else {
@@ -63,7 +63,7 @@ pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, 
     Ok(id)
 }
 
-/// Reads what a program writes, and waits for its end, and for that of what it leaves behind.
+/// Reads a program's output, and waits for its end and that of its children.
 async fn follow(
     state: Arc<State>,
     id: u64,
@@ -86,7 +86,7 @@ async fn follow(
         None => child.wait().await.map_or(1, emu::exit_code),
     };
     if !read_all {
-        // What holds it longer goes on unheard.
+        // Output of a process that holds the pipe longer is dropped.
         let _ = tokio::time::timeout(LINGER, output).await;
     }
     let now = state.now();
@@ -94,14 +94,14 @@ async fn follow(
         (record.exit_code, record.ended) = (Some(exit_code), Some(now));
     }
     state.tell(now, What::CommandEnded { id, host, exit_code });
-    // Its number is another process's from then on.
+    // From then on its PID may belong to another process.
     let _ = child.wait().await;
     if let Some(record) = locked(&state.commands).get_mut(id) {
         record.pid = None;
     }
 }
 
-/// The exit code that is told; `None` where who would tell it was killed.
+/// Returns the reported exit code; `None` if the first process was killed.
 async fn code(mut status: pipe::Receiver) -> Option<i32> {
     let mut line = Vec::new();
     let mut byte = [0];

@@ -1,8 +1,8 @@
-//! The folder of a world that runs: its lock, its socket, what others need to know of it.
+//! Folder of a running world: its lock, its socket, and its metadata.
 //!
 //! `/run/slowlight/emu/<name>` for root; for others `$XDG_RUNTIME_DIR/slowlight/emu/<name>`, or a
-//! folder of their own among the temporary files. The process that a world lives and dies with holds
-//! the lock. Where nobody does, the world is dead, and whoever comes next removes its folder.
+//! private folder among the temporary files. The process that a world lives and dies with holds the
+//! lock. Without a holder the world is dead, and the next process removes its folder.
 
 use std::env;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -17,79 +17,79 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use service::http::Client;
 
-/// The most bytes of a world's name.
+/// Maximum length of a world's name.
 const NAME_MAX: usize = 40;
-/// The most bytes of the path of a socket, of which `sockaddr_un` has 108 with the end.
+/// Maximum length of a socket's path: `sockaddr_un` has 108 bytes including the terminator.
 const SOCKET_MAX: usize = 107;
 
-/// How long a world that is to end may take.
+/// Time limit for the end of a world.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The variable in which a process finds the folder of the world that it shall be.
+/// Environment variable that passes the folder to a world's process.
 pub const VARIABLE: &str = "SLOWLIGHT_EMU_FOLDER";
 
-/// Why there is no such world, or can be none.
+/// Reason why a world does not exist, or cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// It has a name that no folder should have.
+    /// The name is invalid.
     #[error(
         "{0:?} is no name for a world: up to 40 letters, digits, `-`, `_` and `.`, the first a letter \
          or digit"
     )]
     Name(String),
-    /// There is one of this name.
+    /// A world of this name exists.
     #[error(
         "a world called {0:?} runs already; end it (slowlight emu down --name {0}) or take another --name"
     )]
     Taken(String),
-    /// There is none of this name.
+    /// No world of this name exists.
     #[error("no world called {name:?} runs ({running})")]
     Unknown {
-        /// What was asked for.
+        /// Requested name.
         name: String,
-        /// Which there are.
+        /// Names of the running worlds.
         running: String,
     },
-    /// There is none at all.
+    /// No world runs.
     #[error("no world runs; start one with slowlight emu up")]
     None,
-    /// Which of several is meant was not said.
+    /// Several worlds run and none was named.
     #[error("several worlds run; say which with --name ({0})")]
     Several(String),
-    /// Somebody else could change what is in there.
+    /// Another user could change its content.
     #[error("{}: is not a folder of this user's alone; remove it or set XDG_RUNTIME_DIR", .0.display())]
     Foreign(PathBuf),
     /// The system refused.
     #[error("{}: {error}", path.display())]
     System {
-        /// What was worked on.
+        /// Path.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
 }
 
-/// A claimed folder. It goes when this does.
+/// A claimed folder, removed when this is dropped.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     base: PathBuf,
-    /// Held, and not handed on to programs.
+    /// Lock, not inherited by programs.
     _lock: File,
 }
 
-/// A world that runs.
+/// A running world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Its folder.
+    /// Folder.
     pub path: PathBuf,
-    /// The process that it ends with.
+    /// Process that it ends with.
     pub pid: Option<i32>,
 }
 
-/// The folder of all that slowlight has while it runs.
+/// Slowlight's folder of runtime state.
 fn own() -> PathBuf {
     let user = rustix::process::geteuid();
     if user.is_root() {
@@ -104,7 +104,7 @@ fn own() -> PathBuf {
     }
 }
 
-/// The folder in which those of worlds are; it is made where there is none.
+/// Folder of the worlds' folders, created if missing.
 fn base() -> Result<PathBuf, FolderError> {
     let own = own();
     make_own(&own)?;
@@ -118,14 +118,14 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
     move |error| FolderError::System { path, error }
 }
 
-/// Makes a folder in which nobody else may do anything, or sees that it is one.
+/// Creates a private folder, or checks that it is private.
 fn make_own(path: &Path) -> Result<(), FolderError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(at(path)(error)),
     }
-    // Not what a link leads to: that could be made by anybody.
+    // Not a link's target: anybody could have made the link.
     let found = fs::symlink_metadata(path).map_err(at(path))?;
     let own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
     if own && found.mode() & 0o022 == 0 {
@@ -134,7 +134,7 @@ fn make_own(path: &Path) -> Result<(), FolderError> {
     Err(FolderError::Foreign(path.to_owned()))
 }
 
-/// Has others wait while folders come and go.
+/// Locks the creation and removal of folders.
 fn alone(base: &Path) -> Result<File, FolderError> {
     let path = base.join(".lock");
     let file = File::options().create(true).truncate(false).write(true).open(&path);
@@ -152,7 +152,7 @@ fn check_name(name: &str) -> Result<(), FolderError> {
     Err(FolderError::Name(name.to_owned()))
 }
 
-/// Whether the folder's world lives: somebody holds its lock.
+/// Whether the folder's world lives: a process holds its lock.
 fn lives(folder: &Path) -> bool {
     let Ok(file) = File::open(lock_of(folder)) else { return false };
     matches!(flock(&file, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK))
@@ -162,13 +162,13 @@ fn lock_of(folder: &Path) -> PathBuf {
     folder.join("lock")
 }
 
-/// The socket of the world in a folder.
+/// Returns the socket of the world in a folder.
 #[must_use]
 pub fn socket(folder: &Path) -> PathBuf {
     folder.join("api.sock")
 }
 
-/// Removes the folders of the dead. To be called alone.
+/// Removes the folders of dead worlds. The caller must hold the lock of [`alone`].
 fn sweep(base: &Path) -> Result<(), FolderError> {
     for entry in fs::read_dir(base).map_err(at(base))? {
         let path = entry.map_err(at(base))?.path();
@@ -179,9 +179,10 @@ fn sweep(base: &Path) -> Result<(), FolderError> {
     Ok(())
 }
 
-/// Removes the folders of worlds that are dead, if there are any.
+/// Removes the folders of dead worlds, if there are any.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn remove_dead() -> Result<(), FolderError> {
     if !own().join("emu").is_dir() {
@@ -193,10 +194,11 @@ pub fn remove_dead() -> Result<(), FolderError> {
 }
 
 impl Folder {
-    /// The path that a world's folder would have, whose name is fine and free.
+    /// Returns the path of a new world's folder, after checking that the name is valid and free.
     ///
     /// # Errors
-    /// There is such a world, or the name is none.
+    ///
+    /// A world of this name runs, or the name is invalid.
     pub fn free(name: &str) -> Result<PathBuf, FolderError> {
         check_name(name)?;
         let base = base()?;
@@ -213,13 +215,14 @@ impl Folder {
         Ok(path)
     }
 
-    /// Takes a folder that [`Folder::free`] gave: this process now is what the world ends with.
+    /// Claims a folder that [`Folder::free`] returned: the world ends with this process.
     ///
     /// # Errors
-    /// Somebody was faster, or the system refused.
+    ///
+    /// Another process was faster, or the system refused.
     pub fn claim(path: &Path) -> Result<Self, FolderError> {
         let base = base()?;
-        // What is swept is nobody's but ours.
+        // Only a folder of ours may be removed.
         if path.parent() != Some(&base) {
             let error = io::Error::other("that is no place for a world");
             return Err(at(path)(error));
@@ -246,7 +249,7 @@ impl Folder {
         Ok(Self { path: path.to_owned(), base, _lock: file })
     }
 
-    /// Where it is.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -255,15 +258,16 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed now is swept by whoever comes next.
+        // The next process removes what cannot be removed now.
         let _alone = alone(&self.base);
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// All worlds of this user that run, by name. The folders of dead ones are removed.
+/// Returns all running worlds of this user, by name. Removes the folders of dead ones.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn running() -> Result<Vec<Running>, FolderError> {
     let base = base()?;
@@ -286,9 +290,10 @@ pub fn running() -> Result<Vec<Running>, FolderError> {
     Ok(found)
 }
 
-/// The world of this name, or the only one.
+/// Returns the world of this name, or the only one.
 ///
 /// # Errors
+///
 /// There is none, or several.
 pub fn find(name: Option<&str>) -> Result<Running, FolderError> {
     let mut running = running()?;
@@ -304,16 +309,17 @@ pub fn find(name: Option<&str>) -> Result<Running, FolderError> {
     found.ok_or_else(|| FolderError::Unknown { name: name.to_owned(), running })
 }
 
-/// Ends a world, by asking it or, where it does not answer, by killing it. Returns when it is gone.
+/// Ends a world by a request or, if it does not reply, by killing it. Returns when it is gone.
 ///
 /// # Errors
-/// It is still there.
+///
+/// The world still runs.
 pub fn end(world: &Running) -> Result<(), FolderError> {
     let ended = Client::new(&socket(&world.path)).ask(Method::DELETE, "/world", None);
     if ended.is_ok() && is_gone(world, PATIENCE) {
         return Ok(());
     }
-    // It holds the lock, so the number is still its own.
+    // It holds the lock, so the PID is still its own.
     if let Some(pid) = world.pid.filter(|_| lives(&world.path)).and_then(Pid::from_raw) {
         kill_process(pid, Signal::KILL).map_err(|errno| at(&world.path)(errno.into()))?;
     }
@@ -335,18 +341,20 @@ fn is_gone(world: &Running, within: Duration) -> bool {
     false
 }
 
-/// Leaves the terminal and the session of who started this process.
+/// Leaves the terminal and the session of the parent process.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn leave_session() -> io::Result<()> {
     rustix::process::setsid()?;
     Ok(())
 }
 
-/// Has what this process says from now on written to the file `log` of a folder.
+/// Redirects this process's output to the file `log` of a folder.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn log_into(folder: &Path) -> io::Result<()> {
     rustix::stdio::dup2_stderr(
@@ -356,9 +364,10 @@ pub fn log_into(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a file that this user alone may read.
+/// Writes a file that only this user may read.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut file = File::create(path)?;

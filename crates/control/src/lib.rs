@@ -1,9 +1,9 @@
-//! Control and observation of emulated worlds while they run.
+//! Control and observation of running emulated worlds.
 //!
-//! A world has a [`folder`] with a Unix socket, over which a [`server`](Server) answers HTTP with JSON: links and
-//! what they do, outages, captures, commands on hosts, transfers between them, events as they happen,
-//! counters for Prometheus, and an OpenAPI document that says all this. With an address it answers there, too,
-//! whoever has the token.
+//! A world has a [`folder`] with a Unix socket, on which a [`server`](Server) serves HTTP with
+//! JSON: links and their settings, outages, captures, commands on hosts, transfers, events,
+//! counters for Prometheus, and an OpenAPI document of all this. It can also listen on an address,
+//! for clients with the token.
 
 #![forbid(unsafe_code)]
 

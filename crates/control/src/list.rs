@@ -1,4 +1,4 @@
-//! What was asked for over the interface, of which only so much is remembered.
+//! Bounded lists of the interface's commands and transfers.
 
 pub(crate) mod command;
 pub(crate) mod transfer;
@@ -8,28 +8,28 @@ use std::collections::BTreeMap;
 use axum::http::StatusCode;
 use service::http::Refusal;
 
-/// How many are remembered.
+/// Maximum number of remembered entries.
 const KEPT: usize = 256;
 
-/// One that was asked for.
+/// An entry of a list.
 pub(crate) trait Entry {
-    /// What it is called.
+    /// Name of its type.
     const KIND: &str;
-    /// How it is told.
+    /// Its representation in responses.
     type Shown;
 
     /// Whether it has ended.
     fn is_over(&self) -> bool;
 
-    /// What is told of it, which has this number.
+    /// Returns its representation, with its number.
     fn shown(&self, id: u64) -> Self::Shown;
 }
 
-/// Those that were asked for, oldest first.
+/// Entries, oldest first.
 #[derive(Debug)]
 pub(crate) struct List<T> {
     entries: BTreeMap<u64, T>,
-    /// The number of the last.
+    /// Number of the last entry.
     last: u64,
 }
 
@@ -40,12 +40,12 @@ impl<T> Default for List<T> {
 }
 
 impl<T: Entry> List<T> {
-    /// The number that one more would have.
+    /// Returns the number of the next entry.
     pub(crate) fn next(&self) -> u64 {
         self.last + 1
     }
 
-    /// One more, for which the oldest is forgotten that has ended; its number.
+    /// Adds an entry, dropping the oldest ended one if full, and returns its number.
     pub(crate) fn add(&mut self, entry: T) -> u64 {
         self.last = self.next();
         self.entries.insert(self.last, entry);
@@ -57,34 +57,34 @@ impl<T: Entry> List<T> {
         self.last
     }
 
-    /// Those that have not ended.
+    /// Returns the entries that have not ended.
     pub(crate) fn running(&self) -> impl Iterator<Item = &T> {
         self.entries.values().filter(|entry| !entry.is_over())
     }
 
-    /// What is told of all.
+    /// Returns the representations of all entries.
     pub(crate) fn all(&self) -> Vec<T::Shown> {
         self.entries.iter().map(|(id, entry)| entry.shown(*id)).collect()
     }
 
-    /// What is told of one.
+    /// Returns the representation of one entry.
     pub(crate) fn one(&self, id: u64) -> Result<T::Shown, Refusal> {
         Ok(self.get(id)?.shown(id))
     }
 
-    /// One of them.
+    /// Returns one entry.
     pub(crate) fn get(&self, id: u64) -> Result<&T, Refusal> {
         let kind = T::KIND;
         let none = || Refusal::new(StatusCode::NOT_FOUND, format!("there is no {kind} {id}"));
         self.entries.get(&id).ok_or_else(none)
     }
 
-    /// One of them, if it is remembered.
+    /// Returns one entry, if it is remembered.
     pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut T> {
         self.entries.get_mut(&id)
     }
 
-    /// All of them.
+    /// Returns all entries.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.values_mut()
     }

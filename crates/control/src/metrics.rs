@@ -1,4 +1,4 @@
-//! Counters as Prometheus reads them.
+//! Counters in the format of Prometheus.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -46,7 +46,7 @@ struct OfLinks {
     lateness: Family<Quantile, Gauge<f64, AtomicU64>>,
 }
 
-/// Everything that is counted, in the text form of OpenMetrics.
+/// Returns all counters in the text format of OpenMetrics.
 pub(crate) fn encoded(world: &World) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("slowlight");
     let families = OfLinks::default();

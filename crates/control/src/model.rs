@@ -1,4 +1,4 @@
-//! What goes over the interface, as JSON.
+//! Data model of the interface, as JSON.
 
 use std::collections::BTreeMap;
 
@@ -7,80 +7,80 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-/// A world that runs.
+/// A running world.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct World {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// When it began, in seconds since 1970.
+    /// Start, in seconds since 1970.
     pub began: f64,
-    /// Seconds since then: the time that schedules of links go by.
+    /// Seconds since then: the time of the links' schedules.
     pub now: f64,
     /// Whether links run with a priority above all programs'.
     pub real_time: bool,
-    /// Its hosts.
+    /// Hosts.
     pub hosts: Vec<Host>,
-    /// Its links, one for each direction.
+    /// Links, one for each direction.
     pub links: Vec<Link>,
-    /// The address that it listens on for those who have the token; the Unix socket is always there.
+    /// Listening address for clients with the token; the Unix socket always exists.
     pub listen: Option<String>,
-    /// Why what is measured in it is not to be trusted; nothing, if it is.
+    /// Reasons why measurements are not valid; empty if they are.
     pub doubts: Vec<String>,
-    /// Packets that no link took, because the memory for packets was full.
+    /// Packets dropped because the memory for packets was full.
     pub no_memory: u64,
-    /// Packets that led nowhere, or were none of IP.
+    /// Packets without a route, or not of IP.
     pub unreadable: u64,
 }
 
 /// A host.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Host {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Its IPv4 address.
+    /// IPv4 address.
     pub address: String,
-    /// Its IPv6 address.
+    /// IPv6 address.
     pub address6: String,
-    /// The number of the emulator's descriptor of its network namespace.
+    /// Descriptor of its network namespace in the emulator's process.
     pub descriptor: i32,
 }
 
 /// One direction of a link.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Link {
-    /// What it is called: `from:to`.
+    /// Name: `from:to`.
     pub name: String,
-    /// The host that sends.
+    /// Sending host.
     pub from: String,
-    /// The host that receives.
+    /// Receiving host.
     pub to: String,
-    /// Whether it carries packets now, or has an outage.
+    /// Whether it is up, or has an outage.
     pub up: bool,
-    /// What it does to packets: the keys of a scenario's table of a link, with all defaults.
+    /// Settings: the keys of a link in a scenario, with all defaults.
     #[schema(value_type = Object)]
     pub settings: Map<String, Value>,
-    /// What became of packets.
+    /// Fate of packets.
     pub counters: Counters,
-    /// How much later than their logical times packets were handed over.
+    /// Lateness of packets after their logical times.
     pub lateness: Lateness,
 }
 
-/// What became of a link's packets.
+/// Fate of a link's packets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Counters {
     /// Offered to the link.
     pub pushed: Count,
-    /// Arrived, those that were damaged, too.
+    /// Delivered, including damaged ones.
     pub delivered: Count,
-    /// Arrived damaged.
+    /// Delivered damaged.
     pub damaged: Count,
-    /// Waiting or on their way.
+    /// Waiting or in flight.
     pub queued: Count,
     /// Lost, by cause.
     pub lost: BTreeMap<String, Count>,
     /// Packets waiting for the line.
     pub waiting: u64,
-    /// Packets that the receiving host would not take.
+    /// Packets refused by the receiving host.
     pub refused: u64,
 }
 
@@ -93,27 +93,27 @@ pub struct Count {
     pub bytes: u64,
 }
 
-/// How late packets were, in microseconds.
+/// Lateness of packets, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Lateness {
-    /// Packets that were measured.
+    /// Number of measured packets.
     pub packets: u64,
-    /// Half of them were not later.
+    /// Median.
     pub p50_us: f64,
-    /// 99 of 100 were not later.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// The latest.
+    /// Maximum.
     pub most_us: f64,
 }
 
-/// An outage to come.
+/// A future outage.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutageRequest {
-    /// When it begins, from now on: `"10 s"`; at once if left out.
+    /// Start, from now on: `"10 s"`; default: at once.
     #[serde(default = "at_once")]
     pub at: String,
-    /// How long it lasts: `"30 s"`.
+    /// Duration: `"30 s"`.
     #[serde(rename = "for")]
     pub lasts: String,
 }
@@ -122,240 +122,239 @@ fn at_once() -> String {
     "0 s".to_owned()
 }
 
-/// A capture of what hosts send and receive.
+/// A packet capture on hosts.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CaptureRequest {
-    /// The folder for the files, from the root on.
+    /// Absolute path of the folder for the files.
     pub folder: String,
-    /// Which hosts; all if left out.
+    /// Hosts; default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
-    /// A new file is begun after so much, `"256 MiB"` if left out.
+    /// Size after which a new file is started; default: `"256 MiB"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_size: Option<String>,
-    /// So many files a host are kept, the newest; 8 if left out.
+    /// Number of newest files kept per host; default: 8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<u16>,
 }
 
-/// Whether there is a capture.
+/// State of the capture.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Capture {
-    /// What was asked for; nothing where none runs.
+    /// Request of the running capture; `null` if none runs.
     pub running: Option<CaptureRequest>,
 }
 
-/// What a capture held when it ended.
+/// Result of a capture.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CaptureReport {
-    /// The files that are left, oldest first.
+    /// Remaining files, oldest first.
     pub files: Vec<String>,
     /// Packets written.
     pub packets: u64,
-    /// Packets that were left out because the disk was too slow.
+    /// Packets dropped because the disk was too slow.
     pub missed: u64,
 }
 
-/// A command to be run.
+/// A command to run.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandRequest {
-    /// On which host.
+    /// Host.
     pub host: String,
-    /// The program and its arguments.
+    /// Program and its arguments.
     pub argv: Vec<String>,
 }
 
 /// A command that was run.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Command {
-    /// Its number.
+    /// Number.
     pub id: u64,
-    /// The host it runs on.
+    /// Host.
     pub host: String,
-    /// The program and its arguments.
+    /// Program and its arguments.
     pub argv: Vec<String>,
-    /// Whether it runs still.
+    /// Whether it still runs.
     pub running: bool,
-    /// What it ended with; 128 and the signal's number if one ended it.
+    /// Exit code; 128 plus the signal's number if a signal ended it.
     pub exit_code: Option<i32>,
-    /// The end of what it wrote, at most 64 KiB.
+    /// End of its output, at most 64 KiB.
     pub output: String,
-    /// Bytes that it wrote before those.
+    /// Bytes of output before that.
     pub output_before: u64,
-    /// When it began, in seconds of the world's time.
+    /// Start, in seconds of the world's time.
     pub began: f64,
-    /// When it ended.
+    /// End.
     pub ended: Option<f64>,
 }
 
-/// A file to be carried.
+/// A file transfer to start.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferRequest {
-    /// The host that has the file.
+    /// Sending host.
     pub from: String,
-    /// The host that shall have it.
+    /// Receiving host.
     pub to: String,
-    /// The protocol, with its profile: `"cfdp"`, `"norm-fec"`; that of the hosts in the world's
-    /// scenario, or CFDP, if left out.
+    /// Protocol, with its profile: `"cfdp"`, `"norm-fec"`; default: that of the hosts in the
+    /// world's scenario, or CFDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// A program of others, in place of a protocol: the name of an adapter, or the path of one, from
-    /// the root on, that ends in `.toml`.
+    /// External program in place of a protocol: the name of an adapter, or the absolute path of one
+    /// that ends in `.toml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The file, from the root on; one is made up if left out.
+    /// Absolute path of the file; default: generated content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// How large the file is that is made up: `"10 MB"` if left out.
+    /// Size of the generated content; default: `"10 MB"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
-    /// How long it may take: `"10 min"` if left out.
+    /// Time limit; default: `"10 min"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
 }
 
-/// A transfer that was asked for.
+/// A requested transfer.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Transfer {
-    /// Its number.
+    /// Number.
     pub id: u64,
-    /// The host that has the file.
+    /// Sending host.
     pub from: String,
-    /// The host that shall have it.
+    /// Receiving host.
     pub to: String,
-    /// The protocol with its profile, or the tool.
+    /// Protocol with its profile, or the tool.
     pub protocol: String,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// How it stands.
+    /// State.
     pub state: TransferState,
-    /// Why it did not complete.
+    /// Reason why it did not complete.
     pub why: Option<String>,
-    /// When it was asked for, in seconds of the world's time.
+    /// Time of the request, in seconds of the world's time.
     pub began: f64,
-    /// When it ended.
+    /// Time of its end.
     pub ended: Option<f64>,
-    /// Whether nothing in its world, by the time it ended, says that what is measured there is not to
-    /// be trusted; `null` while it runs.
+    /// Whether the world's measurements were valid until it ended; `null` while it runs.
     pub trusted: Option<bool>,
-    /// What says so.
+    /// Reasons why they were not.
     pub doubts: Vec<String>,
-    /// What is measured of a transfer, as `emu run --json` tells it.
+    /// Metrics of the transfer, as in `emu run --json`.
     #[schema(value_type = Option<Object>)]
     pub result: Option<TransferMetrics>,
 }
 
-/// How a transfer stands.
+/// State of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TransferState {
-    /// It is under way.
+    /// It is running.
     Running,
-    /// The file has arrived and was compared, or the tool has measured what it measures.
+    /// The file has arrived and was compared, or the tool has finished its measurement.
     Completed,
-    /// It failed, or took too long.
+    /// It failed, or exceeded its time limit.
     Failed,
     /// It was stopped.
     Stopped,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// When, in seconds of the world's time.
+    /// Time, in seconds of the world's time.
     pub at: f64,
-    /// What.
+    /// Type and details.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What happened.
+/// Type of an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum What {
-    /// A link does something else from now on.
+    /// A link was changed.
     LinkChanged {
-        /// Which.
+        /// Name of the link.
         link: String,
-        /// The keys that changed, and what they are now.
+        /// Changed keys and their values.
         #[schema(value_type = Object)]
         settings: Map<String, Value>,
     },
     /// A link went down.
     OutageBegan {
-        /// Which.
+        /// Name of the link.
         link: String,
     },
     /// A link came up.
     OutageEnded {
-        /// Which.
+        /// Name of the link.
         link: String,
     },
-    /// What hosts send and receive is written from now on.
+    /// A capture started.
     CaptureStarted {
-        /// Where.
+        /// Folder.
         folder: String,
     },
-    /// It is not any more.
+    /// The capture stopped.
     CaptureStopped {
         /// Packets written.
         packets: u64,
     },
     /// A command was started.
     CommandStarted {
-        /// Its number.
+        /// Number.
         id: u64,
-        /// The host it runs on.
+        /// Host.
         host: String,
     },
-    /// A command came to its end.
+    /// A command ended.
     CommandEnded {
-        /// Its number.
+        /// Number.
         id: u64,
-        /// The host it ran on.
+        /// Host.
         host: String,
-        /// What it ended with.
+        /// Exit code.
         exit_code: i32,
     },
-    /// A transfer was asked for.
+    /// A transfer was requested.
     TransferStarted {
-        /// Its number.
+        /// Number.
         id: u64,
-        /// The host that has the file.
+        /// Sending host.
         from: String,
-        /// The host that shall have it.
+        /// Receiving host.
         to: String,
     },
-    /// A transfer came to its end.
+    /// A transfer ended.
     TransferEnded {
-        /// Its number.
+        /// Number.
         id: u64,
-        /// The host that has the file.
+        /// Sending host.
         from: String,
-        /// The host that should have it.
+        /// Receiving host.
         to: String,
-        /// How it ended.
+        /// Result.
         state: TransferState,
     },
-    /// What is measured is not to be trusted from now on: the emulator was late, for one.
+    /// Measurements are not valid from now on, for example because the emulator was late.
     Doubt {
-        /// Of which link, if of one.
+        /// Link that it concerns, if any.
         link: Option<String>,
-        /// Why not.
+        /// Reason.
         reason: String,
     },
-    /// So many events were not told, because they were not read in time.
+    /// Events were dropped because they were not read in time.
     Missed {
-        /// How many.
+        /// Number of events.
         events: u64,
     },
 }
 
 impl What {
-    /// Its name, as in JSON.
+    /// Returns its name, as in JSON.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

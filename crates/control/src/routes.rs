@@ -1,4 +1,4 @@
-//! What can be asked for.
+//! Requests to the interface.
 
 use std::convert::Infallible;
 use std::path::Path as FilePath;
@@ -27,16 +27,16 @@ use crate::model::{
 use crate::state::{State, locked};
 use crate::{commands, metrics, transfers};
 
-/// Bytes of a request.
+/// Maximum length of a request's body in bytes.
 const BODY_MAX: usize = 64 << 10;
-/// How often a silent stream of events says that it is there.
+/// Interval of keep-alives in a silent stream of events.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 type Running = Shared<Arc<State>>;
 type Submitted<T> = Result<Json<T>, JsonRejection>;
 type Answer<T> = Result<Json<T>, Refusal>;
 
-/// The document of the interface.
+/// Description of the interface.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -70,7 +70,7 @@ type Answer<T> = Result<Json<T>, Refusal>;
 )]
 pub(crate) struct Document;
 
-/// Every path, and what answers there.
+/// Returns every path with its handlers.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
     vec![
         ("/world", get(get_world).delete(end_world)),
@@ -149,9 +149,9 @@ fn one(state: &State, index: usize) -> Result<Link, Refusal> {
     Ok(state.links_of(&state.report()?).swap_remove(index))
 }
 
-/// Changes what a link does from now on: keys and values of a scenario's table of a link, `null` to
-/// take one away. Packets on their way keep the fate they have. Times of `outages`, `contacts`,
-/// `rate_steps` and `delay_points` count from the world's begin.
+/// Changes a link from now on: keys and values of a link in a scenario, `null` to remove one.
+/// Packets in flight keep their fate. Times of `outages`, `contacts`, `rate_steps` and
+/// `delay_points` count from the world's start.
 #[utoipa::path(patch, path = "/links/{link}", params(("link" = String, Path)),
     request_body = Object, responses(
     (status = 200, body = Link), (status = 404, body = Problem), (status = 422, body = Problem)
@@ -186,13 +186,13 @@ async fn add_outage(
     Ok((StatusCode::CREATED, Json(one(&state, index)?)))
 }
 
-/// The capture that runs, if one does.
+/// The running capture, if any.
 #[utoipa::path(get, path = "/capture", responses((status = 200, body = Capture)))]
 async fn get_capture(Shared(state): Running) -> Json<Capture> {
     Json(Capture { running: locked(&state.capture).clone() })
 }
 
-/// Starts to write what hosts send and receive, a pcapng a host.
+/// Starts a capture of hosts' packets, one pcapng file per host.
 #[utoipa::path(post, path = "/capture", request_body = CaptureRequest, responses(
     (status = 201, body = Capture),
     (status = 409, body = Problem, description = "One runs already"),
@@ -242,7 +242,7 @@ fn refused(error: &emu::CaptureError) -> Refusal {
     (status = 409, body = Problem, description = "None runs")
 ))]
 async fn stop_capture(Shared(state): Running) -> Answer<CaptureReport> {
-    // Before it ends: what begins meanwhile is another one.
+    // Cleared before it ends: one that starts meanwhile is another capture.
     *locked(&state.capture) = None;
     let links = state.world.links();
     let ended = tokio::task::spawn_blocking(move || links.end_capture()).await;
@@ -256,7 +256,7 @@ async fn stop_capture(Shared(state): Running) -> Answer<CaptureReport> {
     }))
 }
 
-/// Commands that were started here, the latest 256.
+/// Commands started by the interface, the latest 256.
 #[utoipa::path(get, path = "/commands", responses((status = 200, body = Vec<Command>)))]
 async fn get_commands(Shared(state): Running) -> Json<Vec<Command>> {
     Json(locked(&state.commands).all())
@@ -280,7 +280,7 @@ fn number(kind: &str, id: &str) -> Result<u64, Refusal> {
     id.parse().map_err(none)
 }
 
-/// What became of a command.
+/// The state of a command.
 #[utoipa::path(get, path = "/commands/{id}", params(("id" = u64, Path)), responses(
     (status = 200, body = Command), (status = 404, body = Problem)
 ))]
@@ -288,7 +288,7 @@ async fn get_command(Shared(state): Running, Path(id): Path<String>) -> Answer<C
     locked(&state.commands).one(number("command", &id)?).map(Json)
 }
 
-/// Kills a command and all that it has started, also if it has ended before.
+/// Kills a command and its children, even if it has ended before.
 #[utoipa::path(delete, path = "/commands/{id}", params(("id" = u64, Path)), responses(
     (status = 202), (status = 404, body = Problem)
 ))]
@@ -300,14 +300,14 @@ async fn end_command(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// Transfers that were asked for here, the latest 256.
+/// Transfers requested over the interface, the latest 256.
 #[utoipa::path(get, path = "/transfers", responses((status = 200, body = Vec<Transfer>)))]
 async fn get_transfers(Shared(state): Running) -> Json<Vec<Transfer>> {
     Json(locked(&state.transfers).all())
 }
 
-/// Begins to carry a file from one host to another, by a protocol of slowlight or by a tool. What
-/// arrives is held against what was sent, and not kept.
+/// Starts to transfer a file from one host to another, by a protocol of slowlight or by a tool. The
+/// received file is compared with the sent one, and not kept.
 #[utoipa::path(post, path = "/transfers", request_body = TransferRequest, responses(
     (status = 201, body = Transfer), (status = 404, body = Problem), (status = 422, body = Problem),
     (status = 429, body = Problem, description = "Too many are under way, or too much")
@@ -320,7 +320,7 @@ async fn start_transfer(
     Ok((StatusCode::CREATED, Json(locked(&state.transfers).one(id)?)))
 }
 
-/// How a transfer stands, or what became of it.
+/// The state of a transfer, or its result.
 #[utoipa::path(get, path = "/transfers/{id}", params(("id" = u64, Path)), responses(
     (status = 200, body = Transfer), (status = 404, body = Problem)
 ))]
@@ -340,7 +340,7 @@ async fn end_transfer(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// What happens from now on, as server-sent events; each one's data is an `Event`.
+/// Events from now on, as server-sent events; the data of each is an `Event`.
 #[utoipa::path(get, path = "/events", responses(
     (status = 200, content_type = "text/event-stream", body = String)
 ))]
@@ -363,7 +363,7 @@ async fn get_events(
     Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
-/// Counters and gauges of all links, as Prometheus reads them.
+/// Counters and gauges of all links, in the format of Prometheus.
 #[utoipa::path(get, path = "/metrics", responses(
     (status = 200, content_type = "application/openmetrics-text", body = String)
 ))]

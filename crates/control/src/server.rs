@@ -1,4 +1,4 @@
-//! Sockets, and who may use them.
+//! Sockets of the interface, and access to them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,15 +20,15 @@ use crate::model::CaptureRequest;
 use crate::state::State;
 use crate::{routes, transfers, watch};
 
-/// Bytes of a token before they are written as hexadecimal digits.
+/// Bytes of a token, before it is encoded in hexadecimal digits.
 const TOKEN_BYTES: usize = 32;
 
-/// Where the interface is.
+/// Addresses of the interface.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The Unix socket.
+    /// Unix socket.
     pub socket: PathBuf,
-    /// The address, if it listens on one.
+    /// TCP address, if it listens on one.
     pub listen: Option<SocketAddr>,
 }
 
@@ -37,7 +37,7 @@ fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServeError {
     move |error| ServeError::System { what, error }
 }
 
-/// Sockets that are open, and answer when the server runs.
+/// Open sockets, which are served when the server runs.
 #[derive(Debug)]
 pub struct Server {
     runtime: tokio::runtime::Runtime,
@@ -47,9 +47,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the sockets: before there is a world, so that a port that is taken is told at once.
+    /// Opens the sockets before there is a world, so that a port in use is reported at once.
     ///
     /// # Errors
+    ///
     /// [`ServeError`] says which, and what to do.
     pub fn bind(places: &Places) -> Result<Self, ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -64,18 +65,20 @@ impl Server {
         Ok(Self { runtime, unix, tcp, token })
     }
 
-    /// The address it listens on, and the token that it asks for there.
+    /// Returns the address it listens on, and the token that it requires there.
     #[must_use]
     pub fn address(&self) -> Option<(SocketAddr, &str)> {
         let (_, address) = self.tcp.as_ref()?;
         Some((*address, self.token.as_deref()?))
     }
 
-    /// Answers until somebody asks for the world's end, or a signal does. `ready` is called when
-    /// it can be asked. Who is later than `bounds` gives doubts. `capture` is what runs already.
+    /// Serves requests until a request or a signal ends the world. Calls `ready` when it can be
+    /// used. `bounds` are the bounds of lateness for doubts, `capture` is a capture that already
+    /// runs.
     ///
     /// # Errors
-    /// The system refused signals, or what `ready` says.
+    ///
+    /// The system refused signals, or `ready` failed.
     pub fn run(
         self,
         name: &str,
@@ -107,7 +110,7 @@ impl Server {
                 _ = hung_up.recv() => {}
                 _ = interrupted.recv() => {}
             }
-            // Who asked for the end hears that it comes.
+            // The requester of the end gets its response first.
             tokio::task::yield_now().await;
             tokio::time::sleep(Duration::from_millis(20)).await;
             Ok(())
@@ -141,7 +144,7 @@ fn token() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Answers only those who have the token.
+/// Requires the token for all requests.
 fn guarded(router: Router, token: String) -> Router {
     let token: Arc<str> = token.into();
     router.layer(middleware::from_fn(move |request: Request, next: Next| {
@@ -155,7 +158,7 @@ fn guarded(router: Router, token: String) -> Router {
 fn has_token(request: &Request, token: &str) -> bool {
     let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
     let Some(given) = given.and_then(|value| value.strip_prefix(b"Bearer ")) else { return false };
-    // All bytes are looked at, so that the time says nothing about which one is wrong.
+    // Compares all bytes, so that the time does not reveal which one is wrong.
     let differs = |(a, b): (&u8, &u8)| a ^ b;
     let differences = given.iter().zip(token.as_bytes()).map(differs).fold(0, |all, one| all | one);
     given.len() == token.len() && differences == 0

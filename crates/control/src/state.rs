@@ -20,14 +20,14 @@ use crate::list::command::Commands;
 use crate::list::transfer::Transfers;
 use crate::model::{self, CaptureRequest, Event, What};
 
-/// Events that one who listens may be behind.
+/// Events that a client may be behind.
 const EVENTS: usize = 1024;
-/// Keys of a link that belong to what was made when the world began.
+/// Keys of a link that are fixed when the world starts.
 const FIXED: [&str; 6] = ["from", "to", "link", "mtu", "datagram", "return"];
-/// Outages of a link that may lie ahead.
+/// Maximum future outages of a link.
 const OUTAGES_MAX: usize = 1000;
 
-/// A link's ends, and what it does now.
+/// Ends of a link, and its current settings.
 #[derive(Debug)]
 struct LinkState {
     name: String,
@@ -36,7 +36,7 @@ struct LinkState {
     spec: LinkSpec,
 }
 
-/// What handlers share.
+/// State shared by handlers.
 #[derive(Debug)]
 pub(crate) struct State {
     name: String,
@@ -47,20 +47,20 @@ pub(crate) struct State {
     pub(crate) capture: Mutex<Option<CaptureRequest>>,
     pub(crate) commands: Mutex<Commands>,
     pub(crate) transfers: Mutex<Transfers>,
-    /// Those of tools that transfers run.
+    /// Ports of tools that transfers run.
     pub(crate) ports: Ports,
-    /// What the world was made of.
+    /// Scenario of the world.
     scenario: Scenario,
     events: broadcast::Sender<Event>,
-    /// A link's plan of outages may have changed.
+    /// Notified when a link's outages may have changed.
     pub(crate) changed: Notify,
-    /// The world shall end.
+    /// Notified when the world must end.
     pub(crate) end: Notify,
-    /// How late packets may be.
+    /// Bounds of lateness.
     pub(crate) bounds: emu::Bounds,
 }
 
-/// A lock whose holder cannot have left half a change behind.
+/// Locks a mutex whose holder cannot have left a partial change.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -102,7 +102,7 @@ impl State {
     }
 
     pub(crate) fn tell(&self, at: Time, what: What) {
-        // Nobody need listen.
+        // There may be no listener.
         let _ = self.events.send(Event { at: at.as_secs_f64(), what });
     }
 
@@ -135,7 +135,7 @@ impl State {
         })
     }
 
-    /// Why results are not to be trusted, and of which link that is true, if of one.
+    /// Reasons why results are not valid, each with the link it concerns, if any.
     pub(crate) fn doubts(&self, report: &emu::Report) -> Vec<(Option<String>, String)> {
         let links = locked(&self.links);
         let doubts = report.doubts(&self.bounds).into_iter();
@@ -170,20 +170,20 @@ impl State {
         links.iter().zip(&report.links).map(|(link, report)| shown(link, report, now)).collect()
     }
 
-    /// What the world was made of, with its links as they are now.
+    /// Returns the scenario of the world with its links as they are now.
     pub(crate) fn scenario(&self) -> Scenario {
         let links = locked(&self.links).iter().map(|link| link.spec.clone()).collect();
         Scenario { links, ..self.scenario.clone() }
     }
 
-    /// The number of a link.
+    /// Returns the number of a link.
     pub(crate) fn link(&self, name: &str) -> Result<usize, Refusal> {
         let links = locked(&self.links);
         let found = links.iter().position(|link| link.name == name);
         found.ok_or_else(|| unknown("link", name, links.iter().map(|link| link.name.as_str())))
     }
 
-    /// The plans of outages, in the order of the links.
+    /// Returns the outages of all links, in order.
     pub(crate) fn outages(&self) -> Vec<(String, link::Outages)> {
         let links = locked(&self.links);
         let plan = |link: &LinkState| {
@@ -193,14 +193,14 @@ impl State {
         links.iter().map(plan).collect()
     }
 
-    /// Changes what a link does, by keys of a scenario's table; `null` takes a key away.
+    /// Changes a link by keys of a scenario's table; `null` removes a key.
     pub(crate) fn change(&self, index: usize, keys: Map<String, Value>) -> Result<(), Refusal> {
         let mut links = locked(&self.links);
         let spec = changed(&links[index].spec, &keys)?;
         self.carry_out(&mut links[index], index, spec, keys)
     }
 
-    /// Adds an outage, and says when it begins and ends.
+    /// Adds an outage, and returns its start and end.
     pub(crate) fn add_outage(&self, index: usize, after: Window) -> Result<(Time, Time), Refusal> {
         let mut links = locked(&self.links);
         let spec = &links[index].spec;
@@ -256,7 +256,7 @@ impl State {
     }
 }
 
-/// Whether something of each is in the other.
+/// Whether two windows overlap.
 fn overlap(one: &Window, other: &Window) -> bool {
     let begins_before_the_end = |one: &Window, other: &Window| {
         one.at.duration() < other.at.duration() + other.lasts.duration()
@@ -264,7 +264,7 @@ fn overlap(one: &Window, other: &Window) -> bool {
     begins_before_the_end(one, other) && begins_before_the_end(other, one)
 }
 
-/// Why there can be no outage where there is another.
+/// Error of an outage that overlaps another.
 fn taken(link: &str, other: &Window, now: Time) -> String {
     let begin = Time::ZERO + other.at.duration();
     let left = |at: Time| at.since(now).as_secs_f64();
@@ -291,7 +291,7 @@ fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str> + Cl
     Refusal::new(StatusCode::NOT_FOUND, error)
 }
 
-/// A link's table with changes.
+/// Returns a link's table with changes.
 fn changed(base: &LinkSpec, keys: &Map<String, Value>) -> Result<LinkSpec, Refusal> {
     let mut changes = LinkSpec::default();
     let mut rest = as_map(base);
@@ -304,7 +304,7 @@ fn changed(base: &LinkSpec, keys: &Map<String, Value>) -> Result<LinkSpec, Refus
             rest.remove(key);
             continue;
         }
-        // One by one, so that the error can say which.
+        // One by one, so that the error names the key.
         let one = Map::from_iter([(key.clone(), value.clone())]);
         let one: LinkSpec = serde_json::from_value(one.into()).map_err(|error| {
             let text = error.to_string();

@@ -1,4 +1,4 @@
-//! Transfers that the interface carries out between hosts, by slowlight's engines or by tools.
+//! Transfers that the interface runs between hosts, by slowlight's engines or by tools.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use crate::list::transfer::Record;
 use crate::model::{TransferRequest, What};
 use crate::state::{State, locked};
 
-/// How long a transfer may take, unless said otherwise.
+/// Default time limit of a transfer.
 const LIMIT: Duration = Duration::from_secs(600);
-/// How long a transfer that is stopped may take to end.
+/// Time limit for the end of a stopped transfer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Begins a transfer; its number, by which it is asked for.
+/// Starts a transfer and returns its number.
 pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64, Refusal> {
     state.host(&request.from)?;
     state.host(&request.to)?;
@@ -30,7 +30,7 @@ pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64,
     let bytes = bytes(&wish)?;
     let mut transfers = locked(&state.transfers);
     transfers.check(bytes)?;
-    // A number is used up by what begins alone.
+    // Only a transfer that starts uses up a number.
     let id = transfers.next();
     let (from, to) = (wish.from.clone(), wish.to.clone());
     let scenario = single::scenario(&state.scenario(), wish, id)
@@ -79,7 +79,7 @@ fn wish(request: TransferRequest) -> Result<(Wish, Duration), Refusal> {
     ))
 }
 
-/// The bytes of what shall be carried.
+/// Size of a requested transfer in bytes.
 fn bytes(wish: &Wish) -> Result<u64, Refusal> {
     let Some(path) = &wish.file else { return Ok(wish.size.unwrap_or(SIZE).bytes()) };
     let started = |why: &str| Refusal::wrong(format!("file: {}: {why}", path.display()));
@@ -87,7 +87,7 @@ fn bytes(wish: &Wish) -> Result<u64, Refusal> {
     if found.is_file() { Ok(found.len()) } else { Err(started("is no file")) }
 }
 
-/// Carries a transfer out.
+/// Runs a transfer.
 fn carry(
     state: &State,
     id: u64,
@@ -119,7 +119,7 @@ fn carry(
     state.tell(now, What::TransferEnded { id, from, to, state: started });
 }
 
-/// Stops all that are under way, and waits for them: until they have ended, they hold the world.
+/// Stops all running transfers, and waits for their end, because they hold the world.
 pub(crate) fn end(state: &State) {
     let mut threads = Vec::new();
     for record in locked(&state.transfers).values_mut() {
@@ -134,7 +134,7 @@ pub(crate) fn end(state: &State) {
             thread::sleep(Duration::from_millis(2));
         }
         if thread.is_finished() {
-            // Whether it failed is told elsewhere.
+            // Its failure is reported elsewhere.
             let _ = thread.join();
         }
     }

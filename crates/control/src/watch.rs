@@ -1,4 +1,4 @@
-//! Events that nobody causes: outages that begin and end, doubts that arise.
+//! Events without a request: outages that start and end, and doubts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use engine::Time;
 use crate::model::What;
 use crate::state::State;
 
-/// How often lateness is looked at while somebody listens.
+/// Interval of lateness checks while there are listeners.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The most edges of one link that are told of at a time, and the least time between two looks.
+/// Maximum reported changes of one link per check, and minimum time between two checks.
 const EDGES_MAX: usize = 100;
 const REST: Duration = Duration::from_millis(1);
 
-/// Tells when outages begin and end.
+/// Reports when outages start and end.
 pub(crate) async fn outages(state: Arc<State>) {
     let mut last = state.now();
     let (mut were_up, mut plans) = (BTreeMap::new(), BTreeMap::new());
@@ -29,8 +29,8 @@ pub(crate) async fn outages(state: Arc<State>) {
         let mut next: Option<Time> = None;
         for (link, plan) in state.outages() {
             let was_up = were_up.entry(link.clone()).or_insert(true);
-            // Every edge since the last look, as long as they are events and no noise; of a plan
-            // that is new what holds from now on.
+            // Every change since the last check, up to the maximum; for a new plan, the state from
+            // now on.
             let is_new = plans.get(&link) != Some(&plan);
             let mut at = if is_new { now } else { last };
             for _ in 0..EDGES_MAX {
@@ -63,19 +63,19 @@ fn turned(state: &State, link: &str, was_up: &mut bool, is_up: bool, at: Time) {
     state.tell(at, if is_up { What::OutageEnded { link } } else { What::OutageBegan { link } });
 }
 
-/// Tells once of each doubt there is about what is measured.
+/// Reports each doubt once.
 pub(crate) async fn doubts(state: Arc<State>) {
     let mut reported = Vec::new();
     loop {
         tokio::time::sleep(LOOK).await;
-        // To look costs the links a moment.
+        // A check delays the links for a moment.
         if !state.has_listeners() {
             continue;
         }
         let Ok(report) = state.report() else { return };
         let kinds = report.doubts(&state.bounds);
         for (kind, (link, reason)) in kinds.iter().zip(state.doubts(&report)) {
-            // How late it was changes; that it was does not.
+            // The lateness changes; that a bound is exceeded is reported once.
             let new = (std::mem::discriminant(kind), link.clone());
             if !reported.contains(&new) {
                 reported.push(new);

@@ -1,7 +1,7 @@
-//! Tool adapters: how programs of others are run, as TOML.
+//! Tool adapters: commands of external programs, as TOML.
 //!
-//! A program that carries a file from one host to another is described by shell commands, whose
-//! variables say what to carry and where to; what they are is in `docs/emulator.md`.
+//! A program that transfers a file between hosts is described by shell commands. `docs/emulator.md`
+//! lists their variables.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,35 +11,35 @@ use serde::{Deserialize, Serialize};
 use transport::files;
 use transport::text::{self, SpecError};
 
-/// A program of others that carries files or measures a link.
+/// An external program that transfers files or measures a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adapter {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// What it is.
+    /// Description.
     pub about: String,
-    /// The port of its server.
+    /// Port of its server.
     pub port: u16,
-    /// The second one, if it has another for data.
+    /// Second port of its server, if it uses one for data.
     pub port2: Option<u16>,
-    /// Whether its client is where the file shall arrive, and fetches it from the server.
+    /// Whether the client runs at the receiver and fetches the file from the server.
     pub pulls: bool,
-    /// Run once before, on no host.
+    /// Command run once before, outside the hosts.
     pub prepare: Option<String>,
-    /// Runs at one end while the client works.
+    /// Command that runs at one end while the client works.
     pub server: Option<String>,
-    /// How the server shows that it is ready: something listens on its port.
+    /// Sign that the server is ready: a socket listens on its port.
     pub ready: Option<Ready>,
-    /// Is over when the file is there.
+    /// Command that ends when the file has been transferred.
     pub client: String,
-    /// Where its JSON output has the goodput in bit/s (RFC 6901). Without that a file arrives, and
-    /// is compared with the one sent.
+    /// JSON pointer (RFC 6901) to the goodput in bit/s in its output. Without it a file is
+    /// transferred, and compared with the one sent.
     pub goodput: Option<String>,
-    /// What it takes.
+    /// Requirements.
     pub needs: Vec<Need>,
 }
 
-/// What listens on a server's port.
+/// Type of socket that listens on a server's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ready {
@@ -55,29 +55,29 @@ pub enum Ready {
 pub enum Verdict {
     /// The file has arrived, with the same SHA-256.
     Identical,
-    /// Something else has arrived, though the tool says that all is well.
+    /// A different file has arrived, although the tool reports success.
     Different,
-    /// No file is left by this tool, which measures only.
+    /// The tool only measures, and leaves no file.
     Measured,
-    /// It has failed, and says so or took too long.
+    /// It has reported an error, or took too long.
     Failed,
 }
 
-/// What a tool takes.
+/// A requirement of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// A program, by its name or path, and where it is had from.
+    /// A program by name or path, and how to install it.
     Program {
-        /// Its name, to be found as a shell finds it and where servers of the system are, or path.
+        /// Path, or name, looked up as a shell does and in the system's server folders.
         name: String,
-        /// What to do where it is missing.
+        /// Remedy if it is missing.
         remedy: String,
     },
     /// A congestion control of the kernel's TCP.
     CongestionControl(String),
 }
 
-/// An adapter as it stands in a file.
+/// Text of an adapter's file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -109,7 +109,7 @@ macro_rules! adapters {
     };
 }
 
-/// Those that come with slowlight.
+/// Built-in adapters.
 const ALL: &[(&str, &str)] = adapters![
     "scp",
     "sftp",
@@ -126,25 +126,25 @@ const ALL: &[(&str, &str)] = adapters![
     "libnorm",
 ];
 
-/// Adapters: those that come with slowlight, and those of a folder, which come first.
+/// Built-in adapters, and those of a folder, which take precedence.
 #[derive(Clone, Debug, Default)]
 pub struct Adapters {
     folder: Option<PathBuf>,
-    /// The names and texts in the folder.
+    /// Names and texts of the folder's adapters.
     own: Vec<(String, String)>,
 }
 
-/// Whether what a scenario names as a tool is the path of an adapter.
+/// Whether a scenario's tool is the path of an adapter.
 #[must_use]
 pub fn is_path(tool: &str) -> bool {
     tool.ends_with(".toml")
 }
 
-/// The adapter that a scenario names: one that comes with slowlight, or a path that ends in `.toml`.
+/// Returns the adapter of a scenario's tool: a built-in one, or a path that ends in `.toml`.
 ///
 /// # Errors
 ///
-/// There is none, and which there are; or what is wrong with it.
+/// The adapter does not exist (names the existing ones), or is invalid.
 pub fn named(tool: &str) -> Result<Adapter, SpecError> {
     if !is_path(tool) {
         return Adapters::default().find(tool);
@@ -156,7 +156,7 @@ pub fn named(tool: &str) -> Result<Adapter, SpecError> {
 }
 
 impl Adapters {
-    /// With those of a folder: each file `NAME.toml`.
+    /// Returns the adapters with those of a folder: each file `NAME.toml`.
     ///
     /// # Errors
     ///
@@ -166,19 +166,19 @@ impl Adapters {
         Ok(Self { folder: Some(folder.to_owned()), own: files::toml_files(folder)? })
     }
 
-    /// The names of all, those of the folder first.
+    /// Returns all names, those of the folder first.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
         let own = self.own.iter().map(|(name, _)| name.as_str());
-        let mut seen = BTreeSet::new();
-        own.chain(ALL.iter().map(|(name, _)| *name)).filter(|name| seen.insert(*name)).collect()
+        let mut names = BTreeSet::new();
+        own.chain(ALL.iter().map(|(name, _)| *name)).filter(|name| names.insert(*name)).collect()
     }
 
-    /// The adapter of this name.
+    /// Returns the adapter of this name.
     ///
     /// # Errors
     ///
-    /// There is none, and which there are; or what is wrong with it.
+    /// The adapter does not exist (names the existing ones), or is invalid.
     pub fn find(&self, name: &str) -> Result<Adapter, SpecError> {
         let text = self.text(name)?;
         let mut text = match &text.like {
@@ -247,7 +247,7 @@ impl Adapters {
 }
 
 impl Text {
-    /// This, and what it leaves out from `base`.
+    /// Returns these keys, with missing ones from `base`.
     fn over(self, base: Self) -> Self {
         Self {
             like: None,
@@ -308,7 +308,7 @@ mod tests {
         folder
     }
 
-    fn told(files: &[(&str, &str)], name: &str) -> String {
+    fn error(files: &[(&str, &str)], name: &str) -> String {
         let folder = folder(files);
         let adapters = Adapters::with(Some(folder.path())).unwrap();
         adapters.find(name).unwrap_err().to_string()
@@ -358,7 +358,7 @@ mod tests {
             ("client = \"x\"\nport = 1\nneeds = [{ program = \"x\" }]", "`package` or a `remedy`"),
             ("like = \"sftp\"", "like another"),
         ] {
-            let error = told(&[("x.toml", text)], "x");
+            let error = error(&[("x.toml", text)], "x");
             assert!(error.contains(wanted) && error.contains("x.toml"), "{error}");
         }
         let missing = Adapters::with(Some(Path::new("/nowhere"))).unwrap_err().to_string();

@@ -1,20 +1,20 @@
-//! The bound of any path: in closed form where that is exact, else by moving the file's bytes
-//! through the links as a fluid.
+//! The bound of a path: in closed form where that is exact, otherwise by simulating a fluid through
+//! the links.
 //!
-//! The genie has no header of its own above IPv4 and UDP, learns of each loss at once and uses the
-//! best packet size. Where no closed form exists it is allowed more than any sender can do, so that
-//! what it reaches is still a bound:
+//! The ideal sender ("genie") has no headers above IPv4 and UDP, learns of each loss at once and
+//! uses the best packet size. Where no closed form exists it may do more than any real sender, so
+//! that its result is still a bound:
 //!
-//! - An outage cuts none of its packets: one that an outage interrupts goes on after it.
-//! - Relays pass on each bit as it comes, and repeat what is lost after them.
+//! - An outage cuts none of its packets: an interrupted packet resumes after the outage.
+//! - Relays forward each bit as it arrives, and retransmit losses of later hops.
 //! - It waits for shorter delays where waiting pays.
-//! - Losses that are listed (by packet, bit, trace or time) do not strike it: a packet that is lost
-//!   anyway may be an empty one. For the same reason a loss in a burst costs it an empty packet.
+//! - Losses by position (packet, bit, trace or time) do not affect it: it may send an empty packet
+//!   in that place. For the same reason a loss in a burst costs it an empty packet.
 //!
-//! Losses that are drawn make the bound a mean: over many runs nobody is faster, but one lucky run
-//! may be.
+//! Random losses make the bound a mean: over many runs no protocol is faster, but one lucky run may
+//! be.
 //!
-//! Several receivers have a genie of their own, [`bound_of_all`].
+//! Several receivers have a separate bound, [`bound_of_all`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -27,28 +27,28 @@ use transport::text::SpecError;
 use crate::link_spec::LinkSpec;
 use crate::theory::{self, Bound, Channel, IP_UDP_BYTES, Loss};
 
-/// One hop as the bound sees it.
+/// One hop as the bound models it.
 #[derive(Clone, Debug)]
 pub struct Hop {
-    /// The link's name, from which its randomness is derived.
+    /// Name of the link, from which its random numbers are derived.
     pub name: String,
-    /// The link.
+    /// Link.
     pub config: link::Config,
     /// Largest UDP payload.
     pub payload_max: u64,
 }
 
 impl Hop {
-    /// The hop `spec` describes.
+    /// Returns the hop of `spec`.
     ///
     /// # Errors
     ///
-    /// When `spec` contradicts itself.
+    /// `spec` contradicts itself.
     pub fn new(name: impl Into<String>, spec: &LinkSpec) -> Result<Self, SpecError> {
         Ok(Self { name: name.into(), config: spec.config()?, payload_max: spec.payload_max() })
     }
 
-    /// The hop as a channel with a closed form; `None` if it has none.
+    /// Returns the hop as a channel with a closed form; `None` if it has none.
     #[must_use]
     pub fn channel(&self) -> Option<Channel> {
         let config = &self.config;
@@ -71,7 +71,7 @@ impl Hop {
         })
     }
 
-    /// The losses, if they are independent of each other.
+    /// Returns the losses, if they are independent of each other.
     fn loss(&self) -> Option<Loss> {
         let mut loss = Loss::default();
         for model in &self.config.errors {
@@ -84,7 +84,7 @@ impl Hop {
                 loss.per = 1.0 - (1.0 - loss.per) * (1.0 - errors.loss);
             }
             if errors.ber > 0.0 {
-                // Two rates reach different parts of the frame.
+                // The two rates apply to different parts of the frame.
                 if loss.ber > 0.0 {
                     return None;
                 }
@@ -95,7 +95,7 @@ impl Hop {
         Some(loss)
     }
 
-    /// Whether losses are drawn, which makes the bound a mean.
+    /// Whether losses are random, which makes the bound a mean.
     #[must_use]
     pub fn is_random(&self) -> bool {
         self.config.errors.iter().any(|model| model.kind.is_drawn())
@@ -107,7 +107,7 @@ impl Hop {
     }
 }
 
-/// Bytes of a frame around the packet that an error can strike: not preamble and gap.
+/// Bytes of a frame around the packet where an error counts: not preamble and gap.
 fn errors_reach(framing: Framing) -> u64 {
     let idle = match framing {
         Framing::Ethernet { preamble, ifg, .. } => u64::from(preamble) * 8 + u64::from(ifg) * 12,
@@ -116,8 +116,8 @@ fn errors_reach(framing: Framing) -> u64 {
     framing.overhead() as u64 - idle
 }
 
-/// The least time in which `file` bytes can cross `hops`, beginning at `start`; the seed fixes the
-/// losses that are drawn where there is no closed form. Infinite if the file never arrives.
+/// Returns the least time in which `file` bytes can cross `hops` from `start` on. The seed sets
+/// random losses where there is no closed form. Infinite if the file never arrives.
 #[must_use]
 pub fn bound(hops: &[Hop], file: u64, start: Time, seed: u64) -> Bound {
     let payload_max = hops.iter().map(|hop| hop.payload_max).min().unwrap_or(u64::MAX).max(1);
@@ -126,7 +126,7 @@ pub fn bound(hops: &[Hop], file: u64, start: Time, seed: u64) -> Bound {
     {
         return channel.bound(file, payload_max);
     }
-    // Where nothing is drawn, all seeds are one.
+    // Without random losses all seeds are equal.
     let seed = if hops.iter().any(Hop::is_random) { seed } else { 0 };
     known(format!("{hops:?} {file} {start:?} {seed}"), || {
         let length_matters = hops.iter().any(Hop::length_matters);
@@ -137,18 +137,18 @@ pub fn bound(hops: &[Hop], file: u64, start: Time, seed: u64) -> Bound {
     })
 }
 
-/// Bounds that are remembered: a study asks for the same one for each protocol, and a genie that
-/// carries 100 MB takes longer than some of these.
+/// Maximum number of cached bounds: a study needs the same one for each protocol, and simulating
+/// 100 MB takes longer than some transfers.
 const KNOWN_MAX: usize = 4096;
 
-/// What was found for this question before, or is found now.
+/// Returns the cached bound, or computes it.
 fn known(question: String, find: impl FnOnce() -> Bound) -> Bound {
     static KNOWN: Mutex<BTreeMap<String, Bound>> = Mutex::new(BTreeMap::new());
     let all = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(bound) = all().get(&question) {
         return *bound;
     }
-    // Not locked meanwhile: two threads may find the same.
+    // Not locked meanwhile: two threads may compute the same.
     let bound = find();
     let mut all = all();
     if all.len() >= KNOWN_MAX {
@@ -158,17 +158,17 @@ fn known(question: String, find: impl FnOnce() -> Bound) -> Bound {
     bound
 }
 
-/// The least time in which `file` bytes can cross from one sender to all receivers, each over its
-/// `ways`, which begin with the same hops and then part; the last receiver counts. With one way it
-/// is [`bound`].
+/// Returns the least time in which `file` bytes can cross from one sender to all receivers, until
+/// the last has them. Each receiver has a path in `ways`; these share their first hops. With one
+/// path it is [`bound`].
 ///
-/// The genie is one with an ideal erasure code, which learns of each loss at once: every packet
-/// that arrives at a receiver mends whatever this one lacks, so it sends until the least lucky
-/// receiver has as many as the file needs, and nobody who repeats or codes for all can send fewer.
-/// Its packets are of one length and it may choose that. Relays neither store nor repeat, and
-/// receivers do not repair each other; who let them could be faster. Where there is no closed form
-/// (changing rates and delays, buckets, outages, bursts, or ways that part more than once), it is
-/// no more than the bound of the slowest receiver by itself.
+/// The ideal sender uses an ideal erasure code and learns of each loss at once. Every packet that
+/// arrives repairs any loss of its receiver, so it sends until the least lucky receiver has enough,
+/// and no scheme that retransmits or codes for all needs fewer packets. All packets have one
+/// length, of its choice. Relays neither store nor retransmit, and receivers do not repair each
+/// other; a scheme with such relays could be faster. Where there is no closed form (changing rates
+/// and delays, buckets, outages, bursts, or paths that branch more than once), it is only the bound
+/// of the slowest receiver by itself.
 #[must_use]
 pub fn bound_of_all(ways: &[Vec<Hop>], file: u64, start: Time, seed: u64) -> Bound {
     let branched = (ways.len() > 1).then(|| branches(ways)).flatten();
@@ -181,7 +181,7 @@ pub fn bound_of_all(ways: &[Vec<Hop>], file: u64, start: Time, seed: u64) -> Bou
     let payload_max = hops().map(|hop| hop.payload_max).min().unwrap_or(u64::MAX).max(1);
     payloads(payload_max, hops().any(Hop::length_matters))
         .map(|payload| {
-            // Equal packets, of which the last one is not shorter.
+            // All packets are equal; the last one is not shorter.
             let packets = file.div_ceil(payload).max(1);
             let payload = file.div_ceil(packets);
             let seconds = coded(&shared, &classes, packets, payload);
@@ -191,11 +191,11 @@ pub fn bound_of_all(ways: &[Vec<Hop>], file: u64, start: Time, seed: u64) -> Bou
         .expect("the largest payload is among those tried")
 }
 
-/// Receivers whose ways are alike: their own hops, and how many they are.
+/// Receivers with equal paths: their own hops, and their number.
 type Class = (Vec<Channel>, u32);
 
-/// The hops that all ways begin with, and the classes of receivers behind them; `None` unless all
-/// hops have a closed form and the ways share none after they parted.
+/// Returns the hops that all paths share, and the classes of receivers behind them; `None` unless
+/// all hops have a closed form and paths share none after the first branch.
 fn branches(ways: &[Vec<Hop>]) -> Option<(Vec<Channel>, Vec<Class>)> {
     let first = ways.first()?;
     let is_shared =
@@ -217,15 +217,15 @@ fn branches(ways: &[Vec<Hop>]) -> Option<(Vec<Channel>, Vec<Class>)> {
     Some((first[..shared].iter().map(Hop::channel).collect::<Option<_>>()?, classes))
 }
 
-/// The expected time of the coded genie with packets of one length.
+/// Expected time of the coded ideal sender with packets of one length.
 fn coded(shared: &[Channel], classes: &[Class], packets: u64, payload: u64) -> f64 {
     let arrive = |hops: &[Channel]| {
         hops.iter().map(|hop| 1.0 - hop.loss.probability(payload)).product::<f64>()
     };
     let busiest = |hops: &[Channel]| hops.iter().map(|hop| hop.busy(payload)).fold(0.0, f64::max);
     let delay = |hops: &[Channel]| hops.iter().map(|hop| hop.delay).sum::<f64>();
-    // What is lost before the ways part is lost to all: of n packets that shall get through there,
-    // n / (1 − p) have to be sent, whatever becomes of them later.
+    // A loss before the branch is a loss for all: for n packets behind it, n / (1 − p) must be
+    // sent, whatever happens to them later.
     let sends = 1.0 / arrive(shared);
     let mut steps = Vec::new();
     for (class, (own, count)) in classes.iter().enumerate() {
@@ -234,7 +234,7 @@ fn coded(shared: &[Channel], classes: &[Class], packets: u64, payload: u64) -> f
             return f64::INFINITY;
         }
         let busy = busiest(shared).max(busiest(own)) * sends;
-        // Nobody waits for the end of the last packet where it is let go with its first bit.
+        // Links that release with the first bit do not wait for the end of the last packet.
         let unawaited = if shared.iter().chain(own).any(|hop| hop.first_bit) { busy } else { 0.0 };
         let begin = delay(shared) + delay(own) - unawaited;
         let completion = theory::coded_completion(packets as f64, p);
@@ -245,9 +245,9 @@ fn coded(shared: &[Channel], classes: &[Class], packets: u64, payload: u64) -> f
     mean_of_last(steps, classes.len())
 }
 
-/// The mean of the latest of several random moments: the integral of the probability that some is
-/// still to come. Each step is a moment, whose distribution it belongs to, and the logarithm of
-/// what this has reached then.
+/// Mean of the maximum of several random times: the integral of the probability that one is still
+/// to come. Each step is a time, its distribution, and the logarithm of the cumulative probability
+/// reached then.
 fn mean_of_last(mut steps: Vec<(f64, usize, f64)>, distributions: usize) -> f64 {
     steps.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut reached = vec![f64::NEG_INFINITY; distributions];
@@ -260,7 +260,8 @@ fn mean_of_last(mut steps: Vec<(f64, usize, f64)>, distributions: usize) -> f64 
     mean
 }
 
-/// The payloads a simulated genie tries: the largest and, where length matters, ever smaller ones.
+/// Payloads that a simulated ideal sender tries: the largest and, where length matters, ever
+/// smaller ones.
 fn payloads(payload_max: u64, length_matters: bool) -> impl Iterator<Item = u64> {
     let count = if length_matters { 16 } else { 1 };
     (0..count)
@@ -269,12 +270,12 @@ fn payloads(payload_max: u64, length_matters: bool) -> impl Iterator<Item = u64>
         .filter(|payload| *payload > 0)
 }
 
-/// The time of a genie that sends at most `payload` bytes a packet.
+/// Time of an ideal sender with at most `payload` bytes per packet.
 fn simulate(hops: &[Hop], file: u64, payload: u64, start: Time, seed: u64) -> Bound {
     let packets = file.div_ceil(payload).max(1);
     let never = Bound { seconds: f64::INFINITY, payload, packets };
-    // The shorter packet goes first: on a link that lets go with the first bit nobody waits for
-    // the end of the last packet, so that is a full one.
+    // The shorter packet goes first: a link that releases with the first bit does not wait for the
+    // end of the last packet, so that should be a full one.
     let shorter = file - (packets - 1) * payload;
     let mut at = start.as_secs_f64();
     let Some(mut pipes) = hops
@@ -303,17 +304,17 @@ fn simulate(hops: &[Hop], file: u64, payload: u64, start: Time, seed: u64) -> Bo
     Bound { seconds: end - start.as_secs_f64(), payload, packets }
 }
 
-/// A link that carries a fluid. All moments are seconds of the scenario's clock: exact enough for
-/// nanoseconds over months.
+/// A link that carries a fluid. Times are seconds of the scenario's clock: accurate to nanoseconds
+/// over months.
 struct Pipe<'a> {
     config: &'a link::Config,
-    /// Draws the losses; nothing else of the link is in it.
+    /// Link that draws the losses; has no other properties.
     errors: Link<()>,
-    /// When the first bit can be there, and the buckets full.
+    /// Arrival of the first bit, when the buckets are full.
     begin: f64,
-    /// The framed bytes of the longest packet.
+    /// Framed bytes of the longest packet.
     longest: f64,
-    /// When everything so far has been served.
+    /// End of service so far.
     busy: f64,
     /// Framed bytes so far.
     sent: f64,
@@ -338,7 +339,7 @@ impl<'a> Pipe<'a> {
         })
     }
 
-    /// When `payload` bytes are at the far end that were at the near end at `at`; `None` if never.
+    /// Time when `payload` bytes that enter at `at` are at the far end; `None` if never.
     fn carry(&mut self, at: f64, payload: u64) -> Option<f64> {
         // At a probability of 0.99 a million losses in a row do not happen.
         for _ in 0..1_000_000 {
@@ -365,7 +366,7 @@ impl<'a> Pipe<'a> {
         departure.map_or(Fate::Delivered, |departure| departure.fate)
     }
 
-    /// Serves a packet; when it is let go.
+    /// Serves a packet. Returns its release time.
     fn serve(&mut self, payload: u64) -> Option<f64> {
         let bytes = self.config.framing.framed_len(packet(payload)) as f64;
         self.sent += bytes;
@@ -374,7 +375,7 @@ impl<'a> Pipe<'a> {
         match self.config.release {
             Release::FirstBit => {
                 let first_bit = up_from(&self.config.outages, self.busy.max(allowed))?;
-                // What has left is not cut.
+                // A packet that has left is not cut.
                 let (last_bit, _) = send(&self.config.rate, &Outages::Never, first_bit, bytes)?;
                 self.busy = last_bit + per_packet;
                 Some(first_bit)
@@ -390,8 +391,8 @@ impl<'a> Pipe<'a> {
         }
     }
 
-    /// When the buckets have let through all that has been sent: at most burst + rate · t start
-    /// within t, or a packet longer than the burst.
+    /// Time when the buckets have passed everything sent: at most burst + rate · t within t, or a
+    /// packet longer than the burst.
     fn tokens(&self, bucket: &TokenBucket) -> f64 {
         let after = |rate: u64, burst: u64| {
             self.begin + 8.0 * (self.sent - self.longest.max(burst as f64)).max(0.0) / rate as f64
@@ -408,7 +409,7 @@ fn moment(seconds: f64) -> Time {
     Time::ZERO + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
-/// The first moment from `at` on at which the link is up.
+/// First time from `at` on at which the link is up.
 fn up_from(outages: &Outages, at: f64) -> Option<f64> {
     let now = moment(at);
     if outages.is_up(now) {
@@ -417,7 +418,7 @@ fn up_from(outages: &Outages, at: f64) -> Option<f64> {
     outages.next_change(now).map(|up| up.as_secs_f64().max(at))
 }
 
-/// When `bytes` have been sent that begin at `from`, and whether an outage came between.
+/// End of sending `bytes` from `from` on, and whether an outage came between.
 fn send(rate: &Rate, outages: &Outages, from: f64, bytes: f64) -> Option<(f64, bool)> {
     let mut at = up_from(outages, from)?;
     let (mut bits, mut cut) = (8.0 * bytes, at > from);
@@ -435,14 +436,14 @@ fn send(rate: &Rate, outages: &Outages, from: f64, bytes: f64) -> Option<(f64, b
         let change = [step, down].into_iter().flatten().reduce(f64::min);
         let Some(change) = change.filter(|change| *change < end) else { return Some((end, cut)) };
         bits -= (change - at).max(0.0) * bps as f64;
-        // A nanosecond later, lest rounding find the moment before the change again.
+        // A nanosecond later, so that rounding does not find the time before the change again.
         let on = change.max(at) + 1e-9;
         at = up_from(outages, on)?;
         cut |= at > on;
     }
 }
 
-/// The earliest arrival of what can leave from `at` on.
+/// Earliest arrival of a departure from `at` on.
 fn arrival(delay: &Delay, at: f64) -> f64 {
     let now = at + delay.at(moment(at)).as_secs_f64();
     match delay {
@@ -509,7 +510,7 @@ mod tests {
         );
         let clear = bound(&[clear], 1_000_000, Time::ZERO, 1).seconds;
         let broken = bound(&[broken], 1_000_000, Time::ZERO, 1).seconds;
-        // The packet cut by the outage is sent again.
+        // The packet cut by the outage is retransmitted.
         assert!((broken - clear - 30.0).abs() < 0.02, "{clear} {broken}");
         let closed = hop("contacts = [{ at = \"1 s\", for = \"1 ms\" }]\nrate = \"1 Mbit/s\"");
         assert!(bound(&[closed], 1_000_000, Time::ZERO, 1).seconds.is_infinite());
@@ -528,7 +529,7 @@ mod tests {
         assert!((got / expected - 1.0).abs() < 0.001, "{got} {expected}");
     }
 
-    /// A link up to a relay and links from there, by their error rates.
+    /// A link to a relay and links from there, by their error rates.
     fn ways(up: &str, branches: &[&str]) -> Vec<Vec<Hop>> {
         let up = Hop::new("up", &spec(up)).unwrap();
         let way = |(index, branch): (usize, &&str)| {
@@ -549,9 +550,9 @@ mod tests {
         let got = all(up, &[branch; 100], 2_000_000);
         let sent = theory::multicast_coded_transmissions(100.0, 2_000.0, 0.01) / 0.95;
         assert!((got / (0.25 + sent * busy) - 1.0).abs() < 1e-6, "{got} {sent}");
-        // Two thousand and the twenty that everybody loses, and about twelve more.
+        // Two thousand, the twenty that all lose, and about twelve more.
         assert!((2_030.0..2_036.0).contains(&(sent * 0.95)), "{sent}");
-        // Different classes: those far away and those that lose more.
+        // Different classes: greater delays and greater losses.
         let clear = "rate = \"10 Mbit/s\"\ndatagram = \"1000 B\"";
         let far = all(clear, &["delay = \"900 ms\"", branch], 2_000_000);
         assert!((far / (0.9 + 2_000.0 * busy) - 1.0).abs() < 1e-9, "{far}");

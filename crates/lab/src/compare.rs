@@ -1,12 +1,11 @@
-//! The same file over the same link by every protocol, many times.
+//! Comparison: one file over one link by several protocols, many times.
 //!
-//! To several receivers the link becomes a star: the sender's rate, queue and outages are those of a
-//! link up to a hub, and from there leads a link to each receiver, without a rate of its own and
-//! with errors that are drawn for it alone, as from a satellite that many listen to. Half of the
-//! delay is on either side of the hub. The way back is the same in reverse: all receivers share its
-//! rate. A protocol that knows groups sends the file once; by any other it goes to each receiver by
-//! itself, all at once and at an equal share of the rate, which is the fastest that one sender can
-//! do without groups.
+//! With several receivers the link becomes a star. The sender's rate, queue and outages are those
+//! of a link to a hub; from there a link leads to each receiver, without a rate of its own and with
+//! independent errors, as from a satellite. Half of the delay is on either side of the hub. The
+//! return path is the reverse: all receivers share its rate. A multicast protocol sends the file
+//! once. Any other sends it to each receiver separately, all at once and at an equal share of the
+//! rate, the fastest way without multicast.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,40 +30,40 @@ use crate::run::{self, Recorders, RunError};
 use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
 use crate::stats::{Summary, mean};
 
-/// What to compare.
+/// Parameters of a comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The hops from the sender to the receiver; each one's way back is its `return`.
+    /// Hops from the sender to the receiver; the return path of each is its `return`.
     pub link: Preset,
-    /// The protocols.
+    /// Protocols.
     pub protocols: Vec<Protocol>,
-    /// The file.
+    /// Content of the file.
     pub content: Bytes,
-    /// Its name.
+    /// Name of the file.
     pub name: String,
-    /// How many receive it; 1 to [`MEMBERS_MAX`].
+    /// Number of receivers; 1 to [`MEMBERS_MAX`].
     pub receivers: u32,
-    /// Runs of each protocol, with the seeds from `seed` on.
+    /// Runs per protocol, with the seeds from `seed` on.
     pub runs: u32,
-    /// The first seed.
+    /// First seed.
     pub seed: u64,
-    /// Silence after which an end gives up; each protocol's own if left out.
+    /// Inactivity timeout; default: each protocol's own.
     pub inactivity: Option<Span>,
-    /// What differs from the profiles of protocols that run over TCP.
+    /// Settings that differ from the profiles of protocols over TCP.
     pub tcp: Option<TcpSettings>,
-    /// Which bytes are read by `scps-fp-read`, or differ for `scps-fp-update`.
+    /// Byte ranges to read for `scps-fp-read`, or that differ for `scps-fp-update`.
     pub records: Option<Vec<Record>>,
-    /// Whether hosts stand between the ends and the link, and what they do with connections.
+    /// Gateways between the ends and the link, and what they do with connections.
     pub pep: Option<Between>,
-    /// Whether the hosts between the hops of the link keep what protocols hand on that know such: bundles, blocks of
-    /// LTP-T, and files by CFDP's store-and-forward overlay. Otherwise, and for all others, they route.
+    /// Whether the hosts between the hops of the link are waypoints for protocols that support
+    /// them: bundles, LTP-T, and CFDP's store-and-forward overlay. Otherwise they route.
     pub relay: bool,
-    /// Threads; `None` for one a core.
+    /// Threads; `None` for one per core.
     pub jobs: Option<usize>,
 }
 
 impl Plan {
-    /// One run of each protocol with one receiver, and nothing said otherwise.
+    /// Returns a comparison with one run of each protocol, one receiver, and default settings.
     #[must_use]
     pub fn of(link: Preset, protocols: Vec<Protocol>, content: Bytes) -> Self {
         Self {
@@ -85,21 +84,21 @@ impl Plan {
     }
 }
 
-/// What hosts between the ends and the link do with the connections that cross them. Links of
-/// 100 Mbit/s and 0.1 ms lead there from the ends.
+/// Gateways between the ends and the link. They are connected to the ends by links of 100 Mbit/s
+/// and 0.1 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Between {
     /// They route.
     None,
-    /// They split them, with TCP of today and buffers for the link between them.
+    /// They split connections, with a modern TCP and large buffers on the link between them.
     Tcp,
-    /// They split them, with SCPS-TP at the link's rate between them.
+    /// They split connections, with SCPS-TP at the link's rate between them.
     Scps,
 }
 
 impl Between {
-    /// What a gateway is told.
+    /// Settings of a gateway.
     fn settings(self) -> Option<PepSettings> {
         match self {
             Self::None => None,
@@ -112,76 +111,76 @@ impl Between {
     }
 }
 
-/// What the SCPS reference implementation does on either side of its gateway: no congestion control
-/// but a rate towards the satellite, and small buffers towards the hosts.
+/// Profile of the SCPS reference implementation's gateway: a fixed rate without congestion control
+/// towards the satellite, and small buffers towards the hosts.
 const SCPS: &str = "scps-rate";
 const SCPS_LAN: Size = Size(32_768);
 
-/// What one protocol did. Times and rates are of the completed runs.
+/// Results of one protocol. Times and rates are of the completed runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The protocol with its profile.
+    /// Protocol with its profile.
     pub protocol: String,
-    /// Where there are several receivers: whether it was sent once to all of them.
+    /// With several receivers: whether it was sent once to all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multicast: Option<bool>,
     /// Runs.
     pub runs: usize,
-    /// Runs in which the file arrived whole and the ends knew.
+    /// Runs in which the file arrived whole and the ends learned it.
     pub completed: usize,
-    /// The file's size.
+    /// Size of the file in bytes.
     pub file_bytes: u64,
     /// 8 × file bytes / delivered.
     pub goodput_bps: Option<Summary>,
     /// 8 × file bytes / (wire + round trip).
     pub goodput_grc_bps: Option<Summary>,
-    /// Seconds until the receiver, of several the last one, had the whole file.
+    /// Seconds until the receiver, or the last of several, had the whole file.
     pub delivered_s: Option<Summary>,
     /// Seconds until each of several receivers had the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each_delivered_s: Option<Summary>,
-    /// Seconds until the sender knew.
+    /// Seconds until the sender learned of the delivery.
     pub confirmed_s: Option<Summary>,
     /// Seconds until a server and its client were ready for the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<Summary>,
-    /// Seconds from then until the client knew that it is over.
+    /// Seconds from then until the client learned of the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_s: Option<Summary>,
-    /// Of keys that were typed: the means of what the runs have.
+    /// Keystroke latency: the means of the runs' values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyMetrics>,
     /// Seconds until the last packet.
     pub quiet_s: Option<Summary>,
     /// Seconds from the first to the last packet at the receiver.
     pub wire_s: Option<Summary>,
-    /// The mean of the bounds of all runs.
+    /// Mean of the bounds of all runs.
     pub bound_s: Option<f64>,
     /// Mean bound / mean delivered, of the completed runs.
     pub efficiency: Option<f64>,
-    /// Means of what crossed: packets of all runs, throughput and times of the completed ones.
+    /// Mean traffic: packets of all runs, throughput and times of the completed ones.
     #[serde(flatten)]
     pub traffic: Traffic<f64, f64>,
-    /// Why runs failed: the seed and the reason.
+    /// Failed runs: the seed and the reason.
     #[serde(skip)]
     pub failures: Vec<(u64, String)>,
 }
 
-/// The names of the ends of a compared link.
+/// Names of the ends of a compared link.
 const ENDS: (&str, &str) = ("sender", "receiver");
 
-/// Where ways to several receivers part, and what these are called together.
+/// Name of the hub, and of the group of receivers.
 const STAR: (&str, &str) = ("hub", "receivers");
 
-/// The hosts between the ends and the link.
+/// Names of the gateways.
 const BETWEEN: (&str, &str) = ("gateway-1", "gateway-2");
 
 impl Plan {
-    /// The world of one run.
+    /// Returns the world of one run.
     ///
     /// # Errors
     ///
-    /// When the link contradicts itself.
+    /// The link contradicts itself.
     pub fn scenario(&self, protocol: &Protocol, seed: u64) -> Result<Scenario, SpecError> {
         check_interval("inactivity", self.inactivity)?;
         let many = self.receivers > 1;
@@ -239,7 +238,7 @@ impl Plan {
         .resolved()
     }
 
-    /// The hosts that keep what they hand on.
+    /// Waypoints of a transfer.
     fn via(&self, protocol: &Protocol) -> Result<Vec<String>, SpecError> {
         if !self.relay {
             return Ok(Vec::new());
@@ -254,7 +253,7 @@ impl Plan {
             let message = "over relays there is one receiver, and no other host splits connections";
             return Err(SpecError::invalid(message));
         }
-        // A waypoint forwards no packets, and CFDP's overlay has its files reported.
+        // A waypoint forwards no packets, and CFDP's overlay reports its files.
         let hands_on = protocol.kind.hands_on();
         Ok(if hands_on { (1..count).map(preset::relay).collect() } else { Vec::new() })
     }
@@ -264,7 +263,7 @@ impl Plan {
         let mut nodes: BTreeMap<_, _> =
             [ENDS.0, to].map(|end| (end.to_owned(), ends.clone())).into();
         if let Some(pep) = self.pep.and_then(Between::settings) {
-            // What is left out of `towards` is what lies at the link's other end.
+            // `towards` defaults to the far end of the link.
             for name in [BETWEEN.0, BETWEEN.1] {
                 nodes.insert(name.to_owned(), Node { pep: Some(pep.clone()), ..Node::default() });
             }
@@ -272,7 +271,7 @@ impl Plan {
         nodes
     }
 
-    /// The link between two hosts, and from each of these a short one to an end.
+    /// The link between two gateways, and a short one from each to an end.
     fn links_with_gateways(&self) -> Vec<LinkSpec> {
         let hops = self.link.chain(BETWEEN.0, BETWEEN.1);
         let short = |from: &str, to: &str| LinkSpec {
@@ -280,7 +279,7 @@ impl Plan {
             to: Some(to.to_owned()),
             rate: Some(Rate(100_000_000)),
             delay: Some(Span(Duration::from_micros(100))),
-            // Nothing is to be cut on the way.
+            // Packets must not be fragmented.
             mtu: self.link.hops.first().and_then(|hop| hop.mtu),
             datagram: self.link.hops.first().and_then(|hop| hop.datagram),
             ..LinkSpec::default()
@@ -316,8 +315,8 @@ impl Plan {
     }
 }
 
-/// A direction's last hop on its way to several receivers: what all of them share, and what each
-/// has of its own.
+/// Splits a direction's last hop to several receivers into the shared part and the part of each
+/// receiver.
 fn parted(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
     let shared = LinkSpec { errors: Errors::default(), ..hop.clone() };
     let branch = LinkSpec {
@@ -335,7 +334,7 @@ fn parted(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
         while_down: None,
         ..hop
     };
-    // A delay that changes stays in one place.
+    // A changing delay stays in one place.
     let delay = if shared.delay_points.is_some() { None } else { shared.delay };
     let half = delay.map(|delay| Span(delay.duration() / 2));
     let rest =
@@ -343,7 +342,7 @@ fn parted(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
     (LinkSpec { delay: rest.or(shared.delay), ..shared }, LinkSpec { delay: half, ..branch })
 }
 
-/// The same for the way back, whose outages are where each receiver is told of them.
+/// Splits the return path likewise; its outages are at each receiver, which is informed of them.
 fn parted_back(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
     let up = |spec: LinkSpec| LinkSpec {
         outages: None,
@@ -362,13 +361,13 @@ fn parted_back(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
     (up(parted(hop).0), branch)
 }
 
-/// Runs everything and ranks the protocols: those that always complete first, then by goodput.
-/// `None` if `cancelled` was set meanwhile. `done` is called after each run. The result does not
-/// depend on the number of threads.
+/// Runs everything and ranks the protocols: by success, then by goodput. `None` if `cancelled` was
+/// set meanwhile. `done` is called after each run. The result does not depend on the number of
+/// threads.
 ///
 /// # Errors
 ///
-/// When the plan cannot be run at all; failed transfers are part of the result.
+/// The plan cannot be run; failed transfers are part of the result.
 pub fn compare(
     plan: &Plan,
     cancelled: &AtomicBool,
@@ -393,8 +392,8 @@ pub fn compare(
     Ok(Some(rows))
 }
 
-/// What becomes of these runs of these protocols, in their order; `None` if `cancelled` was set
-/// meanwhile. `done` is called after each.
+/// Returns the results of these runs, in order; `None` if `cancelled` was set meanwhile. `done` is
+/// called after each.
 pub(crate) fn measure(
     plan: &Plan,
     tasks: &[(&Protocol, u32)],
@@ -413,7 +412,7 @@ pub(crate) fn measure(
     parallel::map(plan.jobs, tasks, one)
 }
 
-/// The means of what runs have.
+/// Means of the runs that have values.
 fn mean_latency(runs: &[LatencyMetrics]) -> Option<LatencyMetrics> {
     if runs.is_empty() {
         return None;
@@ -429,7 +428,7 @@ fn mean_latency(runs: &[LatencyMetrics]) -> Option<LatencyMetrics> {
     })
 }
 
-/// The means of what runs have.
+/// Means of the runs that have values.
 fn mean_limits(runs: &[BufferLimits]) -> Option<BufferLimits> {
     let of = |field: fn(&BufferLimits) -> f64| mean(&runs.iter().map(field).collect::<Vec<_>>());
     (!runs.is_empty()).then(|| BufferLimits {
@@ -438,7 +437,7 @@ fn mean_limits(runs: &[BufferLimits]) -> Option<BufferLimits> {
     })
 }
 
-/// Means of what crossed in all runs; of throughput and buffers in those that completed.
+/// Mean traffic of all runs; throughput and buffers of the completed ones.
 fn mean_traffic(runs: &[TransferMetrics]) -> Traffic<f64, f64> {
     type Counts = Traffic<Option<u64>, u64>;
     let average = |field: fn(&Counts) -> Option<u64>| {

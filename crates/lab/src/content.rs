@@ -1,15 +1,15 @@
-//! Made-up contents of files.
+//! Generated contents of files.
 
 use bytes::Bytes;
 use engine::Rng;
 use transport::SpecError;
 use transport::quantity::Size;
 
-/// The made-up content of the transfer of this index, the same for the same seed.
+/// Returns the generated content of the transfer of this index, the same for the same seed.
 ///
 /// # Errors
 ///
-/// When memory cannot hold it.
+/// Memory cannot hold it.
 pub fn made_up(seed: u64, index: usize, len: u64) -> Result<Bytes, SpecError> {
     let mut content = zeros(len)?;
     let name = match index {
@@ -24,7 +24,7 @@ pub fn made_up(seed: u64, index: usize, len: u64) -> Result<Bytes, SpecError> {
 ///
 /// # Errors
 ///
-/// When memory cannot hold it.
+/// Memory cannot hold it.
 pub(crate) fn zeros(len: u64) -> Result<Vec<u8>, SpecError> {
     let mut content = Vec::new();
     let too_large = || SpecError::invalid(format!("no memory for a file of {}", Size(len)));
@@ -34,11 +34,11 @@ pub(crate) fn zeros(len: u64) -> Result<Vec<u8>, SpecError> {
     Ok(content)
 }
 
-/// Made-up content, the same for the same seed.
+/// Returns generated content, the same for the same seed.
 ///
 /// # Panics
 ///
-/// When memory cannot hold it; [`made_up`] says so instead.
+/// Memory cannot hold it; [`made_up`] returns an error instead.
 #[must_use]
 pub fn random_content(seed: u64, len: u64) -> Bytes {
     made_up(seed, 0, len).expect("the content fits into memory")

@@ -1,4 +1,4 @@
-//! What PDUs say, a line each, and which protocol they are of.
+//! Decoding of PDUs, one line each, and detection of their protocol.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use transport::protocol::Protocol;
 use transport::text::SpecError;
 use wire::DecodeError;
 
-/// A protocol whose datagrams can be read alone.
+/// A protocol whose datagrams can be decoded independently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Language(&'static Dissector);
 
 impl Default for Language {
-    /// The one that is tried first.
+    /// Returns the one that is tried first.
     fn default() -> Self {
         Self(dissect::ALL[0])
     }
@@ -25,7 +25,7 @@ impl fmt::Display for Language {
     }
 }
 
-/// By the name of a protocol that speaks it.
+/// Parses the name of a protocol.
 impl FromStr for Language {
     type Err = SpecError;
 
@@ -40,32 +40,32 @@ impl FromStr for Language {
 }
 
 impl Language {
-    /// All of them, in the order in which they are tried.
+    /// Returns all of them, in the order in which they are tried.
     pub fn all() -> impl DoubleEndedIterator<Item = Self> + Clone {
         dissect::ALL.iter().copied().filter(|dissector| dissector.line.is_some()).map(Self)
     }
 
-    /// One line about a datagram.
+    /// Returns one line about a datagram.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Reason why it cannot be decoded.
     pub fn line(self, datagram: &[u8]) -> Result<String, DecodeError> {
         self.0.line(datagram)
     }
 
-    /// Line about a PDU of a guessed protocol: what almost any bytes could be counts for
-    /// nothing.
+    /// Returns one line about a PDU of a guessed protocol; formats that match almost any bytes are
+    /// rejected.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, or that it could be anything.
+    /// Reason why it cannot be decoded, or that it is ambiguous.
     pub fn likely(self, datagram: &[u8]) -> Result<String, DecodeError> {
         self.0.likely(datagram)
     }
 }
 
-/// How many datagrams each protocol can read.
+/// Number of datagrams that each protocol can decode.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Votes([u64; dissect::ALL.len()]);
 
@@ -77,7 +77,7 @@ impl Votes {
         }
     }
 
-    /// The protocol that can read most of them; of equals the first.
+    /// Returns the protocol that can decode most of them; of equals the first.
     #[must_use]
     pub fn most(&self) -> Language {
         // `max_by_key` takes the last of equals.
@@ -87,11 +87,11 @@ impl Votes {
     }
 }
 
-/// The line about one PDU, of the protocol that is named, or of the first that can read it.
+/// Returns the line about one PDU, of the requested protocol or of the first that can decode it.
 ///
 /// # Errors
 ///
-/// Why none of them can.
+/// Reason why none of them can decode it.
 pub fn one(bytes: &[u8], requested: Option<Language>) -> Result<String, String> {
     let line = |language: &Language| match requested {
         Some(_) => language.line(bytes),

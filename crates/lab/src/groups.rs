@@ -1,7 +1,7 @@
-//! Nodes under one name, and transfers to several of them.
+//! Groups of nodes, and transfers to several nodes.
 //!
-//! A group's name stands for each of its members in a link's table and in a node's, and for all of
-//! them as the receiver of a transfer.
+//! In `links` and `nodes`, a group's name stands for each of its members; as the receiver of a
+//! transfer, for all of them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,37 +11,37 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use transport::text::SpecError;
 
-/// Nodes under one name.
+/// A group of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Group {
-    /// The nodes.
+    /// Members.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
-    /// So many nodes named after the group, `fleet-1` and on, in place of `members`.
+    /// Number of members named `fleet-1` and on after the group, in place of `members`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
-    /// The multicast address on which they hear what is sent to all of them; 239.0.0.1 and on, in
-    /// order of the names, if left out.
+    /// Multicast address; default: 239.0.0.1 and on, in order of the names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Ipv4Addr>,
-    /// The UDP port of that; 2500 if left out.
+    /// UDP port of the group; default: 2500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }
 
-/// Most members of a group: the paths between them grow with the square of their number.
+/// Maximum members of a group: the paths between them grow with the square of their number.
 pub const MEMBERS_MAX: u32 = 1_000;
 
-/// The UDP port of groups that name none.
+/// Default UDP port of groups.
 pub(crate) const PORT: u16 = 2500;
 
 impl Group {
-    /// The names of `count` members of a group: as long as each other, so that they stand in order.
+    /// Returns the names of `count` members of a group, of equal length, so that they sort in
+    /// order.
     ///
     /// # Errors
     ///
-    /// When there are none, or too many.
+    /// The number is 0 or too large.
     pub fn made_up(name: &str, count: u32) -> Result<Self, SpecError> {
         if !(1..=MEMBERS_MAX).contains(&count) {
             return Err(SpecError::invalid(format!(
@@ -86,16 +86,16 @@ impl Group {
 }
 
 pub(crate) fn twice(names: &[String]) -> Option<&String> {
-    let mut seen = BTreeSet::new();
-    names.iter().find(|name| !seen.insert(*name))
+    let mut names = BTreeSet::new();
+    names.iter().find(|name| !names.insert(*name))
 }
 
-/// Who receives a transfer: a node, a group, or several of these.
+/// Receivers of a transfer: a node, a group, or several of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receivers(pub Vec<String>);
 
 impl Receivers {
-    /// Their names; in a resolved scenario, of nodes alone.
+    /// Returns their names; in a resolved scenario, of nodes only.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }

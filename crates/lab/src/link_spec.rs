@@ -1,4 +1,4 @@
-//! One direction of a link as a user writes it, and what it means.
+//! Settings of one direction of a link, and their conversion to the link model.
 
 #[macro_use]
 mod keys;
@@ -20,13 +20,13 @@ pub use self::errors::{Burst, Errors, OnError, Trace, Vector};
 use self::keys::Keys as _;
 
 keys! {
-    /// One direction of a link, as a table of TOML or as options of the command line. What is left out
-    /// has its default: no delay, no errors, no limit of the rate, Ethernet frames without FCS, an MTU
-    /// of 1,500 bytes, the largest datagrams that fit the MTU.
+    /// One direction of a link, as a table of TOML or options of the command line. Defaults: no
+    /// delay, no errors, no rate limit, Ethernet frames without FCS, an MTU of 1,500 bytes, the
+    /// largest datagrams that fit the MTU.
     pub struct LinkSpec {
-        /// In a scenario: the node that sends.
+        /// In a scenario: the sending node.
         from: String,
-        /// In a scenario: the node that receives.
+        /// In a scenario: the receiving node.
         to: String,
         /// In a scenario: the preset to start from, by name.
         link: String,
@@ -40,41 +40,41 @@ keys! {
         delay_points: Vec<DelayPoint>,
         /// Interpolation between two delay points.
         delay_between: Between,
-        /// Packets that others overtake.
+        /// Reordering of packets.
         reorder: Reorder,
         /// A token bucket in front of the line.
         bucket: Bucket,
         /// The frame around each IP packet.
         framing: Framing,
-        /// TCP's headers go compressed over PPP (RFC 1144), and escapes are counted as the bytes
-        /// need them.
+        /// Whether TCP headers are compressed over PPP (RFC 1144), and escapes are counted by the
+        /// actual bytes.
         header_compression: bool,
         /// Time the line is busy with each packet besides its bits.
         per_packet: Span,
-        /// When a packet is let go.
+        /// Release of a packet.
         release: Release,
-        /// Bound on what may wait.
+        /// Limit of the queue.
         queue: Queue,
-        /// Whether a TCP host that sends waits while the queue is full, as for a network card. Otherwise
-        /// the queue drops what it has no room for.
+        /// Whether a sending TCP host waits while the queue is full, as for a network card.
+        /// Otherwise the queue drops packets.
         backpressure: bool,
-        /// Largest IP packet.
+        /// MTU.
         mtu: Size,
-        /// Most bytes of protocol data in a datagram; what fits the MTU if left out.
+        /// Maximum bytes of protocol data in a datagram; default: what fits the MTU.
         datagram: Size,
-        /// When the link is down.
+        /// Outages.
         outages: Vec<Window>,
-        /// Outages that come again and again.
+        /// Periodic outages.
         outage_every: Periodic,
-        /// When the link is up, in place of outages.
+        /// Contacts, in place of outages.
         contacts: Vec<Window>,
         /// Policy for packets while the link is down.
         while_down: WhileDown,
         ..
-        /// Error models, each by the key that names it.
+        /// Error models, each by its key.
         errors: Errors,
         ..
-        /// In a preset: what the way back does differently.
+        /// In a preset: settings of the return path that differ.
         back = "return": Box<Self>,
     }
 }
@@ -92,44 +92,44 @@ impl<'de> Deserialize<'de> for LinkSpec {
     }
 }
 
-/// From when on which rate holds.
+/// A rate from a point in time on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateStep {
-    /// The first moment.
+    /// Start.
     pub at: Span,
-    /// The rate.
+    /// Rate.
     pub rate: Rate,
 }
 
-/// The delay at one moment.
+/// The delay at a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelayPoint {
-    /// The moment.
+    /// Time.
     pub at: Span,
-    /// The one-way delay of what leaves then.
+    /// One-way delay of packets sent then.
     pub delay: Span,
 }
 
-/// Packets that take longer than others (see [`link::Reorder`]).
+/// Reordering: packets that take longer than others (see [`link::Reorder`]).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
-    /// Probability of a packet to be held up.
+    /// Probability of a packet to be delayed.
     pub probability: Probability,
-    /// For how long.
+    /// Additional delay.
     pub by: Span,
 }
 
-/// What holds between two points of a table.
+/// Interpolation between two points of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Between {
-    /// The earlier point's value.
+    /// The value of the earlier point.
     #[default]
     Step,
-    /// The straight line.
+    /// Linear interpolation.
     Linear,
 }
 
@@ -139,42 +139,43 @@ pub enum Between {
 pub struct Bucket {
     /// Sustained rate.
     pub rate: Rate,
-    /// Peak rate; the sustained rate if left out.
+    /// Peak rate; default: the sustained rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceil: Option<Rate>,
-    /// What may be sent above the sustained rate.
+    /// Burst above the sustained rate.
     pub burst: Size,
-    /// What may be sent above the peak rate; `burst` if left out.
+    /// Burst above the peak rate; default: `burst`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cburst: Option<Size>,
 }
 
-/// The frame around each IP packet.
+/// Frame around each IP packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Framing {
     /// None: the IP packet alone.
     Raw,
-    /// Ethernet's header, without its frame check sequence: what a capture shows.
+    /// Ethernet header without frame check sequence: as in a capture.
     #[default]
     Ethernet,
     /// Ethernet with its frame check sequence.
     EthernetFcs,
-    /// Ethernet as it occupies the wire: with check sequence, preamble and gap.
+    /// Ethernet with frame check sequence, preamble and gap.
     EthernetWire,
     /// PPP in byte-oriented HDLC-like framing, 16-bit FCS.
     Ppp,
-    /// The same with address, control and protocol compressed.
+    /// `Ppp` with address, control and protocol field compression.
     PppCompressed,
-    /// PPP over an asynchronous serial line, ten bits a byte, escapes counted as the bytes need them.
+    /// PPP over an asynchronous serial line: ten bits per byte, escapes counted by the actual
+    /// bytes.
     PppAsync,
-    /// The same with address, control and protocol compressed.
+    /// `PppAsync` with address, control and protocol field compression.
     PppAsyncCompressed,
     /// PPP in bit-oriented HDLC framing, 16-bit FCS.
     Hdlc,
 }
 
-/// When a packet is let go (see [`link::Release`]).
+/// Release of a packet (see [`link::Release`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Release {
@@ -185,7 +186,7 @@ pub enum Release {
     FirstBit,
 }
 
-/// How much may wait for the line: `"1000 packets"`, `"64 KiB"` or `"unlimited"`.
+/// Limit of the queue: `"1000 packets"`, `"64 KiB"` or `"unlimited"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
     /// Packets.
@@ -196,20 +197,20 @@ pub enum Queue {
     Unlimited,
 }
 
-/// Outages that come again and again.
+/// Periodic outages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Periodic {
-    /// From the begin of one to the next one's.
+    /// Time from the start of one outage to the next.
     pub period: Span,
-    /// How long each lasts.
+    /// Duration of each outage.
     pub down: Span,
-    /// When the first begins; at once if left out.
+    /// Start of the first outage; default: at once.
     #[serde(default)]
     pub first: Span,
 }
 
-/// What happens to packets while the link is down (see [`link::WhileDown`]).
+/// Policy for packets while the link is down (see [`link::WhileDown`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhileDown {
@@ -220,10 +221,9 @@ pub enum WhileDown {
     Drop,
 }
 
-/// A path's largest IP packet, unless said otherwise.
+/// Default MTU.
 pub const MTU: Size = Size(1500);
-/// The fewest bytes of protocol data a datagram must be able to hold: below that no protocol's
-/// headers fit.
+/// Minimum capacity of a datagram for protocol data: below that no protocol's headers fit.
 pub const DATAGRAM_MIN: Size = Size(32);
 
 impl FromStr for Queue {
@@ -242,7 +242,7 @@ impl FromStr for Queue {
                 kind: "a queue length",
                 example: "1000 packets",
             }),
-            // A bare 0 is a fine size, but here it could mean packets, or no limit.
+            // A bare 0 is a valid size, but here it could mean packets, or no limit.
             None if text == "0" => Err(QuantityError::NotANumber {
                 text: text.to_owned(),
                 kind: "a queue length",
@@ -278,7 +278,7 @@ impl<'de> Deserialize<'de> for Queue {
 impl FromStr for Reorder {
     type Err = QuantityError;
 
-    /// `0.01+20 ms`: a probability, and how much longer such a packet takes.
+    /// Parses `0.01+20 ms`: a probability, and the additional delay of such a packet.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let (probability, by) = text.split_once('+').ok_or_else(|| QuantityError::NotANumber {
             text: text.to_owned(),
@@ -290,13 +290,13 @@ impl FromStr for Reorder {
 }
 
 impl LinkSpec {
-    /// The names of the nodes where it begins and ends; empty where it does not say.
+    /// Returns the names of the sending and the receiving node; empty where not given.
     #[must_use]
     pub fn ends(&self) -> (String, String) {
         (self.from.clone().unwrap_or_default(), self.to.clone().unwrap_or_default())
     }
 
-    /// What `self` says, and `base` where it says nothing.
+    /// Returns these settings, with missing ones from `base`.
     #[must_use]
     pub fn over(self, base: &Self) -> Self {
         let (has_rate, has_delay) = (self.rate.is_some(), self.delay.is_some());
@@ -312,24 +312,24 @@ impl LinkSpec {
         if has_delay {
             layered.delay_points = None;
         }
-        // A smaller MTU lowers the datagrams of what it replaces.
+        // A smaller MTU lowers the datagrams of the base.
         if has_mtu && !has_datagram {
             let largest = Size(layered.datagram_max());
             layered.datagram = layered.datagram.map(|datagram| datagram.min(largest));
         }
-        // Times of one kind replace those of another.
+        // Times of one type replace those of another.
         if let Some((outages, outage_every, contacts)) = outages {
             layered = Self { outages, outage_every, contacts, ..layered };
         }
         layered
     }
 
-    /// Whether it says when the link is down or up.
+    /// Whether it has outages or contacts.
     fn is_gated(&self) -> bool {
         self.outages.is_some() || self.outage_every.is_some() || self.contacts.is_some()
     }
 
-    /// Fills in every default that has a value of its own.
+    /// Fills in every default that has a value.
     #[must_use]
     pub fn resolved(self) -> Self {
         let datagram = Size(self.datagram_max());
@@ -347,38 +347,38 @@ impl LinkSpec {
         })
     }
 
-    /// The way back: this direction with what `return` says. Losses that are listed are this
-    /// direction's own: they name packets of the way there.
+    /// Returns the return path: this direction with the settings of `return`. Losses by position
+    /// stay in this direction, because they name its packets.
     #[must_use]
     pub fn way_back(&self) -> Self {
         let forward = Self { errors: self.errors.without_positional(), back: None, ..self.clone() };
         self.back.as_deref().cloned().unwrap_or_default().over(&forward)
     }
 
-    /// Bytes of the largest IP packet.
+    /// Returns the MTU in bytes.
     #[must_use]
     pub fn mtu_bytes(&self) -> u64 {
         self.mtu.unwrap_or(MTU).bytes()
     }
 
-    /// Bytes that the MTU leaves of a packet after IP and UDP headers.
+    /// Returns the bytes that the MTU leaves for UDP payload.
     #[must_use]
     pub fn datagram_max(&self) -> u64 {
         self.mtu_bytes().saturating_sub(crate::theory::IP_UDP_BYTES).max(1)
     }
 
-    /// Largest UDP payload: what the MTU leaves after IP and UDP headers, or the datagram cap.
+    /// Returns the largest UDP payload: what the MTU leaves, or the limit of datagrams.
     #[must_use]
     pub fn payload_max(&self) -> u64 {
         let largest = self.datagram_max();
         self.datagram.map_or(largest, |cap| cap.bytes().clamp(1, largest))
     }
 
-    /// The link model's configuration.
+    /// Returns the configuration of the link model.
     ///
     /// # Errors
     ///
-    /// [`SpecError::Invalid`] when the parts contradict each other.
+    /// [`SpecError::Invalid`] if settings contradict each other.
     pub fn config(&self) -> Result<link::Config, SpecError> {
         self.check_sizes()?;
         let compresses = self.header_compression.unwrap_or_default();
@@ -441,7 +441,7 @@ impl LinkSpec {
                     .map(|step| link::RateStep { from: time(step.at), bps: step.rate.bps() })
                     .collect(),
             ),
-            // A rate of 0 stands for no limit, as it does for senders.
+            // A rate of 0 means unlimited, as for senders.
             (None, Some(rate)) if rate.bps() > 0 => link::Rate::Constant(rate.bps()),
             (None, _) => link::Rate::Infinite,
         }
@@ -509,7 +509,7 @@ impl Framing {
     fn model(self, compresses: bool) -> link::Framing {
         let ethernet = |fcs, wire| link::Framing::Ethernet { fcs, preamble: wire, ifg: wire };
         let serial = matches!(self, Self::PppAsync | Self::PppAsyncCompressed);
-        // Where somebody looks at the bytes, an estimate is not needed.
+        // With actual bytes an estimate is not needed.
         let is_exact = compresses || serial;
         let stuffing = if is_exact { link::Stuffing::Exact } else { link::Stuffing::Random };
         let fcs = link::Fcs::Bits16;
@@ -547,7 +547,7 @@ fn window(window: &Window) -> link::Window {
     link::Window { start, end: start + window.lasts.duration() }
 }
 
-/// A moment of the scenario's clock.
+/// Converts to a time of the scenario's clock.
 pub fn time(at: Span) -> Time {
     Time::ZERO + at.duration()
 }

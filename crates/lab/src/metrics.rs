@@ -1,10 +1,10 @@
-//! What a run is measured by.
+//! Metrics of a run.
 //!
-//! Times of a transfer are from its start, when it is asked for: **delivered** (the receiver has
-//! the whole file), **confirmed** (the sender knows) and **quiet** (the last packet of the
-//! exchange). So an outage at the start counts. Only **wire** is from packet to packet: the first
-//! to the last at the receiver's end. Packets are counted by host, so in a world with several
-//! transfers what counts packets is left out. `docs/metrics.md` has all of them.
+//! Times of a transfer start at its request: **delivered** (the receiver has the whole file),
+//! **confirmed** (the sender learned of it) and **quiet** (the last packet of the exchange). An
+//! outage at the start counts. Only **wire** is from packet to packet: the first to the last at the
+//! receiver. Packets are counted by host, so packet counts are omitted in a world with several
+//! transfers. `docs/metrics.md` describes all metrics.
 
 use engine::Time;
 use link::LossCause;
@@ -19,46 +19,46 @@ use crate::bound::{self, Hop};
 use crate::link_spec::LinkSpec;
 use crate::scenario::Transfer;
 
-/// What became of one transfer.
+/// Metrics of one transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransferMetrics {
-    /// The sender.
+    /// Sender.
     pub from: String,
-    /// The receiver, or the group that the receivers are.
+    /// Receiver, or the group of receivers.
     pub to: String,
-    /// The protocol with its profile, or the tool.
+    /// Protocol with its profile, or the tool.
     pub protocol: String,
-    /// How it ended, where a tool carried it.
+    /// Verdict of a transfer by a tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// The file's name at the receiver.
+    /// Name of the file at the receiver.
     pub name: String,
-    /// The file's size.
+    /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// Whether the file arrived whole and both ends know what they should.
+    /// Whether the file arrived whole and both ends learned the outcome.
     pub completed: bool,
-    /// Whether the receiver's file is the sender's, byte by byte.
+    /// Whether the received file equals the sent one, byte by byte.
     pub verified: bool,
-    /// Whether an end claimed success without the file being there.
+    /// Whether an end reported success without a complete file.
     pub wrong_success: bool,
-    /// Why it did not complete.
+    /// Reason why it did not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Seconds until the receiver had the whole file.
     pub delivered_s: Option<f64>,
-    /// Seconds until the sender knew.
+    /// Seconds until the sender learned of the delivery.
     pub confirmed_s: Option<f64>,
     /// Seconds until a server and its client were ready for the file: connections and login. `None`
-    /// of protocols that have no such moment.
+    /// for protocols without such a moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,
-    /// Seconds from then until the client knew that it is over: what clients of FTP tell.
+    /// Seconds from then until the client learned of the end: as FTP clients report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_s: Option<f64>,
-    /// How long keys took to come back, where some were typed.
+    /// Keystroke latency, if keys were typed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyMetrics>,
-    /// Seconds until the last packet. This and all that follows from packets is `None` where other
+    /// Seconds until the last packet. This and all other packet metrics are `None` if other
     /// transfers share the world.
     pub quiet_s: Option<f64>,
     /// Seconds from the first to the last packet at the receiver.
@@ -67,21 +67,20 @@ pub struct TransferMetrics {
     pub goodput_bps: Option<f64>,
     /// 8 × file bytes / (wire + round trip).
     pub goodput_grc_bps: Option<f64>,
-    /// The least time to delivery on this route; `None` if the route never carries the file.
+    /// Least time to delivery on this route; `None` if the route never carries the file.
     pub bound_s: Option<f64>,
-    /// Whether the bound is that of a mean of many runs, because losses are drawn. A lucky run
-    /// may be faster.
+    /// Whether the bound is a mean over many runs, because losses are random. A lucky run may be
+    /// faster.
     pub bound_is_mean: bool,
-    /// The genie's payload.
+    /// Payload of the bound's packets in bytes.
     pub bound_payload: u64,
-    /// Bound / delivered. Where the bound is that of a mean, so is this.
+    /// Bound / delivered. A mean if the bound is one.
     pub efficiency: Option<f64>,
-    /// Traffic of the transfer; of packets `None` where other transfers share the world.
+    /// Traffic of the transfer; packet counts are `None` if other transfers share the world.
     #[serde(flatten)]
     pub traffic: Traffic<Option<u64>, u64>,
-    /// Where the transfer is to a group: what became of it at each receiver. All above is then of
-    /// all receivers together: the file is delivered when the last of them has it, and what they
-    /// sent is added up.
+    /// Metrics of each receiver of a group. The metrics above then cover all receivers: the file is
+    /// delivered when the last of them has it, and their packets are summed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receivers: Vec<ReceiverMetrics>,
 }
@@ -89,42 +88,42 @@ pub struct TransferMetrics {
 /// Traffic of a transfer: counts of one run, or means of several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic<Count, Repairs> {
-    /// Bits the first link took, frames included, / quiet.
+    /// Bits accepted by the first link, frames included, / quiet.
     pub throughput_bps: Option<f64>,
-    /// Packets the sender sent.
+    /// Packets sent by the sender.
     pub packets_str: Count,
-    /// Packets the receiver sent.
+    /// Packets sent by the receiver.
     pub packets_rts: Count,
-    /// Bytes of IP packets the sender sent.
+    /// Bytes of IP packets sent by the sender.
     pub bytes_str: Count,
-    /// Bytes of IP packets the receiver sent.
+    /// Bytes of IP packets sent by the receiver.
     pub bytes_rts: Count,
-    /// Segments that the sender sent as repairs, parity among them, since it last began; `None`
-    /// where that is not counted.
+    /// Repair segments sent by the sender, including parity, since its last start; `None` if they
+    /// are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repairs_str: Option<Repairs>,
-    /// How often the receiver asked for repairs, since it last began.
+    /// Repair requests of the receiver since its last start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nacks_rts: Option<Repairs>,
-    /// Times for which buffers stopped the sender; `None` where they are not counted.
+    /// Times for which full buffers stopped the sender; `None` if they are not counted.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub buffers: Option<BufferLimits>,
 }
 
-/// How long keys took until they came back.
+/// Keystroke latency: time until an echo.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyMetrics {
-    /// How many were typed.
+    /// Number of keystrokes.
     pub count: u64,
-    /// The least, in seconds.
+    /// Minimum in seconds.
     pub min_s: f64,
-    /// Half of them took no longer.
+    /// Median in seconds.
     pub median_s: f64,
-    /// 95 of 100 took no longer.
+    /// 95th percentile in seconds.
     pub p95_s: f64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile in seconds.
     pub p99_s: f64,
-    /// The most.
+    /// Maximum in seconds.
     pub max_s: f64,
 }
 
@@ -141,33 +140,33 @@ impl From<Latency> for LatencyMetrics {
     }
 }
 
-/// What became of a transfer at one of several receivers.
+/// Metrics of a transfer at one of several receivers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReceiverMetrics {
-    /// Its name.
+    /// Name of the receiver.
     pub node: String,
-    /// Whether its file is the sender's, byte by byte.
+    /// Whether its file equals the sent one, byte by byte.
     pub verified: bool,
     /// Seconds until it had the whole file.
     pub delivered_s: Option<f64>,
-    /// Packets it sent.
+    /// Packets sent by the receiver.
     pub packets_rts: Option<u64>,
-    /// Bytes of IP packets it sent.
+    /// Bytes of IP packets sent by the receiver.
     pub bytes_rts: Option<u64>,
 }
 
-/// What one link did.
+/// Metrics of one link.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkMetrics {
-    /// Where it begins.
+    /// Sending node.
     pub from: String,
-    /// Where it ends.
+    /// Receiving node.
     pub to: String,
     /// Packets offered.
     pub pushed: u64,
-    /// Packets that arrived.
+    /// Packets delivered.
     pub delivered: u64,
-    /// Packets that arrived damaged, part of `delivered`.
+    /// Packets delivered damaged, part of `delivered`.
     pub damaged: u64,
     /// Packets still in it when the run ended.
     pub queued: u64,
@@ -194,59 +193,59 @@ impl LinkMetrics {
     }
 }
 
-/// Everything that was seen of one transfer.
+/// Observations of one transfer.
 pub(crate) struct Watch<'a> {
     /// Whether it was the world's only one.
     pub(crate) alone: bool,
-    /// Whether what is lost is repeated, and the sender told of the end.
+    /// Whether losses are repaired, and the sender learns of the end.
     pub(crate) reliable: bool,
     pub(crate) start: Time,
     pub(crate) file_bytes: u64,
-    /// What the sender said to the request; `None` if it was never made.
+    /// Sender's reply to the request; `None` if it was never made.
     pub(crate) answer: Option<Result<(), String>>,
-    /// How many requests were made: one a receiver, or one for a group.
+    /// Number of requests: one per receiver, or one for a group.
     pub(crate) requests: usize,
-    /// When the file was ready to cross.
+    /// Time when the file was ready to cross.
     pub(crate) begun: Option<Time>,
-    /// Whether the receiver asked for it.
+    /// Whether the receiver requested it.
     pub(crate) is_fetched: bool,
-    /// Whether all of the file crosses: the bound is of that.
+    /// Whether the whole file crosses, as the bound assumes.
     pub(crate) is_whole: bool,
     pub(crate) latency: Option<Latency>,
     pub(crate) at_sender: Vec<(Time, Ended)>,
     pub(crate) sender: HostStats,
-    /// Segments that it sent as repairs.
+    /// Repair segments that it sent.
     pub(crate) repairs: Option<u64>,
-    /// Times for which buffers stopped it.
+    /// Times for which full buffers stopped it.
     pub(crate) buffers: Option<BufferLimits>,
     /// At least one.
     pub(crate) receivers: Vec<ReceiverWatch>,
     pub(crate) first_link: Option<(&'a LinkSpec, link::Stats)>,
 }
 
-/// Everything that was seen of a transfer at one receiver.
+/// Observations of a transfer at one receiver.
 pub(crate) struct ReceiverWatch {
-    /// What broke off goes on under the same name.
+    /// Whether an interrupted transfer resumes under the same name.
     pub(crate) restarts: bool,
     pub(crate) verified: bool,
     pub(crate) ends: Vec<(Time, Ended)>,
     pub(crate) stats: HostStats,
-    /// How often it asked for repairs.
+    /// Number of its repair requests.
     pub(crate) nacks: Option<u64>,
-    /// Light time there and back, in seconds.
+    /// Round-trip light time in seconds.
     pub(crate) rtt: f64,
     pub(crate) hops: Vec<Hop>,
     pub(crate) first_link: Option<usize>,
 }
 
 impl ReceiverWatch {
-    /// When it claimed to have the file: the last time, since one that broke off may look whole.
+    /// Last time it claimed to have the file, since an interrupted file may look whole.
     fn claimed(&self) -> Option<Time> {
         let mut claims = self.ends.iter().filter(|(_, end)| end.is_success()).map(|(at, _)| *at);
         if self.restarts { claims.next_back() } else { claims.next() }
     }
 
-    /// When it had the file.
+    /// Time when it had the file.
     fn delivered(&self) -> Option<Time> {
         self.claimed().filter(|_| self.verified)
     }
@@ -259,7 +258,7 @@ impl Watch<'_> {
         let delivered: Option<Vec<_>> =
             self.receivers.iter().map(ReceiverWatch::delivered).collect();
         let delivered_at = delivered.and_then(|times| times.into_iter().max());
-        // A sender may end well without knowing that the file is there.
+        // A sender may end successfully without learning of the delivery.
         let ended = |knows: bool| {
             let mut ends = self.at_sender.iter().filter(|(_, end)| {
                 end.is_success() && self.reliable && (end.is_confirmed || !knows)
@@ -314,7 +313,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Traffic, for the world's only transfer.
+    /// Returns the traffic of the world's only transfer.
     fn traffic(&self, quiet_s: Option<f64>) -> Traffic<Option<u64>, u64> {
         if !self.alone {
             return Traffic::default();
@@ -334,7 +333,7 @@ impl Watch<'_> {
         }
     }
 
-    /// What became of the transfer at each receiver of a group.
+    /// Returns the metrics of each receiver of a group.
     fn each(&self, transfer: &Transfer) -> Vec<ReceiverMetrics> {
         if transfer.group.is_none() {
             return Vec::new();
@@ -349,7 +348,7 @@ impl Watch<'_> {
         transfer.to.names().zip(&self.receivers).map(of).collect()
     }
 
-    /// The last packet at any end.
+    /// Returns the time of the last packet at any end.
     fn last(&self) -> Option<Time> {
         let receivers = self.receivers.iter().map(|receiver| &receiver.stats);
         let hosts = receivers.chain([&self.sender]);
@@ -384,7 +383,7 @@ impl Watch<'_> {
         let mut receivers = self.receivers.iter().zip(transfer.to.names());
         let without = |(receiver, _): &(&ReceiverWatch, &str)| receiver.delivered().is_none();
         let missing = self.receivers.iter().filter(|r| r.delivered().is_none()).count();
-        // Of several receivers the first that lacks the file speaks for all.
+        // Reports the first of several receivers that lacks the file.
         let named = self.receivers.len() > 1;
         let (whole, receiver) = match receivers.find(without) {
             Some((receiver, name)) => {
@@ -403,7 +402,7 @@ impl Watch<'_> {
             String::new()
         };
         if self.reliable {
-            // Of several requests, one that failed says more than one that did not.
+            // Of several requests, reports one that failed.
             let failed =
                 self.at_sender.iter().find(|(_, end)| !end.is_success() && self.requests > 1);
             let sender = match failed {
@@ -417,7 +416,7 @@ impl Watch<'_> {
     }
 }
 
-/// Bits of the frames that a link took. What its full queue refused never was on it.
+/// Bits of the frames that a link accepted. Packets refused by its full queue do not count.
 fn taken_bits(stats: &link::Stats, overhead: u64) -> u64 {
     let refused = stats.lost(LossCause::QueueFull);
     let packets = stats.pushed.packets - refused.packets;

@@ -1,4 +1,4 @@
-//! Metrics of a world that is over, simulated or emulated.
+//! Metrics of a completed world, simulated or emulated.
 
 use bytes::Bytes;
 use engine::{FileName, Time};
@@ -19,34 +19,35 @@ use crate::topology::Topology;
 
 /// Observations of the transfers of a world. Hosts and links have the scenario's numbers.
 pub struct Observations {
-    /// What each transfer's sender said to the request; `None` if it was not made.
+    /// Sender's reply to each request; `None` if it was not made.
     pub answers: Vec<Option<Result<(), String>>>,
-    /// When files were ready to cross, as clients told, with the files' names.
+    /// Times when files were ready to cross, reported by clients, with the files' names.
     pub begins: Vec<(Time, usize, String)>,
-    /// How long keys took to come back, as clients told, with the files' names.
+    /// Keystroke latencies reported by clients, with the files' names.
     pub latencies: Vec<(usize, String, Latency)>,
-    /// What engines told of the ends of transfers, in the order in which they did.
+    /// Ends of transfers reported by engines, in order.
     pub ends: Vec<(Time, usize, Ended)>,
-    /// What hosts sent and received.
+    /// Packets sent and received by hosts.
     pub hosts: Vec<HostStats>,
-    /// What hosts sent again, and how often they asked for that.
+    /// Repairs sent by hosts, and their repair requests.
     pub repairs: Vec<Option<(u64, u64)>>,
-    /// Times for which buffers stopped hosts.
+    /// Times for which full buffers stopped hosts.
     pub buffers: Vec<Option<BufferLimits>>,
-    /// What became of packets.
+    /// Fate of packets.
     pub links: Vec<link::Stats>,
-    /// Whether nothing but these transfers was carried.
+    /// Whether there was no other traffic.
     pub alone: bool,
 }
 
 impl Observations {
-    /// What became of the links.
+    /// Returns the metrics of the links.
     pub fn links(&self, scenario: &Scenario) -> Vec<LinkMetrics> {
         let links = scenario.links.iter().zip(&self.links);
         links.map(|(spec, stats)| LinkMetrics::new(spec, stats)).collect()
     }
 
-    /// What became of the transfers. `is_there` says whether a host has a file with this content.
+    /// Returns the metrics of the transfers. `is_there` says whether a host has a file with this
+    /// content.
     pub fn transfers(
         &self,
         scenario: &Scenario,
@@ -123,7 +124,7 @@ impl Observations {
         })
     }
 
-    /// When the file was ready to cross to the only receiver.
+    /// Time when the file was ready to cross to the only receiver.
     fn begun(&self, transfer: &Transfer, client: usize) -> Option<Time> {
         let name = transfer.name.as_deref().unwrap_or_default();
         let mut begins = self.begins.iter().filter(|(_, at, file)| *at == client && file == name);
@@ -131,7 +132,7 @@ impl Observations {
         first.filter(|_| another.is_none()).map(|(at, ..)| *at)
     }
 
-    /// How long the keys of a transfer took to come back.
+    /// Keystroke latency of a transfer.
     fn latency(&self, transfer: &Transfer, client: usize) -> Option<Latency> {
         let name = transfer.name.as_deref().unwrap_or_default();
         let of_it = |(at, file, _): &&(usize, String, Latency)| *at == client && file == name;
@@ -147,14 +148,15 @@ impl Observations {
         alone: bool,
     ) -> Vec<(Time, Ended)> {
         let name = transfer.name.as_deref().unwrap_or_default();
-        // That the first waypoint has the file does not mean that the receiver has it. By LTP-T nobody says more.
+        // Delivery to the first waypoint does not imply delivery to the receiver. With LTP-T there
+        // is no later report.
         let by_report = at_sender && transfer.overlay == Some(Overlay::Sfo);
         let kind = transfer.protocol.as_ref().map(|protocol| protocol.kind);
         let by_first = at_sender && kind.is_some_and(Kind::has_relays) && !transfer.via.is_empty();
         let of_transfer = self.ends.iter().filter(|(_, at, end)| {
             *at == host
                 && end.at_sender == at_sender
-                // A reception that failed early may not know its file's name.
+                // A reception that failed early may lack the file's name.
                 && (end.name == name || alone && end.name.is_empty())
                 && (!by_report || end.is_report || !end.is_success())
         });

@@ -1,6 +1,7 @@
-//! Transfers over waypoints, which store a file, or the bundles that it is, and hand it on.
+//! Transfers over waypoints, which store and forward files or bundles.
 //!
-//! A waypoint forwards no IP packets, so what lies behind it is reached through its entity, or bundle node, alone.
+//! A waypoint forwards no IP packets, so nodes behind it are reached only through its entity or
+//! bundle node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +14,8 @@ use transport::text::SpecError;
 use crate::scenario::{Node, Scenario, Transfer};
 
 impl Transfer {
-    /// The nodes it passes on its way to each receiver, whose entities speak with each other, both
-    /// ends included.
+    /// Returns the nodes on the way to each receiver whose entities exchange PDUs, both ends
+    /// included.
     pub fn ways(&self) -> impl Iterator<Item = Vec<&str>> {
         self.to.names().map(|to| {
             let via = self.via.iter().map(String::as_str);
@@ -22,14 +23,14 @@ impl Transfer {
         })
     }
 
-    /// All nodes that take part.
+    /// Returns all nodes that take part.
     pub fn everybody(&self) -> impl Iterator<Item = &str> {
         let via = self.via.iter().map(String::as_str);
         [self.from.as_str()].into_iter().chain(via).chain(self.to.names())
     }
 }
 
-/// Nodes whose entities speak with each other directly.
+/// Whether the entities of two nodes exchange PDUs directly.
 pub(crate) fn are_neighbours(transfers: &[Transfer], one: &str, other: &str) -> bool {
     let leads = |transfer: &Transfer, from: &str, to: &str| {
         transfer.from == from && transfer.to.names().any(|name| name == to)
@@ -43,23 +44,23 @@ pub(crate) fn are_neighbours(transfers: &[Transfer], one: &str, other: &str) -> 
     })
 }
 
-/// The nodes that are waypoints.
+/// Returns the nodes that are waypoints.
 pub(crate) fn waypoints(scenario: &Scenario) -> BTreeSet<&str> {
     let via = scenario.transfers.iter().flat_map(|transfer| &transfer.via);
     via.map(String::as_str).collect()
 }
 
-/// A step of a way.
+/// One node of a route with its neighbours.
 pub(crate) struct Hop<'a> {
-    /// The station before.
+    /// Previous node.
     pub(crate) from: Option<&'a str>,
     pub(crate) at: &'a str,
     pub(crate) next: &'a str,
-    /// Where the way ends.
+    /// End of the route.
     pub(crate) to: &'a str,
 }
 
-/// The steps of a way, there and back.
+/// Returns the nodes of a route, in both directions.
 pub(crate) fn hops(mut waypoints: Vec<&str>) -> Vec<Hop<'_>> {
     let mut hops = Vec::new();
     for _ in ["there", "back"] {
@@ -75,12 +76,12 @@ pub(crate) fn hops(mut waypoints: Vec<&str>) -> Vec<Hop<'_>> {
     hops
 }
 
-/// Writes into the nodes' settings what the transfers over waypoints need: the routes there and
-/// back, and that neighbours may have files handed on.
+/// Adds the routes of transfers over waypoints to the nodes' settings, in both directions, and
+/// permits neighbours to have files forwarded.
 ///
 /// # Errors
 ///
-/// When two ways to one node are asked for, or another protocol than CFDP.
+/// A node has two routes, or the protocol is not CFDP.
 pub(crate) fn settle(
     transfers: &[Transfer],
     nodes: &mut BTreeMap<String, Node>,
@@ -94,10 +95,10 @@ pub(crate) fn settle(
             )));
         }
         if kind.has_relays() {
-            // The engines are told their routes when they are made.
+            // The engines get their routes when they are made.
             continue;
         }
-        // Over waypoints there is one receiver.
+        // With waypoints there is one receiver.
         let Some(waypoints) = transfer.ways().next() else { continue };
         for Hop { from, at, next, to } in hops(waypoints) {
             if next != to {
@@ -115,7 +116,7 @@ fn entity(nodes: &BTreeMap<String, Node>, name: &str) -> u64 {
     nodes.get(name).and_then(|node| node.entity).unwrap_or_default()
 }
 
-/// At `at`, what is meant for `to` goes to `next`.
+/// Routes traffic for `to` at `at` to `next`.
 fn route(
     nodes: &mut BTreeMap<String, Node>,
     at: &str,
@@ -134,7 +135,7 @@ fn route(
     }
 }
 
-/// At `at`, what comes from `from` is handed on, unless the scenario says otherwise.
+/// Permits forwarding at `at` for traffic from `from`, unless the scenario has its own setting.
 fn permit(
     nodes: &mut BTreeMap<String, Node>,
     at: &str,

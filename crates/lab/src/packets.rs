@@ -1,4 +1,4 @@
-//! The packets of a capture: when, between whom, and what each of them says.
+//! Packets of a capture: times, addresses, and decoded contents.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,57 +13,57 @@ use crate::decode::{Language, Votes};
 /// An IPv4 packet of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// When it was captured.
+    /// Capture time.
     pub at: Time,
     /// The interface's number in the capture.
     pub interface: u32,
-    /// Its header.
+    /// IP header.
     pub ip: Ipv4,
-    /// The ports of a UDP datagram or a TCP segment, the sender's first.
+    /// Source and destination port of a UDP datagram or a TCP segment.
     pub ports: Option<(u16, u16)>,
-    /// Bytes of data in it.
+    /// Bytes of payload.
     pub data: Option<usize>,
-    /// What a UDP datagram says, or why it cannot be read.
+    /// Decoded UDP payload, or the decoding error.
     pub says: Option<String>,
-    /// What TCP's header says.
+    /// Decoded TCP header.
     pub tcp: Option<Tcp>,
-    /// The capture's comment on it: what became of it, where slowlight wrote the capture.
+    /// Comment in the capture: the fate of the packet if slowlight wrote the capture.
     pub comment: Option<String>,
 }
 
-/// What a TCP segment says.
+/// Header of a TCP segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tcp {
-    /// The number of its first byte.
+    /// Sequence number.
     pub sequence: u32,
-    /// The number that its sender expects next.
+    /// Acknowledgment number.
     pub acknowledgment: u32,
-    /// The control bits.
+    /// Control bits.
     pub flags: Flags,
-    /// Its sender's window in bytes, scaled as the connection agreed (RFC 7323 §2).
+    /// Sender's window in bytes, scaled as negotiated (RFC 7323 §2).
     pub window: u32,
-    /// What its sender has beyond the acknowledgment (RFC 2018 §3).
+    /// SACK blocks (RFC 2018 §3).
     pub sack: Vec<SackBlock>,
 }
 
-/// What a capture has.
+/// Contents of a capture.
 #[derive(Debug)]
 pub struct Packets {
-    /// Its IPv4 packets, in its order.
+    /// IPv4 packets, in order.
     pub packets: Vec<Packet>,
-    /// Why it was not read to its end, if it was not.
+    /// Error that ended reading before the end, if any.
     pub cut: Option<ReadError>,
 }
 
-/// Who sends on which interface to which port: windows of that direction are scaled alike.
+/// Interface, sender and ports: segments of one direction have the same window scale.
 type Direction = (u32, [u8; 4], (u16, u16));
 
-/// Reads a capture, whose datagrams are of the protocol `requested`, or of the one that can read
+/// Reads a capture whose datagrams are of the protocol `requested`, or of the one that can decode
 /// most of them.
 ///
 /// # Errors
 ///
-/// When it does not begin as a capture does.
+/// The source does not start with a capture's header.
 pub fn read(source: impl Read, requested: Option<Language>) -> Result<Packets, ReadError> {
     let (mut records, mut cut) = (Vec::new(), None);
     for record in Reader::new(source)? {
@@ -89,7 +89,7 @@ pub fn read(source: impl Read, requested: Option<Language>) -> Result<Packets, R
             packet.data = Some(datagram.data.len());
             packet.says = Some(line.unwrap_or_else(|error| format!("not {language}: {error}")));
         } else if ip.protocol == tcp::PROTOCOL && !ip.is_fragment() {
-            // Whether the checksum is right is not asked: network cards write it after the capture.
+            // Checksums are not checked: network cards write them after the capture.
             if let Ok(segment) = Segment::decode_unchecked(payload) {
                 packet.ports = Some((segment.header.source, segment.header.destination));
                 packet.data = Some(segment.payload.len());
@@ -113,7 +113,7 @@ fn of_segment(
     for option in segment.options.map_while(Result::ok) {
         match option {
             TcpOption::WindowScale(shift) => {
-                // RFC 7323 §2.3: more than 14 is taken for 14.
+                // RFC 7323 §2.3: more than 14 counts as 14.
                 scales.insert(direction, shift.min(14));
             }
             TcpOption::Sack(blocks) => sack.extend(blocks.as_slice()),
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// A packet with a segment of 10.0.0.1:1000 to 10.0.0.2:2000, or back.
+    /// A packet with a segment from 10.0.0.1:1000 to 10.0.0.2:2000, or the reverse.
     fn packet(from: u8, header: Header, options: &[TcpOption<'_>], data: usize) -> Vec<u8> {
         let address = |last| Ipv4Addr::new(10, 0, 0, last);
         let (source, destination) = (address(from), address(3 - from));

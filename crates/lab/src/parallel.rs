@@ -1,4 +1,4 @@
-//! Work on several cores where there are threads, and in sequence where there are none.
+//! Work on several cores where threads are available, otherwise sequential.
 
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use threads::{both, cores, map};

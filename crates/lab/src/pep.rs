@@ -1,4 +1,4 @@
-//! Gateways that split TCP connections as nodes of a simulated world.
+//! Gateways that split TCP connections, as nodes of a simulated world.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,21 +22,21 @@ use crate::topology::Topology;
 /// The gateway of one node.
 #[derive(Debug)]
 pub(crate) struct GatewayPlan {
-    /// The node's number.
+    /// Number of the node.
     pub(crate) host: usize,
     /// Its configuration.
     pub(crate) config: GatewayConfig,
-    /// Its interfaces, by the links that they lead over, and whether that is the satellite's side.
+    /// Interfaces, by their links, and whether each is on the satellite's side.
     pub(crate) interfaces: Vec<(PathId, usize, PathInfo)>,
-    /// Those of the satellite's side.
+    /// Interfaces of the satellite's side.
     pub(crate) wan: BTreeSet<PathId>,
 }
 
-/// The gateways of a resolved scenario.
+/// Returns the gateways of a resolved scenario.
 ///
 /// # Errors
 ///
-/// When the scenario is not resolved, or a gateway cannot be what it says.
+/// The scenario is not resolved, or a gateway is invalid.
 pub(crate) fn gateways(
     scenario: &Scenario,
     topology: &Topology<'_>,
@@ -85,8 +85,8 @@ fn gateway(
     Ok(GatewayPlan { host, config, interfaces, wan })
 }
 
-/// Where packets to others go: over the satellite to all that are not known to be elsewhere. All of
-/// these are one route, so that they share what a route has of its own.
+/// Routes of a gateway: the default is over the satellite. Its destinations share one route, and
+/// with it the state that belongs to a route.
 fn routes(
     scenario: &Scenario,
     topology: &Topology<'_>,
@@ -105,11 +105,11 @@ fn routes(
     elsewhere.chain(by_satellite).collect()
 }
 
-/// Fills in what the scenario's gateways leave out.
+/// Fills in defaults of the scenario's gateways.
 ///
 /// # Errors
 ///
-/// When a node cannot be a gateway, or cannot be what it says.
+/// A node cannot be a gateway, or its settings are invalid.
 pub(crate) fn settle(scenario: &mut Scenario) -> Result<(), SpecError> {
     let gateways: BTreeSet<String> = {
         let nodes = scenario.nodes.iter().filter(|(_, node)| node.pep.is_some());
@@ -143,13 +143,12 @@ pub(crate) fn settle(scenario: &mut Scenario) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The one-way delay of a link at the beginning.
+/// One-way delay of a link at the start.
 fn owlt(link: &LinkSpec) -> Time {
     link.config().map_or(Time::ZERO, |config| Time::ZERO + config.delay.at(Time::ZERO))
 }
 
-/// The neighbour towards which the satellite's side leads: the one that is named, else the only one
-/// that is a gateway, too, else the farthest.
+/// Neighbour on the satellite's side: the configured one, else the only gateway, else the farthest.
 fn wan_neighbour(
     scenario: &Scenario,
     gateways: &BTreeSet<String>,
@@ -189,43 +188,43 @@ fn wan_neighbour(
     }
 }
 
-/// What a gateway did.
+/// Statistics of a gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GatewayMetrics {
-    /// Connections that it took, and what became of them.
+    /// Connections accepted, with the following outcomes.
     pub accepted: u64,
-    /// Connections that both ends closed.
+    /// Connections closed by both ends.
     pub completed: u64,
-    /// Connections that an end reset.
+    /// Connections reset by an end.
     pub reset: u64,
-    /// Connections whose server did not accept.
+    /// Connections refused by the server.
     pub not_connected: u64,
-    /// Connections that were silent for too long.
+    /// Connections ended by the idle timeout.
     pub idle: u64,
-    /// Connections that it did not take.
+    /// Connections refused by the gateway.
     pub turned_away: u64,
-    /// The most connections at one time.
+    /// Maximum concurrent connections.
     pub open_peak: usize,
-    /// The most bytes that it held for all connections.
+    /// Maximum bytes buffered for all connections.
     pub buffered_peak: usize,
-    /// Bytes that it passed on to servers.
+    /// Bytes forwarded to servers.
     pub bytes_to_servers: u64,
-    /// Bytes that it passed on to clients.
+    /// Bytes forwarded to clients.
     pub bytes_to_clients: u64,
-    /// Its connections on the satellite's side.
+    /// Connections on the satellite's side.
     pub wan: SideMetrics,
-    /// Its connections on the other side.
+    /// Connections on the other side.
     pub lan: SideMetrics,
 }
 
-/// What a gateway's connections on one side did.
+/// Statistics of a gateway's connections on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SideMetrics {
-    /// Bytes of data that it sent, those that were sent again included.
+    /// Bytes of data sent, including retransmissions.
     pub bytes_sent: u64,
-    /// Segments that it sent again.
+    /// Segments retransmitted.
     pub retransmissions: u64,
-    /// Time-outs.
+    /// Retransmission timeouts.
     pub timeouts: u64,
 }
 
@@ -243,7 +242,7 @@ pub(crate) enum HostEngine {
     Gateway(Box<GatewayNode>),
 }
 
-/// A gateway, with what its interfaces are.
+/// A gateway with its interfaces.
 #[derive(Debug)]
 pub(crate) struct GatewayNode {
     gateway: Gateway,
@@ -252,7 +251,7 @@ pub(crate) struct GatewayNode {
 }
 
 impl GatewayPlan {
-    /// A gateway so configured.
+    /// Creates a gateway.
     pub(crate) fn build(&self, rng: Rng) -> HostEngine {
         let all = self.interfaces.iter().map(|(path, _, _)| *path);
         let lan = all.filter(|path| !self.wan.contains(path)).collect();
@@ -262,7 +261,7 @@ impl GatewayPlan {
 }
 
 impl GatewayNode {
-    /// What it did.
+    /// Returns its statistics.
     pub(crate) fn metrics(&self) -> GatewayMetrics {
         let proxy = self.gateway.above().statistics();
         let below = self.gateway.below();
@@ -286,14 +285,14 @@ impl GatewayNode {
         }
     }
 
-    /// Connections there are.
+    /// Returns the number of open connections.
     pub(crate) fn under_way(&self) -> usize {
         self.gateway.above().statistics().open
     }
 }
 
 impl HostEngine {
-    /// The engine, if it speaks a protocol.
+    /// Returns the engine, if it is a protocol's.
     pub(crate) fn engine(&self) -> Option<&dyn Transport> {
         match self {
             Self::Engine(engine) => Some(engine.as_ref()),
@@ -301,7 +300,7 @@ impl HostEngine {
         }
     }
 
-    /// The engine, to ask something of it.
+    /// Returns the engine for requests, if it is a protocol's.
     pub(crate) fn engine_mut(&mut self) -> Option<&mut dyn Transport> {
         match self {
             Self::Engine(engine) => Some(engine.as_mut()),
@@ -309,7 +308,7 @@ impl HostEngine {
         }
     }
 
-    /// The gateway, if it is one.
+    /// Returns the gateway, if it is one.
     pub(crate) fn gateway(&self) -> Option<&GatewayNode> {
         match self {
             Self::Engine(_) => None,
@@ -353,7 +352,7 @@ impl Engine for HostEngine {
         match self {
             Self::Engine(engine) => engine.poll_indication(),
             Self::Gateway(node) => {
-                // A transfer's ends tell of it; what gateways did is counted.
+                // Transfers report their own ends; a gateway only counts.
                 while node.gateway.poll_indication().is_some() {}
                 None
             }

@@ -1,5 +1,5 @@
-//! Plan of a scenario's engines: their nodes, their paths, their requests. It is the same in the
-//! simulator and in the emulator.
+//! Plan of a scenario's engines: their nodes, paths and requests. The simulator and the emulator
+//! use the same plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -19,16 +19,15 @@ use crate::topology::Topology;
 /// Engine of one node.
 #[derive(Debug)]
 pub struct EnginePlan {
-    /// The node's number.
+    /// Number of the node.
     pub host: usize,
-    /// The UDP port that it sends from and listens on.
+    /// UDP port.
     pub port: u16,
-    /// Its configuration.
+    /// Configuration.
     pub config: Box<dyn Configuration>,
-    /// Its paths, in the order in which they are added.
+    /// Paths, in the order in which they are added.
     pub paths: Vec<PathPlan>,
-    /// Its IP interfaces, by the links that they lead over, if it reads and writes whole packets;
-    /// then it has no paths.
+    /// IP interfaces, by their links, if the engine handles whole packets; then it has no paths.
     pub interfaces: Vec<(PathId, usize, PathInfo)>,
 }
 
@@ -37,40 +36,40 @@ pub struct EnginePlan {
 pub enum PathPlan {
     /// A peer.
     Peer {
-        /// What the engine calls it.
+        /// Number of the path.
         path: PathId,
-        /// Its address and port.
+        /// Address and port.
         remote: (Ipv4Addr, u16),
-        /// The first link on the way.
+        /// First link of the route.
         link: usize,
-        /// What the engine is told of the way.
+        /// Properties of the route.
         info: PathInfo,
     },
-    /// Peers to which no links lead back: it only hears them.
+    /// Peers without a link back: the engine only receives from them.
     Listen {
-        /// What the engine is told of ways to peers that it did not know.
+        /// Properties of paths to unknown peers.
         info: PathInfo,
     },
     /// A group.
     Group {
-        /// What the engine calls it.
+        /// Number of the path.
         path: PathId,
-        /// Its address and port.
+        /// Address and port.
         remote: (Ipv4Addr, u16),
-        /// What the engine is told of the ways to its members.
+        /// Combined properties of the routes to its members.
         info: PathInfo,
-        /// The links that what it sends to the group goes over, with the hosts where they begin.
+        /// Links of the multicast tree, with the hosts where they start.
         links: Vec<(usize, usize)>,
-        /// Its own address.
+        /// Source address.
         source: Ipv4Addr,
     },
 }
 
-/// The engines of a resolved scenario.
+/// Returns the engines of a resolved scenario.
 ///
 /// # Errors
 ///
-/// When the scenario is not resolved, or an engine cannot be what it says.
+/// The scenario is not resolved, or an engine's configuration is invalid.
 pub fn engines(scenario: &Scenario, topology: &Topology<'_>) -> Result<Vec<EnginePlan>, SpecError> {
     let plan = Planner { scenario, topology };
     let mut engines = Vec::new();
@@ -114,7 +113,7 @@ impl Planner<'_> {
                 continue;
             }
             let Some(route) = tree.route(peer) else {
-                // No links lead back to a peer that it may hear.
+                // There may be no links back to a peer that it receives from.
                 let way = topology.route(peer, index);
                 paths.extend(way.map(|way| PathPlan::Listen { info: topology.path_info(&way) }));
                 continue;
@@ -140,7 +139,7 @@ impl Planner<'_> {
         Ok(Some(EnginePlan { host: index, port, config, paths, interfaces }))
     }
 
-    /// The interfaces of a node that has such: one for each link that begins there.
+    /// Interfaces of a node that uses them: one for each link that starts there.
     fn interfaces(
         &self,
         index: usize,
@@ -163,8 +162,8 @@ impl Planner<'_> {
         own.map(|(link, spec)| (interface(link), link, info(link, spec.mtu_bytes()))).collect()
     }
 
-    /// How many transfers of its own a node has over each link, where it sends one file to several
-    /// receivers, each by itself.
+    /// Number of a node's own transfers over each link, where it sends one file to several
+    /// receivers by unicast.
     fn shares(&self, name: &str) -> Result<BTreeMap<usize, u64>, SpecError> {
         let mut shares = BTreeMap::new();
         let fans_out = |transfer: &&Transfer| {
@@ -183,14 +182,14 @@ impl Planner<'_> {
         Ok(shares)
     }
 
-    /// The routes to the receivers of a transfer, each `None` if there is no way.
+    /// Routes to the receivers of a transfer; `None` if there is no route.
     fn routes(&self, transfer: &Transfer) -> Result<Vec<Option<Vec<usize>>>, SpecError> {
         let tree = self.topology.tree(self.node(&transfer.from)?);
         transfer.to.names().map(|to| Ok(tree.route(self.node(to)?))).collect()
     }
 
-    /// Makes a node a member of the groups that it sends or listens to, and leads what it sends
-    /// there to all others.
+    /// Makes a node a member of the groups that it sends or listens to, with routes for its
+    /// multicast.
     fn join_groups(
         &self,
         index: usize,
@@ -218,7 +217,7 @@ impl Planner<'_> {
             let links: BTreeSet<_> = routes.iter().flatten().copied().collect();
             let links = links.into_iter().map(|link| (topology.ends(link).0, link)).collect();
             if routes.is_empty() {
-                // It can only listen.
+                // It can only receive.
                 for transfer in transfers() {
                     routes.extend(topology.route(self.node(&transfer.from)?, index));
                 }
@@ -231,7 +230,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The neighbour to which `name` passes on what is for others by LTP-T, there and back.
+    /// Neighbours to which `name` forwards by LTP-T, in both directions.
     fn next_engines(&self, name: &str) -> Result<BTreeMap<u64, u64>, SpecError> {
         let mut routes = BTreeMap::new();
         let entity = |name: &str| self.scenario.nodes[name].entity.ok_or_else(|| unresolved(name));
@@ -250,7 +249,7 @@ impl Planner<'_> {
         Ok(routes)
     }
 
-    /// The entities with which `name` has transactions that neighbour `next` hands on.
+    /// Entities with which `name` has transactions that neighbour `next` forwards.
     fn behind(&self, name: &str, next: &str) -> Result<Vec<u64>, SpecError> {
         let mut entities = Vec::new();
         for transfer in &self.scenario.transfers {
@@ -275,8 +274,8 @@ impl Planner<'_> {
     }
 }
 
-/// What has to be asked for a transfer, and of which nodes: once where all receivers are sent to as
-/// a group, else for each of them.
+/// Returns the requests of a transfer with their nodes: one if all receivers are sent to as a
+/// group, else one for each.
 pub fn requests<'s>(
     scenario: &'s Scenario,
     transfer: &'s Transfer,
@@ -308,12 +307,12 @@ pub fn requests<'s>(
     transfer.to.names().take(count).map(request).collect()
 }
 
-/// Checks that there are ways for all transfers.
+/// Checks that there are routes for all transfers.
 pub fn check_ways(scenario: &Scenario, topology: &Topology<'_>) -> Result<(), SpecError> {
     scenario.transfers.iter().try_for_each(|transfer| topology.check_ways(scenario, transfer))
 }
 
-/// Puts the files that a node sends into its store, which misbehaves as the scenario says.
+/// Puts the files that a node sends into its store, which has the scenario's faults.
 pub fn fill_store(
     store: &mut sim::Store,
     scenario: &Scenario,
@@ -323,7 +322,7 @@ pub fn fill_store(
     if let Some(faults) = &node.store {
         store.set_faults(store_faults(faults));
     }
-    // What is sent is held in memory already; any host may come to hold a copy of it.
+    // The files are held in memory already; any host may come to hold a copy.
     let longest = contents.iter().map(|content| content.len() as u64).max().unwrap_or(0);
     store.files_mut().raise_file_max(longest);
     for (transfer, content) in scenario.transfers.iter().zip(contents) {
@@ -342,21 +341,21 @@ pub fn fill_store(
     Ok(())
 }
 
-/// The interface over a link.
+/// Returns the interface over a link.
 pub fn interface(link: usize) -> PathId {
     PathId(u32::try_from(link).unwrap_or(u32::MAX))
 }
 
-/// The path that stands for the group of this number, behind those that stand for nodes.
+/// Returns the path of the group of this number, after those of nodes.
 fn group_path(scenario: &Scenario, number: usize) -> PathId {
     PathId(u32::try_from(scenario.nodes.len() + number).unwrap_or(u32::MAX))
 }
 
-/// Name of a transfer's file at its receiver.
+/// Returns the name of a transfer's file at its receiver.
 ///
 /// # Errors
 ///
-/// When it cannot be that of a file.
+/// The name is not valid for a file.
 pub fn file_name(transfer: &Transfer) -> Result<FileName, SpecError> {
     named(transfer.name.as_deref().unwrap_or_default())
 }
@@ -365,7 +364,7 @@ fn named(name: &str) -> Result<FileName, SpecError> {
     FileName::file(name).map_err(|error| SpecError::invalid(format!("{name:?}: {error}")))
 }
 
-/// Error of a scenario with a node `name` that is not resolved.
+/// Returns the error of a scenario with a node `name` that is not resolved.
 #[must_use]
 pub fn unresolved(name: &str) -> SpecError {
     SpecError::invalid(format!("{name}: the scenario is not resolved"))

@@ -1,4 +1,4 @@
-//! Links with a name: those that come with slowlight, and files like them.
+//! Presets: named links, built in or in files.
 
 use std::path::Path;
 
@@ -12,31 +12,30 @@ use crate::link_spec::LinkSpec;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
-    /// What it is, in one line.
+    /// Description, in one line.
     #[serde(default)]
     pub about: String,
-    /// Other users; unknown if left out.
+    /// Other users; unknown by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Sharing>,
-    /// The hops, from the sender to the receiver; between two of them is a relay that forwards
-    /// packets.
+    /// Hops, from the sender to the receiver; between two of them is a relay that forwards packets.
     pub hops: Vec<LinkSpec>,
 }
 
-/// Other users of a path, which decide whether transports without congestion control may fill it.
+/// Other users of a path: decides whether transports without congestion control may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sharing {
-    /// Others, or nobody knows.
+    /// There are other users, or it is unknown.
     #[default]
     Shared,
-    /// Nobody: its rate belongs to one sender.
+    /// One sender has the whole rate.
     Dedicated,
 }
 
 macro_rules! presets {
     ($($name:literal)*) => {
-        /// The links that come with slowlight: name and TOML.
+        /// Built-in links: name and TOML.
         pub const ALL: &[(&str, &str)] = &[
             $(($name, include_str!(concat!("../../../scenarios/links/", $name, ".toml")))),*
         ];
@@ -49,17 +48,17 @@ presets! {
 }
 
 impl Preset {
-    /// One hop.
+    /// Returns a preset of one hop.
     #[must_use]
     pub fn single(hop: LinkSpec) -> Self {
         Self { about: String::new(), sharing: None, hops: vec![hop] }
     }
 
-    /// The preset called `name`, or else the file of that name.
+    /// Finds the preset called `name`, or else the file of that name.
     ///
     /// # Errors
     ///
-    /// Names the presets there are, or what is wrong with the file.
+    /// Names the existing presets, or the file's fault.
     pub fn find(name: &str) -> Result<Self, SpecError> {
         if let Some((_, text)) = ALL.iter().find(|(known, _)| *known == name) {
             return Self::parse(text, name);
@@ -75,11 +74,11 @@ impl Preset {
         )))
     }
 
-    /// Reads the preset in `text`, which came from `origin`.
+    /// Parses the preset in `text`, which came from `origin`.
     ///
     /// # Errors
     ///
-    /// What is wrong with the text.
+    /// Fault of the text.
     pub fn parse(text: &str, origin: &str) -> Result<Self, SpecError> {
         if has_flat_settings(text) {
             let remedy = "write `[[hops]]` above the link's settings; each such table is a hop";
@@ -88,8 +87,8 @@ impl Preset {
         text::parse::<Self>(text, origin)?.checked(origin)
     }
 
-    /// The links of a scenario from `near` to `far` and back, hop by hop; between two hops is a node
-    /// `relay-1` and so on.
+    /// Returns the links of a scenario from `near` to `far` and back, hop by hop; between two hops
+    /// is a node `relay-1` and so on.
     #[must_use]
     pub fn chain(&self, near: &str, far: &str) -> Vec<LinkSpec> {
         let node = |index: usize| match index {
@@ -128,7 +127,7 @@ impl Preset {
     }
 }
 
-/// Whether settings of a link stand where a file has its hops.
+/// Whether a file has settings of a link in place of hops.
 fn has_flat_settings(text: &str) -> bool {
     let Ok(mut table) = toml::from_str::<toml::Table>(text) else { return false };
     let has_hops = table.remove("hops").is_some();
@@ -136,7 +135,7 @@ fn has_flat_settings(text: &str) -> bool {
     !has_hops && !table.is_empty() && table.try_into::<LinkSpec>().is_ok()
 }
 
-/// The host behind this hop of several.
+/// Returns the name of the host behind this hop of several.
 pub(crate) fn relay(hop: usize) -> String {
     format!("relay-{hop}")
 }

@@ -1,4 +1,4 @@
-//! One world, from its beginning to its end.
+//! Simulation of one world.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -25,43 +25,43 @@ use crate::plan::{self, EnginePlan, PathPlan, unresolved};
 use crate::scenario::{Content, Scenario, Transfer};
 use crate::topology::Topology;
 
-/// Where a run is recorded.
+/// Outputs of a run.
 #[derive(Default)]
 pub struct Recorders {
-    /// Gets a pcapng of all links of the node that the scenario captures at.
+    /// Output for a pcapng of all links of the scenario's capture node.
     pub pcap: Option<Box<dyn Write + Send>>,
-    /// Gets a line for every packet of every link.
+    /// Output for a line per packet of every link.
     pub trace: Option<Box<dyn Write + Send>>,
 }
 
-/// What became of a world.
+/// Result of a world.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
-    /// The seed.
+    /// Seed.
     pub seed: u64,
-    /// How the run ended: `idle`, `time limit`, `event limit`, `cancelled` or `stuck: ...`.
+    /// Reason for the end: `idle`, `time limit`, `event limit`, `cancelled` or `stuck: ...`.
     pub ended: String,
-    /// The virtual time then, in seconds.
+    /// Virtual time at the end, in seconds.
     pub time_s: f64,
     /// Events until then.
     pub events: u64,
-    /// The transfers, in the scenario's order.
+    /// Transfers, in the scenario's order.
     pub transfers: Vec<TransferMetrics>,
-    /// The links, in the scenario's order.
+    /// Links, in the scenario's order.
     pub links: Vec<LinkMetrics>,
-    /// What gateways did that split connections, by their names.
+    /// Metrics of gateways that split connections, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub gateways: BTreeMap<String, GatewayMetrics>,
-    /// What bundle nodes did since they last began, by their names.
+    /// Metrics of bundle nodes since their last start, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub bundle_nodes: BTreeMap<String, BundleMetrics>,
-    /// Transfers that engines still had under way at the end, by their nodes; none of a world that
-    /// came to rest.
+    /// Transfers that engines still had under way at the end, by node; empty if the world came to
+    /// rest.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub under_way: BTreeMap<String, usize>,
 }
 
-/// Why a world could not be run.
+/// Reason why a world could not be run.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The scenario cannot be used.
@@ -80,30 +80,30 @@ impl Run {
     }
 }
 
-/// The files of a scenario, in the order of its transfers.
+/// Returns the files of a scenario, in the order of its transfers.
 ///
 /// # Errors
 ///
-/// When a file cannot be read or held in memory.
+/// A file cannot be read or held in memory.
 pub fn contents(scenario: &Scenario) -> Result<Vec<Bytes>, SpecError> {
     contents_within(scenario, u64::MAX)
 }
 
-/// The same, without what files are longer than so many bytes: they may grow while they are read.
+/// Returns the files, each cut to at most `most` bytes: a file may grow while it is read.
 ///
 /// # Errors
 ///
-/// When a file cannot be read or held in memory.
+/// A file cannot be read or held in memory.
 pub fn contents_within(scenario: &Scenario, most: u64) -> Result<Vec<Bytes>, SpecError> {
     let transfers = scenario.transfers.iter().enumerate();
     transfers.map(|(index, transfer)| content(scenario.seed, index, transfer, most)).collect()
 }
 
-/// Checks that no transfer is one by a tool, which takes real time.
+/// Checks that no transfer is by a tool, which takes real time.
 ///
 /// # Errors
 ///
-/// The first that is, and what to do.
+/// Names the first such transfer, and a remedy.
 pub fn refuse_tools(scenario: &Scenario) -> Result<(), SpecError> {
     let by_tool = |transfer: &Transfer| transfer.tool.is_some();
     let Some(index) = scenario.transfers.iter().position(by_tool) else { return Ok(()) };
@@ -114,11 +114,12 @@ pub fn refuse_tools(scenario: &Scenario) -> Result<(), SpecError> {
     )))
 }
 
-/// Checks that no transfer is by a protocol that runs over our TCP, which is no part of real
-/// hosts, and that there are no gateways that split its connections.
+/// Checks that no transfer is by a protocol over slowlight's own TCP, which is not part of real
+/// hosts, and that no gateway splits connections.
 ///
 /// # Errors
-/// The first that is, and what to do.
+///
+/// Names the first of these, and a remedy.
 pub fn refuse_streams(scenario: &Scenario) -> Result<(), SpecError> {
     if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.pep.is_some()) {
         return Err(SpecError::invalid(format!(
@@ -152,7 +153,7 @@ fn content(seed: u64, index: usize, transfer: &Transfer, most: u64) -> Result<By
 ///
 /// # Errors
 ///
-/// When the scenario cannot be used or a recorder fails.
+/// The scenario is invalid or a recorder fails.
 pub fn run(scenario: &Scenario, contents: &[Bytes], recorders: Recorders) -> Result<Run, RunError> {
     run_unless(&AtomicBool::new(false), scenario, contents, recorders)
 }
@@ -161,7 +162,7 @@ pub fn run(scenario: &Scenario, contents: &[Bytes], recorders: Recorders) -> Res
 ///
 /// # Errors
 ///
-/// When the scenario cannot be used or a recorder fails.
+/// The scenario is invalid or a recorder fails.
 pub fn run_unless(
     cancelled: &AtomicBool,
     scenario: &Scenario,
@@ -207,10 +208,10 @@ pub fn run_unless(
     })
 }
 
-/// A trace that is being written.
+/// A trace being written.
 struct TraceFile {
     sink: Box<dyn Write + Send>,
-    /// The first error.
+    /// First error.
     error: Option<io::Error>,
 }
 
@@ -221,7 +222,7 @@ impl TraceFile {
         }
     }
 
-    /// Writes what a buffer still holds.
+    /// Writes the rest of a buffer.
     fn finish(&mut self) -> io::Result<()> {
         self.error.take().map_or_else(|| self.sink.flush(), Err)
     }
@@ -233,7 +234,7 @@ struct Simulation<'a> {
     topology: Topology<'a>,
     hosts: Vec<HostId>,
     links: Vec<LinkId>,
-    /// What each transfer's sender said to the request; `None` until it was made.
+    /// Sender's reply to each request; `None` until it was made.
     answers: Vec<Option<Result<(), String>>>,
 }
 
@@ -244,7 +245,7 @@ impl<'a> Simulation<'a> {
         let mut hosts = Vec::new();
         for (name, node) in &scenario.nodes {
             let address = node.address.ok_or_else(|| unresolved(name))?;
-            // Segments for others are a gateway's, all else it forwards.
+            // A gateway intercepts TCP segments of others, and forwards everything else.
             let intercepts = node.pep.iter().map(|_| wire::tcp::PROTOCOL).collect();
             let config = HostConfig::new(name.clone(), address);
             hosts.push(world.add_host(HostConfig { intercepts, ..config }));
@@ -338,7 +339,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Attaches the recorders; the answer is the trace, to be finished after the run.
+    /// Attaches the recorders. Returns the trace, to be finished after the run.
     fn record(
         &mut self,
         scenario: &Scenario,
@@ -366,7 +367,7 @@ impl<'a> Simulation<'a> {
         Ok(Some(trace))
     }
 
-    /// Lets everything happen.
+    /// Runs the world.
     fn play(&mut self, scenario: &Scenario, cancelled: &AtomicBool) -> Result<Outcome, SpecError> {
         let until = scenario.limits.time.map_or(Time::MAX, time);
         let events = scenario.limits.events.unwrap_or(u64::MAX);
@@ -377,7 +378,7 @@ impl<'a> Simulation<'a> {
             if start(index) > Time::ZERO {
                 let limit = Limit { until: start(index).min(until), events };
                 match self.world.run_unless(cancelled, limit) {
-                    // Nothing is left to happen before: the clock moves on.
+                    // Nothing happens before: the clock advances.
                     Outcome::Idle | Outcome::TimeLimit => {
                         let _ = self.world.run_until(limit.until);
                     }
@@ -397,10 +398,10 @@ impl<'a> Simulation<'a> {
         for (begins, request) in plan::requests(scenario, transfer)? {
             let host = self.hosts[self.node(begins)?];
             let crashed = |world: &World<HostEngine>| {
-                // A world that has not moved yet has made no engine; calling makes it.
+                // A world at its start has made no engine; calling makes it.
                 world.now() > Time::ZERO && world.engine(host).is_none()
             };
-            // An engine that just began may wait for its store.
+            // An engine that just started may wait for its store.
             let is_ready = |installed: &mut HostEngine| {
                 installed.engine().is_none_or(|engine| engine.is_ready())
             };
@@ -427,7 +428,7 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// What engines still have to do, by the names of their nodes.
+    /// Transfers under way in engines, by node.
     fn under_way(&self) -> BTreeMap<String, usize> {
         let installed = self.hosts.iter().map(|host| (*host, self.world.engine(*host)));
         let count = |(host, installed): (HostId, Option<&HostEngine>)| {
@@ -440,7 +441,7 @@ impl<'a> Simulation<'a> {
         installed.filter_map(count).collect()
     }
 
-    /// What gateways did, by the names of their nodes.
+    /// Metrics of gateways, by node.
     fn gateways(&self) -> BTreeMap<String, GatewayMetrics> {
         let of = |host: &HostId| {
             let gateway = self.world.engine(*host)?.gateway()?;
@@ -449,7 +450,7 @@ impl<'a> Simulation<'a> {
         self.hosts.iter().filter_map(of).collect()
     }
 
-    /// What bundle nodes did, by the names of their nodes.
+    /// Metrics of bundle nodes, by node.
     fn bundle_nodes(&self) -> BTreeMap<String, BundleMetrics> {
         let of = |host: &HostId| {
             let metrics = self.world.engine(*host)?.engine()?.bundle_metrics()?;
@@ -522,7 +523,7 @@ mod tests {
             transfers = [{ from = "a", to = "b" }]
         "#;
         let world = Scenario::parse(world, "world").unwrap().resolved().unwrap();
-        // Pages of zeros that nobody touches take no memory.
+        // Untouched pages of zeros take no memory.
         let len = (1 << 30) + 1;
         let mut simulation = Simulation::build(&world, &[vec![0; len].into()]).unwrap();
         for host in simulation.hosts.clone() {

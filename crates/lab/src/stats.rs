@@ -1,8 +1,8 @@
-//! What many runs of one thing amount to.
+//! Summary statistics of many runs.
 
 use serde::Serialize;
 
-/// Mean, median, standard error of the mean, least and most of some samples.
+/// Mean, median, standard error of the mean, minimum and maximum of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// The mean.
@@ -11,14 +11,14 @@ pub struct Summary {
     pub median: f64,
     /// The standard error of the mean, s / sqrt(n); 0 for a single sample.
     pub sem: f64,
-    /// The least.
+    /// Minimum.
     pub min: f64,
-    /// The most.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Summary {
-    /// The summary of `samples`; `None` if there are none.
+    /// Returns the summary of `samples`; `None` if there are none.
     #[must_use]
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
@@ -33,7 +33,7 @@ impl Summary {
     }
 }
 
-/// The mean of `samples`; 0 if there are none.
+/// Returns the mean of `samples`; 0 if there are none.
 #[must_use]
 pub fn mean(samples: &[f64]) -> f64 {
     if samples.is_empty() { 0.0 } else { samples.iter().sum::<f64>() / samples.len() as f64 }

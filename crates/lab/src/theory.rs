@@ -1,5 +1,5 @@
-//! What physics and counting allow: bounds, expected retransmission rounds, coded transfers,
-//! multicast, TCP, relays.
+//! Analytical results: bounds, expected retransmission rounds, coded transfers, multicast, TCP,
+//! relays.
 //!
 //! Shared symbols: a file of F bytes crosses in K = ceil(F / P) packets of P bytes of payload, each
 //! of which occupies the link for Tp and is lost with probability p, independently; D is the
@@ -13,32 +13,32 @@ mod tests;
 /// Bytes of an IPv4 header without options (RFC 791) and a UDP header (RFC 768).
 pub const IP_UDP_BYTES: u64 = 28;
 
-/// How a link loses packets, where losses are independent of each other.
+/// Packet loss of a link with independent losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
-    /// The probability to lose a packet, whatever its length.
+    /// Probability of losing a packet, whatever its length.
     pub per: f64,
-    /// The bit error rate; one damaged bit loses the packet.
+    /// Bit error rate; one damaged bit loses the packet.
     pub ber: f64,
-    /// Bytes above the payload that bit errors can strike.
+    /// Bytes above the payload that bit errors affect.
     pub overhead: u64,
 }
 
 impl Loss {
-    /// Losses that do not depend on the length.
+    /// Returns losses independent of the length.
     #[must_use]
     pub fn packet(per: f64) -> Self {
         Self { per, ..Self::default() }
     }
 
-    /// Losses by bit errors over the payload and `overhead` bytes.
+    /// Returns losses by bit errors in the payload and `overhead` bytes.
     #[must_use]
     pub fn bit(ber: f64, overhead: u64) -> Self {
         Self { ber, overhead, ..Self::default() }
     }
 
-    /// The probability to lose a packet with `payload` bytes: under bit errors
-    /// p = 1 − (1 − b)^n over its n bits.
+    /// Returns the probability of losing a packet with `payload` bytes: under bit errors p = 1 − (1
+    /// − b)^n over its n bits.
     #[must_use]
     pub fn probability(self, payload: u64) -> f64 {
         let bits = 8.0 * (payload + self.overhead) as f64;
@@ -51,22 +51,22 @@ impl Loss {
 /// of the bound is exact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Channel {
-    /// Bits a second; infinite for a link that takes no time to send.
+    /// Bits per second; infinite for a link that takes no time to send.
     pub rate_bps: f64,
     /// One-way delay, in seconds.
     pub delay: f64,
-    /// What the link adds to an IP packet.
+    /// Framing of an IP packet.
     pub framing: link::Framing,
-    /// Seconds the link is busy with a packet besides its bits.
+    /// Seconds the link is busy per packet besides its bits.
     pub per_packet: f64,
     /// Whether a packet arrives one delay after its first bit was sent, instead of its last (an
     /// emulator that delays packets before it clocks them out).
     pub first_bit: bool,
-    /// The losses.
+    /// Losses.
     pub loss: Loss,
 }
 
-/// The least time to delivery, and the payload that reaches it.
+/// Least time to delivery, and its payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// Seconds from the first packet sent to the last byte delivered.
@@ -78,15 +78,15 @@ pub struct Bound {
 }
 
 impl Channel {
-    /// Seconds the link is busy with a packet of `payload` bytes.
+    /// Returns the seconds the link is busy with a packet of `payload` bytes.
     #[must_use]
     pub fn busy(&self, payload: u64) -> f64 {
         let packet = usize::try_from(payload + IP_UDP_BYTES).unwrap_or(usize::MAX);
         self.per_packet + 8.0 * self.framing.framed_len(packet) as f64 / self.rate_bps
     }
 
-    /// The expected time of a sender that learns of each loss at once, with `payload` bytes a
-    /// packet: D + K·Tp / (1 − p), the last packet being as short as it may be.
+    /// Returns the expected time of a sender that learns of each loss at once, with `payload` bytes
+    /// per packet: D + K·Tp / (1 − p), the last packet being as short as possible.
     #[must_use]
     pub fn genie(&self, file: u64, payload: u64) -> f64 {
         let sends = |payload| {
@@ -103,13 +103,13 @@ impl Channel {
             seconds += self.busy(rest) * sends(rest);
         }
         if self.first_bit {
-            // Nobody waits for the end of the last packet; that is a full one at most.
+            // No wait for the end of the last packet; that is a full one at most.
             seconds -= self.busy(if full > 0 { payload } else { rest });
         }
         self.delay + seconds.max(0.0)
     }
 
-    /// The bound: [`Channel::genie`] minimised over payloads from 1 byte to `payload_max`.
+    /// Returns the bound: [`Channel::genie`] minimised over payloads from 1 byte to `payload_max`.
     #[must_use]
     pub fn bound(&self, file: u64, payload_max: u64) -> Bound {
         let best = (1..=payload_max.max(1))
@@ -119,15 +119,16 @@ impl Channel {
         Bound { seconds: best.0, payload: best.1, packets: file.div_ceil(best.1).max(1) }
     }
 
-    /// Bits a second of packets that arrive, R·(1 − p), with `payload` bytes a packet.
+    /// Returns the bits per second of packets that arrive, R·(1 − p), with `payload` bytes per
+    /// packet.
     #[must_use]
     pub fn capacity(&self, payload: u64) -> f64 {
         self.rate_bps * (1.0 - self.loss.probability(payload))
     }
 }
 
-/// The payload, in bits, that wastes least under a bit error rate `ber` with `overhead_bits` a
-/// packet: the root of x² + h·x = h / b, near sqrt(h / b).
+/// Returns the most efficient payload, in bits, under a bit error rate `ber` with `overhead_bits`
+/// per packet: the root of x² + h·x = h / b, near sqrt(h / b).
 #[must_use]
 pub fn best_payload_bits(overhead_bits: f64, ber: f64) -> f64 {
     // d/dx of (x + h) / x · (1 − b)^−(x + h) vanishes where x² + h·x = h / −ln(1 − b).
@@ -135,8 +136,8 @@ pub fn best_payload_bits(overhead_bits: f64, ber: f64) -> f64 {
     (overhead_bits.powi(2) / 4.0 + overhead_bits / rate).sqrt() - overhead_bits / 2.0
 }
 
-/// E(N), the expected rounds until `packets` independent packets have all arrived when each round
-/// repeats the missing ones: Σ_{n≥0} [1 − (1 − p^n)^K].
+/// Returns E(N), the expected rounds until `packets` independent packets have all arrived when each
+/// round repeats the missing ones: Σ_{n≥0} [1 − (1 − p^n)^K].
 #[must_use]
 pub fn expected_rounds(packets: f64, p: f64) -> f64 {
     if packets <= 0.0 {
@@ -147,7 +148,7 @@ pub fn expected_rounds(packets: f64, p: f64) -> f64 {
     }
     let mut sum = 1.0;
     let mut power = p;
-    // What is left out is below 1e-12 · p / (1 − p).
+    // The remainder is below 1e-12 · p / (1 − p).
     while packets * power > 1e-12 {
         sum += -(packets * (-power).ln_1p()).exp_m1();
         power *= p;
@@ -155,22 +156,22 @@ pub fn expected_rounds(packets: f64, p: f64) -> f64 {
     sum
 }
 
-/// P(N ≤ n) = (1 − p^n)^K: whether `rounds` rounds are enough.
+/// Returns P(N ≤ n) = (1 − p^n)^K: the probability that `rounds` rounds are enough.
 #[must_use]
 pub fn rounds_enough(packets: f64, p: f64, rounds: i32) -> f64 {
     (packets * (-p.powi(rounds)).ln_1p()).exp()
 }
 
-/// A file cut into packets, on a link: what the retransmission formulas need.
+/// A file cut into packets, on a link: parameters of the retransmission formulas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transfer {
     /// Packets, K.
     pub packets: f64,
-    /// Seconds the link is busy with one, Tp.
+    /// Seconds the link is busy with one packet, Tp.
     pub busy: f64,
     /// One-way delay in seconds, D.
     pub delay: f64,
-    /// Probability to lose one, p.
+    /// Probability of losing one packet, p.
     pub p: f64,
 }
 
@@ -181,15 +182,15 @@ impl Transfer {
         self.delay + self.packets * self.busy / (1.0 - self.p)
     }
 
-    /// Expected time with reports after the last packet of each round (deferred NAK):
-    /// D + K·Tp / (1 − p) + 2D·(E(N) − 1).
+    /// Returns the expected time with reports after the last packet of each round (deferred NAK): D
+    /// + K·Tp / (1 − p) + 2D·(E(N) − 1).
     #[must_use]
     pub fn deferred_nak(&self) -> f64 {
         self.bound() + 2.0 * self.delay * (expected_rounds(self.packets, self.p) - 1.0)
     }
 
-    /// Expected time with a report as soon as a gap shows (immediate NAK): only the packets of the
-    /// last round trip, W = min(K, 2D / Tp), can still need rounds of their own.
+    /// Returns the expected time with a report as soon as a gap is detected (immediate NAK): only
+    /// the packets of the last round trip, W = min(K, 2D / Tp), can still need rounds of their own.
     #[must_use]
     pub fn immediate_nak(&self) -> f64 {
         let window = self.packets.min(2.0 * self.delay / self.busy);
@@ -197,22 +198,22 @@ impl Transfer {
         self.bound() + 2.0 * self.delay * (rounds - 1.0)
     }
 
-    /// Packets an ideal erasure code sends to complete with `probability` without feedback:
-    /// n = [K + z·sqrt(K·p)] / (1 − p).
+    /// Returns the packets that an ideal erasure code sends to complete with `probability` without
+    /// feedback: n = [K + z·sqrt(K·p)] / (1 − p).
     #[must_use]
     pub fn coded_packets(&self, probability: f64) -> f64 {
         let z = normal_quantile(probability);
         (self.packets + z * (self.packets * self.p).sqrt()) / (1.0 - self.p)
     }
 
-    /// Time to complete with `probability` under an ideal erasure code: D + n·Tp.
+    /// Returns the time to complete with `probability` under an ideal erasure code: D + n·Tp.
     #[must_use]
     pub fn coded(&self, probability: f64) -> f64 {
         self.delay + self.coded_packets(probability) * self.busy
     }
 }
 
-/// z with Φ(z) = `probability`.
+/// Returns z with Φ(z) = `probability`.
 #[must_use]
 pub fn normal_quantile(probability: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);
@@ -228,15 +229,15 @@ pub fn normal_quantile(probability: f64) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// Expected transmissions of one packet until `receivers` independent receivers all have it, with
-/// unicast repair: Σ_{n≥0} [1 − (1 − p^n)^M].
+/// Returns the expected transmissions of one packet until `receivers` independent receivers all
+/// have it, with unicast repair: Σ_{n≥0} [1 − (1 − p^n)^M].
 #[must_use]
 pub fn multicast_transmissions(receivers: f64, p: f64) -> f64 {
     expected_rounds(receivers, p)
 }
 
-/// Expected losses of the worst of `receivers` receivers in a block of `packets` packets:
-/// E[max of M Binomial(n, p)] = Σ_{j≥0} [1 − P(X ≤ j)^M]. Parity repair must make up for these.
+/// Returns the expected losses of the worst of `receivers` receivers in a block of `packets`
+/// packets, which parity repair must cover: E[max of M Binomial(n, p)] = Σ_{j≥0} [1 − P(X ≤ j)^M].
 #[must_use]
 pub fn multicast_worst_losses(receivers: f64, packets: u32, p: f64) -> f64 {
     if p <= 0.0 {
@@ -258,37 +259,38 @@ pub fn multicast_worst_losses(receivers: f64, packets: u32, p: f64) -> f64 {
     sum
 }
 
-/// How long receivers wait at random before they ask for repairs (RFC 5401 §4.2).
+/// Random backoff of receivers before a repair request (RFC 5401 §4.2).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// The longest wait, in seconds.
+    /// Maximum wait in seconds.
     pub most: f64,
-    /// The size of the group as receivers are told.
+    /// Size of the group as announced to receivers.
     pub group: f64,
-    /// Seconds until a receiver hears another's request.
+    /// Seconds until a receiver receives another's request.
     pub delay: f64,
 }
 
 impl Backoff {
-    /// F(t), the probability that a wait is over by t: (e^(λt/T) − 1) / (e^λ − 1) with
-    /// λ = ln(group) + 1.
+    /// Returns F(t), the probability that a wait is over by t: (e^(λt/T) − 1) / (e^λ − 1) with λ =
+    /// ln(group) + 1.
     #[must_use]
     pub fn over_by(&self, t: f64) -> f64 {
         let lambda = self.group.max(1.0).ln() + 1.0;
         ((lambda * t / self.most).exp_m1() / lambda.exp_m1()).clamp(0.0, 1.0)
     }
 
-    /// The wait with F(t) = `probability`.
+    /// Returns the wait with F(t) = `probability`.
     #[must_use]
     pub fn wait(&self, probability: f64) -> f64 {
         let lambda = self.group.max(1.0).ln() + 1.0;
         self.most / lambda * (probability * lambda.exp_m1()).ln_1p()
     }
 
-    /// Expected requests for repairs of a block of `packets` packets, of which each of `receivers`
-    /// receivers loses its own with probability p. Who lacks n asks unless another that lacks as
-    /// many was heard before its wait was over: M · Σ_n P(X = n) · ∫ f(t) · [1 − P(X ≥ n) · F(t − c)]^(M − 1) dt,
-    /// the count of Nonnenmacher and Biersack for a loss that all share where P(X ≥ 1) is 1.
+    /// Returns the expected repair requests for a block of `packets` packets, of which each of
+    /// `receivers` receivers independently loses each with probability p. A receiver that lacks n
+    /// packets sends a request unless it received another's request for as many before its wait was
+    /// over: M · Σ_n P(X = n) · ∫ f(t) · [1 − P(X ≥ n) · F(t − c)]^(M − 1) dt. For a loss shared by
+    /// all, where P(X ≥ 1) is 1, it is the count of Nonnenmacher and Biersack.
     #[must_use]
     pub fn requests(&self, receivers: f64, packets: u32, p: f64) -> f64 {
         const STEPS: u32 = 2000;
@@ -322,10 +324,10 @@ fn binomial(n: u32, p: f64) -> Vec<f64> {
     masses
 }
 
-/// The probability to have received `packets` packets after n were sent, each lost with
-/// probability p < 1, for n = K, K + 1 and on: under an ideal erasure code the file is whole then,
-/// whichever they are. P(N ≤ n), where P(N = n) = C(n − 1, K − 1)·(1 − p)^K·p^(n − K). Ends where
-/// what is left out is below 1e-12.
+/// Returns the probability of having received `packets` packets after n were sent, each lost with
+/// probability p < 1, for n = K, K + 1 and on: an ideal erasure code then completes the file. P(N ≤
+/// n), where P(N = n) = C(n − 1, K − 1)·(1 − p)^K·p^(n − K). Ends where the remainder is below
+/// 1e-12.
 pub(crate) fn coded_completion(packets: f64, p: f64) -> impl Iterator<Item = (f64, f64)> {
     let mut n = packets;
     let mut log_mass = packets * (-p).ln_1p();
@@ -336,7 +338,7 @@ pub(crate) fn coded_completion(packets: f64, p: f64) -> impl Iterator<Item = (f6
             return None;
         }
         let sent = n;
-        // Rounding may keep the sum of all from 1: far behind the mean of K / (1 − p) it is 1.
+        // Rounding may keep the sum from reaching 1: far above the mean of K / (1 − p) it is 1.
         let far = (n - packets / (1.0 - p)) * (1.0 - p) > 60.0 + 40.0 * (packets * p).sqrt();
         over = whole > 1.0 - 1e-12 || far;
         let now = if over { 1.0 } else { whole };
@@ -347,10 +349,10 @@ pub(crate) fn coded_completion(packets: f64, p: f64) -> impl Iterator<Item = (f6
     })
 }
 
-/// Expected packets that a sender with an ideal erasure code sends until `receivers` independent
-/// receivers have the file: E[max of M N], for N as many as it takes one to receive K. Every packet
-/// that arrives mends whatever its receiver lacks, so nobody who repeats or codes for all of them
-/// needs fewer.
+/// Returns the expected packets that a sender with an ideal erasure code sends until `receivers`
+/// independent receivers have the file: E[max of M N], where N is the number until one receiver has
+/// K. Every packet that arrives repairs any loss of its receiver, so no scheme that retransmits or
+/// codes for all of them needs fewer.
 #[must_use]
 pub fn multicast_coded_transmissions(receivers: f64, packets: f64, p: f64) -> f64 {
     if p >= 1.0 {
@@ -360,19 +362,20 @@ pub fn multicast_coded_transmissions(receivers: f64, packets: f64, p: f64) -> f6
         + coded_completion(packets, p).map(|(_, whole)| 1.0 - whole.powf(receivers)).sum::<f64>()
 }
 
-/// Bits a second of a TCP connection limited by its window.
+/// Returns the bits per second of a window-limited TCP connection.
 #[must_use]
 pub fn tcp_window_limited(window_bytes: f64, rtt: f64) -> f64 {
     8.0 * window_bytes / rtt
 }
 
-/// Bits a second of Reno under random loss: about 1.22·MSS / (RTT·sqrt p).
+/// Returns the bits per second of Reno under random loss: about 1.22·MSS / (RTT·sqrt p).
 #[must_use]
 pub fn tcp_reno(mss_bytes: f64, rtt: f64, p: f64) -> f64 {
     8.0 * 1.5_f64.sqrt() * mss_bytes / (rtt * p.sqrt())
 }
 
-/// CUBIC's average window in segments: 1.054·(RTT / p)^0.75 (RFC 9438 §5.1, C = 0.4, β = 0.7).
+/// Returns CUBIC's average window in segments: 1.054·(RTT / p)^0.75 (RFC 9438 §5.1, C = 0.4, β =
+/// 0.7).
 #[must_use]
 pub fn tcp_cubic_window(rtt: f64, p: f64) -> f64 {
     const C: f64 = 0.4;
@@ -380,25 +383,29 @@ pub fn tcp_cubic_window(rtt: f64, p: f64) -> f64 {
     (C * (3.0 + BETA) / (4.0 * (1.0 - BETA))).powf(0.25) * (rtt / p).powf(0.75)
 }
 
-/// Round trips of slow start from an initial window to `window`, both in segments: log2(W / IW).
+/// Returns the round trips of slow start from an initial window to `window`, both in segments:
+/// log2(W / IW).
 #[must_use]
 pub fn tcp_slow_start_rounds(initial_window: f64, window: f64) -> f64 {
     (window / initial_window).log2().max(0.0)
 }
 
-/// Time over two equal hops when the relay stores the whole file first: 2·K·Tp and the delays.
+/// Returns the time over two equal hops if the relay stores the whole file first: 2·K·Tp and the
+/// delays.
 #[must_use]
 pub fn relay_store_and_forward(packets: f64, busy: f64, delays: f64) -> f64 {
     2.0 * packets * busy + delays
 }
 
-/// Time over two equal hops when the relay forwards each packet at once: (K + 1)·Tp and the delays.
+/// Returns the time over two equal hops if the relay forwards each packet at once: (K + 1)·Tp and
+/// the delays.
 #[must_use]
 pub fn relay_cut_through(packets: f64, busy: f64, delays: f64) -> f64 {
     (packets + 1.0) * busy + delays
 }
 
-/// NORM's end of transmission: `robust_factor` flushes (20 by default, RFC 5740 §5.1), 2·GRTT apart.
+/// Returns the duration of NORM's end of transmission: `robust_factor` flushes (20 by default, RFC
+/// 5740 §5.1), 2·GRTT apart.
 #[must_use]
 pub fn norm_end_phase(robust_factor: u32, grtt: f64) -> f64 {
     f64::from(robust_factor) * 2.0 * grtt

@@ -1,4 +1,4 @@
-//! Which links lead from where to where.
+//! Routes between nodes over the links of a scenario.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::overlay;
 use crate::scenario::{Node, Scenario, Transfer};
 use crate::theory::IP_UDP_BYTES;
 
-/// The nodes and links of a resolved scenario.
+/// Nodes and links of a resolved scenario.
 #[derive(Debug)]
 pub struct Topology<'a> {
     names: Vec<&'a str>,
     /// Whether each node forwards packets; waypoints do not.
     forwards: Vec<bool>,
     links: Vec<Edge<'a>>,
-    /// The links that begin at each node, in the order in which they are written.
+    /// Links that start at each node, in the order of the scenario.
     leaving: Vec<Vec<usize>>,
 }
 
@@ -32,12 +32,12 @@ struct Edge<'a> {
     pace: Pace,
 }
 
-/// What an engine is told of one link, as it is at the epoch.
+/// Properties of one link at the epoch, for engines.
 #[derive(Debug)]
 struct Pace {
     mtu: u64,
     owlt: Duration,
-    /// Where it has a rate: that, and the bytes that it adds to each datagram.
+    /// Rate, if any, and overhead of each datagram in bytes.
     limit: Option<(u64, usize)>,
     /// Time for a full datagram.
     busy: Duration,
@@ -51,8 +51,8 @@ impl Pace {
         let Some(rate) = config.rate.at(Time::ZERO).into_iter().chain(shaped).min() else {
             return Ok(Self { mtu, owlt, limit: None, busy: Duration::ZERO });
         };
-        // The time a link adds to each packet counts as the bytes that take as long:
-        // 60 us at 10.24 Mbit/s are 77 bytes.
+        // The additional time per packet counts as the bytes that take as long: 60 us at 10.24
+        // Mbit/s are 77 bytes.
         let idle = config.per_packet.as_nanos() * u128::from(rate);
         let idle = u64::try_from(idle.div_ceil(8_000_000_000)).unwrap_or(u64::MAX);
         let overhead = usize::try_from(IP_UDP_BYTES + config.framing.overhead() as u64 + idle)
@@ -63,17 +63,17 @@ impl Pace {
     }
 }
 
-/// The ways from one node to all others over the fewest hops, the links written first where there
-/// are several. No way leads through a waypoint.
+/// Shortest routes (fewest hops) from one node to all others; of equals, the links written first.
+/// No route leads through a waypoint.
 #[derive(Clone, Debug)]
 pub struct Tree {
     root: usize,
-    /// The link over which each node was reached, and the node before it.
+    /// Link by which each node was reached, and the previous node.
     came_over: Vec<Option<(usize, usize)>>,
 }
 
 impl Tree {
-    /// The links from the root to a node; `None` if there is no way.
+    /// Returns the links from the root to a node; `None` if there is no route.
     #[must_use]
     pub fn route(&self, to: usize) -> Option<Vec<usize>> {
         let mut route = Vec::new();
@@ -89,11 +89,11 @@ impl Tree {
 }
 
 impl<'a> Topology<'a> {
-    /// The topology of a resolved scenario.
+    /// Returns the topology of a resolved scenario.
     ///
     /// # Errors
     ///
-    /// When a link names no node.
+    /// A link names no existing node.
     pub fn new(scenario: &'a Scenario) -> Result<Self, SpecError> {
         let names: Vec<_> = scenario.nodes.keys().map(String::as_str).collect();
         let index: BTreeMap<_, _> = names.iter().enumerate().map(|(i, name)| (*name, i)).collect();
@@ -116,25 +116,25 @@ impl<'a> Topology<'a> {
         Ok(Self { names, forwards, links, leaving })
     }
 
-    /// A node's number.
+    /// Returns the number of a node.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|known| *known == name)
     }
 
-    /// Whether a node hands on packets of others.
+    /// Whether a node forwards packets of others.
     #[must_use]
     pub fn forwards(&self, node: usize) -> bool {
         self.forwards[node] && self.leaving[node].len() > 1
     }
 
-    /// Where a link begins and ends.
+    /// Returns the sending and the receiving node of a link.
     #[must_use]
     pub fn ends(&self, link: usize) -> (usize, usize) {
         (self.links[link].from, self.links[link].to)
     }
 
-    /// The ways from a node to all others.
+    /// Returns the routes from a node to all others.
     #[must_use]
     pub fn tree(&self, root: usize) -> Tree {
         let mut came_over: Vec<Option<(usize, usize)>> = vec![None; self.names.len()];
@@ -154,24 +154,25 @@ impl<'a> Topology<'a> {
         Tree { root, came_over }
     }
 
-    /// The links from one node to another; `None` if there is no way. See [`Tree`].
+    /// Returns the links from one node to another; `None` if there is no route. See [`Tree`].
     #[must_use]
     pub fn route(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         self.tree(from).route(to)
     }
 
-    /// The links of the routes from station to station of an overlay. `None` if there is no way.
+    /// Returns the links of an overlay's routes from waypoint to waypoint; `None` if there is no
+    /// route.
     #[must_use]
     pub fn route_by(&self, waypoints: &[usize]) -> Option<Vec<usize>> {
         let hops = waypoints.windows(2).map(|pair| self.route(pair[0], pair[1]));
         Some(hops.collect::<Option<Vec<_>>>()?.concat())
     }
 
-    /// Checks that links lead to the receiver of a transfer, and back where it answers.
+    /// Checks that there is a route to the receiver of a transfer, and back if it replies.
     ///
     /// # Errors
     ///
-    /// The two stations between which there is no way, and the name that may be a slip.
+    /// Names the two nodes without a route, and a possibly misspelled name.
     pub fn check_ways(&self, scenario: &Scenario, transfer: &Transfer) -> Result<(), SpecError> {
         let ways: Vec<_> = transfer.ways().collect();
         let leads = |from: &str, to: &str| match (self.node(from), self.node(to)) {
@@ -199,7 +200,7 @@ impl<'a> Topology<'a> {
         Ok(())
     }
 
-    /// Checks that all links from one station to the next take the least datagrams of a transfer.
+    /// Checks that all links on a route support the smallest datagrams of a transfer.
     fn check_width(
         &self,
         scenario: &Scenario,
@@ -228,7 +229,7 @@ impl<'a> Topology<'a> {
         }
     }
 
-    /// A name that only one link has, and is much like another node's.
+    /// A name that only one link has, and that resembles another node's.
     fn slip(&self) -> Option<String> {
         let ends = |node: usize| {
             let at = |link: &&Edge<'_>| link.from == node || link.to == node;
@@ -242,22 +243,22 @@ impl<'a> Topology<'a> {
         })
     }
 
-    /// What an engine is told of a route: the largest datagram, the slowest hop's rate and
-    /// overhead, and the light time, all as they are at the epoch.
+    /// Returns the properties of a route for engines: the largest datagram, the slowest hop's rate
+    /// and overhead, and the light time, all at the epoch.
     #[must_use]
     pub fn path_info(&self, route: &[usize]) -> PathInfo {
         self.shared_info(route, &BTreeMap::new())
     }
 
-    /// The same for one of several transfers of one sender: `shares` says how many of them lead
-    /// over a link, of whose rate each gets an equal part.
+    /// Returns the properties for one of several transfers of one sender: `shares` is the number of
+    /// transfers over each link, which share its rate equally.
     #[must_use]
     pub fn shared_info(&self, route: &[usize], shares: &BTreeMap<usize, u64>) -> PathInfo {
         self.info(&[route], shares)
     }
 
-    /// What an engine is told of a group, by the routes to its members: the largest datagram that
-    /// reaches all, the slowest hop's rate and overhead, and the longest light time.
+    /// Returns the properties of a group for engines, by the routes to its members: the largest
+    /// datagram that reaches all, the slowest hop's rate and overhead, and the longest light time.
     #[must_use]
     pub fn group_info(&self, routes: &[Vec<usize>]) -> PathInfo {
         let routes: Vec<_> = routes.iter().map(Vec::as_slice).collect();
@@ -285,12 +286,12 @@ impl<'a> Topology<'a> {
         info
     }
 
-    /// The route as the bound sees it. Links are named as the simulator names them, so that their
+    /// Returns the route as the bound models it. Links have the simulator's names, so that their
     /// errors are drawn alike.
     ///
     /// # Errors
     ///
-    /// When a link contradicts itself.
+    /// A link contradicts itself.
     pub fn hops(&self, route: &[usize]) -> Result<Vec<Hop>, SpecError> {
         let hop = |link: &usize| {
             let Edge { from, to, spec, .. } = &self.links[*link];
@@ -302,12 +303,12 @@ impl<'a> Topology<'a> {
         route.iter().map(hop).collect()
     }
 
-    /// Hops for transports whose packets are as long as the MTU allows, whatever datagrams hold:
-    /// TCP's, and the bound of all transports.
+    /// Returns hops for transports whose packets are as long as the MTU allows, whatever the
+    /// datagram limit: TCP, and the bound of all transports.
     ///
     /// # Errors
     ///
-    /// When a link contradicts itself.
+    /// A link contradicts itself.
     pub fn hops_of_mtu(&self, route: &[usize]) -> Result<Vec<Hop>, SpecError> {
         let mut hops = self.hops(route)?;
         for (hop, link) in hops.iter_mut().zip(route) {

@@ -1,6 +1,6 @@
-//! What the Python package calls: worlds, studies, decoders and theory, without the interpreter's
-//! lock. Values cross as texts (TOML in, JSON out) and columns; `python/slowlight` gives them their
-//! types.
+//! Native module of the Python package: worlds, studies, decoders and theory, without the
+//! interpreter's lock. Values are passed as texts (TOML in, JSON out) and columns;
+//! `python/slowlight` adds types.
 
 #![expect(clippy::needless_pass_by_value, reason = "what Python hands in is converted to values")]
 
@@ -57,7 +57,7 @@ fn of_journal(error: &JournalError) -> PyErr {
     }
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -68,13 +68,13 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The version of slowlight.
+/// Returns the version of slowlight.
 #[pyfunction]
 fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// A scenario with every default filled in, as TOML.
+/// Returns a scenario with all defaults, as TOML.
 #[pyfunction]
 fn resolve(scenario: &str, origin: &str, folder: PathBuf) -> PyResult<String> {
     let read = Scenario::parse(scenario, origin).map(|scenario| scenario.placed(&folder));
@@ -82,25 +82,25 @@ fn resolve(scenario: &str, origin: &str, folder: PathBuf) -> PyResult<String> {
     resolved.map_err(|error| of_spec(&error))
 }
 
-/// The text of a scenario that comes with slowlight.
+/// Returns the text of a built-in scenario.
 #[pyfunction]
 fn scenario(name: &str) -> PyResult<&'static str> {
     study::scenario(name).map_err(|error| of_spec(&error))
 }
 
-/// A scenario with keys set, which come as a JSON object, after others were taken away.
+/// Returns a scenario with keys set from a JSON object, after others were removed.
 #[pyfunction]
 fn changed(scenario: &str, origin: &str, set: &str, unset: Vec<String>) -> PyResult<String> {
     let set = serde_json::from_str(set).map_err(refused)?;
     study::changed(scenario, origin, &set, &unset).map_err(|error| of_spec(&error))
 }
 
-/// What a run records, in memory.
+/// Recording of a run, in memory.
 #[derive(Clone, Default)]
 struct Recorded(Arc<Mutex<Vec<u8>>>);
 
 impl Recorded {
-    /// Where it is recorded, if it is asked for.
+    /// Returns its sink, if it is wanted.
     fn sink(&self, is_wanted: bool) -> Option<Box<dyn Write + Send>> {
         is_wanted.then(|| -> Box<dyn Write + Send> { Box::new(self.clone()) })
     }
@@ -121,7 +121,7 @@ impl Write for Recorded {
     }
 }
 
-/// Runs one world: its metrics as JSON and, if they are asked for, the packets of all links as
+/// Runs one world. Returns its metrics as JSON and, if requested, the packets of all links as
 /// tab-separated lines, and a capture at a node as pcapng.
 #[pyfunction]
 fn single<'py>(
@@ -149,7 +149,7 @@ fn single<'py>(
     Ok((metrics, lines.bytes(py), capture.bytes(py)))
 }
 
-/// Does something without the interpreter's lock, in a thread of its own, while this one looks for
+/// Runs `work` without the interpreter's lock in a thread of its own, while this one polls for
 /// Ctrl-C.
 fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce(&AtomicBool) -> T + Send) -> PyResult<T> {
     let cancelled = AtomicBool::new(false);
@@ -173,7 +173,7 @@ fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce(&AtomicBool) -> T + Send)
     })
 }
 
-/// How often a thread that waits looks for Ctrl-C.
+/// Polling interval for Ctrl-C.
 const POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// Some or all runs of an edition of a study.
@@ -186,7 +186,7 @@ struct Plan {
     selection: Selection,
 }
 
-/// A run that is over, as JSON.
+/// Returns a completed run as JSON.
 fn line(done: &Done) -> PyResult<String> {
     serde_json::to_string(done).map_err(refused)
 }
@@ -214,7 +214,7 @@ impl Plan {
 
 #[pymethods]
 impl Plan {
-    /// A study of this name, or of this path.
+    /// Finds a study of this name or path.
     #[staticmethod]
     #[pyo3(signature = (name, edition, sheets, filters, runs))]
     fn find(
@@ -230,7 +230,7 @@ impl Plan {
         Self::new(study, name, source, edition, selection(sheets, filters, runs))
     }
 
-    /// A study of this text, whose scenarios are given by their names.
+    /// Parses a study from text, whose scenarios are given by their names.
     #[staticmethod]
     fn given(
         study: &str,
@@ -244,37 +244,38 @@ impl Plan {
         Self::new(read, name, source, None, Selection::default())
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     fn __len__(&self) -> PyResult<usize> {
         Ok(self.jobs()?.len())
     }
 
-    /// The name of the study.
+    /// Returns the name of the study.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name of the edition.
+    /// Returns the name of the edition.
     #[getter]
     fn edition_name(&self) -> &str {
         &self.edition
     }
 
-    /// The names of the sheets.
+    /// Returns the names of the sheets.
     #[getter]
     fn sheets(&self) -> PyResult<Vec<&str>> {
         Ok(self.edition()?.sheets.iter().map(|sheet| sheet.name.as_str()).collect())
     }
 
-    /// The world of one run, as TOML.
+    /// Returns the scenario of one run, as TOML.
     fn scenario(&self, index: usize) -> PyResult<String> {
         let jobs = self.jobs()?;
         let job = jobs.get(index).ok_or_else(|| PyIndexError::new_err("no such run"))?;
         job.scenario().and_then(|s| s.to_toml()).map_err(|error| of_spec(&error))
     }
 
-    /// Does some runs and says what became of each, as JSON: the work of one task on another machine.
+    /// Executes some runs and returns their results as JSON: the work of one task on another
+    /// machine.
     fn some(&self, py: Python<'_>, indices: Vec<usize>) -> PyResult<Vec<String>> {
         let jobs = self.jobs()?;
         let done = unlocked(py, |cancelled| -> Result<Vec<Option<Done>>, RunError> {
@@ -288,7 +289,7 @@ impl Plan {
         done.iter().flatten().map(line).collect()
     }
 
-    /// Which runs a folder of results lacks.
+    /// Returns the runs that a folder of results lacks.
     fn missing(&self, journal: &Results) -> PyResult<Vec<usize>> {
         let jobs = self.jobs()?;
         let journal = journal.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -302,8 +303,9 @@ impl Plan {
         Ok(missing)
     }
 
-    /// Does all of it: the columns of each sheet, by name. With a folder, results are kept there, and
-    /// what it has is not done again. `progress` is called with how many runs are over.
+    /// Executes all runs and returns the columns of each sheet, by name. With a folder, results are
+    /// stored there, and existing ones are not repeated. `progress` is called with the number of
+    /// completed runs.
     #[pyo3(signature = (jobs, folder, progress))]
     fn run<'py>(
         &self,
@@ -317,7 +319,7 @@ impl Plan {
         let journal = journal.map_err(|error| of_journal(&error))?;
         let progress = |_: &Done, _: bool| {
             if let Some(progress) = &progress {
-                // A bar that fails is no reason to stop.
+                // A failed progress bar does not stop the run.
                 Python::attach(|py| drop(progress.call1(py, (1,))));
             }
         };
@@ -377,7 +379,7 @@ fn selection(
     Selection { sheets, filters, runs }
 }
 
-/// A folder of results that is open for writing.
+/// A folder of results open for writing.
 #[pyclass(frozen, module = "slowlight._native")]
 struct Results(Mutex<Journal>);
 
@@ -389,12 +391,12 @@ impl Results {
         Ok(Self(Mutex::new(journal)))
     }
 
-    /// How many runs there were when it was opened.
+    /// Returns the number of runs when it was opened.
     fn __len__(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Adds a run, as [`Plan::some`] tells of it.
+    /// Adds a run, as [`Plan::some`] returns it.
     fn add(&self, line: &str) -> PyResult<()> {
         let done = serde_json::from_str(line).map_err(refused)?;
         let journal = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -402,7 +404,7 @@ impl Results {
     }
 }
 
-/// The names and lines of the studies that come with slowlight.
+/// Returns the names and descriptions of the built-in studies.
 #[pyfunction]
 fn studies() -> PyResult<Vec<(&'static str, String)>> {
     let about = |(name, text): &(&'static str, &str)| {
@@ -411,13 +413,13 @@ fn studies() -> PyResult<Vec<(&'static str, String)>> {
     study::BUILT_IN.iter().map(about).collect()
 }
 
-/// The text of a study that comes with slowlight; `None` if none has this name.
+/// Returns the text of a built-in study; `None` if there is none of this name.
 #[pyfunction]
 fn study_text(name: &str) -> Option<&'static str> {
     study::BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// The claims of papers, as TOML.
+/// Returns the claims of papers, as TOML.
 #[pyfunction]
 fn claims() -> &'static str {
     include_str!("../../../studies/claims.toml")
@@ -426,7 +428,8 @@ fn claims() -> &'static str {
 /// A scenario's text, and the folder of the files that it names.
 type World = (String, PathBuf);
 
-/// The scenario of a cell that a folder has results of: of axes that are not named the first value.
+/// Returns the scenario of a cell in a folder's results, with the first value of axes that are not
+/// named.
 #[pyfunction]
 fn cell(
     results: PathBuf,
@@ -437,7 +440,7 @@ fn cell(
     world(results::cell(&results, edition, sheet, &labels))
 }
 
-/// A scenario that a folder of results keeps, by the name that its study has for it.
+/// Returns a scenario in a folder of results, by its name in the study.
 #[pyfunction]
 fn kept(results: PathBuf, name: PathBuf) -> PyResult<World> {
     world(results::kept_study(&results).and_then(|(_, source)| source.given(&name)))

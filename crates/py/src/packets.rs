@@ -12,14 +12,14 @@ fn language(protocol: Option<&str>) -> PyResult<Option<Language>> {
     language.map_err(|error| of_spec(&error))
 }
 
-/// The line about one PDU: of this protocol, or of the first that can read it.
+/// Returns the line about one PDU: of this protocol, or of the first that can decode it.
 #[pyfunction]
 #[pyo3(signature = (datagram, protocol = None))]
 pub(crate) fn decode(datagram: &[u8], protocol: Option<&str>) -> PyResult<String> {
     lab::decode::one(datagram, language(protocol)?).map_err(refused)
 }
 
-/// The IPv4 packets of a capture as columns, and why it was not read to its end, if it was not.
+/// Returns the IPv4 packets of a capture as columns, and the error that ended reading, if any.
 #[pyfunction]
 pub(crate) fn packets<'py>(
     py: Python<'py>,
@@ -61,7 +61,7 @@ fn tcp<T>(packet: &Packet, find: impl Fn(&Tcp) -> T) -> Option<T> {
     packet.tcp.as_ref().map(find)
 }
 
-/// What was received out of order: pairs of its left and right edge.
+/// Edges of SACK blocks: pairs of left and right.
 fn edges(tcp: &Tcp) -> Vec<(u32, u32)> {
     tcp.sack.iter().map(|block| (block.left, block.right)).collect()
 }

@@ -10,19 +10,19 @@ pub(crate) fn ideal_s(packets: f64, busy_s: f64, delay_s: f64, p: f64) -> f64 {
     Transfer { packets, busy: busy_s, delay: delay_s, p }.bound()
 }
 
-/// The same with reports after the last packet of each round.
+/// Seconds to delivery with reports after the last packet of each round.
 #[pyfunction]
 pub(crate) fn deferred_nak_s(packets: f64, busy_s: f64, delay_s: f64, p: f64) -> f64 {
     Transfer { packets, busy: busy_s, delay: delay_s, p }.deferred_nak()
 }
 
-/// The same with a report as soon as a gap shows.
+/// Seconds to delivery with a report as soon as a gap is detected.
 #[pyfunction]
 pub(crate) fn immediate_nak_s(packets: f64, busy_s: f64, delay_s: f64, p: f64) -> f64 {
     Transfer { packets, busy: busy_s, delay: delay_s, p }.immediate_nak()
 }
 
-/// The same with an ideal erasure code and no way back, complete with `probability`.
+/// Seconds to delivery with an ideal erasure code and no return link, complete with `probability`.
 #[pyfunction]
 pub(crate) fn coded_s(packets: f64, busy_s: f64, delay_s: f64, p: f64, probability: f64) -> f64 {
     Transfer { packets, busy: busy_s, delay: delay_s, p }.coded(probability)
@@ -34,13 +34,13 @@ pub(crate) fn expected_rounds(packets: f64, p: f64) -> f64 {
     theory::expected_rounds(packets, p)
 }
 
-/// The payload in bits that wastes least under bit errors.
+/// Payload in bits that is most efficient under bit errors.
 #[pyfunction]
 pub(crate) fn best_payload_bits(overhead_bits: f64, ber: f64) -> f64 {
     theory::best_payload_bits(overhead_bits, ber)
 }
 
-/// How often a packet is sent until each of `receivers` receivers has it.
+/// Transmissions per packet until each of `receivers` receivers has it.
 #[pyfunction]
 pub(crate) fn multicast_transmissions(receivers: f64, p: f64) -> f64 {
     theory::multicast_transmissions(receivers, p)
@@ -52,13 +52,13 @@ pub(crate) fn multicast_worst_losses(receivers: f64, packets: u32, p: f64) -> f6
     theory::multicast_worst_losses(receivers, packets, p)
 }
 
-/// Bits a second of a TCP connection that its window limits.
+/// Bits per second of a window-limited TCP connection.
 #[pyfunction]
 pub(crate) fn window_bps(window_bytes: f64, rtt_s: f64) -> f64 {
     theory::tcp_window_limited(window_bytes, rtt_s)
 }
 
-/// Bits a second of Reno under random loss.
+/// Bits per second of TCP Reno under random loss.
 #[pyfunction]
 pub(crate) fn reno_bps(mss_bytes: f64, rtt_s: f64, p: f64) -> f64 {
     theory::tcp_reno(mss_bytes, rtt_s, p)

@@ -1,4 +1,4 @@
-//! What the emulator did in a run, and whether what was measured in it is to be trusted.
+//! Report of the emulator after a run, and whether its measurements are valid.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,34 +9,34 @@ use lab::scenario::{Limits, Scenario};
 use link::{LossCause, Stats};
 use serde::Serialize;
 
-/// What the emulator did in a run.
+/// Report of the emulator after a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Account {
-    /// Whether it was as exact as it should have been.
+    /// Whether the measurements are valid.
     pub trusted: bool,
-    /// Why not.
+    /// Reasons against it.
     pub doubts: Vec<String>,
-    /// What became of packets, link by link.
+    /// Fate of packets, by link.
     pub links: Vec<LinkAccount>,
-    /// How late slowlight's own engines were, host by host, where there are any.
+    /// Lateness of slowlight's own engines, by host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostAccount>,
-    /// Packets that were lost because there was no memory for them.
+    /// Packets dropped because the memory for packets was full.
     pub no_memory: u64,
-    /// The longest time that packets may have waited to be read, in microseconds.
+    /// Longest time that packets may have waited to be read, in microseconds.
     pub unattended_us: f64,
 }
 
-/// How late the engine of a host was with what it had to do at a certain time.
+/// Lateness of a host's engine after its timers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HostAccount {
-    /// Its name.
+    /// Name of the host.
     pub host: String,
-    /// How late it was at most half of the times, in microseconds.
+    /// Median lateness in microseconds.
     pub late_half_us: f64,
-    /// How late 99 of 100 times.
+    /// 99th percentile of the lateness in microseconds.
     pub late_99_us: f64,
-    /// How late when it was latest.
+    /// Maximum lateness in microseconds.
     pub late_most_us: f64,
 }
 
@@ -51,38 +51,38 @@ impl HostAccount {
     }
 }
 
-/// What became of the packets of a link.
+/// Fate of a link's packets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkAccount {
-    /// Who sends.
+    /// Sending host.
     pub from: String,
-    /// Who receives.
+    /// Receiving host.
     pub to: String,
-    /// Packets that the sending host gave to the link.
+    /// Packets that the sending host passed to the link.
     pub offered: u64,
-    /// Packets that arrived, damaged ones too.
+    /// Packets delivered, including damaged ones.
     pub delivered: u64,
-    /// Packets that arrived damaged.
+    /// Packets delivered damaged.
     pub damaged: u64,
-    /// Packets that were lost on the way, or not taken.
+    /// Packets lost or refused.
     pub lost: u64,
     /// Number of lost packets by cause; causes without packets are left out.
     pub lost_by: BTreeMap<&'static str, u64>,
-    /// Clauses that name why packets did not arrive; each begins with a comma.
+    /// Clauses that name the causes of loss; each starts with a comma.
     #[serde(skip)]
     pub why_lost: String,
-    /// Packets that the host would not take.
+    /// Packets refused by the receiving host.
     pub refused: u64,
-    /// How late half of the packets were at most, in microseconds.
+    /// Median lateness of packets in microseconds.
     pub late_half_us: f64,
-    /// How late 99 of 100 were at most.
+    /// 99th percentile of the lateness in microseconds.
     pub late_99_us: f64,
-    /// How late the latest was.
+    /// Maximum lateness in microseconds.
     pub late_most_us: f64,
 }
 
 impl Account {
-    /// The account of a run of this scenario.
+    /// Returns the report of a run of this scenario.
     #[must_use]
     pub fn new(scenario: &Scenario, report: &Report, bounds: &Bounds) -> Self {
         let doubts = report.doubts(bounds);
@@ -135,7 +135,7 @@ fn lost_by(stats: &Stats) -> BTreeMap<&'static str, u64> {
     counts.filter(|(_, packets)| *packets > 0).collect()
 }
 
-/// Clauses for packets that did not arrive intact; each begins with a comma.
+/// Clauses for packets that did not arrive intact; each starts with a comma.
 fn why_lost(stats: &Stats) -> String {
     let mut text = String::new();
     let mut clause = |count: u64, what: &str| {
@@ -157,7 +157,7 @@ fn micros(time: std::time::Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// How late the emulator may be in a run of a scenario.
+/// Returns the lateness bounds of a scenario.
 #[must_use]
 pub fn bounds(limits: &Limits) -> Bounds {
     let standard = Bounds::default();
@@ -213,7 +213,8 @@ mod tests {
             ..link::Config::default()
         };
         let mut link = link::Link::new(config, engine::Rng::new(1, "link")).unwrap();
-        // One is in service, two wait, two find the queue full. The first one's fate is an error.
+        // One is in service, two wait, two find the queue full. The first one is lost by a bit
+        // error.
         let taken = (0..5).filter(|_| link.push(engine::Time::ZERO, 1_000, ()).is_ok()).count();
         assert_eq!(taken, 3);
         while link.pop(engine::Time::ZERO + Duration::from_millis(2_500)).is_some() {}

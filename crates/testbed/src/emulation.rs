@@ -1,4 +1,4 @@
-//! What a scenario is in the emulator's words.
+//! Conversion of scenarios into plans of the emulator.
 
 mod host;
 mod paths;
@@ -17,15 +17,15 @@ use lab::topology::Topology;
 use transport::settings::tcp::TcpBuffers;
 use transport::text::SpecError;
 
-/// What packets on their way may take, unless said otherwise.
+/// Default memory for packets in flight.
 pub const MEMORY: u64 = 1 << 30;
 
-/// The world of a resolved scenario. Hosts have the numbers and addresses of the nodes, in the order
-/// of their names, links those of the scenario; ways are those that the simulator takes.
+/// Returns the emulator's plan of a resolved scenario. Hosts have the numbers and addresses of the
+/// nodes in the order of their names, links those of the scenario; routes are the simulator's.
 ///
 /// # Errors
 ///
-/// When the scenario is not resolved, or has links that the emulator cannot have.
+/// The scenario is not resolved, or has links that the emulator does not support.
 pub fn plan(scenario: &Scenario) -> Result<emu::Plan, SpecError> {
     let topology = Topology::new(scenario)?;
     let mut hosts = Vec::new();
@@ -56,12 +56,12 @@ pub fn plan(scenario: &Scenario) -> Result<emu::Plan, SpecError> {
     Ok(emu::Plan { hosts, links, hubs, routes, group_routes, seed, memory, uplink: None })
 }
 
-/// Limits the buffers of the kernel's TCP on every host of a world: to `limit`, or without one to
-/// what the settings of its node in the resolved scenario say. By default they are unlimited.
+/// Limits the buffers of the kernel's TCP on every host of a world: to `limit`, or by default to
+/// the settings of its node in the resolved scenario. Otherwise they are unlimited.
 ///
 /// # Errors
 ///
-/// When the system refuses.
+/// The system refuses.
 pub fn limit_tcp_buffers(
     world: &emu::World,
     scenario: &Scenario,
@@ -74,20 +74,20 @@ pub fn limit_tcp_buffers(
     Ok(())
 }
 
-/// Most bytes of the send buffer and of the receive buffer of a host's TCP.
+/// Maximum bytes of the send and the receive buffer of a host's TCP.
 pub(crate) fn most_tcp_buffers(node: Option<&Node>, limit: Option<TcpBuffers>) -> (u64, u64) {
     let settings = || node?.mib.as_ref()?.tcp()?.most_buffers();
     limit.map(TcpBuffers::most).or_else(settings).unwrap_or_else(|| TcpBuffers::default().most())
 }
 
-/// The ends of a link that is no scenario's.
+/// Names of the hosts of a link without a scenario.
 pub const ENDS: (&str, &str) = ("near", "far");
 
-/// A world of two ends and a link between them, of one hop or more; nobody transfers anything.
+/// Returns a scenario of two hosts and a link of one or more hops between them, without transfers.
 ///
 /// # Errors
 ///
-/// When the link contradicts itself.
+/// The link contradicts itself.
 pub fn between_two(link: &Preset, seed: u64) -> Result<Scenario, SpecError> {
     Scenario {
         seed,
@@ -102,15 +102,15 @@ pub fn between_two(link: &Preset, seed: u64) -> Result<Scenario, SpecError> {
     .resolved()
 }
 
-/// Moves the addresses of a resolved scenario's nodes into a range that is not in use around the
-/// world, so far as they are default ones.
+/// Moves the default addresses of a resolved scenario's nodes into a range that is unused around
+/// the world.
 pub fn shift(scenario: &mut Scenario, range: emu::Range) {
     for node in scenario.nodes.values_mut() {
         node.address = node.address.map(|address| range.shifted(address));
     }
 }
 
-/// The IPv6 address of a node: its IPv4 address behind a prefix of a local site (RFC 4193).
+/// Returns the IPv6 address of a node: its IPv4 address with a unique local prefix (RFC 4193).
 #[must_use]
 pub fn address6(address: Ipv4Addr) -> Ipv6Addr {
     let [a, b, c, d] = address.octets();
@@ -120,7 +120,7 @@ pub fn address6(address: Ipv4Addr) -> Ipv6Addr {
 
 fn mtu(spec: &LinkSpec) -> Result<u32, SpecError> {
     let bytes = spec.mtu_bytes();
-    // IPv6 asks for 1,280 (RFC 8200 §5), and an IPv4 packet is no larger than 65,535.
+    // IPv6 requires 1,280 (RFC 8200 §5), and an IPv4 packet is at most 65,535.
     let mtu = u32::try_from(bytes).ok().filter(|mtu| (68..=65_535).contains(mtu));
     mtu.ok_or_else(|| {
         SpecError::invalid(format!(
@@ -136,7 +136,8 @@ fn routes(topology: &Topology<'_>, at: usize, hosts: usize) -> Vec<emu::Route> {
     others.filter_map(route).collect()
 }
 
-/// Where one table of the scenario leads to a whole group, what is sent to the group is sent once.
+/// Links of hubs: where one `links` table of the scenario leads to a whole group, multicast is sent
+/// once.
 fn hubs(scenario: &Scenario, topology: &Topology<'_>) -> Vec<Vec<usize>> {
     let mut hubs = Vec::new();
     for group in scenario.groups.values() {
@@ -154,8 +155,8 @@ fn hubs(scenario: &Scenario, topology: &Topology<'_>) -> Vec<Vec<usize>> {
     hubs
 }
 
-/// Whatever sends to a group, it is led to the group's members and to those who send to it in the
-/// scenario, who hear what the others say: over the links that the simulator takes.
+/// Multicast routes from every host to the group's members and to the hosts that send to it in the
+/// scenario, which receive the others' replies. They use the simulator's routes.
 fn group_routes(scenario: &Scenario, topology: &Topology<'_>) -> Vec<emu::GroupRoute> {
     let mut group_routes = Vec::new();
     for (name, group) in &scenario.groups {

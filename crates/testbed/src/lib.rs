@@ -1,7 +1,8 @@
-//! The lab on a real machine: scenarios in the emulator, programs of others, and studies with
+//! The laboratory on a real machine: scenarios in the emulator, external programs, and studies with
 //! their journals and tables.
 //!
-//! [`lab`] computes; what needs files, processes, network namespaces or threads is here.
+//! [`lab`] computes; this crate has the parts that need files, processes, network namespaces or
+//! threads.
 
 #![forbid(unsafe_code)]
 

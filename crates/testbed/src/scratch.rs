@@ -1,7 +1,7 @@
-//! Folders for what lives no longer than the process that works in them, even where that is killed.
+//! Scratch folders that do not outlive their process, even if it is killed.
 //!
-//! They are among the temporary files, and locked by the process that made them. Where nobody holds
-//! the lock, whoever comes next removes the folder.
+//! They are temporary folders, locked by the process that made them. The next process removes those
+//! without a lock.
 
 use std::env;
 use std::fs::{self, File, TryLockError};
@@ -11,21 +11,22 @@ use std::path::Path;
 
 use tempfile::{Builder, TempDir};
 
-/// What their names begin with.
+/// Prefix of their names.
 const PREFIX: &str = "slowlight-scratch-";
 
-/// A folder of this process. It goes when this does.
+/// A scratch folder of this process, removed when it is dropped.
 #[derive(Debug)]
 pub struct Scratch {
     folder: TempDir,
-    /// Of the folder itself; not handed on to programs.
+    /// Lock of the folder; not inherited by programs.
     _lock: File,
 }
 
 impl Scratch {
-    /// Makes one.
+    /// Creates a folder.
     ///
     /// # Errors
+    ///
     /// The system refused.
     pub fn new() -> io::Result<Self> {
         Self::new_in(&env::temp_dir())
@@ -34,20 +35,20 @@ impl Scratch {
     fn new_in(base: &Path) -> io::Result<Self> {
         loop {
             let folder = Builder::new().prefix(PREFIX).tempdir_in(base)?;
-            // Before it was locked, somebody else may have taken it for one that was left.
+            // Before it was locked, another process may have removed it as abandoned.
             let Some(lock) = lock(folder.path())? else { continue };
             return Ok(Self { folder, _lock: lock });
         }
     }
 
-    /// Where it is.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// The lock of a folder; `None` if somebody holds it or the folder is gone.
+/// Locks a folder; `None` if another process holds the lock or the folder is gone.
 fn lock(folder: &Path) -> io::Result<Option<File>> {
     let file = match File::open(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -61,9 +62,10 @@ fn lock(folder: &Path) -> io::Result<Option<File>> {
     Ok(folder.is_dir().then_some(file))
 }
 
-/// Removes this user's folders that dead processes left.
+/// Removes this user's folders of dead processes.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn remove_dead() -> io::Result<()> {
     remove_dead_in(&env::temp_dir(), fs::metadata("/proc/self")?.uid())
@@ -75,7 +77,7 @@ fn remove_dead_in(base: &Path, user: u32) -> io::Result<()> {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
-        // Of the entry itself, not of what a link leads to: anybody can make one.
+        // Metadata of the entry itself, not of a link's target: anybody can make a link.
         let Ok(found) = entry.metadata() else { continue };
         if found.is_dir()
             && found.uid() == user
@@ -98,7 +100,7 @@ mod tests {
         let left = || fs::read_dir(base.path()).unwrap().count();
         let living = Scratch::new_in(base.path()).unwrap();
         fs::write(living.path().join("file"), "of the living").unwrap();
-        // One that was killed: nobody holds its lock.
+        // A killed process's folder: nobody holds its lock.
         let dead = base.path().join(format!("{PREFIX}dead"));
         fs::create_dir_all(dead.join("in")).unwrap();
         fs::write(dead.join("in/file"), "of the dead").unwrap();

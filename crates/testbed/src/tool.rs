@@ -1,4 +1,4 @@
-//! Programs of others, run by their [adapters](lab::adapter) between hosts of the emulator.
+//! External programs, run by their [adapters](lab::adapter) between hosts of the emulator.
 
 use std::env;
 use std::fs::{self, File};
@@ -17,72 +17,71 @@ use transport::text::SpecError;
 
 use crate::scratch::Scratch;
 
-/// How long a server may take until it is ready.
+/// Timeout until a server is ready.
 const READY_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked whether something is ready or over.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(2);
-/// How much of what a program said is told where it failed.
+/// Maximum bytes of a program's output in an error.
 const OUTPUT_MAX: usize = 600;
-/// What the file is called where a tool can say so: a name that needs no quotes.
+/// Name of the file where a tool accepts one; needs no quotes.
 const NAME: &str = "file";
-/// Variables that would lead tools to a proxy.
+/// Environment variables that would lead tools to a proxy.
 const PROXIES: [&str; 4] = ["http_proxy", "https_proxy", "ftp_proxy", "all_proxy"];
-/// What a tool that needs a rate is told where links have none, in bit/s.
+/// Rate for tools that need one where links have none, in bit/s.
 const RATE: u64 = 1_000_000_000;
-/// What it is not told of the rate that links have: a part of so many.
+/// Inverse of the share of the links' rate that tools leave free.
 const SPARED: u64 = 20;
 
-/// A file to be carried by a tool.
+/// A file to be transferred by a tool.
 #[derive(Debug)]
 pub struct Job<'a> {
-    /// The tool.
+    /// Tool.
     pub adapter: &'a Adapter,
-    /// The file.
+    /// File.
     pub file: &'a Path,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its SHA-256.
+    /// SHA-256 of the file.
     pub sha256: [u8; 32],
-    /// Where it is.
+    /// Sending host.
     pub from: &'a Host,
-    /// Where it shall be.
+    /// Receiving host.
     pub to: &'a Host,
-    /// The port of its server: the adapter's, unless another has that.
+    /// Port of its server: the adapter's, unless that is in use.
     pub port: u16,
-    /// The second one, as the first, if the adapter has one.
+    /// Second port, likewise, if the adapter has one.
     pub port2: Option<u16>,
-    /// The rate of the slowest link between, in bit/s; tools that must be told one are told a little
-    /// less.
+    /// Rate of the slowest link on the route, in bit/s; tools that need a rate get a little less.
     pub rate: Option<u64>,
-    /// How long it may take.
+    /// Time limit.
     pub limit: Duration,
 }
 
-/// What became of it.
+/// Outcome of a transfer by a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// How it ended.
+    /// Verdict.
     pub verdict: Verdict,
-    /// From the client's start to its end, in seconds; `None` if it did not end well.
+    /// Time from the client's start to its end, in seconds; `None` if it failed.
     pub seconds: Option<f64>,
-    /// Bytes of the file by that time, or as the tool measures it, in bit/s.
+    /// Goodput in bit/s: bytes of the file over that time, or as the tool measures it.
     pub goodput_bps: Option<f64>,
-    /// Why it failed.
+    /// Reason for its failure.
     pub why: Option<String>,
 }
 
-/// Checks that this machine has all that a tool takes.
+/// Checks that this machine has everything that a tool needs.
 ///
 /// # Errors
 ///
-/// The first that is missing, and how to install it.
+/// Names the first missing program, and how to install it.
 pub fn check(adapter: &Adapter) -> Result<(), SpecError> {
     let missing = missing(adapter);
     let error = |need: &&Need| SpecError::invalid(format!("{}: {need}", adapter.name));
     missing.first().map(error).map_or(Ok(()), Err)
 }
 
-/// Programs that a tool needs and this machine lacks.
+/// Returns the programs that a tool needs and this machine lacks.
 #[must_use]
 pub fn missing(adapter: &Adapter) -> Vec<&Need> {
     adapter.needs.iter().filter(|need| !is_met(need)).collect()
@@ -104,10 +103,11 @@ fn is_met(need: &Need) -> bool {
     }
 }
 
-/// The SHA-256 of a file.
+/// Returns the SHA-256 of a file.
 ///
 /// # Errors
-/// It cannot be read.
+///
+/// The file cannot be read.
 pub fn sha256(path: &Path) -> io::Result<[u8; 32]> {
     let mut file = File::open(path)?;
     let (mut hash, mut room) = (Sha256::new(), vec![0; 1 << 16]);
@@ -120,11 +120,11 @@ pub fn sha256(path: &Path) -> io::Result<[u8; 32]> {
 }
 
 impl Job<'_> {
-    /// Runs the tool. What it leaves, but the outcome, is gone afterwards: its folder and, killed if
-    /// they are still there, its processes.
+    /// Runs the tool. Afterwards its folder is removed and its remaining processes are killed.
     ///
     /// # Errors
-    /// The system refused a folder or a process. What the tool itself fails in is in the outcome.
+    ///
+    /// The system refused a folder or a process. Failures of the tool itself are in the outcome.
     pub fn run(&self, cancelled: &AtomicBool) -> io::Result<Outcome> {
         match self.prepare(cancelled)? {
             Ok(prepared) => prepared.run(cancelled),
@@ -132,10 +132,11 @@ impl Job<'_> {
         }
     }
 
-    /// Does all that comes before the client, which may then begin at any time; or says why there
-    /// will be none.
+    /// Prepares everything before the client, which may then start at any time; or returns the
+    /// failure.
     ///
     /// # Errors
+    ///
     /// The system refused a folder or a process.
     pub fn prepare(&self, cancelled: &AtomicBool) -> io::Result<Result<Prepared<'_>, Outcome>> {
         let folder = Scratch::new()?;
@@ -167,7 +168,7 @@ impl Job<'_> {
         Ok(Ok(Prepared { job: self, at, peer, _server: server, place, _folder: folder }))
     }
 
-    /// What the client's good end is worth.
+    /// Judges the outcome of a client that exited successfully.
     fn judge(&self, place: &Place, seconds: f64) -> io::Result<Outcome> {
         if let Some(pointer) = &self.adapter.goodput {
             let result = fs::read(place.folder.join("client.out"))?;
@@ -194,12 +195,12 @@ impl Job<'_> {
         Ok(Outcome { verdict: Verdict::Identical, seconds, goodput_bps, why: None })
     }
 
-    /// A shell, with the variables that an adapter's commands have, in a process namespace of its
-    /// own: whatever becomes of it, and whoever it starts, ends with it.
+    /// Returns a shell with the variables of an adapter's commands, in a PID namespace of its own,
+    /// so that all its processes end with it.
     fn shell(&self, place: &Place, at: &Host, peer: &Host) -> io::Result<Command> {
         let mut command = Command::new("unshare");
         command.args(["--fork", "--pid", "--kill-child=KILL", "--", "/bin/sh"]);
-        // There is no proxy in here.
+        // There is no proxy in the world.
         for name in PROXIES {
             command.env_remove(name).env_remove(name.to_uppercase());
         }
@@ -224,7 +225,7 @@ impl Job<'_> {
         Ok(command)
     }
 
-    /// Waits for the server; why that is in vain, if it is.
+    /// Waits for the server. Returns the reason if it does not become ready.
     fn await_ready(
         &self,
         server: &mut Running,
@@ -250,14 +251,14 @@ impl Job<'_> {
     }
 }
 
-/// A tool whose client has yet to begin. What it leaves is gone with this.
+/// A prepared tool, whose client has yet to start. Dropping it cleans up.
 #[derive(Debug)]
 pub struct Prepared<'a> {
     job: &'a Job<'a>,
-    /// Where the client runs, and where the server does.
+    /// Hosts of the client and of the server.
     at: &'a Host,
     peer: &'a Host,
-    // What still runs ends before its folder goes.
+    // Processes end before their folder is removed.
     _server: Option<Running>,
     place: Place,
     _folder: Scratch,
@@ -267,7 +268,8 @@ impl Prepared<'_> {
     /// Runs the client.
     ///
     /// # Errors
-    /// As those of [`Job::run`].
+    ///
+    /// See [`Job::run`].
     pub fn run(self, cancelled: &AtomicBool) -> io::Result<Outcome> {
         let Self { job, at, peer, ref place, .. } = self;
         let mut command = job.shell(place, at, peer)?;
@@ -290,7 +292,7 @@ impl Prepared<'_> {
     }
 }
 
-/// Where a tool works.
+/// Working folder of a tool.
 #[derive(Debug)]
 struct Place {
     folder: PathBuf,
@@ -306,7 +308,7 @@ impl Place {
         Ok(Self { folder: folder.to_owned(), input, out })
     }
 
-    /// The file that has arrived: under its new name, or alone under its old one.
+    /// Returns the received file: under its new name, or alone under its old one.
     fn arrived(&self) -> io::Result<Option<PathBuf>> {
         if self.out.is_file() {
             return Ok(Some(self.out.clone()));
@@ -316,7 +318,7 @@ impl Place {
         Ok(files.next().filter(|_| files.next().is_none()))
     }
 
-    /// The last that a program said.
+    /// Returns the end of a program's output.
     fn output(&self, who: &str) -> String {
         let read = |tail: &str| fs::read(self.folder.join(format!("{who}.{tail}")));
         let output = ["err", "out"].map(|tail| read(tail).unwrap_or_default());
@@ -329,7 +331,7 @@ impl Place {
     }
 }
 
-/// The rate that a tool is told, 95 % of that of the links; to many, none means that there is no limit.
+/// Rate that a tool gets, 95 % of the links'; never 0, which many take as unlimited.
 fn offered_rate(rate: u64) -> u64 {
     (rate - rate.div_ceil(SPARED)).max(1)
 }
@@ -340,20 +342,20 @@ fn failed(why: &str, place: &Place, who: &str) -> Outcome {
     Outcome { verdict: Verdict::Failed, seconds: None, goodput_bps: None, why: Some(why) }
 }
 
-/// A process that does not outlive this.
+/// A process that is killed when this is dropped.
 #[derive(Debug)]
 struct Running {
     child: Child,
 }
 
 impl Running {
-    /// Starts the command, which is a shell's, for `text`; what it says goes into files named after
+    /// Starts the shell `command` with the script `text`; its output goes into files named after
     /// `who`.
     fn start(command: &mut Command, place: &Place, who: &str, text: &str) -> io::Result<Self> {
         let file = |tail: &str| File::create(place.folder.join(format!("{who}.{tail}")));
         command.arg("-c").arg(text).current_dir(&place.folder);
         command.stdin(Stdio::null()).stdout(file("out")?).stderr(file("err")?);
-        // A terminal's interrupt is for this process, which ends the others.
+        // A terminal's interrupt is handled by this process, which ends the others.
         let child = emu::unmarked(command).process_group(0).spawn().map_err(|error| {
             let remedy = "tools need `unshare` of util-linux";
             io::Error::new(error.kind(), format!("unshare: {error}; {remedy}"))
@@ -361,7 +363,7 @@ impl Running {
         Ok(Self { child })
     }
 
-    /// Waits for its end; `None` if it takes longer than `limit`, or is not wanted any more.
+    /// Waits for its end; `None` if it takes longer than `limit`, or is cancelled.
     fn end(mut self, limit: Duration, cancelled: &AtomicBool) -> io::Result<Option<ExitStatus>> {
         let begun = Instant::now();
         loop {
@@ -378,13 +380,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may be over.
+        // It may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Whether something listens on a port of a host.
+/// Whether a socket listens on a port of a host.
 pub(crate) fn listens(host: &Host, ready: Ready, port: u16) -> io::Result<bool> {
     let of = |it: &emu::Listening| match ready {
         Ready::Tcp => it.tcp_port(),

@@ -1,5 +1,4 @@
-//! What a program of the interface has started, wherever it went: it is in a process namespace with
-//! the program, and ends with that.
+//! PID namespace of a program of the interface, so that all its children end with it.
 
 use std::env;
 use std::fs;
@@ -9,9 +8,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The first process of the namespace. It writes the program's exit code to where it reads from, lets
-/// go of the program's output, and stays as long as something else does, of which it takes notice
-/// when it ends. What shells say of programs that were killed is not the program's.
+/// Script of the namespace's first process. It writes the program's exit code to its input
+/// descriptor, closes the program's output, and stays as long as other processes do, which it
+/// reaps. Messages of the shell about killed programs are not part of the program's output.
 const FIRST: &str = r#"
 exec 3>&2 2>/dev/null
 (exec env -- "$@" </dev/null 2>&3 3>&-)
@@ -21,19 +20,19 @@ trap '' CHLD
 kill -s 0 -- -1 && exec sleep infinity
 "#;
 
-/// A command that runs a program in a namespace of its own: whoever kills it kills the program and
-/// all that this has started. Its exit code can be read from what comes with it, if nobody does.
+/// Returns a command that runs a program in a namespace of its own, where killing it kills all
+/// children, and the pipe with its exit code.
 pub(super) fn of(argv: &[String]) -> io::Result<(Command, PipeReader)> {
     let (code, status) = io::pipe()?;
     let mut command = Command::new("unshare");
-    // Who asks for processes gets those of the namespace, by the numbers that they have there.
+    // `/proc` shows the processes of the namespace with their PIDs there.
     command.args(["--fork", "--pid", "--kill-child=KILL", "--mount-proc", "--", "/bin/sh", "-c"]);
     command.args([FIRST, "sh"]).args(argv).stdin(status).process_group(0);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     Ok((command, code))
 }
 
-/// Whether there is such a program.
+/// Whether a program exists.
 pub(super) fn exists(program: &str) -> bool {
     let runs = |path: &Path| {
         fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)

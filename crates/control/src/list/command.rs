@@ -1,4 +1,4 @@
-//! Programs that were started, as the interface lists them.
+//! Started programs, as the interface lists them.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,14 @@ use service::http::Refusal;
 use super::{Entry, List};
 use crate::model::{self, CommandRequest};
 
-/// Most bytes that are kept of a program's output.
+/// Maximum bytes kept of a program's output.
 const OUTPUT_MAX: usize = 64 << 10;
 
-/// One that was started.
+/// A started program.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) request: CommandRequest,
-    /// The process that all of its processes end with, as long as there are any.
+    /// PID whose end takes all of the program's processes with it, as long as there are any.
     pub(crate) pid: Option<Pid>,
     pub(crate) exit_code: Option<i32>,
     pub(crate) output: VecDeque<u8>,
@@ -62,11 +62,11 @@ impl Entry for Record {
 }
 
 impl Commands {
-    /// Ends a program, and what it has started.
+    /// Kills a program and its children.
     pub(crate) fn end(&self, id: u64) -> Result<(), Refusal> {
         if let Some(pid) = self.get(id)?.pid {
-            // Its group: the first process of the namespace may not have asked yet to end with it.
-            // It may have ended just now.
+            // Kills its process group: the first process of the namespace may not have requested
+            // its parent-death signal yet. It may have ended just now.
             let _ = rustix::process::kill_process_group(pid, Signal::KILL);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Transfers that were requested, as the interface lists them.
+//! Requested transfers, as the interface lists them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +13,12 @@ use transport::quantity::Size;
 use super::{Entry, List};
 use crate::model::{self, TransferState};
 
-/// Transfers that may be under way at a time.
+/// Maximum concurrent transfers.
 const RUNNING_MAX: usize = 8;
-/// Bytes of their files, which are held in memory, at each of their ends.
+/// Maximum bytes of their files, which are held in memory at both ends.
 const BYTES_MAX: Size = Size(1 << 30);
 
-/// One that was asked for.
+/// A requested transfer.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) from: String,
@@ -30,9 +30,9 @@ pub(crate) struct Record {
     pub(crate) stopped: Arc<AtomicBool>,
     pub(crate) thread: Option<JoinHandle<()>>,
     pub(crate) result: Option<TransferMetrics>,
-    /// Why there is no result, or why it is no good one.
+    /// Reason why there is no result, or why it is a failure.
     pub(crate) why: Option<String>,
-    /// Why the world was not to be trusted when it ended.
+    /// Reasons why the world's measurements were not valid when it ended.
     pub(crate) doubts: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ impl Entry for Record {
 }
 
 impl Transfers {
-    /// Whether there is room for one more, of so many bytes.
+    /// Checks that there is room for a transfer of this size.
     pub(crate) fn check(&self, bytes: u64) -> Result<(), Refusal> {
         if self.running().count() >= RUNNING_MAX {
             let error = format!("{RUNNING_MAX} transfers are under way; stop one, or wait for one");
@@ -96,7 +96,7 @@ impl Transfers {
         Ok(())
     }
 
-    /// Has a transfer end.
+    /// Stops a transfer.
     pub(crate) fn stop(&self, id: u64) -> Result<(), Refusal> {
         let record = self.get(id)?;
         if !record.is_over() {

@@ -1,4 +1,4 @@
-//! The interface without hosts, which everybody can have.
+//! The interface without hosts, which needs no privileges.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 
-/// A world of nobody and nothing.
+/// An empty world.
 pub(crate) fn nothing() -> (Scenario, Arc<emu::World>) {
     let plan = emu::Plan {
         hosts: Vec::new(),
@@ -66,7 +66,7 @@ async fn the_document_has_every_path_and_method_and_no_other() {
             let answers = status != StatusCode::METHOD_NOT_ALLOWED;
             assert_eq!(described.is_object(), answers, "{method} {path}: {status}");
             methods += usize::from(answers);
-            // What it answers is described, too.
+            // Its responses are described, too.
             let rejection =
                 [StatusCode::UNPROCESSABLE_ENTITY, StatusCode::CONFLICT].contains(&status);
             let known = described["responses"].get(status.as_str()).is_some();

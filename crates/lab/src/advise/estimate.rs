@@ -1,4 +1,4 @@
-//! Times of files that are too long to be simulated whole, from those of shorter ones.
+//! Estimated times of files too long to simulate, from those of shorter ones.
 //!
 //! A transfer takes the bound of its file and an overhead: headers, round trips, retransmissions.
 //! The bound of the whole file is known, so only the overhead is estimated, from files of three
@@ -12,13 +12,13 @@ use crate::theory;
 /// Runs with files of one size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub(super) size: u64,
     /// Seconds to delivery.
     pub(super) delivered: Summary,
     /// Runs.
     pub(super) runs: usize,
-    /// The mean of their bounds, in seconds.
+    /// Mean of their bounds, in seconds.
     pub(super) bound_s: f64,
 }
 
@@ -28,52 +28,52 @@ impl Sample {
     }
 }
 
-/// Facts of the path, and the least times of the whole file.
+/// Properties of the path, and lower bounds of the whole file's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Facts {
     /// Rate of the narrowest hop.
     pub(super) rate_bps: Option<u64>,
     /// Rate of the return link, if it is thin.
     pub(super) return_bps: Option<u64>,
-    /// One-way light time, in seconds.
+    /// One-way light time in seconds.
     pub(super) delay_s: f64,
-    /// Light time there and back, in seconds.
+    /// Round-trip light time in seconds.
     pub(super) rtt_s: f64,
-    /// Probability to lose a packet there or its reply; `None` where losses depend on each other.
+    /// Probability of losing a packet or its reply; `None` if losses are correlated.
     pub(super) loss: Option<f64>,
-    /// Bytes of the file in a packet.
+    /// Bytes of the file per packet.
     pub(super) payload: u64,
-    /// Bound of the whole file, in seconds; `None` if it cannot arrive.
+    /// Bound of the whole file in seconds; `None` if it cannot arrive.
     pub(super) bound_s: Option<f64>,
-    /// Bound without losses, in seconds: no run is faster.
+    /// Bound without losses in seconds: no run is faster.
     pub(super) floor_s: f64,
 }
 
-/// The time of a file that was not simulated.
+/// Estimated time of a file that was not simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
     pub(super) mean_s: f64,
     pub(super) low_s: f64,
-    /// `None` where shorter files say nothing of how slow it can get.
+    /// `None` where shorter files give no upper limit.
     pub(super) high_s: Option<f64>,
-    /// Time with the slowest growth of the overhead between two sizes, which orders transports: noise
-    /// in a slope is as large as what it is multiplied with.
+    /// Time with the slowest growth of the overhead between two sizes, which orders transports:
+    /// extrapolation multiplies the noise of a slope.
     pub(super) likely_s: f64,
-    /// Time that the slowest growth of the overhead and the noise of the runs allow.
+    /// Time allowed by the slowest growth of the overhead and the noise of the runs.
     pub(super) promise_s: f64,
 }
 
-/// Share of the least overhead that a longer file has at least.
+/// Minimum overhead of a longer file, as a share of the least one measured.
 const LOW_SHARE: f64 = 0.9;
-/// Losses that a congestion control must have met in the shorter files.
+/// Losses that a congestion control must have had in the shorter files.
 const LOSSES_MIN: f64 = 20.0;
 /// Round trips after which its slow start is over.
 const ROUNDS_MIN: f64 = 30.0;
 /// Factor on its overhead per byte: rates of congestion controls vary over minutes.
 const CONTROL_MARGIN: f64 = 1.5;
 
-/// The time of a file of `size` bytes whose bound is `bound_s`, from files of three sizes, the
-/// smallest first.
+/// Estimates the time of a file of `size` bytes whose bound is `bound_s`, from files of three
+/// sizes, the smallest first.
 pub(super) fn estimate(
     samples: &[Sample; 3],
     (size, bound_s): (u64, f64),
@@ -87,13 +87,13 @@ pub(super) fn estimate(
     };
     let slopes = [slope(small, middle), slope(middle, large), slope(small, large)];
     let [first, second, all] = slopes;
-    // The range of a few runs is a careful estimate of their deviation.
+    // The range of a few runs is a conservative estimate of their deviation.
     let range = samples.iter().map(|s| s.delivered.max - s.delivered.min).fold(0.0, f64::max);
     let noise = 3.0 * range / (large.runs.max(1) as f64).sqrt();
     let noise_slope = std::f64::consts::SQRT_2 * noise / (large.size - small.size).max(1) as f64;
     let overhead = large.overhead().max(0.0);
     let more = if second < 0.7 * first {
-        // It grows ever more slowly: as much for each doubling.
+        // It grows ever more slowly: by the same amount for each doubling.
         let doublings = (size as f64 / large.size.max(1) as f64).log2();
         (large.overhead() - middle.overhead()).max(0.0) * doublings
     } else {
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn overhead_that_grows_with_each_doubling_stays_small() {
         let found = estimate(&samples(|mb| mb.log2()), (1_024_000_000, 1024.0), &CLEAR, false);
-        // Four MB have two seconds of it, and eight doublings later it is ten.
+        // Two seconds at four MB, and ten seconds eight doublings later.
         assert!((found.mean_s - 1034.0).abs() < 1e-6, "{found:?}");
     }
 

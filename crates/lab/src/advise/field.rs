@@ -22,35 +22,37 @@ use crate::stats::{Summary, mean};
 use crate::theory::IP_UDP_BYTES;
 use crate::topology::Topology;
 
-/// Packets of both directions for each of the file, before anything was simulated.
+/// Estimated packets in both directions per packet of the file, before simulation.
 const PACKETS_RATIO: f64 = 1.5;
-/// Runs with each shorter file.
+/// Runs per shorter file.
 const SHORT_RUNS: u32 = 2;
-/// Packets of the largest shorter file at least: several blocks of codes.
+/// Minimum packets of the largest shorter file: several blocks of codes.
 const SHORT_PACKETS: u64 = 512;
-/// Packets of it for several receivers, whose times are not estimated.
+/// Packets of the largest shorter file for several receivers, whose times are not estimated.
 const GROUP_PACKETS: u64 = 64;
-/// Shares of the budget: the first round, the second, and shorter files where there are any.
+/// Shares of the budget for the first round, the second, and shorter files if there are any.
 const FIRST: f64 = 0.3;
 const SECOND: f64 = 0.3;
 const SHORT: f64 = 0.15;
-/// Packets of the second round and of the third at most: more runs change nothing.
+/// Maximum packets of the second and the third round: more runs change nothing.
 const ROUND_MAX: f64 = 1_200_000.0;
-/// Transports that reach the second round and the third at least, and how near the best all others
-/// must be to reach it too.
+/// Minimum number of transports in the second and the third round, and the factor on the best time
+/// within which others reach it, too.
 const REACH: [(usize, f64); 2] = [(8, 1.05), (3, 1.02)];
-/// A transport whose fastest run takes this many times the mean of the best is not run again.
+/// Factor on the best mean time above which a transport's fastest run excludes it from further
+/// runs.
 const HOPELESS: f64 = 1.5;
-/// Transports that send the whole file in the first batch at most.
+/// Maximum transports that send the whole file in the first batch.
 const FINALISTS: usize = 6;
-/// Files below so many bytes have the mean of several bounds where losses are drawn.
+/// File size below which the bound is averaged over several seeds if losses are random.
 const MANY_BOUNDS_MAX: u64 = 20_000_000;
-/// Transports this near the best run a long file again until the standard error of their mean is
-/// below the second share of it, or so often.
+/// Factor on the best time within which transports repeat a long file, until the standard error of
+/// the mean is below the second share of it, or up to a number of runs.
 const CLOSE: f64 = 1.05;
 const CERTAIN: f64 = 0.004;
 const RUNS_MAX: usize = 12;
-/// Times this near are a tie, and means within their noise up to the second.
+/// Factor within which times are a tie, and within which means are a tie if they agree within their
+/// noise.
 const TIE: f64 = 1.005;
 const NOISY_TIE: f64 = 1.02;
 
@@ -58,16 +60,16 @@ const NOISY_TIE: f64 = 1.02;
 struct Tried {
     protocol: Protocol,
     runs: Vec<TransferMetrics>,
-    /// Runs with shorter files, the shortest first.
+    /// Runs with shorter files, shortest first.
     short: [Vec<TransferMetrics>; 3],
 }
 
-/// The candidates, the best first once they are ranked.
+/// Candidates, best first once they are ranked.
 pub(super) struct Field<'a> {
     question: &'a Question,
-    /// Packets that may still be simulated.
+    /// Remaining packets of the budget.
     budget: f64,
-    /// Sizes of the shorter files; `None` if every run has the whole one.
+    /// Sizes of the shorter files; `None` if every run has the whole file.
     short: Option<[u64; 3]>,
     facts: Facts,
     is_stationary: bool,
@@ -109,7 +111,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Simulates as much as the budget allows; whether it was not cancelled.
+    /// Simulates as much as the budget allows. Returns `false` if it was cancelled.
     pub(super) fn play(&mut self, cancelled: &AtomicBool) -> Result<bool, RunError> {
         match self.short {
             None => self.eliminate(cancelled),
@@ -117,7 +119,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Whole files, in rounds.
+    /// Simulates whole files, in rounds.
     fn eliminate(&mut self, cancelled: &AtomicBool) -> Result<bool, RunError> {
         let all = self.budget;
         let bytes = self.question.size.bytes().saturating_mul(self.question.receivers.into());
@@ -144,7 +146,7 @@ impl<'a> Field<'a> {
         Ok(true)
     }
 
-    /// Shorter files of three sizes by every transport.
+    /// Simulates shorter files of three sizes with every transport.
     fn survey(&mut self, sizes: [u64; 3], cancelled: &AtomicBool) -> Result<bool, RunError> {
         let content = crate::content::made_up(self.question.seed, 0, sizes[2])?;
         for (index, size) in sizes.into_iter().enumerate() {
@@ -165,7 +167,7 @@ impl<'a> Field<'a> {
         Ok(true)
     }
 
-    /// The whole file by those that may be best.
+    /// Simulates the whole file with those that may be the best.
     fn finish(&mut self, cancelled: &AtomicBool) -> Result<bool, RunError> {
         self.order();
         let size = self.question.size.bytes();
@@ -175,7 +177,7 @@ impl<'a> Field<'a> {
             return Ok(true);
         }
         let mut plan = self.question.plan(crate::content::made_up(self.question.seed, 0, size)?);
-        // Others may be ranked at the same time.
+        // Another ranking may run at the same time.
         let memory = if self.question.is_controlled() { MEMORY_MAX / 2 } else { MEMORY_MAX };
         let at_once = usize::try_from(memory / copies.max(1)).unwrap_or(1);
         let cores = parallel::cores();
@@ -184,7 +186,7 @@ impl<'a> Field<'a> {
         if !self.whole(&plan, &batch, cancelled)? {
             return Ok(false);
         }
-        // Whoever may still be faster follows, and then the best again with other seeds.
+        // Transports that may still be faster follow, and then the best again with other seeds.
         let best = self.best_whole();
         let hopes = self.fitting(&costs, |_, tried: &Tried| {
             tried.runs.is_empty() && self.optimistic(tried) < best * NOISY_TIE
@@ -208,10 +210,11 @@ impl<'a> Field<'a> {
         Ok(true)
     }
 
-    /// Whether more runs would not change the mean of a transport by much.
+    /// Whether more runs would hardly change the mean of a transport.
     fn is_certain(&self, tried: &Tried) -> bool {
         let certain = |summary: Summary| summary.sem <= CERTAIN * summary.mean;
-        // A single run says nothing of the spread, but long files without congestion control have little.
+        // A single run does not show the spread, but long files without congestion control have
+        // little.
         let one_suffices = tried.runs.len() == 1
             && !is_controlled(&tried.protocol)
             && self.mean_of(tried).is_some_and(|mean| self.facts.rtt_s <= CERTAIN * mean);
@@ -220,7 +223,7 @@ impl<'a> Field<'a> {
             || tried.runs.len() > 1 && Summary::of(&self.times(&tried.runs)).is_some_and(certain)
     }
 
-    /// Indices of those that a condition admits, in their order, for as long as the budget lasts.
+    /// Indices of the candidates that `admits` accepts, in order, as far as the budget lasts.
     fn fitting(&self, costs: &[f64], admits: impl Fn(usize, &Tried) -> bool) -> Vec<usize> {
         let mut left = self.budget;
         let admitted = (0..self.tried.len()).filter(|index| admits(*index, &self.tried[*index]));
@@ -232,7 +235,7 @@ impl<'a> Field<'a> {
             .collect()
     }
 
-    /// One more run of each of these with the whole file.
+    /// Runs each of these once more with the whole file.
     fn whole(
         &mut self,
         plan: &Plan,
@@ -254,7 +257,7 @@ impl<'a> Field<'a> {
         Ok(true)
     }
 
-    /// Runs the first so many until each has so many runs of the whole file.
+    /// Runs the first `count` until each has `runs` runs of the whole file.
     fn run(&mut self, count: usize, runs: u32, cancelled: &AtomicBool) -> Result<bool, RunError> {
         let content = crate::content::made_up(self.question.seed, 0, self.question.size.bytes())?;
         let plan = self.question.plan(content);
@@ -280,7 +283,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The bound of the whole file over the links of a world, and facts of its path.
+/// Returns the bound of the whole file over the links of a world, and properties of its path.
 fn look(scenario: &Scenario, bytes: u64) -> Result<Facts, SpecError> {
     let topology = Topology::new(scenario)?;
     let node = |name: &str| topology.node(name).ok_or_else(|| crate::plan::unresolved(name));
@@ -317,7 +320,7 @@ fn look(scenario: &Scenario, bytes: u64) -> Result<Facts, SpecError> {
         let seconds = bound::bound_of_all(ways, bytes, start, seed).seconds;
         Some(seconds).filter(|seconds| seconds.is_finite())
     };
-    // Losses that are drawn differ from seed to seed where there is no closed form.
+    // Random losses differ between seeds where there is no closed form.
     let is_drawn = ways.len() == 1
         && ways[0].iter().any(Hop::is_random)
         && !(ways[0].len() == 1 && ways[0][0].channel().is_some());
@@ -332,7 +335,7 @@ fn look(scenario: &Scenario, bytes: u64) -> Result<Facts, SpecError> {
     Ok(facts)
 }
 
-/// The rate at which senders fill a path, with the headers that they count: IPv4, UDP and Ethernet
+/// Rate at which senders fill a path, with the headers that they count: IPv4, UDP and Ethernet
 /// without FCS.
 fn sending_rate(path: &PathInfo, payload: u64) -> Option<u64> {
     let packet = |overhead: u64| (payload + overhead) as f64;
@@ -340,7 +343,7 @@ fn sending_rate(path: &PathInfo, payload: u64) -> Option<u64> {
     path.rate_bps.map(|rate| (rate as f64 * share) as u64)
 }
 
-/// Whether a link is the same at all times.
+/// Whether a link is constant over time.
 fn is_steady(link: &LinkSpec) -> bool {
     link.rate_steps.is_none()
         && link.delay_points.is_none()
@@ -358,7 +361,7 @@ fn packets_of(run: &TransferMetrics) -> f64 {
 }
 
 impl Tried {
-    /// Whether another run would be the same: no loss is drawn, and the first runs did not differ.
+    /// Whether another run would be the same: losses are not random, and the first runs were equal.
     fn is_settled(&self) -> bool {
         let times = || self.runs.iter().map(|run| run.delivered_s.unwrap_or(f64::INFINITY));
         let slowest = times().fold(0.0, f64::max);
@@ -371,7 +374,7 @@ impl Tried {
 
 /// Results of the runs.
 impl Field<'_> {
-    /// Packets of some runs of a transport; those that a group receives count for each receiver.
+    /// Packets of some runs of a transport; multicast packets count for each receiver.
     fn packets(&self, tried: &Tried, runs: &[TransferMetrics]) -> f64 {
         let receivers = match tried.protocol.kind.is_multicast() {
             true => f64::from(self.question.receivers.max(1)),
@@ -380,7 +383,7 @@ impl Field<'_> {
         runs.iter().map(packets_of).sum::<f64>() * receivers
     }
 
-    /// Packets of one run with the whole file, by those of shorter ones.
+    /// Packets of one run with the whole file, extrapolated from shorter ones.
     fn whole_cost(&self, tried: &Tried) -> f64 {
         let Some([.., largest]) = self.short else { return 0.0 };
         let runs = &tried.short[2];
@@ -388,7 +391,7 @@ impl Field<'_> {
         each.max(1.0) * self.question.size.bytes() as f64 / largest.max(1) as f64
     }
 
-    /// Whether the file was delivered, whoever knew of it.
+    /// Whether the file was delivered, confirmed or not.
     fn completed(&self, run: &TransferMetrics) -> bool {
         if self.question.has_return { run.completed } else { run.verified }
     }
@@ -408,7 +411,7 @@ impl Field<'_> {
         means.fold(f64::INFINITY, f64::min)
     }
 
-    /// The time of the whole file, by shorter ones, whether or not it may be printed.
+    /// Estimated time of the whole file, whether or not it may be reported.
     fn estimate(&self, tried: &Tried) -> Option<Estimate> {
         let sizes = self.short?;
         let sample = |(runs, size): (&Vec<TransferMetrics>, u64)| {
@@ -425,12 +428,12 @@ impl Field<'_> {
         Some(estimate(samples, (size, self.facts.bound_s?), &self.facts, is_controlled))
     }
 
-    /// The least time that shorter files let expect; infinite if they failed.
+    /// Least time consistent with shorter files; infinite if they failed.
     fn optimistic(&self, tried: &Tried) -> f64 {
         self.estimate(tried).map_or(f64::INFINITY, |found| found.promise_s)
     }
 
-    /// Sorts by the times that shorter files make likely; those that tie with the best by simplicity.
+    /// Sorts by the likely times estimated from shorter files; ties with the best by simplicity.
     fn order(&mut self) {
         let likely: Vec<_> = self
             .tried
@@ -448,8 +451,8 @@ impl Field<'_> {
         self.tried = keyed.into_iter().map(|(_, tried)| tried).collect();
     }
 
-    /// Sorts the first so many by how often the file is delivered, then by when. Those behind
-    /// them were left there with fewer runs, whose mean may be a lucky one.
+    /// Sorts the first `count` by success rate, then by time. Those behind them have fewer runs,
+    /// whose mean may be luck.
     fn rank(&mut self, count: usize) {
         let behind = self.tried.split_off(count);
         let first: Vec<_> = self.tried.drain(..).collect();
@@ -468,7 +471,7 @@ impl Field<'_> {
         self.tried.extend(behind);
     }
 
-    /// Number of transports, from the first on, that take no longer than so many times its time.
+    /// Number of transports, from the first on, within `times` of the best time.
     fn near(&self, times: f64) -> usize {
         let mean = |tried: &Tried| self.candidate(tried).mean_s.unwrap_or(f64::INFINITY);
         let best = self.tried.first().map_or(0.0, mean);
@@ -481,7 +484,7 @@ impl Field<'_> {
         if tried.is_settled() { 0.0 } else { each * more }
     }
 
-    /// Number of the first transports that can have so many runs each within these packets.
+    /// Number of the first transports that can have `runs` runs each within these packets.
     fn affordable(&self, count: usize, runs: u32, mut packets: f64) -> usize {
         let fits = |tried: &&Tried| {
             packets -= self.cost(tried, runs);
@@ -490,7 +493,7 @@ impl Field<'_> {
         self.tried[..count].iter().take_while(fits).count()
     }
 
-    /// Runs that the first transports can have within these packets, at most as many as given.
+    /// Number of runs that the first transports can have within these packets, up to `runs`.
     fn affordable_runs(&self, count: usize, runs: u32, packets: f64) -> u32 {
         let mut runs = runs;
         while runs > SHORT_RUNS && self.affordable(count, runs, packets) < count {
@@ -499,8 +502,8 @@ impl Field<'_> {
         runs
     }
 
-    /// Puts those of the first so many behind the others of them that cannot become the best; how many
-    /// may.
+    /// Moves those of the first `count` that cannot become the best behind the others. Returns the
+    /// number of those that can.
     fn hopeful(&mut self, count: usize) -> usize {
         let Some(first) = self.tried.first().map(|tried| self.candidate(tried)) else {
             return count;
@@ -508,7 +511,7 @@ impl Field<'_> {
         let Some(best) = first.mean_s else { return count };
         let hopes = |tried: &Tried| match self.candidate(tried).interval_s {
             Some((fastest, _)) => fastest <= HOPELESS * best,
-            // What never arrived cannot arrive as often as what always did.
+            // A transport that never completed cannot match one that always did.
             None => first.success.is_some_and(|success| success < 1.0),
         };
         let hopes: Vec<_> = self.tried[..count].iter().map(hopes).collect();
@@ -539,7 +542,7 @@ impl Field<'_> {
             protocol: tried.protocol.clone(),
             basis: Basis::Unknown,
             runs: tried.runs.len(),
-            // No run meets a deadline before what light and rate take.
+            // No run meets a deadline before the minimum of light time and rate.
             success: deadline.is_some_and(|deadline| deadline < self.facts.floor_s).then_some(0.0),
             mean_s: None,
             interval_s: bound.map(|bound| (bound, None)),
@@ -558,7 +561,7 @@ impl Field<'_> {
             found.mean_s = Some(estimate.mean_s);
             found.interval_s = Some((estimate.low_s, estimate.high_s));
             found.success = match (deadline, estimate.high_s) {
-                // Shorter files were delivered; how often the whole one is, they do not show.
+                // Shorter files were delivered; the success rate of the whole one is unknown.
                 (None, _) => None,
                 (Some(deadline), _) if estimate.low_s > deadline => Some(0.0),
                 (Some(deadline), Some(high)) if high <= deadline => Some(1.0),
@@ -579,13 +582,13 @@ impl Field<'_> {
         };
         found.basis = Basis::Simulated;
         found.success = Some(in_time as f64 / tried.runs.len() as f64);
-        // A mean below the bound of means is luck.
+        // A mean below the mean bound is luck.
         let least = self.facts.bound_s.unwrap_or(0.0);
         found.mean_s = (!times.is_empty()).then(|| mean(&times).max(least));
         found.interval_s = at(0.05).zip(at(0.95)).map(|(low, high)| (low, Some(high)));
     }
 
-    /// The ranking: first what was simulated whole, unless it fails and an estimate does not.
+    /// Returns the ranking: whole simulations first, unless they fail and an estimate does not.
     pub(super) fn advice(&self) -> Advice {
         let runs =
             |tried: &Tried| tried.runs.len() + tried.short.iter().map(Vec::len).sum::<usize>();
@@ -596,17 +599,17 @@ impl Field<'_> {
             .collect();
         let success = |found: &Candidate| match (found.success, found.basis) {
             (Some(success), _) => success,
-            // An order of estimates supposes that all are delivered.
+            // The order of estimates assumes that all are delivered.
             (None, Basis::Estimated) if self.question.deadline.is_none() => 1.0,
             (None, Basis::Simulated | Basis::Estimated | Basis::Unknown) => -1.0,
         };
         let is_whole = self.short.is_none();
         if !is_whole {
-            // Whole files of all are ranked already, by rounds.
+            // Rounds have ranked whole files already.
             let simulated = |found: &Candidate| found.basis == Basis::Simulated;
             let whole = ranked.iter().filter(|(found, _)| simulated(found));
             let best = whole.filter_map(|(found, _)| found.mean_s).fold(f64::INFINITY, f64::min);
-            // An estimate precedes what was simulated only if all of its interval is below.
+            // An estimate precedes a simulation only if its whole interval is below.
             let is_faster = |found: &Candidate| {
                 let high = found.interval_s.and_then(|(_, high)| high);
                 found.basis == Basis::Estimated && high.is_some_and(|high| high < best)
@@ -649,7 +652,7 @@ impl Field<'_> {
         }
     }
 
-    /// Puts the simplest of those that tie with the best first; how many tie.
+    /// Moves the simplest of those that tie with the best to the front. Returns their number.
     fn settle_ties(&self, ranking: &mut [Candidate]) -> usize {
         let Some(best) = ranking.first() else { return 0 };
         let (Some(mean_s), Basis::Simulated) = (best.mean_s, best.basis) else { return 1 };

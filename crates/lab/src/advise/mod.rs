@@ -1,13 +1,12 @@
-//! Which transport to take for a link: all that the needs admit are simulated, within a budget.
+//! Recommendation of a transport for a link: all candidates are simulated, within a budget.
 //!
-//! Files that the budget allows are simulated whole from the first run on, in rounds that fewer
-//! and fewer transports reach. Of longer files every transport first sends shorter ones, and the
-//! finalists then send all of it. A transport whose whole file was not simulated is reported as
-//! estimated, with the error of the estimate, or not at all where shorter files say nothing of
-//! longer ones: with outages, changing rates, several receivers or no return link.
+//! Files within the budget are simulated whole, in rounds that fewer and fewer transports reach.
+//! With longer files every transport first sends shorter ones, and the finalists then send the
+//! whole file. A transport without a whole simulation is reported as estimated, with the error of
+//! the estimate. There is no estimate where shorter files do not predict longer ones: with outages,
+//! changing rates, several receivers or no return link.
 //!
-//! The budget is counted in packets, not in seconds, so that advice does not depend on the
-//! machine.
+//! The budget is counted in packets, not in seconds, so that advice does not depend on the machine.
 
 mod estimate;
 mod field;
@@ -32,14 +31,14 @@ use transport::protocol::Protocol;
 use transport::quantity::{Probability, Size, Span};
 use transport::text::SpecError;
 
-/// File to carry, the link, and requirements.
+/// File to transfer, link, and requirements.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The hops from the sender to the receiver.
+    /// Hops from the sender to the receiver.
     pub link: Preset,
-    /// The file.
+    /// Size of the file.
     pub size: Size,
-    /// Whether anything comes back.
+    /// Whether there is a return link.
     pub has_return: bool,
     /// Number of receivers.
     pub receivers: u32,
@@ -47,26 +46,26 @@ pub struct Question {
     pub relay: bool,
     /// Time within which the file must be delivered.
     pub deadline: Option<Span>,
-    /// Other users of the path; the link's own entry if left out, and shared if it has none.
+    /// Other users of the path; default: the link's own entry, or shared if it has none.
     pub sharing: Option<Sharing>,
     /// Processor time to spend, counted in packets at [`PACKETS_PER_S`].
     pub budget: Span,
-    /// The first seed.
+    /// First seed.
     pub seed: u64,
-    /// Threads; `None` for one a core.
+    /// Threads; `None` for one per core.
     pub jobs: Option<usize>,
 }
 
-/// Packets that count as a second of the budget: what a core of 2020 simulates, roughly.
+/// Packets per second of the budget: roughly the simulation speed of a core of 2020.
 pub const PACKETS_PER_S: f64 = 250_000.0;
 
-/// Bytes of a file and its copies at the receivers up to which it is simulated whole.
+/// Size of a file and its copies at the receivers up to which it is simulated whole, in bytes.
 pub const MEMORY_MAX: u64 = 6_000_000_000;
 
 /// Result of the simulations.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// Transports, the best first; not all with the same number of runs.
+    /// Transports, best first; not all with the same number of runs.
     pub ranking: Vec<Candidate>,
     /// Number of transports at the head of the ranking that tie; 1 if none does.
     pub tied: usize,
@@ -78,10 +77,10 @@ pub struct Advice {
     /// Processor seconds that one run of the first transport needs, if it was not simulated whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_s: Option<f64>,
-    /// Rate of the narrowest hop, in bits a second.
+    /// Rate of the narrowest hop in bits per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
-    /// Rate of the return link, in bits a second, if it is a hundredth of `rate_bps` or less.
+    /// Rate of the return link in bits per second, if it is a hundredth of `rate_bps` or less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_bps: Option<u64>,
     /// One-way light time, in seconds.
@@ -96,35 +95,35 @@ pub struct Advice {
 pub enum Basis {
     /// The whole file was simulated.
     Simulated,
-    /// Shorter files were, and the whole one is estimated.
+    /// Shorter files were simulated, and the whole one is estimated.
     Estimated,
-    /// Shorter files were, which say nothing of the whole one.
+    /// Shorter files were simulated, which do not predict the whole one.
     Unknown,
 }
 
 /// One transport, as far as it was simulated.
 #[derive(Clone, Debug, Serialize)]
 pub struct Candidate {
-    /// The protocol.
+    /// Protocol.
     #[serde(serialize_with = "as_text")]
     pub protocol: Protocol,
     /// Basis of its numbers.
     pub basis: Basis,
     /// Runs with the whole file.
     pub runs: usize,
-    /// Share of runs in which the file was delivered, in time if there is a deadline. Without such
-    /// runs 1 or 0 where an estimate or the light time decides about the deadline, otherwise `None`.
+    /// Share of runs in which the file was delivered, in time if there is a deadline. Without runs
+    /// it is 1 or 0 if an estimate or the light time decides about the deadline, otherwise `None`.
     pub success: Option<f64>,
     /// Mean seconds until delivery, never below the bound.
     pub mean_s: Option<f64>,
-    /// Simulated: 5th and 95th percentile of the runs. Otherwise the least and the longest time that
-    /// the whole file may take, without the second where there is no upper limit.
+    /// Simulated: 5th and 95th percentile of the runs. Otherwise the minimum and maximum estimated
+    /// time, without the maximum if there is no upper limit.
     pub interval_s: Option<(f64, Option<f64>)>,
-    /// Least time of any transport with the whole file, in the mean.
+    /// Mean of the least time of any transport with the whole file.
     pub bound_s: Option<f64>,
-    /// Seconds until the file could begin to cross, of protocols that have such a moment.
+    /// Seconds until the file could start to cross, for protocols with such a moment.
     pub ready_s: Option<f64>,
-    /// Packets from the sender for each packet of the bound.
+    /// Packets from the sender per packet of the bound.
     pub packets_ratio: Option<f64>,
     /// Reasons of failed runs, with their number.
     pub failures: BTreeMap<String, usize>,
@@ -141,7 +140,7 @@ const DEDICATED_SHARE: f64 = 0.3;
 ///
 /// # Errors
 ///
-/// When the link cannot be simulated at all, or needs contradict each other.
+/// The link cannot be simulated, or requirements contradict each other.
 pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advice>, RunError> {
     let all = possible(question, candidates(question)?)?;
     let controlled = question.is_controlled();
@@ -162,7 +161,7 @@ pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advi
     Ok((!cancelled.load(Ordering::Relaxed)).then_some(advice))
 }
 
-/// The candidates that the links take.
+/// Candidates that the links support.
 fn possible(question: &Question, all: Vec<Protocol>) -> Result<Vec<Protocol>, SpecError> {
     let (mut left, mut first) = (Vec::new(), None);
     for protocol in all {
@@ -190,8 +189,8 @@ fn play(
     Ok(field.play(cancelled)?.then(|| field.advice()))
 }
 
-/// Runs both at the same time, so that a long run of one leaves no core idle, unless one thread or
-/// too little memory is allowed.
+/// Runs both at the same time, so that a long run of one leaves no core idle, unless only one
+/// thread or too little memory is allowed.
 fn both<A, B: Send>(
     question: &Question,
     first: impl FnOnce() -> A,
@@ -209,7 +208,7 @@ impl Question {
         self.size.bytes().saturating_mul(1 + u64::from(self.receivers))
     }
 
-    /// Other users of the path.
+    /// Returns the other users of the path.
     #[must_use]
     pub fn sharing(&self) -> Sharing {
         self.sharing.or(self.link.sharing).unwrap_or_default()
@@ -222,7 +221,7 @@ impl Question {
         self.has_return && self.sharing() == Sharing::Shared
     }
 
-    /// The comparison in which a file of this content is simulated.
+    /// Returns the comparison that simulates a file of this content.
     #[must_use]
     pub fn plan(&self, content: Bytes) -> Plan {
         let mut link = self.link.clone();
@@ -242,11 +241,11 @@ impl Question {
         }
     }
 
-    /// The world in which a protocol was simulated, with all of the file.
+    /// Returns the world in which a protocol was simulated with the whole file.
     ///
     /// # Errors
     ///
-    /// When the link contradicts itself.
+    /// The link contradicts itself.
     pub fn scenario(&self, protocol: &Protocol) -> Result<Scenario, SpecError> {
         let mut scenario = self.plan(Bytes::new()).scenario(protocol, self.seed)?;
         for transfer in &mut scenario.transfers {

@@ -1,27 +1,28 @@
-//! Which transports serve a question, and what distinguishes those that do it equally well.
+//! Candidates for a question, and the order of equally good ones.
 
 use transport::protocol::{ContentKind, Kind, Protocol};
 use transport::text::SpecError;
 
 use super::Question;
 
-/// Transports that the needs admit. On a shared path these include those without congestion
-/// control, which are simulated to name the best of them but are not recommended.
+/// Returns the transports that meet the requirements. On a shared path these include those without
+/// congestion control, which are simulated to name the best of them but are not recommended.
 ///
 /// # Errors
 ///
-/// When none is left.
+/// No transport meets them.
 pub fn candidates(question: &Question) -> Result<Vec<Protocol>, SpecError> {
     let Question { has_return, receivers, relay, .. } = question;
     let admits = |kind: &Kind| {
         let is_file = kind.carries() == ContentKind::File && !kind.is_typed();
-        // Without a return link none can retransmit, and one that tries never ends; parity needs none.
+        // Without a return link a transport cannot retransmit, and one that tries never ends;
+        // parity needs none.
         let is_whole = kind.is_reliable() == *has_return || kind.is_coded();
         let forwards = !relay || kind.hands_on();
-        // What carries CFDP below it is compared by itself, and this adds only CFDP's headers; over
-        // relays it is another story.
+        // The transports below CFDP are candidates themselves, and CFDP only adds its headers,
+        // except over relays.
         let is_plain = *relay || !kind.is_entity_in_bundles();
-        // Bundles and blocks go to one receiver at a time, over paths that are made for it.
+        // Bundles and blocks go to one receiver at a time, over configured paths.
         let to_many = *receivers == 1 || !kind.has_nodes();
         is_file && is_whole && forwards && is_plain && to_many
     };
@@ -35,8 +36,8 @@ pub fn candidates(question: &Question) -> Result<Vec<Protocol>, SpecError> {
     Ok(all)
 }
 
-/// Profiles of a protocol that are candidates: of FTP the two congestion controls that kernels
-/// have, and on shared paths the rate control of protocols that have one.
+/// Returns the candidate profiles of a protocol: for FTP the two congestion controls of kernels,
+/// and on shared paths the rate control of protocols that have one.
 fn profiles(kind: Kind, is_shared: bool) -> Vec<Protocol> {
     let with = |profile: Option<&str>| match profile {
         Some(profile) => Protocol::with_profile(kind, profile),
@@ -45,13 +46,13 @@ fn profiles(kind: Kind, is_shared: bool) -> Vec<Protocol> {
     kind.tried_profiles(is_shared).into_iter().map(with).collect()
 }
 
-/// Whether a transport slows down where others use the path too.
+/// Whether a transport has congestion control.
 #[must_use]
 pub fn is_controlled(protocol: &Protocol) -> bool {
     protocol.is_controlled()
 }
 
-/// Whether its receiver can hand over the bytes of a file in their order while they arrive.
+/// Whether its receiver can deliver the bytes of a file in order while they arrive.
 #[must_use]
 pub fn streams(protocol: &Protocol) -> bool {
     protocol.kind.is_in_order()
@@ -68,7 +69,8 @@ pub enum Deployment {
     Simulator,
 }
 
-/// Means to run this transport between real hosts, some of which store and forward if `relay`.
+/// Returns the means to run this transport between real hosts, some of which store and forward if
+/// `relay`.
 #[must_use]
 pub fn deployment(protocol: &Protocol, relay: bool) -> Deployment {
     let kind = protocol.kind;
@@ -82,11 +84,11 @@ pub fn deployment(protocol: &Protocol, relay: bool) -> Deployment {
     }
 }
 
-/// Order of transports that do equally well: those of `slowlight send` first, then fewer layers,
-/// put before fetched, nodes before models, retransmission before coding.
+/// Order of equally good transports: those of `slowlight send` first, then fewer layers, put before
+/// get, nodes before models, retransmission before coding.
 pub(super) fn simplicity(protocol: &Protocol, relay: bool) -> impl Ord {
     let kind = protocol.kind;
-    // TCP is every host's.
+    // Every host has TCP.
     let layers = kind.layers().len() - usize::from(kind.runs_over_tcp());
     let layers =
         if kind.has_nodes() { 2 + usize::from(kind.is_entity_in_bundles()) } else { layers - 1 };

@@ -1,4 +1,4 @@
-//! Error models of a link as a user writes them: a key each.
+//! Error models of a link, one key each.
 
 use engine::Rng;
 use link::ErrorKind;
@@ -8,20 +8,20 @@ use transport::text::SpecError;
 
 use super::window;
 
-/// Declares the keys of all error models, each with the model that its value stands for.
+/// Declares the keys of all error models, each with its conversion.
 macro_rules! models {
     ($($(#[$doc:meta])* $key:ident: $type:ty = $kind:expr;)*) => {
         keys! {
             /// Error models of one direction, evaluated in this order.
             pub struct Errors {
                 $($(#[$doc])* $key: $type,)*
-                /// Effect of an error on the packet that it strikes.
+                /// Effect of an error on its packet.
                 on_error: OnError,
             }
         }
 
         impl Errors {
-            /// The models that are given.
+            /// Returns the configured models.
             fn kinds(&self) -> Vec<Result<ErrorKind, SpecError>> {
                 let mut kinds = Vec::new();
                 $(if let Some(value) = &self.$key {
@@ -31,7 +31,7 @@ macro_rules! models {
                 kinds
             }
 
-            /// The models that hold for the way back as well: those without positions.
+            /// Returns the models that also apply to the return path: those without positions.
             pub(super) fn without_positional(&self) -> Self {
                 let mut kept = Self { on_error: self.on_error, ..Self::default() };
                 $(if let Some(value) = &self.$key {
@@ -47,24 +47,24 @@ macro_rules! models {
 }
 
 models! {
-    /// Probability to lose a packet, whatever its length.
+    /// Probability of losing a packet, whatever its length.
     per: Probability = |per| Ok(ErrorKind::PerPacket(per.value()));
     /// Bit error rate.
     ber: Probability = |ber| Ok(ErrorKind::BitErrorRate(ber.value()));
     /// Errors in bursts (Gilbert-Elliott).
     burst: Burst = |burst| Ok(burst.kind());
-    /// Exactly these packets are lost, counted from 0.
+    /// Lost packets by number, from 0.
     drop: Vec<u64> = |packets| Ok(ErrorKind::DropList(packets.clone()));
-    /// Every packet sent within these windows is lost.
+    /// Time windows in which every packet sent is lost.
     loss_times: Vec<Window> = |times| Ok(ErrorKind::LossTimes(times.iter().map(window).collect()));
-    /// A stored pattern of bit errors, laid over the bits round and round.
+    /// A stored pattern of bit errors, applied to the bits cyclically.
     error_vector: Vector = |vector| Ok(vector.kind());
-    /// The fates of successive packets, as they were recorded.
+    /// Recorded fates of successive packets.
     trace: Trace = Trace::kind;
 }
 
 impl Errors {
-    /// The link's models.
+    /// Returns the link's models.
     ///
     /// # Errors
     ///
@@ -84,17 +84,17 @@ impl Errors {
         Ok(models)
     }
 
-    /// Whether a model names packets, bits or times.
+    /// Whether a model has positions of packets, bits or times.
     pub(crate) fn has_positional(&self) -> bool {
         self.kinds().iter().any(|kind| kind.as_ref().map_or(true, ErrorKind::is_positional))
     }
 
-    /// Draws the error vector with `rng` if it is to be drawn.
+    /// Draws the error vector with `rng` if it is random.
     pub(crate) fn draw(&mut self, rng: impl FnOnce() -> Rng) -> Result<(), SpecError> {
         self.error_vector.as_mut().map_or(Ok(()), |vector| vector.draw(rng()))
     }
 
-    /// A summary for people: the rates, and whether there are other models.
+    /// Returns a summary for users: the rates, and whether there are other models.
     #[must_use]
     pub fn summary(&self) -> Vec<String> {
         let per = self.per.map(|per| format!("packet errors {per}"));
@@ -109,17 +109,17 @@ impl Errors {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Burst {
-    /// From the good to the bad state.
+    /// Probability of changing from the good to the bad state.
     pub to_bad: Probability,
-    /// From the bad to the good state.
+    /// Probability of changing from the bad to the good state.
     pub to_good: Probability,
-    /// Probability to lose a packet in the good state.
+    /// Probability of losing a packet in the good state.
     #[serde(default)]
     pub good_per: Probability,
     /// Bit error rate in the good state.
     #[serde(default)]
     pub good_ber: Probability,
-    /// Probability to lose a packet in the bad state.
+    /// Probability of losing a packet in the bad state.
     #[serde(default)]
     pub bad_per: Probability,
     /// Bit error rate in the bad state.
@@ -131,9 +131,9 @@ pub struct Burst {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vector {
-    /// Its length in bits.
+    /// Length in bits.
     pub bits: u64,
-    /// The bits in error, counted from 0, ascending.
+    /// Positions of bit errors, from 0, ascending.
     #[serde(default)]
     pub errors: Vec<u64>,
     /// Number of errors to draw with the scenario's seed, in place of `errors`.
@@ -141,7 +141,7 @@ pub struct Vector {
     pub drawn: Option<u64>,
 }
 
-/// Most errors that are drawn.
+/// Maximum number of drawn errors.
 const DRAWN_MAX: u64 = 1_000_000;
 
 impl Vector {
@@ -149,15 +149,14 @@ impl Vector {
         ErrorKind::Vector(link::ErrorVector { period: self.bits, errors: self.errors.clone() })
     }
 
-    /// Draws the errors that are to be drawn, anywhere; where in the pattern a run begins is as good
-    /// as random then.
+    /// Draws the errors at random positions, which also makes the start of the pattern random.
     fn draw(&mut self, mut rng: Rng) -> Result<(), SpecError> {
         let Some(count) = self.drawn.take() else { return Ok(()) };
         if !self.errors.is_empty() {
             let message = "error_vector: give `errors` or `drawn`, not both";
             return Err(SpecError::invalid(message));
         }
-        // Half of the bits at most: more are drawn twice too often.
+        // At most half of the bits: more would be drawn twice too often.
         let most = DRAWN_MAX.min(self.bits / 2);
         if count > most {
             let message = format!("error_vector.drawn: {count}; at most {most} here");
@@ -172,26 +171,25 @@ impl Vector {
     }
 }
 
-/// The fates of successive packets.
+/// Recorded fates of successive packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
-    /// One character a packet: `x` for one that is struck, `.` for one that is not. White space
-    /// is left out.
+    /// One character per packet: `x` for an error, `.` for none. White space is ignored.
     pub fates: String,
-    /// Whether it begins again at its end; otherwise nothing is struck after it.
+    /// Whether it restarts at its end; otherwise no further packet has an error.
     #[serde(default)]
     pub repeat: bool,
 }
 
-/// Effect of an error on the packet that it strikes (see [`link::OnError`]).
+/// Effect of an error on its packet (see [`link::OnError`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnError {
-    /// It is lost: the link layer has a checksum.
+    /// The packet is lost: the link layer has a checksum.
     #[default]
     Drop,
-    /// It arrives damaged: the link layer has none.
+    /// The packet arrives damaged: the link layer has no checksum.
     Damage,
 }
 

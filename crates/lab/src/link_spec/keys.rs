@@ -1,4 +1,4 @@
-//! Tables of TOML whose keys may all be left out.
+//! TOML tables of optional keys.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,22 +6,22 @@ use std::marker::PhantomData;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 
-/// A table whose keys may all be left out; `keys!` declares one.
+/// A table of optional keys, declared by `keys!`.
 pub(super) trait Keys: Default {
     /// Names of all keys, in order.
     fn names() -> Vec<&'static str>;
 
-    /// Reads the value of `key`; `false` if it has no such key.
+    /// Reads the value of `key`; returns `false` if it has no such key.
     fn read<'de, A: MapAccess<'de>>(&mut self, key: &str, table: &mut A) -> Result<bool, A::Error>;
 
     /// Writes the keys that are given.
     fn write<S: SerializeMap>(&self, table: &mut S) -> Result<(), S::Error>;
 
-    /// Each key of `self`, or of `base` where it is left out.
+    /// Returns each key of `self`, or of `base` where it is missing.
     fn laid_over(self, base: &Self) -> Self;
 }
 
-/// Name of a key: the field's, or another one.
+/// Name of a key: the field's, or another.
 macro_rules! name {
     ($field:ident) => {
         stringify!($field)
@@ -31,8 +31,8 @@ macro_rules! name {
     };
 }
 
-/// Declares a struct of optional keys and its `Keys`. Between two `..` stands a group of keys that
-/// is declared elsewhere.
+/// Declares a struct of optional keys and its `Keys`. A group of keys declared elsewhere stands
+/// between two `..`.
 macro_rules! keys {
     (
         $(#[$meta:meta])*
@@ -151,7 +151,7 @@ impl<'de, T: Keys> Visitor<'de> for Table<T> {
     }
 }
 
-/// A key of those that it knows.
+/// A key among the known ones.
 struct Key(&'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Key {

@@ -140,7 +140,7 @@ fn ppp_compresses_headers_where_it_is_told_to() {
     assert_eq!(serial.framing, ppp(link::Stuffing::Exact, true));
     assert_eq!(serial.header_compression, None);
     let short = config("framing = \"ppp-async-compressed\"").unwrap();
-    // Two flags, one byte of protocol, two of check sequence; ten bits for eight: 105 * 10 / 8.
+    // Two flags, one byte of protocol, two of check sequence; ten bits per byte: 105 * 10 / 8.
     assert_eq!(short.framing.framed_len(100), 132);
     let refused = config("header_compression = true").unwrap_err();
     assert!(refused.contains("header compression needs the framing of PPP"), "{refused}");

@@ -1,4 +1,4 @@
-//! Short forms of a link's tables, for options of the command line.
+//! Short forms of a link's tables, for command-line options.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use transport::text::SpecError;
 
 use super::{Bucket, Burst, OnError, Periodic, WhileDown};
 
-/// Parts of a text between plus signs, as many as the form has.
+/// Splits a text at plus signs into the parts of the form.
 fn parts<'a, const N: usize>(
     text: &'a str,
     kind: &'static str,
@@ -29,8 +29,8 @@ fn parts<'a, const N: usize>(
 impl FromStr for Burst {
     type Err = QuantityError;
 
-    /// `0.001+0.2`, or `0.001+0.2+0.5`: probabilities to enter and to leave the bad state after a
-    /// packet, and to lose a packet in it, 1 by default.
+    /// Parses `0.001+0.2`, or `0.001+0.2+0.5`: probabilities to enter and to leave the bad state
+    /// after a packet, and to lose a packet in it, by default 1.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let (kind, example) = ("two or three probabilities", "0.001+0.2");
         let [to_bad, to_good, bad_per] = parts(text, kind, example)?;
@@ -48,7 +48,7 @@ impl FromStr for Burst {
 impl FromStr for Bucket {
     type Err = QuantityError;
 
-    /// `8 Mbit/s+64 KiB`: sustained rate, and what may be sent above it.
+    /// Parses `8 Mbit/s+64 KiB`: sustained rate, and burst above it.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let (kind, example) = ("a rate and a size", "8 Mbit/s+64 KiB");
         let wrong = || QuantityError::NotANumber { text: text.to_owned(), kind, example };
@@ -60,8 +60,8 @@ impl FromStr for Bucket {
 impl FromStr for Periodic {
     type Err = QuantityError;
 
-    /// `60 s+5 s`, or `60 s+5 s+10 s`: period, length of each outage, begin of the first, at once by
-    /// default.
+    /// Parses `60 s+5 s`, or `60 s+5 s+10 s`: period, duration of each outage, start of the first,
+    /// by default at once.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let (kind, example) = ("a period and an outage", "60 s+5 s");
         let [period, down, first] = parts(text, kind, example)?;

@@ -1,4 +1,4 @@
-//! Members in place of groups.
+//! Replacement of groups by their members.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -9,12 +9,12 @@ use crate::groups::{Group, PORT, twice};
 use crate::link_spec::LinkSpec;
 use crate::scenario::{Node, Transfer};
 
-/// Writes members for groups: of the groups themselves, in links, nodes and transfers. What is
-/// written out already stays as it is.
+/// Replaces groups by their members in links, nodes and transfers. Resolved scenarios stay
+/// unchanged.
 ///
 /// # Errors
 ///
-/// The first contradiction.
+/// First contradiction.
 pub(super) fn expand(
     groups: &mut BTreeMap<String, Group>,
     nodes: &mut BTreeMap<String, Node>,
@@ -55,7 +55,7 @@ pub(super) fn expand(
     Ok(())
 }
 
-/// A link from or to a group: one for each member.
+/// Returns the links of a link from or to a group: one for each member.
 fn links_of(groups: &BTreeMap<String, Group>, link: LinkSpec) -> Result<Vec<LinkSpec>, SpecError> {
     let members =
         |end: &Option<String>| groups.get(end.as_deref()?).map(|group| group.members.clone());
@@ -75,7 +75,7 @@ fn links_of(groups: &BTreeMap<String, Group>, link: LinkSpec) -> Result<Vec<Link
     }
 }
 
-/// Writes a transfer's receivers out, and the group that they are.
+/// Replaces a transfer's receivers by nodes, and sets their group.
 fn gather(
     groups: &mut BTreeMap<String, Group>,
     index: usize,

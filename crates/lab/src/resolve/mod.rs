@@ -1,4 +1,4 @@
-//! Scenarios as a user wrote them, read and with every default filled in.
+//! Reading of scenarios, and filling in their defaults.
 
 mod groups;
 
@@ -22,26 +22,26 @@ use crate::pep;
 use crate::preset::Preset;
 use crate::scenario::{SIZE, Scenario, Transfer};
 
-/// Most nodes of a scenario.
+/// Maximum nodes of a scenario.
 const NODES_MAX: u16 = 10_000;
 
 impl Scenario {
-    /// Reads a scenario. Files it names are looked for beside it.
+    /// Reads a scenario. Files it names are relative to it.
     ///
     /// # Errors
     ///
-    /// Line, key and remedy of the first mistake.
+    /// Line, key and remedy of the first fault.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
         let mut scenario = Self::parse(&text::read_text(path)?, &path.display().to_string())?;
         scenario.place(path.parent().unwrap_or(Path::new("")));
         Ok(scenario)
     }
 
-    /// Reads a scenario from `text`, which came from `origin`.
+    /// Parses a scenario from `text`, which came from `origin`.
     ///
     /// # Errors
     ///
-    /// Line, key and remedy of the first mistake.
+    /// Line, key and remedy of the first fault.
     pub fn parse(text: &str, origin: &str) -> Result<Self, SpecError> {
         let mut scenario: Self =
             text::parse(text, origin).map_err(|error| match Preset::parse(text, origin) {
@@ -76,7 +76,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// The scenario with what each node speaks.
+    /// Returns the scenario with each node's protocol.
     fn with_protocols(mut self) -> Result<Self, SpecError> {
         let Self { groups, nodes, links, transfers, .. } = &mut self;
         groups::expand(groups, nodes, links, transfers)?;
@@ -87,21 +87,21 @@ impl Scenario {
         Ok(self)
     }
 
-    /// The scenario with every default filled in, checked.
+    /// Returns the scenario with all defaults, checked.
     ///
     /// # Errors
     ///
-    /// The first contradiction.
+    /// First contradiction.
     pub fn resolved(self) -> Result<Self, SpecError> {
         self.resolved_with(None)
     }
 
-    /// Returns the scenario with every default filled in, and with this growth limit of TCP's
-    /// buffers, if there is one, on all nodes in place of what their settings and profiles say.
+    /// Returns the scenario with all defaults and, if given, with this growth limit of TCP's
+    /// buffers on all nodes in place of their settings and profiles.
     ///
     /// # Errors
     ///
-    /// The first contradiction.
+    /// First contradiction.
     pub fn resolved_with(mut self, buffers: Option<TcpBuffers>) -> Result<Self, SpecError> {
         self.links = std::mem::take(&mut self.links)
             .into_iter()
@@ -144,7 +144,7 @@ impl Scenario {
         }
     }
 
-    /// Nodes that only links name get a table, too.
+    /// Adds tables for nodes that only links name.
     fn add_nodes(&mut self) {
         let ends = self.links.iter().flat_map(|link| [&link.from, &link.to]).flatten();
         for name in ends.cloned().collect::<BTreeSet<_>>() {
@@ -152,7 +152,7 @@ impl Scenario {
         }
     }
 
-    /// Reads each node's settings as those of the protocol it speaks.
+    /// Reads each node's settings as those of its protocol.
     fn interpret_settings(&mut self) -> Result<(), SpecError> {
         for (name, node) in &mut self.nodes {
             let Some(mib) = node.mib.take() else { continue };
@@ -184,7 +184,7 @@ impl Scenario {
         }
     }
 
-    /// Writes every setting into the nodes.
+    /// Writes all settings into the nodes.
     fn fill_in_settings(&mut self) -> Result<(), SpecError> {
         for (name, node) in &mut self.nodes {
             let entity = node.entity.unwrap_or_default();
@@ -240,7 +240,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Sets the protocol of a transfer, which its waypoints speak.
+    /// Sets the protocol of a transfer, which its waypoints use, too.
     fn settle_protocol(&mut self, index: usize) -> Result<(), SpecError> {
         let transfer = &self.transfers[index];
         let protocol = transfer
@@ -275,7 +275,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Checks what a transfer by a tool says, and that there is such a tool.
+    /// Checks the keys of a transfer by a tool, and that the tool exists.
     fn check_tool(index: usize, transfer: &Transfer) -> Result<(), SpecError> {
         let Some(tool) = &transfer.tool else { return Ok(()) };
         let key = format!("transfers[{index}]");

@@ -90,8 +90,8 @@ fn rounds_and_transmissions_match_a_simulation() {
     }
 }
 
-/// Time of a simulated sender that hears of each gap one delay after it shows at the receiver,
-/// repairs first, and knows the end: the shape of an immediate NAK.
+/// Time of a simulated sender that learns of each gap one delay after the receiver detects it,
+/// repairs first, and knows the end: the model of an immediate NAK.
 fn immediate_once(rng: &mut Rng, t: &Transfer) -> f64 {
     let mut repairs: Vec<f64> = Vec::new();
     let (mut clock, mut fresh, mut missing, mut last) = (0.0_f64, 0.0, t.packets, 0.0_f64);
@@ -236,7 +236,7 @@ fn coded_multicast_waits_for_the_worst_receiver() {
         let (receivers, packets) = (f64::from(receivers), f64::from(packets));
         let expected = multicast_coded_transmissions(receivers, packets, p);
         assert!((mean / expected - 1.0).abs() < 0.02, "{mean} {expected}");
-        // Repeating single packets takes more, as long as there is more than one of them.
+        // Retransmitting single packets takes more, if there is more than one of them.
         let repeated = packets * multicast_transmissions(receivers, p);
         assert!(expected <= repeated * (1.0 + 1e-9), "{expected} {repeated}");
     }
@@ -270,7 +270,8 @@ proptest! {
 
 #[test]
 fn requests_of_a_group() {
-    // Nobody to be heard: each receiver that lacks something asks.
+    // With an infinite delay no request is suppressed: each receiver that lacks something sends
+    // one.
     let deaf = Backoff { most: 1.0, group: 100.0, delay: 2.0 };
     let lossy = 1.0 - 0.99_f64.powi(64);
     assert!((deaf.requests(100.0, 64, 0.01) - 100.0 * lossy).abs() < 1e-6);
@@ -281,10 +282,10 @@ fn requests_of_a_group() {
         assert!((deaf.over_by(deaf.wait(probability)) - probability).abs() < 1e-12);
     }
     assert!(deaf.over_by(-1.0) == 0.0 && deaf.over_by(2.0) == 1.0);
-    // Against a count of many groups.
+    // Compared with a simulation of many groups.
     let backoff = Backoff { delay: 0.4, ..deaf };
     let mut rng = Rng::new(1, "requests");
-    let mut asked = 0;
+    let mut requests = 0;
     for _ in 0..2000 {
         let mut waits: Vec<_> = (0..100)
             .map(|_| {
@@ -294,16 +295,16 @@ fn requests_of_a_group() {
             .filter(|(_, lacks)| *lacks > 0)
             .collect();
         waits.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut heard: Vec<(f64, usize)> = Vec::new();
+        let mut received: Vec<(f64, usize)> = Vec::new();
         for (wait, lacks) in waits {
-            if !heard.iter().any(|(at, most)| at + 0.4 < wait && *most >= lacks) {
-                heard.push((wait, lacks));
-                asked += 1;
+            if !received.iter().any(|(at, most)| at + 0.4 < wait && *most >= lacks) {
+                received.push((wait, lacks));
+                requests += 1;
             }
         }
     }
-    let (count, formula) = (f64::from(asked) / 2000.0, backoff.requests(100.0, 64, 0.01));
-    // Who is silent because it heard others keeps nobody from asking, which the formula takes for
-    // as good as asking itself.
+    let (count, formula) = (f64::from(requests) / 2000.0, backoff.requests(100.0, 64, 0.01));
+    // A receiver that was suppressed suppresses no other, although the formula counts it as if it
+    // did.
     assert!((0.95..1.05).contains(&(count / formula)), "{count} {formula}");
 }

@@ -1,4 +1,4 @@
-//! A host of an emulated world: its engine and store, and what happens to them when.
+//! A host of an emulated world: its engine and store, and its planned events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -80,29 +80,29 @@ impl EmulatedHost {
         }
     }
 
-    /// Has `timings` count how late it does what it has to do at a certain time.
+    /// Makes `timings` record the lateness of its timers.
     pub(crate) fn timed(mut self, timings: &Arc<Timings>) -> Self {
         self.timings = Some(Arc::clone(timings));
         self
     }
 
-    /// Adds to what will happen to it.
+    /// Adds a planned event.
     pub(crate) fn plan(&mut self, at: Time, planned: Planned) {
         let behind = self.plan.partition_point(|(before, _)| *before <= at);
         self.plan.insert(behind, (at, planned));
     }
 
-    /// The engine, while there is one.
+    /// Returns the engine, while its process runs.
     pub(crate) fn engine(&self) -> Option<&dyn Transport> {
         self.host.engine().map(|engine| &**engine)
     }
 
-    /// The store.
+    /// Returns the store.
     pub(crate) fn store(&self) -> &Store {
         self.host.store()
     }
 
-    /// The record so far.
+    /// Returns the record so far.
     pub(crate) fn record(&self) -> &Record {
         &self.record
     }
@@ -123,7 +123,7 @@ impl EmulatedHost {
         }
     }
 
-    /// Does all that can be done by now. Returns whether that was anything.
+    /// Does everything that is due. Returns whether there was anything.
     fn settle(&mut self, now: Time) -> bool {
         let mut any = false;
         if !self.began {
@@ -210,7 +210,7 @@ impl Engine for EmulatedHost {
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         if !self.began {
-            // The driver makes itself ready; paths are announced when the world begins.
+            // The driver needs no event; paths are announced when the world starts.
             return;
         }
         self.now = now;
@@ -233,7 +233,7 @@ impl Engine for EmulatedHost {
         {
             timings.record(now.since(deadline.at), 1);
         }
-        // All that is due at the beginning comes after the beginning.
+        // Events due at the start come after it.
         self.settle(now);
         if let Some(engine) = self.host.engine_mut()
             && engine.poll_timeout().is_some_and(|deadline| deadline.at <= now)
@@ -259,7 +259,7 @@ impl Engine for EmulatedHost {
                 }
                 return Some(transmit);
             }
-            // What it reads may be what it waits for.
+            // The change of a path may be what it waits for.
             if !self.settle(now) {
                 return None;
             }
@@ -311,7 +311,7 @@ mod tests {
         Time::ZERO + Duration::from_millis(millis)
     }
 
-    /// A sender of a kilobyte whose way is down from 10 ms to 50 ms, asked for it at 20 ms.
+    /// A sender of a kilobyte whose path is down from 10 ms to 50 ms, with a request at 20 ms.
     fn sender() -> EmulatedHost {
         let protocol: Protocol = "cfdp".parse().unwrap();
         let mut config = transport::configure(&protocol, 1, None).unwrap();
@@ -329,7 +329,7 @@ mod tests {
         host
     }
 
-    /// Tells the time, and counts the datagrams that leave then.
+    /// Advances the time, and counts the datagrams sent then.
     fn turn(host: &mut EmulatedHost, now: Time) -> usize {
         host.handle_timeout(now);
         let mut tx = TxBuf::new(1);
@@ -347,7 +347,7 @@ mod tests {
         let mut host = sender().timed(&timings);
         turn(&mut host, at(1));
         assert_eq!(timings.so_far().packets(), 0, "the beginning is not late");
-        // The way goes down at 10 ms, and the transfer is asked for at 20 ms.
+        // The path goes down at 10 ms, and the transfer is requested at 20 ms.
         turn(&mut host, at(13));
         assert_eq!(timings.so_far().most(), Duration::from_millis(3));
         turn(&mut host, at(15));
@@ -391,7 +391,7 @@ mod tests {
         }
         assert_eq!(host.record().answers, [(0, Ok(()))]);
         assert!(host.is_at_rest(), "there is no contact any more");
-        // With nothing under way, outages come and go unheeded.
+        // With nothing under way, outages are ignored.
         let mut host = sender();
         host.plan.clear();
         let (period, down) = (Duration::from_millis(100), Duration::from_millis(50));

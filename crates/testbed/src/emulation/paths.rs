@@ -1,4 +1,4 @@
-//! Paths of an emulated host, and when they go down and come up.
+//! Paths of an emulated host, with their outages.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -23,14 +23,14 @@ pub(crate) struct KnownPath {
 /// The last link from a peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Back {
-    /// When it is down at its near end.
+    /// Outages at its near end.
     pub(crate) outages: Outages,
-    /// One-way light time: an outage begins and ends that much later at the far end.
+    /// One-way light time: an outage starts and ends that much later at the far end.
     pub(crate) delay: Duration,
 }
 
 impl Back {
-    /// The time at which what arrives at `now` left.
+    /// Returns the departure time of an arrival at `now`.
     fn left(&self, now: Time) -> Time {
         Time::ZERO + now.since(Time::ZERO + self.delay)
     }
@@ -40,7 +40,7 @@ impl Back {
         self.outages.is_up(self.left(now))
     }
 
-    /// The next change of that after `now`.
+    /// Returns the next change after `now`.
     fn next_change(&self, now: Time) -> Option<Time> {
         self.outages.next_change(self.left(now)).map(|at| at + self.delay)
     }
@@ -50,10 +50,10 @@ impl Back {
 #[derive(Debug)]
 pub(super) struct Paths {
     pub(super) known: Vec<KnownPath>,
-    /// Properties of paths to peers that nobody announced, and those there are.
+    /// Properties of paths to unannounced peers, and those that exist.
     stranger: PathInfo,
     strangers: BTreeSet<PathId>,
-    /// When known paths go down or come up next, and when that was looked at.
+    /// Time of the next change of a known path, and when it was computed.
     change: Option<Time>,
     looked: Time,
 }
@@ -67,25 +67,25 @@ impl Paths {
         Self { known, stranger, strangers, change, looked }
     }
 
-    /// Changes are looked for from `now` on.
+    /// Starts looking for changes at `now`.
     pub(super) fn begin(&mut self, now: Time) {
         self.looked = now;
         self.change = self.next_change(now);
     }
 
-    /// The next change of a known path.
+    /// Returns the next change of a known path.
     pub(super) fn change(&self) -> Option<Time> {
         self.change
     }
 
-    /// The state of all paths, for an engine that starts.
+    /// Returns the state of all paths, for an engine that starts.
     pub(super) fn all(&self, now: Time) -> Events {
         let known = self.known.iter().flat_map(|known| known.state(now));
         let up = || PathEvent::Up(self.stranger.clone());
         known.chain(self.strangers.iter().map(|path| (*path, up()))).collect()
     }
 
-    /// Events of the known paths that have changed by `now`; `None` if no change was due.
+    /// Returns events of the known paths that have changed by `now`; `None` if no change was due.
     pub(super) fn changed(&mut self, now: Time) -> Option<Events> {
         self.change.filter(|at| *at <= now)?;
         let before = mem::replace(&mut self.looked, now);
@@ -103,7 +103,8 @@ impl Paths {
         Some(events)
     }
 
-    /// Events for the engine when the driver reports one. Of known paths more is known here.
+    /// Returns the engine's events for a path event of the driver. For known paths, outages are
+    /// added.
     pub(super) fn reported(&mut self, now: Time, path: PathId, event: PathEvent) -> Events {
         match (self.known.iter().find(|known| known.path == path), &event) {
             (Some(known), PathEvent::Up(_)) => known.state(now),
@@ -118,8 +119,8 @@ impl Paths {
         }
     }
 
-    /// Whether a known path is down in either direction and will come up. Outages come and go for
-    /// ever, so those of paths that are up do not count, as in the simulator.
+    /// Whether a known path is down in either direction and will come up. Outages recur for ever,
+    /// so those of paths that are up do not count, as in the simulator.
     pub(super) fn will_come_up(&self, now: Time) -> bool {
         let comes_up = |known: &KnownPath| {
             let down = !known.outages.is_empty() && known.outages.iter().all(|it| !it.is_up(now));
@@ -132,7 +133,7 @@ impl Paths {
         self.known.iter().any(|known| comes_up(known) || returns(known))
     }
 
-    /// The first time after `now` at which either direction of a known path goes down or comes up.
+    /// Returns the first time after `now` at which a known path changes in either direction.
     fn next_change(&self, now: Time) -> Option<Time> {
         let outages = self.known.iter().flat_map(|known| &known.outages);
         let there = outages.filter_map(|outages| outages.next_change(now));
@@ -142,7 +143,7 @@ impl Paths {
 }
 
 impl KnownPath {
-    /// Its state in both directions.
+    /// Returns its state in both directions.
     fn state(&self, now: Time) -> Events {
         let mut info = self.info.clone();
         let up = || self.outages.iter().filter(|outages| outages.is_up(now));

@@ -19,36 +19,35 @@ use transport::text::SpecError;
 use super::tools::Ports;
 use super::transfers::{self, Progress, TransfersError};
 
-/// The UDP ports of engines: behind those that systems give to programs, and far enough from
-/// each other in time that nothing of one transfer reaches another.
+/// UDP ports of engines: above the ephemeral ports, and reused so late that nothing of one transfer
+/// reaches another.
 const PORTS: std::ops::Range<u16> = 61_000..65_000;
-/// How long after it is asked for a transfer begins: until then its engines have their sockets.
+/// Time from request to start of a transfer, in which its engines open their sockets.
 const LEAD: Duration = Duration::from_millis(50);
 
-/// What is asked for.
+/// A requested transfer.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// The host that has the file.
+    /// Sending host.
     pub from: String,
-    /// The host that shall have it.
+    /// Receiving host.
     pub to: String,
-    /// The protocol, with the settings that the world's scenario has for it; that of the hosts, or
-    /// CFDP, if left out.
+    /// Protocol, with its settings in the world's scenario; default: that of the hosts, or CFDP.
     pub protocol: Option<Protocol>,
-    /// The tool, in place of a protocol.
+    /// Tool, in place of a protocol.
     pub tool: Option<String>,
-    /// The file; one of `size` is made up if left out.
+    /// File; default: generated content of `size`.
     pub file: Option<PathBuf>,
-    /// The size of a made-up file.
+    /// Size of the generated content.
     pub size: Option<Size>,
 }
 
-/// The scenario of one transfer in the world of another, resolved one, whose links are as they are
-/// now. `number` tells it from others in that world.
+/// Returns the scenario of one transfer in a running world, based on the world's resolved scenario
+/// with its links as they are now. `number` distinguishes transfers in one world.
 ///
 /// # Errors
 ///
-/// What is wrong with the wish, or missing on this machine.
+/// The request is invalid, or something is missing on this machine.
 pub fn scenario(base: &Scenario, wish: Wish, number: u64) -> Result<Scenario, SpecError> {
     let Wish { from, to, protocol, tool, file, size } = wish;
     if base.groups.contains_key(&to) {
@@ -93,15 +92,14 @@ pub fn scenario(base: &Scenario, wish: Wish, number: u64) -> Result<Scenario, Sp
         }],
     };
     let scenario = scenario.resolved()?;
-    // A waypoint of the world forwards nothing, whoever asks.
+    // A waypoint of the world never forwards.
     let (world, transfer) = (Topology::new(base)?, &scenario.transfers[0]);
     world.check_ways(&scenario, transfer)?;
     super::tools::check(&scenario)?;
     Ok(scenario)
 }
 
-/// A node as it is for one transfer: its settings are those of the protocol that it speaks in the
-/// world's scenario.
+/// Returns a node for one transfer, with the settings of the protocol in the world's scenario.
 fn guest(node: &Node, protocol: Option<&Protocol>, number: u64) -> Node {
     let ports = u64::from(PORTS.end - PORTS.start);
     let port = PORTS.start + u16::try_from(number % ports).unwrap_or_default();
@@ -119,12 +117,13 @@ fn guest(node: &Node, protocol: Option<&Protocol>, number: u64) -> Node {
     }
 }
 
-/// Carries out the transfer of a [`scenario`] in a world that was made of its base: what became of it,
-/// and how it ended. It takes `limit` at most, and of a file so many bytes. All transfers of a world
-/// share `ports`.
+/// Runs the transfer of a [`scenario`] in a world made from its base. Returns its result and how it
+/// ended. Runs for `limit` at most, and reads at most `most` bytes of a file. All transfers of a
+/// world share `ports`.
 ///
 /// # Errors
-/// [`TransfersError`] says what is in the way.
+///
+/// [`TransfersError`] gives the reason.
 pub fn run(
     (world, ports): (&World, &Ports),
     mut scenario: Scenario,
@@ -141,7 +140,7 @@ pub fn run(
     let run = transfers::run_in((world, ports), &scenario, &contents, cancelled, progress)?;
     let mut transfer =
         run.transfers.into_iter().next().ok_or_else(|| plan::unresolved("transfers"))?;
-    // What its first link carried was not all its own.
+    // The first link also carried other traffic.
     transfer.traffic.throughput_bps = None;
     Ok((transfer, run.ended))
 }

@@ -1,4 +1,4 @@
-//! Transfers of a scenario that programs of others carry, beside those of slowlight.
+//! Transfers of a scenario that external programs carry out, beside those of slowlight.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,9 +28,9 @@ use super::transfers::TransfersError;
 use crate::scratch::Scratch;
 use crate::tool::{self, Job, Outcome};
 
-/// How often it is looked whether it is time to begin, or all shall end.
+/// Polling interval for start and stop.
 const LOOK: Duration = Duration::from_millis(25);
-/// How many ports are tried for a server.
+/// Number of ports tried for a server.
 const PORTS_TRIED: usize = 100;
 
 /// A transfer by a tool.
@@ -51,15 +51,15 @@ pub(super) struct Errand<'a> {
     until: Time,
 }
 
-/// Where errands hear of the world, and it of them.
+/// Channels between errands and the world.
 pub(super) struct Ties<'a> {
-    /// Told when all that comes before the clients is done.
+    /// Notified when the preparation of the clients is done.
     pub(super) ready: mpsc::Sender<Result<(), TransfersError>>,
-    /// Tells when the world begins.
+    /// Receives the world's start.
     pub(super) begin: mpsc::Receiver<Clock>,
-    /// Set when all shall end.
+    /// Set when all must end.
     pub(super) stop: &'a AtomicBool,
-    /// Errands that are not over.
+    /// Number of errands that are not over.
     pub(super) at_work: &'a AtomicUsize,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Ties<'a> {
 ///
 /// # Errors
 ///
-/// The first that is missing, and how it is had.
+/// Names the first missing tool, and how to install it.
 pub fn check(scenario: &Scenario) -> Result<(), SpecError> {
     for (index, transfer) in scenario.transfers.iter().enumerate() {
         let Some(tool) = &transfer.tool else { continue };
@@ -77,8 +77,8 @@ pub fn check(scenario: &Scenario) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The transfers by tools. Files that are made up are put into a folder. Servers get the ports of
-/// their adapters, or the next that are free.
+/// Returns the transfers by tools. Generated files are written into a folder. Servers get the ports
+/// of their adapters, or the next free ones.
 pub(super) fn errands<'a>(
     (world, ports): (&'a World, &'a Ports),
     scenario: &Scenario,
@@ -128,11 +128,11 @@ pub(super) fn errands<'a>(
 /// A port of a host.
 type Port = (String, u16);
 
-/// Ports that servers of tools have in a world, or are about to take.
+/// Ports of tools' servers in a world, including reserved ones.
 #[derive(Debug, Default)]
 pub struct Ports(Mutex<BTreeSet<Port>>);
 
-/// A port that nobody else gets while this is there.
+/// A reserved port.
 #[derive(Debug)]
 struct Held<'a> {
     ports: &'a Ports,
@@ -146,7 +146,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Those of slowlight's own engines.
+/// Returns the ports of slowlight's own engines.
 fn of_engines(scenario: &Scenario) -> BTreeSet<Port> {
     let nodes = scenario.nodes.iter().filter(|(_, node)| node.protocol.is_some());
     nodes.filter_map(|(name, node)| Some((name.clone(), node.port?))).collect()
@@ -157,7 +157,7 @@ impl Ports {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first that is free, from `wanted` on.
+    /// Takes the first free port, from `wanted` on.
     fn take(
         &self,
         host: &emu::Host,
@@ -176,7 +176,7 @@ impl Ports {
         held.ok_or_else(|| none().into())
     }
 
-    /// Holds the first that nobody has and that is not in use, from `wanted` on.
+    /// Reserves the first port that is neither reserved nor in use, from `wanted` on.
     fn hold(
         &self,
         (host, wanted): (&str, u16),
@@ -197,7 +197,7 @@ impl Ports {
     }
 }
 
-/// The links to the receiver.
+/// Links to the receiver.
 fn route(topology: &Topology<'_>, transfer: &Transfer) -> Vec<usize> {
     let ends = transfer.to.names().next().and_then(|to| topology.node(to));
     let ends = topology.node(&transfer.from).zip(ends);
@@ -205,7 +205,7 @@ fn route(topology: &Topology<'_>, transfer: &Transfer) -> Vec<usize> {
 }
 
 impl Errand<'_> {
-    /// Makes the tool ready, and runs it when it is time; `None` if that never came.
+    /// Prepares the tool, and runs it at its start time; `None` if that never came.
     pub(super) fn run(&self, ties: &Ties<'_>) -> Option<Result<Outcome, TransfersError>> {
         let outcome = self.carry(ties);
         ties.at_work.fetch_sub(1, Ordering::Relaxed);
@@ -227,7 +227,7 @@ impl Errand<'_> {
             limit: self.until.since(self.start),
         };
         let prepared = job.prepare(stop);
-        // Where one host fails, nobody listens any more.
+        // If one host fails, the receiver is gone.
         let _ = ready.send(Ok(()));
         let clock = begin.recv().ok()?;
         while clock.now() < self.start {
@@ -243,7 +243,7 @@ impl Errand<'_> {
         }
     }
 
-    /// What became of the transfer.
+    /// Returns the metrics of the transfer.
     pub(super) fn metrics(
         &self,
         scenario: &Scenario,
@@ -277,7 +277,7 @@ impl Errand<'_> {
             wrong_success: outcome.verdict == Verdict::Different,
             failure: outcome.why,
             delivered_s,
-            // That a program has ended well is all that a sender comes to know.
+            // The exit status of the program is all that a sender learns.
             confirmed_s: outcome.seconds,
             ready_s: None,
             latency: None,

@@ -1,5 +1,5 @@
-//! The transfers of a scenario between the hosts of an emulated world, by the engines that the
-//! simulator runs, configured as they are there, and by [tools].
+//! The transfers of a scenario between hosts of an emulated world, by the simulator's engines with
+//! the same configuration, and by [tools].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,37 +31,36 @@ use super::tools::{self, Errand, Ports, Ties};
 use crate::scratch::Scratch;
 use crate::tool::Outcome;
 
-/// How often hosts are asked whether they are done.
+/// Interval at which hosts are polled for completion.
 const LOOK: Duration = Duration::from_millis(25);
-/// How often in a row nothing must have happened for the world to be at rest: what is between a
-/// link and a host is seen nowhere.
+/// Number of consecutive polls without activity for the world to be at rest: packets between a link
+/// and a host are not visible.
 const RESTS: u32 = 3;
-/// How long nothing must have happened, besides the time that packets need, where others keep links
-/// busy.
+/// Minimum silence, besides the time that packets need, where other traffic keeps links busy.
 const GRACE: Duration = Duration::from_secs(1);
-/// How many routers what is sent to a group passes.
+/// Multicast TTL.
 const GROUP_TTL: u32 = 64;
-/// The least buffer of a socket, in bytes: within what systems grant to anybody.
+/// Minimum size of a socket buffer in bytes, granted by every system.
 const BUFFER_MIN: usize = 200_000;
-/// How much of their rate hosts make up for that come late, as over any real socket.
+/// Lateness of hosts up to which they catch up with their rate, as over any real socket.
 const CATCH_UP: Duration = Duration::from_millis(10);
-/// The datagram by which ways are compared, in bytes.
+/// Length of the datagram by which routes are compared, in bytes.
 const DATAGRAM: usize = 1472;
 
-/// How far a world has come.
+/// Progress of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Since it began.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// Ends of transfers that hosts have told of.
+    /// Ended transfers reported by hosts.
     pub ended: u64,
-    /// Datagrams that engines were handed.
+    /// Datagrams received by engines.
     pub received: u64,
     /// Bytes in them.
     pub received_bytes: u64,
 }
 
-/// Why transfers could not be run.
+/// Reason why transfers could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum TransfersError {
     /// The scenario cannot be used.
@@ -70,17 +69,17 @@ pub enum TransfersError {
     /// A host could not be set up.
     #[error("{host}: {error}")]
     Host {
-        /// Its name.
+        /// Name of the host.
         host: String,
-        /// What is in the way.
+        /// Error of the system.
         error: io::Error,
     },
-    /// A tool could not be run; what it fails in itself is among the results.
+    /// A tool could not be run; failures of the tool itself are results.
     #[error("{tool}: {error}")]
     Tool {
-        /// Its name.
+        /// Name of the tool.
         tool: String,
-        /// What is in the way.
+        /// Error of the system.
         error: io::Error,
     },
     /// The links have stopped.
@@ -88,7 +87,7 @@ pub enum TransfersError {
     Links(io::Error),
 }
 
-/// How a host stands, as its own thread sees it.
+/// State of a host, as its own thread sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Standing {
     at_rest: bool,
@@ -96,30 +95,31 @@ struct Standing {
     sent: u64,
     received: u64,
     received_bytes: u64,
-    /// Why its driver gave up.
+    /// Reason why its driver failed.
     failed: Option<String>,
 }
 
 /// A host with an engine.
 struct Player<'a> {
-    /// Its number.
+    /// Number of the host.
     index: usize,
     host: &'a Host,
     config: rt::Config,
     peers: Vec<(PathId, SocketAddr)>,
-    /// Its groups, each with the device that leads there.
+    /// Groups, each with the device that leads there.
     groups: Vec<(PathId, SocketAddr, Option<&'a str>)>,
     emulated: EmulatedHost,
-    /// Whether all that it sends has a rate.
+    /// Whether everything that it sends has a rate.
     paced: bool,
 }
 
-/// Runs the transfers of a resolved scenario in `world`, which was made of its
-/// [`plan`](super::plan), until all is over, the scenario's time is, or `cancelled` is set.
-/// `progress` is called every now and then.
+/// Runs the transfers of a resolved scenario in `world`, which was made from its
+/// [`plan`](super::plan). Ends when everything is over, at the scenario's time limit, or when
+/// `cancelled` is set. Calls `progress` regularly.
 ///
 /// # Errors
-/// [`TransfersError`] says what is in the way.
+///
+/// [`TransfersError`] gives the reason.
 pub fn run(
     world: &World,
     scenario: &Scenario,
@@ -131,11 +131,12 @@ pub fn run(
     carry_out((world, Stay::Begins, &ports), scenario, contents, cancelled, progress)
 }
 
-/// The same in a world that has begun before, and in which others send, too: it is over when
-/// nothing more happens to these transfers. Their starts are by the world's time.
+/// Runs transfers in a world that started before and has other traffic: ends when nothing more
+/// happens to these transfers. Their start times are in the world's time.
 ///
 /// # Errors
-/// [`TransfersError`] says what is in the way.
+///
+/// [`TransfersError`] gives the reason.
 pub(super) fn run_in(
     (world, ports): (&World, &Ports),
     scenario: &Scenario,
@@ -155,13 +156,13 @@ pub(super) fn run_in(
     carry_out((world, Stay::Began { ways }, ports), scenario, contents, cancelled, progress)
 }
 
-/// Whether a world is there for its transfers alone.
+/// Whether a world exists for its transfers only.
 enum Stay {
-    /// It begins with them, and is over with them.
+    /// It starts and ends with them.
     Begins,
-    /// It began before.
+    /// It started before.
     Began {
-        /// The links on their ways.
+        /// Links on their routes.
         ways: Vec<(usize, link::Config)>,
     },
 }
@@ -217,14 +218,14 @@ fn carry_out(
     })
 }
 
-/// The scenario with slowlight's own transfers alone, and their files.
+/// Returns the scenario with slowlight's own transfers only, and their files.
 fn own(scenario: &Scenario, contents: &[Bytes]) -> (Scenario, Vec<Bytes>) {
     let all = scenario.transfers.iter().cloned().zip(contents.iter().cloned());
     let (transfers, contents) = all.filter(|(transfer, _)| transfer.tool.is_none()).unzip();
     (Scenario { transfers, ..scenario.clone() }, contents)
 }
 
-/// What became of all transfers, in the scenario's order.
+/// Returns the results of all transfers, in the scenario's order.
 fn in_order(
     scenario: &Scenario,
     by_engines: Vec<TransferMetrics>,
@@ -310,17 +311,17 @@ fn player<'a>(
             }
         }
     }
-    // As in the simulator, who was not expected is reached as the first that was.
+    // As in the simulator, an unexpected peer has a path like the first expected one.
     let stranger = infos.first().cloned().unwrap_or_else(|| PathInfo::datagram(DATAGRAM));
     let paced = infos.iter().all(|info| info.rate_bps.is_some());
-    // Batches are as long as the slowest way allows.
+    // Batches are as long as the slowest route allows.
     let slowest = infos.into_iter().max_by_key(|info| info.transmission_time(DATAGRAM));
     let host = &world.hosts()[index];
     let listen = SocketAddr::from((host.plan().address, port));
     let mut driver = rt::Config::new(listen, slowest.unwrap_or_else(|| stranger.clone()));
     driver.tick = LOOK;
     if let Some(rate) = incoming(scenario, name)? {
-        // What comes in 125 ms is plenty, and systems grant it without a word.
+        // A buffer for 125 ms is plenty, and systems grant it without a warning.
         let receive = usize::try_from(rate / 64).unwrap_or(usize::MAX);
         driver.buffers.receive = driver.buffers.receive.min(receive.max(BUFFER_MIN));
     }
@@ -332,7 +333,7 @@ fn player<'a>(
     Ok(Player { index, host, config: driver, peers, groups, emulated, paced })
 }
 
-/// The rate at which packets can come to a host, in bit/s; `None` if there is a link without one.
+/// Rate at which packets can reach a host, in bit/s; `None` if a link has none.
 fn incoming(scenario: &Scenario, name: &str) -> Result<Option<u64>, SpecError> {
     let mut sum = Some(0);
     for link in scenario.links.iter().filter(|link| link.to.as_deref() == Some(name)) {
@@ -345,25 +346,25 @@ fn incoming(scenario: &Scenario, name: &str) -> Result<Option<u64>, SpecError> {
     Ok(sum)
 }
 
-/// Who takes part.
+/// Participants of a run.
 struct Company<'a> {
     players: Vec<Player<'a>>,
     errands: Vec<Errand<'a>>,
 }
 
-/// What is left when everything has happened.
+/// Results of a run.
 struct Played {
-    /// The hosts.
+    /// Hosts.
     hosts: BTreeMap<usize, EmulatedHost>,
-    /// What came of the errands, in their order; `None` of one that never began.
+    /// Outcomes of the errands in order; `None` if one never started.
     outcomes: Vec<Option<Result<Outcome, TransfersError>>>,
-    /// Why it is over.
+    /// Reason why the run ended.
     ended: String,
-    /// The world's.
+    /// Clock of the world.
     clock: Clock,
 }
 
-/// Lets everything happen.
+/// Runs all participants.
 fn play(
     (world, stay): (&World, Stay),
     scenario: &Scenario,
@@ -395,7 +396,7 @@ fn play(
             carriers.push(scope.spawn(move || errand.run(&ties)));
         }
         drop(ready);
-        // Where one host fails, the others are told by the end of their channels.
+        // If one host fails, the others notice by the end of their channels.
         let failed = await_all(&all_ready, begins.len(), (cancelled, &stop)).err();
         let begin = || match stay {
             Stay::Begins => world.begin().map_err(TransfersError::Links),
@@ -404,7 +405,7 @@ fn play(
         let begun = failed.map_or_else(begin, Err);
         let clock = begun.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
         for begin in begins {
-            // A host that is gone has said why.
+            // A host that is gone has reported why.
             let _ = begin.send(clock);
         }
         let errands = (errands.len(), &at_work);
@@ -418,8 +419,8 @@ fn play(
     })
 }
 
-/// Waits until all that take part are ready. When it is `cancelled`, they are told to `stop`, and who
-/// is still busy with what comes before gives it up.
+/// Waits until all participants are ready. If `cancelled`, sets `stop`, and those still preparing
+/// give up.
 fn await_all(
     ready: &mpsc::Receiver<Result<(), TransfersError>>,
     count: usize,
@@ -463,8 +464,8 @@ impl Player<'_> {
             }
         };
         if paced {
-            // Packets leave when they should on a machine that has other things to do, too. Without
-            // the privilege they are as late as those of any program.
+            // Sends packets on time on a busy machine. Without the privilege they are as late as
+            // those of any program.
             let _ = rt::hurry();
         }
         let _ = ready.send(Ok(()));
@@ -483,7 +484,7 @@ impl Player<'_> {
         Some((index, emulated))
     }
 
-    /// Goes to the host and opens its sockets.
+    /// Enters the host and opens its sockets.
     fn open(self) -> io::Result<Driver<EmulatedHost>> {
         self.host.enter()?;
         let mut driver = Driver::without_store(self.config, self.emulated, Waker::new()?)?;
@@ -512,19 +513,19 @@ impl Standing {
     }
 }
 
-/// Looks on.
+/// Monitor of a run.
 struct Watch<'a> {
     world: &'a World,
     stay: Stay,
     standings: &'a [Mutex<Standing>],
-    /// How many transfers tools have, and how many of them are not over.
+    /// Number of transfers by tools, and of those that are not over.
     errands: (usize, &'a AtomicUsize),
     clock: Clock,
     until: Time,
 }
 
 impl Watch<'_> {
-    /// Waits until nothing more happens, or may; the answer says why.
+    /// Waits until nothing more happens, or may. Returns the reason.
     fn until_over(&self, cancelled: &AtomicBool, mut progress: impl FnMut(Progress)) -> String {
         let (mut before, mut rests, mut still_since) = (Vec::new(), 0, None);
         loop {
@@ -563,8 +564,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Whether all that was on its way when everything was still has arrived, and an answer could
-    /// have come, in a world whose links others use, too.
+    /// Whether everything in flight at the start of the silence has arrived and could have been
+    /// answered, in a world with other traffic.
     fn has_waited(&self, since: Time, now: Time) -> bool {
         let Stay::Began { ways } = &self.stay else { return false };
         if now.since(since) < GRACE {
@@ -582,7 +583,7 @@ impl Watch<'_> {
     }
 
     fn links_are_empty(&self) -> bool {
-        // Links that have stopped carry nothing any more.
+        // Stopped links carry nothing.
         self.world.links().on_the_way().is_none_or(|packets| packets == 0)
     }
 }

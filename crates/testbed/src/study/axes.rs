@@ -1,4 +1,4 @@
-//! What varies in a sheet: keys of the scenario, and the values that they take.
+//! Axes of a sheet: keys of the scenario, and their values.
 
 use serde::{Deserialize, Serialize};
 use toml::Value as Toml;
@@ -7,16 +7,16 @@ use transport::text::{self, SpecError};
 
 use super::is_name;
 
-/// One thing that varies.
+/// A parameter that varies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// Its name, that of its column.
+    /// Name, also of its column.
     pub name: String,
-    /// The keys of the scenario that get its values; none where each value says what it sets.
+    /// Keys of the scenario that get its values; none if each value names its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
-    /// Its values, in the order of tables and figures.
+    /// Values, in the order of tables and figures.
     pub values: Vec<Value>,
 }
 
@@ -26,29 +26,29 @@ pub struct Axis {
 pub enum Value {
     /// A name, and the keys that differ with it.
     Named(Named),
-    /// What the axis's keys get.
+    /// Value of the axis's keys.
     Plain(Toml),
 }
 
-/// A value with a name of its own.
+/// A named value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Named {
-    /// Its name in tables and figures.
+    /// Name in tables and figures.
     pub label: String,
-    /// What the axis's keys get, if they get something.
+    /// Value of the axis's keys, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Toml>,
     /// Further keys and their values.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub set: toml::Table,
-    /// Keys that are taken away.
+    /// Keys to remove.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unset: Vec<String>,
 }
 
 impl Value {
-    /// What it is called.
+    /// Returns its label.
     #[must_use]
     pub fn label(&self) -> String {
         match self {
@@ -73,21 +73,21 @@ impl Value {
     }
 }
 
-/// What the labels of an axis are, as numbers.
+/// Unit of an axis's labels as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds.
     Seconds,
-    /// Bits a second.
+    /// Bits per second.
     BitsPerSecond,
     /// Bytes.
     Bytes,
-    /// None.
+    /// Dimensionless.
     Number,
 }
 
 impl Unit {
-    /// What is added to the name of an axis to name the column of its numbers.
+    /// Returns the suffix of the numeric column's name.
     #[must_use]
     pub fn suffix(self) -> &'static str {
         match self {
@@ -122,7 +122,7 @@ pub struct Number {
 }
 
 impl Axis {
-    /// Its labels as numbers, if all of them are quantities of one kind.
+    /// Returns its labels as numbers, if all are quantities of one unit.
     #[must_use]
     pub fn numbers(&self) -> Option<Number> {
         let units = [Unit::Number, Unit::Seconds, Unit::BitsPerSecond, Unit::Bytes];
@@ -133,11 +133,11 @@ impl Axis {
         })
     }
 
-    /// The place of the value of this label.
+    /// Returns the index of the value with this label.
     ///
     /// # Errors
     ///
-    /// Names those there are.
+    /// Names the existing labels.
     pub fn value(&self, label: &str) -> Result<usize, SpecError> {
         let labels: Vec<_> = self.values.iter().map(Value::label).collect();
         labels.iter().position(|known| known == label).ok_or_else(|| {
@@ -175,11 +175,11 @@ impl Axis {
     }
 }
 
-/// A scenario's text with keys set, and others taken away before, if they are there.
+/// Returns a scenario's text with keys set, after others were removed if they exist.
 ///
 /// # Errors
 ///
-/// When it is no TOML, or a key leads nowhere.
+/// The text is not TOML, or a key does not exist.
 pub fn changed(
     scenario: &str,
     origin: &str,
@@ -205,21 +205,21 @@ pub(super) fn set_all<'a>(
     changes.into_iter().try_for_each(|(key, value)| set(world, key, value))
 }
 
-/// Sets what a key like `links.0.delay`, `links.*.per` or `links.lander>orbiter.queue` leads to.
+/// Sets the value of a key like `links.0.delay`, `links.*.per` or `links.lander>orbiter.queue`.
 fn set(world: &mut toml::Table, key: &str, value: &Toml) -> Result<(), SpecError> {
     change(world, key, &|table, last| {
         table.insert(last.to_owned(), value.clone());
     })
 }
 
-/// Takes away what such a key leads to, if it is there.
+/// Removes such a key, if it exists.
 fn unset(world: &mut toml::Table, key: &str) -> Result<(), SpecError> {
     change(world, key, &|table, last| {
         table.remove(last);
     })
 }
 
-/// Changes the tables that all but the last part of a key leads to.
+/// Changes the tables that all but the last part of a key lead to.
 fn change(
     world: &mut toml::Table,
     key: &str,
@@ -250,7 +250,7 @@ fn change(
     Ok(())
 }
 
-/// What a part of a key leads to: one place, or several.
+/// Tables that a part of a key leads to: one, or several.
 fn step<'a>(place: &'a mut Toml, part: &str) -> Result<Vec<&'a mut Toml>, String> {
     match place {
         Toml::Table(table) => {

@@ -1,4 +1,4 @@
-//! The studies that come with slowlight, and the scenarios that they vary.
+//! Built-in studies and the scenarios that they vary.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,23 +16,23 @@ macro_rules! texts {
 }
 
 texts! {
-    /// The studies that come with slowlight: name and TOML.
+    /// Built-in studies: name and TOML.
     pub BUILT_IN, "studies":
     "grc-2012" "ltpt-2007" "global-hawk-2012" "small-sat-2000" "cislunar-2009" "choose"
 }
 
 texts! {
-    /// The scenarios that come with slowlight: name and TOML.
+    /// Built-in scenarios: name and TOML.
     pub SCENARIOS, "scenarios":
     "grc" "grc-10kb" "grc-10mb" "ltpt-one-hop" "ltpt-two-hops" "global-hawk" "sgls" "cislunar-bp"
     "geo" "geo-fleet" "geo-tools" "gateways" "dumbbell" "far-side" "lander" "moon-bundles" "moon-sfo"
 }
 
-/// The text of a scenario that comes with slowlight.
+/// Returns the text of a built-in scenario.
 ///
 /// # Errors
 ///
-/// Names those there are.
+/// Names the existing scenarios.
 pub fn scenario(name: &str) -> Result<&'static str, SpecError> {
     let found = SCENARIOS.iter().find(|(known, _)| *known == name);
     found.map(|(_, text)| *text).ok_or_else(|| {
@@ -43,32 +43,32 @@ pub fn scenario(name: &str) -> Result<&'static str, SpecError> {
     })
 }
 
-/// A scenario that is handed in.
+/// A scenario passed as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
-    /// Its TOML.
+    /// TOML.
     pub text: String,
-    /// The folder of the files that it names.
+    /// Folder of the files that it names.
     pub folder: PathBuf,
 }
 
-/// Where the scenarios of a study are.
+/// Location of a study's scenarios.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// They come with slowlight.
+    /// Built-in.
     BuiltIn,
-    /// They are beside the study, in this folder.
+    /// This folder, which has the study, too.
     Folder(PathBuf),
-    /// They are these, by the names that the study has for them.
+    /// These, by their names in the study.
     Given(BTreeMap<PathBuf, Given>),
 }
 
 impl Source {
-    /// The text of a scenario that a study names.
+    /// Returns the text of a scenario named by a study.
     ///
     /// # Errors
     ///
-    /// When there is no such file.
+    /// The file does not exist.
     pub fn read(&self, world: &Path) -> Result<String, SpecError> {
         match self {
             Self::Folder(folder) => text::read_text(&folder.join(world)),
@@ -84,16 +84,16 @@ impl Source {
         }
     }
 
-    /// A scenario that a study names.
+    /// Returns a scenario named by a study.
     ///
     /// # Errors
     ///
-    /// When there is no such file.
+    /// The file does not exist.
     pub fn given(&self, world: &Path) -> Result<Given, SpecError> {
         Ok(Given { text: self.read(world)?, folder: self.folder_of(world) })
     }
 
-    /// The folder that files are looked for in which the scenario names.
+    /// Returns the folder of the files that the scenario names.
     #[must_use]
     pub fn folder_of(&self, world: &Path) -> PathBuf {
         match self {

@@ -1,4 +1,4 @@
-//! The worlds of a sheet.
+//! Cells of a sheet and their scenarios.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use super::{Given, Sheet, Source, Value};
 /// One value of each axis of a sheet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Its place among all that the axes span.
+    /// Index in the full grid of the axes.
     pub index: u64,
-    /// The places of its values, in the order of the axes.
+    /// Indices of its values, in the order of the axes.
     pub values: Vec<usize>,
 }
 
-/// The scenario of a sheet, with what holds for all of its cells.
+/// Scenario of a sheet, with the changes that apply to all cells.
 #[derive(Clone, Debug)]
 pub struct World<'a> {
     sheet: &'a Sheet,
@@ -28,7 +28,7 @@ pub struct World<'a> {
 }
 
 impl Sheet {
-    /// Its cells, without those that are left out; the first axis changes slowest.
+    /// Returns its cells without the skipped ones; the first axis changes slowest.
     pub fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
         (0..self.span()).map(|index| self.cell(index)).filter(|cell| !self.leaves_out(cell))
     }
@@ -60,17 +60,17 @@ impl Sheet {
         })
     }
 
-    /// The values that a cell has, with their axes.
+    /// Values of a cell, with their axes.
     fn values<'a>(&'a self, cell: &'a Cell) -> impl Iterator<Item = (&'a super::Axis, &'a Value)> {
         self.axes.iter().zip(&cell.values).map(|(axis, value)| (axis, &axis.values[*value]))
     }
 
-    /// The cell that has these labels, and of other axes the first value. It may be one of those
-    /// that are left out.
+    /// Returns the cell with these labels, and the first value of other axes. It may be a skipped
+    /// one.
     ///
     /// # Errors
     ///
-    /// Names the axes or the values there are.
+    /// Names the existing axes or values.
     pub fn cell_of(&self, labels: &BTreeMap<String, String>) -> Result<Cell, SpecError> {
         if let Some(odd) = labels.keys().find(|name| self.axes.iter().all(|a| a.name != **name)) {
             let names = || self.axes.iter().map(|axis| axis.name.as_str());
@@ -88,7 +88,7 @@ impl Sheet {
         Ok(Cell { index, values })
     }
 
-    /// The names of its axes and what a cell has of each.
+    /// Returns the names of its axes with a cell's labels.
     #[must_use]
     pub fn labels<'a>(&'a self, cell: &'a Cell) -> Vec<(&'a str, String)> {
         self.values(cell).map(|(axis, value)| (axis.name.as_str(), value.label())).collect()
@@ -98,7 +98,7 @@ impl Sheet {
     ///
     /// # Errors
     ///
-    /// When there is none, or it cannot be changed as the sheet wants it.
+    /// The scenario does not exist, or a change of the sheet does not apply.
     pub fn world(&self, source: &Source) -> Result<World<'_>, SpecError> {
         let text = source.read(&self.world)?;
         let origin = self.world.display().to_string();
@@ -110,7 +110,7 @@ impl Sheet {
 }
 
 impl World<'_> {
-    /// What a cell changes of the scenario, written into it.
+    /// Table of the scenario with the cell's changes.
     fn table(&self, cell: &Cell) -> Result<toml::Table, SpecError> {
         let mut world = self.base.clone();
         for (axis, value) in self.sheet.values(cell) {
@@ -120,20 +120,20 @@ impl World<'_> {
         Ok(world)
     }
 
-    /// The scenario of a cell, in which nothing is said that is the default.
+    /// Returns the scenario of a cell without defaults.
     ///
     /// # Errors
     ///
-    /// When a key of an axis leads nowhere.
+    /// A key of an axis does not exist.
     pub fn given(&self, cell: &Cell) -> Result<Given, SpecError> {
         Ok(Given { text: toml_of(&self.table(cell)?)?, folder: self.folder.clone() })
     }
 
-    /// The world of a cell, with every default filled in.
+    /// Returns the scenario of a cell with all defaults.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and which cell it is.
+    /// The scenario's fault, and the cell.
     pub fn scenario(&self, cell: &Cell, seed: u64) -> Result<Scenario, SpecError> {
         let named = || {
             let labels = self.sheet.labels(cell);

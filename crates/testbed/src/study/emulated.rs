@@ -1,7 +1,7 @@
 //! Runs of a study in real time, over emulated links.
 //!
-//! What the simulator has as a model of a program is that program here, where an adapter describes
-//! it. Engines are the same in both. A run has the machine for itself, so runs are one after another.
+//! External programs replace the simulator's models of them, where an adapter exists. Engines are
+//! the same in both. A run has the machine to itself, so runs are sequential.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,29 +18,30 @@ use crate::account::{self, Account};
 use crate::emulation;
 use crate::emulation::transfers::{self, TransfersError};
 
-/// A world of a study as the emulator has it.
+/// A world of a study for the emulator.
 #[derive(Debug)]
 pub(super) struct Emulated {
     pub(super) scenario: Scenario,
-    /// Most bytes of the send and receive buffers of the hosts whose settings limit them.
+    /// Maximum send and receive buffers of the hosts whose settings limit them, in bytes.
     buffers: BTreeMap<String, (u64, u64)>,
 }
 
 impl Emulated {
-    /// What tells it from the same world of other buffers; empty where none is limited.
+    /// Suffix that distinguishes the world from the same one with other buffers; empty if none is
+    /// limited.
     pub(super) fn suffix(&self) -> String {
         let limits = self.buffers.iter();
         limits.map(|(host, (send, receive))| format!("-{host}:{send}:{receive}")).collect()
     }
 }
 
-/// The same world with programs in place of their models; `None` where there is no such program: TCP
-/// of slowlight's own, bundles, and gateways that split connections are no part of real hosts.
+/// Replaces models by programs; `None` if there is no such program: slowlight's own TCP, bundles,
+/// and gateways that split connections are not part of real hosts.
 pub(super) fn emulated(mut scenario: Scenario, limit: Span) -> Result<Option<Emulated>, SpecError> {
     if scenario.nodes.values().any(|node| node.pep.is_some()) {
         return Ok(None);
     }
-    // The settings of the models go; those of buffers are for the kernel's TCP as well.
+    // Drops the settings of models, except buffers, which apply to the kernel's TCP as well.
     let limits = scenario.nodes.iter().map(|(name, node)| (name.clone(), most(Some(node))));
     let buffers = limits.filter(|(_, limit)| *limit != most(None)).collect();
     for transfer in &mut scenario.transfers {
@@ -65,7 +66,7 @@ pub(super) fn emulated(mut scenario: Scenario, limit: Span) -> Result<Option<Emu
     Ok(Some(Emulated { scenario: scenario.resolved()?, buffers }))
 }
 
-/// Most bytes of the buffers of a host's TCP.
+/// Maximum buffers of a host's TCP, in bytes.
 fn most(node: Option<&Node>) -> (u64, u64) {
     emulation::most_tcp_buffers(node, None)
 }
@@ -117,7 +118,7 @@ mod tests {
         emulated(scenario, Span(Duration::from_secs(60))).unwrap().unwrap()
     }
 
-    /// Runs of other buffers are other runs in the journal.
+    /// Runs with other buffers are other runs in the journal.
     #[test]
     fn buffers_of_a_model_are_those_of_the_program() {
         let linux = of("buffers = \"linux\"");

@@ -1,9 +1,9 @@
-//! What is done of a study, run by run, in a file that survives the end of the process.
+//! Journal of a study: completed runs in a file that survives the end of the process.
 //!
-//! A line is one run: JSON, written in one call when the run is over. What the last line lacks after
-//! a kill or a power failure is run again; a line in the middle that cannot be read is an error. A run
-//! is known by a digest of its whole world with its seed, so results of worlds that did not change
-//! stay when a study is extended, and those of worlds that did are not taken for new ones.
+//! Each line is one run as JSON, written in one call when the run is over. A line left incomplete
+//! by a kill or a power failure is run again; an unreadable line in the middle is an error. A run
+//! is identified by a digest of its whole world with its seed. Results of unchanged worlds stay
+//! valid when a study is extended, and changed worlds are run again.
 
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
@@ -17,15 +17,15 @@ use thiserror::Error;
 
 use super::runner::Done;
 
-/// The name of the file.
+/// Name of the file.
 pub(super) const JOURNAL: &str = "runs.jsonl";
 
-/// The results of one edition of a study, as far as there are any.
+/// Results of one edition of a study, as far as they exist.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     written: Mutex<Written>,
-    /// What was there when it was opened, by world.
+    /// Results present when it was opened, by world.
     known: HashMap<String, Arc<Done>>,
 }
 
@@ -35,22 +35,22 @@ struct Written {
     synced: Instant,
 }
 
-/// Why results cannot be kept or read.
+/// Reason why results cannot be kept or read.
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// The system refuses.
     #[error("cannot write {}", path.display())]
     Io {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         #[source]
         error: io::Error,
     },
     /// Another process writes there.
     #[error("{} is in use by another run; wait for it, or take another folder", path.display())]
     InUse {
-        /// The file.
+        /// File.
         path: PathBuf,
     },
     /// A line is no result.
@@ -59,11 +59,11 @@ pub enum JournalError {
         path.display()
     )]
     Damaged {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// Fault.
         why: String,
     },
     /// It was written by another version, whose results may differ.
@@ -73,30 +73,30 @@ pub enum JournalError {
         path.display(), VERSION
     )]
     Version {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// The version that wrote it.
+        /// Version that wrote it.
         found: String,
     },
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The first line.
+/// First line.
 #[derive(Serialize, Deserialize)]
 struct Head {
     slowlight: String,
 }
 
-/// How long results may be in the system's memory alone: what a power failure costs.
+/// Interval between syncs: the results that a power failure may cost.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 
 impl Journal {
-    /// Opens the results in `folder`, which is made if there is none, and locks them.
+    /// Opens the results in `folder`, which is created if missing, and locks them.
     ///
     /// # Errors
     ///
-    /// When another process writes there, or what is there cannot be read.
+    /// Another process writes there, or the file cannot be read.
     pub fn open(folder: &Path) -> Result<Self, JournalError> {
         let path = folder.join(JOURNAL);
         let io = |error| JournalError::Io { path: path.clone(), error };
@@ -118,29 +118,29 @@ impl Journal {
         Ok(Self { path, written, known })
     }
 
-    /// Whether nothing was there when it was opened.
+    /// Whether it had no results when it was opened.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// How many runs were there when it was opened.
+    /// Returns the number of runs when it was opened.
     #[must_use]
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// What became of a world, if that was there.
+    /// Returns the result of a world, if it was present.
     #[must_use]
     pub fn get(&self, world: &str) -> Option<Arc<Done>> {
         self.known.get(world).cloned()
     }
 
-    /// Adds a run. It is there once this returns, whatever becomes of the process.
+    /// Adds a run. It survives the end of the process once this returns.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// The system refuses.
     pub fn add(&self, done: &Done) -> Result<(), JournalError> {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let mut add = || {
@@ -161,7 +161,7 @@ fn write_line(file: &mut File, value: &impl Serialize) -> io::Result<()> {
     file.write_all(&line)
 }
 
-/// What a file has, and how many of its bytes are whole lines.
+/// Reads results, and the number of bytes in complete lines.
 fn read(mut file: &File, path: &Path) -> Result<(HashMap<String, Arc<Done>>, u64), JournalError> {
     let io = |error| JournalError::Io { path: path.to_owned(), error };
     file.rewind().map_err(io)?;

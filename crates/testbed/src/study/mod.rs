@@ -1,13 +1,13 @@
-//! Studies: many worlds of one kind, which a base scenario, a grid of changes and seeds make.
+//! Studies: many worlds of one type, made from a base scenario, a grid of changes, and seeds.
 //!
-//! A study is a TOML file. It has one or more *editions* (a paper's as published, the same with what
-//! is there today), an edition has *sheets*, and a sheet is a scenario, changes that hold for all of
-//! it, and *axes*. A *cell* is one value of each axis; it is run with the seeds `seed`, `seed + 1`
-//! and so on, the same for every cell, so that cells differ by what the axes say and by nothing
-//! else. Each sheet becomes one table, with a row for each transfer of each run.
+//! A study is a TOML file with one or more *editions* (a paper's as published, and the same with
+//! today's protocols). An edition has *sheets*; a sheet is a scenario, changes that apply to all of
+//! it, and *axes*. A *cell* is one value of each axis. It is run with the seeds `seed`, `seed + 1`
+//! and so on, the same for every cell, so that cells differ by their axes only. Each sheet becomes
+//! one table, with a row for each transfer of each run.
 //!
-//! [`Journal`] keeps what is done, run by run; [`run`] does what is not; [`table`] tells all of it
-//! in one order, whatever the order in which it was done.
+//! [`Journal`] stores completed runs; [`run`] does the missing ones; [`table`] orders all of them,
+//! independent of the order in which they were run.
 
 mod axes;
 mod built_in;
@@ -32,33 +32,33 @@ pub use runner::{
     Done, Filter, Finished, How, Job, Place, Selection, StudyError, digest_of, jobs, once, run,
 };
 
-/// Many worlds, and what to draw of them.
+/// A parameter study and its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Study {
-    /// What it is about, in one line.
+    /// Subject, in one line.
     pub about: String,
-    /// Where its conditions come from.
+    /// Source of its conditions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub source: String,
-    /// The short name of a paper, like `S0`, whose claims are checked with it.
+    /// Short name of a paper, such as `S0`, whose claims it checks.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub paper: String,
     /// Its editions, by name.
     pub editions: BTreeMap<String, Edition>,
-    /// What to draw; the package in Python reads it.
+    /// Figures; read by the Python package.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<toml::Table>,
 }
 
-/// One way to run a study.
+/// A variant of a study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edition {
-    /// What it is, in one line.
+    /// Description, in one line.
     #[serde(default)]
     pub about: String,
-    /// Its grids.
+    /// Sheets.
     pub sheets: Vec<Sheet>,
 }
 
@@ -66,31 +66,31 @@ pub struct Edition {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sheet {
-    /// Its name, that of its table.
+    /// Name, also of its table.
     pub name: String,
-    /// What it is, in one line.
+    /// Description, in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub about: String,
-    /// The scenario, beside the study.
+    /// Path of the scenario, relative to the study.
     pub world: PathBuf,
-    /// Runs of each cell.
+    /// Runs per cell.
     #[serde(default = "one")]
     pub runs: u32,
-    /// The first seed.
+    /// First seed.
     #[serde(default = "first_seed")]
     pub seed: u64,
-    /// Changes of the scenario that hold for every cell: keys like `links.*.queue` and their values.
+    /// Changes for every cell: keys like `links.*.queue` and their values.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub set: toml::Table,
-    /// What varies; the first changes slowest.
+    /// Axes; the first changes slowest.
     #[serde(default)]
     pub axes: Vec<Axis>,
-    /// Cells that are left out: those which have, of each axis that is named, one of the labels.
+    /// Cells to skip: those that have, for each named axis, one of the labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skip: Vec<BTreeMap<String, Labels>>,
 }
 
-/// One label of an axis, or several.
+/// One or several labels of an axis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Labels {
@@ -124,20 +124,21 @@ fn first_seed() -> u64 {
     1
 }
 
-/// Most cells of a sheet.
+/// Maximum cells of a sheet.
 const CELLS_MAX: u64 = 1_000_000;
 
 impl Study {
-    /// The study called `name`, or else the file of that name, and where its scenarios are.
+    /// Finds the study called `name`, or else the file of that name, and the location of its
+    /// scenarios.
     ///
     /// # Errors
     ///
-    /// Names the studies there are, or what is wrong with the file.
+    /// Names the existing studies, or the file's fault.
     pub fn find(name: &str) -> Result<(Self, Source), SpecError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Ok((Self::parse(text, name)?, Source::BuiltIn));
         }
-        // `my-study` is `my-study.toml`, where that is.
+        // `my-study` also finds `my-study.toml`.
         let files = [PathBuf::from(name), PathBuf::from(format!("{name}.toml"))];
         if let Some(path) = files.iter().find(|path| path.is_file()) {
             let study = Self::parse(&text::read_text(path)?, &path.display().to_string())?;
@@ -151,22 +152,22 @@ impl Study {
         )))
     }
 
-    /// Reads a study from `text`, which came from `origin`.
+    /// Parses a study from `text`, which came from `origin`.
     ///
     /// # Errors
     ///
-    /// Line, key and remedy of the first mistake.
+    /// Line, key and remedy of the first fault.
     pub fn parse(text: &str, origin: &str) -> Result<Self, SpecError> {
         let study: Self = text::parse(text, origin)?;
         study.check().map_err(|error| error.within(Path::new(origin)))?;
         Ok(study)
     }
 
-    /// The edition of this name; the only one, or `published`, if none is named.
+    /// Returns the edition of this name; by default the only one, or `published`.
     ///
     /// # Errors
     ///
-    /// Names the editions there are.
+    /// Names the existing editions.
     pub fn edition(&self, name: Option<&str>) -> Result<(&str, &Edition), SpecError> {
         let usual = match self.editions.len() {
             1 => self.editions.keys().next().map_or(PUBLISHED, String::as_str),
@@ -195,11 +196,11 @@ impl Study {
     }
 }
 
-/// The edition that is meant where several are and none is named.
+/// Default edition where there are several.
 const PUBLISHED: &str = "published";
 
 impl Edition {
-    /// The sheet of this name.
+    /// Returns the sheet of this name.
     #[must_use]
     pub fn sheet(&self, name: &str) -> Option<&Sheet> {
         self.sheets.iter().find(|sheet| sheet.name == name)
@@ -223,14 +224,14 @@ impl Edition {
     }
 }
 
-/// Whether a name can be that of a file and of a column.
+/// Whether a name is valid for a file and a column.
 fn is_name(name: &str) -> bool {
     let is_usual = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     !name.is_empty() && name.chars().all(is_usual)
 }
 
 impl Sheet {
-    /// How many cells its axes span, those included that are left out.
+    /// Number of cells in the full grid, including skipped ones.
     #[must_use]
     pub fn span(&self) -> u64 {
         self.axes.iter().map(|axis| axis.values.len() as u64).fold(1, u64::saturating_mul)
@@ -263,11 +264,11 @@ impl Sheet {
         Ok(())
     }
 
-    /// The axis of this name.
+    /// Returns the axis of this name.
     ///
     /// # Errors
     ///
-    /// Names those there are.
+    /// Names the existing axes.
     pub fn axis(&self, name: &str) -> Result<&Axis, SpecError> {
         self.axes.iter().find(|axis| axis.name == name).ok_or_else(|| {
             let names = || self.axes.iter().map(|axis| axis.name.as_str());

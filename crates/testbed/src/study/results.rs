@@ -1,4 +1,4 @@
-//! The folder of results: the study as it was run, a table a sheet, and what there is.
+//! Folder of results: the study as it was run, a table for each sheet, and a manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
@@ -12,31 +12,31 @@ use super::{Edition, Finished, Given, Source, Study, table};
 
 /// The study as it was run.
 const STUDY: &str = "study.toml";
-/// The scenarios that it varies, by its names for them.
+/// Its scenarios, by their names in the study.
 const WORLDS: &str = "worlds.toml";
-/// What there is.
+/// Manifest.
 const MANIFEST: &str = "manifest.json";
 
-/// What results are of.
+/// Origin of results.
 #[derive(Clone, Copy, Debug)]
 pub struct Of<'a> {
-    /// The study.
+    /// Study.
     pub study: &'a Study,
-    /// Its name.
+    /// Name.
     pub name: &'a str,
-    /// The name of its edition.
+    /// Name of the edition.
     pub edition_name: &'a str,
-    /// The edition.
+    /// Edition.
     pub edition: &'a Edition,
 }
 
-/// What was run, for whoever finds the folder.
+/// Description of the folder.
 #[derive(Serialize)]
 struct Manifest<'a> {
     slowlight: &'static str,
     study: &'a str,
     edition: &'a str,
-    /// Whether all of the edition is there, or what was selected.
+    /// Whether the edition is complete, or only a selection.
     complete: bool,
     runs: usize,
     failed: usize,
@@ -51,21 +51,21 @@ struct Part<'a> {
     first_seed: u64,
 }
 
-/// Whether a file of a folder is one that is written here.
+/// Whether a file of a folder is written by this module.
 #[must_use]
 pub fn is_ours(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "parquet")
         || [JOURNAL, MANIFEST, STUDY, WORLDS].iter().any(|name| path.ends_with(name))
 }
 
-/// Keeps the study beside its results, with the scenarios of its sheets and figures.
+/// Stores the study beside its results, with the scenarios of its sheets and figures.
 ///
 /// # Errors
 ///
-/// When a scenario cannot be read, or the system refuses.
+/// A scenario cannot be read, or the system refuses.
 pub fn keep_study(folder: &Path, study: &Study, source: &Source) -> io::Result<()> {
     let sheets = study.editions.values().flat_map(|edition| &edition.sheets);
-    // Without the ending it is the name of one that comes with slowlight.
+    // A name without an ending is that of a built-in scenario.
     let is_file = |name: &&str| Path::new(name).extension().is_some();
     let of_figures =
         study.figures.iter().filter_map(|figure| figure.get("scenario")?.as_str()).filter(is_file);
@@ -85,12 +85,12 @@ pub fn keep_study(folder: &Path, study: &Study, source: &Source) -> io::Result<(
     Ok(())
 }
 
-/// The study that a folder has results of, and its scenarios: those that come with slowlight, where
-/// none were kept.
+/// Returns the study of a folder's results and its scenarios: the built-in ones if none were
+/// stored.
 ///
 /// # Errors
 ///
-/// When the folder has no such files, or they were changed so that they cannot be read.
+/// The folder has no such files, or they are invalid.
 pub fn kept_study(folder: &Path) -> Result<(Study, Source), SpecError> {
     let (study, worlds) = (folder.join(STUDY), folder.join(WORLDS));
     let read = Study::parse(&text::read_text(&study)?, &study.display().to_string())?;
@@ -101,11 +101,12 @@ pub fn kept_study(folder: &Path) -> Result<(Study, Source), SpecError> {
     Ok((read, Source::Given(kept)))
 }
 
-/// The scenario of a cell that a folder has results of: of axes that are not named the first value.
+/// Returns the scenario of a cell in a folder's results, with the first value of axes that are not
+/// named.
 ///
 /// # Errors
 ///
-/// When the folder has none, or there is no such sheet, axis or value.
+/// The folder has no results, or the sheet, axis or value does not exist.
 pub fn cell(
     folder: &Path,
     edition: &str,
@@ -119,17 +120,17 @@ pub fn cell(
     sheet.world(&source)?.given(&sheet.cell_of(labels)?)
 }
 
-/// Writes a file in one step.
+/// Writes a file atomically.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     table::replace(path, |mut file| file.write_all(content))
 }
 
 impl Of<'_> {
-    /// Writes the table of each sheet that has runs, and what there is.
+    /// Writes the table of each sheet that has runs, and the manifest.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// The system refuses.
     pub fn write(&self, folder: &Path, all: &Finished<'_>, complete: bool) -> io::Result<()> {
         let mut sheets = Vec::new();
         for sheet in &self.edition.sheets {

@@ -1,4 +1,4 @@
-//! Runs of a study: which there are, and doing those that are not done.
+//! Runs of a study: their list, and their execution.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,33 +21,33 @@ use super::journal::{Journal, JournalError};
 use super::{Cell, Edition, Sheet, Source, cells};
 use crate::emulation::transfers::TransfersError;
 
-/// What became of one run.
+/// Result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
-    /// A digest of its world, its seed included.
+    /// Digest of its world, including its seed.
     pub world: String,
-    /// How it ended, as [`run::Run::ended`].
+    /// Reason for its end, as [`run::Run::ended`].
     pub ended: String,
-    /// The virtual time then, in seconds.
+    /// Virtual time at the end, in seconds.
     pub time_s: f64,
     /// Events until then.
     pub events: u64,
-    /// Packets that links lost, whatever the cause.
+    /// Packets lost by links, for any cause.
     pub lost: u64,
-    /// Whether the emulator was in time; `None` of simulated runs.
+    /// Whether the emulator was in time; `None` for simulated runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted: Option<bool>,
-    /// Its transfers.
+    /// Results of its transfers.
     pub transfers: Vec<TransferMetrics>,
 }
 
-/// Why a study stopped.
+/// Reason why a study stopped.
 #[derive(Debug, Error)]
 pub enum StudyError {
     /// A world could not be run.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// Results could not be kept.
+    /// Results could not be stored.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The emulator could not be started.
@@ -67,12 +67,12 @@ impl From<SpecError> for StudyError {
     }
 }
 
-/// An axis and the labels of it that are run.
+/// An axis and its selected labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// The axis.
+    /// Axis.
     pub axis: String,
-    /// Its labels.
+    /// Labels.
     pub labels: Vec<String>,
 }
 
@@ -94,19 +94,19 @@ impl std::str::FromStr for Filter {
     }
 }
 
-/// Which runs of an edition are meant.
+/// Selected runs of an edition.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Sheets; all if there are none.
+    /// Sheets; empty for all.
     pub sheets: Vec<String>,
-    /// Cells must match each of them.
+    /// Filters that cells must all match.
     pub filters: Vec<Filter>,
-    /// Runs of each cell, in place of what the sheet says.
+    /// Runs per cell; default: the sheet's.
     pub runs: Option<u32>,
 }
 
 impl Selection {
-    /// Whether all of an edition is meant, as it stands.
+    /// Whether the whole edition is selected.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.sheets.is_empty() && self.filters.is_empty() && self.runs.is_none()
@@ -125,7 +125,7 @@ impl Selection {
         })
     }
 
-    /// Refuses names that nothing has.
+    /// Refuses unknown names.
     fn check(&self, edition: &Edition) -> Result<(), SpecError> {
         for name in &self.sheets {
             if edition.sheet(name).is_none() {
@@ -138,7 +138,8 @@ impl Selection {
             }
         }
         for filter in &self.filters {
-            // An axis need not be in every sheet; a label need not be in every sheet that has it.
+            // An axis need not be in every sheet; a label need not be in every sheet that has the
+            // axis.
             let sheets = edition.sheets.iter().filter(|sheet| self.takes_sheet(sheet));
             for label in &filter.labels {
                 let mut found = sheets.clone().map(|s| s.axis(&filter.axis)?.value(label));
@@ -155,17 +156,17 @@ impl Selection {
 /// One run of a study.
 #[derive(Clone, Debug)]
 pub struct Job<'a> {
-    /// Its sheet.
+    /// Sheet.
     pub sheet: &'a Sheet,
-    /// Its cell.
+    /// Cell.
     pub cell: Arc<Cell>,
-    /// Which run of the cell, from 0.
+    /// Number of the run of the cell, from 0.
     pub run: u32,
     world: Arc<cells::World<'a>>,
 }
 
 impl Done {
-    /// What came of this world.
+    /// Returns the result of this world's run.
     pub(super) fn of(world: String, run: run::Run) -> Self {
         let mut transfers = run.transfers;
         if run.ended != "idle" {
@@ -187,27 +188,27 @@ impl Done {
 }
 
 impl Job<'_> {
-    /// Its seed.
+    /// Returns its seed.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.sheet.seed.wrapping_add(u64::from(self.run))
     }
 
-    /// Its world.
+    /// Returns its scenario.
     ///
     /// # Errors
     ///
-    /// When the cell is no world.
+    /// The cell is not a valid scenario.
     pub fn scenario(&self) -> Result<Scenario, SpecError> {
         self.world.scenario(&self.cell, self.seed())
     }
 }
 
-/// The runs of an edition, in the order of its tables.
+/// Returns the runs of an edition, in the order of its tables.
 ///
 /// # Errors
 ///
-/// When the selection names what there is not, or a scenario cannot be read.
+/// The selection has unknown names, or a scenario cannot be read.
 pub fn jobs<'a>(
     edition: &'a Edition,
     source: &Source,
@@ -226,10 +227,10 @@ pub fn jobs<'a>(
     Ok(jobs)
 }
 
-/// Digests of files that scenarios name, so that each is read once.
+/// Digests of files that scenarios name, so that each file is read once.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// What tells a world from every other: all of its settings, its seed, and what is in its files.
+/// Identifies a world: digest of its settings, its seed, and its files.
 fn digest(scenario: &Scenario, files: &Files) -> Result<String, SpecError> {
     let mut hash = Sha256::new();
     let text = serde_json::to_vec(scenario).map_err(|e| SpecError::invalid(e.to_string()))?;
@@ -244,11 +245,11 @@ fn digest(scenario: &Scenario, files: &Files) -> Result<String, SpecError> {
     Ok(hash.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What tells this world from every other; [`Done::world`] of its run.
+/// Returns the digest of a world; [`Done::world`] of its run.
 ///
 /// # Errors
 ///
-/// When a file that it names cannot be read.
+/// A file that it names cannot be read.
 pub fn digest_of(scenario: &Scenario) -> Result<String, SpecError> {
     digest(scenario, &Files::new())
 }
@@ -263,10 +264,10 @@ fn file_digest(path: &Path) -> Result<Vec<u8>, SpecError> {
     Ok(Sha256::digest(content).to_vec())
 }
 
-/// The files that all of these runs name.
+/// Files that these runs name.
 fn files(jobs: &[Job<'_>]) -> Result<Files, SpecError> {
     let mut files = Files::new();
-    // Cells may name other files than their neighbours; runs of one cell do not.
+    // Cells may name different files; runs of one cell do not.
     for job in jobs.iter().filter(|job| job.run == 0) {
         for path in named_files(&job.scenario()?) {
             if !files.contains_key(path) {
@@ -277,11 +278,11 @@ fn files(jobs: &[Job<'_>]) -> Result<Files, SpecError> {
     Ok(files)
 }
 
-/// Runs a world and says what became of it; `None` if it was cancelled.
+/// Runs a world and returns its result; `None` if it was cancelled.
 ///
 /// # Errors
 ///
-/// When it cannot be run.
+/// The world cannot be run.
 pub fn once(scenario: &Scenario, cancelled: &AtomicBool) -> Result<Option<Done>, RunError> {
     once_known(scenario, digest_of(scenario)?, cancelled)
 }
@@ -299,20 +300,20 @@ fn once_known(
     Ok(Some(Done::of(world, run)))
 }
 
-/// Where worlds are run.
+/// Place where worlds are run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
     /// In the simulator.
     #[default]
     Simulator,
-    /// In the emulator, one after another, for so long at most each: real programs in place of
-    /// models, and nothing of what there is no program for. The process must be isolated
+    /// In the emulator, one after another, each for at most this time. Real programs replace
+    /// models; worlds without such a program are skipped. The process must be isolated
     /// ([`emu::isolate`]).
     Emulator(Span),
 }
 
 impl Place {
-    /// The world of a run and its digest; `None` where there is no such world here.
+    /// Returns the world of a run and its digest; `None` if it cannot be run here.
     fn world(self, job: &Job<'_>, files: &Files) -> Result<Option<(Site, String)>, SpecError> {
         let scenario = job.scenario()?;
         match self {
@@ -322,7 +323,7 @@ impl Place {
             }
             Self::Emulator(limit) => {
                 let Some(site) = emulated::emulated(scenario, limit)? else { return Ok(None) };
-                // What is measured is not what is simulated.
+                // Measured results differ from simulated ones.
                 let world = format!("emu-{}{}", digest(&site.scenario, files)?, site.suffix());
                 Ok(Some((Site::Emulated(site), world)))
             }
@@ -330,7 +331,7 @@ impl Place {
     }
 }
 
-/// The world of one run.
+/// World of one run.
 enum Site {
     Simulated(Scenario),
     Emulated(Emulated),
@@ -345,23 +346,23 @@ impl Site {
     }
 }
 
-/// How a study is run.
+/// Options for running a study.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct How {
-    /// Where.
+    /// Place.
     pub place: Place,
-    /// Threads; `None` for one a core. The emulator has one.
+    /// Threads; `None` for one per core. The emulator uses one.
     pub threads: Option<usize>,
 }
 
-/// Does what `journal` does not have, and adds it there, with so many threads, and answers what became of all, in the order of
-/// `jobs`, without those that the place cannot run; `None` if `cancelled` was set meanwhile. `done` is
-/// told of each run, and whether it was done before. The answer does not depend on the number of threads, nor on how often a run was
-/// broken off.
+/// Runs the jobs that `journal` lacks, adds them to it, and returns all results in the order of
+/// `jobs`, without those that the place cannot run; `None` if `cancelled` was set meanwhile. `done`
+/// is called for each run, with whether it was done before. The results do not depend on the number
+/// of threads or on interruptions.
 ///
 /// # Errors
 ///
-/// When a world cannot be run or a result cannot be kept. What was done until then is kept.
+/// A world cannot be run or a result cannot be stored. Earlier results are kept.
 pub fn run<'a>(
     jobs: &[Job<'a>],
     journal: Option<&Journal>,
@@ -370,7 +371,7 @@ pub fn run<'a>(
     done: &(dyn Fn(&Done, bool) + Sync),
 ) -> Result<Option<Finished<'a>>, StudyError> {
     let files = files(jobs)?;
-    // In a made-up order, so that what is left takes as long as what was done lets expect.
+    // A random order, so that the remaining time can be estimated from the elapsed time.
     let mut order: Vec<_> = (0..jobs.len()).collect();
     shuffle(&mut order);
     let threads = match how.place {
@@ -413,16 +414,16 @@ pub fn run<'a>(
     Ok(Some(Finished { jobs: ran, done }))
 }
 
-/// Runs that are over.
+/// Completed runs.
 #[derive(Clone, Debug)]
 pub struct Finished<'a> {
-    /// Which, in the order of tables.
+    /// Jobs, in the order of tables.
     pub jobs: Vec<Job<'a>>,
-    /// What became of each.
+    /// Result of each.
     pub done: Vec<Arc<Done>>,
 }
 
-/// What became of one run.
+/// Result of one attempt.
 enum One {
     Done(usize, Arc<Done>),
     LeftOut,

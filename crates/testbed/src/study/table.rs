@@ -1,4 +1,4 @@
-//! Results as a table, and tables as Parquet.
+//! Results as tables, and tables as Parquet.
 
 use std::fs::File;
 use std::io;
@@ -17,19 +17,19 @@ use parquet::schema::types::{Type, TypePtr};
 
 use super::{Done, Finished, Job, Number, Sheet};
 
-/// A column with its name. Rows without a value have `None`.
+/// A named column. Rows without a value have `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its values.
+    /// Values.
     pub values: Values,
 }
 
 /// The values of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// Yes or no.
+    /// Booleans.
     Flags(Vec<Option<bool>>),
     /// Counts.
     Counts(Vec<Option<u64>>),
@@ -63,13 +63,13 @@ impl Values {
             (Self::Counts(all), Value::Count(count)) => all.push(count),
             (Self::Numbers(all), Value::Number(number)) => all.push(number),
             (Self::Texts(all), Value::Text(text)) => all.push(text),
-            // A column has values of one kind: its own.
+            // A column has values of one type: its own.
             (_, Value::Flag(_) | Value::Count(_) | Value::Number(_) | Value::Text(_)) => {}
         }
     }
 }
 
-/// Where a value is found.
+/// Function that finds a value.
 type Find = fn(&Row<'_>) -> Value;
 
 /// A transfer of a run.
@@ -89,7 +89,7 @@ macro_rules! columns {
     };
 }
 
-/// What tells a row from every other, before what its cell is.
+/// Columns that identify a row, before those of its cell.
 const BEFORE: &[(&str, Find)] = columns! {
     "cell" = Count(|row| Some(row.job.cell.index));
     "run" = Count(|row| Some(u64::from(row.job.run)));
@@ -97,7 +97,7 @@ const BEFORE: &[(&str, Find)] = columns! {
     "transfer" = Count(|row| Some(row.index as u64));
 };
 
-/// What came of it.
+/// Columns of results.
 const AFTER: &[(&str, Find)] = columns! {
     "from" = Text(|row| Some(row.transfer.from.clone()));
     "to" = Text(|row| Some(row.transfer.to.clone()));
@@ -137,14 +137,14 @@ const AFTER: &[(&str, Find)] = columns! {
     "world" = Text(|row| Some(row.done.world.clone()));
 };
 
-/// The names of all columns but those of axes.
+/// Returns the names of all columns but those of axes.
 pub fn columns() -> impl Iterator<Item = &'static str> {
     BEFORE.iter().chain(AFTER).map(|(name, _)| *name)
 }
 
-/// The table of a sheet: a row for each transfer of each run that is of it, in the order of the grid. Of each
-/// axis there is a column of labels and, where these are quantities of one kind, one of numbers:
-/// `delay` and `delay_s`.
+/// Returns the table of a sheet: a row for each transfer of each of its runs, in the order of the
+/// grid. Each axis has a column of labels and, where these are quantities of one unit, one of
+/// numbers: `delay` and `delay_s`.
 #[must_use]
 pub fn table(sheet: &Sheet, all: &Finished<'_>) -> Vec<Column> {
     let of_sheet = |(job, _): &(&Job<'_>, _)| job.sheet.name == sheet.name;
@@ -182,11 +182,11 @@ pub fn table(sheet: &Sheet, all: &Finished<'_>) -> Vec<Column> {
     before.chain(axes).chain(AFTER.iter().filter_map(found)).collect()
 }
 
-/// Writes a table, with what `about` says of it. Tables of the same values are the same bytes.
+/// Writes a table with the metadata `about`. Tables of equal values are equal bytes.
 ///
 /// # Errors
 ///
-/// When the system refuses. There is the whole table then, or what was there before.
+/// The system refuses. The file then has either the whole table or its old content.
 pub fn write(path: &Path, columns: &[Column], about: &[(&str, String)]) -> io::Result<()> {
     let as_io = |error: ParquetError| match error {
         ParquetError::External(error) => io::Error::other(error),
@@ -195,7 +195,7 @@ pub fn write(path: &Path, columns: &[Column], about: &[(&str, String)]) -> io::R
     replace(path, |file| write_to(file, columns, about).map_err(as_io))
 }
 
-/// Puts a file in the place of another, if there is one, in one step.
+/// Replaces a file atomically.
 pub(super) fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
@@ -205,7 +205,7 @@ pub(super) fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) 
     readable_by_all(path)
 }
 
-/// Temporary files are their owner's alone.
+/// Makes a file readable by all: temporary files are their owner's only.
 fn readable_by_all(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))
@@ -246,7 +246,7 @@ fn field(column: &Column) -> Result<TypePtr, ParquetError> {
     Ok(Arc::new(field))
 }
 
-/// The values that there are, and for each row whether it has one.
+/// The present values, and for each row whether it has one.
 fn parted<T, U>(all: &[Option<T>], of: impl Fn(&T) -> U) -> (Vec<U>, Vec<i16>) {
     let there = all.iter().map(|value| i16::from(value.is_some())).collect();
     (all.iter().flatten().map(of).collect(), there)
@@ -259,7 +259,7 @@ fn write_column(to: &mut ColumnWriter<'_>, values: &Values) -> Result<(), Parque
             to.write_batch(&some, Some(&there), None)?;
         }
         (ColumnWriter::Int64ColumnWriter(to), Values::Counts(all)) => {
-            // The format has unsigned numbers as the signed ones of the same bits.
+            // The format stores unsigned numbers as signed ones of the same bits.
             let (some, there) = parted(all, |count| count.cast_signed());
             to.write_batch(&some, Some(&there), None)?;
         }

@@ -1,3 +1,3 @@
-//! Programs of others in emulated worlds.
+//! External programs in emulated worlds.
 
 mod tools;

@@ -1,5 +1,5 @@
-//! Programs of others between two hosts of the emulator. They take root or a user namespace in which
-//! one is root, and the programs; what is left out is said.
+//! External programs between two hosts of the emulator. They need root or a user namespace, and the
+//! programs; skipped tests are reported.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "tests say what was left out")]
@@ -59,7 +59,7 @@ fn carry(world: &World, adapter: &Adapter, limit: Duration) -> Outcome {
     job.run(&AtomicBool::new(false)).unwrap()
 }
 
-/// An adapter of these lines.
+/// Returns an adapter with these lines.
 fn made_up(lines: &str) -> Adapter {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("x.toml"), format!("port = 4000\n{lines}")).unwrap();
@@ -85,7 +85,7 @@ fn each_tool_that_is_here_carries_a_file() {
                 };
                 assert_eq!(outcome.verdict, wanted, "{}: {outcome:?}", adapter.name);
                 let goodput = outcome.goodput_bps.unwrap();
-                // A link carries no more than its rate; a measurement may not count its last queue.
+                // A link carries no more than its rate; a measurement may omit its last queue.
                 assert!(goodput > 1e5 && goodput < 6e7, "{}: {outcome:?}", adapter.name);
                 world.stop().unwrap();
             });
@@ -126,7 +126,7 @@ fn what_a_tool_starts_ends_with_it() {
     let Some(world) = world() else { return };
     let folder = tempfile::tempdir().unwrap();
     let alive = folder.path().join("alive");
-    // A daemon that has left its group and session, and shows that it lives.
+    // A daemon that has left its process group and session, and shows that it runs.
     let server = format!(
         "setsid sh -c 'while :; do date +%N > {}; sleep 0.02; done' & exec sleep 60",
         alive.display()
