@@ -21,6 +21,7 @@ use crate::adapter::bundles::config::Convergence;
 use crate::adapter::{self, Adapter, Spool};
 use crate::dissect::Dissector;
 use crate::mib::Class;
+pub use crate::records::ContentKind;
 use crate::text::{self, SpecError};
 
 /// A protocol with its profiles, like `cfdp/gsfc-2007`.
@@ -42,19 +43,6 @@ impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
-}
-
-/// Content of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContentKind {
-    /// All of a file.
-    File,
-    /// Records of it.
-    Records,
-    /// Changes that make another file of it.
-    Changes,
-    /// The word that it be copied where it is.
-    Copy,
 }
 
 impl Kind {

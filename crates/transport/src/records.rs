@@ -8,8 +8,20 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use wire::ftp::{Range, ReadControl, TO_END, UpdateControl};
 
-use crate::protocol::ContentKind;
 use crate::text::SpecError;
+
+/// Content of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentKind {
+    /// All of a file.
+    File,
+    /// Records of it.
+    Records,
+    /// Changes that make another file of it.
+    Changes,
+    /// The word that it be copied where it is.
+    Copy,
+}
 
 /// Bytes of a file, as in `100-199`, or `5000-` for all from there on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use self::config::{BufferLimits, OverTcpConfig};
 use super::{Adapter, engine_in};
 use crate::contract::{Configuration, RequestError, SendRequest, Transport};
 use crate::event::{Ended, Event, TransferId};
-use crate::protocol::{ContentKind, Protocol};
-use crate::records;
+use crate::protocol::Protocol;
+use crate::records::{self, ContentKind};
 use crate::settings::Settings;
 use crate::text::SpecError;
 

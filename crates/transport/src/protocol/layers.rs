@@ -3,11 +3,11 @@
 use proto::ltp::Red;
 use proto::programs::{Tool, Version};
 
-use super::ContentKind;
 use crate::adapter::bundles::config::{self as nodes, Convergence};
 use crate::adapter::over_tcp::config::OverTcpConfig;
 use crate::adapter::{Adapter, Spool, bundles, cfdp, cfdp_over_ltp, ltp, norm, over_tcp, saratoga};
 use crate::dissect::{self, Dissector};
+use crate::records::ContentKind;
 
 /// Service that a layer offers to the one above it, or needs of the one below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
