@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use transport::adapter::over_tcp::config::BufferLimits;
+use transport::contract::BufferLimits;
 use transport::protocol::{ContentKind, Protocol};
 use transport::quantity::{Rate, Size, Span};
 use transport::records::Record;

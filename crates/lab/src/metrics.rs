@@ -12,7 +12,7 @@ use proto::programs::Latency;
 use serde::{Deserialize, Serialize};
 use sim::HostStats;
 use transport::Ended;
-use transport::adapter::over_tcp::config::BufferLimits;
+use transport::contract::BufferLimits;
 
 use crate::adapter::Verdict;
 use crate::bound::{self, Hop};

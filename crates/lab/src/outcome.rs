@@ -6,7 +6,7 @@ use sim::HostStats;
 
 use proto::programs::Latency;
 use transport::Ended;
-use transport::adapter::over_tcp::config::BufferLimits;
+use transport::contract::BufferLimits;
 use transport::overlay::Overlay;
 use transport::protocol::{ContentKind, Kind};
 use transport::text::SpecError;

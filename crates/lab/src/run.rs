@@ -11,7 +11,7 @@ use serde::Serialize;
 use sim::{Action, HostConfig, HostId, Limit, LinkId, Outcome, TraceRow, World};
 use thiserror::Error;
 use transport::Event;
-use transport::adapter::bundles::config::BundleMetrics;
+use transport::contract::BundleMetrics;
 use transport::dissect;
 use transport::files;
 use transport::text::SpecError;

@@ -32,6 +32,8 @@
 //! Groups of operations are traits of their own, which a transport returns if it has
 //! them: [`Transport::cfdp`], the entity with its user operations, and [`Transport::streams`].
 
+mod metrics;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -44,9 +46,8 @@ use proto::norm::Piece;
 use proto::{cfdp, ltpt};
 use thiserror::Error;
 
+pub use self::metrics::{BufferLimits, BundleMetrics};
 use crate::adapter::Adapter;
-use crate::adapter::bundles::config::BundleMetrics;
-use crate::adapter::over_tcp::config::BufferLimits;
 use crate::event::{Event, TransferId};
 use crate::mib::Class;
 use crate::overlay::Overlay;

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use transport::adapter::over_tcp::config::BufferLimits;
+use transport::contract::BufferLimits;
 
 pub(crate) use crate::show::{bytes, rate, seconds};
 

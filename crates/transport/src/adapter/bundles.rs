@@ -15,13 +15,13 @@ use proto::cfdp;
 use proto::ut::{self, OverBundles};
 use wire::bp7::Eid;
 
-use self::config::{BundleMetrics, BundlesConfig, Carrier, CfdpUser, LAYER, SERVICE, node};
+use self::config::{BundlesConfig, Carrier, CfdpUser, LAYER, SERVICE, node};
 use super::Adapter;
 use super::cfdp::tell_of_ends;
 use super::cfdp_over_ltp::event;
 use super::over_tcp::config as streams;
 use crate::adapter::layered_cfdp::{carried_under_way, put_request};
-use crate::contract::{Configuration, RequestError, SendRequest, Transport};
+use crate::contract::{BundleMetrics, Configuration, RequestError, SendRequest, Transport};
 use crate::event::{Ended, Event, TransferId};
 use crate::mib::Class;
 use crate::protocol::Protocol;

@@ -10,9 +10,9 @@ use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf
 use proto::{ftp, programs, stack, tcp};
 use wire::ftp::ReadControl;
 
-use self::config::{BufferLimits, OverTcpConfig};
+use self::config::OverTcpConfig;
 use super::{Adapter, engine_in};
-use crate::contract::{Configuration, RequestError, SendRequest, Transport};
+use crate::contract::{BufferLimits, Configuration, RequestError, SendRequest, Transport};
 use crate::event::{Ended, Event, TransferId};
 use crate::protocol::Protocol;
 use crate::records::{self, ContentKind};

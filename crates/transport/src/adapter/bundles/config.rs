@@ -24,7 +24,6 @@ use proto::ltp::Red;
 use proto::stack::{self, OverTcp};
 use proto::ut;
 use proto::{cfdp, tcp};
-use serde::{Deserialize, Serialize};
 use wire::bp7::Eid;
 use wire::mtcp::Framing;
 /// The port at which neighbours are awaited (RFC 9174 §3.1).
@@ -357,54 +356,6 @@ impl BundlesConfig {
                 }
                 Box::new(SaratogaCl::new(layer, of("saratoga")))
             }
-        }
-    }
-}
-
-/// What a bundle node did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BundleMetrics {
-    /// Bundles that it made.
-    pub sourced: u64,
-    /// Bundles that came, those included that had been here.
-    pub received: u64,
-    /// Of these, those that had been here.
-    pub duplicates: u64,
-    /// Bundles that it refused.
-    pub refused: u64,
-    /// Bundles that a neighbour took.
-    pub forwarded: u64,
-    /// Bundles whose user took them.
-    pub delivered: u64,
-    /// Bundles that expired.
-    pub expired: u64,
-    /// Bundles that were deleted for another reason.
-    pub deleted: u64,
-    /// Attempts to forward that failed.
-    pub failed: u64,
-    /// Bundles that it holds at the end.
-    pub held: u64,
-    /// The most bundles that it held.
-    pub held_peak: u64,
-    /// The most bytes that it held.
-    pub bytes_peak: u64,
-}
-
-impl BundleMetrics {
-    pub(crate) fn new(statistics: &agent::Statistics) -> Self {
-        Self {
-            sourced: statistics.sourced,
-            received: statistics.received,
-            duplicates: statistics.duplicates,
-            refused: statistics.refused,
-            forwarded: statistics.forwarded,
-            delivered: statistics.delivered,
-            expired: statistics.expired,
-            deleted: statistics.deleted,
-            failed: statistics.failed,
-            held: statistics.bundles as u64,
-            held_peak: statistics.bundles_peak as u64,
-            bytes_peak: statistics.bytes_peak,
         }
     }
 }

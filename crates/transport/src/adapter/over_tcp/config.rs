@@ -12,36 +12,10 @@ use proto::settings::{Field, Optional, Settings, Visited, Visitor};
 use proto::stack::{self, Host};
 use proto::tcp::scps::Bets;
 use proto::{ftp, tcp, visit};
-use serde::{Deserialize, Serialize};
 
 use crate::protocol::Protocol;
 use crate::settings::tcp::{Congestion, TcpBuffers};
 use crate::text::SpecError;
-
-/// Times in seconds for which buffers, and not the congestion window, stopped a sender of TCP,
-/// summed over its connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct BufferLimits {
-    /// The peer's receive window was full.
-    pub peer_window_limited_s: f64,
-    /// All data in the send buffer was sent, and it had no room for more.
-    pub send_buffer_limited_s: f64,
-}
-
-impl BufferLimits {
-    pub(crate) fn of(counts: &tcp::Counts) -> Self {
-        Self {
-            peer_window_limited_s: counts.peer_window_limited.as_secs_f64(),
-            send_buffer_limited_s: counts.send_buffer_limited.as_secs_f64(),
-        }
-    }
-
-    /// Seconds of both together.
-    #[must_use]
-    pub fn seconds(&self) -> f64 {
-        self.peer_window_limited_s + self.send_buffer_limited_s
-    }
-}
 
 /// Configuration of a node over TCP.
 #[derive(Clone, Debug, Default)]

@@ -1,0 +1,78 @@
+//! Counters that transports have for their users.
+
+use proto::bp::agent;
+use proto::tcp;
+use serde::{Deserialize, Serialize};
+
+/// Times in seconds for which buffers, and not the congestion window, stopped a sender of TCP,
+/// summed over its connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BufferLimits {
+    /// The peer's receive window was full.
+    pub peer_window_limited_s: f64,
+    /// All data in the send buffer was sent, and it had no room for more.
+    pub send_buffer_limited_s: f64,
+}
+
+impl BufferLimits {
+    pub(crate) fn of(counts: &tcp::Counts) -> Self {
+        Self {
+            peer_window_limited_s: counts.peer_window_limited.as_secs_f64(),
+            send_buffer_limited_s: counts.send_buffer_limited.as_secs_f64(),
+        }
+    }
+
+    /// Sum of both in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.peer_window_limited_s + self.send_buffer_limited_s
+    }
+}
+
+/// Counters of a bundle node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleMetrics {
+    /// Bundles that it made.
+    pub sourced: u64,
+    /// Bundles that arrived, duplicates included.
+    pub received: u64,
+    /// Bundles among them that had been here.
+    pub duplicates: u64,
+    /// Bundles that it refused.
+    pub refused: u64,
+    /// Bundles that a neighbour took.
+    pub forwarded: u64,
+    /// Bundles whose user took them.
+    pub delivered: u64,
+    /// Bundles that expired.
+    pub expired: u64,
+    /// Bundles that were deleted for another reason.
+    pub deleted: u64,
+    /// Attempts to forward that failed.
+    pub failed: u64,
+    /// Bundles that it holds at the end.
+    pub held: u64,
+    /// Most bundles that it held.
+    pub held_peak: u64,
+    /// Most bytes that it held.
+    pub bytes_peak: u64,
+}
+
+impl BundleMetrics {
+    pub(crate) fn new(statistics: &agent::Statistics) -> Self {
+        Self {
+            sourced: statistics.sourced,
+            received: statistics.received,
+            duplicates: statistics.duplicates,
+            refused: statistics.refused,
+            forwarded: statistics.forwarded,
+            delivered: statistics.delivered,
+            expired: statistics.expired,
+            deleted: statistics.deleted,
+            failed: statistics.failed,
+            held: statistics.bundles as u64,
+            held_peak: statistics.bundles_peak as u64,
+            bytes_peak: statistics.bytes_peak,
+        }
+    }
+}
