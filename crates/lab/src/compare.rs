@@ -14,11 +14,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 use transport::contract::BufferLimits;
+use transport::pep::PepSettings;
 use transport::protocol::{ContentKind, Protocol};
 use transport::quantity::{Rate, Size, Span};
 use transport::records::Record;
 use transport::settings::tcp::TcpSettings;
-use transport::settings::{PepSettings, Settings, check_interval};
+use transport::settings::{Settings, check_interval};
 use transport::text::SpecError;
 
 use crate::groups::{Group, MEMBERS_MAX};

@@ -9,8 +9,7 @@ use engine::{
 use proto::stack::{Gateway, GatewayConfig};
 use proto::tcp::{Counts, Route};
 use serde::Serialize;
-use transport::pep::{PepConfig, buffer_for};
-use transport::settings::PepSettings;
+use transport::pep::{PepConfig, PepSettings, buffer_for};
 use transport::text::SpecError;
 use transport::{Event, Transport};
 

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use transport::files;
 use transport::mib::Class;
 use transport::overlay::Overlay;
+use transport::pep::PepSettings;
 use transport::protocol::{ContentKind, Protocol};
 use transport::quantity::{Probability, Rate, Size, Span};
 use transport::records::{Files, Record};
-use transport::settings::{PepSettings, Settings};
+use transport::settings::Settings;
 use transport::text::SpecError;
 
 use crate::adapter;

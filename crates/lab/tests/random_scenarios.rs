@@ -18,11 +18,11 @@ use lab::groups::Group;
 use lab::link_spec::{Bucket, Burst, LinkSpec, OnError, Queue, WhileDown};
 use lab::run::{self, Recorders, Run};
 use lab::scenario::{Capture, Crash, Limits, Node, Scenario, StoreFaults, Transfer};
+use transport::adapter::over_tcp::config::OverTcpSettings;
+use transport::adapter::saratoga::SaratogaSettings;
 use transport::quantity::Window;
 use transport::quantity::{Probability, Rate, Size, Span};
-use transport::settings::{
-    Changes, LtpSettings, Mib, NormSettings, OverTcpSettings, SaratogaSettings, Settings,
-};
+use transport::settings::{Changes, LtpSettings, Mib, NormSettings, Settings};
 
 fn millis(rng: &mut Rng, max: u64) -> Span {
     Span(std::time::Duration::from_millis(rng.below(max + 1)))

@@ -9,7 +9,8 @@ use proto::{tcp, visit};
 
 use crate::adapter::over_tcp::config::OverTcpConfig;
 use crate::quantity::Size;
-use crate::settings::PepSettings;
+use crate::settings::Changes;
+use crate::settings::tcp::TcpBuffers;
 use crate::text::{self, SpecError};
 
 proto::settings! {
@@ -158,7 +159,18 @@ impl Leaf<Connections> for SharedRate {
     }
 }
 
+/// Changes of a gateway that splits TCP connections.
+pub type PepSettings = Changes<PepConfig>;
+
 impl PepSettings {
+    /// Limits the growth of the buffers of both sides, in place of sizes given before.
+    pub fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
+        for side in ["wan", "lan"] {
+            self.remove(&[side, "buffer"]);
+            self.limit_buffers(&[side, "tcp"], buffers);
+        }
+    }
+
     /// All settings, with the neighbour to which the satellite's side leads, and with a buffer of
     /// `buffer` there unless another one is set.
     ///

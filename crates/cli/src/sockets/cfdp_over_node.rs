@@ -6,9 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use service::api::model;
 use service::api::{EntityConfig, EntityDriver, NodeClient, Receives};
-use transport::adapter::bundles::config::CfdpUser;
+use transport::adapter::bundles::config::{CfdpUser, CfdpUserSettings};
 use transport::quantity::Span;
-use transport::settings::CfdpUserSettings;
 use wire::bp7::Eid;
 
 use crate::sockets::scope;

@@ -12,9 +12,9 @@ use proto::{norm, saratoga};
 use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
 use transport::adapter::bundles::config::check_saratoga;
-use transport::adapter::saratoga::SaratogaConfig;
+use transport::adapter::saratoga::{SaratogaConfig, SaratogaSettings};
 use transport::quantity::{Rate, Size, Span};
-use transport::settings::{NormSettings, SaratogaSettings};
+use transport::settings::NormSettings;
 use transport::text::SpecError;
 use wire::bp7::Eid;
 

@@ -25,31 +25,33 @@ use crate::contract::{BundleMetrics, Configuration, RequestError, SendRequest, T
 use crate::event::{Ended, Event, TransferId};
 use crate::mib::Class;
 use crate::protocol::Protocol;
-use crate::settings::Settings;
+use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 
 /// Adapter of a bundle node's protocol.
 pub(crate) struct Bundles;
 
-impl Adapter for Bundles {
+impl Schema for Bundles {
     fn title(&self) -> &'static str {
         "bundle nodes"
     }
 
+    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(BundlesConfig::default())
+    }
+
+    fn has_tcp(&self) -> bool {
+        true
+    }
+}
+
+impl Adapter for Bundles {
     fn configuration(
         &self,
         protocol: &Protocol,
         _entity: u64,
     ) -> Result<Box<dyn Configuration>, SpecError> {
         Ok(Box::new(config::config(protocol)?))
-    }
-
-    fn schema(&self) -> Box<dyn proto::settings::Settings> {
-        Box::new(BundlesConfig::default())
-    }
-
-    fn has_tcp(&self) -> bool {
-        true
     }
 
     fn class(&self, settings: &Settings, remote: Option<u64>) -> Option<Class> {

@@ -17,7 +17,7 @@ use crate::event::{Ended, Event, TransferId};
 use crate::mib::Class;
 use crate::overlay::Overlay;
 use crate::protocol::{Kind, Protocol};
-use crate::settings::Settings;
+use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 
 /// Configuration of an entity.
@@ -53,6 +53,16 @@ pub(super) const SPOOL: Spool =
 /// Adapter of the protocol.
 pub(crate) struct Cfdp;
 
+impl Schema for Cfdp {
+    fn title(&self) -> &'static str {
+        "CFDP"
+    }
+
+    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(cfdp::Config::default())
+    }
+}
+
 impl Adapter for Cfdp {
     fn spools(&self) -> &'static [Spool] {
         &[SPOOL]
@@ -62,10 +72,6 @@ impl Adapter for Cfdp {
         true
     }
 
-    fn title(&self) -> &'static str {
-        "CFDP"
-    }
-
     fn configuration(
         &self,
         protocol: &Protocol,
@@ -73,10 +79,6 @@ impl Adapter for Cfdp {
     ) -> Result<Box<dyn Configuration>, SpecError> {
         let config = cfdp_config(protocol)?;
         Ok(Box::new(EntityConfiguration { config, has_profile: protocol.profile.is_some() }))
-    }
-
-    fn schema(&self) -> Box<dyn proto::settings::Settings> {
-        Box::new(cfdp::Config::default())
     }
 
     fn class(&self, settings: &Settings, remote: Option<u64>) -> Option<Class> {

@@ -19,11 +19,21 @@ use crate::contract::{
 use crate::event::{Event, TransferId};
 use crate::mib::Class;
 use crate::protocol::{Kind, Protocol};
-use crate::settings::Settings;
+use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 
 /// Adapter of the protocol.
 pub(crate) struct CfdpOverLtp;
+
+impl Schema for CfdpOverLtp {
+    fn title(&self) -> &'static str {
+        "CFDP over LTP"
+    }
+
+    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(CfdpLtpConfig::default())
+    }
+}
 
 impl Adapter for CfdpOverLtp {
     fn spools(&self) -> &'static [Spool] {
@@ -34,20 +44,12 @@ impl Adapter for CfdpOverLtp {
         true
     }
 
-    fn title(&self) -> &'static str {
-        "CFDP over LTP"
-    }
-
     fn configuration(
         &self,
         protocol: &Protocol,
         _entity: u64,
     ) -> Result<Box<dyn Configuration>, SpecError> {
         Ok(Box::new(cfdp_ltp_config(protocol)?))
-    }
-
-    fn schema(&self) -> Box<dyn proto::settings::Settings> {
-        Box::new(CfdpLtpConfig::default())
     }
 
     fn class(&self, settings: &Settings, remote: Option<u64>) -> Option<Class> {

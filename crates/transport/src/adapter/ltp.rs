@@ -11,7 +11,7 @@ use crate::adapter::bundles::config::EPOCH;
 use crate::contract::{Configuration, Process, Progress, RequestError, SendRequest, Transport};
 use crate::event::{Ended, Event, TransferId};
 use crate::protocol::Protocol;
-use crate::settings::Settings;
+use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 
 /// Ports from which an LTP engine may send besides the one that it listens on.
@@ -40,14 +40,20 @@ pub fn ltp_config(protocol: &Protocol) -> Result<ltp::Config, SpecError> {
 /// Adapter of the protocol.
 pub(crate) struct Ltp;
 
+impl Schema for Ltp {
+    fn title(&self) -> &'static str {
+        "LTP"
+    }
+
+    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(ltp::Config::default())
+    }
+}
+
 impl Adapter for Ltp {
     fn spools(&self) -> &'static [Spool] {
         // Records of LTP-T say which blocks are kept for other engines.
         const { &[Spool::of(ltp::SPOOL_PREFIX), Spool::of(ltpt::SPOOL_PREFIX)] }
-    }
-
-    fn title(&self) -> &'static str {
-        "LTP"
     }
 
     fn configuration(
@@ -56,10 +62,6 @@ impl Adapter for Ltp {
         _entity: u64,
     ) -> Result<Box<dyn Configuration>, SpecError> {
         Ok(Box::new(ltp_config(protocol)?))
-    }
-
-    fn schema(&self) -> Box<dyn proto::settings::Settings> {
-        Box::new(ltp::Config::default())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::contract::Configuration;
 use crate::mib::Class;
 use crate::overlay::Overlay;
 use crate::protocol::{Kind, Protocol};
-use crate::settings::Settings;
+use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 
 /// Working files of a protocol in a store.
@@ -34,7 +34,7 @@ impl Spool {
 }
 
 /// Operations on a protocol before any engine runs it.
-pub trait Adapter: Sync {
+pub trait Adapter: Schema {
     /// Working files, which are removed after a crash where no record is about them.
     fn spools(&self) -> &'static [Spool] {
         &[]
@@ -44,9 +44,6 @@ pub trait Adapter: Sync {
     fn resumes(&self, _kind: Kind) -> bool {
         false
     }
-
-    /// Name in texts about its settings.
-    fn title(&self) -> &'static str;
 
     /// Configuration of an entity under a protocol.
     ///
@@ -58,14 +55,6 @@ pub trait Adapter: Sync {
         protocol: &Protocol,
         entity: u64,
     ) -> Result<Box<dyn Configuration>, SpecError>;
-
-    /// Settings of the protocol, whose keys and kinds users' tables have.
-    fn schema(&self) -> Box<dyn proto::settings::Settings>;
-
-    /// Whether TCP carries it, so that its settings have a table of TCP's.
-    fn has_tcp(&self) -> bool {
-        false
-    }
 
     /// Transmission class towards an entity, as far as settings say it, in CFDP's words.
     fn class(&self, _settings: &Settings, _remote: Option<u64>) -> Option<Class> {

@@ -12,7 +12,7 @@ use crate::contract::{
 };
 use crate::event::{Ended, Event, StreamEvent, TransferId};
 use crate::protocol::Protocol;
-use crate::settings::Settings;
+use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 
 /// Configuration of a NORM node.
@@ -56,13 +56,19 @@ pub(crate) const NORM_SPOOLS: &[Spool] = &[Spool::of(norm::SPOOL_PREFIX)];
 /// Adapter of the protocol.
 pub(crate) struct Norm;
 
+impl Schema for Norm {
+    fn title(&self) -> &'static str {
+        "NORM"
+    }
+
+    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(norm::Config::default())
+    }
+}
+
 impl Adapter for Norm {
     fn spools(&self) -> &'static [Spool] {
         NORM_SPOOLS
-    }
-
-    fn title(&self) -> &'static str {
-        "NORM"
     }
 
     fn configuration(
@@ -72,10 +78,6 @@ impl Adapter for Norm {
     ) -> Result<Box<dyn Configuration>, SpecError> {
         let config = norm_config(protocol)?;
         Ok(Box::new(NormConfig { config, ..NormConfig::default() }))
-    }
-
-    fn schema(&self) -> Box<dyn proto::settings::Settings> {
-        Box::new(norm::Config::default())
     }
 }
 

@@ -16,31 +16,33 @@ use crate::contract::{BufferLimits, Configuration, RequestError, SendRequest, Tr
 use crate::event::{Ended, Event, TransferId};
 use crate::protocol::Protocol;
 use crate::records::{self, ContentKind};
-use crate::settings::Settings;
+use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 
 /// Adapter of the protocol.
 pub(crate) struct OverTcp;
 
-impl Adapter for OverTcp {
+impl Schema for OverTcp {
     fn title(&self) -> &'static str {
         "FTP and programs over TCP"
     }
 
+    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(OverTcpConfig::default())
+    }
+
+    fn has_tcp(&self) -> bool {
+        true
+    }
+}
+
+impl Adapter for OverTcp {
     fn configuration(
         &self,
         protocol: &Protocol,
         _entity: u64,
     ) -> Result<Box<dyn Configuration>, SpecError> {
         Ok(Box::new(config::config(protocol)?))
-    }
-
-    fn schema(&self) -> Box<dyn proto::settings::Settings> {
-        Box::new(OverTcpConfig::default())
-    }
-
-    fn has_tcp(&self) -> bool {
-        true
     }
 }
 

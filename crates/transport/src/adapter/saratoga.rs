@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::saratoga;
+use proto::settings::{Visited, Visitor, Wrong};
 
 use super::{Adapter, Spool, engine_in, no_profile};
 use crate::contract::{
@@ -12,7 +13,7 @@ use crate::contract::{
 };
 use crate::event::{Ended, Event, TransferId};
 use crate::protocol::{Kind, Protocol};
-use crate::settings::Settings;
+use crate::settings::{Changes, Schema, Settings};
 use crate::text::SpecError;
 
 /// Settings for other peers, by name.
@@ -28,6 +29,20 @@ pub struct SaratogaConfig {
     /// Paths to others, by their numbers in the scenario.
     pub paths: BTreeMap<u64, PathId>,
 }
+
+impl proto::settings::Settings for SaratogaConfig {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        let Self { config, remotes, .. } = self;
+        saratoga::Named { config, remotes }.visit(visitor)
+    }
+
+    fn check(&mut self) -> Result<(), Wrong> {
+        self.config.check()
+    }
+}
+
+/// Changes of a Saratoga peer, and of what it knows of others.
+pub type SaratogaSettings = Changes<SaratogaConfig>;
 
 /// Profiles of Saratoga.
 pub const SARATOGA_PROFILES: &[&str] = &["default", "deferred", "sha1", "tfrc", "grc-perl-2011"];
@@ -63,6 +78,16 @@ pub(crate) const SARATOGA_SPOOLS: &[Spool] = &[Spool::of(saratoga::SPOOL_PREFIX)
 /// Adapter of the protocol.
 pub(crate) struct Saratoga;
 
+impl Schema for Saratoga {
+    fn title(&self) -> &'static str {
+        "Saratoga"
+    }
+
+    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(SaratogaConfig::default())
+    }
+}
+
 impl Adapter for Saratoga {
     fn spools(&self) -> &'static [Spool] {
         SARATOGA_SPOOLS
@@ -70,10 +95,6 @@ impl Adapter for Saratoga {
 
     fn resumes(&self, kind: Kind) -> bool {
         kind.is_reliable()
-    }
-
-    fn title(&self) -> &'static str {
-        "Saratoga"
     }
 
     fn configuration(
@@ -86,10 +107,6 @@ impl Adapter for Saratoga {
         // In a world of their own, all may fetch files.
         config.permissions.get = true;
         Ok(Box::new(SaratogaConfig { config, ..SaratogaConfig::default() }))
-    }
-
-    fn schema(&self) -> Box<dyn proto::settings::Settings> {
-        Box::new(SaratogaConfig::default())
     }
 }
 

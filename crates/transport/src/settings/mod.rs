@@ -19,20 +19,14 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 use proto::settings::form::{Leaf, Word, Words};
-use proto::settings::{self, Bound, Value, Visited, Visitor, Wrong};
-use proto::{cfdp, ltp, norm, saratoga};
+use proto::settings::{self, Bound, Value};
+use proto::{cfdp, ltp, norm};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::changes::Changes;
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
 use self::tcp::{TcpBuffers, TcpSettings};
 pub use self::values::Values;
-use crate::adapter::Adapter;
-use crate::adapter::bundles::config::{BundlesConfig, CfdpUser};
-use crate::adapter::layered_cfdp::CfdpLtpConfig;
-use crate::adapter::over_tcp::config::OverTcpConfig;
-use crate::adapter::saratoga::SaratogaConfig;
-use crate::pep::PepConfig;
 use crate::quantity::Span;
 use crate::text::{self, SpecError};
 
@@ -53,48 +47,33 @@ pub type LtpSettings = Changes<ltp::Config>;
 /// Changes of a NORM node.
 pub type NormSettings = Changes<norm::Config>;
 
-/// Changes of a Saratoga peer, and of what it knows of others.
-pub type SaratogaSettings = Changes<SaratogaConfig>;
+/// Protocol whose settings are in tables of users.
+pub trait Schema: Sync {
+    /// Name in texts about its settings.
+    fn title(&self) -> &'static str;
 
-/// Changes of a CFDP entity over LTP.
-pub type CfdpLtpSettings = Changes<CfdpLtpConfig>;
+    /// Settings of the protocol, whose keys and kinds users' tables have.
+    fn settings(&self) -> Box<dyn settings::Settings>;
 
-/// Changes of a CFDP entity that is an application of a bundle node.
-pub type CfdpUserSettings = Changes<CfdpUser>;
-
-/// Changes of a bundle node.
-pub type BundlesSettings = Changes<BundlesConfig>;
-
-/// Changes of a node over TCP: FTP, SCPS-FP, or a program that is modelled.
-pub type OverTcpSettings = Changes<OverTcpConfig>;
-
-/// Changes of a gateway that splits TCP connections.
-pub type PepSettings = Changes<PepConfig>;
-
-impl settings::Settings for SaratogaConfig {
-    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
-        let Self { config, remotes, .. } = self;
-        saratoga::Named { config, remotes }.visit(visitor)
-    }
-
-    fn check(&mut self) -> Result<(), Wrong> {
-        self.config.check()
+    /// Whether TCP carries it, so that its settings have a table of TCP's.
+    fn has_tcp(&self) -> bool {
+        false
     }
 }
 
-/// Settings of a transport as TOML; the adapter of its protocol knows the keys.
+/// Settings of a transport as TOML; the schema of its protocol has the keys.
 #[derive(Clone, Default)]
 pub struct Settings {
     values: Values,
     /// Protocol that they were read for; `None` while that is not known.
-    adapter: Option<&'static dyn Adapter>,
+    schema: Option<&'static dyn Schema>,
 }
 
 impl Settings {
     /// All settings of a configuration, but keys of authentication.
     #[must_use]
     pub fn of<C: settings::Settings + Clone>(config: &C) -> Self {
-        Self { values: Values(write::write(&mut config.clone())), adapter: None }
+        Self { values: Values(write::write(&mut config.clone())), schema: None }
     }
 
     /// Reads the table that `keys` lead to in `text`, which came from `origin`, for a protocol.
@@ -106,12 +85,12 @@ impl Settings {
         text: &str,
         origin: &str,
         keys: &[&str],
-        adapter: &'static dyn Adapter,
+        schema: &'static dyn Schema,
     ) -> Result<Self, SpecError> {
-        let mut schema = adapter.schema();
-        let table = text::parse_at(text, origin, keys, |value| read::read(value, &mut *schema))?;
+        let mut settings = schema.settings();
+        let table = text::parse_at(text, origin, keys, |value| read::read(value, &mut *settings))?;
         let values = Values(table);
-        Ok(Self { values, adapter: Some(adapter) })
+        Ok(Self { values, schema: Some(schema) })
     }
 
     /// These settings as those of a protocol.
@@ -119,14 +98,14 @@ impl Settings {
     /// # Errors
     ///
     /// They are for another, or wrong.
-    pub fn interpreted(self, adapter: &'static dyn Adapter) -> Result<Self, SpecError> {
-        if let Some(other) = self.adapter.filter(|other| other.title() != adapter.title()) {
+    pub fn interpreted(self, schema: &'static dyn Schema) -> Result<Self, SpecError> {
+        if let Some(other) = self.schema.filter(|other| other.title() != schema.title()) {
             return Err(SpecError::invalid(format!("these settings are for {}", other.title())));
         }
         let given = toml::Value::Table(self.values.0);
-        let read: Result<_, toml::de::Error> = read::read(given, &mut *adapter.schema());
+        let read: Result<_, toml::de::Error> = read::read(given, &mut *schema.settings());
         let table = read.map_err(|error| SpecError::invalid(text::message(&error)))?;
-        Ok(Self { values: Values(table), adapter: Some(adapter) })
+        Ok(Self { values: Values(table), schema: Some(schema) })
     }
 
     /// Changes a configuration of the protocol that they were read for.
@@ -156,37 +135,37 @@ impl Settings {
     /// Settings of a protocol with these settings of TCP's connections; `None` for a protocol
     /// without TCP.
     #[must_use]
-    pub fn of_tcp(adapter: &'static dyn Adapter, tcp: TcpSettings) -> Option<Self> {
-        let mut settings = adapter.has_tcp().then(Self::default)?;
+    pub fn of_tcp(schema: &'static dyn Schema, tcp: TcpSettings) -> Option<Self> {
+        let mut settings = schema.has_tcp().then(Self::default)?;
         settings.set(&[TCP], tcp.into_table());
-        Some(Self { adapter: Some(adapter), ..settings })
+        Some(Self { schema: Some(schema), ..settings })
     }
 
     /// Limits the growth of TCP's buffers, in place of what the settings said; nothing changes for
     /// protocols without TCP.
     pub fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
-        if self.adapter.is_some_and(Adapter::has_tcp) {
+        if self.schema.is_some_and(Schema::has_tcp) {
             self.values.limit_buffers(&[TCP], buffers);
         }
     }
 
     /// Finds the files they name relative to `folder`, where the file that names them is.
     pub fn place(&mut self, folder: &Path) {
-        if let Some(adapter) = self.adapter {
-            self.values.place(&mut *adapter.schema(), folder);
+        if let Some(schema) = self.schema {
+            self.values.place(&mut *schema.settings(), folder);
         }
     }
 
     /// All settings, with the keys of authentication that `given` has, and where it has them.
     pub fn add_keys_of(&mut self, given: &Self) {
         values::add_keys(&mut self.values.0, &given.values.0);
-        self.adapter = given.adapter;
+        self.schema = given.schema;
     }
 }
 
 impl<C> From<Changes<C>> for Settings {
     fn from(changes: Changes<C>) -> Self {
-        Self { values: Values(changes.into_table()), adapter: None }
+        Self { values: Values(changes.into_table()), schema: None }
     }
 }
 
@@ -226,7 +205,7 @@ impl Serialize for Settings {
 impl<'de> Deserialize<'de> for Settings {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let table = toml::Table::deserialize(deserializer)?;
-        Ok(Self { values: Values(table), adapter: None })
+        Ok(Self { values: Values(table), schema: None })
     }
 }
 

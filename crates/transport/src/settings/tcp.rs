@@ -4,21 +4,11 @@ use proto::tcp;
 pub use proto::tcp::BufferLimit as TcpBuffers;
 pub use proto::tcp::cc::Named as Congestion;
 
-use super::{Changes, PepSettings};
+use super::Changes;
 use crate::quantity::Size;
 
 /// Changes of TCP's connections.
 pub type TcpSettings = Changes<tcp::Options>;
-
-impl PepSettings {
-    /// Limits the growth of the buffers of both sides, in place of sizes given before.
-    pub fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
-        for side in ["wan", "lan"] {
-            self.remove(&[side, "buffer"]);
-            self.limit_buffers(&[side, super::TCP], buffers);
-        }
-    }
-}
 
 impl TcpSettings {
     /// Most bytes of the send buffer and of the receive buffer, if either is given.

@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use proto::{ltp as l, saratoga as s};
 
 use super::*;
-use crate::adapter::saratoga::Remotes;
+use crate::adapter::saratoga::{Remotes, SaratogaConfig, SaratogaSettings};
 use crate::contract::Configuration;
+use crate::pep::{PepConfig, PepSettings};
 use crate::protocol::Protocol;
 
 const ANY: Duration = Duration::from_millis(1_234);

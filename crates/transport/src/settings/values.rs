@@ -65,7 +65,7 @@ impl Values {
     }
 
     /// Limits the growth of TCP's buffers in the table at a path, in place of sizes.
-    pub(super) fn limit_buffers(&mut self, path: &[&str], buffers: TcpBuffers) {
+    pub(crate) fn limit_buffers(&mut self, path: &[&str], buffers: TcpBuffers) {
         let key = |key| [path, &[key]].concat();
         self.set(&key("buffers"), buffers.name());
         for size in SIZES {

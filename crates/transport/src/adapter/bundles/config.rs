@@ -33,6 +33,7 @@ pub use self::settings::check_saratoga;
 use crate::adapter::over_tcp::config::OverTcpConfig;
 use crate::adapter::saratoga::Remotes;
 use crate::protocol::Protocol;
+use crate::settings::Changes;
 use crate::text::SpecError;
 
 /// The service of a node to which files come.
@@ -116,6 +117,9 @@ pub struct CfdpUser {
     /// The service of each node to which they come.
     pub service: u64,
 }
+
+/// Changes of a CFDP entity that is an application of a bundle node.
+pub type CfdpUserSettings = Changes<CfdpUser>;
 
 impl Default for CfdpUser {
     fn default() -> Self {

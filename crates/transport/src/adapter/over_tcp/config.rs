@@ -14,6 +14,7 @@ use proto::tcp::scps::Bets;
 use proto::{ftp, tcp, visit};
 
 use crate::protocol::Protocol;
+use crate::settings::Changes;
 use crate::settings::tcp::{Congestion, TcpBuffers};
 use crate::text::SpecError;
 
@@ -29,6 +30,9 @@ pub struct OverTcpConfig {
     /// The paths to others, by their numbers in the scenario.
     pub paths: BTreeMap<u64, PathId>,
 }
+
+/// Changes of a node over TCP: FTP, SCPS-FP, or a program that is modelled.
+pub type OverTcpSettings = Changes<OverTcpConfig>;
 
 impl OverTcpConfig {
     /// The configuration of a profile: of a kernel of its time, or of this one with a congestion
@@ -227,7 +231,6 @@ pub fn config(protocol: &Protocol) -> Result<OverTcpConfig, SpecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::OverTcpSettings;
 
     #[test]
     fn settings_reach_the_stack_and_are_written_again() {
