@@ -159,6 +159,9 @@ pub trait CfdpUser {
         request: cfdp::PutRequest,
     ) -> Result<wire::cfdp::TransactionId, cfdp::RequestError>;
 
+    /// Event that other protocols report in place of an indication of the entity.
+    fn report(&self, indication: cfdp::Indication) -> Event;
+
     /// Requests something else of the entity.
     fn operate(&mut self, now: Time, operation: &mut dyn FnMut(&mut cfdp::Entity));
 }
@@ -309,6 +312,12 @@ pub trait Transport: Engine<Indication = Event> + fmt::Debug {
     /// CFDP's user operations, to use them.
     fn cfdp_mut(&mut self) -> Option<&mut dyn CfdpUser> {
         None
+    }
+
+    /// Turns an indication of its CFDP entity into the event that other protocols report.
+    fn reported(&self, event: Event) -> Event {
+        let Event::Entity(indication) = event else { return event };
+        self.cfdp().map_or(Event::Update, |user| user.report(*indication))
     }
 
     /// Its streams, if it has such.

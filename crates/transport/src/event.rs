@@ -5,10 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use proto::programs::Latency;
 use proto::{cfdp, ltpt, saratoga};
-use wire::cfdp::TransactionId;
-
-use crate::adapter;
-use crate::contract::Transport;
+use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId};
 
 /// Number of a transfer, as people read it and as its transport finds it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -197,20 +194,12 @@ pub enum Event {
 }
 
 impl Event {
-    /// Turns an indication of a CFDP entity into the event that other protocols report.
-    #[must_use]
-    pub fn reported(self, transport: &dyn Transport) -> Self {
-        let Self::Entity(indication) = self else { return self };
-        let user = transport.cfdp();
-        user.map_or(Self::Update, |user| adapter::cfdp::report(user.entity(), *indication))
-    }
-
     /// End of a transfer, if this is one.
     #[must_use]
     pub fn end(&self) -> Option<Ended> {
         match self {
             Self::Ended(ended) => Some(ended.clone()),
-            Self::Entity(indication) => adapter::cfdp::end(indication),
+            Self::Entity(indication) => end_of(indication),
             Self::Receiving { .. }
             | Self::Abandoned { .. }
             | Self::Repeated { .. }
@@ -229,6 +218,42 @@ impl Event {
             | Self::Update => None,
         }
     }
+}
+
+/// End of a transfer, if an indication is about that.
+fn end_of(indication: &cfdp::Indication) -> Option<Ended> {
+    match indication {
+        cfdp::Indication::TransactionFinished(finished) => {
+            let result = match (finished.condition, finished.delivery) {
+                (ConditionCode::NoError, DeliveryCode::Complete) => Ok(()),
+                (condition, _) => Err(condition.to_string()),
+            };
+            let (id, at_sender) = (finished.id.into(), finished.role == cfdp::Role::Sender);
+            let end = Ended::new(id, at_sender, &*finished.destination_name, &result);
+            Some(Ended { size: finished.size, ..end })
+        }
+        cfdp::Indication::UserOperation(cfdp::OperationIndication::SfoReport(report)) => {
+            reported(report)
+        }
+        _ => None,
+    }
+}
+
+/// End of a transfer according to a report of the store-and-forward overlay; `None` while the file
+/// is on its way.
+fn reported(report: &cfdp::SfoReported) -> Option<Ended> {
+    let delivered = report.code == cfdp::SfoReported::DELIVERED;
+    let failed = report.code == cfdp::SfoReported::FAILED;
+    let is_whole = delivered
+        && report.condition == ConditionCode::NoError
+        && report.delivery == DeliveryCode::Complete;
+    let why = || format!("{} at entity {}", report.condition, report.reporter);
+    (delivered || failed).then(|| {
+        let name = String::from_utf8_lossy(&report.label);
+        let result = is_whole.then_some(()).ok_or_else(why);
+        let end = Ended::new(TransferId::default(), true, name, &result);
+        Ended { is_report: true, ..end }
+    })
 }
 
 impl From<cfdp::Indication> for Event {

@@ -266,6 +266,10 @@ impl CfdpUser for EntityTransport {
         self.entity.put(now, request)
     }
 
+    fn report(&self, indication: Indication) -> Event {
+        report(&self.entity, indication)
+    }
+
     fn operate(&mut self, _now: Time, operation: &mut dyn FnMut(&mut Entity)) {
         operation(&mut self.entity);
     }
@@ -300,42 +304,8 @@ pub(super) fn progress(entity: &Entity) -> Vec<Progress> {
     entity.transactions().map(progress).collect()
 }
 
-/// End of a transfer, if an indication is about that.
-pub(crate) fn end(indication: &Indication) -> Option<Ended> {
-    match indication {
-        Indication::TransactionFinished(finished) => {
-            let result = match (finished.condition, finished.delivery) {
-                (ConditionCode::NoError, DeliveryCode::Complete) => Ok(()),
-                (condition, _) => Err(condition.to_string()),
-            };
-            let (id, at_sender) = (finished.id.into(), finished.role == Role::Sender);
-            let end = Ended::new(id, at_sender, &*finished.destination_name, &result);
-            Some(Ended { size: finished.size, ..end })
-        }
-        Indication::UserOperation(OperationIndication::SfoReport(report)) => reported(report),
-        _ => None,
-    }
-}
-
-/// End of a transfer according to a report of the store-and-forward overlay; `None` while the file
-/// is on its way.
-fn reported(report: &cfdp::SfoReported) -> Option<Ended> {
-    let delivered = report.code == cfdp::SfoReported::DELIVERED;
-    let failed = report.code == cfdp::SfoReported::FAILED;
-    let is_whole = delivered
-        && report.condition == ConditionCode::NoError
-        && report.delivery == DeliveryCode::Complete;
-    let why = || format!("{} at entity {}", report.condition, report.reporter);
-    (delivered || failed).then(|| {
-        let name = String::from_utf8_lossy(&report.label);
-        let result = is_whole.then_some(()).ok_or_else(why);
-        let end = Ended::new(TransferId::default(), true, name, &result);
-        Ended { is_report: true, ..end }
-    })
-}
-
 /// Indication of an entity, as other protocols report theirs.
-pub(crate) fn report(entity: &Entity, indication: Indication) -> Event {
+pub(super) fn report(entity: &Entity, indication: Indication) -> Event {
     match indication {
         Indication::Restored { transactions } => Event::Restored(transactions),
         Indication::MetadataReceived(metadata) if metadata.destination_name.is_empty() => {

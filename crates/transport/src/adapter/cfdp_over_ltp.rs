@@ -8,7 +8,7 @@ use proto::ltp;
 use proto::ut::{self, Below, LayeredEntity, LtpLayer, OverLtp, ServiceLayer};
 use wire::cfdp::{TransactionId, Width};
 
-use super::cfdp::{progress, sent, tell_of_ends, transaction};
+use super::cfdp::{progress, report, sent, tell_of_ends, transaction};
 use super::{Adapter, Spool, engine_in};
 use crate::adapter::layered_cfdp::{
     CfdpLtpConfig, carried_under_way, cfdp_ltp_config, put_request,
@@ -263,6 +263,10 @@ impl<L: Layer> CfdpUser for EntityOver<L> {
         request: cfdp::PutRequest,
     ) -> Result<TransactionId, cfdp::RequestError> {
         self.entity.put(now, request)
+    }
+
+    fn report(&self, indication: cfdp::Indication) -> Event {
+        report(self.entity(), indication)
     }
 
     fn operate(&mut self, now: Time, operation: &mut dyn FnMut(&mut Entity)) {

@@ -309,7 +309,7 @@ impl Client {
     }
 
     fn event(&mut self, now: Time, transport: &dyn Transport, event: Event) {
-        match event.reported(transport) {
+        match transport.reported(event) {
             Event::Ended(mut ended) if self.active() == Some(&ended.id) => {
                 // An engine on the way replies for the file, and nobody reports more of it.
                 ended.is_confirmed &= self.ends.via.is_none();

@@ -298,7 +298,7 @@ impl Server {
     }
 
     fn event(&mut self, now: Time, transport: &dyn Transport, event: Event) {
-        match event.reported(transport) {
+        match transport.reported(event) {
             Event::Receiving { id, name, size, resumed } => {
                 self.receiving(now, id, (&name, size), resumed);
             }
