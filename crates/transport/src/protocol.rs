@@ -16,7 +16,7 @@ use proto::saratoga::Put;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use self::layers::{Feature, LAYERS, Layer, SHORT};
-use self::stack::STACKS;
+use self::stack::{STACKS, Stack};
 use crate::adapter::bundles::config::Convergence;
 use crate::adapter::{self, Adapter, Spool};
 use crate::dissect::Dissector;
@@ -37,7 +37,7 @@ pub struct Protocol {
 
 /// A stack of layers without settings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Kind(u16);
+pub struct Kind(&'static Stack);
 
 impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,7 +48,7 @@ impl fmt::Debug for Kind {
 impl Kind {
     /// Stacks with a short name, in the order in which they are listed.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
-        (0..).take(SHORT.len()).map(Self)
+        STACKS.iter().take(SHORT.len()).map(Self)
     }
 
     /// Stack of a short name.
@@ -60,18 +60,18 @@ impl Kind {
     /// Name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        &STACKS[usize::from(self.0)].name
+        &self.0.name
     }
 
     /// Whether the name is a short one.
     fn is_short(self) -> bool {
-        usize::from(self.0) < SHORT.len()
+        self.0.is_short
     }
 
     /// Layers, top to bottom.
     #[must_use]
     pub fn layers(self) -> &'static [&'static Layer] {
-        &STACKS[usize::from(self.0)].layers
+        &self.0.layers
     }
 
     fn top(self) -> &'static Layer {
@@ -337,7 +337,7 @@ impl Protocol {
 impl Default for Protocol {
     /// CFDP, the first of all.
     fn default() -> Self {
-        Self::plain(Kind(0))
+        Self::plain(Kind(&STACKS[0]))
     }
 }
 

@@ -67,9 +67,9 @@ pub(crate) fn check_version(
     if version == saratoga::Version::V1 || protocol.kind.is_fetched() {
         return Ok(());
     }
-    let kind = Kind::named("saratoga-get").unwrap_or(protocol.kind);
-    let get = Protocol { kind, ..protocol.clone() };
-    Err(SpecError::invalid(format!("version 0 of Saratoga knows no put: write \"{get}\"")))
+    let profile = protocol.profile.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
+    let why = format!("version 0 of Saratoga knows no put: write \"saratoga-get{profile}\"");
+    Err(SpecError::invalid(why))
 }
 
 /// Working files of a peer.

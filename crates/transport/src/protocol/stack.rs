@@ -1,5 +1,7 @@
 //! Stacks of layers: which there are, their names, and the grammar of composed ones.
 
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
 
 use super::layers::{LAYERS, Layer, SHORT, Service};
@@ -13,8 +15,37 @@ pub(super) struct Stack {
     /// Its short name, or the composed one.
     pub(super) name: String,
     pub(super) layers: Vec<&'static Layer>,
-    /// Place of its short name; the number of these if it has none.
+    /// Place among all stacks.
     place: usize,
+    /// Whether its name is a short one.
+    pub(super) is_short: bool,
+}
+
+/// Stacks are in the order of their places.
+impl Ord for Stack {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place.cmp(&other.place)
+    }
+}
+
+impl PartialOrd for Stack {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Stack {
+    fn eq(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+}
+
+impl Eq for Stack {}
+
+impl Hash for Stack {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.place.hash(state);
+    }
 }
 
 /// Separator of layers in the name of a stack.
@@ -25,7 +56,9 @@ pub(super) static STACKS: LazyLock<Vec<Stack>> = LazyLock::new(|| {
     let mut all = Vec::new();
     let tops = LAYERS.iter().filter(|top| top.offers.contains(&Service::Files));
     tops.for_each(|top| extend(&[top], &mut all));
+    // A stack without a short name has the number of these for its place until all are known.
     all.sort_by_key(|stack| stack.place);
+    all.iter_mut().enumerate().for_each(|(place, stack)| stack.place = place);
     all
 });
 
@@ -36,8 +69,8 @@ fn extend(layers: &[&'static Layer], all: &mut Vec<Stack>) {
         let composed = compose(layers);
         let place = SHORT.iter().position(|(_, layers)| *layers == composed);
         let name = place.map_or(composed, |place| SHORT[place].0.to_owned());
-        let place = place.unwrap_or(SHORT.len());
-        all.push(Stack { name, layers: layers.to_vec(), place });
+        let (is_short, place) = (place.is_some(), place.unwrap_or(SHORT.len()));
+        all.push(Stack { name, layers: layers.to_vec(), place, is_short });
     }
     for below in LAYERS.iter().filter(|below| last.fits(below)) {
         let longer: Vec<_> = layers.iter().copied().chain([below]).collect();
@@ -67,10 +100,9 @@ pub(super) fn parse(text: &str) -> Result<Option<Protocol>, SpecError> {
     complete(&mut written)?;
     let layers: Vec<_> = written.iter().map(|(layer, _)| *layer).collect();
     let composed = compose(&layers);
-    let known = STACKS.iter().position(|stack| compose(&stack.layers) == composed);
-    let known = known.and_then(|place| u16::try_from(place).ok());
-    let kind = Kind(known.ok_or_else(|| SpecError::invalid(format!("no stack is {composed}")))?);
-    with_profiles(kind, written).map(Some)
+    let known = STACKS.iter().find(|stack| compose(&stack.layers) == composed);
+    let known = known.ok_or_else(|| SpecError::invalid(format!("no stack is {composed}")))?;
+    with_profiles(Kind(known), written).map(Some)
 }
 
 /// Names of layers, each with its profile. What follows a profile and is no layer belongs to it:
