@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use transport::adapter::Adapter;
+use transport::contract::Adapter;
 use transport::overlay::Overlay;
 use transport::protocol::Protocol;
 use transport::settings::Settings;

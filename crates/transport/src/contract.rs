@@ -32,7 +32,11 @@
 //! Groups of operations are traits of their own, which a transport returns if it has
 //! them: [`Transport::cfdp`], the entity with its user operations, and [`Transport::streams`].
 
+mod adapter;
+mod kind;
+mod layer;
 mod metrics;
+mod protocol;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,12 +50,16 @@ use proto::norm::Piece;
 use proto::{cfdp, ltpt};
 use thiserror::Error;
 
+pub use self::adapter::{Adapter, Spool};
+pub use self::kind::Kind;
+pub(crate) use self::kind::Stack;
+pub use self::layer::{Convergence, Feature, Layer, Service};
 pub use self::metrics::{BufferLimits, BundleMetrics};
-use crate::adapter::Adapter;
+pub use self::protocol::Protocol;
+pub(crate) use self::protocol::{SEPARATOR, compose};
 use crate::event::{Event, TransferId};
 use crate::mib::Class;
 use crate::overlay::Overlay;
-use crate::protocol::{Kind, Protocol};
 use crate::records::Record;
 use crate::settings::Settings;
 use crate::text::{self, SpecError};

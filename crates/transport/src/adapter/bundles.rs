@@ -16,15 +16,15 @@ use proto::ut::{self, OverBundles};
 use wire::bp7::Eid;
 
 use self::config::{BundlesConfig, Carrier, CfdpUser, LAYER, SERVICE, node};
-use super::Adapter;
 use super::cfdp::tell_of_ends;
 use super::cfdp_over_ltp::event;
 use super::over_tcp::config as streams;
 use crate::adapter::layered_cfdp::{carried_under_way, put_request};
-use crate::contract::{BundleMetrics, Configuration, RequestError, SendRequest, Transport};
+use crate::contract::{
+    Adapter, BundleMetrics, Configuration, Protocol, RequestError, SendRequest, Transport,
+};
 use crate::event::{Ended, Event, TransferId};
 use crate::mib::Class;
-use crate::protocol::Protocol;
 use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 

@@ -8,15 +8,15 @@ use proto::cfdp::{
 };
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransactionId, Width};
 
-use super::{Adapter, Spool, engine_in, no_profile};
+use super::{engine_in, no_profile};
 use crate::adapter::layered_cfdp::{put_request, transactions};
 use crate::contract::{
-    CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
+    Adapter, CfdpUser, Configuration, Kind, Process, Progress, Protocol, RequestError, SendRequest,
+    Spool, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
 use crate::mib::Class;
 use crate::overlay::Overlay;
-use crate::protocol::{Kind, Protocol};
 use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 

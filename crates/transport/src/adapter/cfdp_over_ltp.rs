@@ -9,16 +9,16 @@ use proto::ut::{self, Below, LayeredEntity, LtpLayer, OverLtp, ServiceLayer};
 use wire::cfdp::{TransactionId, Width};
 
 use super::cfdp::{progress, report, sent, tell_of_ends, transaction};
-use super::{Adapter, Spool, engine_in};
+use super::engine_in;
 use crate::adapter::layered_cfdp::{
     CfdpLtpConfig, carried_under_way, cfdp_ltp_config, put_request,
 };
 use crate::contract::{
-    CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
+    Adapter, CfdpUser, Configuration, Kind, Process, Progress, Protocol, RequestError, SendRequest,
+    Spool, Transport,
 };
 use crate::event::{Event, TransferId};
 use crate::mib::Class;
-use crate::protocol::{Kind, Protocol};
 use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 

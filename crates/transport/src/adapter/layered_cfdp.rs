@@ -7,8 +7,7 @@ use proto::ut::{self, Below, LayeredEntity};
 use proto::visit;
 
 use crate::adapter::ltp::ltp_config;
-use crate::contract::SendRequest;
-use crate::protocol::Protocol;
+use crate::contract::{Protocol, SendRequest};
 use crate::text::SpecError;
 
 /// Configuration of a CFDP entity over LTP.

@@ -6,11 +6,13 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::{ltp, ltpt};
 
-use super::{Adapter, Spool, engine_in, no_profile};
+use super::{engine_in, no_profile};
 use crate::adapter::bundles::config::EPOCH;
-use crate::contract::{Configuration, Process, Progress, RequestError, SendRequest, Transport};
+use crate::contract::{
+    Adapter, Configuration, Process, Progress, Protocol, RequestError, SendRequest, Spool,
+    Transport,
+};
 use crate::event::{Ended, Event, TransferId};
-use crate::protocol::Protocol;
 use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 

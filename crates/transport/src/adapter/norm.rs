@@ -6,12 +6,12 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::norm::{self, Piece};
 
-use super::{Adapter, Spool, engine_in, no_profile};
+use super::{engine_in, no_profile};
 use crate::contract::{
-    Configuration, Process, Progress, RequestError, SendRequest, Streams, Transport,
+    Adapter, Configuration, Process, Progress, Protocol, RequestError, SendRequest, Spool, Streams,
+    Transport,
 };
 use crate::event::{Ended, Event, StreamEvent, TransferId};
-use crate::protocol::Protocol;
 use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 

@@ -11,10 +11,11 @@ use proto::{ftp, programs, stack, tcp};
 use wire::ftp::ReadControl;
 
 use self::config::OverTcpConfig;
-use super::{Adapter, engine_in};
-use crate::contract::{BufferLimits, Configuration, RequestError, SendRequest, Transport};
+use super::engine_in;
+use crate::contract::{
+    Adapter, BufferLimits, Configuration, Protocol, RequestError, SendRequest, Transport,
+};
 use crate::event::{Ended, Event, TransferId};
-use crate::protocol::Protocol;
 use crate::records::{self, ContentKind};
 use crate::settings::{Schema, Settings};
 use crate::text::SpecError;

@@ -7,12 +7,12 @@ use engine::{Engine as _, PathId, Rng, Time};
 use proto::saratoga;
 use proto::settings::{Visited, Visitor, Wrong};
 
-use super::{Adapter, Spool, engine_in, no_profile};
+use super::{engine_in, no_profile};
 use crate::contract::{
-    Configuration, Process, Progress, RequestError, Role, SendRequest, Transport,
+    Adapter, Configuration, Kind, Process, Progress, Protocol, RequestError, Role, SendRequest,
+    Spool, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
-use crate::protocol::{Kind, Protocol};
 use crate::settings::{Changes, Schema, Settings};
 use crate::text::SpecError;
 

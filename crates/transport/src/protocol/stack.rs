@@ -1,55 +1,11 @@
 //! Stacks of layers: which there are, their names, and the grammar of composed ones.
 
-use std::cmp::Ordering;
-use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
 
-use super::layers::{LAYERS, Layer, SHORT, Service};
-use super::{Kind, Protocol};
+use super::layers::{LAYERS, SHORT};
 use crate::adapter;
+use crate::contract::{Kind, Layer, Protocol, SEPARATOR, Service, Stack, compose};
 use crate::text::{self, SpecError};
-
-/// Stack of layers that fit, top to bottom.
-#[derive(Debug)]
-pub(super) struct Stack {
-    /// Its short name, or the composed one.
-    pub(super) name: String,
-    pub(super) layers: Vec<&'static Layer>,
-    /// Place among all stacks.
-    place: usize,
-    /// Whether its name is a short one.
-    pub(super) is_short: bool,
-}
-
-/// Stacks are in the order of their places.
-impl Ord for Stack {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.place.cmp(&other.place)
-    }
-}
-
-impl PartialOrd for Stack {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Stack {
-    fn eq(&self, other: &Self) -> bool {
-        self.place == other.place
-    }
-}
-
-impl Eq for Stack {}
-
-impl Hash for Stack {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.place.hash(state);
-    }
-}
-
-/// Separator of layers in the name of a stack.
-pub(super) const SEPARATOR: &str = "+";
 
 /// Every stack: those with a short name first, in the order of their table.
 pub(super) static STACKS: LazyLock<Vec<Stack>> = LazyLock::new(|| {
@@ -76,11 +32,6 @@ fn extend(layers: &[&'static Layer], all: &mut Vec<Stack>) {
         let longer: Vec<_> = layers.iter().copied().chain([below]).collect();
         extend(&longer, all);
     }
-}
-
-/// Name of a stack by its layers.
-pub(super) fn compose(layers: &[&Layer]) -> String {
-    layers.iter().map(|layer| layer.name).collect::<Vec<_>>().join(SEPARATOR)
 }
 
 /// Layer with its profile, as a user writes it.
@@ -226,20 +177,6 @@ fn joined(mut protocol: Protocol) -> Protocol {
         protocol = short;
     }
     protocol
-}
-
-/// The stack by its layers, each with its profile.
-pub(super) fn written(protocol: &Protocol) -> String {
-    let layers = protocol.kind.layers();
-    let home = layers.iter().rposition(|layer| !(layer.profiles)().is_empty());
-    let part = |(place, layer): (usize, &&Layer)| {
-        let own = protocol.layers.get(layer.name);
-        match own.or(protocol.profile.as_ref().filter(|_| Some(place) == home)) {
-            Some(profile) => format!("{}/{profile}", layer.name),
-            None => layer.name.to_owned(),
-        }
-    };
-    layers.iter().enumerate().map(part).collect::<Vec<_>>().join(SEPARATOR)
 }
 
 #[cfg(test)]

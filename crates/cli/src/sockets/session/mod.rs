@@ -25,7 +25,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use engine::{PathId, PathInfo, Time};
 use proto::saratoga::lite;
 use service::api::{EntityDriver, Observer};
-use transport::adapter::Spool;
+use transport::contract::Spool;
 use transport::quantity::Rate;
 use transport::{Configuration, Event, Process, Role, TransferId, Transport};
 

@@ -32,7 +32,7 @@ pub(crate) use wire::udpcl::PORT;
 pub use self::settings::check_saratoga;
 use crate::adapter::over_tcp::config::OverTcpConfig;
 use crate::adapter::saratoga::Remotes;
-use crate::protocol::Protocol;
+use crate::contract::{Convergence, Protocol};
 use crate::settings::Changes;
 use crate::text::SpecError;
 
@@ -156,27 +156,6 @@ impl Default for BundlesConfig {
             interfaces: BTreeSet::new(),
         }
     }
-}
-
-/// Layer below bundles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Convergence {
-    /// TCPCL, version 4.
-    Tcpcl4,
-    /// TCPCL, version 3.
-    Tcpcl3,
-    /// MTCP.
-    Mtcp,
-    /// STCP.
-    Stcp,
-    /// UDPCL.
-    Udp,
-    /// LTP.
-    Ltp,
-    /// Saratoga.
-    Saratoga,
-    /// NORM.
-    Norm,
 }
 
 impl Convergence {

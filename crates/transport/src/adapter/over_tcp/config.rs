@@ -13,7 +13,7 @@ use proto::stack::{self, Host};
 use proto::tcp::scps::Bets;
 use proto::{ftp, tcp, visit};
 
-use crate::protocol::Protocol;
+use crate::contract::Protocol;
 use crate::settings::Changes;
 use crate::settings::tcp::{Congestion, TcpBuffers};
 use crate::text::SpecError;

@@ -1,0 +1,171 @@
+//! Facts about the layers of protocols.
+
+use proto::ltp::Red;
+use proto::programs::Tool;
+
+use super::{Adapter, Spool};
+use crate::dissect::Dissector;
+use crate::records::ContentKind;
+
+/// Service that a layer offers to the one above it, or needs of the one below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Datagrams of UDP.
+    Datagrams,
+    /// Packets of IP.
+    Packets,
+    /// Streams of bytes.
+    Streams,
+    /// Blocks, retransmitted until they arrive or not at all.
+    Blocks,
+    /// Bundles from one node to its neighbour.
+    Convergence,
+    /// Bundles from any node to any other.
+    Bundles,
+    /// Files.
+    Files,
+}
+
+impl Service {
+    /// Name in texts.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Datagrams => "datagrams",
+            Self::Packets => "packets",
+            Self::Streams => "streams",
+            Self::Blocks => "blocks",
+            Self::Convergence => "a convergence layer",
+            Self::Bundles => "bundles",
+            Self::Files => "files",
+        }
+    }
+
+    /// Whether every host has it, so that nothing need be below.
+    #[must_use]
+    pub fn is_of_hosts(self) -> bool {
+        matches!(self, Self::Datagrams | Self::Packets)
+    }
+}
+
+/// Property of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// An entity of CFDP, with its user operations.
+    Entity,
+    /// The MIB, and not the name, sets the transmission class.
+    ClassOfMib,
+    /// Peers are known by numbers.
+    PeerNumbers,
+    /// Sends once to a group what is for all its members.
+    Multicast,
+    /// Groups, streams, and messages to applications.
+    Groups,
+    /// Peers fetch, list and delete files, and announce themselves.
+    Directories,
+    /// Blocks pass over other engines, by routes.
+    Relays,
+    /// At the bottom of a stack: hosts on the way store and forward what it sends.
+    Forwards,
+    /// Anywhere in a stack: hosts on the way store and forward what it sends.
+    Routes,
+    /// In the simulator only, as a model.
+    Simulated,
+    /// On bundle nodes, which are no command's.
+    Nodes,
+    /// The receiver can use the bytes of a file in their order while they arrive.
+    InOrder,
+    /// Parity that no receiver requested.
+    Coded,
+    /// SCPS-FP, whichever of its commands.
+    Scps,
+    /// Keys, and no file.
+    Typed,
+    /// Congestion control, whatever the profile.
+    Controlled,
+}
+
+/// Layer below bundles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Convergence {
+    /// TCPCL, version 4.
+    Tcpcl4,
+    /// TCPCL, version 3.
+    Tcpcl3,
+    /// MTCP.
+    Mtcp,
+    /// STCP.
+    Stcp,
+    /// UDPCL.
+    Udp,
+    /// LTP.
+    Ltp,
+    /// Saratoga.
+    Saratoga,
+    /// NORM.
+    Norm,
+}
+
+/// Facts about one layer.
+pub struct Layer {
+    /// Name in the names of stacks.
+    pub name: &'static str,
+    /// Services of which it needs one.
+    pub needs: &'static [Service],
+    /// Services that it offers.
+    pub offers: &'static [Service],
+    /// Its properties.
+    pub features: &'static [Feature],
+    /// Part of what it sends that is retransmitted until it arrives.
+    pub red: Red,
+    /// Content of a transfer, with this layer on top.
+    pub carries: ContentKind,
+    /// Whether the receiver requests the file, with this layer on top.
+    pub is_fetched: bool,
+    /// Program that it is a model of.
+    pub program: Option<Tool>,
+    /// Command of that program, for people.
+    pub command: Option<&'static str>,
+    /// Name in texts that compare others with it, because most people have it.
+    pub familiar: Option<&'static str>,
+    /// Port of its servers in a scenario.
+    pub port: Option<u16>,
+    /// Reader of its packets.
+    pub dissector: Option<&'static Dissector>,
+    /// Layer below bundles that it is.
+    pub convergence: Option<Convergence>,
+    /// Name of that layer in the configuration of a node.
+    pub node_layer: Option<&'static str>,
+    /// Working files that it leaves in a node's store after a crash.
+    pub node_spools: &'static [Spool],
+    /// Transport of a stack with this layer on top.
+    pub adapter: Option<&'static dyn Adapter>,
+    /// Transport of a stack with another layer above this one.
+    pub adapter_above: Option<&'static dyn Adapter>,
+    /// Its profiles.
+    pub profiles: fn() -> Vec<&'static str>,
+    /// Profile with congestion control.
+    pub controlled_profile: Option<&'static str>,
+    /// Profiles that advice tries in place of the default, and on shared paths besides it.
+    pub tried: (&'static [&'static str], &'static [&'static str]),
+}
+
+impl std::fmt::Debug for Layer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Layer {
+    /// Whether it has a property.
+    #[must_use]
+    pub fn has(&self, feature: Feature) -> bool {
+        self.features.contains(&feature)
+    }
+
+    /// Whether it can stand above another.
+    #[must_use]
+    pub fn fits(&self, below: &Self) -> bool {
+        self.needs.iter().any(|service| below.offers.contains(service))
+    }
+}
