@@ -9,12 +9,6 @@ use std::path::{Path, PathBuf};
 
 use crate::dependency_directions::root;
 
-/// Cycles that still exist, by crate: each has to disappear.
-const KNOWN: [(&str, &[&str]); 1] = [(
-    "transport",
-    &["adapter", "contract", "event", "mib", "pep", "protocol", "records", "settings"],
-)];
-
 /// Modules that each module of a crate imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
@@ -147,12 +141,6 @@ fn no_modules_import_each_other() {
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         let imports = imports(&folder.join("src"));
         for cycle in cycles(&imports) {
-            let is_known = |(of, known): &(&str, &[&str])| {
-                *of == name && cycle.iter().all(|module| known.contains(&module.as_str()))
-            };
-            if KNOWN.iter().any(is_known) {
-                continue;
-            }
             for module in &cycle {
                 let others: Vec<_> = imports[module].intersection(&cycle).collect();
                 wrong.push(format!("{name}: {module} imports {others:?}"));
