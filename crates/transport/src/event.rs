@@ -181,7 +181,7 @@ pub enum Event {
     Lost(&'static str),
     /// Event of a stream.
     Stream(StreamEvent),
-    /// The end of the session was sent, as [`Transport::leave`] asked.
+    /// The end of the session was sent, as [`Transport::leave`](crate::Transport::leave) requests.
     Left,
     /// Text for people.
     Notice(String),
