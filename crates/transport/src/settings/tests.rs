@@ -375,7 +375,7 @@ fn mistakes_are_named() {
         ("cfdp-ltp", "[ut]\nattempts = 0", "ut.attempts is 0"),
         ("cfdp-ltp", "[ut]\nservice = 65", "ut.service is of bundles"),
         ("cfdp-ltp", "color = \"blue\"", "unknown variant `blue`"),
-        ("cfdp-ltp", "[cfdp]\nsequence_bytes = 9", "cfdp.sequence_octets is 9"),
+        ("cfdp-ltp", "[cfdp]\nsequence_octets = 9", "cfdp.sequence_octets is 9"),
         ("cfdp-ltp", "[ltp.limits]\nsessions = 0", "ltp.limits.sessions is 0"),
         ("bp-tcpcl", "[ut]\nwindow = 3", "of protocols cfdp-bp-"),
         ("cfdp", "[default]\nack_timr = \"1 s\"", "did you mean `ack_timer`?"),
