@@ -94,7 +94,11 @@ def _folded(table: Table, name: str) -> str:
 
 def _figure(drawn: Drawn, number: int) -> str:
     spec = drawn.spec
-    of_paper = f" ({escape(spec.in_paper)} of the paper)" if spec.figure else ""
+    of_paper = ""
+    if spec.figure:
+        is_list = "," in spec.in_paper
+        named = f"in the paper: {spec.in_paper}" if is_list else f"{spec.in_paper} of the paper"
+        of_paper = f" ({escape(named)})"
     title = f" {escape(spec.title)}." if spec.title else ""
     caption = (
         f"<figcaption><b>Figure {number}{of_paper}.{title}</b> {escape(spec.caption)}</figcaption>"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -29,6 +31,24 @@ def _fonts() -> str:
     return "\n".join([*faces, f"@page {{ {sans} }} body {{ {sans} }}"])
 
 
+def _with_images(page: str) -> str:
+    """The page with its figures as images, whose elements the style sheet does not look at.
+
+    They stay vectors. With fifty figures it takes 20 s in place of a minute.
+    """
+
+    def image(found: re.Match[str]) -> str:
+        label = re.search(r'aria-label="([^"]*)"', found[1])
+        style = re.search(r'style="([^"]*)"', found[1])
+        kept = base64.b64encode(found[0].encode()).decode()
+        return (
+            f'<img alt="{label[1] if label else ""}" style="{style[1] if style else ""}" '
+            f'src="data:image/svg+xml;base64,{kept}">'
+        )
+
+    return re.sub(r"<svg([^>]*)>.*?</svg>", image, page, flags=re.DOTALL)
+
+
 def write(page: str, path: Path) -> None:
     """Writes the PDF of a page, the same bytes for the same page.
 
@@ -42,5 +62,5 @@ def write(page: str, path: Path) -> None:
         raise UserError(f"{NEEDED} ({str(error).splitlines()[0]})") from error
     config = FontConfiguration()
     sheet = weasyprint.CSS(string=_fonts(), font_config=config)
-    document = weasyprint.HTML(string=page)
+    document = weasyprint.HTML(string=_with_images(page))
     document.write_pdf(path, stylesheets=[sheet], font_config=config, pdf_identifier=b"slowlight")
