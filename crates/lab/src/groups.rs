@@ -86,8 +86,8 @@ impl Group {
 }
 
 pub(crate) fn twice(names: &[String]) -> Option<&String> {
-    let mut names = BTreeSet::new();
-    names.iter().find(|name| !names.insert(*name))
+    let mut seen = BTreeSet::new();
+    names.iter().find(|name| !seen.insert(*name))
 }
 
 /// Receivers of a transfer: a node, a group, or several of these.

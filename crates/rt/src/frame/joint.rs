@@ -1,6 +1,6 @@
 //! Joining of datagrams that arrived as packets of their own (GSO for UDP).
 
-use super::shape::{HEADER_MAX, LEN_MAX, Shape, UDP, UDP_LEN, ip_follows, mend_datagram, plain_ip};
+use super::shape::{HEADER_MAX, LEN_MAX, Shape, UDP, UDP_LEN, fix_datagram, ip_follows, plain_ip};
 use super::vnet::{Checksum, Cut, Kind, Vnet};
 
 /// Offset of the checksum in a UDP header.
@@ -75,7 +75,7 @@ impl Joint {
     pub fn header(&self, first: &[u8], out: &mut [u8; HEADER_MAX]) -> (Vnet, usize) {
         let start = (self.header - UDP_LEN) as u16;
         out[..self.header].copy_from_slice(&first[..self.header]);
-        mend_datagram(&mut out[..self.header], start.into(), self.payload);
+        fix_datagram(&mut out[..self.header], start.into(), self.payload);
         let cut = Cut { kind: Kind::Udp, segment: self.segment as u16, ecn: false };
         let vnet = Vnet {
             checksum: Some(Checksum { start, offset: CHECKSUM }),

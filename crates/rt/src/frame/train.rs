@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::shape::{
-    CWR, FIN, HEADER_MAX, IPV6_LEN, LEN_MAX, PSH, TCP, TCP_LEN, ip_follows, mend_segment, plain_ip,
+    CWR, FIN, HEADER_MAX, IPV6_LEN, LEN_MAX, PSH, TCP, TCP_LEN, fix_segment, ip_follows, plain_ip,
 };
 use super::vnet::{Checksum, Cut, Kind, Vnet};
 
@@ -108,7 +108,7 @@ impl Train {
             return (Vnet::default(), self.header);
         }
         header[self.ip + FLAGS] |= self.flags & (FIN | PSH);
-        mend_segment(header, self.ip, self.payload);
+        fix_segment(header, self.ip, self.payload);
         let kind = if self.ip == IPV6_LEN { Kind::TcpV6 } else { Kind::TcpV4 };
         let ecn = header[self.ip + FLAGS] & CWR != 0;
         let vnet = Vnet {
