@@ -1,10 +1,11 @@
 """Compares TCP in the simulator with slowlight's and the kernel's TCP in the emulator.
 
-Each row is a link, a file size and a congestion control. The time is that of the transfer: from the
-connection until the sender knows that all has arrived. Every run has its own seed. Results are kept
-in a journal, so that a run that was broken off is resumed; runs in which the emulator was late are
-made again, and count only if no other is to be had. Runs count only for the version that they were
-made with: the binary, or the kernel's release where the kernel is at both ends.
+Each row is a link, a file size and a congestion control. The measured time is that of the transfer:
+from the connection until the sender knows that everything arrived. Every run has its own seed.
+
+A journal keeps the results, so an interrupted measurement resumes. Runs in which the emulator was
+late are repeated, and count only if there is no other. Runs count only for their own version: the
+binary, or the kernel's release where the kernel is at both ends.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# What `slowlight` calls a control, and what the kernel does.
+# Names of congestion controls in `slowlight` and in the kernel.
 CONTROLS = {"newreno": "reno", "cubic": "cubic", "bbr": "bbr"}
-# The simulator agrees if it is within so much of the kernel, or within both 95 % intervals.
+# The simulator agrees within this share of the kernel, or within both 95 % intervals.
 WITHIN = 0.10
-# Runs of the kernel from which on a row with losses by chance is judged.
+# Minimum runs of the kernel for a verdict on a row with random losses.
 FEWEST = 3
-# Student's t for a 95 % interval, by degrees of freedom; the last is for more of them.
+# Student's t for a 95 % interval, by degrees of freedom; the last also for more.
 STUDENT = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160),
     *(2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056),
     *(2.052, 2.048, 2.045, 2.0),
 )
 SIDES = ("sim", "ours", "kernel")
-# The far end: how long it took from the connection to the end of the file, and how much came.
+# Receiver: prints the time from the connection to the end of the file, and the bytes received.
 RECEIVER = """
 import socket, sys, time
 listening = socket.create_server(("0.0.0.0", 5000))
@@ -105,8 +106,8 @@ def _rows() -> list[Row]:
     rows: list[Row] = []
 
     def runs_of(control: str, runs: tuple[int, int]) -> tuple[int, int]:
-        # BBR starts its cycle in a phase that chance decides, and looks for the least round trip at
-        # times that chance decides: a single run says little.
+        # BBR starts its cycle in a random phase, and probes for the minimum round trip at random
+        # times: a single run means little.
         return (max(runs[0], 20), max(runs[1], 5)) if control == "bbr" else runs
 
     def add(
@@ -154,7 +155,7 @@ def _rows() -> list[Row]:
 
 
 ROWS = _rows()
-# What keeps the simulator from agreeing, by row; the wildcards are those of a shell.
+# Known reasons for disagreement, by row; with shell wildcards.
 REASONS: dict[str, str] = {
     "250 Mbit/s, 300 ms, 1 %, 100 MB, bbr": (
         "some seeds leave BBR's start early. In captures of both, a gap closes the receive window"
@@ -191,7 +192,7 @@ REASONS: dict[str, str] = {
 
 @dataclass
 class Side:
-    """Times of one side in seconds, run by run, and how many of them are in doubt."""
+    """Times of one side in seconds, per run, and the number of doubtful ones."""
 
     runs: list[float] = field(default_factory=list)
     doubted: int = 0
@@ -231,7 +232,7 @@ def verdict(row: Row, sim: Side, kernel: Side) -> str:
 
 
 class Journal:
-    """Runs that are done, a line of JSON each.
+    """Completed runs, one line of JSON each.
 
     Runs of other versions stay in the file and do not count.
     """
@@ -260,7 +261,7 @@ class Journal:
         return self.runs.get((row, side, seed), (0.0, False))[1]
 
     def side(self, row: str, side: str) -> Side:
-        """Its trusted runs, or all if none is."""
+        """Its trusted runs, or all if there are none."""
         runs = [run for key, run in sorted(self.runs.items()) if key[:2] == (row, side)]
         trusted = [seconds for seconds, is_trusted in runs if is_trusted]
         if trusted:
@@ -269,13 +270,13 @@ class Journal:
 
 
 def versions(slowlight: Path) -> dict[str, str]:
-    """What the runs of each side depend on: the binary, or the kernel where it is at both ends."""
+    """Version of each side's runs: the binary, or the kernel where it is at both ends."""
     binary = hashlib.sha256(slowlight.read_bytes()).hexdigest()[:16]
     return {"sim": binary, "ours": f"{binary}, {platform.release()}", "kernel": platform.release()}
 
 
 def commit() -> str:
-    """The commit that the page is of."""
+    """Commit of the page."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
@@ -295,7 +296,7 @@ def simulate(slowlight: Path, row: Row, seed: int, folder: Path) -> float:
 def emulate(
     slowlight: Path, row: Row, side: str, seed: int, folder: Path, pcap: Path | None
 ) -> tuple[float, bool]:
-    """Seconds of a transfer in the emulator, and whether it was in time."""
+    """Seconds of a transfer in the emulator, and whether the emulator was on time."""
     link, took, report = folder / "link.toml", folder / "took", folder / "report"
     link.write_text(row.file())
     took.unlink(missing_ok=True)
@@ -329,7 +330,7 @@ def emulate(
     seconds, length = took.read_text().split()
     if int(length) != row.size:
         return math.nan, False
-    # The receiver's time begins half a round trip late, and ends as much early.
+    # The receiver's time starts half a round trip late, and ends as much early.
     return float(seconds) + row.round_trip, bool(json.loads(report.read_text())["trusted"])
 
 
@@ -341,7 +342,7 @@ def measure(
     most: tuple[int, int],
     pcap: Path | None,
 ) -> None:
-    """Makes the runs that the journal lacks, and once more those that are in doubt."""
+    """Makes the missing runs, and repeats doubtful ones once."""
     tasks = []
     for row in rows:
         for side in sides:
@@ -371,7 +372,7 @@ def measure(
 
 
 def reason(key: str) -> str:
-    """Why a row does not agree, if that is known."""
+    """Reason why a row does not agree, if known."""
     found = [why for pattern, why in REASONS.items() if fnmatch.fnmatch(key, pattern)]
     return found[0] if found else ""
 
@@ -396,7 +397,7 @@ def page(rows: list[Row], journal: Journal) -> str:
     """The page of the documentation."""
     lines = table(rows, journal)
     apart = {row.key: verdict(row, *_pair(row, journal)) for row in rows}
-    # Two runs of a kernel make a wide interval: what is known of a row is said in any case.
+    # Two runs of a kernel give a wide interval, so a known reason is always printed.
     differing = [
         key
         for key, judged in apart.items()

@@ -1,14 +1,14 @@
-"""Measures bundle nodes over loopback: how many bundles a second, and how long one takes.
+"""Measures bundle nodes over loopback: bundles per second, and latency.
 
-Throughput is that of two nodes in one process (`node_speed`), which
-an application in the same process feeds. Each line is measured several times: shown are the median,
-the lowest and the highest. The times of `slowlight bp ping` are those of two processes. Beside it
-is dtn7, if that is to be had (`interop/dtn7.py`). By itself it prints these lines and the targets;
-`run.py` has them in its table. Ten years of contacts between a lander, an orbiter and Earth are a
-world of the simulator, the test `bundle_years` of the crate `lab`, which checks that nothing is
-lost.
+Throughput is measured between two nodes in one process (`node_speed`), fed by an application in the
+same process. Each line is measured several times; the table shows median, minimum and maximum.
+`slowlight bp ping` measures latency between two processes. dtn7 is measured too, if installed
+(`interop/dtn7.py`). Alone it prints these lines and the targets; `run.py` includes them in its
+table.
 
-Over streams and over LTP every bundle must arrive: one that does not is a failure.
+Ten years of contacts between a lander, an orbiter and Earth run in the simulator, in the test
+`bundle_years` of the crate `lab`, which checks that nothing is lost. Over streams and LTP every
+bundle must arrive: a lost one is a failure.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from lines import Line, print_targets
 ROOT = Path(__file__).resolve().parent.parent
 INTEROP = ROOT / "interop"
 PYTHON = str(INTEROP / ".venv/bin/python")
-# Bytes of a payload, and how many of them are sent.
+# Payload length in bytes, and number of payloads.
 SIZES = {50: 100_000, 1000: 100_000, 65_536: 20_000, 1_000_000: 2000, 100_000_000: 20}
-# On disk, where all is written and synced.
+# On disk, where everything is written and synced.
 DISK_SHARE = 0.2
 KINDS = ("tcpcl4", "udpcl", "ltpcl")
-# Layers that acknowledge nothing.
+# Layers without acknowledgements.
 LOSSY = ("udpcl",)
-# The same of dtn7, which is slower.
+# Payloads for dtn7, which is slower.
 PEER_SIZES = {50: 2000, 1000: 2000, 65_536: 1000, 1_000_000: 100, 100_000_000: 2}
 REPEATS = 3
 PINGS = 1000
@@ -55,7 +55,7 @@ DAYS, YEARS_S = 3653, 60.0
 
 @dataclass
 class Bundles:
-    """What was measured, how the targets stand, and whether a bundle was lost where none may be."""
+    """Results, targets, and whether a bundle was lost where none may be."""
 
     lines: list[Line] = field(default_factory=list)
     judged: list[tuple[str, bool]] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Bundles:
         print(f"  {line.what}: {rate}{line.note}", file=sys.stderr, flush=True)
 
     def flow(self, what: str, kind: str, size: int, runs: list[dict[str, Any]]) -> float:
-        """Keeps what several runs have in common; bytes a second, times 8."""
+        """Keeps the statistics of several runs; bytes per second, times 8."""
         rates = sorted(run["arrived"] / max(run["seconds"], 1e-6) for run in runs)
         middle = statistics.median(rates)
         arrived = min(run["arrived"] / run["sent"] for run in runs)
@@ -83,7 +83,7 @@ class Bundles:
 
 
 def name_of(size: int) -> str:
-    """Bytes as people say them."""
+    """Formats bytes with a unit."""
     for unit, scale in (("MB", 1_000_000), ("KiB", 1024)):
         if size % scale == 0:
             return f"{size // scale} {unit}"
@@ -91,7 +91,7 @@ def name_of(size: int) -> str:
 
 
 def last_json(output: str) -> dict[str, Any]:
-    """What the last line says."""
+    """Content of the last line."""
     found: dict[str, Any] = json.loads(output.splitlines()[-1])
     return found
 
@@ -106,7 +106,7 @@ def run(program: Path, kind: str, on_disk: bool, size: int, count: int) -> dict[
 
 
 def peer_flow(target: Path, size: int, count: int) -> dict[str, Any] | None:
-    """One run between two of dtn7, as `interop/dtn7.py` says it; None without dtn7."""
+    """One run between two dtn7 nodes, as reported by `interop/dtn7.py`; None without dtn7."""
     command = [PYTHON, str(INTEROP / "dtn7.py"), "--target", str(target)]
     command += ["--size", str(size), "--count", str(count)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
@@ -117,7 +117,7 @@ def peer_flow(target: Path, size: int, count: int) -> dict[str, Any] | None:
 
 
 def free_port() -> int:
-    """A port that nobody has now."""
+    """A free port."""
     with socket(AF_INET, SOCK_STREAM) as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -126,7 +126,7 @@ def free_port() -> int:
 
 @contextmanager
 def nodes(slowlight: Path, folder: Path, store: str) -> Iterator[Path]:
-    """Two nodes, of which the first knows where the second is; the first one's socket."""
+    """Two nodes, the first with a route to the second; yields the first one's socket."""
     port, running = free_port(), []
     try:
         for number in (2, 1):
@@ -157,7 +157,7 @@ def nodes(slowlight: Path, folder: Path, store: str) -> Iterator[Path]:
 
 
 def ping(slowlight: Path, store: str) -> tuple[Line, float]:
-    """Times there and back of small bundles, one after the other."""
+    """Round-trip times of small bundles, one after the other."""
     with tempfile.TemporaryDirectory() as name, nodes(slowlight, Path(name), store) as sock:
         command = [str(slowlight), "bp", "ping", "ipn:2.2047", "--json", "--interval", "0 s"]
         command += ["--count", str(PINGS), "--node", str(sock)]
@@ -168,12 +168,12 @@ def ping(slowlight: Path, store: str) -> tuple[Line, float]:
 
 
 def build(target: Path) -> Path:
-    """The program that measures throughput."""
+    """Path of the program that measures throughput."""
     return programs.build(target, "node_speed")
 
 
 def years(target: Path) -> tuple[Line, float]:
-    """Seconds that ten years of contacts take the simulator, which must lose nothing."""
+    """Seconds the simulator takes for ten years of contacts; it must lose nothing."""
     command = ["cargo", "test", "--quiet", "--locked", "--profile", programs.PROFILE]
     command += ["--target-dir", str(target), "--package", "slowlight-lab", "--test", "it"]
     command += ["--", "--exact", "bundle_years::nothing_is_lost_over_many_contacts", "--nocapture"]
@@ -183,7 +183,7 @@ def years(target: Path) -> tuple[Line, float]:
     )
     told = re.search(r"(\d+) events in ([\d.]+) s of real time", ended.stdout)
     if told is None:
-        raise ValueError(f"the test says nothing of its time: {ended.stdout}")
+        raise ValueError(f"the test did not report its time: {ended.stdout}")
     events, seconds = int(told.group(1)), float(told.group(2))
     note = f"{seconds:.1f} s, {events / seconds / 1e6:.2f} M events/s"
     return Line(f"{DAYS} days of contacts, simulated", note), seconds
@@ -208,7 +208,7 @@ def measure(slowlight: Path, program: Path, target: Path) -> Bundles:
     for size, count in PEER_SIZES.items():
         peers = [peer_flow(target, size, count) for _ in range(REPEATS)]
         if runs := [run for run in peers if run is not None]:
-            # What it loses is no fault of ours.
+            # Losses of dtn7 are not slowlight's failure.
             found.flow(f"bundles of {name_of(size)}, dtn7, memory", LOSSY[0], size, runs)
     fastest = float("inf")
     for store in ("memory", "disk"):
@@ -233,7 +233,7 @@ def measure(slowlight: Path, program: Path, target: Path) -> Bundles:
 
 
 def main() -> int:
-    """Prints what was measured; 1 if a bundle was lost where none may be."""
+    """Prints the results; 1 if a bundle was lost where none may be."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--slowlight", type=Path, required=True, help="the binary to measure")
     given = parser.parse_args()

@@ -1,8 +1,8 @@
 """Compares slowlight's congestion control with the kernel's, over the same emulated links.
 
-A sender, ours or the kernel's, has all the data it could want; the kernel receives at the far end,
-and counts what comes in a given time from the connection on. Each run has another seed. Runs are
-repeated until the 95 % confidence interval of the mean is narrow, or there were enough of them.
+A sender, slowlight's or the kernel's, has unlimited data; the kernel receives at the far end and
+counts the bytes within a given time from the connection on. Each run has another seed. Runs repeat
+until the 95 % confidence interval of the mean is narrow, or up to a maximum.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-# What `slowlight tcp` calls a control, and what the kernel does.
+# Names of congestion controls in `slowlight tcp` and in the kernel.
 CONTROLS = {"newreno": "reno", "cubic": "cubic", "bbr": "bbr"}
-# Goodput of ours is to be within so much of the kernel's, and both to be known so well.
+# Maximum difference of slowlight's goodput from the kernel's, and maximum uncertainty of both.
 WITHIN, INTERVAL = 0.10, 0.05
-# Student's t for a 95 % interval, by degrees of freedom; the last is for more of them.
+# Student's t for a 95 % interval, by degrees of freedom; the last also for more.
 STUDENT = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160),
     *(2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056),
     *(2.052, 2.048, 2.045, 2.0),
 )
-# The far end: what came in so many seconds from the connection on.
+# Receiver: prints the bytes received within some seconds from the connection on.
 RECEIVER = """
 import socket, sys, time
 listening = socket.create_server(("0.0.0.0", 5000))
@@ -58,7 +58,7 @@ try:
 except OSError:
     pass
 """
-# Nothing is remembered of earlier connections; buffers are enough for every window here.
+# No metrics of earlier connections are kept; buffers suffice for every window here.
 SYSCTLS = (
     "net.ipv4.ip_forward=1 net.ipv4.tcp_no_metrics_save=1 "
     "net.ipv4.tcp_rmem='4096 131072 33554432' net.ipv4.tcp_wmem='4096 16384 33554432'"
@@ -67,14 +67,14 @@ SYSCTLS = (
 
 @dataclass(frozen=True)
 class Link:
-    """A link, as options of `slowlight link`; errors are on the way of the data."""
+    """A link, as options of `slowlight link`; errors are in the direction of the data."""
 
     name: str
     options: tuple[str, ...]
     seconds: float
 
 
-# Rate, round trip and queue are such that each control is in its steady state most of the time.
+# Rate, round trip and queue keep each control in its steady state most of the time.
 LINKS = (
     Link(
         "1 % loss, 100 ms, 20 Mbit/s",
@@ -92,7 +92,7 @@ LINKS = (
 
 @dataclass
 class Side:
-    """Goodput of one sender in bit/s, run by run."""
+    """Goodput of one sender in bit/s, per run."""
 
     runs: list[float] = field(default_factory=list)
 
@@ -116,7 +116,7 @@ class Side:
 
 @dataclass
 class Pair:
-    """Ours and the kernel's on one link."""
+    """slowlight's and the kernel's sender on one link."""
 
     link: Link
     control: str
@@ -139,7 +139,7 @@ class Pair:
 
 
 def run(slowlight: Path, link: Link, sender: str, seed: int) -> float:
-    """Goodput in bit/s of one run; `sender` begins with `kernel:` if it is the kernel's."""
+    """Goodput in bit/s of one run; `sender` starts with `kernel:` if it is the kernel's."""
     with tempfile.TemporaryDirectory() as name:
         count = Path(name) / "bytes"
         receiver = f"exec {sys.executable} -c '{RECEIVER}' {link.seconds} {count}"
@@ -167,7 +167,7 @@ def run(slowlight: Path, link: Link, sender: str, seed: int) -> float:
 
 
 def measure(slowlight: Path, pairs: list[Pair], jobs: int, most: int) -> None:
-    """Runs of each pair, `jobs` at a time, until both sides are known well enough."""
+    """Runs of each pair, `jobs` at a time, until both sides are certain enough."""
 
     def rounds() -> Iterator[list[tuple[Pair, bool, int]]]:
         for first in range(1, most + 1, 5):
@@ -197,7 +197,7 @@ def measure(slowlight: Path, pairs: list[Pair], jobs: int, most: int) -> None:
 
 
 def main() -> int:
-    """Measures all pairs; 1 if one differs or is not known."""
+    """Measures all pairs; 1 if one differs or is uncertain."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--slowlight", type=Path, required=True, help="the binary to measure")
     parser.add_argument("--jobs", type=int, default=6, help="runs at a time (6)")

@@ -1,9 +1,8 @@
-"""Measures the emulator: how exact its delays, rates and errors are, and how much it carries.
+"""Measures the emulator: accuracy of its delays, rates and errors, and its capacity.
 
-Each line is measured several times; of times the median is shown and judged, of capacity the best,
-and the highest load of the machine meanwhile (processes that want a processor, a minute's mean,
-its own ones among them). By itself it prints these lines and the targets; `run.py` has them in its
-table.
+Each line is measured several times. Of times the median counts, of capacity the best; the highest
+load average of the machine (one minute, including this program) is shown too. Alone it prints these
+lines and the targets; `run.py` includes them in its table.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ import programs
 from lines import Line, print_targets
 
 ROOT = Path(__file__).resolve().parent.parent
-# One-way delays in seconds, and rates in bit/s: half of a rate is offered.
+# One-way delays in seconds, and rates in bit/s; the offered load is half the rate.
 DELAYS = (0.01, 0.3, 1.28)
 RATES = (1e7, 1e8, 5e8)
-# Ten minutes, during which everything else is measured.
+# Ten minutes, in parallel with all other measurements.
 LONG_DELAY = 600.0
-# The targets: microseconds, shares, packets and bit a second.
+# The targets: microseconds, shares, packets and bits per second.
 HALF_US, OF_100_US = 60.0, 1000.0
 RATE_ERROR = 1e-3
 BATCHED_S, SINGLE_S, TCP_BPS = 1.5e6, 2e5, 8e9
-# Of a normal distribution, 99 % lie within so many standard deviations.
+# 99 % of a normal distribution lie within this many standard deviations.
 WITHIN_99 = 2.5758
-# Runs the program as an ordinary user, who may open a TUN device of a mount namespace of its own.
+# Runs the program as an ordinary user that may open a TUN device in its own mount namespace.
 AS_NOBODY = """set -e
 mount -t tmpfs none /mnt
 cp "$0" /mnt/exact
@@ -48,7 +47,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups /mnt/exact "$@"
 
 @dataclass
 class Emulator:
-    """What was measured, and how the targets stand."""
+    """Results and targets."""
 
     exact: Path
     repeats: int
@@ -58,14 +57,14 @@ class Emulator:
     failed: bool = False
 
     def command(self, what: str, *numbers: float, rootless: bool = False) -> list[str]:
-        """The command that measures something once."""
+        """Command of one measurement."""
         given = [what, *(f"{number:g}" for number in numbers)]
         if not rootless or os.geteuid() != 0:
             return [str(self.exact), *given]
         return ["unshare", "-m", "sh", "-c", AS_NOBODY, str(self.exact), *given]
 
     def run(self, what: str, *numbers: float, rootless: bool = False) -> list[dict[str, Any]]:
-        """Measures something once: what each line of the program says."""
+        """Runs one measurement; the program's lines of JSON."""
         command = self.command(what, *numbers, rootless=rootless)
         ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if ended.returncode != 0:
@@ -76,7 +75,7 @@ class Emulator:
     def several(
         self, what: str, *numbers: float, rootless: bool = False
     ) -> tuple[list[dict[str, Any]], float]:
-        """The same several times, and the highest load meanwhile."""
+        """Several runs of one measurement, and the highest load during them."""
         found: list[dict[str, Any]] = []
         load = os.getloadavg()[0]
         for _ in range(self.repeats):
@@ -95,7 +94,7 @@ class Emulator:
         self.judged.append((target, holds))
 
     def delay(self, found: list[dict[str, Any]], load: float, *, rootless: bool = False) -> None:
-        """How far arrivals are from those over a perfect link."""
+        """Deviation of arrivals from those over a perfect link."""
         if not found:
             return
         p50, p99, p999 = (
@@ -124,7 +123,7 @@ class Emulator:
         self.judge(target, holds=error <= RATE_ERROR)
 
     def losses(self, seconds: float) -> None:
-        """Whether as many packets are lost as should be."""
+        """Whether losses match their probability."""
         for one in self.run("loss", seconds):
             sent, p = one["sent"], one["probability"]
             within = WITHIN_99 * math.sqrt(sent * p * (1 - p)) + 0.5
@@ -135,7 +134,7 @@ class Emulator:
             self.judge(f"{what}: {note}", holds=off <= within)
 
     def capacity(self, seconds: float) -> None:
-        """How much two hosts carry, over a wire of the kernel's and over a link."""
+        """Throughput between two hosts, over a wire of the kernel and over a link."""
         best: dict[tuple[str, str], dict[str, Any]] = {}
         loads = []
         for between in ("wire", "link"):
@@ -174,7 +173,7 @@ class Emulator:
         self.judge(target, holds=got >= TCP_BPS)
 
     def tcp(self, bps: float, seconds: float) -> None:
-        """Whether TCP gets all of a link."""
+        """Whether TCP uses the whole rate of a link."""
         found, load = self.several("tcp", bps, seconds)
         if not found:
             return
@@ -186,7 +185,7 @@ class Emulator:
 
 
 def measure(exact: Path, *, quick: bool) -> Emulator:
-    """Measures everything; quickly, or with three repeats and ten minutes of delay."""
+    """Measures everything; in short form, or with three repeats and ten minutes of delay."""
     emulator = Emulator(exact.resolve(), 1 if quick else 3)
     if not Path("/dev/net/tun").exists():
         print("  the emulator is left out: there is no /dev/net/tun", file=sys.stderr)
@@ -218,7 +217,7 @@ def measure(exact: Path, *, quick: bool) -> Emulator:
 
 
 def build(target: Path) -> Path:
-    """Builds the program that measures; where it is."""
+    """Builds the measuring program and returns its path."""
     return programs.build(target, "exact")
 
 

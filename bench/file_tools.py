@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares the models of scp, sftp and rsync with the programs themselves.
 
-The programs run in the emulator, in real time (root or user namespaces; OpenSSH and rsync
-installed), the models in the simulator, over the same link and with the congestion control that the
-system's TCP has.
+The programs run in the emulator, in real time (needs root or user namespaces, OpenSSH and rsync).
+The models run in the simulator, over the same link and with the congestion control of the system's
+TCP.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def seconds_of_tools(args: argparse.Namespace, size: str) -> dict[tuple[str, str
 
 
 def seconds_of_model(args: argparse.Namespace, size: str, tool: str, delay: str) -> float | None:
-    """When the model knows that it is done; what a shell would measure."""
+    """Time at which the model's command ends, as measured by a shell."""
     command = [args.slowlight, "compare", "--protocol", f"{tool}/{args.congestion}", *link_of(args)]
     command += ["--size", size, "--delay", delay, "--runs", "1", "--json"]
     answer = subprocess.run(command, check=False, capture_output=True, text=True).stdout
@@ -49,12 +49,12 @@ def link_of(args: argparse.Namespace) -> list[str]:
 
 
 def plain(delay: str) -> str:
-    """A delay as it is written on the command line."""
+    """A delay in command line form."""
     return delay.replace(" ", "")
 
 
 def system_congestion() -> str:
-    """The congestion control of this system's TCP, by the name that it has here."""
+    """Congestion control of this system's TCP, by slowlight's name."""
     name = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
     return {"reno": "newreno"}.get(name, name)
 

@@ -1,4 +1,4 @@
-"""Lines of the table, and what is said of the targets."""
+"""Lines of the table, and verdicts on the targets."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class Line:
 
 
 def print_targets(judged: list[tuple[str, bool]]) -> None:
-    """Says of each target whether it holds."""
+    """Prints for each target whether it holds."""
     for target, holds in judged:
         print(f"{'holds' if holds else 'does not hold':<14} {target}")

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# The profile of what is measured.
+# Build profile of measured programs.
 PROFILE = "production"
 
 

@@ -2,21 +2,21 @@
 
 * the raw pair: two UDP sockets with GSO and GRO, nothing above them;
 * slowlight over loopback, CFDP class 2, LTP and Saratoga: 1 GB, compared by SHA-256, and the peak
-  resident memory of both processes; of CFDP for 100 MB and 4 GB, too;
+  resident memory of both processes; for CFDP also with 100 MB and 4 GB;
 * the peers of `interop/`, class 2 at the same datagram size, each against itself;
-* NORM over loopback, without a code and with two, ours with 1 GB and libnorm against itself, at the
-  same datagram size;
-* TCP, `tcp.py`: ours against the kernel's over a TUN device, and the kernel's against itself;
-* bundle nodes, `bundles.py`: how many bundles a second, and how long one takes there and back;
-* the emulator, `emulator.py`: how exact it is, and how much it carries beside a plain wire;
+* NORM over loopback, without a code and with two: slowlight with 1 GB, and libnorm against itself,
+  at the same datagram size;
+* TCP, `tcp.py`: slowlight's against the kernel's over a TUN device, the kernel's against itself;
+* bundle nodes, `bundles.py`: bundles per second, and round-trip times;
+* the emulator, `emulator.py`: its accuracy, and its capacity compared with a plain wire;
 * the emulator: 100 MB by each protocol between two hosts over a link without delay, errors or rate,
   the "unrestricted" baseline of the studies that compared these protocols;
-* the simulator: processor time of a 10 MB run, and whether many runs keep all processors busy;
-  the link model's own benchmark, and that of the erasure code, beside another crate's.
+* the simulator: CPU time of a 10 MB run, and whether many runs keep all CPUs busy; benchmarks of
+  the link model, and of the erasure code compared with another crate's.
 
-The targets of the project are judged below the table: "holds" or "does not hold". A target that
-does not hold is no failure, for machines differ and have other work, unless `--strict` is given. A
-file that arrives different, or not at all, ends the run with exit code 1 in any case.
+Below the table each target of the project "holds" or "does not hold". A target that does not hold
+fails the run only with `--strict`, because machines differ and have other work. A file that arrives
+different, or not at all, always ends the run with exit code 1.
 """
 
 from __future__ import annotations
@@ -47,33 +47,33 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 INTEROP = ROOT / "interop"
 PEER_BYTES = 20_000_000
-# The targets: three tenths of the raw pair, 3 Gbit/s where it reaches 10 or more; memory
-# that no file size moves; ten times the best peer; a simulated 10 MB run in little time.
+# The targets: 30 % of the raw pair, 3 Gbit/s where it reaches 10 or more; memory independent
+# of the file size; ten times the best peer; a fast simulated 10 MB run.
 GOODPUT_BPS, RAW_BPS = 3e9, 10e9
 RSS_KB = 64 * 1024
 TIMES_BEST_PEER = 10.0
 CPU_S = 0.050
-# What fits an Ethernet frame, with IPv4 and UDP around it.
+# UDP payload of an Ethernet frame with IPv4.
 DATAGRAM_MAX = 1472
-# What is measured with a gigabyte, by the names of the command line.
+# Protocols measured with 1 GB, by their command line names.
 NAMES = {"cfdp": "class 2", "ltp": "LTP", "saratoga": "Saratoga"}
-# Over an emulated link without limits: rates to pace at, for packets that come too fast are lost.
+# Pacing rates over an emulated link without limits: packets sent too fast are lost.
 UNRESTRICTED_BYTES = 100_000_000
 UNRESTRICTED_RATES = (250_000_000, 500_000_000, 1_000_000_000, 2_000_000_000)
 UNRESTRICTED = {"cfdp": "CFDP", "ltp": "LTP", "saratoga": "Saratoga", "norm": "NORM"}
 PYTHON = str(INTEROP / ".venv/bin/python")
-# libnorm against itself: what the code is called, its block, its parity; and bit/s to pace it at.
+# libnorm against itself: name of the code, block, parity, and pacing rate in bit/s.
 NORM_BYTES = 300_000_000
 NORM_GIGABYTE = 1_000_000_000
 NORM_CODES = (("FEC off", 64, 0), ("20+4", 20, 4), ("64+16", 64, 16))
 NORM_RATES = (1_000_000_000, 2_000_000_000, 3_000_000_000, 4_000_000_000)
-# The same of ours, whose sender also needs a pace; and how often libnorm's goodput it shall have.
+# slowlight's NORM: the same, and the target as a multiple of libnorm's goodput.
 OUR_NORM_RATES = (2_000_000_000, 4_000_000_000, 6_000_000_000, 8_000_000_000)
 NORM_TIMES = {"FEC off": 2.0, "20+4": 3.0, "64+16": 3.0}
 # Header, payload identifier and transmission information of a NORM_DATA message with FEC id 5.
 NORM_HEADER = 16 + 4 + 12
 PEERS = {
-    # Name, command, bit/s to pace it at: each at about what its receiver takes.
+    # Name, command, pacing rate in bit/s: about what its receiver sustains.
     "cfdp-py": ([PYTHON, str(INTEROP / "cfdp-py/peer.py")], (150_000_000, 200_000_000, 0)),
     "librecube": ([PYTHON, str(INTEROP / "librecube/peer.py")], (10_000_000, 40_000_000)),
     "cfdp-rs": ([], (200_000_000, 400_000_000, 0)),
@@ -94,7 +94,7 @@ class Row:
 
 @dataclass
 class Ended:
-    """A process that ended: its exit code, output, peak memory and processor time."""
+    """A process that ended: its exit code, output, peak memory and CPU time."""
 
     code: int
     output: str
@@ -103,7 +103,7 @@ class Ended:
 
 
 class Process:
-    """A child whose resource use is known when it ends."""
+    """A child process that reports its resource use when it ends."""
 
     def __init__(self, command: list[str], folder: Path, name: str, limit: float) -> None:
         self.out = folder / f"{name}.out"
@@ -115,13 +115,13 @@ class Process:
             self.child = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
 
     def wait(self) -> Ended:
-        """Waits for the end; kills the child when its time is over."""
+        """Waits for the end; kills the child at its timeout."""
         while (ended := self.poll()) is None:
             time.sleep(0.005)
         return ended
 
     def poll(self) -> Ended | None:
-        """How the child ended, if it has; to be called until then."""
+        """Result of the child, if it ended; call it until then."""
         self.look_at_memory()
         pid, status, usage = os.wait4(self.child.pid, os.WNOHANG)
         if pid == 0:
@@ -134,7 +134,7 @@ class Process:
         return Ended(self.child.returncode, text, self.rss_kb, cpu)
 
     def look_at_memory(self) -> None:
-        """Reads the peak so far. `ru_maxrss` would count what this interpreter had at the fork."""
+        """Reads the peak so far. `ru_maxrss` would include the interpreter's memory at the fork."""
         try:
             status = Path(f"/proc/{self.child.pid}/status").read_text()
         except OSError:
@@ -145,7 +145,7 @@ class Process:
 
 
 def wait_for_both(first: Process, second: Process) -> tuple[Ended, Ended]:
-    """Waits for the ends of two processes, and watches the memory of both."""
+    """Waits for the end of two processes, and samples the memory of both."""
     ended_first: Ended | None = None
     ended_second: Ended | None = None
     while ended_first is None or ended_second is None:
@@ -156,7 +156,7 @@ def wait_for_both(first: Process, second: Process) -> tuple[Ended, Ended]:
 
 
 def wait_for_port(port: int) -> None:
-    """Waits until somebody has bound the UDP port, at most 10 s."""
+    """Waits until the UDP port is bound, at most 10 s."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         if f":{port:04X} " in Path("/proc/net/udp").read_text():
@@ -165,7 +165,7 @@ def wait_for_port(port: int) -> None:
 
 
 def make_file(path: Path, size: int) -> None:
-    """A file of random bytes; one random megabyte, each copy with its number in front."""
+    """A file of copies of one random megabyte, each starting with its number."""
     piece = bytearray(os.urandom(1 << 20))
     with path.open("wb") as file:
         for number in range(0, size, len(piece)):
@@ -174,10 +174,10 @@ def make_file(path: Path, size: int) -> None:
 
 
 def warm(folder: Path, size: int) -> None:
-    """Has the machine provide the memory that files of `size` bytes will take.
+    """Makes the machine provide the memory for files of `size` bytes.
 
-    A virtual machine gets each page from its host when it is first touched, which may cost more
-    than all that is measured here; what was touched and given back is at hand.
+    A virtual machine gets each page from its host at the first access, which may cost more than
+    everything measured here; pages touched and freed before are available at once.
     """
     path = folder / "warm.bin"
     make_file(path, size)
@@ -185,7 +185,7 @@ def warm(folder: Path, size: int) -> None:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file; of nothing, if there is no file."""
+    """SHA-256 of a file; of empty input, if there is no file."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
@@ -205,7 +205,7 @@ def last_json(text: str) -> dict[str, Any]:
 
 
 class Bench:
-    """What all measurements share."""
+    """State shared by all measurements."""
 
     def __init__(self, slowlight: Path, datagram: int, folder: Path) -> None:
         self.slowlight = str(slowlight)
@@ -216,18 +216,18 @@ class Bench:
         self.failed = False
 
     def add(self, row: Row) -> Row:
-        """Keeps a row and says at once what it is."""
+        """Keeps a row and prints it at once."""
         self.rows.append(row)
         print(f"  {row.what}: {line_of(row)}", file=sys.stderr, flush=True)
         return row
 
     def add_lines(self, lines: list[Line], *, failed: bool) -> None:
-        """Keeps what another file of this folder measured and has shown."""
+        """Keeps results that another file of this folder measured and printed."""
         self.rows += [Row(line.what, line.goodput_bps, note=line.note) for line in lines]
         self.failed |= failed
 
     def raw(self, size: int) -> Row:
-        """The raw pair: what the sockets alone can do."""
+        """The raw pair: throughput of the sockets alone."""
         example = [str(self.target / programs.PROFILE / "raw"), str(size), str(self.datagram)]
         found = last_json(Process(example, self.folder, "raw", 120).wait().output)
         note = f"{found['loss']:.1%} of the datagrams lost"
@@ -236,7 +236,7 @@ class Bench:
         )
 
     def transfer(self, protocol: str, size: int) -> Row:
-        """slowlight to slowlight, all of the file acknowledged."""
+        """slowlight to slowlight, until the whole file is acknowledged."""
         source, root = self.folder / "source.bin", self.folder / "root"
         make_file(source, size)
         shutil.rmtree(root, ignore_errors=True)
@@ -267,7 +267,7 @@ class Bench:
         return self.add(Row(what, goodput, seconds, sender.rss_kb, receiver.rss_kb, note))
 
     def peer(self, name: str, command: list[str], rates: tuple[int, ...]) -> Row:
-        """A peer against itself, the best of several paces."""
+        """A peer against itself, at the best of several pacing rates."""
         source, root = self.folder / "peer.bin", self.folder / "peer-root"
         make_file(source, PEER_BYTES)
         best = Row(f"{name} class 2, {PEER_BYTES / 1e6:g} MB", 0.0, note="never complete")
@@ -294,7 +294,7 @@ class Bench:
         return self.add(best)
 
     def norm(self, code: str, block: int, parity: int, proactive: int = 0) -> Row:
-        """slowlight to slowlight by NORM, unicast, the best of several paces."""
+        """slowlight to slowlight by NORM, unicast, at the best of several pacing rates."""
         source, root = self.folder / "source.bin", self.folder / "root"
         make_file(source, NORM_GIGABYTE)
         settings = self.folder / "norm.toml"
@@ -329,9 +329,9 @@ class Bench:
         return self.add(best)
 
     def libnorm(self, program: Path, code: str, block: int, parity: int) -> Row:
-        """libnorm against itself, unicast, the best of several paces.
+        """libnorm against itself, unicast, at the best of several pacing rates.
 
-        It computes the parity of every block, although no loss asks for it.
+        It computes the parity of every block, although no loss requires it.
         """
         source, root = self.folder / "norm.bin", self.folder / "norm-root"
         make_file(source, NORM_BYTES)
@@ -345,7 +345,7 @@ class Bench:
             wait_for_port(5821)
             settings = ["--segment", str(self.datagram - NORM_HEADER), "--rate", str(rate)]
             settings += ["--block", str(block), "--parity", str(parity), "--ack", "2"]
-            # One receiver on this machine: nothing to wait for before feedback and repair.
+            # One receiver on this machine: no back-off before feedback and repair.
             settings += ["--backoff", "0", "--grtt", "0.001"]
             transmit = [str(program), "send", str(source), *shared, *settings]
             send = Process(transmit, self.folder, "norm-send", 70)
@@ -362,7 +362,7 @@ class Bench:
         return self.add(best)
 
     def unrestricted(self, protocol: str) -> Row:
-        """Between two emulated hosts, the best of several rates; unknown without namespaces."""
+        """Between two emulated hosts, at the best of several rates; unknown without namespaces."""
         scenario = self.folder / "unrestricted.toml"
         what = f"emulator, {UNRESTRICTED[protocol]}, {UNRESTRICTED_BYTES / 1e6:g} MB"
         best = Row(what, note="no emulator here")
@@ -388,7 +388,7 @@ class Bench:
         return self.add(best)
 
     def simulator(self, runs: int) -> Row:
-        """Processor time of a 10 MB run in the simulator, every byte carried and verified."""
+        """CPU time of a 10 MB run in the simulator, every byte carried and verified."""
         source = self.folder / "sim.bin"
         make_file(source, 10_000_000)
         link = ["--rate", "10 Mbit/s", "--delay", "25 ms", "--per", "1e-3"]
@@ -401,7 +401,7 @@ class Bench:
         )
 
     def both_cores(self, runs: int) -> float:
-        """Processors that a comparison of many runs keeps busy, on average."""
+        """CPUs that a comparison of many runs keeps busy, on average."""
         link = ["--rate", "10 Mbit/s", "--delay", "25 ms", "--per", "1e-3", "--size", "10 MB"]
         options = ["--runs", str(runs), "--seed", "1", "--protocol", "cfdp", "--json"]
         start = time.monotonic()
@@ -414,7 +414,7 @@ class Bench:
         return ended.cpu_s / elapsed
 
     def criterion(self, bench: str, what: str) -> None:
-        """A benchmark in `benches`: throughput, or the time of a turn where it tells none."""
+        """A benchmark in `benches`: throughput, or the time per iteration if it has none."""
         command = ["cargo", "bench", "--locked", "--profile", programs.PROFILE]
         command += ["--package", "slowlight-bench", "--bench", bench]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -462,10 +462,10 @@ def judgements(
     cpu_s: float,
     busy: float,
 ) -> list[tuple[str, bool]]:
-    """Each target in words with what was measured, and whether it holds."""
+    """Each target in words with its result, and whether it holds."""
     goodputs = [(row.what, row.goodput_bps or 0.0) for row in gigabytes]
     wanted = GOODPUT_BPS * min(1.0, raw_bps / RAW_BPS)
-    # A process whose memory could not be read proves nothing.
+    # Without a reading of the memory, the target does not hold.
     cores = len(os.sched_getaffinity(0))
     peaks = [kb or 1 << 40 for row in transfers for kb in (row.sender_rss_kb, row.receiver_rss_kb)]
     return [
@@ -499,7 +499,7 @@ def judgements(
 
 
 def datagram_size(text: str) -> int:
-    """A datagram's size that no link below has to cut."""
+    """A datagram size that needs no fragmentation."""
     size = int(text)
     if not 64 <= size <= DATAGRAM_MAX:
         raise argparse.ArgumentTypeError(f"64 to {DATAGRAM_MAX} bytes")
@@ -507,14 +507,14 @@ def datagram_size(text: str) -> int:
 
 
 def build(target: Path) -> None:
-    """Builds what `make build` does not: the raw pair and the Rust peer."""
+    """Builds the raw pair and the Rust peer, which `make build` does not."""
     cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(target)]
     programs.build(target, "raw")
     subprocess.run([*cargo, "--manifest-path", str(INTEROP / "Cargo.toml")], check=True)
 
 
 def compare_norm(bench: Bench) -> dict[str, float]:
-    """Measures NORM with each code, and says how many times libnorm's goodput ours is.
+    """Measures NORM with each code, and returns slowlight's goodput as a multiple of libnorm's.
 
     Codes without a comparison are left out.
     """
@@ -530,7 +530,7 @@ def compare_norm(bench: Bench) -> dict[str, float]:
 
 
 def norm_judgements(times_libnorm: dict[str, float]) -> list[tuple[str, bool]]:
-    """The targets of NORM with what was measured, and whether each holds."""
+    """The targets of NORM with their results, and whether each holds."""
     return [
         (
             f"NORM, {code}: {times_libnorm[code]:.1f} times libnorm, at least {least:g}",
@@ -542,7 +542,7 @@ def norm_judgements(times_libnorm: dict[str, float]) -> list[tuple[str, bool]]:
 
 
 def build_norm_peer() -> Path | None:
-    """Where the peer made of libnorm is; None if the library is not there."""
+    """Path of the peer built on libnorm; None without the library."""
     command = [PYTHON, str(INTEROP / "run_norm.py"), "--build"]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     found = last_json(ended.stdout).get("norm_peer")
@@ -550,7 +550,7 @@ def build_norm_peer() -> Path | None:
 
 
 def main() -> int:
-    """Measures everything; 1 if a file did not arrive as it was."""
+    """Measures everything; 1 if a file did not arrive unchanged."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--slowlight", type=Path, required=True, help="the binary to measure")
     parser.add_argument(
@@ -596,10 +596,10 @@ def main() -> int:
         if not given.quick:
             bench.criterion("link", "link model")
             bench.criterion("fec", "erasure code")
-    # Without a raw pair there is nothing to compare with, and the full target stands.
+    # Without the raw pair the full target applies.
     raw_bps = raw.goodput_bps or RAW_BPS
     best_peer = max(peer.goodput_bps or 0 for peer in peers)
-    # Without a peer that completes, there is no comparison, and the target does not hold.
+    # Without a peer that completes, the target does not hold.
     # The peers speak CFDP.
     ratio = (gigabytes[0].goodput_bps or 0) / best_peer if best_peer else 0.0
     judged = judgements(raw_bps, gigabytes, transfers, ratio, cpu_s, busy)

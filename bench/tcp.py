@@ -1,8 +1,8 @@
-"""Measures slowlight's TCP against the kernel's over a TUN device, beside the kernel's own.
+"""Measures slowlight's TCP against the kernel's, and the kernel's against itself.
 
-A file crosses from our TCP to the kernel's, the other way, and between two kernels over a pair of
-virtual wires, each in network namespaces of its own. Files are compared; the best of some runs is
-shown, with the processor time of our side.
+Transfers a file from slowlight's TCP to the kernel's over a TUN device, in reverse, and between two
+kernels over a veth pair, each in its own network namespaces. Compares the files and shows the best
+of several runs, with the CPU time of slowlight's side.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from lines import Line, print_targets
 
 SIZE = 1_000_000_000
-# Bit/s of a connection without loss, and of one second of a processor.
+# Bit/s of a connection without loss, and bits per CPU second.
 GOODPUT_BPS = 1e9
 OURS, KERNELS = "10.9.0.2", "10.9.0.1"
 PAIRS = {
@@ -34,7 +34,7 @@ PAIRS = {
 
 
 def receive(listening: socket.socket, path: Path) -> float:
-    """Writes what a connection brings; seconds from its begin to its end."""
+    """Writes a connection's data to a file; returns seconds from its start to its end."""
     connection, _ = listening.accept()
     began = time.monotonic()
     buffer = bytearray(1 << 20)
@@ -47,7 +47,7 @@ def receive(listening: socket.socket, path: Path) -> float:
 
 
 def connected(address: str, port: int) -> socket.socket:
-    """A connection, once somebody listens; at most 10 s."""
+    """Connects once the port is open; waits at most 10 s."""
     until = time.monotonic() + 10
     while True:
         try:
@@ -59,7 +59,7 @@ def connected(address: str, port: int) -> socket.socket:
 
 
 def give(connection: socket.socket, path: Path) -> float:
-    """Sends a file; seconds until all was acknowledged and the peer has closed."""
+    """Sends a file; returns seconds until it was acknowledged and the peer closed."""
     began = time.monotonic()
     with path.open("rb") as file:
         connection.sendfile(file)
@@ -69,7 +69,7 @@ def give(connection: socket.socket, path: Path) -> float:
 
 
 def veth() -> subprocess.Popen[bytes]:
-    """A process in another namespace, at the far end of a pair of virtual wires."""
+    """A process in another namespace, at the far end of a veth pair."""
     other = subprocess.Popen(["unshare", "-n", "sleep", "120"])
     own = Path("/proc/self/ns/net").readlink()
     while Path(f"/proc/{other.pid}/ns/net").readlink() == own:
@@ -84,7 +84,7 @@ def veth() -> subprocess.Popen[bytes]:
 
 
 def one(slowlight: str, pair: str, source: Path, target: Path) -> None:
-    """One transfer, in the namespace that this process is in; prints what it took."""
+    """One transfer in this process's namespace; prints its time."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     listening = socket.create_server(("0.0.0.0", 5000))
     listening.settimeout(60)
@@ -110,7 +110,7 @@ def one(slowlight: str, pair: str, source: Path, target: Path) -> None:
 def measure(
     slowlight: Path, size: int = SIZE, runs: int = 3
 ) -> tuple[list[Line], list[tuple[str, bool]]]:
-    """All pairs: lines of the table, and how the targets stand."""
+    """All pairs: lines of the table, and targets."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return [Line(what, "not measured: needs root and ip") for what in PAIRS.values()], []
     shm = Path("/dev/shm")
@@ -147,7 +147,7 @@ def measure(
 
 
 def main() -> int:
-    """Prints the lines and the targets; 1 if a file did not arrive as it was."""
+    """Prints the lines and the targets; 1 if a file did not arrive unchanged."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--slowlight", type=Path, required=True, help="the binary to measure")
     parser.add_argument("--runs", type=int, default=3, help="runs of each (3)")

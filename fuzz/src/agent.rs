@@ -132,7 +132,7 @@ impl World {
     }
 
     fn begin(&mut self) {
-        self.agent.register(&Eid::ipn(1, 5)).expect("it is nobody's");
+        self.agent.register(&Eid::ipn(1, 5)).expect("the endpoint is free");
         self.drain();
     }
 

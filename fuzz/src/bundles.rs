@@ -41,7 +41,7 @@ pub fn bp7_bundle(data: &[u8]) {
     assert!(len <= data.len());
     bp7_record(bundle.payload, &bounds);
     let written = bundle.to_vec().expect("the payload has its length");
-    let again = bp7::Bundle::decode(&written, &bp7::Bounds::default()).expect("what was written");
+    let again = bp7::Bundle::decode(&written, &bp7::Bounds::default()).expect("written bytes");
     assert_eq!(again.payload, bundle.payload);
     assert_eq!(again.head.blocks(), bundle.head.blocks());
     assert_eq!(again.head.primary_bytes(), bundle.head.primary_bytes());
@@ -52,7 +52,7 @@ pub fn bp7_bundle(data: &[u8]) {
 fn bp7_record(data: &[u8], bounds: &bp7::Bounds) {
     let Ok(record) = bp7::AdministrativeRecord::decode(data, bounds) else { return };
     assert!(!record.to_string().is_empty());
-    let bytes = record.to_vec().expect("what was decoded has a form");
+    let bytes = record.to_vec().expect("decoded values can be encoded");
     assert_eq!(bp7::AdministrativeRecord::decode(&bytes, bounds), Ok(record));
 }
 
@@ -82,7 +82,7 @@ pub fn bp6_bundle(data: &[u8]) {
     let primary = bp6::Primary { custodian: custodian.clone(), ..head.primary().clone() };
     if changed.set_primary(primary).is_ok() {
         let read = bp6::Head::decode(&changed.encode(), &bp6::Bounds::default());
-        let read = read.expect("what was written").expect("all of it");
+        let read = read.expect("written bytes").expect("all of it");
         assert_eq!(read.primary().custodian, custodian);
         assert_eq!(read.primary().source, head.primary().source);
         for reference in head.blocks().iter().flat_map(bp6::Block::references) {
@@ -99,7 +99,7 @@ pub fn bp6_bundle(data: &[u8]) {
 fn bp6_record(data: &[u8], bounds: &bp6::Bounds) {
     let Ok(record) = bp6::AdministrativeRecord::decode(data, bounds) else { return };
     assert!(!record.to_string().is_empty());
-    let bytes = record.to_vec().expect("what was decoded has a form");
+    let bytes = record.to_vec().expect("decoded values can be encoded");
     assert_eq!(bp6::AdministrativeRecord::decode(&bytes, bounds), Ok(record));
 }
 
@@ -110,7 +110,7 @@ fn bp6_record(data: &[u8], bounds: &bp6::Bounds) {
 pub fn bpsec_block(data: &[u8]) {
     let bounds = bpsec::Bounds::default();
     let Ok(block) = SecurityBlock::decode(data, &bounds) else { return };
-    let bytes = block.to_vec().expect("what was decoded has a form");
+    let bytes = block.to_vec().expect("decoded values can be encoded");
     assert_eq!(SecurityBlock::decode(&bytes, &bounds).as_ref(), Ok(&block));
     if let Ok(parameters) = HmacSha2::from_block(&block) {
         let made = SecurityBlock { parameters: parameters.items(), ..block.clone() };
@@ -138,7 +138,7 @@ pub fn mtcp(data: &[u8]) {
     let framing = if first % 2 == 0 { Framing::Mtcp } else { Framing::Stcp };
     while let Ok(Some((length, len))) = framing.decode(rest) {
         assert_eq!(framing.decode(&rest[..len - 1]), Ok(None));
-        let bytes = framing.to_vec(length).expect("what was read can be written");
+        let bytes = framing.to_vec(length).expect("parsed values can be written");
         assert!(bytes.len() <= len, "lengths are written in their shortest form");
         assert_eq!(framing.decode(&bytes), Ok(Some((length, bytes.len()))));
         let Some(next) = behind(rest, len, length) else { return };
@@ -184,7 +184,7 @@ fn tcpcl_4(data: &[u8]) {
     while let Ok(Some((message, len))) = tcpcl4::Message::decode(rest, &bounds) {
         assert!(!message.to_string().is_empty());
         assert_eq!(tcpcl4::Message::decode(&rest[..len - 1], &bounds), Ok(None));
-        let bytes = message.to_vec().expect("what was decoded has a form");
+        let bytes = message.to_vec().expect("decoded values can be encoded");
         assert_eq!(bytes.len(), len);
         assert_eq!(tcpcl4::Message::decode(&bytes, &bounds), Ok(Some((message, len))));
         let data = match message {
@@ -213,7 +213,7 @@ fn tcpcl_3(data: &[u8]) {
     while let Ok(Some((message, len))) = tcpcl3::Message::decode(rest) {
         assert!(!message.to_string().is_empty());
         assert_eq!(tcpcl3::Message::decode(&rest[..len - 1]), Ok(None));
-        let bytes = message.to_vec().expect("what was decoded has a form");
+        let bytes = message.to_vec().expect("decoded values can be encoded");
         assert!(bytes.len() <= len, "numbers are written in their shortest form");
         assert_eq!(tcpcl3::Message::decode(&bytes), Ok(Some((message, bytes.len()))));
         let data = match message {
@@ -242,7 +242,7 @@ fn behind(rest: &[u8], len: usize, data: u64) -> Option<&[u8]> {
 pub fn file_part(data: &[u8]) {
     let Ok((part, crc)) = wire::file_part::FilePart::decode(data) else { return };
     assert!(!part.to_string().is_empty());
-    let encoded = part.encode(crc).expect("what was decoded fits its fields");
+    let encoded = part.encode(crc).expect("decoded values fit their fields");
     assert_eq!(encoded.len(), part.header_len());
     assert_eq!(encoded, data[..encoded.len()]);
     assert!(part.crc().is_ok());

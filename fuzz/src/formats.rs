@@ -27,7 +27,7 @@ pub fn cfdp_pdu(data: &[u8]) {
     if let Body::Metadata(metadata) = &pdu.body {
         assert!(metadata.tlvs.iter().count() <= data.len());
     }
-    let encoded = pdu.to_vec().expect("what was decoded fits its fields");
+    let encoded = pdu.to_vec().expect("decoded values fit their fields");
     assert_eq!(encoded.len(), pdu.encoded_len());
     assert_eq!(Pdu::decode(&encoded).as_ref(), Ok(&pdu));
 }
@@ -42,7 +42,7 @@ pub fn ltp_segment(data: &[u8]) {
     let Ok(segment) = Segment::decode(data) else { return };
     assert!(!segment.to_string().is_empty());
     ltpt_extensions(segment.header);
-    let encoded = segment.to_vec().expect("what was decoded fits its fields");
+    let encoded = segment.to_vec().expect("decoded values fit their fields");
     assert!(encoded.len() <= data.len());
     assert_eq!(Segment::decode(&encoded), Ok(segment));
 }
@@ -71,7 +71,7 @@ pub fn norm_message(data: &[u8]) {
     assert!(!message.to_string().is_empty());
     let mut encoded = vec![0xa5; message.encoded_len()];
     let written = message.encode_with(&mut encoded, field_bits);
-    assert_eq!(written, Ok(encoded.len()), "what was decoded fits its fields");
+    assert_eq!(written, Ok(encoded.len()), "decoded values fit their fields");
     assert!(encoded.len() <= data.len());
     assert_eq!(norm::Message::decode_with(&encoded, field_bits), Ok(message));
     match message.body {
@@ -103,7 +103,7 @@ fn norm_requests(requests: norm::Requests<'_>, field_bits: u8) {
                 norm::Form::Items => writer.item(flags, first),
                 norm::Form::Ranges => writer.range(flags, first, last),
                 norm::Form::Erasures => writer.erasures(flags, first),
-                norm::Form::Other(_) => unreachable!("what is not known names nothing"),
+                norm::Form::Other(_) => unreachable!("unknown forms have no positions"),
             };
             // Consecutive requests that share a head may exceed the head's length field.
             if written == Err(EncodeError::TooLarge { field: "the length of a repair request" }) {
@@ -119,7 +119,7 @@ fn norm_requests(requests: norm::Requests<'_>, field_bits: u8) {
         pairs.collect()
     };
     let written = writer.finish();
-    let read = norm::Requests::decode(written.bytes(), field_bits).expect("what was written");
+    let read = norm::Requests::decode(written.bytes(), field_bits).expect("written bytes");
     assert_eq!(items(read), items(requests));
 }
 
@@ -130,7 +130,7 @@ fn norm_requests(requests: norm::Requests<'_>, field_bits: u8) {
 pub fn saratoga_v1(data: &[u8]) {
     let Ok(packet) = Packet::decode(data) else { return };
     assert!(!packet.to_string().is_empty());
-    let encoded = packet.to_vec().expect("what was decoded fits its fields");
+    let encoded = packet.to_vec().expect("decoded values fit their fields");
     assert!(encoded.len() <= data.len());
     assert_eq!(Packet::decode(&encoded), Ok(packet));
 }
@@ -142,7 +142,7 @@ pub fn saratoga_v1(data: &[u8]) {
 pub fn saratoga_v0(data: &[u8]) {
     let Ok(packet) = v0::Packet::decode(data) else { return };
     assert!(!packet.to_string().is_empty());
-    let encoded = packet.to_vec().expect("what was decoded fits its fields");
+    let encoded = packet.to_vec().expect("decoded values fit their fields");
     // A path is padded to the length of its field, whatever its original length.
     assert!(encoded.len() <= data.len() + v0::METADATA_PATH_LEN);
     assert_eq!(v0::Packet::decode(&encoded), Ok(packet));
@@ -155,7 +155,7 @@ pub fn saratoga_v0(data: &[u8]) {
 pub fn cfdp_user_operation(data: &[u8]) {
     let Ok(Some(operation)) = UserOperation::decode(data) else { return };
     assert!(!operation.to_string().is_empty());
-    let encoded = operation.to_vec().expect("what was decoded fits its fields");
+    let encoded = operation.to_vec().expect("decoded values fit their fields");
     assert_eq!(UserOperation::decode(&encoded), Ok(Some(operation)));
 }
 
@@ -182,7 +182,8 @@ pub fn ip_udp(data: &[u8]) {
     assert_eq!(again, Ok((udp, contents)));
 }
 
-/// Decodes a router's report that a packet is too long: ICMPv6 if the first byte is odd, else ICMP.
+/// Decodes a router's report that a packet is too long: ICMPv6 if the first byte is odd, else
+/// ICMP.
 ///
 /// # Panics
 /// If a decoded report does not survive encoding.

@@ -5,8 +5,8 @@ use wire::ftp::{
     passive_port, passive_reply,
 };
 
-/// Decodes bytes of a control connection, in two pieces, into lines, each as a command and a reply;
-/// and the whole as a control file.
+/// Decodes bytes of a control connection, in two pieces, into lines, each as a command and a
+/// reply; and the whole as a control file.
 ///
 /// # Panics
 /// If a decoded value does not survive encoding.
@@ -52,16 +52,16 @@ fn lines(pieces: &[&[u8]]) -> Vec<Option<String>> {
 
 fn command(line: &str) {
     let Ok(command) = Command::decode(line) else { return };
-    let said = command.to_string();
-    let again = Command::decode(&said).expect("what was decoded can be said");
+    let text = command.to_string();
+    let again = Command::decode(&text).expect("a decoded command can be written");
     // Another round trip does not change it.
-    assert_eq!(again.to_string(), said);
+    assert_eq!(again.to_string(), text);
 }
 
 fn reply(line: &str) {
     let Ok(reply) = ReplyLine::decode(line) else { return };
-    let said = reply.to_string();
-    assert_eq!(ReplyLine::decode(&said).map(|reply| reply.to_string()), Ok(said));
+    let text = reply.to_string();
+    assert_eq!(ReplyLine::decode(&text).map(|reply| reply.to_string()), Ok(text));
 }
 
 fn control_files(bytes: &[u8]) {

@@ -28,7 +28,7 @@ const MEMORY_MAX: usize = 1 << 20;
 /// Bound on an engine's work without input, with these limits.
 const WORK_MAX: usize = 50_000;
 /// Maximum datagrams of the engine that neighbours can still reply to.
-const HEARD_MAX: usize = 32;
+const SENT_MAX: usize = 32;
 
 /// Runs a script for an engine of LTP-T between two others.
 ///
@@ -52,7 +52,7 @@ struct World {
     tx: TxBuf,
     up: [bool; 2],
     /// Datagrams the engine sent, with their path.
-    heard: VecDeque<(usize, Vec<u8>)>,
+    sent: VecDeque<(usize, Vec<u8>)>,
     last: Option<(usize, Vec<u8>)>,
     /// Block ends announced by neighbours, by the blocks' numbers.
     ends: BTreeSet<(u64, u64)>,
@@ -122,7 +122,7 @@ impl World {
             now: Time::from_secs(1),
             tx: TxBuf::new(4),
             up: [false; 2],
-            heard: VecDeque::new(),
+            sent: VecDeque::new(),
             last: None,
             ends: BTreeSet::new(),
             answers: VecDeque::new(),
@@ -226,9 +226,9 @@ impl World {
     /// Replies as a neighbour to a datagram of the engine.
     fn answer(&mut self, script: &mut Script<'_>) {
         let (which, how) = (usize::from(script.or_zero()), script.or_zero());
-        let nth = which % self.heard.len().max(1);
-        let Some((path, bytes)) = self.heard.get(nth).cloned() else { return };
-        let segment = Segment::decode(&bytes).expect("what an engine sends can be read");
+        let nth = which % self.sent.len().max(1);
+        let Some((path, bytes)) = self.sent.get(nth).cloned() else { return };
+        let segment = Segment::decode(&bytes).expect("an engine's segments decode");
         let reason = CancelReason::from_code(how >> 5);
         let congestion = Congestion {
             reason: CongestionReason::Storage,
@@ -325,7 +325,7 @@ impl World {
         self.restarts += 1;
         self.store.close_all();
         self.answers.clear();
-        self.heard.clear();
+        self.sent.clear();
         (self.is_slow, self.fail_next) = (false, None);
         // As drivers do at the start: removes working files without a record.
         let kept: BTreeSet<String> = self.records().into_iter().collect();
@@ -359,10 +359,10 @@ impl World {
                 let path = transmit.path.0 as usize;
                 for bytes in self.tx.datagrams() {
                     self.check_sent(bytes);
-                    self.heard.push_back((path, bytes.to_vec()));
+                    self.sent.push_back((path, bytes.to_vec()));
                 }
-                while self.heard.len() > HEARD_MAX {
-                    self.heard.pop_front();
+                while self.sent.len() > SENT_MAX {
+                    self.sent.pop_front();
                 }
             }
             while let Some(effect) = self.node.poll_effect() {
@@ -397,7 +397,7 @@ impl World {
 
     /// Checks that forwarded bytes equal the received ones.
     fn check_sent(&self, bytes: &[u8]) {
-        let segment = Segment::decode(bytes).expect("what an engine sends can be read");
+        let segment = Segment::decode(bytes).expect("an engine's segments decode");
         let Body::Data(data) = segment.body else { return };
         let transport = Transport::from_extensions(segment.header).expect("and its extensions");
         let number = transport.flow.expect("the engine sends nothing of its own");
@@ -407,7 +407,7 @@ impl World {
         let end = data.offset + data.data.len() as u64;
         let ends = matches!(data.kind, DataKind::EndOfRedBlock | DataKind::EndOfGreenBlock);
         let is_known = !ends || self.ends.contains(&(number, end));
-        assert!(is_known || !self.is_sound, "nobody said that flow {number} ends at {end}");
+        assert!(is_known || !self.is_sound, "flow {number} does not end at {end}");
     }
 
     /// Checks the bounds, which always hold.

@@ -14,8 +14,8 @@ pub fn scenario(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(scenario) = Scenario::parse(text, "fuzz") else { return };
     let Ok(resolved) = scenario.resolved() else { return };
-    let written = resolved.to_toml().expect("what was read can be written");
-    let again: Scenario = text::parse(&written, "fuzz").expect("what was written can be read");
+    let written = resolved.to_toml().expect("parsed values can be written");
+    let again: Scenario = text::parse(&written, "fuzz").expect("written values parse");
     assert_eq!(again.resolved().expect("it was right before"), resolved);
 }
 
@@ -37,7 +37,7 @@ pub fn mib(data: &[u8]) {
         let Ok(settings) = Settings::parse(text, "fuzz", &[], adapter) else { continue };
         let Ok(config) = transport::configure(&protocol, 1, Some(&settings)) else { continue };
         let all = config.settings();
-        let written = all.to_toml().expect("what was read can be written");
+        let written = all.to_toml().expect("parsed values can be written");
         let again = Settings::parse(&written, "fuzz", &[], adapter).expect("it was written");
         assert_eq!(again, all);
     }

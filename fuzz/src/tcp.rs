@@ -41,7 +41,7 @@ pub fn tcp_segment(data: &[u8]) {
     let start = HEADER_LEN + options_len(&options);
     let mut bytes = vec![0xa5; start + segment.payload.len()];
     bytes[start..].copy_from_slice(segment.payload);
-    encode(&segment.header, &options, pseudo, &mut bytes).expect("what was decoded fits");
+    encode(&segment.header, &options, pseudo, &mut bytes).expect("decoded values fit");
     let again = Segment::decode(&bytes, pseudo).expect("our own segment");
     assert_eq!((again.header, again.payload), (segment.header, segment.payload));
     let read: Vec<_> = again.options.map(|option| option.expect("it was sound")).collect();
@@ -68,7 +68,7 @@ pub fn scps_header(data: &[u8]) {
     let start = packet.head.encoded_len(&options);
     let mut bytes = vec![0xa5; start + packet.payload.len()];
     bytes[start..].copy_from_slice(packet.payload);
-    scps::encode(&packet.head, &options, pseudo, &mut bytes).expect("what was decoded fits");
+    scps::encode(&packet.head, &options, pseudo, &mut bytes).expect("decoded values fit");
     let again = Compressed::decode(&bytes, pseudo).expect("our own packet");
     assert_eq!((again.head, again.payload), (packet.head, packet.payload));
     let read: Vec<_> = again.options.map(|option| option.expect("it was sound")).collect();
@@ -100,7 +100,7 @@ struct Play<'a> {
     now: Time,
     known: Vec<ConnectionId>,
     /// Numbers near which the peer sends: the last ones of the stack, per port.
-    heard: [(u32, u32); 4],
+    last_sent: [(u32, u32); 4],
     path_open: bool,
 }
 
@@ -122,13 +122,13 @@ impl<'a> Play<'a> {
         let cookies = [Cookies::Never, Cookies::WhenFull, Cookies::Always][usize::from(first % 3)];
         let backlog = Backlog { half_open: 3, cookies };
         let options = options(first, second);
-        stack.listen(near(), options.clone(), backlog).expect("nobody listens");
+        stack.listen(near(), options.clone(), backlog).expect("the port is free");
         let mut play = Self {
             script,
             stack,
             now: Time::from_secs(1),
             known: Vec::new(),
-            heard: [(0, 0); 4],
+            last_sent: [(0, 0); 4],
             path_open: true,
         };
         play.path(PathEvent::Up(PathInfo::datagram(600)));
@@ -157,13 +157,13 @@ impl<'a> Play<'a> {
             }
             11 => {
                 let (first, second) = (self.script.or_zero(), self.script.or_zero());
-                let asked = self.stack.connect(
+                let opened = self.stack.connect(
                     now,
                     SocketAddr::new(near().ip(), 0),
                     far(first),
                     options(first, second),
                 );
-                self.known.extend(asked);
+                self.known.extend(opened);
             }
             12 => {
                 let len = usize::from(self.script.or_zero()) * 40;
@@ -197,7 +197,7 @@ impl<'a> Play<'a> {
     /// Sends a segment with correct checksums, whose numbers are near valid ones.
     fn segment(&mut self) {
         let [port, flags, at, ack, len, count] = [(); 6].map(|()| self.script.or_zero());
-        let (sequence, acknowledgment) = self.heard[usize::from(port % 4)];
+        let (sequence, acknowledgment) = self.last_sent[usize::from(port % 4)];
         let offset = |by: u8| i32::from(by.cast_signed()).pow(3) as u32;
         let options = self.script.bytes(usize::from(count % 11) * 4);
         let payload = usize::from(len & 0x7f);
@@ -234,7 +234,7 @@ impl<'a> Play<'a> {
     /// Sends a router's report about a packet of the stack, or about one it might have sent.
     fn report(&mut self) {
         let [port, at, len, mtu] = [(); 4].map(|()| self.script.or_zero());
-        let (_, sequence) = self.heard[usize::from(port % 4)];
+        let (_, sequence) = self.last_sent[usize::from(port % 4)];
         let mut quoted = [0; ip::HEADER_LEN + 8];
         let (head, ports) = quoted.split_first_chunk_mut().expect("a header and more");
         let ip = Ipv4 {
@@ -307,7 +307,7 @@ impl<'a> Play<'a> {
             if self.stack.poll_transmit(self.now, &mut tx).is_some() {
                 busy = true;
                 assert!(self.path_open, "nothing is sent on a path that is not open");
-                tx.datagrams().for_each(|packet| Self::hear(&mut self.heard, packet));
+                tx.datagrams().for_each(|packet| Self::check_packet(&mut self.last_sent, packet));
             }
             if !busy {
                 return;
@@ -317,7 +317,7 @@ impl<'a> Play<'a> {
     }
 
     /// Checks that every packet of the stack is valid.
-    fn hear(heard: &mut [(u32, u32); 4], packet: &[u8]) {
+    fn check_packet(last_sent: &mut [(u32, u32); 4], packet: &[u8]) {
         let (ip, payload) = Ipv4::decode(packet).expect("a sound header");
         let pseudo = PseudoHeader::new(ip.source.into(), ip.destination.into(), ip.protocol);
         if ip.protocol == scps::COMPRESSED_PROTOCOL {
@@ -328,7 +328,7 @@ impl<'a> Play<'a> {
         assert!(segment.options.into_iter().all(|option| option.is_ok()));
         let Header { destination, sequence, acknowledgment, .. } = segment.header;
         let next = sequence.wrapping_add(segment.occupies());
-        heard[usize::from(destination % 4)] = (acknowledgment, next);
+        last_sent[usize::from(destination % 4)] = (acknowledgment, next);
     }
 
     /// Aborts all connections; the stack comes to rest.

@@ -36,6 +36,6 @@ pub fn quantity(data: &[u8]) {
 fn survives<Q: FromStr<Err: Debug> + Display + PartialEq + Debug>(text: &str) {
     let Ok(quantity) = text.parse::<Q>() else { return };
     let printed = quantity.to_string();
-    let again: Q = printed.parse().expect("what is printed can be read");
+    let again: Q = printed.parse().expect("printed values parse");
     assert_eq!(again, quantity, "{text:?} printed as {printed:?}");
 }

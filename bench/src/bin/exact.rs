@@ -119,7 +119,7 @@ fn rate(bps: f64, seconds: f64) -> Result<()> {
     // Sent in batches, so that it always has something to do.
     let pace = Pace { len: PACKET, gap, count, at_once: 60, patience };
     let (crossings, reordered) = measure::cross(near, far, &pace)?;
-    let measured = measure::rate(&crossings, PACKET).ok_or("nothing came")?;
+    let measured = measure::rate(&crossings, PACKET).ok_or("no packet arrived")?;
     let came = crossings.iter().filter(|crossing| crossing.came.is_some()).count();
     let real_time = world.is_real_time();
     let report = world.stop()?;

@@ -4,7 +4,7 @@
 //! `node_speed KIND STORE BYTES COUNT`, where KIND is a convergence layer and STORE is a directory
 //! or `memory`, prints one line of JSON.
 
-#![expect(clippy::print_stdout, reason = "it says what it measured")]
+#![expect(clippy::print_stdout, reason = "it prints the results")]
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -34,7 +34,7 @@ const MEMORY: u64 = 4 << 30;
 const RATE: &str = "20 Gbit/s";
 
 /// Parameters of the measurement.
-struct Asked {
+struct Parameters {
     kind: String,
     store: String,
     bytes: usize,
@@ -43,14 +43,14 @@ struct Asked {
     at: [SocketAddr; 2],
 }
 
-fn asked() -> Asked {
+fn parameters() -> Parameters {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [kind, store, bytes, count] = arguments.as_slice() else {
         panic!("four arguments: KIND, STORE, BYTES and COUNT");
     };
     // Both ports are reserved before either is released.
     let free = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback has ports"));
-    Asked {
+    Parameters {
         kind: kind.clone(),
         store: store.clone(),
         bytes: bytes.parse().expect("BYTES is a number"),
@@ -60,40 +60,40 @@ fn asked() -> Asked {
 }
 
 fn main() {
-    let asked = asked();
-    let Asked { ref kind, bytes, count, .. } = asked;
+    let parameters = parameters();
+    let Parameters { ref kind, bytes, count, .. } = parameters;
     let arrived = Arc::new(Arrived::default());
     let counts = Arc::clone(&arrived);
     let clock = Instant::now();
     let (all_arrived, all) = sync_channel(1);
-    let sink = node(2, &asked, None, move |now, agent, indication| {
+    let sink = node(2, &parameters, None, move |now, agent, indication| {
         if let Indication::Delivered { delivery, .. } = indication {
-            agent.confirm(now, delivery).expect("it was handed over just now");
+            agent.confirm(now, delivery).expect("it was just delivered");
             counts.last_ns.store(clock.elapsed().as_nanos() as u64, Ordering::Relaxed);
             if counts.bundles.fetch_add(1, Ordering::Release) + 1 == count {
                 all_arrived.send(()).expect("it is waited for");
             }
         }
     });
-    sink.handle().ask(|_, agent| agent.register(&Eid::ipn(2, 1)).expect("nobody has it"));
+    sink.handle().ask(|_, agent| agent.register(&Eid::ipn(2, 1)).expect("the endpoint is free"));
     let address = sink.listening().next().expect("there is one layer").1[0];
     let source = Source { payload: Bytes::from(vec![0x5a; bytes]), count, sent: 0 };
     let source = Arc::new(Mutex::new(source));
     let goes_on = Arc::clone(&source);
-    let node = node(1, &asked, Some(address), move |now, agent, indication| {
+    let node = node(1, &parameters, Some(address), move |now, agent, indication| {
         if let Indication::Forwarded { .. } = indication {
             goes_on.lock().expect("no thread panicked").more(now, agent);
         }
     });
     wait_until_up(&node);
-    let begun = clock.elapsed();
+    let start = clock.elapsed();
     node.handle()
         .ask(move |now, agent| source.lock().expect("no thread panicked").more(now, agent));
-    let last = || Duration::from_nanos(arrived.last_ns.load(Ordering::Relaxed)).max(begun);
+    let last = || Duration::from_nanos(arrived.last_ns.load(Ordering::Relaxed)).max(start);
     while all.recv_timeout(LOOK).is_err() && clock.elapsed() < last() + PATIENCE {}
     // Over UDP some may be lost: the last arrival ends the measurement.
     let taken = arrived.bundles.load(Ordering::Acquire);
-    let seconds = (last() - begun).as_secs_f64();
+    let seconds = (last() - start).as_secs_f64();
     let rate = taken as f64 / seconds;
     println!(
         "{{\"kind\": \"{kind}\", \"bytes\": {bytes}, \"sent\": {count}, \"arrived\": {taken}, \
@@ -116,9 +116,9 @@ struct Arrived {
 fn wait_until_up(node: &Node) {
     let is_up = Arc::new(AtomicBool::new(false));
     while !is_up.load(Ordering::Relaxed) {
-        let told = Arc::clone(&is_up);
+        let ready = Arc::clone(&is_up);
         node.handle().ask(move |_, agent| {
-            told.store(agent.is_ready() && !agent.nodes_up().is_empty(), Ordering::Relaxed);
+            ready.store(agent.is_ready() && !agent.nodes_up().is_empty(), Ordering::Relaxed);
         });
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -150,11 +150,11 @@ impl Source {
 
 fn node(
     number: usize,
-    asked: &Asked,
+    parameters: &Parameters,
     other: Option<SocketAddr>,
     on: impl FnMut(Time, &mut Agent, Indication) + Send + 'static,
 ) -> Node {
-    let Asked { kind, store, at, .. } = asked;
+    let Parameters { kind, store, at, .. } = parameters;
     let place = Path::new(store).join(number.to_string());
     let kept = match store.as_str() {
         "memory" => format!("memory = \"{MEMORY} B\""),

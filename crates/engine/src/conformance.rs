@@ -1,9 +1,9 @@
 //! The suite every engine passes.
 //!
 //! It runs a sender and a receiver of the engine under test in a small world (virtual clock, one
-//! path each way, files in memory), damages that world in every way the contract allows, and checks
-//! the contract's [rules](crate#the-rules) throughout. All randomness comes from the seed, so
-//! running the same check again reproduces a failure.
+//! path each way, files in memory), damages that world in every way the contract allows, and
+//! checks the contract's [rules](crate#the-rules) throughout. All randomness comes from the seed,
+//! so running the same check again reproduces a failure.
 //!
 //! A protocol's author implements [`Subject`] and calls [`check_all`] in a test:
 //!
@@ -188,7 +188,7 @@ impl Default for Options {
 pub enum Check {
     /// Without faults, the file arrives; before and after, the engines are idle.
     Clean,
-    /// The same seed gives the same bytes.
+    /// Runs with the same seed give the same bytes.
     SameSeed,
     /// A timeout call before the deadline changes nothing.
     SpuriousTimeout,

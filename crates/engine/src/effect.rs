@@ -27,8 +27,8 @@ pub enum OpenMode {
     Truncate,
 }
 
-/// An operation on files or records that the driver carries out. Operations on one file are carried
-/// out in order; others may overtake each other.
+/// An operation on files or records that the driver carries out. Operations on one file are
+/// carried out in order; others may overtake each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEffect {
     /// Open a file; completes with [`Completion::Opened`].

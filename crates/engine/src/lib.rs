@@ -1,9 +1,9 @@
 //! The contract between a protocol engine and its driver.
 //!
 //! An [`Engine`] is a state machine without I/O. A driver passes in bytes, time, path changes and
-//! storage results, and pulls out datagrams, storage requests and indications. The same engine runs
-//! under a virtual clock in a simulator, behind an emulated link and over real sockets, because it
-//! cannot tell the difference.
+//! storage results, and pulls out datagrams, storage requests and indications. The same engine
+//! runs under a virtual clock in a simulator, behind an emulated link and over real sockets,
+//! because it cannot tell the difference.
 //!
 //! # The rules
 //!

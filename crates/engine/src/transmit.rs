@@ -19,9 +19,9 @@ pub struct Transmit {
 
 /// The driver's send buffer.
 ///
-/// It takes what generic segmentation offload can send in one call: datagrams of one size, of which
-/// only the last may be shorter. [`TxBuf::push`] refuses anything else, so an engine can offer its
-/// next datagram and send the batch when that does not fit.
+/// It takes what generic segmentation offload can send in one call: datagrams of one size, of
+/// which only the last may be shorter. [`TxBuf::push`] refuses anything else, so an engine can
+/// offer its next datagram and send the batch when that does not fit.
 #[derive(Debug)]
 pub struct TxBuf {
     bytes: Vec<u8>,

@@ -233,7 +233,7 @@ pub enum ConfigError {
         index: usize,
     },
     /// A window that ends at or before its start.
-    #[error("{what}: window {number} lasts no time")]
+    #[error("{what}: window {number} is empty")]
     EmptyWindow {
         /// Name of the list.
         what: &'static str,
@@ -241,7 +241,7 @@ pub enum ConfigError {
         number: usize,
     },
     /// A window that starts before the previous one ends.
-    #[error("{what}: window {number} begins before the end of the one before it")]
+    #[error("{what}: window {number} starts before the end of the previous one")]
     Overlap {
         /// Name of the list.
         what: &'static str,

@@ -50,15 +50,15 @@ pub(crate) struct Flight<T> {
 #[derive(Debug)]
 struct Lane<T> {
     packets: VecDeque<(u64, Departure<T>)>,
-    /// Packets at the back that [`Flight::next_untold`] has not yielded.
-    untold: usize,
+    /// Packets at the back that [`Flight::next_unreported`] has not yielded.
+    unreported: usize,
     /// Latest arrival so far.
     latest: Time,
 }
 
 impl<T> Default for Lane<T> {
     fn default() -> Self {
-        Self { packets: VecDeque::new(), untold: 0, latest: Time::ZERO }
+        Self { packets: VecDeque::new(), unreported: 0, latest: Time::ZERO }
     }
 }
 
@@ -66,7 +66,7 @@ impl<T> Lane<T> {
     fn push(&mut self, number: u64, mut departure: Departure<T>) {
         self.latest = self.latest.max(departure.at);
         departure.at = self.latest;
-        self.untold += 1;
+        self.unreported += 1;
         make_room(&mut self.packets);
         self.packets.push_back((number, departure));
     }
@@ -77,8 +77,8 @@ impl<T> Lane<T> {
     }
 
     /// Returns the number of the first packet not yielded yet.
-    fn next_untold(&self) -> Option<u64> {
-        let (number, _) = self.packets.get(self.packets.len() - self.untold)?;
+    fn next_unreported(&self) -> Option<u64> {
+        let (number, _) = self.packets.get(self.packets.len() - self.unreported)?;
         Some(*number)
     }
 }
@@ -118,20 +118,20 @@ impl<T> Flight<T> {
         let lane = if is_held { &mut self.held } else { &mut self.ordered };
         lane.front().filter(|(at, _)| *at <= now)?;
         let (_, departure) = lane.packets.pop_front()?;
-        lane.untold = lane.untold.min(lane.packets.len());
+        lane.unreported = lane.unreported.min(lane.packets.len());
         Some(departure)
     }
 
     /// Returns the next packet, in the order of transmission, that this has not yielded.
-    pub(crate) fn next_untold(&mut self) -> Option<&Departure<T>> {
-        let is_held = match (self.ordered.next_untold(), self.held.next_untold()) {
+    pub(crate) fn next_unreported(&mut self) -> Option<&Departure<T>> {
+        let is_held = match (self.ordered.next_unreported(), self.held.next_unreported()) {
             (_, None) => false,
             (None, Some(_)) => true,
             (Some(ordered), Some(held)) => held < ordered,
         };
         let lane = if is_held { &mut self.held } else { &mut self.ordered };
-        let (_, departure) = lane.packets.get(lane.packets.len() - lane.untold)?;
-        lane.untold -= 1;
+        let (_, departure) = lane.packets.get(lane.packets.len() - lane.unreported)?;
+        lane.unreported -= 1;
         Some(departure)
     }
 

@@ -32,7 +32,8 @@ pub enum Framing {
         /// Whether each byte has a start and a stop bit, as on an asynchronous serial line (8N1).
         serial: bool,
     },
-    /// The same fields in bit-synchronous framing (RFC 1662 §5.2): a zero bit follows five ones.
+    /// PPP in bit-synchronous framing with the same fields (RFC 1662 §5.2): a zero bit follows
+    /// five ones.
     Hdlc {
         /// Length of the frame check sequence.
         fcs: Fcs,
@@ -54,8 +55,8 @@ pub enum Fcs {
 }
 
 /// Cost of transparency. It depends on the data, of which a link knows only the length. A caller
-/// that knows the bytes passes the exact length to [`Link::push_framed`](crate::Link::push_framed),
-/// as returned by a [`Line`](crate::Line).
+/// that knows the bytes passes the exact length to
+/// [`Link::push_framed`](crate::Link::push_framed), as returned by a [`Line`](crate::Line).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stuffing {
     /// No cost.

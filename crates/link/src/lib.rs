@@ -3,8 +3,8 @@
 //! `queue → serialiser (rate, token bucket, framing) → propagation (delay over time) → errors`,
 //! gated by a plan of outages. A [`Link`] is a pure state machine without clock, thread or hidden
 //! randomness, so the same code serves a discrete-event simulator and a real-time emulator. Every
-//! time it reports is *logical*: computed from the configuration and the times of the pushes, never
-//! from the time of a call. A driver that calls late delays only that call.
+//! time it reports is *logical*: computed from the configuration and the times of the pushes,
+//! never from the time of a call. A driver that calls late delays only that call.
 //!
 //! ```
 //! use std::time::Duration;

@@ -14,12 +14,12 @@ pub use wire::vj::Slots as HeaderCompression;
 const HEAD_MOST: usize = 24;
 
 /// Both ends of a line that carries PPP, used next to its [`Link`](crate::Link). A driver passes
-/// each packet to [`enter`](Self::enter) before it pushes it, and to [`leave`](Self::leave) when it
-/// pops it.
+/// each packet to [`enter`](Self::enter) before it pushes it, and to [`leave`](Self::leave) when
+/// it pops it.
 ///
-/// Compressed headers hold changes relative to the previous packet. After a loss, packets are wrong
-/// or missing at the far end until one arrives with its whole header (RFC 1144 §4.1). Errors of the
-/// link strike the compressed frame, so a damaged frame has the same effect.
+/// Compressed headers hold changes relative to the previous packet. After a loss, packets are
+/// wrong or missing at the far end until one arrives with its whole header (RFC 1144 §4.1). Errors
+/// of the link strike the compressed frame, so a damaged frame has the same effect.
 #[derive(Debug)]
 pub struct Line {
     framing: Framing,

@@ -163,7 +163,7 @@ impl<T> Link<T> {
     /// omits those popped before. For captures at the near end.
     pub fn next_decided(&mut self, now: Time) -> Option<&Departure<T>> {
         self.advance(now);
-        self.flight.next_untold()
+        self.flight.next_unreported()
     }
 
     /// Takes back the memory of applied damage. Without this, packets with more than a few flipped

@@ -148,13 +148,14 @@ impl Moment {
 
 /// Two token buckets in the shape of Linux's HTB for one class without a parent to borrow from.
 ///
-/// A bucket of `burst` bytes fills at `rate`, another of `cburst` bytes at `ceil`; both start full.
-/// A packet may start when *both* hold its framed length, and takes it from both. A packet longer
-/// than a bucket waits until that bucket is full and overdraws it; the debt is filled first.
+/// A bucket of `burst` bytes fills at `rate`, another of `cburst` bytes at `ceil`; both start
+/// full. A packet may start when *both* hold its framed length, and takes it from both. A packet
+/// longer than a bucket waits until that bucket is full and overdraws it; the debt is filled
+/// first.
 ///
-/// So after a pause packets leave at the line rate for `cburst` bytes, then at `ceil` until `burst`
-/// is used up, then at `rate`. With packets no longer than the buckets, the bytes that start within
-/// any time t are at most `burst + rate·t` and at most `cburst + ceil·t`.
+/// So after a pause packets leave at the line rate for `cburst` bytes, then at `ceil` until
+/// `burst` is used up, then at `rate`. With packets no longer than the buckets, the bytes that
+/// start within any time t are at most `burst + rate·t` and at most `cburst + ceil·t`.
 ///
 /// The kernel lets a class whose bucket is not empty overdraw it by one packet; here it waits,
 /// which makes the bound exact. `rate = ceil`, `burst = cburst` models a class that may always

@@ -5,8 +5,8 @@ use engine::Time;
 use crate::rate::{Moment, Tokens};
 use crate::{Config, Release, WhileDown};
 
-/// The transmitter between two packets. Small and `Copy`, so lookahead plans the waiting packets on
-/// a copy.
+/// The transmitter between two packets. Small and `Copy`, so lookahead plans the waiting packets
+/// on a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Serialiser {
     /// End of the service of the current packet, if any.

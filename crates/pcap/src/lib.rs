@@ -1,8 +1,8 @@
 //! Captures: writes pcapng with nanosecond time stamps, reads pcapng and classic pcap.
 //!
 //! pcapng is a sequence of blocks, each `type u32 | total length u32 | body | total length u32`,
-//! padded to four bytes (draft-ietf-opsawg-pcapng §3.1). The writer emits four types and the reader
-//! skips unknown ones:
+//! padded to four bytes (draft-ietf-opsawg-pcapng §3.1). The writer emits four types and the
+//! reader skips unknown ones:
 //!
 //! | type | block | written | read |
 //! |---|---|---|---|

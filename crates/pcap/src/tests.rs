@@ -44,18 +44,18 @@ fn a_cut_file_gives_what_is_whole_and_says_where_it_ends() {
     let first = whole.len() - 14 - 3 - 60;
     for len in 12..whole.len() {
         let Ok(reader) = Reader::new(&whole[..len]) else { continue };
-        let mut seen = 0;
+        let mut count = 0;
         for record in reader {
             match record {
                 Ok(record) => {
-                    assert_eq!(record, all[seen]);
-                    seen += 1;
+                    assert_eq!(record, all[count]);
+                    count += 1;
                 }
                 Err(ReadError::Truncated { offset }) => assert!(offset < len as u64),
                 Err(other) => panic!("{other}"),
             }
         }
-        assert!(seen <= usize::from(len > first), "{len}");
+        assert!(count <= usize::from(len > first), "{len}");
     }
 }
 
@@ -105,8 +105,8 @@ fn damage_anywhere_never_panics() {
     }
 }
 
-/// Returns "hello" from port 40000 to 2500 of 127.0.0.1, as captured on the loopback interface with
-/// this checksum.
+/// Returns "hello" from port 40000 to 2500 of 127.0.0.1, as captured on the loopback interface
+/// with this checksum.
 fn loopback(checksum: u16) -> Record {
     let mut bytes = vec![
         0x45, 0, 0, 33, 0, 0, 0x40, 0, 64, 17, 0x3c, 0xca, 127, 0, 0, 1, 127, 0, 0, 1, //

@@ -51,7 +51,7 @@ struct Waiting {
 
 enum Comment {
     Nothing,
-    Says(String),
+    Text(String),
 }
 
 /// Hosts at the two ends of the wire, for the made-up Ethernet addresses.
@@ -116,13 +116,13 @@ impl Capture {
     }
 
     /// Adds the fate of a sent packet; `None` if it has no comment.
-    pub(crate) fn resolve(&mut self, serial: u64, says: Option<&str>) {
+    pub(crate) fn resolve(&mut self, serial: u64, comment: Option<&str>) {
         let sent = |record: &&mut Waiting| {
             record.serial == serial && matches!(record.direction, Direction::Out)
         };
         if let Some(record) = self.waiting.iter_mut().find(sent) {
-            record.comment = Some(match says {
-                Some(says) => Comment::Says(says.to_owned()),
+            record.comment = Some(match comment {
+                Some(comment) => Comment::Text(comment.to_owned()),
                 None => Comment::Nothing,
             });
         }
@@ -152,7 +152,7 @@ impl Capture {
     fn write(&mut self, record: Waiting) {
         let comment = match &record.comment {
             Some(Comment::Nothing) => None,
-            Some(Comment::Says(says)) => Some(says.as_str()),
+            Some(Comment::Text(comment)) => Some(comment.as_str()),
             None => Some("under way when the capture ended"),
         };
         if self.error.is_none() {

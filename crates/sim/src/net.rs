@@ -99,7 +99,7 @@ pub(crate) struct Network {
     agenda: Agenda,
     /// Links that are or will be down.
     gated: BTreeSet<usize>,
-    /// The same for their far ends.
+    /// Links whose far end is or will be down.
     exits_gated: BTreeSet<usize>,
     captures: Vec<Capture>,
     pushed: u64,
@@ -372,14 +372,14 @@ impl Network {
     fn watch(&mut self, now: Time, pipe: usize, packet: &Packet, fate: &PacketFate) {
         let pipe = &self.pipes[pipe];
         if !pipe.near.is_empty() {
-            let says = match fate {
+            let comment = match fate {
                 PacketFate::Delivered => None,
                 PacketFate::Damaged => Some("damaged on the way".to_owned()),
                 PacketFate::Lost(cause) => Some(format!("lost on the way: {cause}")),
                 PacketFate::Rejected => Some("not taken by the link".to_owned()),
             };
             for &(index, _) in &pipe.near {
-                self.captures[index].resolve(packet.serial, says.as_deref());
+                self.captures[index].resolve(packet.serial, comment.as_deref());
             }
         }
         if let Some(trace) = &mut self.trace {

@@ -90,8 +90,8 @@ pub enum Outcome {
 
 /// Hosts and links under a virtual clock.
 ///
-/// Events at one moment happen in this order: actions as they were added, links that go down or up,
-/// packets and room in the queues by link, then hosts; links and hosts in the order they were
+/// Events at one moment happen in this order: actions as they were added, links that go down or
+/// up, packets and room in the queues by link, then hosts; links and hosts in the order they were
 /// added. The world ends by itself when no packet, timer, effect or action is left.
 pub struct World<E: Engine> {
     seed: u64,

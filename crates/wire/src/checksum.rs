@@ -138,8 +138,8 @@ impl Checksum {
     }
 }
 
-/// Returns the share of a piece in the modular checksum. The file is split into big-endian words at
-/// multiples of four; a piece that starts or ends within a word counts as zeros elsewhere.
+/// Returns the share of a piece in the modular checksum. The file is split into big-endian words
+/// at multiples of four; a piece that starts or ends within a word counts as zeros elsewhere.
 ///
 /// A piece "ab" at offset 3 adds 0x00000061 (end of the first word) and 0x62000000 (start of the
 /// second).

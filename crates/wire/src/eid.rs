@@ -11,9 +11,9 @@
 //! | `ipn:allocator.node.service` | scheme `ipn`, another allocator |
 //! | `ipn:!.service` | the local node |
 //!
-//! As CBOR (RFC 9171 §4.2.5.1, RFC 9758 §6): an array of the scheme's number and its part, which is
-//! 0 or a text for `dtn` (1), and an array of two or three numbers for `ipn` (2). Three are written
-//! only if the allocator is not the default one, as RFC 9758 §6.1.2 recommends.
+//! As CBOR (RFC 9171 §4.2.5.1, RFC 9758 §6): an array of the scheme's number and its part, which
+//! is 0 or a text for `dtn` (1), and an array of two or three numbers for `ipn` (2). Three are
+//! written only if the allocator is not the default one, as RFC 9758 §6.1.2 recommends.
 
 use std::fmt;
 use std::str::FromStr;
@@ -293,7 +293,7 @@ impl FromStr for Eid {
         let named = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
             && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
         if !named {
-            return Err(wrong("what stands before the colon is no scheme"));
+            return Err(wrong("the part before the colon is not a scheme"));
         }
         match scheme {
             "dtn" if part == "none" => Ok(Self::None),

@@ -1,7 +1,7 @@
 //! Files in bundles: the header of each part of a file sent as bundle payloads.
 //!
-//! No specification defines file transfer over plain bundles, so this layout is this project's own.
-//! A payload consists of this header and the part's bytes:
+//! No specification defines file transfer over plain bundles, so this layout is this project's
+//! own. A payload consists of this header and the part's bytes:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -89,7 +89,7 @@ impl<'a> FilePart<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<(Self, u32), DecodeError> {
         let mut reader = Reader::new(bytes);
         if reader.take(MAGIC.len())? != MAGIC {
-            return Err(DecodeError::invalid(0, "no part of a file begins like this"));
+            return Err(DecodeError::invalid(0, "not the header of a file part"));
         }
         let offset = reader.offset();
         let version = reader.u8()?;
@@ -102,7 +102,7 @@ impl<'a> FilePart<'a> {
         let at = reader.offset();
         let offset = reader.uint(8)?;
         if offset > total {
-            return Err(DecodeError::invalid(at, "the part begins behind the file's end"));
+            return Err(DecodeError::invalid(at, "the part starts behind the file's end"));
         }
         let at = reader.offset();
         let len = usize::from(reader.u16()?);

@@ -91,8 +91,8 @@ impl fmt::Display for TooBig<'_> {
     }
 }
 
-/// Writes the IPv4 header before the quoted packet, which is already in `message[8..]`. An `mtu` of
-/// more than 16 bits is written as 65,535.
+/// Writes the IPv4 header before the quoted packet, which is already in `message[8..]`. An `mtu`
+/// of more than 16 bits is written as 65,535.
 ///
 /// # Panics
 /// If `message` is shorter than the header.

@@ -125,8 +125,8 @@ pub(crate) const fn truncated(needed: usize, found: usize) -> DecodeError {
     DecodeError { offset: 0, kind: DecodeErrorKind::Truncated { needed, found } }
 }
 
-/// Returns the error of a checksum whose covered bytes, including itself, sum to `total` instead of
-/// 0xffff.
+/// Returns the error of a checksum whose covered bytes, including itself, sum to `total` instead
+/// of 0xffff.
 pub(crate) fn checksum_error(offset: usize, found: [u8; 2], total: u16) -> DecodeError {
     let found = u16::from_be_bytes(found);
     // One's complement: the correct value is the complement of the sum of all but the value found.
@@ -146,13 +146,13 @@ pub fn decrement_ttl(header: &mut [u8; HEADER_LEN]) -> bool {
     // HC' = ~(~HC + ~m + m'); the TTL is the upper byte of its word, so the word falls by 0x0100
     // and ~m + m' is ~0x0100.
     let checksum = u16::from_be_bytes([header[10], header[11]]);
-    let mended = !fold(u64::from(!checksum) + u64::from(!0x0100_u16));
-    header[10..12].copy_from_slice(&mended.to_be_bytes());
+    let updated = !fold(u64::from(!checksum) + u64::from(!0x0100_u16));
+    header[10..12].copy_from_slice(&updated.to_be_bytes());
     true
 }
 
-/// Returns the one's complement sum of big-endian 16-bit words, not folded; an odd last byte counts
-/// as the upper half of a word. Sums of pieces of even length may be added.
+/// Returns the one's complement sum of big-endian 16-bit words, not folded; an odd last byte
+/// counts as the upper half of a word. Sums of pieces of even length may be added.
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u64 {
     // RFC 1071 §2 (B): the sum may be computed in any byte order and swapped at the end, and over

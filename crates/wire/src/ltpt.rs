@@ -4,8 +4,8 @@
 //! purposes of extensions; its code points are not known here. The layout below is this project's
 //! own profile and interoperates only with itself. It uses tags of the range for private use.
 //!
-//! Extensions before the content of data segments ([`crate::ltp::Segment::header`]); the congestion
-//! extension is in report and cancel segments:
+//! Extensions before the content of data segments ([`crate::ltp::Segment::header`]); the
+//! congestion extension is in report and cancel segments:
 //!
 //! | tag | extension | value |
 //! |---|---|---|
@@ -119,7 +119,7 @@ impl Transport {
     /// byte.
     pub fn from_extensions(extensions: Extensions<'_>) -> Result<Self, DecodeError> {
         let mut transport = Self::default();
-        let mut seen = 0_u8;
+        let mut found = 0_u8;
         for extension in extensions.iter() {
             let reader = &mut Reader::new(extension.value);
             match extension.tag {
@@ -142,10 +142,10 @@ impl Transport {
             reader.finish()?;
             // Tags from 0xd0 to 0xd6: one bit each.
             let bit = 1 << (extension.tag - SOURCE);
-            if seen & bit != 0 {
-                return Err(DecodeError::invalid(0, "an extension of LTP-T is there twice"));
+            if found & bit != 0 {
+                return Err(DecodeError::invalid(0, "duplicate LTP-T extension"));
             }
-            seen |= bit;
+            found |= bit;
         }
         Ok(transport)
     }

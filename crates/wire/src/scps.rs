@@ -312,8 +312,8 @@ impl Head {
 }
 
 /// Writes the header before the data, which is already in `packet[head.encoded_len(options)..]`,
-/// with the checksum over all of it. Time stamps and record boundaries are in [`Head`] and must not
-/// be among the options.
+/// with the checksum over all of it. Time stamps and record boundaries are in [`Head`] and must
+/// not be among the options.
 ///
 /// # Errors
 /// When the connection is 0, the options exceed [`OPTIONS_MAX`] bytes or cannot be encoded, or

@@ -72,7 +72,7 @@ impl<'a> Datagram<'a> {
             Some(&(VERSION_6 | VERSION_7)) => Ok(Self::Bundle(bytes)),
             Some(&FRAGMENT) => Ok(Self::Fragment(Fragment::read(bytes)?)),
             Some(0) if bytes == KEEPALIVE => Ok(Self::Keepalive),
-            Some(_) | None => Err(DecodeError::invalid(0, "a datagram begins no bundle")),
+            Some(_) | None => Err(DecodeError::invalid(0, "the datagram holds no bundle")),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Van Jacobson's TCP/IP header compression (RFC 1144).
 //!
-//! The first byte of a compressed header flags the changes since the last packet of the connection;
-//! the fields follow in this order:
+//! The first byte of a compressed header flags the changes since the last packet of the
+//! connection; the fields follow in this order:
 //!
 //! | bit | field | bytes |
 //! |---|---|---|
@@ -88,7 +88,8 @@ impl Default for Slots {
     }
 }
 
-/// Error of a packet that cannot be restored. Later packets without a slot are not restored either.
+/// Error of a packet that cannot be restored. Later packets without a slot are not restored
+/// either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecompressError {
     /// A frame was lost or damaged, and this one does not name its slot.

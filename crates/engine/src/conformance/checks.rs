@@ -75,7 +75,7 @@ impl<'a, S: Subject> Suite<'a, S> {
         for role in Role::BOTH {
             if !outcome.has(role, Verdict::Delivered) && !outcome.has(role, Verdict::Unconfirmed) {
                 let verdicts = &outcome.verdicts[role as usize];
-                return broken(Rule::Arrives, format!("but {role:?} says {verdicts:?}"));
+                return broken(Rule::Arrives, format!("but {role:?} reports {verdicts:?}"));
             }
         }
         Ok(outcome)

@@ -161,7 +161,7 @@ impl<'a, S: Subject> World<'a, S> {
     /// Starts the transfer at the sender.
     pub(super) fn start(&mut self) -> Result<(), Broken> {
         self.hosts[0].request = Some(Request::Start);
-        self.ask(Role::Sender)
+        self.make_request(Role::Sender)
     }
 
     /// Processes the next event. `false` if there will never be another.
@@ -186,7 +186,7 @@ impl<'a, S: Subject> World<'a, S> {
             Some(_) | None => self.event()?,
         }
         for role in Role::BOTH {
-            self.ask(role)?;
+            self.make_request(role)?;
         }
         Ok(true)
     }
@@ -289,7 +289,10 @@ impl<'a, S: Subject> World<'a, S> {
         match self.hosts[role as usize].engine.poll_timeout() {
             Some(deadline) if deadline.at <= self.now => {
                 let (at, why) = (deadline.at, deadline.why);
-                broken(Rule::DeadlineAfterDrain, format!("{role:?} asks for {at} s, {why}"))
+                broken(
+                    Rule::DeadlineAfterDrain,
+                    format!("{role:?} sets a deadline at {at} s, {why}"),
+                )
             }
             Some(_) | None => Ok(()),
         }
@@ -445,11 +448,11 @@ impl<'a, S: Subject> World<'a, S> {
         host.call = None;
         host.request = Some(Request::Restart);
         self.path_up(role)?;
-        self.ask(role)
+        self.make_request(role)
     }
 
     /// Makes an engine start or resume as soon as it can.
-    fn ask(&mut self, role: Role) -> Result<(), Broken> {
+    fn make_request(&mut self, role: Role) -> Result<(), Broken> {
         let host = &mut self.hosts[role as usize];
         let Some(request) = host.request else { return Ok(()) };
         let done = match request {
@@ -505,7 +508,7 @@ impl<'a, S: Subject> World<'a, S> {
             && !self.plan.hostile
             && let Err(wrong) = self.subject.check(&self.hosts[1].store)
         {
-            return broken(Rule::WrongSuccess, format!("{role:?} says delivered, but {wrong}"));
+            return broken(Rule::WrongSuccess, format!("{role:?} reports delivered, but {wrong}"));
         }
         Ok(())
     }

@@ -103,7 +103,7 @@ struct Member {
     group: PathId,
     segments: BTreeMap<u8, Vec<u8>>,
     count: u8,
-    ask: Option<PathId>,
+    requester: Option<PathId>,
     effects: VecDeque<Effect>,
     notes: VecDeque<Note>,
 }
@@ -114,7 +114,7 @@ impl Member {
             group,
             segments: BTreeMap::new(),
             count,
-            ask: None,
+            requester: None,
             effects: VecDeque::from([Effect::Path(PathEffect::Open { path: group })]),
             notes: VecDeque::new(),
         }
@@ -131,7 +131,7 @@ impl Engine for Member {
             let Some((index, segment)) = bytes.split_first() else { continue };
             if *index == 0xff {
                 // The request goes to the sender of the flush, not to the group.
-                self.ask = Some(receive.from);
+                self.requester = Some(receive.from);
             } else if self.segments.insert(*index, segment.to_vec()).is_none()
                 && self.segments.len() == usize::from(self.count)
             {
@@ -145,7 +145,7 @@ impl Engine for Member {
     fn handle_timeout(&mut self, _now: Time) {}
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        let path = self.ask.take()?;
+        let path = self.requester.take()?;
         let missing = (0..self.count).filter(|index| !self.segments.contains_key(index));
         let missing: Vec<u8> = missing.collect();
         if missing.is_empty() {
@@ -191,11 +191,11 @@ fn each_member_gets_all_and_asks_the_sender_alone() {
     for member in 1..4 {
         assert_eq!(world.nodes[member].notes, [Note::Message(whole.clone())], "member {member}");
     }
-    let asked: BTreeSet<_> = world.pulled.iter().filter(|(node, ..)| *node != sender).collect();
+    let requests: BTreeSet<_> = world.pulled.iter().filter(|(node, ..)| *node != sender).collect();
     let to_sender = |node: usize, len: usize| (node, SENDER, vec![len]);
-    assert_eq!(asked, [&to_sender(1, 2), &to_sender(3, 1)].into());
+    assert_eq!(requests, [&to_sender(1, 2), &to_sender(3, 1)].into());
     let repair = world.pulled.iter().filter(|(node, _, lens)| *node == sender && lens[0] > 1);
     let repaired: usize = repair.map(|(_, _, lens)| lens.len()).sum();
-    assert_eq!(repaired, 20 + 2 + 1, "first pass, then what each asked for");
+    assert_eq!(repaired, 20 + 2 + 1, "first pass, then requested repairs");
     assert!(world.now > Time::ZERO + TICK);
 }

@@ -57,7 +57,7 @@ impl Proxy {
 
     fn receive(&mut self, side: usize, bytes: &[u8]) {
         let flow = &mut self.flows[side];
-        assert!(!flow.paused, "nothing comes from a paused path");
+        assert!(!flow.paused, "a paused path delivers nothing");
         flow.buffer.extend(bytes);
         assert!(flow.buffer.len() <= BUFFER, "the pause comes in time");
         if BUFFER - flow.buffer.len() < Receive::PIECE_MAX {
@@ -205,7 +205,7 @@ fn a_side_that_goes_down_takes_the_other_with_it_after_the_last_byte() {
     world.tell_at(world.now + TICK * 8, 1, SIDES[0], PathEvent::Down);
     world.run();
     let server = &world.nodes[2].notes;
-    assert!(received(server) == to, "what the proxy had taken still arrives");
+    assert!(received(server) == to, "data the proxy had accepted still arrives");
     assert_eq!(server.last(), Some(&Note::Down(PATH)));
     assert_eq!(world.nodes[1].notes.last(), Some(&Note::Down(SIDES[0])));
 }

@@ -22,8 +22,8 @@ const SPAN: PathId = PathId(70);
 const MESSAGE_MAX: usize = 200_000;
 const SEGMENT: usize = 1_000;
 
-/// Lower engine: carries one message at a time in segments, and retransmits unacknowledged ones. It
-/// keeps a record of each message before it sends it, under a ticket numbered from 0.
+/// Lower engine: carries one message at a time in segments, and retransmits unacknowledged ones.
+/// It keeps a record of each message before it sends it, under a ticket numbered from 0.
 struct Span {
     up: bool,
     sending: Option<Sending>,
@@ -266,7 +266,7 @@ impl Courier {
                 self.notes.push_back(Note::Done);
             }
             Completion::Listing(_) | Completion::Records(_) | Completion::Listening(_) => {
-                panic!("nobody asked")
+                panic!("not requested")
             }
         }
     }
@@ -501,7 +501,7 @@ fn a_full_lower_layer_blocks_the_upper_one() {
     assert!(stack.upper.up);
     stack.lower.send(&with_counts(b"full"));
     stack.settle(Time::ZERO);
-    assert!(!stack.upper.up, "told that there is no room");
+    assert!(!stack.upper.up, "notified that there is no room");
     stack.upper.loaded = Some(Bytes::from_static(b"waits"));
     stack.settle(Time::ZERO);
     assert!(stack.upper.loaded.is_some(), "not pulled while there is no room");

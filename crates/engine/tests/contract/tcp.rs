@@ -226,7 +226,7 @@ impl Host {
         }
     }
 
-    fn tell(&mut self, now: Time, event: PathEvent) {
+    fn notify(&mut self, now: Time, event: PathEvent) {
         self.upper.handle_input(now, Input::Path(CONNECTION, event));
     }
 
@@ -234,7 +234,7 @@ impl Host {
     fn settle(&mut self, now: Time) {
         if self.tcp.connected && !self.told_up {
             self.told_up = true;
-            self.tell(now, PathEvent::Up(PathInfo::stream()));
+            self.notify(now, PathEvent::Up(PathInfo::stream()));
         }
         let bytes = self.tcp.read();
         if !bytes.is_empty() {
@@ -243,7 +243,7 @@ impl Host {
         }
         if self.tcp.peer_fin && !self.told_end {
             self.told_end = true;
-            self.tell(now, PathEvent::ReadClosed);
+            self.notify(now, PathEvent::ReadClosed);
         }
         loop {
             self.tcp.write(&mut self.kept);
@@ -251,7 +251,7 @@ impl Host {
                 break;
             }
             if std::mem::take(&mut self.blocked) {
-                self.tell(now, PathEvent::Writable);
+                self.notify(now, PathEvent::Writable);
             }
             self.tx.clear();
             if self.upper.poll_transmit(now, &mut self.tx).is_none() {
@@ -264,7 +264,7 @@ impl Host {
         }
         if !self.kept.is_empty() && !self.blocked {
             self.blocked = true;
-            self.tell(now, PathEvent::Blocked);
+            self.notify(now, PathEvent::Blocked);
         }
         if self.shut && self.kept.is_empty() {
             self.shut = false;

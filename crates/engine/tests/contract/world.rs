@@ -58,7 +58,7 @@ struct Half {
     gone: bool,
     paused: bool,
     /// Whether the reader was notified of the end.
-    told: bool,
+    notified: bool,
     scheduled: bool,
     /// Early bytes the reader returned with its `StartTls`.
     tls_reader: Option<VecDeque<u8>>,
@@ -126,10 +126,10 @@ impl World {
     }
 
     pub(crate) fn up(&mut self, node: usize, path: PathId, info: PathInfo) {
-        self.tell(node, path, PathEvent::Up(info));
+        self.notify(node, path, PathEvent::Up(info));
     }
 
-    pub(crate) fn tell(&mut self, node: usize, path: PathId, event: PathEvent) {
+    pub(crate) fn notify(&mut self, node: usize, path: PathId, event: PathEvent) {
         self.nodes[node].engine.handle_input(self.now, Input::Path(path, event));
         self.drain(node);
     }
@@ -177,7 +177,7 @@ impl World {
                 self.drain(node);
             }
             Event::Pump { stream, end } => self.pump(stream, end),
-            Event::Path { node, path, event } => self.tell(node, path, event),
+            Event::Path { node, path, event } => self.notify(node, path, event),
             Event::Release { node } => {
                 if let Some((path, _, datagrams)) = self.nodes[node].held.take() {
                     self.send(node, path, datagrams);
@@ -226,8 +226,8 @@ impl World {
     fn send(&mut self, node: usize, path: PathId, datagrams: Vec<Bytes>) {
         if let Some((stream, end)) = self.find(node, path) {
             let half = &mut self.streams[stream].halves[end];
-            assert!(half.kept.is_empty(), "the engine was told that the stream is full");
-            assert!(!half.shut, "the engine asked for the end of the stream");
+            assert!(half.kept.is_empty(), "the engine was notified that the stream is full");
+            assert!(!half.shut, "the engine shut the stream down");
             half.kept.extend(datagrams.iter().flatten());
             self.accept(stream, end);
             if !self.streams[stream].halves[end].kept.is_empty() {
@@ -293,10 +293,10 @@ impl World {
             return self.handshake(stream);
         }
         if piece.is_empty() {
-            if half.shut && !half.told {
-                half.told = true;
+            if half.shut && !half.notified {
+                half.notified = true;
                 let event = if half.gone { PathEvent::Down } else { PathEvent::ReadClosed };
-                self.tell(node, path, event);
+                self.notify(node, path, event);
             }
             return;
         }
@@ -306,15 +306,16 @@ impl World {
         self.nodes[node].engine.handle_input(self.now, Input::Receive(receive));
         self.drain(node);
         if was_full && now_empty {
-            self.tell(writer.0, writer.1, PathEvent::Writable);
+            self.notify(writer.0, writer.1, PathEvent::Writable);
         }
     }
 
     /// Secures both sides once both requested it and the server has the client's whole hello.
     fn handshake(&mut self, stream: usize) {
         let this = &mut self.streams[stream];
-        let heard = |half: &Half| half.tls_reader.as_ref().map(|bytes| *bytes == HELLO);
-        let (Some(at_one), Some(at_other)) = (heard(&this.halves[0]), heard(&this.halves[1]))
+        let has_hello = |half: &Half| half.tls_reader.as_ref().map(|bytes| *bytes == HELLO);
+        let (Some(at_one), Some(at_other)) =
+            (has_hello(&this.halves[0]), has_hello(&this.halves[1]))
         else {
             return;
         };
@@ -324,7 +325,7 @@ impl World {
                 half.tls_reader = None;
             }
             for (node, path) in ends {
-                self.tell(node, path, PathEvent::Secured(vec!["peer.example".into()]));
+                self.notify(node, path, PathEvent::Secured(vec!["peer.example".into()]));
             }
         }
     }
@@ -385,7 +386,7 @@ impl World {
         let Some((stream, end)) = self.find(node, path) else { return };
         let back = &mut self.streams[stream].halves[1 - end];
         (back.kept, back.kernel) = (VecDeque::new(), VecDeque::new());
-        (back.shut, back.told, back.tls_reader) = (true, true, None);
+        (back.shut, back.notified, back.tls_reader) = (true, true, None);
         let away = &mut self.streams[stream].halves[end];
         (away.shut, away.gone) = (true, true);
         self.accept(stream, end);

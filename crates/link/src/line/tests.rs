@@ -134,7 +134,7 @@ fn without_slots_left_out_what_follows_a_loss_is_wrong() {
     for (number, (_, packet)) in arrived.iter().enumerate().skip(3) {
         let packet = packet.as_ref().unwrap();
         assert_ne!(packet, &segment(number as u32));
-        assert!(!is_right(packet), "its checksum tells");
+        assert!(!is_right(packet), "its checksum detects it");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Error models against their formulas. Bounds are five standard errors around the exact value, and
-//! seeds are fixed, so a failure means that the model changed.
+//! Error models against their formulas. Bounds are five standard errors around the exact value,
+//! and seeds are fixed, so a failure means that the model changed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -213,7 +213,7 @@ fn gilbert_elliott_without_transitions_stays_good() {
         |p_gb, p_bg| ErrorKind::GilbertElliott { p_gb, p_bg, good: StateErrors::default(), bad };
     let count = |kind| lost(&fates(with(ErrorModel::dropping(kind)), 1, 1_000, 100)).len();
     assert_eq!(count(kind(0.0, 0.0)), 0);
-    assert_eq!(count(kind(1.0, 0.0)), 1_000, "and one that is never left is where it begins");
+    assert_eq!(count(kind(1.0, 0.0)), 1_000, "a state that is never left is the initial one");
     assert_eq!(count(kind(1.0, 1.0)), 500, "alternating");
 }
 

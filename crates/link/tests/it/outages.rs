@@ -47,7 +47,8 @@ fn summary(all: &[Departure<u64>]) -> Vec<(u64, f64, bool)> {
     all.iter().map(|d| (d.item, d.at.as_secs_f64() * 1e3, d.fate == Fate::Delivered)).collect()
 }
 
-/// Pushes five packets at once into a link that goes down at 2.5 ms, during the third transmission.
+/// Pushes five packets at once into a link that goes down at 2.5 ms, during the third
+/// transmission.
 fn five(while_down: WhileDown, release: Release) -> Vec<(u64, f64, bool)> {
     let down = window(Time::from_nanos(2_500_000), Time::from_secs(5 * HOUR));
     let mut link = make(Config { release, ..config(Outages::List(vec![down]), while_down) });

@@ -162,7 +162,7 @@ impl Run {
             Ok(()) => self.inside.push_back(item),
             Err(rejected) => assert_eq!(rejected.item, item),
         }
-        assert_eq!(free, self.inside.back() == Some(&item), "free_for tells what push does");
+        assert_eq!(free, self.inside.back() == Some(&item), "free_for predicts push");
         let limit = self.link.config().queue.packets.unwrap_or(usize::MAX);
         assert!(self.link.waiting() <= limit.max(before), "the queue is bounded");
     }
@@ -193,7 +193,11 @@ impl Run {
         assert!(stats.damaged.packets <= stats.delivered.packets);
         let causes = LossCause::ALL.map(|cause| stats.lost(cause).packets);
         assert_eq!(causes.iter().sum::<u64>(), lost.packets);
-        assert_eq!(self.link.next().is_none(), self.inside.is_empty(), "what is inside is awaited");
+        assert_eq!(
+            self.link.next().is_none(),
+            self.inside.is_empty(),
+            "next is none only when empty"
+        );
     }
 
     /// Runs until the link is empty.

@@ -19,17 +19,17 @@ fn line(reorder: Reorder) -> Config {
     }
 }
 
-/// Pushes `count` packets of 1,000 bytes at once; returns all arrivals, and all packets reported as
-/// decided.
+/// Pushes `count` packets of 1,000 bytes at once; returns all arrivals, and all packets reported
+/// as decided.
 fn run(config: Config, seed: u64, count: usize) -> (Vec<Departure<usize>>, Vec<usize>) {
     let mut link = Link::new(config, Rng::new(seed, "link")).unwrap();
     for item in 0..count {
         link.push(Time::ZERO, 1_000, item).unwrap();
     }
-    let (mut all, mut told) = (Vec::new(), Vec::new());
+    let (mut all, mut reported) = (Vec::new(), Vec::new());
     while let Some(at) = link.next() {
         while let Some(departure) = link.next_decided(at) {
-            told.push(departure.item);
+            reported.push(departure.item);
         }
         while let Some(departure) = link.pop(at) {
             assert_eq!(departure.at, at, "popped when it is due");
@@ -39,7 +39,7 @@ fn run(config: Config, seed: u64, count: usize) -> (Vec<Departure<usize>>, Vec<u
     assert_eq!(link.stats().delivered.packets, count as u64);
     let late = all.iter().filter(|one| one.at > on_time(one.item)).count();
     assert_eq!(link.stats().held.packets, late as u64);
-    (all, told)
+    (all, reported)
 }
 
 /// Returns the arrival time of a packet that is not delayed.
@@ -56,7 +56,7 @@ proptest! {
     fn each_is_on_time_or_held_up(seed: u64, per_mille in 0_u32..=1_000, by_us in 1_u64..50_000) {
         let by = Duration::from_micros(by_us);
         let reorder = Reorder { probability: f64::from(per_mille) / 1e3, by };
-        let (all, told) = run(line(reorder), seed, 300);
+        let (all, reported) = run(line(reorder), seed, 300);
         for one in &all {
             let late = one.at.since(on_time(one.item));
             prop_assert!(late.is_zero() || late == by, "{one:?}");
@@ -66,7 +66,7 @@ proptest! {
         items.sort_unstable();
         let everything: Vec<_> = (0..300).collect();
         prop_assert_eq!(&items, &everything);
-        prop_assert_eq!(told, everything);
+        prop_assert_eq!(reported, everything);
     }
 }
 

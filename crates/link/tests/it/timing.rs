@@ -441,17 +441,17 @@ fn what_is_decided_is_told_when_its_transmission_begins() {
     for item in 0..4_u64 {
         link.push(Time::ZERO, 1_000, item).unwrap();
     }
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for second in 0..4 {
         let now = Time::from_secs(second);
         while let Some(departure) = link.next_decided(now) {
-            told.push((second, departure.item, departure.fate.clone()));
+            reported.push((second, departure.item, departure.fate.clone()));
         }
     }
     let lost = Fate::Lost(LossCause::DropList);
     let expected =
         [(0, 0, Fate::Delivered), (1, 1, lost), (2, 2, Fate::Delivered), (3, 3, Fate::Delivered)];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     // A packet popped before is not reported later.
     link.push(Time::from_secs(4), 1_000, 4).unwrap();
     let end = Time::from_secs(3 * 3600);

@@ -151,7 +151,7 @@ impl Head {
         };
         if !goes_on {
             return Err(EncodeError::Conflict(
-                "a dictionary begins with that which blocks refer to",
+                "the dictionary must start with the one blocks refer to",
             ));
         }
         let (bytes, dictionary) = primary.encode()?;
@@ -166,7 +166,7 @@ impl Head {
     }
 }
 
-const TOO_LONG: &str = "what stands before or behind a bundle's payload is longer than the bound";
+const TOO_LONG: &str = "the blocks before or behind the payload exceed the limit";
 const TOO_MANY: &str = "a bundle has more blocks than the bound";
 
 fn or_more<T>(read: Result<T, DecodeError>, bounds: &Bounds) -> Result<Option<T>, DecodeError> {
@@ -296,7 +296,7 @@ impl<'a> Bundle<'a> {
     /// trailer.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         if self.head.payload.len != self.payload.len() as u64 {
-            return Err(EncodeError::Conflict("the payload is not as long as its head says"));
+            return Err(EncodeError::Conflict("the payload's length differs from the head's"));
         }
         if self.head.payload.is_last() != self.trailer.blocks.is_empty() {
             return Err(EncodeError::Conflict(

@@ -5,9 +5,9 @@
 //! payload is; the part behind the payload is a [`Trailer`]. A bundle that is completely in memory
 //! is a [`Bundle`].
 //!
-//! Blocks refer to endpoints in a dictionary in the primary block. A re-encoded primary block keeps
-//! its dictionary and appends to it, so these references stay valid; blocks keep their original
-//! bytes.
+//! Blocks refer to endpoints in a dictionary in the primary block. A re-encoded primary block
+//! keeps its dictionary and appends to it, so these references stay valid; blocks keep their
+//! original bytes.
 
 mod admin;
 mod block;

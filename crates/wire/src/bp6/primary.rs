@@ -5,7 +5,8 @@
 //! | 1 | version, 6 |
 //! | SDNV | bundle processing control flags |
 //! | SDNV | bytes of the block behind this field |
-//! | 8 SDNVs | destination, source, report-to, custodian: 2 offsets in the dictionary, or node and service |
+//! | 8 SDNVs | destination, source, report-to, custodian: each two offsets in the |
+//! | | dictionary, or node and service |
 //! | SDNV | creation time, seconds since 2000-01-01 |
 //! | SDNV | creation sequence number |
 //! | SDNV | lifetime, seconds |
@@ -163,20 +164,21 @@ impl Primary {
     #[must_use]
     pub const fn conflict(&self) -> Option<&'static str> {
         let flags = self.flags;
-        let asks = flags.intersects(BundleFlags::REPORTS) || flags.contains(BundleFlags::CUSTODY);
-        if flags.contains(BundleFlags::ADMINISTRATIVE) && asks {
-            return Some("an administrative record asks for no custody and no reports");
+        let requests =
+            flags.intersects(BundleFlags::REPORTS) || flags.contains(BundleFlags::CUSTODY);
+        if flags.contains(BundleFlags::ADMINISTRATIVE) && requests {
+            return Some("an administrative record must not request custody or reports");
         }
-        if self.source.is_none() && asks {
-            return Some("a bundle of nobody asks for no custody and no reports");
+        if self.source.is_none() && requests {
+            return Some("a bundle without source must not request custody or reports");
         }
         if self.source.is_none() && !flags.contains(BundleFlags::MUST_NOT_FRAGMENT) {
-            return Some("a bundle of nobody must not be fragmented");
+            return Some("a bundle without source must not be fragmented");
         }
         if let Some(Fragment { offset, total }) = self.fragment
             && offset > total
         {
-            return Some("a fragment begins beyond its whole");
+            return Some("a fragment starts beyond the end of its bundle");
         }
         None
     }

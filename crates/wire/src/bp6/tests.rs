@@ -153,11 +153,11 @@ fn what_is_wrong_is_told_with_its_place() {
 #[test]
 fn flags_that_contradict() {
     let anonymous = Primary { source: Eid::None, ..primary() };
-    let asks = primary().flags.with(BundleFlags::CUSTODY);
+    let requests = primary().flags.with(BundleFlags::CUSTODY);
     for wrong in [
         anonymous.clone(),
-        Primary { flags: asks.with(BundleFlags::MUST_NOT_FRAGMENT), ..anonymous },
-        Primary { flags: asks.with(BundleFlags::ADMINISTRATIVE), ..primary() },
+        Primary { flags: requests.with(BundleFlags::MUST_NOT_FRAGMENT), ..anonymous },
+        Primary { flags: requests.with(BundleFlags::ADMINISTRATIVE), ..primary() },
         Primary { fragment: Some(Fragment { offset: 6, total: 5 }), ..primary() },
     ] {
         assert!(wrong.conflict().is_some() && wrong.to_vec().is_err());
@@ -245,8 +245,8 @@ fn any_primary() -> impl Strategy<Value = Primary> {
                 let (destination, source, report_to, custodian) = eids;
                 let mut flags = BundleFlags(flags).without(BundleFlags::FRAGMENT);
                 if source.is_none() || flags.contains(BundleFlags::ADMINISTRATIVE) {
-                    let asks = BundleFlags::REPORTS.with(BundleFlags::CUSTODY);
-                    flags = flags.without(asks).with(BundleFlags::MUST_NOT_FRAGMENT);
+                    let requests = BundleFlags::REPORTS.with(BundleFlags::CUSTODY);
+                    flags = flags.without(requests).with(BundleFlags::MUST_NOT_FRAGMENT);
                 }
                 let fragment =
                     fragment.map(|(a, b)| Fragment { offset: a.min(b), total: a.max(b) });

@@ -5,7 +5,8 @@
 //!
 //! | item | field |
 //! |---|---|
-//! | array of 4 or more | received, forwarded, delivered, deleted: each an array of a boolean and maybe a time |
+//! | array of 4 or more | received, forwarded, delivered, deleted: each an array of a boolean |
+//! | | and maybe a time |
 //! | number | reason |
 //! | endpoint | source node of the reported bundle |
 //! | array of 2 | its creation timestamp |

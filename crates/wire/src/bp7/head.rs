@@ -317,7 +317,7 @@ impl PayloadCrc {
             CrcType::Crc16 | CrcType::Crc32c => Some(self.kind.read_value(&mut reader)?),
         };
         if self.block_breaks {
-            end(&mut reader, "the payload block goes on behind its last item")?;
+            end(&mut reader, "the payload block has items behind its last one")?;
         }
         if let Some((found, place)) = value {
             super::crc::verify(self.check.clone(), found, &rest[..reader.offset()], &place, 0)?;
@@ -384,7 +384,7 @@ impl<'a> Bundle<'a> {
     /// The payload's length differs from the head's.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         if self.head.payload.len != self.payload.len() as u64 {
-            return Err(EncodeError::Conflict("the payload is not as long as its head says"));
+            return Err(EncodeError::Conflict("the payload's length differs from the head's"));
         }
         let mut out = self.head.encode();
         out.extend_from_slice(self.payload);

@@ -2,9 +2,9 @@
 //!
 //! A bundle is a CBOR array of blocks, ended by a break: the primary block, extension blocks, and
 //! last the payload block. The part before the payload's first byte is a [`Head`]. It is small,
-//! while the payload may be as long as a disk. So a head is decoded from the start of a bundle, the
-//! caller streams the payload, and [`PayloadCrc`], fed with the payload in pieces, verifies the
-//! end. A bundle that is completely in memory is a [`Bundle`].
+//! while the payload may be as long as a disk. So a head is decoded from the start of a bundle,
+//! the caller streams the payload, and [`PayloadCrc`], fed with the payload in pieces, verifies
+//! the end. A bundle that is completely in memory is a [`Bundle`].
 //!
 //! Blocks keep their original bytes. A node that forwards a bundle writes them unchanged, so it
 //! needs to understand neither them nor the encoding their sender chose.

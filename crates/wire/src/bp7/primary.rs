@@ -153,18 +153,18 @@ impl Primary {
     pub const fn conflict(&self) -> Option<&'static str> {
         let reports = self.flags.intersects(BundleFlags::REPORTS);
         if self.flags.contains(BundleFlags::ADMINISTRATIVE) && reports {
-            return Some("an administrative record asks for no reports");
+            return Some("an administrative record must not request reports");
         }
         if self.source.is_none() && reports {
-            return Some("a bundle of nobody asks for no reports");
+            return Some("a bundle without source must not request reports");
         }
         if self.source.is_none() && !self.flags.contains(BundleFlags::MUST_NOT_FRAGMENT) {
-            return Some("a bundle of nobody must not be fragmented");
+            return Some("a bundle without source must not be fragmented");
         }
         if let Some(Fragment { offset, total }) = self.fragment
             && offset > total
         {
-            return Some("a fragment begins beyond its whole");
+            return Some("a fragment starts beyond the end of its bundle");
         }
         None
     }

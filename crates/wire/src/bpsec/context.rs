@@ -10,8 +10,8 @@
 //! | | 3 | wrapped key |
 //! | | 4 | AAD scope flags; default 7 |
 //!
-//! The result of either has the number 1: the authentication code, or the tag, which may also be at
-//! the end of the ciphertext.
+//! The result of either has the number 1: the authentication code, or the tag, which may also be
+//! at the end of the ciphertext.
 
 use super::{Item, SecurityBlock};
 use crate::{DecodeError, EncodeError};
@@ -280,7 +280,7 @@ impl AesGcm {
 fn once_each(items: &[Item]) -> Result<(), DecodeError> {
     let twice = |(i, item): (usize, &Item)| items[..i].iter().any(|other| other.id == item.id);
     if items.iter().enumerate().any(twice) {
-        return Err(DecodeError::invalid(0, "a parameter or result is there twice"));
+        return Err(DecodeError::invalid(0, "duplicate parameter or result"));
     }
     Ok(())
 }

@@ -50,11 +50,12 @@ pub enum Target {
     },
 }
 
-/// Returns the bytes before the target's data in the integrity-protected plaintext of BIB-HMAC-SHA2
-/// (§3.7). The data follow and end the input. For the primary block, the result is complete.
+/// Returns the bytes before the target's data in the integrity-protected plaintext of
+/// BIB-HMAC-SHA2 (§3.7). The data follow and end the input. For the primary block, the result is
+/// complete.
 ///
-/// `primary` is the primary block as in the bundle. The target must have no CRC: a node that adds a
-/// BIB removes the target's CRC first (§3.8.1).
+/// `primary` is the primary block as in the bundle. The target must have no CRC: a node that adds
+/// a BIB removes the target's CRC first (§3.8.1).
 #[must_use]
 pub fn integrity_input(
     scope: Scope,

@@ -158,12 +158,12 @@ fn read_targets(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Vec<u64>, De
             return Err(DecodeError::invalid(at, "there are more security targets than the bound"));
         }
         if targets.contains(&number) {
-            return Err(DecodeError::invalid(at, "a security target is there twice"));
+            return Err(DecodeError::invalid(at, "duplicate security target"));
         }
         targets.push(number);
     }
     if targets.is_empty() {
-        return Err(DecodeError::invalid(start, "there is no security target"));
+        return Err(DecodeError::invalid(start, "no security target"));
     }
     Ok(targets)
 }

@@ -110,7 +110,7 @@ impl ReadControl {
             ranges.push(Range { first, last });
         }
         if at != bytes.len() {
-            return Err(DecodeError::invalid(at, "more than the count says"));
+            return Err(DecodeError::invalid(at, "more ranges than the count"));
         }
         Ok(Self { path, forced, ranges })
     }

@@ -35,8 +35,8 @@ pub struct Extension<'a> {
 #[derive(Clone, Copy)]
 pub struct Extensions<'a>(Source<'a>);
 
-/// Fields to be written, or validated bytes. The bytes may also hold extensions of a type for which
-/// the message has a field.
+/// Fields to be written, or validated bytes. The bytes may also hold extensions of a type for
+/// which the message has a field.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Fields(&'a [Extension<'a>]),

@@ -60,13 +60,14 @@ pub struct Position {
 /// | scheme | `het = 64`, then |
 /// |---|---|
 /// | 0 | `hel` 4, object size 48, reserved 16, segment size 16, block length 32 |
-/// | 2 | `hel` 4, object size 48, m 8, symbols per packet 8 (1), segment size 16, block length 16, |
-/// | | parity 16 |
+/// | 2 | `hel` 4, object size 48, m 8, symbols per packet 8 (1), segment size 16, |
+/// | | block length 16, parity 16 |
 /// | 5 | `hel` 3, object size 48, segment size 16, block length 8, parity 8 |
 /// | 129 | `hel` 4, object size 48, FEC instance 16, segment size 16, block length 16, parity 16 |
 ///
 /// In schemes 2 and 5, RFC 5510 has `max_n` in the last field, source and parity symbols together.
-/// The reference implementation uses only the number of parity symbols, as RFC 5740 does for scheme
+/// The reference implementation uses only the number of parity symbols, as RFC 5740 does for
+/// scheme
 /// 129. This codec follows it for interoperability.
 ///
 /// Fields that the scheme does not carry are 0 after decoding and ignored in encoding.
@@ -214,9 +215,9 @@ impl PayloadId {
             }
             (Scheme::Other(_), _) => Err(EncodeError::Conflict("the FEC scheme is not known")),
             (Scheme::SmallBlockSystematic, None) => {
-                Err(EncodeError::Conflict("scheme 129 tells the block length"))
+                Err(EncodeError::Conflict("scheme 129 requires the block length"))
             }
-            (_, Some(_)) => Err(EncodeError::Conflict("only scheme 129 tells the block length")),
+            (_, Some(_)) => Err(EncodeError::Conflict("only scheme 129 carries the block length")),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Feedback of receivers: NACK and ACK (RFC 5740 §4.3), and congestion control feedback (§4.2.3.5).
+//! Feedback of receivers: NACK and ACK (RFC 5740 §4.3), and congestion control feedback
+//! (§4.2.3.5).
 //!
 //! | bytes | field |
 //! |---|---|

@@ -73,8 +73,8 @@ pub const fn group_size(quantised: u8) -> u32 {
     mantissa * 10_u32.pow((quantised & 0x07) as u32 + 1)
 }
 
-/// Quantises a rate in bytes per second to 16 bits (RFC 5740 §4.2.3.4): 12 bits of mantissa, 4 of a
-/// decimal exponent. 32,000 B/s is 0x51f4. Rates not above 0 become 0, and rates below 1 lose
+/// Quantises a rate in bytes per second to 16 bits (RFC 5740 §4.2.3.4): 12 bits of mantissa, 4 of
+/// a decimal exponent. 32,000 B/s is 0x51f4. Rates not above 0 become 0, and rates below 1 lose
 /// digits.
 ///
 /// The formula of the RFC overflows the 12 bits for a mantissa above 9.9988; here it saturates.

@@ -267,12 +267,12 @@ mod vectors {
     use super::{Message, bytes};
 
     fn reads(text: &str) {
-        let told = |what| text.lines().find_map(|line| line.strip_prefix(what));
+        let value = |key| text.lines().find_map(|line| line.strip_prefix(key));
         let digits: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let bytes = bytes(&digits.join(" "));
-        let field_bits = told("# m: ").expect("it has m").parse().expect("a number");
+        let field_bits = value("# m: ").expect("it has m").parse().expect("a number");
         let message = Message::decode_with(&bytes, field_bits).expect("it is a message");
-        assert_eq!(Some(&*message.to_string()), told("# reads: "));
+        assert_eq!(Some(&*message.to_string()), value("# reads: "));
         assert_eq!(super::comes_back(message, field_bits), bytes);
     }
 

@@ -5,7 +5,7 @@
 //! | 1 | code | [`Code`] |
 //! | 1 | identifier: matches replies to requests | [`Packet::id`] |
 //! | 2 | length of the whole packet | computed, verified |
-//! | – | data; of Configure packets options, each with type, length and value | [`Packet::options`] |
+//! | – | data; of Configure packets options: type, length, value | [`Packet::options`] |
 
 use std::fmt;
 use std::net::Ipv4Addr;

@@ -6,7 +6,8 @@
 //! | 2–3 | destination port | [`Header::destination`] |
 //! | 4–7 | sequence number | [`Header::sequence`] |
 //! | 8–11 | acknowledgment number | [`Header::acknowledgment`] |
-//! | 12–13 | data offset in 32-bit words (4 bits), reserved (4 bits), control bits | computed, [`Header::flags`] |
+//! | 12–13 | data offset in 32-bit words (4 bits) | computed |
+//! | | reserved (4 bits), control bits | [`Header::flags`] |
 //! | 14–15 | window | [`Header::window`] |
 //! | 16–17 | checksum over pseudo header, header and data | verified, computed |
 //! | 18–19 | urgent pointer | [`Header::urgent`] |

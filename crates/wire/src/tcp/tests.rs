@@ -72,7 +72,7 @@ mod vectors {
     use crate::ipv6::{self, Ipv6};
 
     fn reads(text: &str) {
-        let told = text.lines().find_map(|line| line.strip_prefix("# reads: "));
+        let expected = text.lines().find_map(|line| line.strip_prefix("# reads: "));
         let digits = text.lines().filter(|line| !line.starts_with('#'));
         let packet: Vec<u8> = digits
             .flat_map(|line| line.split(' '))
@@ -91,7 +91,7 @@ mod vectors {
             (bytes, pseudo, ip::HEADER_LEN)
         };
         let segment = Segment::decode(bytes, pseudo).expect("a segment");
-        assert_eq!(Some(&*segment.to_string()), told);
+        assert_eq!(Some(&*segment.to_string()), expected);
         let options: Vec<_> = segment.options.map(|option| option.expect("sound")).collect();
         let start = head + HEADER_LEN + options_len(&options);
         again[start..].copy_from_slice(segment.payload);

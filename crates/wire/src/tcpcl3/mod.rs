@@ -1,8 +1,8 @@
 //! TCPCL, version 3 (RFC 7242): bundles over TCP.
 //!
 //! Both sides send a [`ContactHeader`] and then messages. A [`Message`] excludes the data of a
-//! segment, which may be as long as a disk: [`Message::decode`] decodes its header, which holds the
-//! length of the data. The first byte of a message is its type, 4 bits, and flags:
+//! segment, which may be as long as a disk: [`Message::decode`] decodes its header, which holds
+//! the length of the data. The first byte of a message is its type, 4 bits, and flags:
 //!
 //! | byte | message | fields |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | 0x20 | ACK_SEGMENT | received bytes of the bundle SDNV |
 //! | 0x30 to 0x3f | REFUSE_BUNDLE, reason in the flags | |
 //! | 0x40 | KEEPALIVE | |
-//! | 0x50 to 0x53 | SHUTDOWN, flags reason 2 and delay 1 | reason u8 if flagged, seconds SDNV if flagged |
+//! | 0x50 to 0x53 | SHUTDOWN, flags reason 2 and delay 1 | reason u8, seconds SDNV, if flagged |
 //! | 0x60 | LENGTH | bytes of the bundle SDNV |
 
 use std::fmt;

@@ -1,8 +1,8 @@
 //! TCPCL, version 4 (RFC 9174): bundles over TCP.
 //!
 //! Both sides send a [`ContactHeader`] and then messages. A [`Message`] excludes the data of a
-//! segment, which may be as long as a disk: [`Message::decode`] decodes its header, which holds the
-//! length of the data.
+//! segment, which may be as long as a disk: [`Message::decode`] decodes its header, which holds
+//! the length of the data.
 //!
 //! | type | message | fields |
 //! |---|---|---|

@@ -2,9 +2,9 @@
 //!
 //! Runs with the interpreter in `SLOWLIGHT_PYTHON`, or else the one of `make interop`, if it has
 //! the package. The package does not support version 000.
-#![expect(clippy::disallowed_methods, reason = "the test talks to another program")]
-#![expect(clippy::disallowed_types, reason = "the test talks to another program")]
-#![expect(clippy::print_stdout, reason = "a skipped test says why")]
+#![expect(clippy::disallowed_methods, reason = "the test runs another program")]
+#![expect(clippy::disallowed_types, reason = "the test runs another program")]
+#![expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

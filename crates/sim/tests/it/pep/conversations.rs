@@ -11,8 +11,8 @@ use slowlight_sim::Action;
 use super::talker::Manner;
 use super::world::{CLIENT, GATES, PORT, Plan, SERVER, address};
 
-fn says(count: usize) -> Manner {
-    Manner { says: count, ends: true, ..Manner::default() }
+fn sends(count: usize) -> Manner {
+    Manner { sends: count, ends: true, ..Manner::default() }
 }
 
 fn dropping(list: Vec<u64>) -> Vec<ErrorModel> {
@@ -22,14 +22,14 @@ fn dropping(list: Vec<u64>) -> Vec<ErrorModel> {
 #[test]
 fn bytes_and_ends_cross_both_ways_and_nobody_sees_the_gateways() {
     for early_accept in [true, false] {
-        let mut plan = Plan::new(says(500_000), says(300_000));
+        let mut plan = Plan::new(sends(500_000), sends(300_000));
         plan.early_accept = early_accept;
         let mut play = plan.build();
         play.connect(1, PORT);
         play.run();
-        let (client, server) = (play.talks(CLIENT), play.talks(SERVER));
+        let (client, server) = (play.streams(CLIENT), play.streams(SERVER));
         let [client, server] = [client[0], server[0]];
-        assert_eq!((client.heard, server.heard), (300_000, 500_000));
+        assert_eq!((client.received, server.received), (300_000, 500_000));
         assert!(!client.wrong && !server.wrong && !client.reset && !server.reset);
         let (near, far) = client.ends.unwrap();
         assert_eq!(server.ends, Some((far, near)), "the server sees the client's own address");
@@ -49,27 +49,31 @@ fn bytes_and_ends_cross_both_ways_and_nobody_sees_the_gateways() {
 #[test]
 fn a_gateway_without_another_works_and_so_does_none() {
     for gates in [[true, false], [false, true], [false, false]] {
-        let mut plan = Plan::new(says(200_000), says(100_000));
+        let mut plan = Plan::new(sends(200_000), sends(100_000));
         plan.gates = gates;
         let mut play = plan.build();
         play.connect(2, PORT);
         play.run();
-        assert_eq!(play.talks(SERVER).len(), 2);
-        assert!(play.talks(SERVER).iter().all(|talk| talk.heard == 200_000 && !talk.wrong));
-        assert!(play.talks(CLIENT).iter().all(|talk| talk.heard == 100_000 && !talk.wrong));
+        assert_eq!(play.streams(SERVER).len(), 2);
+        assert!(
+            play.streams(SERVER).iter().all(|stream| stream.received == 200_000 && !stream.wrong)
+        );
+        assert!(
+            play.streams(CLIENT).iter().all(|stream| stream.received == 100_000 && !stream.wrong)
+        );
     }
 }
 
 #[test]
 fn what_is_lost_is_sent_again_by_the_gateway_before_the_loss() {
-    let mut plan = Plan::new(says(2_000_000), says(0));
+    let mut plan = Plan::new(sends(2_000_000), sends(0));
     // Packets that cross to the far side: data in the middle, and retransmissions.
     plan.wan[0].errors = dropping(vec![100, 101, 300, 310]);
     let mut play = plan.build();
     play.connect(1, PORT);
     play.run();
-    assert_eq!(play.talks(SERVER)[0].heard, 2_000_000);
-    assert!(!play.talks(SERVER)[0].wrong);
+    assert_eq!(play.streams(SERVER)[0].received, 2_000_000);
+    assert!(!play.streams(SERVER)[0].wrong);
     assert_eq!(play.world.link_stats(play.wan[0]).lost_total().packets, 4);
     assert_eq!(play.repairs(GATES[0], GATES[0] + 1), 4);
     assert_eq!((play.repairs(GATES[0], CLIENT), play.repairs(GATES[1], SERVER)), (0, 0));
@@ -77,7 +81,7 @@ fn what_is_lost_is_sent_again_by_the_gateway_before_the_loss() {
 
 #[test]
 fn each_side_has_settings_of_its_own() {
-    let mut plan = Plan::new(says(10), Manner::default());
+    let mut plan = Plan::new(sends(10), Manner::default());
     plan.lan_options.timestamps = false;
     let mut play = plan.build();
     play.connect(1, PORT);
@@ -96,20 +100,20 @@ fn each_side_has_settings_of_its_own() {
 #[test]
 fn a_half_that_has_ended_does_not_end_the_other() {
     // The server replies only when the client has sent everything and ended.
-    let server = Manner { waits: true, ..says(400_000) };
-    let mut plan = Plan::new(says(300_000), server.clone());
+    let server = Manner { waits: true, ..sends(400_000) };
+    let mut plan = Plan::new(sends(300_000), server.clone());
     // The client's FIN is lost once.
     plan.wan[0].errors = dropping(vec![210]);
-    for (client, server) in [(says(300_000), server.clone()), (server, says(300_000))] {
+    for (client, server) in [(sends(300_000), server.clone()), (server, sends(300_000))] {
         (plan.client, plan.server) = (client, server);
         let mut play = plan.build();
         play.connect(1, PORT);
         play.run();
-        let all = (play.talks(CLIENT)[0].heard, play.talks(SERVER)[0].heard);
+        let all = (play.streams(CLIENT)[0].received, play.streams(SERVER)[0].received);
         assert!(all == (400_000, 300_000) || all == (300_000, 400_000), "{all:?}");
         for host in [CLIENT, SERVER] {
-            let talk = play.talks(host)[0];
-            assert!(talk.peer_ended && !talk.wrong && !talk.reset);
+            let stream = play.streams(host)[0];
+            assert!(stream.peer_ended && !stream.wrong && !stream.reset);
         }
     }
 }
@@ -117,18 +121,18 @@ fn a_half_that_has_ended_does_not_end_the_other() {
 #[test]
 fn a_reset_goes_to_the_other_end_as_one() {
     for by_server in [true, false] {
-        let resets = Manner { resets_at: Some(100_000), says: 10, ..Manner::default() };
+        let resets = Manner { resets_at: Some(100_000), sends: 10, ..Manner::default() };
         let (client, server) = match by_server {
-            true => (says(5_000_000), resets),
-            false => (resets, says(5_000_000)),
+            true => (sends(5_000_000), resets),
+            false => (resets, sends(5_000_000)),
         };
         let mut play = Plan::new(client, server).build();
         play.connect(1, PORT);
         play.run();
         let (resetting, other) = if by_server { (SERVER, CLIENT) } else { (CLIENT, SERVER) };
-        assert!(play.talks(other)[0].reset);
-        assert!(!play.talks(resetting)[0].wrong);
-        let at = |host: usize| play.talks(host)[0].over_at.unwrap();
+        assert!(play.streams(other)[0].reset);
+        assert!(!play.streams(resetting)[0].wrong);
+        let at = |host: usize| play.streams(host)[0].over_at.unwrap();
         let took = at(other).since(at(resetting));
         assert!((300..320).contains(&took.as_millis()), "{took:?}");
         for gate in GATES {
@@ -140,7 +144,7 @@ fn a_reset_goes_to_the_other_end_as_one() {
 #[test]
 fn where_nobody_listens_the_client_is_refused_or_reset() {
     for early_accept in [true, false] {
-        let mut plan = Plan::new(says(1000), says(1000));
+        let mut plan = Plan::new(sends(1000), sends(1000));
         plan.early_accept = early_accept;
         let mut play = plan.build();
         play.connect(1, 99);
@@ -150,12 +154,12 @@ fn where_nobody_listens_the_client_is_refused_or_reset() {
         // trips. Nothing counts as a success.
         let round_trips = if early_accept { 2 } else { 1 };
         let at = if early_accept {
-            let talk = play.talks(CLIENT)[0];
-            assert!(talk.reset && talk.heard == 0);
+            let stream = play.streams(CLIENT)[0];
+            assert!(stream.reset && stream.received == 0);
             assert_eq!(play.statistics(GATES[0]).accepted, 1);
-            talk.over_at.unwrap()
+            stream.over_at.unwrap()
         } else {
-            assert!(talker.talks.is_empty());
+            assert!(talker.streams.is_empty());
             assert_eq!(play.gateway(GATES[0]).unwrap().statistics().turned_away, 0);
             talker.refused[0].0
         };
@@ -167,8 +171,8 @@ fn where_nobody_listens_the_client_is_refused_or_reset() {
 
 #[test]
 fn a_reader_that_stands_still_stops_the_sender_at_the_bound() {
-    let stops = Manner { stops: Some((50_000, Duration::from_secs(120))), ..says(0) };
-    let mut plan = Plan::new(says(20_000_000), stops);
+    let stops = Manner { stops: Some((50_000, Duration::from_secs(120))), ..sends(0) };
+    let mut plan = Plan::new(sends(20_000_000), stops);
     plan.pep.buffer = 200_000;
     let bounded = Buffer::Fixed(1_000_000);
     for options in [&mut plan.lan_options, &mut plan.host_options] {
@@ -178,8 +182,8 @@ fn a_reader_that_stands_still_stops_the_sender_at_the_bound() {
     let mut play = plan.build();
     play.connect(1, PORT);
     play.run_for(Duration::from_secs(100));
-    let heard = play.talks(SERVER)[0].heard;
-    assert!((50_000..200_000).contains(&heard), "{heard}");
+    let received = play.streams(SERVER)[0].received;
+    assert!((50_000..200_000).contains(&received), "{received}");
     for gate in GATES {
         let statistics = play.statistics(gate);
         // A paused gateway reads on when half of its buffer is free.
@@ -193,26 +197,30 @@ fn a_reader_that_stands_still_stops_the_sender_at_the_bound() {
     let passed_on = play.statistics(GATES[0]).bytes[0];
     assert!(passed_on < 4_700_000, "{passed_on}");
     play.run();
-    assert_eq!(play.talks(SERVER)[0].heard, 20_000_000);
-    assert!(!play.talks(SERVER)[0].wrong);
+    assert_eq!(play.streams(SERVER)[0].received, 20_000_000);
+    assert!(!play.streams(SERVER)[0].wrong);
 }
 
 #[test]
 fn five_hundred_at_once_and_one_more() {
     for early_accept in [true, false] {
-        let mut plan = Plan::new(says(20_000), says(10_000));
+        let mut plan = Plan::new(sends(20_000), sends(10_000));
         plan.pep.connections = 500;
         plan.early_accept = early_accept;
         let mut play = plan.build();
         play.connect(501, PORT);
         play.run();
-        let server = play.talks(SERVER);
+        let server = play.streams(SERVER);
         assert_eq!(server.len(), 500);
-        assert!(server.iter().all(|talk| talk.heard == 20_000 && !talk.wrong && !talk.reset));
-        let client = play.talks(CLIENT);
-        let good = client.iter().filter(|talk| talk.heard == 10_000 && !talk.wrong && !talk.reset);
+        assert!(
+            server.iter().all(|stream| stream.received == 20_000 && !stream.wrong && !stream.reset)
+        );
+        let client = play.streams(CLIENT);
+        let good = client
+            .iter()
+            .filter(|stream| stream.received == 10_000 && !stream.wrong && !stream.reset);
         assert_eq!(good.count(), 500);
-        let reset = client.iter().filter(|talk| talk.reset).count();
+        let reset = client.iter().filter(|stream| stream.reset).count();
         assert_eq!(reset + play.talker(CLIENT).refused.len(), 1);
         // SYNs dropped by the link's queue are retransmitted after a second. Where a connection
         // opens only when the server accepts, the first ones have ended by then.
@@ -224,7 +232,7 @@ fn five_hundred_at_once_and_one_more() {
 
 #[test]
 fn a_far_gateway_that_is_switched_off_and_on_leaves_clean_errors() {
-    let mut plan = Plan::new(says(30_000_000), says(0));
+    let mut plan = Plan::new(sends(30_000_000), sends(0));
     plan.wan_options.retries = 6;
     // A server that waits for data probes at times whether its peer is alive.
     let keep_alive = KeepAlive { idle: Duration::from_secs(60), ..KeepAlive::default() };
@@ -237,17 +245,17 @@ fn a_far_gateway_that_is_switched_off_and_on_leaves_clean_errors() {
     play.world.at(play.world.now() + Duration::from_secs(10), Action::Restart(far));
     play.run();
     // The far gateway has forgotten them; nothing probes the server.
-    assert!(play.talks(CLIENT).iter().all(|talk| talk.reset));
+    assert!(play.streams(CLIENT).iter().all(|stream| stream.reset));
     assert_eq!(play.statistics(GATES[0]).reset, 5);
     // The far gateway forwarded correct bytes, and no end in place of missing ones.
-    for talk in play.talks(SERVER) {
-        assert!(talk.reset && !talk.wrong && !talk.peer_ended && talk.heard > 0);
+    for stream in play.streams(SERVER) {
+        assert!(stream.reset && !stream.wrong && !stream.peer_ended && stream.received > 0);
     }
 }
 
 #[test]
 fn clients_of_a_far_gateway_that_stays_off_are_told() {
-    let mut plan = Plan::new(says(3_000_000), says(3_000_000));
+    let mut plan = Plan::new(sends(3_000_000), sends(3_000_000));
     plan.wan_options.retries = 5;
     plan.lan_options.retries = 5;
     plan.host_options.retries = 5;
@@ -259,10 +267,10 @@ fn clients_of_a_far_gateway_that_stays_off_are_told() {
     let off_at = play.world.now();
     play.run();
     for host in [CLIENT, SERVER] {
-        assert_eq!(play.talks(host).len(), 5);
-        for talk in play.talks(host) {
-            assert!(talk.reset && !talk.wrong);
-            let took = talk.over_at.unwrap().since(off_at);
+        assert_eq!(play.streams(host).len(), 5);
+        for stream in play.streams(host) {
+            assert!(stream.reset && !stream.wrong);
+            let took = stream.over_at.unwrap().since(off_at);
             assert!(took < Duration::from_secs(120), "{took:?}");
         }
     }
@@ -270,8 +278,8 @@ fn clients_of_a_far_gateway_that_stays_off_are_told() {
     let asked_at = play.world.now();
     play.connect(1, PORT);
     play.run();
-    let talks = play.talks(CLIENT);
-    let last = talks.last().unwrap();
+    let streams = play.streams(CLIENT);
+    let last = streams.last().unwrap();
     assert!(last.reset);
     assert_eq!(last.over_at.unwrap().since(asked_at).as_secs(), 75);
     assert_eq!(play.statistics(GATES[0]).not_connected, 1);
@@ -279,12 +287,12 @@ fn clients_of_a_far_gateway_that_stays_off_are_told() {
 
 #[test]
 fn connections_that_nobody_uses_are_ended() {
-    let mut plan = Plan::new(Manner { says: 10, ..Manner::default() }, Manner::default());
+    let mut plan = Plan::new(Manner { sends: 10, ..Manner::default() }, Manner::default());
     plan.pep.idle = Some(Duration::from_secs(60));
     let mut play = plan.build();
     play.connect(1, PORT);
     play.run();
-    assert!(play.talks(CLIENT)[0].reset && play.talks(SERVER)[0].reset);
+    assert!(play.streams(CLIENT)[0].reset && play.streams(SERVER)[0].reset);
     let idle: u64 = GATES.map(|gate| play.statistics(gate).idle).into_iter().sum();
     assert!(idle >= 1);
     assert!(play.world.now() < Time::from_secs(200), "{}", play.world.now());
@@ -292,7 +300,7 @@ fn connections_that_nobody_uses_are_ended() {
 
 #[test]
 fn a_gateways_own_address_is_no_server() {
-    let mut plan = Plan::new(says(10), says(10));
+    let mut plan = Plan::new(sends(10), sends(10));
     plan.pep.own = Vec::new();
     let mut play = plan.build();
     let to = std::net::SocketAddr::new(address(GATES[1]).into(), 80);
@@ -302,11 +310,11 @@ fn a_gateways_own_address_is_no_server() {
     });
     play.run();
     // The near gateway forwards it like any other; the far one refuses to proxy to itself.
-    assert!(play.talks(CLIENT)[0].reset);
+    assert!(play.streams(CLIENT)[0].reset);
     assert_eq!(play.statistics(GATES[1]).turned_away, 1);
     assert_eq!(play.statistics(GATES[1]).accepted, 0);
-    let told = play.world.drain_indications();
-    let why = told.iter().filter_map(|(_, _, told)| match told {
+    let notes = play.world.drain_indications();
+    let why = notes.iter().filter_map(|(_, _, note)| match note {
         Some(pep::Indication::TurnedAway { why, .. }) => Some(*why),
         _ => None,
     });

@@ -13,10 +13,10 @@ use super::world::{CLIENT, GATES, PORT, Plan, SERVER, satellite};
 
 fn manner() -> impl Strategy<Value = Manner> {
     let stops = prop::option::weighted(0.3, (0..100_000_usize, 1..20_u64));
-    let says = prop_oneof![Just(0), 1..3000_usize, 3000..200_000_usize];
+    let sends = prop_oneof![Just(0), 1..3000_usize, 3000..200_000_usize];
     let resets_at = prop::option::weighted(0.1, 1..100_000_usize);
-    (says, stops, resets_at).prop_map(|(says, stops, resets_at)| Manner {
-        says,
+    (sends, stops, resets_at).prop_map(|(sends, stops, resets_at)| Manner {
+        sends,
         ends: true,
         waits: false,
         resets_at,
@@ -61,14 +61,14 @@ proptest! {
         let mut play = plan.build();
         play.connect(count, PORT);
         play.run();
-        let says = [(CLIENT, plan.server.says), (SERVER, plan.client.says)];
+        let sends = [(CLIENT, plan.server.sends), (SERVER, plan.client.sends)];
         let mut good = 0;
-        for (host, says) in says {
-            for talk in play.talks(host) {
-                prop_assert!(!talk.wrong);
-                prop_assert!(talk.heard <= says);
-                if talk.peer_ended {
-                    prop_assert_eq!(talk.heard, says);
+        for (host, sends) in sends {
+            for stream in play.streams(host) {
+                prop_assert!(!stream.wrong);
+                prop_assert!(stream.received <= sends);
+                if stream.peer_ended {
+                    prop_assert_eq!(stream.received, sends);
                     good += 1;
                 }
             }

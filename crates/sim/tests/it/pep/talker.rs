@@ -14,7 +14,7 @@ use engine::{
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Manner {
     /// Bytes to send.
-    pub(crate) says: usize,
+    pub(crate) sends: usize,
     /// Whether it ends its half after the last byte.
     pub(crate) ends: bool,
     /// Whether it sends nothing before the peer has ended.
@@ -27,14 +27,14 @@ pub(crate) struct Manner {
 
 /// A stream as its host sees it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Talk {
+pub(crate) struct Stream {
     pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
     pub(crate) up_at: Time,
-    said: usize,
+    sent: usize,
     blocked: bool,
     shut: bool,
     stopped: bool,
-    pub(crate) heard: usize,
+    pub(crate) received: usize,
     /// Whether received bytes differ from the peer's.
     pub(crate) wrong: bool,
     pub(crate) peer_ended: bool,
@@ -52,7 +52,7 @@ fn byte(n: usize) -> u8 {
 #[derive(Debug, Default)]
 pub(crate) struct Talker {
     manner: Manner,
-    pub(crate) talks: BTreeMap<PathId, Talk>,
+    pub(crate) streams: BTreeMap<PathId, Stream>,
     effects: VecDeque<Effect>,
     pub(crate) refused: Vec<(Time, Ticket)>,
     next: u64,
@@ -72,20 +72,22 @@ impl Talker {
     }
 
     fn end(&mut self, path: PathId) {
-        let Some(talk) = self.talks.get_mut(&path) else { return };
-        let all = talk.said == self.manner.says && (!self.manner.waits || talk.peer_ended);
-        if all && self.manner.ends && !std::mem::replace(&mut talk.shut, true) {
+        let Some(stream) = self.streams.get_mut(&path) else { return };
+        let all = stream.sent == self.manner.sends && (!self.manner.waits || stream.peer_ended);
+        if all && self.manner.ends && !std::mem::replace(&mut stream.shut, true) {
             self.effects.push_back(StreamEffect::ShutdownWrite { path }.into());
         }
     }
 
     fn event(&mut self, now: Time, path: PathId, event: PathEvent) {
         if let PathEvent::Up(info) = event {
-            let talk = Talk { ends: info.ends, up_at: now, ..Talk::default() };
-            self.talks.insert(path, talk);
+            let stream = Stream { ends: info.ends, up_at: now, ..Stream::default() };
+            self.streams.insert(path, stream);
             return self.end(path);
         }
-        let Some(talk) = self.talks.get_mut(&path).filter(|talk| !talk.left) else { return };
+        let Some(stream) = self.streams.get_mut(&path).filter(|stream| !stream.left) else {
+            return;
+        };
         match event {
             PathEvent::Up(_)
             | PathEvent::Missing { .. }
@@ -93,32 +95,32 @@ impl Talker {
             | PathEvent::ReturnDown
             | PathEvent::ReturnUp => {}
             PathEvent::Down => {
-                talk.reset = !(talk.peer_ended && talk.shut);
-                talk.left = true;
-                talk.over_at = Some(now);
+                stream.reset = !(stream.peer_ended && stream.shut);
+                stream.left = true;
+                stream.over_at = Some(now);
             }
-            PathEvent::Blocked => talk.blocked = true,
-            PathEvent::Writable => talk.blocked = false,
+            PathEvent::Blocked => stream.blocked = true,
+            PathEvent::Writable => stream.blocked = false,
             PathEvent::ReadClosed => {
-                talk.peer_ended = true;
+                stream.peer_ended = true;
                 self.end(path);
             }
         }
     }
 
-    fn hear(&mut self, now: Time, receive: Receive<'_>) {
-        let Some(talk) = self.talks.get_mut(&receive.path) else { return };
-        let right = (talk.heard..).zip(receive.bytes).all(|(n, got)| byte(n) == *got);
-        talk.wrong |= !right || talk.peer_ended;
-        talk.heard += receive.bytes.len();
+    fn receive(&mut self, now: Time, receive: Receive<'_>) {
+        let Some(stream) = self.streams.get_mut(&receive.path) else { return };
+        let right = (stream.received..).zip(receive.bytes).all(|(n, got)| byte(n) == *got);
+        stream.wrong |= !right || stream.peer_ended;
+        stream.received += receive.bytes.len();
         let path = receive.path;
-        if self.manner.resets_at.is_some_and(|at| talk.heard >= at) && !talk.left {
-            talk.left = true;
-            talk.over_at = Some(now);
+        if self.manner.resets_at.is_some_and(|at| stream.received >= at) && !stream.left {
+            stream.left = true;
+            stream.over_at = Some(now);
             self.effects.push_back(StreamEffect::Reset { path }.into());
         } else if let Some((at, time)) = self.manner.stops
-            && talk.heard >= at
-            && !std::mem::replace(&mut talk.stopped, true)
+            && stream.received >= at
+            && !std::mem::replace(&mut stream.stopped, true)
         {
             self.effects.push_back(PathEffect::PauseRead { path }.into());
             self.timers.set(path, now + time, "a pause");
@@ -132,9 +134,9 @@ impl Engine for Talker {
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
             Input::Path(path, event) => self.event(now, path, event),
-            Input::Receive(receive) => self.hear(now, receive),
+            Input::Receive(receive) => self.receive(now, receive),
             Input::Done(ticket, answer) => {
-                assert!(answer.is_err(), "only what fails is answered");
+                assert!(answer.is_err(), "only failures complete");
                 self.refused.push((now, ticket));
             }
         }
@@ -148,18 +150,18 @@ impl Engine for Talker {
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         let manner = &self.manner;
-        let speaks = |talk: &Talk| {
-            !talk.blocked
-                && !talk.left
-                && talk.said < manner.says
-                && (!manner.waits || talk.peer_ended)
+        let can_send = |stream: &Stream| {
+            !stream.blocked
+                && !stream.left
+                && stream.sent < manner.sends
+                && (!manner.waits || stream.peer_ended)
         };
-        let (path, talk) = self.talks.iter_mut().find(|(_, talk)| speaks(talk))?;
+        let (path, stream) = self.streams.iter_mut().find(|(_, stream)| can_send(stream))?;
         let path = *path;
-        let len = tx.longest().min(manner.says - talk.said);
+        let len = tx.longest().min(manner.sends - stream.sent);
         let place = tx.push(len)?;
-        place.iter_mut().zip(talk.said..).for_each(|(to, n)| *to = byte(n));
-        talk.said += len;
+        place.iter_mut().zip(stream.sent..).for_each(|(to, n)| *to = byte(n));
+        stream.sent += len;
         self.end(path);
         tx.transmit(path, now)
     }

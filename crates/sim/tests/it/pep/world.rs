@@ -12,7 +12,7 @@ use proto::{pep, tcp::Profile};
 use slowlight_sim::{HostConfig, HostId, Limit, LinkId, Outcome, World};
 
 use super::mangler::Mangler;
-use super::talker::{Manner, Talk, Talker};
+use super::talker::{Manner, Stream, Talker};
 
 /// An end host, a gateway, or a host between these.
 #[derive(Debug)]
@@ -273,7 +273,7 @@ impl Play {
             let Some(gateway) = self.gateway(gate) else { continue };
             let statistics = gateway.above().statistics();
             assert_eq!((statistics.open, statistics.buffered), (0, 0), "{}", NAMES[gate]);
-            assert_eq!(gateway.above().memory(), 0, "nothing is held for nobody");
+            assert_eq!(gateway.above().memory(), 0, "no memory is left");
             assert_eq!(gateway.below().connections().count(), 0);
         }
         for host in [CLIENT, SERVER] {
@@ -294,8 +294,8 @@ impl Play {
         }
     }
 
-    pub(crate) fn talks(&self, host: usize) -> Vec<&Talk> {
-        self.talker(host).talks.values().collect()
+    pub(crate) fn streams(&self, host: usize) -> Vec<&Stream> {
+        self.talker(host).streams.values().collect()
     }
 
     pub(crate) fn gateway(&self, host: usize) -> Option<&Gateway> {

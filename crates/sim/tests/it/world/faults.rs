@@ -9,22 +9,22 @@ use engine::{
 };
 use slowlight_sim::{Action, HostConfig, HostId, Limit, Outcome, StoreFaults, World};
 
-fn copy(faults: StoreFaults, piece: usize) -> (World<Toy>, HostId, Vec<(Time, Told)>) {
+fn copy(faults: StoreFaults, piece: usize) -> (World<Toy>, HostId, Vec<(Time, Note)>) {
     let Pair { mut world, earth, .. } = pair(|host| host, &line(Duration::ZERO));
     world.store(earth).insert(file("in"), content(10_000));
     world.store(earth).set_faults(faults);
     world.call(earth, |toy, _| toy.copy(piece, true));
     assert_eq!(world.run(Limit::default()), Outcome::Idle);
-    let told = world.drain_indications().into_iter();
-    let copied = told.filter(|(_, _, told)| matches!(told, Told::Copied(_)));
-    let copied = copied.map(|(at, _, told)| (at, told)).collect();
+    let notes = world.drain_indications().into_iter();
+    let copied = notes.filter(|(_, _, note)| matches!(note, Note::Copied(_)));
+    let copied = copied.map(|(at, _, note)| (at, note)).collect();
     (world, earth, copied)
 }
 
 #[test]
 fn a_sound_store_is_done_at_once() {
     let (mut world, earth, copied) = copy(StoreFaults::default(), 1000);
-    assert_eq!(copied, [(Time::ZERO, Told::Copied(Ok(10_000)))]);
+    assert_eq!(copied, [(Time::ZERO, Note::Copied(Ok(10_000)))]);
     assert_eq!(world.store(earth).get(&file("out")), Some(&content(10_000)[..]));
 }
 
@@ -35,13 +35,13 @@ fn a_slow_store_takes_its_time() {
     let (mut world, earth, copied) = copy(faults, 1000);
     // 2 opens, 11 reads, 10 writes, 1 sync: 24 * 5 ms; a read requests 1,000 bytes even at the end
     // of the file: 11 ms, and the writes 10 ms.
-    assert_eq!(copied, [(Time::from_nanos(141_000_000), Told::Copied(Ok(10_000)))]);
+    assert_eq!(copied, [(Time::from_nanos(141_000_000), Note::Copied(Ok(10_000)))]);
     assert_eq!(world.store(earth).get(&file("out")), Some(&content(10_000)[..]));
 }
 
 #[test]
 fn writes_fail_when_they_should() {
-    let failed = Told::Copied(Err(EffectError::Failed("the disk failed".into())));
+    let failed = Note::Copied(Err(EffectError::Failed("the disk failed".into())));
     let faults = StoreFaults { fail_writes: writes(&[4]), ..Default::default() };
     let (mut world, earth, copied) = copy(faults, 1000);
     assert_eq!(copied, [(Time::ZERO, failed.clone())]);
@@ -57,7 +57,7 @@ fn writes_fail_when_they_should() {
 fn a_store_fills_up() {
     let faults = StoreFaults { capacity: Some(15_000), ..Default::default() };
     let (mut world, earth, copied) = copy(faults, 1000);
-    assert_eq!(copied, [(Time::ZERO, Told::Copied(Err(EffectError::NoSpace)))]);
+    assert_eq!(copied, [(Time::ZERO, Note::Copied(Err(EffectError::NoSpace)))]);
     assert_eq!(world.store(earth).get(&file("out")).unwrap().len(), 5000);
 }
 
@@ -92,7 +92,7 @@ fn a_crash_loses_what_was_not_synced() {
     let torn = crash(0.5, false);
     let kept = torn.iter().filter(|byte| **byte == 7).count();
     assert!(torn.len() <= 490 && (100..400).contains(&kept), "{} {kept}", torn.len());
-    assert_eq!(crash(1.0, true), vec![7; 470], "what was synced stays");
+    assert_eq!(crash(1.0, true), vec![7; 470], "synced data stays");
 }
 
 #[test]
@@ -124,13 +124,13 @@ fn packets_for_a_crashed_host_are_lost_and_it_starts_anew() {
     world.at(Time::from_nanos(300_000_000), Action::Restart(moon));
     world.at(Time::from_nanos(400_000_000), Action::Restart(moon));
     assert_eq!(world.run(Limit::default()), Outcome::Idle);
-    let told = world.drain_indications();
-    let got = received(&told, moon).len() as u64;
+    let notes = world.drain_indications();
+    let got = received(&notes, moon).len() as u64;
     let stats = world.host_stats(moon);
     // 100 ms of 852.8 us each are 117 packets, plus or minus one at either end.
     assert!((116..=118).contains(&stats.while_down), "{}", stats.while_down);
     assert_eq!(got + stats.while_down, 1000);
-    let ups = told.iter().filter(|(_, host, t)| *host == moon && matches!(t, Told::Up(..)));
+    let ups = notes.iter().filter(|(_, host, t)| *host == moon && matches!(t, Note::Up(..)));
     assert_eq!(ups.count(), 3);
     assert_eq!(world.engine(moon).unwrap().restarts, 2);
 }

@@ -23,7 +23,7 @@ const MS: u64 = 1_000_000;
 
 /// Indication of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Note {
     /// A datagram: its path, its sender, and its number, unless damaged.
     Received(PathId, PathId, Option<u32>),
     /// A path event, by its name.
@@ -37,7 +37,7 @@ struct Member {
     /// Whether it replies to the sender of each datagram of the group with the same number.
     answers: bool,
     effects: VecDeque<Effect>,
-    told: VecDeque<Told>,
+    notes: VecDeque<Note>,
 }
 
 impl Member {
@@ -47,7 +47,7 @@ impl Member {
 }
 
 impl Engine for Member {
-    type Indication = Told;
+    type Indication = Note;
 
     fn handle_input(&mut self, _: Time, input: Input<'_>) {
         match input {
@@ -55,8 +55,8 @@ impl Engine for Member {
                 let (number, filling) = receive.bytes.split_first_chunk::<4>().unwrap();
                 let number = u32::from_be_bytes(*number);
                 let sound = filling.iter().all(|byte| *byte == number as u8);
-                let told = Told::Received(receive.path, receive.from, sound.then_some(number));
-                self.told.push_back(told);
+                let note = Note::Received(receive.path, receive.from, sound.then_some(number));
+                self.notes.push_back(note);
                 if self.answers && receive.path == GROUP {
                     self.queue.push_back((receive.from, number));
                 }
@@ -73,7 +73,7 @@ impl Engine for Member {
                     | PathEvent::ReturnDown
                     | PathEvent::ReturnUp => "of a stream",
                 };
-                self.told.push_back(Told::Path(path, name));
+                self.notes.push_back(Note::Path(path, name));
             }
             Input::Done(..) => {}
         }
@@ -93,8 +93,8 @@ impl Engine for Member {
         self.effects.pop_front()
     }
 
-    fn poll_indication(&mut self) -> Option<Told> {
-        self.told.pop_front()
+    fn poll_indication(&mut self) -> Option<Note> {
+        self.notes.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
@@ -167,7 +167,7 @@ fn plain_hub() -> HostConfig {
     HostConfig::new("hub", RELAY)
 }
 
-fn idle(world: &mut World<Member>) -> Vec<(Time, HostId, Told)> {
+fn idle(world: &mut World<Member>) -> Vec<(Time, HostId, Note)> {
     assert_eq!(world.run(Limit::default()), Outcome::Idle);
     world.check_conservation().unwrap();
     world.drain_indications()
@@ -175,22 +175,22 @@ fn idle(world: &mut World<Member>) -> Vec<(Time, HostId, Told)> {
 
 /// Returns the datagrams a host received: time, path, sender, number.
 fn received(
-    told: &[(Time, HostId, Told)],
+    notes: &[(Time, HostId, Note)],
     host: HostId,
 ) -> Vec<(Time, PathId, PathId, Option<u32>)> {
-    let of_host = told.iter().filter(|(_, at, _)| *at == host);
-    let receptions = of_host.filter_map(|(at, _, told)| match *told {
-        Told::Received(path, from, number) => Some((*at, path, from, number)),
-        Told::Path(..) => None,
+    let of_host = notes.iter().filter(|(_, at, _)| *at == host);
+    let receptions = of_host.filter_map(|(at, _, note)| match *note {
+        Note::Received(path, from, number) => Some((*at, path, from, number)),
+        Note::Path(..) => None,
     });
     receptions.collect()
 }
 
-fn events(told: &[(Time, HostId, Told)], host: HostId) -> Vec<(Time, &'static str)> {
-    let of_host = told.iter().filter(|(_, at, _)| *at == host);
-    let of_group = of_host.filter_map(|(at, _, told)| match *told {
-        Told::Path(GROUP, name) => Some((*at, name)),
-        Told::Path(..) | Told::Received(..) => None,
+fn events(notes: &[(Time, HostId, Note)], host: HostId) -> Vec<(Time, &'static str)> {
+    let of_host = notes.iter().filter(|(_, at, _)| *at == host);
+    let of_group = of_host.filter_map(|(at, _, note)| match *note {
+        Note::Path(GROUP, name) => Some((*at, name)),
+        Note::Path(..) | Note::Received(..) => None,
     });
     of_group.collect()
 }
@@ -203,15 +203,15 @@ fn what_is_sent_once_arrives_at_all_after_their_own_delays() {
         let Star { mut world, sender, hub, receivers, up, branches } =
             star(line(Duration::from_millis(100)), &branches, hub);
         world.call(sender, |member, _| member.send(GROUP, 0..2));
-        let told = idle(&mut world);
+        let notes = idle(&mut world);
         for (receiver, delay) in receivers.iter().zip([10, 250, 3]) {
             let from = PathId(1);
             let arrival = |n: u64| Time::from_nanos(n * BUSY + (100 + delay) * MS);
             let expected = [(arrival(1), GROUP, from, Some(0)), (arrival(2), GROUP, from, Some(1))];
-            assert_eq!(received(&told, *receiver), expected);
+            assert_eq!(received(&notes, *receiver), expected);
             assert_eq!(world.host_stats(*receiver).received.packets, 2);
         }
-        assert_eq!(received(&told, sender), [], "a sender does not hear itself");
+        assert_eq!(received(&notes, sender), [], "a sender does not receive its own packets");
         // The sender's queue and line carry each packet once, whatever the number of receivers.
         assert_eq!(world.host_stats(sender).sent.packets, 2);
         assert_eq!(world.link_stats(up).pushed.packets, 2);
@@ -228,14 +228,14 @@ fn answers_go_to_the_sender_alone() {
         world.call(*receiver, |member, _| member.answers = true);
     }
     world.call(sender, |member, _| member.send(GROUP, 7..8));
-    let told = idle(&mut world);
+    let notes = idle(&mut world);
     let there = |delay: u64| Time::from_nanos(2 * BUSY + 2 * delay * MS);
     // Each replies on the path of its sender. The sender gives each a path of its own, in the order
     // of first reception.
     let expected =
         [(there(10), PathId(1), PathId(1), Some(7)), (there(20), PathId(2), PathId(2), Some(7))];
-    assert_eq!(received(&told, sender), expected);
-    assert!(receivers.iter().all(|receiver| received(&told, *receiver).len() == 1));
+    assert_eq!(received(&notes, sender), expected);
+    assert!(receivers.iter().all(|receiver| received(&notes, *receiver).len() == 1));
 }
 
 #[test]
@@ -243,15 +243,15 @@ fn a_receiver_reaches_the_sender_and_all_others() {
     let Star { mut world, sender, receivers, .. } =
         star(line(Duration::from_millis(100)), &[delay(10), delay(20), delay(30)], plain_hub());
     world.call(receivers[1], |member, _| member.send(GROUP, 4..5));
-    let told = idle(&mut world);
-    let heard = |host: HostId, delay| {
+    let notes = idle(&mut world);
+    let check = |host: HostId, delay| {
         let at = Time::from_nanos(delay);
-        assert_eq!(received(&told, host), [(at, GROUP, PathId(1), Some(4))]);
+        assert_eq!(received(&notes, host), [(at, GROUP, PathId(1), Some(4))]);
     };
-    heard(sender, BUSY + 120 * MS);
-    heard(receivers[0], 30 * MS);
-    heard(receivers[2], 50 * MS);
-    assert_eq!(received(&told, receivers[1]), []);
+    check(sender, BUSY + 120 * MS);
+    check(receivers[0], 30 * MS);
+    check(receivers[2], 50 * MS);
+    assert_eq!(received(&notes, receivers[1]), []);
 }
 
 #[test]
@@ -263,15 +263,17 @@ fn losses_of_the_branches_are_independent_and_those_before_them_hit_all() {
     let Star { mut world, sender, receivers, branches, .. } =
         star(up, &vec![lossy(0.01); 100], plain_hub());
     world.call(sender, |member, _| member.send(GROUP, 0..COUNT));
-    let told = idle(&mut world);
+    let notes = idle(&mut world);
     let mut held = BTreeMap::<u32, u32>::new();
     for (receiver, branch) in receivers.iter().zip(&branches) {
-        let (stats, heard) = (world.link_stats(*branch), received(&told, *receiver));
+        let (stats, receptions) = (world.link_stats(*branch), received(&notes, *receiver));
         assert_eq!(stats.pushed.packets, u64::from(COUNT) - 2);
-        assert_eq!(stats.delivered.packets, heard.len() as u64);
+        assert_eq!(stats.delivered.packets, receptions.len() as u64);
         // 50 of 5,000, plus or minus five times the deviation of 7.
         assert!((15..85).contains(&stats.lost_total().packets), "{stats:?}");
-        heard.iter().for_each(|(_, _, _, number)| *held.entry(number.unwrap()).or_default() += 1);
+        receptions
+            .iter()
+            .for_each(|(_, _, _, number)| *held.entry(number.unwrap()).or_default() += 1);
     }
     assert!(!held.contains_key(&3) && !held.contains_key(&9));
     // A packet reaches all 100 with a probability of 0.99^100 = 0.366.
@@ -288,13 +290,13 @@ fn damage_on_one_branch_is_nobody_elses() {
     let mut hosts =
         star(line(Duration::ZERO), &[delay(30), damaged.clone(), delay(5)], plain_hub());
     hosts.world.call(hosts.sender, |member, _| member.send(GROUP, 0..20));
-    let told = idle(&mut hosts.world);
-    assert_eq!(received(&told, hosts.receivers[1]), []);
+    let notes = idle(&mut hosts.world);
+    assert_eq!(received(&notes, hosts.receivers[1]), []);
     let stats = hosts.world.host_stats(hosts.receivers[1]);
     assert_eq!(stats.bad_udp + stats.bad_ip, 20);
     for clear in [0, 2] {
-        let heard = received(&told, hosts.receivers[clear]);
-        let numbers: Vec<_> = heard.iter().filter_map(|(_, _, _, number)| *number).collect();
+        let receptions = received(&notes, hosts.receivers[clear]);
+        let numbers: Vec<_> = receptions.iter().filter_map(|(_, _, _, number)| *number).collect();
         assert_eq!(numbers, Vec::from_iter(0..20));
     }
 }
@@ -348,9 +350,9 @@ fn links_of_ones_own_have_queues_of_their_own() {
     let slow = link::Config { rate: Rate::Constant(1_000_000), ..line(Duration::ZERO) };
     let (mut world, sender, receivers) = fork(slow, line(Duration::ZERO));
     world.call(sender, |member, _| member.send(GROUP, 0..3));
-    let told = idle(&mut world);
+    let notes = idle(&mut world);
     for (receiver, busy) in receivers.into_iter().zip([10 * BUSY, BUSY]) {
-        let times: Vec<_> = received(&told, receiver).into_iter().map(|(at, ..)| at).collect();
+        let times: Vec<_> = received(&notes, receiver).into_iter().map(|(at, ..)| at).collect();
         assert_eq!(times, [1, 2, 3].map(|n| Time::from_nanos(n * busy)));
     }
     assert_eq!(world.host_stats(sender).sent.packets, 3, "sent once, over two links");
@@ -370,12 +372,13 @@ fn a_group_is_up_while_one_of_its_links_is() {
         world.at(Time::from_nanos(u64::from(at) * MS), Action::Call(sender, send));
     }
     assert_eq!(world.run_until(Time::from_secs(1)), Outcome::Idle);
-    let told = world.drain_indications();
-    let changes: Vec<_> = events(&told, sender).into_iter().filter(|(_, e)| *e == "down").collect();
+    let notes = world.drain_indications();
+    let changes: Vec<_> =
+        events(&notes, sender).into_iter().filter(|(_, e)| *e == "down").collect();
     assert_eq!(changes, [(Time::from_nanos(20 * MS), "down")]);
-    assert_eq!(events(&told, sender).last(), Some(&(Time::from_nanos(40 * MS), "up")));
+    assert_eq!(events(&notes, sender).last(), Some(&(Time::from_nanos(40 * MS), "up")));
     let numbers = |receiver| {
-        received(&told, receiver)
+        received(&notes, receiver)
             .into_iter()
             .map(|(.., number)| number.unwrap())
             .collect::<Vec<_>>()
@@ -393,12 +396,15 @@ fn a_group_has_room_while_all_of_its_links_have() {
     };
     let (mut world, sender, receivers) = fork(short(1_000_000, 4), short(2_000_000, 2));
     world.call(sender, |member, _| member.send(GROUP, 0..4));
-    let told = idle(&mut world);
+    let notes = idle(&mut world);
     // The second queue fills with the third packet and, once more, when the fourth is rejected; the
     // first one holds three and never fills up.
-    let names: Vec<_> = events(&told, sender).into_iter().map(|(_, name)| name).collect();
+    let names: Vec<_> = events(&notes, sender).into_iter().map(|(_, name)| name).collect();
     assert_eq!(names, ["up", "blocked", "writable"]);
-    assert_eq!((received(&told, receivers[0]).len(), received(&told, receivers[1]).len()), (4, 3));
+    assert_eq!(
+        (received(&notes, receivers[0]).len(), received(&notes, receivers[1]).len()),
+        (4, 3)
+    );
     let stats = world.host_stats(sender);
     assert_eq!((stats.sent.packets, stats.rejected), (4, 1));
 }
@@ -413,13 +419,13 @@ fn a_member_that_hands_on_and_reads_later_hands_on_once() {
         member.effects.push_back(PathEffect::PauseRead { path: GROUP }.into());
     });
     world.call(sender, |member, _| member.send(GROUP, 0..2));
-    let told = idle(&mut world);
-    assert_eq!((received(&told, hub).len(), received(&told, receivers[0]).len()), (0, 2));
+    let notes = idle(&mut world);
+    assert_eq!((received(&notes, hub).len(), received(&notes, receivers[0]).len()), (0, 2));
     world.call(hub, |member, _| {
         member.effects.push_back(PathEffect::ResumeRead { path: GROUP }.into());
     });
-    let told = idle(&mut world);
-    assert_eq!((received(&told, hub).len(), received(&told, receivers[0]).len()), (2, 0));
+    let notes = idle(&mut world);
+    assert_eq!((received(&notes, hub).len(), received(&notes, receivers[0]).len()), (2, 0));
     assert_eq!(world.host_stats(hub).forwarded, 2);
 }
 
@@ -438,12 +444,16 @@ fn who_is_no_member_gets_nothing_and_a_restart_forgets_whom_it_met() {
     assert_eq!(world.host_stats(sender).no_route, 1);
     assert_eq!(world.host_stats(hub).no_route, 0);
     world.at(world.now(), Action::Restart(receivers[0]));
-    let told = idle(&mut world);
-    assert_eq!(events(&told, receivers[0]).len(), 1, "only the group comes up again");
+    let notes = idle(&mut world);
+    assert_eq!(events(&notes, receivers[0]).len(), 1, "only the group comes up again");
     world.call(sender, |member, _| member.send(GROUP, 2..3));
-    let told = idle(&mut world);
-    assert_eq!(received(&told, receivers[0])[0].2, PathId(2), "met anew, numbered anew");
-    assert_eq!(received(&told, receivers[1])[0].2, PathId(1));
+    let notes = idle(&mut world);
+    assert_eq!(
+        received(&notes, receivers[0])[0].2,
+        PathId(2),
+        "a new peer after the restart gets a new number"
+    );
+    assert_eq!(received(&notes, receivers[1])[0].2, PathId(1));
 }
 
 proptest! {
@@ -481,7 +491,7 @@ proptest! {
                 let host = hosts[host % hosts.len()];
                 world.at(Time::from_nanos(at * MS), Action::Restart(host));
             }
-            let told = idle(&mut world);
+            let notes = idle(&mut world);
             let forwarded = world.host_stats(hub).forwarded;
             assert!(forwarded >= world.link_stats(up).delivered.packets);
             for (receiver, branch) in receivers.iter().zip(&branches) {
@@ -491,7 +501,7 @@ proptest! {
                 // A damaged packet may appear to be for another host.
                 assert_eq!(link.delivered.packets, known + host.no_route + host.forwarded);
             }
-            told
+            notes
         };
         let first = run();
         prop_assert_eq!(&first, &run());

@@ -206,8 +206,8 @@ fn compressed_headers_are_restored_until_a_frame_is_lost() {
         world.install(host, |_, _| Raw::default());
     }
     let fates = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&fates);
-    world.trace(|_| (String::new(), None), move |row| told.lock().unwrap().push(row.fate.clone()));
+    let log = Arc::clone(&fates);
+    world.trace(|_| (String::new(), None), move |row| log.lock().unwrap().push(row.fate.clone()));
     let mut packets: Vec<_> = (0..3).map(segment).collect();
     packets.extend([segment(3), segment(4), packet(OURS, EARTH, MOON, 120), segment(4)]);
     send(&mut world, earth, packets.clone());

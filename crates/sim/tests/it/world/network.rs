@@ -42,8 +42,8 @@ fn an_hour_of_delay_costs_nothing() {
     world.call(moon, |toy, _| toy.echo = true);
     world.call(earth, |toy, _| toy.send(100, 500));
     idle(&mut world);
-    let told = world.drain_indications();
-    let (there, back) = (received(&told, moon), received(&told, earth));
+    let notes = world.drain_indications();
+    let (there, back) = (received(&notes, moon), received(&notes, earth));
     assert_eq!((there.len(), back.len()), (100, 100));
     // 542 bytes take 433.6 us each way, and an echo leaves when its packet arrives.
     assert_eq!(back[0].0, Time::from_secs(7200) + Duration::from_nanos(2 * 433_600));
@@ -91,12 +91,12 @@ fn a_relay_stores_and_forwards() {
         let (mut world, [earth, relay, moon]) = relayed(bent_pipe);
         world.call(earth, |toy, _| toy.send(2, 1024));
         idle(&mut world);
-        let told = world.drain_indications();
+        let notes = world.drain_indications();
         // Two hops: twice the delay and twice the first packet's serialisation.
         let first = Time::from_nanos(200 * MS + 2 * 852_800);
         let second = first + Duration::from_nanos(852_800);
-        assert_eq!(received(&told, moon), [(first, 0), (second, 1)]);
-        assert_eq!(received(&told, earth).len(), 2);
+        assert_eq!(received(&notes, moon), [(first, 0), (second, 1)]);
+        assert_eq!(received(&notes, earth).len(), 2);
         assert_eq!(world.host_stats(relay).forwarded, 4);
     }
 }
@@ -147,16 +147,16 @@ fn an_unknown_peer_gets_a_path_of_its_own() {
         });
         idle(&mut world);
     }
-    let told = world.drain_indications();
-    let of = |host| told.iter().filter(move |(_, at, _)| *at == host).map(|(_, _, told)| told);
+    let notes = world.drain_indications();
+    let of = |host| notes.iter().filter(move |(_, at, _)| *at == host).map(|(_, _, note)| note);
     let moons: Vec<_> = of(moon).cloned().collect();
     let path = PathId(0);
     assert_eq!(
         moons,
-        [Told::Up(path, PathInfo::datagram(999)), Told::Received(path, 0, 100)],
-        "the first peer is known, for the second there is no room, the third found no port"
+        [Note::Up(path, PathInfo::datagram(999)), Note::Received(path, 0, 100)],
+        "the first peer is known, the second exceeds the limit, the third's port is closed"
     );
-    assert!(of(earth).any(|told| *told == Told::Received(PathId(1), 0, 100)));
+    assert!(of(earth).any(|note| *note == Note::Received(PathId(1), 0, 100)));
     assert_eq!(world.host_stats(moon).no_port, 2);
 }
 
@@ -175,12 +175,12 @@ fn a_full_queue_blocks_and_frees() {
             toy.send(100, 1024);
         });
         idle(&mut world);
-        let told = world.drain_indications();
-        let count = |what: Told| told.iter().filter(|(_, _, told)| *told == what).count();
-        let numbers = received(&told, moon);
+        let notes = world.drain_indications();
+        let count = |what: Note| notes.iter().filter(|(_, _, note)| *note == what).count();
+        let numbers = received(&notes, moon);
         let rejected = world.host_stats(earth).rejected;
         assert_eq!(world.link_stats(forward).lost_total().packets, rejected);
-        (numbers, rejected, count(Told::Blocked), count(Told::Writable))
+        (numbers, rejected, count(Note::Blocked), count(Note::Writable))
     };
     let (numbers, rejected, blocked, writable) = run(true);
     assert_eq!((numbers.len(), rejected), (100, 0));
@@ -205,20 +205,20 @@ fn outages_are_cues_where_the_host_has_them() {
         let Pair { mut world, earth, moon, .. } = pair(|host| HostConfig { cues, ..host }, &config);
         world.at(Time::from_secs(2), Action::Call(earth, Box::new(|toy, _| toy.send(10, 1000))));
         idle(&mut world);
-        let told = world.drain_indications();
-        let of_earth = told.into_iter().filter(move |(_, host, _)| *host == earth);
-        let events: Vec<_> = of_earth.map(|(at, _, told)| (at, told)).collect();
+        let notes = world.drain_indications();
+        let of_earth = notes.into_iter().filter(move |(_, host, _)| *host == earth);
+        let events: Vec<_> = of_earth.map(|(at, _, note)| (at, note)).collect();
         (events, world.host_stats(moon).received.packets, world.host_stats(earth).rejected)
     };
-    let contact = |until| Told::Up(PATH, PathInfo { until, ..info() });
+    let contact = |until| Note::Up(PATH, PathInfo { until, ..info() });
     let (events, received, rejected) = run(true);
     let expected = [
         (Time::ZERO, contact(Some(Time::from_secs(1)))),
-        (Time::from_secs(1), Told::Down),
+        (Time::from_secs(1), Note::Down),
         (Time::from_secs(3), contact(None)),
     ];
     assert_eq!(events, expected);
-    assert_eq!((received, rejected), (10, 0), "what waits is sent when the link is up");
+    assert_eq!((received, rejected), (10, 0), "queued packets are sent when the link is up");
     let (events, received, rejected) = run(false);
     assert_eq!(events, [(Time::ZERO, contact(None))]);
     assert_eq!((received, rejected), (0, 10), "a host without cues sends into the outage");
@@ -249,8 +249,8 @@ fn damage_is_caught_by_checksums_unless_there_are_none() {
             pair(|host| HostConfig { udp_checksum, ..host }, &config);
         world.call(earth, |toy, _| toy.send(2000, 1000));
         idle(&mut world);
-        let told = world.drain_indications();
-        let corrupt = told.iter().filter(|(_, _, told)| *told == Told::Corrupt).count() as u64;
+        let notes = world.drain_indications();
+        let corrupt = notes.iter().filter(|(_, _, note)| *note == Note::Corrupt).count() as u64;
         let stats = world.host_stats(moon).clone();
         let damaged = world.link_stats(forward).damaged.packets;
         assert_eq!(stats.received.packets + stats.bad_ip + stats.bad_udp + stats.no_port, 2000);
@@ -313,8 +313,8 @@ fn a_timer_is_told_once_at_its_time() {
     let woke: Vec<_> = world
         .drain_indications()
         .into_iter()
-        .filter(|(_, _, t)| *t == Told::Woke("wake"))
+        .filter(|(_, _, t)| *t == Note::Woke("wake"))
         .collect();
-    assert_eq!(woke, [(at, earth, Told::Woke("wake"))]);
+    assert_eq!(woke, [(at, earth, Note::Woke("wake"))]);
     assert_eq!(world.events(), 1);
 }

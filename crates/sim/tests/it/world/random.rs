@@ -153,8 +153,8 @@ fn run(plan: &Plan) -> (Vec<(Time, String)>, Vec<u8>) {
         assert!(engine.left == 0 && !engine.blocked, "{} wait for ever", engine.left);
     }
     world.finish_captures().unwrap();
-    let told = world.drain_indications();
-    (told.into_iter().map(|(at, _, told)| (at, format!("{told:?}"))).collect(), capture.bytes())
+    let notes = world.drain_indications();
+    (notes.into_iter().map(|(at, _, note)| (at, format!("{note:?}"))).collect(), capture.bytes())
 }
 
 proptest! {

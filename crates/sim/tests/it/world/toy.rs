@@ -16,7 +16,7 @@ use slowlight_sim::{HostConfig, HostId, LinkId, World};
 
 /// Indication of a toy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Note {
     /// A datagram arrived: its path, number and length.
     Received(PathId, u32, usize),
     /// A datagram with unexpected content.
@@ -51,7 +51,7 @@ pub(crate) struct Toy {
     /// Whether it breaks rule 3: its timer stays.
     pub(crate) stubborn: bool,
     effects: VecDeque<Effect>,
-    told: VecDeque<Told>,
+    notes: VecDeque<Note>,
     pub(crate) restarts: u32,
     /// Changes of the return link: whether it came up.
     pub(crate) returns: Vec<(Time, bool)>,
@@ -99,7 +99,7 @@ impl Toy {
             Ok(completion) => completion,
             Err(error) => {
                 self.copier = None;
-                self.told.push_back(Told::Copied(Err(error)));
+                self.notes.push_back(Note::Copied(Err(error)));
                 return;
             }
         };
@@ -131,14 +131,14 @@ impl Toy {
             self.effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
         }
         if copier.synced {
-            self.told.push_back(Told::Copied(Ok(copier.offset)));
+            self.notes.push_back(Note::Copied(Ok(copier.offset)));
             self.copier = None;
         }
     }
 }
 
 impl Engine for Toy {
-    type Indication = Told;
+    type Indication = Note;
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
@@ -146,10 +146,10 @@ impl Engine for Toy {
                 for bytes in receive.datagrams() {
                     let number = u32::from_be_bytes(bytes[..4].try_into().unwrap());
                     let sound = bytes[4..].iter().all(|byte| *byte == number as u8);
-                    self.told.push_back(if sound {
-                        Told::Received(receive.path, number, bytes.len())
+                    self.notes.push_back(if sound {
+                        Note::Received(receive.path, number, bytes.len())
                     } else {
-                        Told::Corrupt
+                        Note::Corrupt
                     });
                     if self.echo {
                         self.echoes.push_back((receive.from, number, bytes.len()));
@@ -160,19 +160,19 @@ impl Engine for Toy {
                 self.blocked = false;
                 self.path = path;
                 self.info = Some(info.clone());
-                self.told.push_back(Told::Up(path, info));
+                self.notes.push_back(Note::Up(path, info));
             }
             Input::Path(_, PathEvent::Down) => {
                 self.info = None;
-                self.told.push_back(Told::Down);
+                self.notes.push_back(Note::Down);
             }
             Input::Path(_, PathEvent::Blocked) => {
                 self.blocked = true;
-                self.told.push_back(Told::Blocked);
+                self.notes.push_back(Note::Blocked);
             }
             Input::Path(_, PathEvent::Writable) => {
                 self.blocked = false;
-                self.told.push_back(Told::Writable);
+                self.notes.push_back(Note::Writable);
             }
             Input::Path(_, PathEvent::ReturnDown) => self.returns.push((now, false)),
             Input::Path(_, PathEvent::ReturnUp) => self.returns.push((now, true)),
@@ -187,7 +187,7 @@ impl Engine for Toy {
     fn handle_timeout(&mut self, now: Time) {
         if let Some(timer) = self.timer.filter(|timer| timer.at <= now && !self.stubborn) {
             self.timer = None;
-            self.told.push_back(Told::Woke(timer.why));
+            self.notes.push_back(Note::Woke(timer.why));
         }
     }
 
@@ -216,8 +216,8 @@ impl Engine for Toy {
         self.effects.pop_front()
     }
 
-    fn poll_indication(&mut self) -> Option<Told> {
-        self.told.pop_front()
+    fn poll_indication(&mut self) -> Option<Note> {
+        self.notes.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
@@ -283,11 +283,12 @@ pub(crate) fn pair_of(
 }
 
 /// Returns numbers and times of the datagrams a host received.
-pub(crate) fn received(told: &[(Time, HostId, Told)], host: HostId) -> Vec<(Time, u32)> {
-    told.iter()
+pub(crate) fn received(notes: &[(Time, HostId, Note)], host: HostId) -> Vec<(Time, u32)> {
+    notes
+        .iter()
         .filter(|(_, at, _)| *at == host)
-        .filter_map(|(time, _, told)| match told {
-            Told::Received(_, number, _) => Some((*time, *number)),
+        .filter_map(|(time, _, note)| match note {
+            Note::Received(_, number, _) => Some((*time, *number)),
             _ => None,
         })
         .collect()

@@ -83,9 +83,9 @@ prop_compose! {
 }
 
 /// A request: its form, its flags, and positions in pairs.
-type Asked = (u8, u8, Vec<(u16, u32, u16)>);
+type RequestSeed = (u8, u8, Vec<(u16, u32, u16)>);
 
-fn asked() -> impl Strategy<Value = Vec<Asked>> {
+fn requests() -> impl Strategy<Value = Vec<RequestSeed>> {
     let positions = prop::collection::vec(any::<(u16, u32, u16)>(), 1..6);
     prop::collection::vec((0..3_u8, 0..16_u8, positions), 0..6)
 }
@@ -93,12 +93,12 @@ fn asked() -> impl Strategy<Value = Vec<Asked>> {
 /// Writes requests until the space runs out; returns what a reader should find.
 fn write(
     writer: &mut RequestWriter<'_>,
-    asked: &[Asked],
+    requests: &[RequestSeed],
     fec: Scheme,
     field_bits: u8,
 ) -> Vec<(Form, RequestFlags, Position, Position)> {
     let mut written = Vec::new();
-    for (form, flags, positions) in asked {
+    for (form, flags, positions) in requests {
         for (object, block, symbol) in positions {
             let id = id(fec, field_bits, *block, *symbol, 64);
             let first = Position { fec, object: *object, id };
@@ -166,7 +166,7 @@ proptest! {
     fn commands_come_back(
         fec in scheme(), field_bits in field_bits(), sender in sender(), object: u16, block: u32,
         symbol: u16, nodes in prop::collection::vec(any::<u32>(), 0..20), others in others(),
-        time: (u32, u32), rate: Option<u16>, cc in prop::option::of(cc()), asked in asked(),
+        time: (u32, u32), rate: Option<u16>, cc in prop::option::of(cc()), requests in requests(),
         (kind, number, flags, subtype) in any::<(u8, u8, u8, u8)>(),
         payload in prop::collection::vec(any::<u8>(), 0..50),
     ) {
@@ -182,7 +182,7 @@ proptest! {
         let send_time = SendTime { sec: time.0, usec: time.1 };
         let mut room = [0xa5; 1000];
         let mut writer = RequestWriter::new(&mut room, field_bits);
-        write(&mut writer, &asked, fec, field_bits);
+        write(&mut writer, &requests, fec, field_bits);
         let requests = writer.finish();
         let payload = &payload[..];
         let header = [1, 2, 3, kind, number, flags, subtype];
@@ -209,7 +209,7 @@ proptest! {
     #[test]
     fn feedback_comes_back(
         fec in scheme(), field_bits in field_bits(), server: u32, instance: u16, time: (u32, u32),
-        cc in prop::option::of(cc()), others in others(), asked in asked(), kind: u8, number: u8,
+        cc in prop::option::of(cc()), others in others(), requests in requests(), kind: u8, number: u8,
         payload in prop::collection::vec(any::<u8>(), 0..50),
     ) {
         let others = list(&others);
@@ -217,7 +217,7 @@ proptest! {
         let (server, grtt_response) = (NodeId(server), SendTime { sec: time.0, usec: time.1 });
         let mut room = [0xa5; 1000];
         let mut writer = RequestWriter::new(&mut room, field_bits);
-        write(&mut writer, &asked, fec, field_bits);
+        write(&mut writer, &requests, fec, field_bits);
         let requests = writer.finish();
         let payload = &payload[..];
         let nack = Nack { server, instance, grtt_response, cc, others, requests };
@@ -230,14 +230,14 @@ proptest! {
 
     #[test]
     fn requests_come_back(
-        fec in scheme(), field_bits in field_bits(), asked in asked(), room in 0_usize..600,
+        fec in scheme(), field_bits in field_bits(), requests in requests(), room in 0_usize..600,
     ) {
         let mut out = [0xa5; 600];
         let mut writer = RequestWriter::new(&mut out[..room], field_bits);
-        let written = write(&mut writer, &asked, fec, field_bits);
+        let written = write(&mut writer, &requests, fec, field_bits);
         let bytes = writer.finish().bytes().to_vec();
         prop_assert!(bytes.len() <= room);
-        let requests = Requests::decode(&bytes, field_bits).expect("what was written");
+        let requests = Requests::decode(&bytes, field_bits).expect("written requests");
         let read: Vec<_> = requests
             .iter()
             .flat_map(|request| {
@@ -294,7 +294,7 @@ proptest! {
         if let Ok(message) = Message::decode_with(&bytes, field_bits) {
             prop_assert!(!message.to_string().is_empty());
             let mut again = vec![0xa5; message.encoded_len()];
-            let len = message.encode_with(&mut again, field_bits).expect("what was decoded fits");
+            let len = message.encode_with(&mut again, field_bits).expect("decoded values fit");
             prop_assert_eq!(len, again.len());
             prop_assert!(len <= bytes.len());
             prop_assert_eq!(Message::decode_with(&again, field_bits), Ok(message));

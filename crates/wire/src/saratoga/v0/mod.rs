@@ -21,9 +21,9 @@
 //! - METADATA is the length of the file and its name in 256 bytes;
 //! - a report with holes has 8 bytes for each.
 //!
-//! So packets of another program of version 0 may have another meaning: its polls decode as DATA of
-//! 8 bytes, unless they carry that bit. Nothing ever negotiated versions: the first byte is 0x00 to
-//! 0x04 here, 0x40 to 0x44 in the drafts of 2007, 0x20 to 0x24 in version 1.
+//! So packets of another program of version 0 may have another meaning: its polls decode as DATA
+//! of 8 bytes, unless they carry that bit. Nothing ever negotiated versions: the first byte is
+//! 0x00 to 0x04 here, 0x40 to 0x44 in the drafts of 2007, 0x20 to 0x24 in version 1.
 //!
 //! All fields are in network byte order. Each packet starts with its type (1 byte) and flags (1);
 //! all but a BEACON continue with the session number (4):
@@ -36,7 +36,8 @@
 //! | 3 | DATA | 0x01: STATUS wanted | offset (4), data |
 //! | 3 | acceptance | | offset 0 (4), nothing more |
 //! | 3 | poll | 0x03: STATUS wanted, poll | offset (4), 8 zeros |
-//! | 4 | STATUS | 0x01: more holes; 0x02: has METADATA | status (1), holes: first, last byte (4 each) |
+//! | 4 | STATUS | 0x01: more holes | status (1), holes: first, last byte (4 each) |
+//! | | | 0x02: METADATA has arrived | |
 //!
 //! Other flag bits are sent as 0 and ignored. Also ignored are bytes behind the NUL of a path, the
 //! 8 bytes of a poll and any behind them, and a remainder of less than 8 bytes behind the holes.

@@ -63,7 +63,7 @@ fn packets_have_the_lengths_of_the_capture() {
 #[test]
 fn packets() {
     let holes = [Hole { start: 1024, last: 2047 }];
-    let told = Status { is_partial: true, holes: Holes::new(&holes), ..COMPLETE };
+    let partial = Status { is_partial: true, holes: Holes::new(&holes), ..COMPLETE };
     let failed = Status { lacks_metadata: true, code: StatusCode::NotFound, ..COMPLETE };
     let last = Data { wants_status: true, session: SESSION, offset: 9216, data: b"hello" };
     let nuls = "00".repeat(256 - 12);
@@ -81,7 +81,7 @@ fn packets() {
             "0303 11223344 00002710 0000000000000000".to_owned(),
         ),
         (Packet::Status(COMPLETE), "0402 11223344 00".to_owned()),
-        (Packet::Status(told), "0403 11223344 00 00000400 000007ff".to_owned()),
+        (Packet::Status(partial), "0403 11223344 00 00000400 000007ff".to_owned()),
         (Packet::Status(failed), "0400 11223344 04".to_owned()),
     ] {
         assert_eq!(encoded(packet), bytes(&text), "{packet}");
@@ -90,7 +90,7 @@ fn packets() {
 
 #[test]
 fn what_others_might_send_is_taken() {
-    let told = Status { holes: Holes::new(&[Hole { start: 1, last: 2 }]), ..COMPLETE };
+    let partial = Status { holes: Holes::new(&[Hole { start: 1, last: 2 }]), ..COMPLETE };
     for (text, packet) in [
         // A path with its NUL, an address behind it, bits in the flags.
         ("0100 11223344 7465737466696c652e31306b 00", REQUEST),
@@ -104,7 +104,7 @@ fn what_others_might_send_is_taken() {
         ),
         // The sender's first reply, if it is a STATUS and four bytes.
         ("0402 11223344 00 000000", Packet::Status(COMPLETE)),
-        ("0402 11223344 00 00000001 00000002 00000000 000000", Packet::Status(told)),
+        ("0402 11223344 00 00000001 00000002 00000000 000000", Packet::Status(partial)),
     ] {
         assert_eq!(Packet::decode(&bytes(text)), Ok(packet), "{text}");
     }
@@ -176,7 +176,7 @@ fn what_is_wrong_is_told_with_its_place() {
 #[test]
 fn one_line_each() {
     let holes: Vec<_> = (0..10).map(|i| Hole { start: i * 10, last: i * 10 + 4 }).collect();
-    let told = Status { is_partial: true, holes: Holes::new(&holes), ..COMPLETE };
+    let partial = Status { is_partial: true, holes: Holes::new(&holes), ..COMPLETE };
     let failed = Status { code: StatusCode::NotFound, ..COMPLETE };
     for (packet, line) in [
         (REQUEST, "11223344 REQUEST get \"testfile.10k\""),
@@ -187,7 +187,7 @@ fn one_line_each() {
         (Packet::Status(COMPLETE), "11223344 STATUS well, complete"),
         (Packet::Status(failed), "11223344 STATUS no such file"),
         (
-            Packet::Status(told),
+            Packet::Status(partial),
             "11223344 STATUS well 0..=4 10..=14 20..=24 30..=34 40..=44 50..=54 60..=64 70..=74 \
              and 2 more and others",
         ),

@@ -322,8 +322,8 @@ fn conversation(turns: &[(bool, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut next = [1000_u32, 2000];
     let mut packets = Vec::new();
     let hello = [(true, 0x02_u8, vec![]), (false, 0x12, vec![]), (true, 0x10, vec![])];
-    let said = turns.iter().map(|(active, bytes)| (*active, 0x18, bytes.clone()));
-    for (active, flags, bytes) in hello.into_iter().chain(said) {
+    let data = turns.iter().map(|(active, bytes)| (*active, 0x18, bytes.clone()));
+    for (active, flags, bytes) in hello.into_iter().chain(data) {
         let (from, to) = if active { (0, 1) } else { (1, 0) };
         let ports = [[40_000_u16, PORT], [PORT, 40_000]][from];
         let mut packet = vec![0x45, 0];

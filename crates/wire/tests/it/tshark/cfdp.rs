@@ -1,6 +1,6 @@
 //! Checks of CFDP by tshark's dissector.
 //!
-//! That dissector follows the older issues of the book (version 000). [`exception`] lists its
+//! The dissector follows the older issues of the book (version 000). [`exception`] lists its
 //! disagreements with version 001.
 
 use slowlight_wire as wire;
@@ -74,7 +74,7 @@ fn tshark_agrees() {
             disagreements.push(format!("{}: malformed", case.name));
         }
         for (field, expected) in expectations(&pdu) {
-            let column = FIELDS.iter().position(|name| *name == field).expect("a field asked for");
+            let column = FIELDS.iter().position(|name| *name == field).expect("a requested field");
             let found = number(values[column]);
             if found != Some(expected) {
                 disagreements.push(format!("{}: {field} {found:?}, not {expected}", case.name));

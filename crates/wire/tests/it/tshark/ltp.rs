@@ -123,7 +123,7 @@ fn tshark_agrees() {
             wrong.push(format!("{segment}: malformed"));
         }
         for (field, expected) in expectations(bytes) {
-            let column = FIELDS.iter().position(|name| *name == field).expect("a field asked for");
+            let column = FIELDS.iter().position(|name| *name == field).expect("a requested field");
             let found = number(values[column]);
             if found != Some(expected) {
                 wrong.push(format!("{segment}: {field} is {:?}, not {expected}", values[column]));

@@ -1,7 +1,7 @@
 //! Checks by tshark's dissectors.
-#![expect(clippy::disallowed_methods, reason = "the tests talk to another program")]
-#![expect(clippy::disallowed_types, reason = "the tests talk to another program")]
-#![expect(clippy::print_stdout, reason = "a skipped test says why")]
+#![expect(clippy::disallowed_methods, reason = "the tests run another program")]
+#![expect(clippy::disallowed_types, reason = "the tests run another program")]
+#![expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
 
 mod ask;
 mod bundle;

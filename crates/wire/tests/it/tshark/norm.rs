@@ -112,7 +112,7 @@ fn requests(fec: Scheme, id: PayloadId) -> Vec<Vec<u8>> {
                 Form::Ranges => writer.range(flags, position, last),
                 Form::Erasures | Form::Other(_) => writer.erasures(flags, position),
             };
-            written.expect("there is room");
+            written.expect("it fits");
             all.push(writer.finish().bytes().to_vec());
         }
     }
@@ -353,7 +353,7 @@ fn tshark_agrees() {
             wrong.push(format!("{message}: malformed"));
         }
         for (field, expected) in expectations(bytes) {
-            let column = FIELDS.iter().position(|name| *name == field).expect("a field asked for");
+            let column = FIELDS.iter().position(|name| *name == field).expect("a requested field");
             let near = |found: f64| (found - expected).abs() <= expected.abs() * 1e-8;
             if !value(values[column]).is_some_and(near) {
                 wrong.push(format!("{message}: {field} is {:?}, not {expected}", values[column]));

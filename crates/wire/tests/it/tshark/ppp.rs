@@ -157,8 +157,8 @@ fn tshark_restores_what_was_compressed() {
         let Some(answer) = ask(&checks, &FIELDS, pcap(&frames)) else { return };
         assert_eq!(answer.lines.len(), segments.len(), "{}", answer.complaints);
         for (line, segment) in answer.lines.iter().zip(&segments) {
-            let seen: Vec<&str> = line.split('|').collect();
-            assert_eq!(seen[0], "", "{segment:?}: {line}");
+            let shown: Vec<&str> = line.split('|').collect();
+            assert_eq!(shown[0], "", "{segment:?}: {line}");
             let expected = [
                 u64::from(segment.id),
                 40 + segment.len as u64,
@@ -170,7 +170,7 @@ fn tshark_restores_what_was_compressed() {
                 u64::from(segment.urgent),
                 1,
             ];
-            let numbers: Vec<Option<u64>> = seen[1..].iter().map(|text| number(text)).collect();
+            let numbers: Vec<Option<u64>> = shown[1..].iter().map(|text| number(text)).collect();
             assert_eq!(numbers, expected.map(Some), "{segment:?}: {line}");
         }
     }
@@ -197,7 +197,7 @@ fn tshark_reads_what_configures_a_line() {
         .map(|(protocol, data)| {
             let packet = Packet { code: Code::ConfigureRequest, id: 3, data };
             let mut out = [0; 60];
-            let len = packet.encode(&mut out).expect("there is room");
+            let len = packet.encode(&mut out).expect("it fits");
             frame(*protocol, &out[..len])
         })
         .collect();

@@ -1,7 +1,7 @@
 //! Saratoga packets, as decoded by this project's dissector for Wireshark.
 //!
-//! Its code is independent of the codec, so each checks the other: all fields of valid packets, and
-//! which packets are invalid. Both follow the same reading of the drafts, which nothing else
+//! Its code is independent of the codec, so each checks the other: all fields of valid packets,
+//! and which packets are invalid. Both follow the same reading of the drafts, which nothing else
 //! checks.
 
 use std::collections::BTreeMap;

@@ -197,7 +197,7 @@ fn tshark_agrees() {
         let snack = case.expected.iter().any(|(field, _)| *field == "tcp.options.snack.size");
         assert_eq!(columns[0].is_empty(), !snack, "{}: {:02x?}", columns[0], case.bytes);
         for (field, expected) in &case.expected {
-            let column = FIELDS.iter().position(|name| name == field).expect("it is asked for");
+            let column = FIELDS.iter().position(|name| name == field).expect("a requested field");
             assert_eq!(number(columns[column]), Some(*expected), "{field}: {line}");
         }
     }
