@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_are_reported_with_their_offset() {
         let error = Adapters::default().find("spc").unwrap_err().to_string();
         assert!(error.contains("did you mean \"scp\"?"), "{error}");
         for (text, wanted) in [

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_bytes_are_refused() {
         for bad in [&[(2, 1)][..], &[(1, 1)], &[(1, 3), (2, 4)], &[(3, 4), (1, 2)]] {
             assert!(Outages::List(windows(bad)).validate().is_err(), "{bad:?}");
         }

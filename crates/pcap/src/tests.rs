@@ -25,7 +25,7 @@ fn sample() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_values_are_read_back() {
     let (records, error) = records(&sample());
     assert!(error.is_none());
     assert_eq!(records[0].at, Time::from_nanos(5_000_000_001));
@@ -38,7 +38,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_cut_file_gives_what_is_whole_and_says_where_it_ends() {
+fn a_truncated_file_yields_complete_records_and_the_offset() {
     let whole = sample();
     let (all, _) = records(&whole);
     let first = whole.len() - 14 - 3 - 60;
@@ -126,7 +126,7 @@ fn loopback(checksum: u16) -> Record {
 }
 
 #[test]
-fn a_checksum_that_the_card_was_to_complete_is_told_from_a_wrong_one() {
+fn an_unfinished_checksum_differs_from_a_wrong_one() {
     // 0x7f00 + 1 + 0x7f00 + 1 + 17 + 13 = 0xfe20.
     for (field, checksum) in
         [(0, Checksum::Right), (0xfe20, Checksum::Unfinished), (0xfe21, Checksum::Wrong)]

@@ -588,7 +588,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_values_are_read_back(
             head in heads(),
             hole in any::<Option<(u16, u16)>>(),
             corrupted in any::<bool>(),

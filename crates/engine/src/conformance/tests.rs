@@ -8,12 +8,12 @@ fn options() -> Options {
 }
 
 #[test]
-fn a_right_engine_passes() {
+fn a_correct_engine_passes() {
     check_all(&ToySubject(Bug::None), &options());
 }
 
 #[test]
-fn a_right_engine_passes_with_other_seeds() {
+fn a_correct_engine_passes_with_other_seeds() {
     for seed in 100..110 {
         check_all(&ToySubject(Bug::None), &Options { seed, runs: 2, fuzz: 50, ..options() });
     }
@@ -62,6 +62,6 @@ caught! {
 
 #[test]
 #[should_panic(expected = "seed 77, event")]
-fn a_failure_says_how_to_repeat_it() {
+fn a_failure_reports_how_to_reproduce_it() {
     check(&ToySubject(Bug::NeverRepairs), &Options { seed: 77, ..options() }, Check::EachDatagram);
 }

@@ -34,7 +34,7 @@ fn writes_leave_zeros_in_gaps_and_reads_stop_at_the_end() {
 }
 
 #[test]
-fn a_full_store_says_so_and_keeps_what_it_has() {
+fn a_full_store_fails_and_keeps_its_content() {
     let mut store = MemoryStore::new();
     store.set_capacity(Some(4));
     let file = open(&mut store, "a", OpenMode::Write);
@@ -50,7 +50,7 @@ fn a_full_store_says_so_and_keeps_what_it_has() {
 }
 
 #[test]
-fn filestore_requests_behave_as_the_book_says() {
+fn filestore_requests_follow_the_book() {
     use FilestoreRequest as R;
     let mut store = MemoryStore::new();
     let mut go = |request| filestore(&mut store, request);
@@ -81,7 +81,7 @@ fn a_gap_that_would_take_the_memory_is_refused() {
 }
 
 #[test]
-fn the_longest_file_can_be_longer_but_not_longer_than_memory() {
+fn the_file_limit_can_be_raised_but_not_beyond_memory() {
     let mut store = MemoryStore::new();
     store.raise_file_max(1);
     assert_eq!(store.file_max(), MemoryStore::FILE_MAX);

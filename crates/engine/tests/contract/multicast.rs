@@ -169,7 +169,7 @@ impl Engine for Member {
 }
 
 #[test]
-fn each_member_gets_all_and_asks_the_sender_alone() {
+fn each_member_receives_all_and_requests_from_the_sender_alone() {
     let segments = messages(&[100; 20]);
     let whole: Vec<u8> = segments.concat();
     let mut world = World::default();

@@ -184,7 +184,7 @@ fn a_slow_reader_holds_the_sender_back_through_the_proxy() {
 }
 
 #[test]
-fn the_other_direction_lives_on_after_a_half_close() {
+fn the_other_direction_continues_after_a_half_close() {
     let (to, back) = (messages(&[10]), messages(&[80_000, 80_000, 5]));
     let (mut world, [_, far]) = chain(&to, &back);
     // The client ended long before the last of the reply arrives.

@@ -41,7 +41,7 @@ fn messages_cross_however_the_stream_is_cut() {
 }
 
 #[test]
-fn tls_gets_the_bytes_that_came_too_early() {
+fn tls_gets_early_bytes() {
     let to = messages(&LENGTHS);
     for slow in [1, 5, 50] {
         let client = Framed::new(PATH, Security::Tls(Some("peer.example")), &to);

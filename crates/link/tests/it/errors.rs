@@ -228,7 +228,7 @@ fn a_drop_list_strikes_exactly_its_packets() {
 }
 
 #[test]
-fn indices_go_on_when_the_models_change() {
+fn indices_continue_when_the_models_change() {
     let mut link: Link<u64> = Link::new(Config::default(), Rng::new(1, "link")).unwrap();
     let mut lost = Vec::new();
     for index in 0..10 {
@@ -244,7 +244,7 @@ fn indices_go_on_when_the_models_change() {
 }
 
 #[test]
-fn models_that_stay_go_on_when_something_else_changes() {
+fn unchanged_models_keep_their_state_when_others_change() {
     let struck = vec![false, false, false, true];
     let errors = vec![ErrorModel::dropping(ErrorKind::Trace { struck, repeat: true })];
     let config = Config { errors, ..Config::default() };
@@ -296,7 +296,7 @@ fn the_seed_alone_decides() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_bytes_are_refused() {
     let kinds = [
         ErrorKind::PerPacket(1.1),
         ErrorKind::BitErrorRate(f64::NAN),

@@ -82,7 +82,7 @@ fn dropped_packets_are_lost_when_the_outage_begins() {
 }
 
 #[test]
-fn what_was_let_go_at_its_first_bit_is_not_cut() {
+fn packets_released_at_their_first_bit_are_not_cut() {
     let all = five(WhileDown::Drop, Release::FirstBit);
     assert_eq!(all[2], (2, 102.0, true));
     assert!(!all[3].2);
@@ -98,7 +98,7 @@ fn a_transmission_that_ends_as_the_outage_begins_is_whole() {
 }
 
 #[test]
-fn what_is_ready_just_as_the_outage_begins_is_dropped() {
+fn packets_ready_as_the_outage_starts_are_dropped() {
     let outages = Outages::List(vec![window(ms(1), ms(9))]);
     let release = Release::FirstBit;
     let mut link = make(Config { release, ..config(outages, WhileDown::Drop) });
@@ -123,7 +123,7 @@ fn a_cut_frees_the_line_and_uses_up_its_index() {
 }
 
 #[test]
-fn a_plan_that_changes_does_not_reach_back() {
+fn a_changed_plan_does_not_affect_the_past() {
     let down = || Outages::List(vec![window(ms(0), ms(900))]);
     let mut link = make(config(down(), WhileDown::Hold));
     link.push(ms(1), 1_000, 0).unwrap();
@@ -170,7 +170,7 @@ fn a_link_that_drops_rejects_while_it_is_down() {
 }
 
 #[test]
-fn after_the_last_contact_nothing_leaves_and_nothing_is_awaited() {
+fn after_the_last_contact_nothing_leaves_and_next_is_none() {
     let mut link = make(config(Outages::Contacts(vec![window(ms(1), ms(3))]), WhileDown::Hold));
     for item in 0..4 {
         link.push(Time::ZERO, 1_000, item).unwrap();

@@ -71,7 +71,7 @@ proptest! {
 }
 
 #[test]
-fn as_many_are_held_up_as_the_probability_says() {
+fn delayed_packets_match_the_probability() {
     let reorder = Reorder { probability: 0.1, by: Duration::from_millis(3) };
     let (all, _) = run(line(reorder), 7, 100_000);
     let held = all.iter().filter(|one| one.at > on_time(one.item)).count() as f64;
@@ -85,14 +85,14 @@ fn as_many_are_held_up_as_the_probability_says() {
 }
 
 #[test]
-fn without_it_the_same_seed_gives_the_same_errors() {
+fn without_reordering_the_same_seed_gives_the_same_errors() {
     let none = Config { reorder: None, ..line(Reorder { probability: 0.0, by: Duration::ZERO }) };
     let zero = line(Reorder { probability: 0.0, by: Duration::from_millis(1) });
     assert_eq!(run(none, 3, 200), run(zero, 3, 200));
 }
 
 #[test]
-fn a_change_of_the_time_lets_nothing_arrive_before_what_was_held_up_earlier() {
+fn a_shorter_extra_delay_keeps_delayed_packets_in_order() {
     let long = line(Reorder { probability: 1.0, by: Duration::from_millis(100) });
     let mut link = Link::new(long.clone(), Rng::new(1, "link")).unwrap();
     link.push(Time::ZERO, 1_000, 0).unwrap();
@@ -108,7 +108,7 @@ fn a_change_of_the_time_lets_nothing_arrive_before_what_was_held_up_earlier() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_values_are_refused() {
     let by = Duration::from_millis(1);
     let wrong = line(Reorder { probability: 1.5, by });
     let refused = wrong.validate().unwrap_err();

@@ -233,7 +233,7 @@ fn gaps_of_the_nasa_channel_emulator() {
 }
 
 #[test]
-fn service_time_counts_before_the_last_bit_is_let_go() {
+fn service_time_counts_before_the_last_bit_is_released() {
     let mut link = make(Config {
         rate: Rate::Constant(8_000_000),
         per_packet: Duration::from_micros(60),
@@ -274,7 +274,7 @@ fn a_token_bucket_sends_at_line_then_ceil_then_rate() {
 }
 
 #[test]
-fn a_new_token_bucket_is_full_and_an_old_one_goes_on() {
+fn a_new_token_bucket_is_full_and_an_old_one_keeps_its_tokens() {
     let shaper = TokenBucket { rate: 8_000_000, ceil: 8_000_000, burst: 2_000, cburst: 2_000 };
     let mut link = make(Config::default());
     let now = Time::from_nanos(7_000_000);
@@ -301,7 +301,7 @@ fn a_frame_longer_than_the_bucket_waits_until_it_is_full() {
 }
 
 #[test]
-fn a_new_rate_holds_for_what_has_not_begun() {
+fn a_new_rate_applies_to_packets_not_started() {
     let mut link = make(Config { rate: Rate::Constant(8_000_000), ..Config::default() });
     for _ in 0..3 {
         link.push(Time::ZERO, 1_000, ()).unwrap();
@@ -325,7 +325,7 @@ fn a_new_rate_keeps_the_fraction_of_a_nanosecond() {
 }
 
 #[test]
-fn a_new_delay_holds_for_what_has_not_begun() {
+fn a_new_delay_applies_to_packets_not_started() {
     let delay = |ms| Delay::Constant(Duration::from_millis(ms));
     let mut link =
         make(Config { rate: Rate::Constant(8_000_000), delay: delay(100), ..Config::default() });
@@ -338,7 +338,7 @@ fn a_new_delay_holds_for_what_has_not_begun() {
 }
 
 #[test]
-fn a_new_delay_holds_for_what_has_not_left_and_never_reorders() {
+fn a_new_delay_applies_to_packets_not_released_and_never_reorders() {
     let delay = |ms| Delay::Constant(Duration::from_millis(ms));
     let mut link = make(Config { delay: delay(100), ..Config::default() });
     link.push(Time::ZERO, 1, ()).unwrap();
@@ -379,7 +379,7 @@ fn linear_delay_is_a_straight_line() {
 }
 
 #[test]
-fn the_queue_counts_what_waits_and_nothing_else() {
+fn the_queue_counts_only_waiting_packets() {
     let queue = |packets, bytes| {
         make(Config {
             rate: Rate::Constant(8_000_000),
@@ -426,7 +426,7 @@ fn the_default_link_is_a_perfect_wire() {
 }
 
 #[test]
-fn what_is_decided_is_told_when_its_transmission_begins() {
+fn fates_are_reported_when_the_transmission_starts() {
     let mut link = Link::new(
         Config {
             rate: Rate::Constant(8_000),

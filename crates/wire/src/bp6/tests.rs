@@ -119,7 +119,7 @@ fn blocks_on_both_sides_of_the_payload() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_are_reported_with_their_offset() {
     let head = "06 8110 11 02010101 00000000 81bede8800 01 9c10 00";
     for (text, offset) in [
         ("07", 0),

@@ -85,7 +85,7 @@ fn a_changed_byte_is_found() {
 }
 
 #[test]
-fn forms_that_others_write() {
+fn forms_written_by_other_implementations() {
     // Arrays ended by a break, in blocks and in the payload block, and numbers longer than needed.
     let bytes = hex::vector(
         "9f 9f 1807 00 00 9f02 9f0102ff ff 8202820201 8202820201 9f0018 28ff 1a000f4240 ff \
@@ -158,7 +158,7 @@ fn a_forwarder_changes_what_it_must() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_are_reported_with_their_offset() {
     let head = "9f 88 07 00 00 8202820102 8202820201 8202820201 82001828 1a000f4240";
     for (text, offset) in [
         ("06 81 10", 0),

@@ -134,7 +134,7 @@ fn keys_have_the_lengths_of_their_variants() {
 }
 
 #[test]
-fn scopes_leave_out_what_the_primary_block_has_not() {
+fn scopes_omit_absent_headers_of_the_primary_block() {
     let security = BlockHeader { kind: 11, number: 3, flags: bp7::BlockFlags(0) };
     let input = integrity_input(Scope::ALL, &[0xaa, 0xbb], Target::Primary, security);
     assert_eq!(input, [7, 11, 3, 0, 0x42, 0xaa, 0xbb]);
@@ -144,7 +144,7 @@ fn scopes_leave_out_what_the_primary_block_has_not() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_are_reported_with_their_offset() {
     for (text, offset) in [
         ("80 01 00 8202820201 80", 0),
         ("82 01 01 01 00 8202820201 828080", 2),

@@ -147,7 +147,7 @@ fn file_data_in_place_is_the_same_pdu() {
 }
 
 #[test]
-fn pdus_that_stand_one_behind_the_other_are_told_apart() {
+fn consecutive_pdus_are_separated() {
     // An EOF and its ACK: each header gives the length of its PDU.
     let eof = bytes("20000a11 0065 0001 0066 0400 00000000 00002710");
     let ack = bytes("28000311 0065 0001 0066 064001");
@@ -192,7 +192,7 @@ fn version_0_carries_segmentation_control_in_the_metadata() {
 }
 
 #[test]
-fn version_0_tells_a_waypoint_from_the_end_system() {
+fn version_0_distinguishes_a_waypoint_from_the_end_system() {
     let header = Header { version: Version::V0, ..BACK };
     let waypoint = Finished { end_system: false, ..FINISHED };
     let bytes = encoded(&Pdu { header, body: Body::Finished(waypoint) });
@@ -286,7 +286,7 @@ fn a_fault_location_must_be_an_entity_id() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn oversized_values_are_refused() {
     let refused = |header: Header, body: Body<'_>| {
         let pdu = Pdu { header, body };
         pdu.to_vec().unwrap_err()

@@ -30,7 +30,7 @@ fn lines_end_wherever_a_piece_does() {
 }
 
 #[test]
-fn telnet_commands_are_left_out() {
+fn telnet_commands_are_dropped() {
     // IAC IP, IAC DM before ABOR (RFC 959 §4.1.3), IAC DO 6, and a doubled 255 in text, which is
     // then not UTF-8.
     let bytes = b"\xff\xf4\xff\xf2ABOR\r\n\xff\xfd\x06NOOP\r\na\xff\xffb\r\n";
@@ -80,7 +80,7 @@ fn commands_are_read_in_any_case_and_written_in_capitals() {
 }
 
 #[test]
-fn arguments_that_are_none_are_named_with_their_place() {
+fn invalid_arguments_are_reported_with_their_offset() {
     for (line, offset) in [
         ("USER", 4),
         ("RETR ", 5),

@@ -11,7 +11,7 @@ fn expected(text: &str) -> &str {
 }
 
 #[test]
-fn what_linux_reports_over_ipv4() {
+fn linux_reports_over_ipv4() {
     let text = include_str!("../../../../testdata/vectors/icmp/too_big.hex");
     let bytes = vector(text);
     let (ip, message) = Ipv4::decode(&bytes).unwrap();
@@ -27,7 +27,7 @@ fn what_linux_reports_over_ipv4() {
 }
 
 #[test]
-fn what_linux_reports_over_ipv6() {
+fn linux_reports_over_ipv6() {
     let text = include_str!("../../../../testdata/vectors/icmp/too_big_v6.hex");
     let bytes = vector(text);
     let (ip, message) = Ipv6::decode(&bytes).unwrap();
@@ -42,7 +42,7 @@ fn what_linux_reports_over_ipv6() {
 }
 
 #[test]
-fn other_messages_are_none_whatever_their_checksums() {
+fn other_messages_decode_to_none_whatever_their_checksums() {
     for head in [[3, 3], [0, 0], [8, 0], [11, 0], [2, 0]] {
         let message = [&head[..], &[0; 26]].concat();
         assert_eq!(TooBig::decode(&message), Ok(None), "{head:?}");
@@ -72,7 +72,7 @@ fn errors_name_the_place() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn written_values_are_read_back(
         mtu in 0_u32..=65_535,
         quoted in prop::collection::vec(any::<u8>(), 0..100),
         ends: (u128, u128),

@@ -73,7 +73,7 @@ fn segments() {
 }
 
 #[test]
-fn extensions_stand_where_they_belong() {
+fn extensions_have_their_specified_position() {
     // The NULL cipher suite of RFC 5327 §2.1.3.
     let text = "03 65 82 2c 11 00 01 ff 01 00 05 11 00 68 65 6c 6c 6f 00 0a \
                 32 2b e3 29 71 50 05 25 aa 7f";
@@ -117,7 +117,7 @@ fn sizes_of_a_capture_of_2011() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_are_reported_with_their_offset() {
     for (text, offset) in [
         ("13 65 82 2c 00 01 00 05 11 00 68 65 6c 6c 6f", 0),
         ("05 65 82 2c 00", 0),

@@ -94,7 +94,7 @@ fn sizes_of_a_capture_of_2011() {
 }
 
 #[test]
-fn fields_stand_where_they_belong() {
+fn fields_have_their_specified_position() {
     let text = "12 08 01 02 7f 00 00 01 12 34 b2 43 14 05 00 07 00 00 03 05 \
                 40 03 00 00 00 00 27 10 04 00 20 08 68 69";
     assert_eq!(comes_back(message(Body::Data(data(b"hi"))), 8), bytes(text));
@@ -173,7 +173,7 @@ fn requests_of_the_specification() {
 }
 
 #[test]
-fn round_trip_times_in_an_byte() {
+fn round_trip_times_in_a_byte() {
     // Values captured in 2011, to the millisecond.
     for (byte, millis) in [(0xae, 1968), (0xb1, 2479), (0xb2, 2677), (0xb3, 2891)] {
         let exact = rtt(byte).as_secs_f64() * 1e3;
@@ -297,7 +297,7 @@ mod vectors {
 }
 
 #[test]
-fn what_the_reference_implementation_does_not_send() {
+fn messages_the_reference_implementation_does_not_send() {
     // Laid out by hand from the figures of RFC 5740 §4.
     let (sender, others) = (SENDER, Extensions::NONE);
     let ackers = [NodeId(2), NodeId::ANY];
@@ -331,7 +331,7 @@ fn what_the_reference_implementation_does_not_send() {
 }
 
 #[test]
-fn extensions_stand_behind_those_that_have_a_field() {
+fn extensions_follow_those_with_a_field() {
     let long = [7; 18];
     let list = [Extension { kind: 9, value: &long }, Extension { kind: 200, value: &[0, 1, 2] }];
     let others = Extensions::new(&list);
@@ -421,7 +421,7 @@ fn field_bits_of_scheme_2() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_are_reported_with_their_offset() {
     let head = "01 02 7f 00 00 01 12 34 b2 43";
     let feedback = "01 02 7f 00 00 02 00 00 00 01 12 34 00 00 00 00 00 01 00 00 00 02";
     for (text, offset) in [

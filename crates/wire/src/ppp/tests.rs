@@ -57,7 +57,7 @@ fn an_lcp_request_without_options() {
 }
 
 #[test]
-fn what_is_agreed_on_makes_frames_shorter() {
+fn negotiated_options_shorten_frames() {
     let len = |framing| sent(framing, IPV4, &[0x45; 100]).len();
     let base = Framing { accm: 0, ..Framing::default() };
     assert_eq!(len(base), 100 + 4 + 2 + 2);
@@ -71,7 +71,7 @@ fn what_is_agreed_on_makes_frames_shorter() {
 }
 
 #[test]
-fn the_map_says_which_control_characters_are_escaped() {
+fn the_map_selects_the_escaped_control_characters() {
     let framing = Framing { accm: 1 << 0x11 | 1 << 0x13, ..tight() };
     let line = sent(framing, IPV4, &[0x11, 0x12, 0x13, 0x7d, 0x7e, 0x20]);
     assert_eq!(line[1..11], [0x21, 0x7d, 0x31, 0x12, 0x7d, 0x33, 0x7d, 0x5d, 0x7d, 0x5e]);

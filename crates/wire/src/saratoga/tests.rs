@@ -123,7 +123,7 @@ fn more_nuls_may_follow_a_path_and_nothing_else() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_are_reported_with_their_offset() {
     for (text, offset) in [
         ("01400001 11223344 7400", 0),
         ("25400001 11223344 7400", 0),

@@ -147,7 +147,7 @@ fn options_have_the_bytes_of_their_documents() {
 }
 
 #[test]
-fn what_has_no_form_is_refused() {
+fn unencodable_values_are_refused() {
     let try_encode = |options: &[TcpOption<'_>], room| {
         encode(&header(), options, pseudo(), &mut vec![0; room]).map_err(|error| error.to_string())
     };

@@ -84,7 +84,7 @@ fn messages() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_are_reported_with_their_offset() {
     for (text, offset) in [
         // A node ID beyond the bound, before it has arrived.
         ("07 001e 000000000000ffff 000000003b9aca00 ffff", 19),

@@ -172,7 +172,7 @@ fn a_keystroke_and_its_echo_take_three_bytes() {
 }
 
 #[test]
-fn what_no_change_can_tell_goes_whole_and_what_is_no_open_connection_as_it_is() {
+fn unencodable_changes_send_whole_headers_and_other_packets_are_unchanged() {
     let first = Segment { data: vec![1; 10], ..Segment::default() };
     let next = Segment { seq: 1_010, id: 101, ..first.clone() };
     let kind = |change: &dyn Fn(&mut Segment)| {
@@ -222,7 +222,7 @@ fn what_no_change_can_tell_goes_whole_and_what_is_no_open_connection_as_it_is() 
 }
 
 #[test]
-fn the_connection_silent_for_longest_loses_its_slot() {
+fn the_least_recently_used_connection_loses_its_slot() {
     let mut line = Line::new(Slots { max: 1, may_omit: true });
     let of = |port: u16, n: u32| Segment {
         ports: (port, 80),
@@ -245,7 +245,7 @@ fn the_connection_silent_for_longest_loses_its_slot() {
 }
 
 #[test]
-fn after_damage_nothing_passes_that_does_not_name_its_slot() {
+fn after_damage_only_packets_that_name_their_slot_pass() {
     let mut line = Line::new(Slots::default());
     let of = |port: u16, n: u32| Segment {
         ports: (port, 80),
@@ -274,7 +274,7 @@ fn after_damage_nothing_passes_that_does_not_name_its_slot() {
 }
 
 #[test]
-fn what_cannot_be_restored_is_refused_with_its_reason() {
+fn unrestorable_packets_are_refused_with_a_reason() {
     let mut line = Line::new(Slots { max: 3, may_omit: true });
     let mut error = |kind, frame: &[u8]| line.receive(kind, frame).unwrap_err();
     assert_eq!(error(Kind::Compressed, &[]), DecompressError::Truncated);

@@ -20,7 +20,7 @@ fn dropping(list: Vec<u64>) -> Vec<ErrorModel> {
 }
 
 #[test]
-fn bytes_and_ends_cross_both_ways_and_nobody_sees_the_gateways() {
+fn bytes_and_ends_cross_in_both_directions_and_gateways_are_invisible() {
     for early_accept in [true, false] {
         let mut plan = Plan::new(sends(500_000), sends(300_000));
         plan.early_accept = early_accept;
@@ -65,7 +65,7 @@ fn a_gateway_without_another_works_and_so_does_none() {
 }
 
 #[test]
-fn what_is_lost_is_sent_again_by_the_gateway_before_the_loss() {
+fn losses_are_retransmitted_by_the_gateway_before_the_loss() {
     let mut plan = Plan::new(sends(2_000_000), sends(0));
     // Packets that cross to the far side: data in the middle, and retransmissions.
     plan.wan[0].errors = dropping(vec![100, 101, 300, 310]);
@@ -80,7 +80,7 @@ fn what_is_lost_is_sent_again_by_the_gateway_before_the_loss() {
 }
 
 #[test]
-fn each_side_has_settings_of_its_own() {
+fn each_side_has_its_own_settings() {
     let mut plan = Plan::new(sends(10), Manner::default());
     plan.lan_options.timestamps = false;
     let mut play = plan.build();
@@ -119,7 +119,7 @@ fn a_half_that_has_ended_does_not_end_the_other() {
 }
 
 #[test]
-fn a_reset_goes_to_the_other_end_as_one() {
+fn a_reset_reaches_the_other_end_as_a_reset() {
     for by_server in [true, false] {
         let resets = Manner { resets_at: Some(100_000), sends: 10, ..Manner::default() };
         let (client, server) = match by_server {
@@ -142,7 +142,7 @@ fn a_reset_goes_to_the_other_end_as_one() {
 }
 
 #[test]
-fn where_nobody_listens_the_client_is_refused_or_reset() {
+fn a_closed_port_refuses_or_resets_the_client() {
     for early_accept in [true, false] {
         let mut plan = Plan::new(sends(1000), sends(1000));
         plan.early_accept = early_accept;
@@ -170,7 +170,7 @@ fn where_nobody_listens_the_client_is_refused_or_reset() {
 }
 
 #[test]
-fn a_reader_that_stands_still_stops_the_sender_at_the_bound() {
+fn a_stopped_reader_stops_the_sender_at_the_bound() {
     let stops = Manner { stops: Some((50_000, Duration::from_secs(120))), ..sends(0) };
     let mut plan = Plan::new(sends(20_000_000), stops);
     plan.pep.buffer = 200_000;
@@ -254,7 +254,7 @@ fn a_far_gateway_that_is_switched_off_and_on_leaves_clean_errors() {
 }
 
 #[test]
-fn clients_of_a_far_gateway_that_stays_off_are_told() {
+fn clients_learn_that_the_far_gateway_stays_off() {
     let mut plan = Plan::new(sends(3_000_000), sends(3_000_000));
     plan.wan_options.retries = 5;
     plan.lan_options.retries = 5;
@@ -286,7 +286,7 @@ fn clients_of_a_far_gateway_that_stays_off_are_told() {
 }
 
 #[test]
-fn connections_that_nobody_uses_are_ended() {
+fn idle_connections_are_ended() {
     let mut plan = Plan::new(Manner { sends: 10, ..Manner::default() }, Manner::default());
     plan.pep.idle = Some(Duration::from_secs(60));
     let mut play = plan.build();

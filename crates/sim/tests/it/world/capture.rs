@@ -82,7 +82,7 @@ fn the_near_end_shows_fates_and_the_far_end_what_arrives() {
 }
 
 #[test]
-fn a_trace_tells_of_every_packet() {
+fn a_trace_reports_every_packet() {
     let Recorded { rows, .. } = record(true);
     assert_eq!(rows.len(), 1 + 10 + 8);
     assert_eq!(rows[0], TraceRow::HEADER);
@@ -180,7 +180,7 @@ fn tshark_agrees() {
 }
 
 #[test]
-fn what_tshark_writes_is_read() {
+fn captures_written_by_tshark_are_read() {
     let Recorded { near, .. } = record(true);
     let ours = records(&near);
     for (format, resolution) in [("pcap", 1000), ("nsecpcap", 1), ("pcapng", 1)] {

@@ -22,14 +22,14 @@ fn copy(faults: StoreFaults, piece: usize) -> (World<Toy>, HostId, Vec<(Time, No
 }
 
 #[test]
-fn a_sound_store_is_done_at_once() {
+fn a_store_without_faults_completes_at_once() {
     let (mut world, earth, copied) = copy(StoreFaults::default(), 1000);
     assert_eq!(copied, [(Time::ZERO, Note::Copied(Ok(10_000)))]);
     assert_eq!(world.store(earth).get(&file("out")), Some(&content(10_000)[..]));
 }
 
 #[test]
-fn a_slow_store_takes_its_time() {
+fn a_slow_store_delays_its_effects() {
     let latency = Duration::from_millis(5);
     let faults = StoreFaults { latency, bytes_per_second: Some(1_000_000), ..Default::default() };
     let (mut world, earth, copied) = copy(faults, 1000);
@@ -40,7 +40,7 @@ fn a_slow_store_takes_its_time() {
 }
 
 #[test]
-fn writes_fail_when_they_should() {
+fn scheduled_writes_fail() {
     let failed = Note::Copied(Err(EffectError::Failed("the disk failed".into())));
     let faults = StoreFaults { fail_writes: writes(&[4]), ..Default::default() };
     let (mut world, earth, copied) = copy(faults, 1000);
@@ -117,7 +117,7 @@ fn a_file_that_was_installed_without_sync_keeps_its_name_alone() {
 }
 
 #[test]
-fn packets_for_a_crashed_host_are_lost_and_it_starts_anew() {
+fn packets_for_a_crashed_host_are_lost_and_it_restarts() {
     let Pair { mut world, earth, moon, .. } = pair(|host| host, &line(Duration::from_millis(10)));
     world.call(earth, |toy, _| toy.send(1000, 1024));
     world.at(Time::from_nanos(200_000_000), Action::Crash(moon));

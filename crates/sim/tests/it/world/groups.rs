@@ -196,7 +196,7 @@ fn events(notes: &[(Time, HostId, Note)], host: HostId) -> Vec<(Time, &'static s
 }
 
 #[test]
-fn what_is_sent_once_arrives_at_all_after_their_own_delays() {
+fn one_packet_reaches_all_after_their_own_delays() {
     for bent_pipe in [false, true] {
         let hub = HostConfig { bent_pipe, ..plain_hub() };
         let branches = [delay(10), delay(250), delay(3)];
@@ -221,7 +221,7 @@ fn what_is_sent_once_arrives_at_all_after_their_own_delays() {
 }
 
 #[test]
-fn answers_go_to_the_sender_alone() {
+fn replies_go_to_the_sender_alone() {
     let Star { mut world, sender, receivers, .. } =
         star(line(Duration::ZERO), &[delay(10), delay(20)], plain_hub());
     for receiver in &receivers {
@@ -282,7 +282,7 @@ fn losses_of_the_branches_are_independent_and_those_before_them_hit_all() {
 }
 
 #[test]
-fn damage_on_one_branch_is_nobody_elses() {
+fn damage_on_one_branch_affects_no_other() {
     let damaged = link::Config {
         errors: vec![ErrorModel::damaging(ErrorKind::BitErrorRate(0.01))],
         ..delay(10)
@@ -346,7 +346,7 @@ fn fork(first: link::Config, second: link::Config) -> (World<Member>, HostId, [H
 }
 
 #[test]
-fn links_of_ones_own_have_queues_of_their_own() {
+fn separate_links_have_separate_queues() {
     let slow = link::Config { rate: Rate::Constant(1_000_000), ..line(Duration::ZERO) };
     let (mut world, sender, receivers) = fork(slow, line(Duration::ZERO));
     world.call(sender, |member, _| member.send(GROUP, 0..3));
@@ -410,7 +410,7 @@ fn a_group_has_room_while_all_of_its_links_have() {
 }
 
 #[test]
-fn a_member_that_hands_on_and_reads_later_hands_on_once() {
+fn a_member_that_forwards_and_reads_later_forwards_once() {
     let Star { mut world, sender, hub, receivers, .. } =
         star(line(Duration::ZERO), &[delay(10)], plain_hub());
     world.add_path(hub, GROUP, PORT, ADDRESS, PathInfo::datagram(LEN));
@@ -430,7 +430,7 @@ fn a_member_that_hands_on_and_reads_later_hands_on_once() {
 }
 
 #[test]
-fn who_is_no_member_gets_nothing_and_a_restart_forgets_whom_it_met() {
+fn non_members_get_nothing_and_a_restart_forgets_unknown_peers() {
     let Star { mut world, sender, hub, receivers, .. } =
         star(line(Duration::ZERO), &[delay(10), delay(10)], plain_hub());
     let other = PathId(8);

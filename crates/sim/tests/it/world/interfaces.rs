@@ -142,7 +142,7 @@ fn a_proxy_gets_the_protocols_that_it_intercepts() {
 }
 
 #[test]
-fn what_comes_while_reading_is_paused_waits() {
+fn packets_wait_while_reading_is_paused() {
     let (mut world, [earth, _, moon]) = chain(&[]);
     let path = PathId(4);
     world.call(moon, |raw, _| raw.effects.push_back(PathEffect::PauseRead { path }.into()));

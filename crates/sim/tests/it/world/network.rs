@@ -51,7 +51,7 @@ fn an_hour_of_delay_costs_nothing() {
 }
 
 #[test]
-fn batches_of_any_size_arrive_alike() {
+fn batches_of_any_size_arrive_equally() {
     let run = |batch| {
         let Pair { mut world, earth, moon, .. } =
             pair(|host| HostConfig { batch, ..host }, &line(Duration::from_millis(5)));
@@ -102,7 +102,7 @@ fn a_relay_stores_and_forwards() {
 }
 
 #[test]
-fn a_router_counts_down_the_time_to_live_and_needs_a_route() {
+fn a_router_decrements_the_ttl_and_needs_a_route() {
     let (mut world, [earth, relay, moon]) = relayed(false);
     let lost = Ipv4Addr::new(10, 9, 9, 9);
     world.add_path(earth, PathId(9), PORT + 1, (lost, PORT), info());
@@ -127,7 +127,7 @@ fn a_router_counts_down_the_time_to_live_and_needs_a_route() {
 }
 
 #[test]
-fn an_unknown_peer_gets_a_path_of_its_own() {
+fn an_unknown_peer_gets_its_own_path() {
     let mut world = World::new(1);
     let earth = world.add_host(HostConfig::new("earth", EARTH));
     let moon = world.add_host(HostConfig { unknown_peers_max: 1, ..HostConfig::new("moon", MOON) });
@@ -305,7 +305,7 @@ fn limits_and_stubborn_engines_end_a_run() {
 }
 
 #[test]
-fn a_timer_is_told_once_at_its_time() {
+fn a_timer_fires_once_at_its_time() {
     let Pair { mut world, earth, .. } = pair(|host| host, &line(Duration::ZERO));
     let at = Time::from_secs(42);
     world.call(earth, |toy, _| toy.timer = Some(Deadline { at, why: "wake" }));

@@ -89,7 +89,7 @@ fn packets() {
 }
 
 #[test]
-fn what_others_might_send_is_taken() {
+fn packets_of_other_implementations_are_accepted() {
     let partial = Status { holes: Holes::new(&[Hole { start: 1, last: 2 }]), ..COMPLETE };
     for (text, packet) in [
         // A path with its NUL, an address behind it, bits in the flags.
@@ -111,7 +111,7 @@ fn what_others_might_send_is_taken() {
 }
 
 #[test]
-fn only_the_bit_of_polls_makes_a_poll() {
+fn only_the_poll_bit_makes_a_poll() {
     let eight = encoded(data(10_000, &[0; 8]));
     assert_eq!(eight.len(), POLL_LEN);
     let empty = Data { wants_status: true, session: SESSION, offset: 0, data: b"" };
@@ -121,7 +121,7 @@ fn only_the_bit_of_polls_makes_a_poll() {
 }
 
 #[test]
-fn files_end_before_4_gib() {
+fn files_are_shorter_than_4_gib() {
     encoded(data(u32::MAX - 5, b"hello"));
     encoded(data(u32::MAX, b""));
     let beyond = data(u32::MAX - 4, b"hello");
@@ -132,7 +132,7 @@ fn files_end_before_4_gib() {
 }
 
 #[test]
-fn longer_paths_take_more_room() {
+fn longer_paths_need_more_bytes() {
     for (len, request, metadata_len) in
         [(25, 32, 266), (26, 33, 266), (255, 262, 266), (256, 263, 267), (1023, 1030, 1034)]
     {
@@ -146,7 +146,7 @@ fn longer_paths_take_more_room() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_are_reported_with_their_offset() {
     for (text, offset) in [
         ("", 0),
         ("01", 1),
