@@ -1,4 +1,4 @@
-//! One code: its points, and the coefficients of its parity symbols.
+//! Code: its points, and the coefficients of its parity symbols.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use super::encoder::Encoder;
 use super::field::{Field, Tables};
 use super::kernel::Path;
 
-/// The most coefficients that a code keeps; those of larger codes are computed when they are
-/// needed, which is about as fast as fetching them from beyond the cache.
+/// Maximum number of coefficients kept by a code; larger codes compute them when needed, which is
+/// about as fast as fetching them from outside the cache.
 const KEPT_MAX: usize = 1 << 20;
 
-/// A systematic Reed–Solomon code of `k` source symbols and a number of parity symbols. Copies are
+/// Systematic Reed–Solomon code of `k` source symbols and a number of parity symbols. Copies are
 /// cheap and share the coefficients.
 #[derive(Clone, Debug)]
 pub struct Code {
@@ -29,11 +29,11 @@ struct Inner {
     weights: Vec<u64>,
     /// For each parity symbol, the logarithm of `Π (x(k + j) − x(m))` over the source symbols.
     products: Vec<u64>,
-    /// The coefficients of each source symbol in all parity symbols, if they are few enough.
+    /// Coefficients of each source symbol in all parity symbols, if they are few enough.
     kept: Vec<u16>,
 }
 
-/// Why there is no such code, or no symbols of such a length.
+/// Error for an impossible code, or an unusable symbol length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CodeError {
     /// Blocks without source symbols.
@@ -49,25 +49,24 @@ pub enum CodeError {
         /// [`Field::symbols_max`].
         max: usize,
     },
-    /// Symbols of no length, or one that is not a multiple of [`Field::element_len`].
+    /// Zero symbol length, or one that is not a multiple of [`Field::element_len`].
     #[error("symbols of {0} bytes")]
     SymbolLength(usize),
 }
 
 impl Code {
-    /// The code of blocks of at most `source` symbols with `parity` parity symbols.
-    ///
-    /// It takes the fastest [`Path`] of this machine.
+    /// Creates the code of blocks of at most `source` symbols with `parity` parity symbols, with
+    /// the fastest [`Path`] of this machine.
     ///
     /// # Errors
     ///
-    /// See [`CodeError`]; [`CodeError::SymbolLength`] is not among them.
+    /// See [`CodeError`], except [`CodeError::SymbolLength`].
     pub fn new(field: Field, source: usize, parity: usize) -> Result<Self, CodeError> {
         Self::with_path(field, source, parity, Path::best())
     }
 
-    /// As [`Code::new`], with a path of the caller's choice: for tests and comparisons. A path that
-    /// this machine does not have is replaced by [`Path::Portable`].
+    /// Creates a code with a given path, for tests and comparisons. A path that this machine does
+    /// not have is replaced by [`Path::Portable`].
     ///
     /// # Errors
     ///
@@ -88,8 +87,8 @@ impl Code {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The same code, for recovery alone: that needs no coefficients of parity, so none are kept, and
-    /// the code is made in no time.
+    /// Creates a code for recovery alone: without coefficients of parity, which takes next to no
+    /// time.
     ///
     /// # Errors
     ///
@@ -98,7 +97,7 @@ impl Code {
         Ok(Self { inner: Arc::new(Inner::new(field, source, parity, Path::best())?) })
     }
 
-    /// Whether there is such a code.
+    /// Checks whether there is such a code.
     ///
     /// # Errors
     ///
@@ -114,13 +113,13 @@ impl Code {
         Ok(())
     }
 
-    /// The field of the elements.
+    /// Field of the elements.
     #[must_use]
     pub fn field(&self) -> Field {
         self.inner.field
     }
 
-    /// How the arithmetic is done.
+    /// Implementation of the arithmetic.
     #[must_use]
     pub fn path(&self) -> Path {
         self.inner.path
@@ -138,16 +137,16 @@ impl Code {
         self.inner.parity
     }
 
-    /// Makes one parity symbol, number `row` counted from 0, from source symbols read again. For
-    /// several, [`Encoder::reset_rows`] saves most of the work.
+    /// Computes parity symbol `row`, counted from 0, from source symbols read again. For several,
+    /// [`Encoder::reset_rows`] saves most of the work.
     ///
-    /// `sources` gives each source symbol of the block once, in any order, with its number; short
-    /// ones count as followed by zeros, left out ones as zero (which those of a short block
-    /// beyond its end are). `out` is overwritten, and its length is that of the symbols.
+    /// `sources` yields each source symbol of the block once, in any order, with its number. Short
+    /// symbols are padded with zeros, missing ones are zero (as are those of a short block beyond
+    /// its end). `out` is overwritten, and its length is that of the symbols.
     ///
     /// # Errors
     ///
-    /// [`CodeError::SymbolLength`] for a length of `out` that the field cannot have.
+    /// [`CodeError::SymbolLength`] for an unusable length of `out`.
     ///
     /// # Panics
     ///
@@ -167,7 +166,7 @@ impl Code {
         Ok(())
     }
 
-    /// The coefficient of a source symbol in a parity symbol.
+    /// Coefficient of a source symbol in a parity symbol.
     pub(super) fn coefficient(&self, esi: usize, row: usize) -> u16 {
         assert!(esi < self.source(), "source symbol {esi} of {}", self.source());
         if self.inner.kept.is_empty() {
@@ -177,7 +176,7 @@ impl Code {
         }
     }
 
-    /// Whether symbols can have this length.
+    /// Checks whether symbols can have this length.
     pub(super) fn check_symbol_len(&self, symbol_len: usize) -> Result<(), CodeError> {
         if symbol_len == 0 || !symbol_len.is_multiple_of(self.field().element_len()) {
             return Err(CodeError::SymbolLength(symbol_len));
@@ -197,7 +196,7 @@ impl Code {
 }
 
 impl Inner {
-    /// A code that keeps no coefficients.
+    /// Creates a code without stored coefficients.
     fn new(field: Field, source: usize, parity: usize, path: Path) -> Result<Self, CodeError> {
         Code::check(field, source, parity)?;
         let path = if path.is_available() { path } else { Path::Portable };

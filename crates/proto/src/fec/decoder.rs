@@ -1,4 +1,4 @@
-//! What has arrived of a block, and the recovery of what has not.
+//! Received symbols of a block, and recovery of the missing ones.
 
 use thiserror::Error;
 
@@ -6,71 +6,71 @@ use super::code::{Code, CodeError};
 use super::kernel::{self, SOURCES, Source, TILE};
 use super::symbols::Symbols;
 
-/// Holds the symbols of one block after another; one buffer for all of them.
+/// Decoder of one block after another, with one buffer for all of them.
 ///
-/// Recovery needs no matrix: the block is a polynomial, its values at as many points as it has
-/// coefficients are known, and its missing values are linear combinations of those with
-/// coefficients after Lagrange. `e` missing symbols cost `e · k` multiplications of symbols.
+/// Recovery needs no matrix: the block is a polynomial with known values at as many points as it
+/// has coefficients. Its missing values are linear combinations of those, with Lagrange
+/// coefficients. `e` missing symbols cost `e · k` multiplications of symbols.
 #[derive(Debug)]
 pub struct Decoder {
     code: Code,
     block_len: usize,
-    /// Source symbols of the longest block, and behind them parity symbols as they arrived.
+    /// Source symbols of the longest block, followed by parity symbols as they arrived.
     symbols: Symbols,
-    /// Source symbols for which there is room.
+    /// Number of source symbols that there is room for.
     room: usize,
     present: Vec<bool>,
-    /// Source symbols that have not arrived.
+    /// Number of source symbols that have not arrived.
     missing: usize,
-    /// Parity symbols that have arrived, by their encoding symbol id.
+    /// Parity symbols that have arrived, by encoding symbol id.
     parity: Vec<usize>,
     scratch: Scratch,
 }
 
-/// Too few symbols to recover the others.
+/// Error when too few symbols have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{missing} source symbols are missing, and {parity} parity symbols are there")]
 pub struct RecoverError {
-    /// Source symbols of the block that have not arrived.
+    /// Number of source symbols that have not arrived.
     pub missing: usize,
-    /// Parity symbols that have.
+    /// Number of parity symbols that have arrived.
     pub parity: usize,
 }
 
-/// What a recovery works with, kept for the next one.
+/// Working memory of a recovery, kept for the next one.
 #[derive(Debug)]
 struct Scratch {
     /// Source symbols to be recovered.
     missing: Vec<usize>,
-    /// As many symbols that have arrived as the block is long, with the point and the logarithm of
-    /// the weight of each.
+    /// As many received symbols as the block is long, with the point and the logarithm of the
+    /// weight of each.
     known: Vec<KnownSymbol>,
-    /// Some recovered symbols.
+    /// Recovered symbols.
     made: Symbols,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct KnownSymbol {
     index: usize,
-    /// Where it is kept.
+    /// Index in the buffer.
     place: usize,
     point: u16,
     weight: u64,
 }
 
 impl Decoder {
-    /// A decoder for symbols of `symbol_len` bytes, at the start of a full block.
+    /// Creates a decoder for symbols of `symbol_len` bytes, at the start of a full block.
     ///
     /// # Errors
     ///
-    /// [`CodeError::SymbolLength`] for a length that the field cannot have.
+    /// [`CodeError::SymbolLength`] for an unusable length.
     pub fn new(code: Code, symbol_len: usize) -> Result<Self, CodeError> {
         let room = (code.source(), code.parity());
         Self::with_room(code, symbol_len, room)
     }
 
-    /// The same for blocks of at most so many source symbols, and as many parity symbols of each: no
-    /// more than these need is held.
+    /// Creates a decoder for blocks of at most this many source symbols, and as many parity symbols
+    /// of each, which limits its memory.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Decoder {
         })
     }
 
-    /// For how many source and parity symbols of a block there is room.
+    /// Numbers of source and parity symbols of a block that there is room for.
     #[must_use]
     pub fn room(&self) -> (usize, usize) {
         (self.room, self.symbols.count() - self.room)
@@ -110,13 +110,13 @@ impl Decoder {
         self.symbols.symbol_len()
     }
 
-    /// The code.
+    /// Code of the blocks.
     #[must_use]
     pub fn code(&self) -> &Code {
         &self.code
     }
 
-    /// Starts a block of `block_len` source symbols; nothing of it has arrived.
+    /// Starts a block of `block_len` source symbols, none of which has arrived.
     ///
     /// # Panics
     ///
@@ -136,9 +136,9 @@ impl Decoder {
         self.block_len
     }
 
-    /// Takes the symbol with this encoding symbol id: source symbols come first, parity symbol `j`
-    /// is `block length + j`. A short one counts as followed by zeros. Returns whether it is one
-    /// of the block's, of no more than its length, had not arrived yet, and there was room for it.
+    /// Adds the symbol with this encoding symbol id: source symbols come first, parity symbol `j`
+    /// is `block length + j`. Short symbols are padded with zeros. Returns whether it belongs to
+    /// the block, is not too long, had not arrived yet, and there was room for it.
     pub fn add(&mut self, esi: u16, data: &[u8]) -> bool {
         let Some(index) = self.index(esi) else { return false };
         if self.present[index] || data.len() > self.symbols.symbol_len() {
@@ -158,32 +158,31 @@ impl Decoder {
         true
     }
 
-    /// Whether the symbol with this encoding symbol id is there.
+    /// Whether the symbol with this encoding symbol id has arrived.
     #[must_use]
     pub fn has(&self, esi: u16) -> bool {
         self.index(esi).is_some_and(|index| self.present[index])
     }
 
-    /// How many source symbols are missing.
+    /// Number of missing source symbols.
     #[must_use]
     pub fn missing(&self) -> usize {
         self.missing
     }
 
-    /// How many parity symbols are there.
+    /// Number of parity symbols that have arrived.
     #[must_use]
     pub fn parity(&self) -> usize {
         self.parity.len()
     }
 
-    /// Whether all source symbols are there or can be recovered.
+    /// Whether all source symbols have arrived or can be recovered.
     #[must_use]
     pub fn is_sufficient(&self) -> bool {
         self.missing <= self.parity.len()
     }
 
-    /// The source or parity symbol with this encoding symbol id, if it is there: zeros behind a
-    /// short one included.
+    /// Source or parity symbol with this encoding symbol id, if it has arrived, including padding.
     #[must_use]
     pub fn symbol(&self, esi: u16) -> Option<&[u8]> {
         let index = self.index(esi).filter(|&index| self.present[index])?;
@@ -192,11 +191,11 @@ impl Decoder {
         Some(self.symbols.get(place))
     }
 
-    /// Recovers all missing source symbols. Returns how many there were.
+    /// Recovers all missing source symbols. Returns their number.
     ///
     /// # Errors
     ///
-    /// [`RecoverError`] if too few symbols are there.
+    /// [`RecoverError`] if too few symbols have arrived.
     pub fn recover(&mut self) -> Result<usize, RecoverError> {
         if !self.is_sufficient() {
             return Err(RecoverError { missing: self.missing, parity: self.parity.len() });
@@ -214,20 +213,20 @@ impl Decoder {
         Ok(recovered)
     }
 
-    /// The number of the symbol with this encoding symbol id in its block.
+    /// Number in its block of the symbol with this encoding symbol id.
     fn index(&self, esi: u16) -> Option<usize> {
         let esi = usize::from(esi);
         (esi < self.block_len + self.code.parity()).then_some(esi)
     }
 
-    /// The position in a code word of a symbol of the block.
+    /// Position of a block's symbol in a code word.
     fn position(&self, index: usize) -> usize {
-        // The zeros that a shortened block ends with are not kept.
+        // The trailing zeros of a shortened block are not kept.
         if index < self.block_len { index } else { index - self.block_len + self.code.source() }
     }
 
-    /// Says what is to be recovered, and from what: all source symbols there are, and as many
-    /// parity symbols as are needed.
+    /// Chooses the symbols to recover, and those used for that: all source symbols, and as many
+    /// parity symbols as needed.
     fn choose(&mut self) {
         let tables = self.code.field().tables();
         let mut missing = std::mem::take(&mut self.scratch.missing);
@@ -246,11 +245,11 @@ impl Decoder {
         (self.scratch.missing, self.scratch.known) = (missing, known);
     }
 
-    /// Gives each known symbol its weight: the logarithm of `1 / Π (x − x(m))` over the other known
-    /// points, among them those of the zeros behind a shortened block.
+    /// Computes the weight of each known symbol: the logarithm of `1 / Π (x − x(m))` over the other
+    /// known points, including those of the zeros of a shortened block.
     ///
-    /// They come from the products over all source points, with those of the missing symbols taken
-    /// out and those of the parity symbols brought in.
+    /// They follow from the products over all source points, divided by those of the missing
+    /// symbols and multiplied by those of the parity symbols.
     fn weigh(&mut self) {
         let tables = self.code.field().tables();
         let order = tables.order();
@@ -273,7 +272,7 @@ impl Decoder {
         }
     }
 
-    /// Recovers `count` missing symbols from the one number `first` on.
+    /// Recovers `count` missing symbols, starting with number `first`.
     fn recover_tile(&mut self, first: usize, count: usize) {
         let Scratch { missing, known, made } = &mut self.scratch;
         let tables = self.code.field().tables();

@@ -1,4 +1,4 @@
-//! The parity symbols of a block, made as its source symbols go by.
+//! Parity symbols of a block, computed as its source symbols pass.
 
 use std::ops::Range;
 
@@ -6,35 +6,36 @@ use super::code::{Code, CodeError};
 use super::kernel::{self, SOURCES, Source, TILE};
 use super::symbols::Symbols;
 
-/// Holds the parity symbols of one block after another; one buffer for all of them.
+/// Encoder of one block after another, with one buffer for all of them.
 ///
-/// Source symbols are copied and worked in some at a time, because adding one at a time to all
-/// parity symbols would fetch and store those for each.
+/// Source symbols are copied and processed several at a time, because adding each to all parity
+/// symbols would load and store those every time.
 #[derive(Debug)]
 pub struct Encoder {
     code: Code,
-    /// The parity symbols that are made.
+    /// Parity symbols to compute.
     rows: Range<usize>,
-    /// Room for all of them.
+    /// Memory for all of them.
     parity: Symbols,
-    /// Source symbols that have not been worked in, and their numbers.
+    /// Source symbols not processed yet, and their numbers.
     waiting: Symbols,
     numbers: Vec<usize>,
 }
 
 impl Encoder {
-    /// An encoder of all parity symbols, for symbols of `symbol_len` bytes, at the start of a block.
+    /// Creates an encoder of all parity symbols, for symbols of `symbol_len` bytes, at the start of
+    /// a block.
     ///
     /// # Errors
     ///
-    /// [`CodeError::SymbolLength`] for a length that the field cannot have.
+    /// [`CodeError::SymbolLength`] for an unusable length.
     pub fn new(code: Code, symbol_len: usize) -> Result<Self, CodeError> {
         let parity = code.parity();
         Self::of_some(code, symbol_len, parity)
     }
 
-    /// As [`Encoder::new`], of at most `most` parity symbols at a time, the first ones to begin
-    /// with: what is not made costs nothing.
+    /// Creates an encoder of at most `most` parity symbols at a time, initially the first ones:
+    /// others cost nothing.
     ///
     /// # Errors
     ///
@@ -51,29 +52,29 @@ impl Encoder {
         })
     }
 
-    /// The code.
+    /// Code of the blocks.
     #[must_use]
     pub fn code(&self) -> &Code {
         &self.code
     }
 
-    /// Parity symbols that there is room for.
+    /// Number of parity symbols that there is room for.
     #[must_use]
     pub fn room(&self) -> usize {
         self.parity.count()
     }
 
-    /// Starts the next block, with the first parity symbols, as many as there is room for.
+    /// Starts the next block, with as many of the first parity symbols as there is room for.
     pub fn reset(&mut self) {
         self.reset_rows(0..self.parity.count());
     }
 
-    /// Starts the next block, of which only some parity symbols, counted from 0, are to be made:
-    /// those that are sent as repair, from source symbols read again.
+    /// Starts the next block with some parity symbols, counted from 0: those sent as repairs, from
+    /// source symbols read again.
     ///
     /// # Panics
     ///
-    /// If the code does not have these parity symbols, or there is no room for as many.
+    /// If the code does not have these parity symbols, or there is no room for them.
     pub fn reset_rows(&mut self, rows: Range<usize>) {
         assert!(rows.end <= self.code.parity(), "{rows:?} of {}", self.code.parity());
         let room = self.parity.count();
@@ -83,8 +84,8 @@ impl Encoder {
         self.numbers.clear();
     }
 
-    /// Adds one source symbol of the block; a short one counts as followed by zeros. Each is to be
-    /// added once, in any order; one that is left out counts as zero.
+    /// Adds a source symbol of the block; a short one is padded with zeros. Each is added once, in
+    /// any order; a missing one counts as zero.
     ///
     /// # Panics
     ///
@@ -99,8 +100,8 @@ impl Encoder {
         }
     }
 
-    /// Adds source symbols that follow each other, the first with number `first`, from one run of
-    /// bytes; only the last may be short.
+    /// Adds consecutive source symbols, starting with number `first`, from contiguous bytes; only
+    /// the last may be short.
     ///
     /// # Panics
     ///
@@ -111,14 +112,14 @@ impl Encoder {
         }
     }
 
-    /// The parity symbol `row`, counted from 0, of the source symbols added so far. More may be
-    /// added afterwards.
+    /// Parity symbol `row`, counted from 0, of the source symbols added so far. More may be added
+    /// afterwards.
     ///
     /// In a shortened block it has the encoding symbol id `block length + row`.
     ///
     /// # Panics
     ///
-    /// If this parity symbol is not made.
+    /// If this parity symbol is not computed.
     #[must_use]
     pub fn parity(&mut self, row: usize) -> &[u8] {
         assert!(self.rows.contains(&row), "parity symbol {row} of {:?}", self.rows);
@@ -126,7 +127,7 @@ impl Encoder {
         self.parity.get(row - self.rows.start)
     }
 
-    /// Works in the symbols that wait.
+    /// Processes the waiting symbols.
     fn work_in(&mut self) {
         if self.numbers.is_empty() {
             return;

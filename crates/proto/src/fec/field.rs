@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-/// A finite field whose elements the symbols are made of.
+/// Finite field of the symbols' elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     /// GF(2⁸), polynomial 0x11d: FEC encoding ids 5 and 129.
@@ -12,7 +12,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// The most symbols of a block, source and parity: 255 or 65,535.
+    /// Maximum number of symbols of a block, source and parity: 255 or 65,535.
     #[must_use]
     pub fn symbols_max(self) -> usize {
         match self {
@@ -46,7 +46,7 @@ static GF16: LazyLock<Tables> = LazyLock::new(|| Tables::new(16, 0x1_100b));
 /// Products of many elements are sums of logarithms, taken modulo [`Tables::order`] once at the
 /// end.
 pub(super) struct Tables {
-    /// The logarithm of each element but 0; of 0, 0.
+    /// Logarithm of each nonzero element; 0 for 0.
     log: Vec<u16>,
     /// α to each power below the order.
     exp: Vec<u16>,
@@ -68,12 +68,12 @@ impl Tables {
         Self { log, exp }
     }
 
-    /// The number of elements but 0: exponents are modulo this.
+    /// Number of nonzero elements, the modulus of exponents.
     pub(super) fn order(&self) -> u64 {
         self.exp.len() as u64
     }
 
-    /// The logarithm of an element that is not 0.
+    /// Logarithm of a nonzero element.
     pub(super) fn log(&self, element: u16) -> u64 {
         u64::from(self.log[usize::from(element)])
     }
@@ -83,13 +83,13 @@ impl Tables {
         self.exp[(exponent % self.order()) as usize]
     }
 
-    /// The product of two elements, with which kernels and tests are made.
+    /// Product of two elements, for kernels and tests.
     #[cfg(any(test, target_arch = "aarch64", target_arch = "x86_64"))]
     pub(super) fn mul(&self, a: u16, b: u16) -> u16 {
         if a == 0 || b == 0 { 0 } else { self.exp(self.log(a) + self.log(b)) }
     }
 
-    /// The point of the code word position `index`.
+    /// Point of the code word position `index`.
     pub(super) fn point(&self, index: usize) -> u16 {
         if index == 0 { 0 } else { self.exp(index as u64 - 1) }
     }

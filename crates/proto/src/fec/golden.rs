@@ -1,11 +1,11 @@
-//! What libnorm 1.5.9 sent, datagram by datagram: the same source symbols make the same parity
-//! symbols, and its parity symbols recover its source symbols.
+//! Datagrams sent by libnorm 1.5.9: the same source symbols must yield the same parity symbols, and
+//! its parity symbols must recover its source symbols.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// A capture, and the parameters of its sender.
+/// Capture, and the parameters of its sender.
 struct Golden {
     datagrams: &'static str,
     field: Field,
@@ -44,7 +44,7 @@ fn all() -> [Golden; 8] {
     ]
 }
 
-/// The payloads of each block by their encoding symbol ids.
+/// Payloads of each block by encoding symbol id.
 fn blocks(golden: &Golden) -> BTreeMap<u32, BTreeMap<u16, Vec<u8>>> {
     let mut blocks: BTreeMap<u32, BTreeMap<u16, Vec<u8>>> = BTreeMap::new();
     for line in golden.datagrams.lines().filter(|line| !line.starts_with('#')) {
@@ -65,7 +65,7 @@ fn blocks(golden: &Golden) -> BTreeMap<u32, BTreeMap<u16, Vec<u8>>> {
     blocks
 }
 
-/// The length of each block, by the partition or, in a stream, that of a full one.
+/// Length of each block, by the partition; in a stream, that of a full one.
 fn block_lens(golden: &Golden) -> Vec<u16> {
     let max = golden.source as u16;
     let Some(size) = golden.object_size else { return vec![max] };

@@ -1,7 +1,7 @@
 //! Sums of products of symbols with elements of a field.
 
-/// Calls a function of as many sums as there are, or a few more: those that are not there cost
-/// work but have no place to go to.
+/// Calls a function for as many sums as there are, or a few more: extra ones cost work but are not
+/// stored.
 #[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 macro_rules! by_rows {
     ($function:ident($token:expr, $sums:expr, $stride:expr, $sources:expr)) => {
@@ -23,30 +23,30 @@ mod x86;
 
 use super::field::Field;
 
-/// The width in bytes that symbols are worked through in.
+/// Bytes of symbols processed at a time.
 pub(super) const COLUMN: usize = 128;
 
-/// How many sums are made at once, so that a source is fetched once for all of them.
+/// Number of sums computed at once, so that a source is loaded once for all of them.
 pub(super) const TILE: usize = 4;
 
-/// How many sources are added at once, so that a sum is fetched and stored once for all of them.
+/// Number of sources added at once, so that a sum is loaded and stored once for all of them.
 pub(super) const SOURCES: usize = 16;
 
-/// How the arithmetic is done. All ways have the same results.
+/// Implementation of the arithmetic. All have the same results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// The Galois field instructions of x86-64 on vectors of 512 bits.
+    /// Galois field instructions of x86-64, on vectors of 512 bits.
     Gfni,
-    /// AVX2, the vectors of 256 bits of x86-64.
+    /// AVX2, on vectors of 256 bits.
     Avx2,
-    /// NEON, the vectors of 128 bits of AArch64.
+    /// NEON, on vectors of 128 bits.
     Neon,
     /// Shifts and exclusive ors of machine words, which compilers turn into vector instructions.
     Portable,
 }
 
 impl Path {
-    /// All paths, the best first.
+    /// All paths, the fastest first.
     pub const ALL: [Self; 4] = [Self::Gfni, Self::Avx2, Self::Neon, Self::Portable];
 
     /// Whether this machine has it.
@@ -67,24 +67,24 @@ impl Path {
         }
     }
 
-    /// The best one that this machine has.
+    /// Fastest path of this machine.
     #[must_use]
     pub fn best() -> Self {
         Self::ALL.into_iter().find(|path| path.is_available()).unwrap_or(Self::Portable)
     }
 }
 
-/// A symbol, and what it is multiplied with in each sum.
+/// Symbol, and its coefficient in each sum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Source<'a> {
-    /// The symbol, padded with zeros to the length of the sums.
+    /// Symbol, padded with zeros to the length of the sums.
     pub(super) data: &'a [u8],
-    /// One coefficient for each sum.
+    /// Coefficient for each sum.
     pub(super) coefficients: [u16; TILE],
 }
 
 impl<'a> Source<'a> {
-    /// The column that starts at `offset`.
+    /// Column that starts at `offset`.
     #[inline(always)]
     fn column(&self, offset: usize) -> &'a [u8; COLUMN] {
         self.data[offset..].first_chunk().expect("symbols are whole columns")

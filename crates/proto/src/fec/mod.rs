@@ -1,11 +1,11 @@
-//! Forward error correction of blocks of segments: how an object is cut into source blocks, and a
+//! Forward error correction of blocks of segments: partition of an object into source blocks, and a
 //! systematic Reed–Solomon erasure code over them.
 //!
 //! * [`Partition`] is the block partition of RFC 5052 §9.1.
 //! * [`Code`] is one code: a [`Field`], the source symbols of a full block, and the parity symbols.
-//! * [`Encoder`] takes the source symbols of a block one at a time, as they are sent, and holds
-//!   its parity symbols; [`Code::encode_row`] makes one parity symbol from symbols read again.
-//! * [`Decoder`] takes whatever arrives of a block and recovers what is missing.
+//! * [`Encoder`] takes the source symbols of a block as they are sent, and computes its parity
+//!   symbols; [`Code::encode_row`] computes one parity symbol from symbols read again.
+//! * [`Decoder`] takes received symbols of a block and recovers the missing ones.
 //!
 //! # The code words
 //!
@@ -14,14 +14,14 @@
 //! polynomial of degree below `k` that takes the value of source symbol `i` at the point `x(i)`;
 //! parity symbol `j` is its value at `x(k + j)`; `x(0) = 0` and `x(i) = α^(i − 1)`.
 //!
-//! RFC 5510 §8.2.1 says that it is compatible with that codec but has `x(i) = α^i`, which makes
-//! different parity. The library is what is spoken with in the field, so this is its code.
+//! RFC 5510 §8.2.1 says that it is compatible with that codec but has `x(i) = α^i`, which yields
+//! different parity. The library is what is deployed, so its code is used here.
 //!
-//! Two more facts are the library's and not the RFC's:
+//! Two more properties follow the library and not the RFC:
 //!
-//! * A block that is shorter than `k` is coded as one of `k` symbols whose last ones are zero
-//!   (the RFC has another matrix for each length). Its parity symbol `j` has the encoding symbol
-//!   id `block length + j`, but the code word position `k + j`.
+//! * A block that is shorter than `k` is coded as one of `k` symbols whose last ones are zero (the
+//!   RFC has another matrix for each length). Its parity symbol `j` has the encoding symbol id
+//!   `block length + j`, but the code word position `k + j`.
 //! * The 16-bit elements of GF(2¹⁶) are in the order of the machine it runs on, in practice little
 //!   endian. Of segments of an odd length it sends half of the parity's last element, from which
 //!   the last byte cannot be recovered; here such a length is refused.

@@ -1,12 +1,12 @@
-//! How an object is cut into source blocks (RFC 5052 §9.1).
+//! Partition of an object into source blocks (RFC 5052 §9.1).
 
 use thiserror::Error;
 
 /// The largest object: its size is a 48-bit field (RFC 5510 §4.2.4 and §5.2.4).
 const OBJECT_SIZE_MAX: u64 = (1 << 48) - 1;
 
-/// The source blocks of one object: all have `A_large` or `A_small` segments, which differ by at
-/// most one; the `I` large ones come first. All segments but the object's last one are full.
+/// Source blocks of one object: all have `A_large` or `A_small` segments, which differ by at most
+/// one; the `I` large ones come first. All segments but the object's last one are full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
     object_size: u64,
@@ -14,22 +14,22 @@ pub struct Partition {
     blocks: u32,
     large: u64,
     small: u64,
-    /// How many blocks have `large` segments, `I` in the RFC.
+    /// Number of blocks with `large` segments, `I` in the RFC.
     large_blocks: u64,
 }
 
-/// Where a byte of an object is.
+/// Location of a byte of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Source block number.
     pub sbn: u32,
     /// Segment in the block.
     pub esi: u16,
-    /// Bytes of the segment before this one.
+    /// Offset within the segment.
     pub within: u16,
 }
 
-/// Why an object cannot be cut as asked.
+/// Error of an impossible partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PartitionError {
     /// A segment size of 0.
@@ -47,8 +47,8 @@ pub enum PartitionError {
 }
 
 impl Partition {
-    /// Cuts `object_size` bytes into segments of `segment_size` bytes, and those into blocks of at
-    /// most `max_block` segments. An empty object has no blocks.
+    /// Partitions `object_size` bytes into segments of `segment_size` bytes, and those into blocks
+    /// of at most `max_block` segments. An empty object has no blocks.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl Partition {
         (self.object_size - offset).min(self.segment_size) as u16
     }
 
-    /// Where the byte at `offset` is; `None` from the end of the object on.
+    /// Location of the byte at `offset`; `None` from the end of the object on.
     #[must_use]
     pub fn locate(&self, offset: u64) -> Option<Location> {
         if offset >= self.object_size {
@@ -221,7 +221,7 @@ mod tests {
             prop_assert_eq!(offset, size);
         }
 
-        /// The numbers of RFC 5052 §9.1, at any size.
+        /// Compares with the numbers of RFC 5052 §9.1, at any size.
         #[test]
         fn is_that_of_the_rfc(size in 1_u64..1 << 48, segment in 64_u16.., max in 1_024_u16..) {
             let partition = Partition::new(size, segment, max).unwrap();

@@ -1,4 +1,4 @@
-//! The code against its definition, and recovery from every kind of loss.
+//! Comparison of the code with its definition, and recovery from every kind of loss.
 
 use engine::Rng;
 use proptest::prelude::*;
@@ -163,7 +163,7 @@ proptest! {
         for (count, esi) in shuffled(case.block_len, rng).into_iter().enumerate() {
             encoder.add(esi as u16, &segments[esi]);
             if count == looked_at && case.parity > 0 {
-                // More may be added after a look at the parity so far.
+                // More may be added after reading the parity so far.
                 prop_assert_eq!(encoder.parity(0).len(), case.symbol_len);
             }
         }
@@ -196,7 +196,7 @@ proptest! {
         let code = Code::with_path(case.field, case.source, case.parity, case.path).unwrap();
         let (segments, parity) = block(&code, &case, rng);
         let mut decoder = Decoder::new(code, case.symbol_len).unwrap();
-        // What an earlier block left must not matter.
+        // Data of an earlier block must not matter.
         prop_assert!(decoder.add(0, &random_bytes(rng, case.symbol_len)));
         decoder.start(case.block_len as u16);
         let all: Vec<&Vec<u8>> = segments.iter().chain(&parity).collect();

@@ -1,4 +1,4 @@
-//! The client's side of a control connection: one command at a time, each by its reply.
+//! Client side of a control connection: one command at a time, each with its reply.
 
 mod data;
 mod replies;
@@ -25,58 +25,58 @@ use super::indication::{Failure, Indication, RequestId};
 use super::relay::Relayed;
 use crate::flow::{Inflow, Outflow};
 
-/// What an effect was for.
+/// Purpose of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
-    /// Open the file to send, or the working file for one that comes.
+    /// Opens the file to send, or the working file of a download.
     Open,
-    /// Give a file that came its name.
+    /// Renames a downloaded file.
     Install,
-    /// Open the file that was sent again, and read it, to compare its CRC with the server's.
+    /// Opens the sent file again to compare its CRC with the server's.
     OpenToSum,
     Sum,
-    /// Nobody waits for the answer.
+    /// The result is ignored.
     Forget,
 }
 
 /// Event that the client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
-    /// The time for another attempt.
+    /// Time of another attempt.
     Restart,
     Connection,
     Greeting,
     User,
     Password,
     Type,
-    /// The replies to ARST, SUPP and BETS.
+    /// Reply to ARST, SUPP or BETS.
     Restartable,
     Brief,
     BestEffort,
-    /// Its own file is being opened.
+    /// Local file being opened.
     Open,
-    /// The reply to PASV, EPSV or PORT.
+    /// Reply to PASV, EPSV or PORT.
     Address,
-    /// The driver's word where it listens.
+    /// Listening address from the driver.
     Listening,
-    /// The word of the other server of a transfer between two.
+    /// Other server of a transfer between two.
     Peer,
-    /// What the server has of the file, and its word that it goes on from there.
+    /// Size of the server's file, and the reply to the restart offset.
     Size,
     Offset,
-    /// The reply to a command alone.
+    /// Reply to a single command.
     Reply,
-    /// The server's CRC of what was sent.
+    /// Server's CRC of the sent file.
     Checksum,
-    /// The first reply to RETR or STOR.
+    /// First reply to RETR or STOR.
     Begin,
-    /// The second one, and the end of the data connection.
+    /// Second reply, and the end of the data connection.
     End,
     Quit,
 }
 
 impl Awaited {
-    /// Whether it is before the first request.
+    /// Whether it precedes the first request.
     fn is_login(self) -> bool {
         match self {
             Self::Greeting
@@ -103,21 +103,21 @@ impl Awaited {
     }
 }
 
-/// The request that is being carried out.
+/// Current request.
 #[derive(Debug)]
 struct Current {
     request: Request,
     data: Option<DataId>,
     file: Option<(FileId, u64)>,
-    /// Where this attempt begins.
+    /// Offset at which this attempt starts.
     offset: u64,
     flow: Option<Flow>,
     spool: Option<FileName>,
-    /// Bytes that crossed, once the data connection has done its part.
+    /// Bytes transferred, once the data connection is done.
     bytes: Option<u64>,
-    /// Bytes that did not come.
+    /// Bytes that did not arrive.
     missing: u64,
-    /// The last reply came.
+    /// Whether the last reply arrived.
     confirmed: bool,
     installing: bool,
     sum: Option<Sum>,
@@ -130,14 +130,14 @@ pub(super) struct Session {
     awaited: Awaited,
     current: Option<Current>,
     replies: Replies,
-    /// Who opens data connections.
+    /// Side that opens data connections.
     data: DataConnection,
     scps: Option<ScpsClient>,
-    /// What was sent is compared with what the server has.
+    /// Whether sent files are compared with the server's.
     verify: bool,
-    /// The server knows restarts.
+    /// Whether the server supports restarts.
     restartable: bool,
-    /// Data connections are best-effort at the server, and so they are here.
+    /// Whether data connections are best-effort at the server, and so also here.
     best_effort: bool,
 }
 
@@ -150,7 +150,7 @@ impl Session {
             current: None,
             replies: Replies::default(),
             data: config.data,
-            // Not as text, whose line ends differ.
+            // Not in text mode, whose line ends differ.
             verify: config.scps.as_ref().is_some_and(|scps| scps.verify)
                 && config.representation == Representation::Image,
             scps: config.scps.clone(),
@@ -159,7 +159,8 @@ impl Session {
         }
     }
 
-    /// One that waits before it tries again, and how long; nothing if there is no reason to.
+    /// Marks the session as waiting before another attempt. Returns the time to wait, if there is a
+    /// reason to.
     pub(super) fn wait(&mut self) -> Option<std::time::Duration> {
         let has_failed = self.queue.front().is_some_and(|request| request.attempts > 0);
         let wait = self.scps.as_ref().filter(|_| has_failed)?.restart_wait;
@@ -167,7 +168,7 @@ impl Session {
         Some(wait)
     }
 
-    /// Whether it waited until now.
+    /// Whether the wait before another attempt is over.
     pub(super) fn tries_again(&mut self) -> bool {
         let waits = self.awaited == Awaited::Restart;
         if waits {
@@ -176,7 +177,7 @@ impl Session {
         waits
     }
 
-    /// Whether a request that broke off for this reason is tried again.
+    /// Whether a request that broke off for this reason is retried.
     fn goes_on(&self, request: &Request, attempts: u32, why: &Failure) -> bool {
         let Some(scps) = &self.scps else { return false };
         if matches!(request.what, What::Relay { .. }) {
@@ -193,7 +194,7 @@ impl Session {
         is_passing && scps.auto_restart && attempts < scps.restarts
     }
 
-    /// Requests that are not over.
+    /// Number of unfinished requests.
     pub(super) fn under_way(&self) -> usize {
         self.queue.len() + usize::from(self.current.is_some())
     }
@@ -236,7 +237,7 @@ impl Session {
     }
 
     fn reply(&mut self, reply: Reply, config: &ClientConfig, core: &mut Core) {
-        // 421 may come at any time: the server goes away (RFC 959 §5.4).
+        // 421 may arrive at any time: the server closes (RFC 959 §5.4).
         if reply.code == 421 {
             return self.give_up(&Failure::Reply(reply), core);
         }
@@ -255,9 +256,9 @@ impl Session {
             }
             (Awaited::Checksum, 2) => self.compare(reply, core),
             (Awaited::Address, 2) => self.address(reply, config, core),
-            // Early data connections are told with 125 (RFC 959 §5.4).
+            // An early data connection is confirmed by 125 (RFC 959 §5.4).
             (Awaited::Begin, 1) => self.begin(core),
-            // A server may be done before it was heard to begin.
+            // A server may finish before its first reply was received.
             (Awaited::Begin | Awaited::End, 2) => {
                 if self.awaited == Awaited::Begin {
                     self.begin(core);
@@ -299,10 +300,10 @@ impl Session {
         }
     }
 
-    /// A reply before the first request.
+    /// Processes a reply before the first request.
     fn login_reply(&mut self, reply: Reply, config: &ClientConfig, core: &mut Core) {
         match (self.awaited, reply.class()) {
-            // 120: later.
+            // 120: service ready later.
             (Awaited::Greeting, 1) => {}
             (Awaited::Greeting, 2) => self.ask(&Command::User(&config.user), Awaited::User),
             (Awaited::User, 3) => self.ask(&Command::Pass(&config.password), Awaited::Password),
@@ -329,7 +330,7 @@ impl Session {
         self.awaited = awaited;
     }
 
-    /// Says what holds for all transfers.
+    /// Sends the commands that apply to all transfers.
     fn prepare(&mut self, core: &mut Core) {
         if self.scps.as_ref().is_some_and(|scps| scps.auto_restart) {
             return self.ask(&Command::Arst, Awaited::Restartable);
@@ -351,7 +352,7 @@ impl Session {
         self.next(core);
     }
 
-    /// Begins the next request, or takes leave.
+    /// Starts the next request, or quits.
     fn next(&mut self, core: &mut Core) {
         if self.current.is_some() || self.control.is_closing() {
             return;
@@ -369,7 +370,7 @@ impl Session {
             }
             What::Get { records, .. } => {
                 let spool = spool_of(request.id);
-                // What came before a break is still there; records are read anew.
+                // Data before a break is still there; records are read from the start.
                 let again = request.attempts > 0 && self.restartable && !records;
                 let mode = if again { OpenMode::Write } else { OpenMode::Truncate };
                 (Some(spool.clone()), mode, Some(spool))
@@ -428,7 +429,7 @@ impl Session {
         }
     }
 
-    /// A request that needs no file here.
+    /// Starts a request without a local file.
     fn begin_without_file(&mut self, core: &mut Core) {
         let Some(current) = &mut self.current else { return };
         match &current.request.what {
@@ -449,8 +450,8 @@ impl Session {
         }
     }
 
-    /// A transfer between two servers came to nothing at the other one. What this one is at is not known
-    /// unless it was asked for nothing.
+    /// Drops a half of a transfer between two servers that failed at the other. The state of this
+    /// connection is unknown unless nothing was requested of it.
     pub(super) fn drop_relay(&mut self, id: RequestId, core: &mut Core) {
         self.queue.retain(|request| request.id != id);
         if self.current.take_if(|current| current.request.id == id).is_none() {
@@ -483,11 +484,11 @@ impl Session {
         }
     }
 
-    /// What the server has of a file that broke off.
+    /// Processes the size of the server's part of an interrupted file.
     fn size_known(&mut self, reply: Option<&Reply>, config: &ClientConfig, core: &mut Core) {
         let has = reply.and_then(|reply| reply.text.trim().parse::<u64>().ok()).unwrap_or(0);
         let len = self.current.as_ref().and_then(|current| current.file).map_or(0, |(_, len)| len);
-        // More than there is here: that is another file.
+        // Larger than the local file: it is another file.
         self.begin_at(if has <= len { has } else { 0 }, config, core);
     }
 
@@ -509,7 +510,7 @@ impl Session {
         self.current.as_ref().map(|current| &current.request)
     }
 
-    /// The data connection is agreed: now for the file.
+    /// Starts the transfer once the data connection is agreed.
     fn transfer(&mut self) {
         let Some(current) = &self.current else { return };
         let command = match &current.request.what {
@@ -524,12 +525,12 @@ impl Session {
         self.awaited = Awaited::Begin;
     }
 
-    /// The server took the command: the file may cross.
+    /// Starts the data flow once the server has accepted the command.
     fn begin(&mut self, core: &mut Core) {
         self.awaited = Awaited::End;
         let Some(current) = &mut self.current else { return };
         if let What::Relay { half, .. } = current.request.what {
-            // Nothing of it crosses a data connection of this client.
+            // No data of it crosses this client's connections.
             current.bytes = Some(0);
             if half == Half::Gives {
                 core.relayed.push_back((current.request.id, Relayed::Begins));
@@ -557,15 +558,15 @@ impl Session {
                 current.missing += missing;
                 self.finish_if_done(core);
             }
-            // The server's reply says more than that, if there comes one.
+            // The server's reply has more details, if one arrives.
             DataEvent::NotMade(error) => self.break_off(Failure::Data(error.to_string()), core),
             DataEvent::Broken => self.break_off(Failure::Data("it broke".to_owned()), core),
             DataEvent::Store(error) => self.break_off(Failure::Store(error), core),
         }
     }
 
-    /// A request fails while the server may still be at it: nothing tells where its replies belong,
-    /// so the connection ends with it. Those that wait get a new one.
+    /// Fails the current request while the server may still process it: its replies cannot be
+    /// assigned any more, so the connection ends. Queued requests get a new one.
     fn break_off(&mut self, why: Failure, core: &mut Core) {
         self.fail(why, core);
         self.control.close();
@@ -604,7 +605,7 @@ impl Session {
         self.next(core);
     }
 
-    /// Ends the request that is being carried out.
+    /// Fails the current request.
     fn fail(&mut self, why: Failure, core: &mut Core) {
         let Some(current) = self.current.take() else { return };
         if let Some(data) = current.data {
@@ -631,7 +632,7 @@ impl Session {
         failed(&current.request, why, core);
     }
 
-    /// Requests fail with the one that they need.
+    /// Fails the requests that depend on a failed one.
     fn fail_what_needs(&mut self, id: RequestId, why: &Failure, core: &mut Core) {
         let (useless, queue): (VecDeque<_>, _) =
             self.queue.drain(..).partition(|request| request.needs == Some(id));
@@ -641,7 +642,7 @@ impl Session {
         }
     }
 
-    /// Ends all requests, and the connection.
+    /// Fails all requests, and ends the connection.
     pub(super) fn give_up(&mut self, why: &Failure, core: &mut Core) {
         let was_at_it = self.current.is_some();
         self.fail(why.clone(), core);
@@ -665,7 +666,7 @@ impl Session {
         self.control.close();
     }
 
-    /// Takes a request back; `false` if there is none of this number.
+    /// Cancels a request; `false` if its number is unknown.
     pub(super) fn cancel(&mut self, id: RequestId, core: &mut Core) -> bool {
         if self.current.as_ref().is_some_and(|current| current.request.id == id) {
             self.break_off(Failure::Cancelled, core);
@@ -679,15 +680,15 @@ impl Session {
     }
 }
 
-/// How a server says in its last reply how many bytes it lacks.
+/// Prefix of the number of missing bytes in a server's last reply.
 pub(super) const MISSING: &str = "Missing: ";
 
-/// Bytes that a server lacks, by its last reply.
+/// Number of missing bytes in a server's last reply.
 fn missing_by(text: &str) -> u64 {
     number_behind(text, MISSING).unwrap_or(0)
 }
 
-/// A number of a reply's text, behind a word.
+/// Number after a word in a reply's text.
 fn number_behind(text: &str, word: &str) -> Option<u64> {
     let (_, after) = text.split_once(word)?;
     let digits = after.trim_start().split(|c: char| !c.is_ascii_digit()).next()?;

@@ -1,4 +1,4 @@
-//! What a node is told to be.
+//! Settings of a node.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use crate::settings::form::{Flag, Leaf};
 use crate::settings::{Field, Kind, Setting, Settings, Value, Visited, Visitor};
 use crate::{settings, visit, words};
 
-/// A node: a client of the peers that it is asked to talk to, and a server to those who come.
+/// Settings of a node: client for its user's requests, and server for its peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// What it does as a client.
+    /// Settings of the client.
     pub client: ClientConfig,
-    /// What it does as a server.
+    /// Settings of the server.
     pub server: ServerConfig,
-    /// What it may hold.
+    /// Limits of the node.
     pub limits: Limits,
 }
 
-/// Settings of FTP but the client's time-out, which other programs have, too, and SCPS-FP's.
+/// Settings of FTP, except the client's timeout, which other programs share, and those of SCPS-FP.
 impl Settings for Config {
     fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
         visit! { visitor;
@@ -28,7 +28,7 @@ impl Settings for Config {
             "data": self.client.data as Word,
             /// Silence on a control connection after which a server closes it.
             "idle": self.server.idle as Span [Interval],
-            /// Time that a server waits for a data connection.
+            /// Time for which a server waits for a data connection.
             "data_timeout": self.server.data_timeout as Span [Interval],
         }
         let doc = &[
@@ -58,49 +58,49 @@ impl Setting for ThirdParty<'_> {
     }
 }
 
-/// How a client behaves.
+/// Settings of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Sent with USER.
+    /// User name sent with USER.
     pub user: String,
-    /// Sent with PASS if the server wants one.
+    /// Password sent with PASS if required.
     pub password: String,
-    /// Who opens the data connection.
+    /// Side that opens the data connection.
     pub data: DataConnection,
-    /// How files stand on the data connection.
+    /// Representation type of files.
     pub representation: Representation,
-    /// Whether the data connection may lead to, or come from, another host than the server: the reply
-    /// to PASV may name any (RFC 2577 §3). Otherwise the server's address is taken in its place, and
-    /// whoever else comes is reset.
+    /// Whether the data connection may lead to, or come from, another host than the server: the
+    /// reply to PASV may name any (RFC 2577 §3). Otherwise the server's address replaces the named
+    /// one, and connections from others are reset.
     pub third_party: bool,
-    /// How long it waits for a reply, or for the data connection, while nothing comes.
+    /// Silence after which it stops waiting for a reply or the data connection.
     pub timeout: Duration,
-    /// What it does beyond FTP.
+    /// SCPS-FP extensions, if used.
     pub scps: Option<ScpsClient>,
 }
 
 settings! {
-    /// Settings of a client beyond FTP, with a server that has SCPS-FP (CCSDS 717.0-B-1).
+    /// Settings of a client with a server that supports SCPS-FP (CCSDS 717.0-B-1).
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ScpsClient {
-        /// Whether a transfer that broke off resumes (ARST).
+        /// Whether an interrupted transfer resumes (ARST).
         pub auto_restart: bool as Flag = true,
-        /// Times that it resumes.
+        /// Maximum number of resumptions.
         pub restarts: u32 as Number = 99,
         /// Time before it resumes.
         pub restart_wait: Duration as Span [Interval] = Duration::from_secs(5),
-        /// Whether the server leaves out the texts of its replies (SUPP).
+        /// Whether the server omits the texts of its replies (SUPP).
         pub suppress: bool = false,
-        /// Whether data connections continue without bytes that are lost (BETS), where the driver and
-        /// the server have that. Zeros stand in their place, and users get an indication.
+        /// Whether data connections continue without lost bytes (BETS), where driver and server
+        /// support that. Zeros replace them, and users get an indication.
         pub best_effort: bool = false,
-        /// Whether the CRC of a file that was sent is compared with the server's (SITE crc).
+        /// Whether the CRC of a sent file is compared with the server's (SITE crc).
         pub verify: bool as Flag = false,
     }
 }
 
 impl Default for ClientConfig {
-    /// Anonymous, PASV, no third party, files as they are, ten minutes.
+    /// Anonymous, PASV, no third party, binary files, ten minutes.
     fn default() -> Self {
         Self {
             user: "anonymous".to_owned(),
@@ -114,40 +114,40 @@ impl Default for ClientConfig {
     }
 }
 
-/// Who opens the data connection, and how the other one is told.
+/// Side that opens the data connection, and the command for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataConnection {
-    /// The client, where PASV's reply says (RFC 959 §4.1.2, RFC 1123 §4.1.2.6).
+    /// Client, to the address in PASV's reply (RFC 959 §4.1.2, RFC 1123 §4.1.2.6).
     Pasv,
-    /// The client, at the server's address with the port of EPSV's reply (RFC 2428 §3).
+    /// Client, to the server's address with the port in EPSV's reply (RFC 2428 §3).
     Epsv,
-    /// The server, where PORT says, or EPRT if the address is none of IPv4.
+    /// Server, to the address in PORT, or EPRT if it is not IPv4.
     Port,
 }
 
 words!(DataConnection { "pasv" = Self::Pasv, "epsv" = Self::Epsv, "port" = Self::Port });
 
-/// How a server behaves.
+/// Settings of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Whether it answers those who come.
+    /// Whether it accepts clients.
     pub enabled: bool,
-    /// Who may come.
+    /// Permitted users.
     pub accounts: Accounts,
-    /// How long a control connection may be silent (RFC 1123 §4.1.3.2: five minutes at least).
+    /// Maximum silence of a control connection (RFC 1123 §4.1.3.2: at least five minutes).
     pub idle: Duration,
-    /// How long it waits for a data connection.
+    /// Maximum wait for a data connection.
     pub data_timeout: Duration,
-    /// Whether PORT may name a host other than the client, and one may come to the data connection
-    /// that PASV or EPSV awaits. Transfers between two servers need it; it also lets anybody send what
-    /// he likes to whom he likes, and take a file that is another's (RFC 2577 §§3 and 6).
+    /// Whether PORT may name a host other than the client, and other hosts may connect after PASV
+    /// or EPSV. Transfers between two servers need it; it also allows anyone to send data to
+    /// arbitrary hosts, and to take another client's file (RFC 2577 §§3 and 6).
     pub third_party: bool,
-    /// Whether it knows the commands of SCPS-FP (CCSDS 717.0-B-1).
+    /// Whether it supports the commands of SCPS-FP (CCSDS 717.0-B-1).
     pub scps: bool,
 }
 
 impl Default for ServerConfig {
-    /// Anybody, fifteen minutes, two minutes, no third party.
+    /// Any user, fifteen minutes, two minutes, no third party.
     fn default() -> Self {
         Self {
             enabled: true,
@@ -160,7 +160,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// Who may log in.
+/// Permitted users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Accounts {
     /// Any name with any password.
@@ -169,28 +169,28 @@ pub enum Accounts {
     Named(BTreeMap<String, String>),
 }
 
-/// What a node may hold.
+/// Limits of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Control connections of others.
+    /// Number of peers' control connections.
     pub sessions: usize,
-    /// Requests of the user that wait.
+    /// Number of queued requests of the user.
     pub requests: usize,
-    /// Bytes of a file that are read before they can be sent.
+    /// Bytes of a file read ahead.
     pub read_ahead: usize,
-    /// Bytes of a file that arrived and are not written yet; beyond, reading is paused.
+    /// Bytes of a received file not written yet; beyond that, reading is paused.
     pub write_buffer: usize,
-    /// Bytes of one read.
+    /// Bytes per read.
     pub piece: usize,
-    /// Commands of a peer that wait until one before is done.
+    /// Number of queued commands of a peer.
     pub commands: usize,
-    /// Bytes of a file that COPY, READ and UPDT take.
+    /// Bytes of a file for COPY, READ and UPDT.
     pub edit: usize,
 }
 
 impl Default for Limits {
-    /// 64 sessions, 1,024 requests, 512 KiB ahead, 1 MiB to be written, 64 KiB a read, 32 commands, 64 MiB
-    /// to be edited.
+    /// 64 sessions, 1,024 requests, 512 KiB read ahead, 1 MiB write buffer, 64 KiB per read, 32
+    /// commands, 64 MiB to be edited.
     fn default() -> Self {
         Self {
             sessions: 64,

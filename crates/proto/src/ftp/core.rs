@@ -1,4 +1,4 @@
-//! What clients and servers of a node share: control connections, tickets, effects, timers.
+//! State shared by clients and servers of a node: control connections, tickets, effects, timers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ use super::relay::Relayed;
 use super::{client, server};
 use crate::flow::{Job, ReadAhead};
 
-/// What an effect was for.
+/// Purpose of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Bytes of a file that crosses a data connection.
+    /// Data of a file on a data connection.
     Flow(DataId, Job),
     /// A data connection.
     Data(DataId),
@@ -29,16 +29,16 @@ pub(super) enum Use {
     Server(PathId, server::Job),
 }
 
-/// One control connection.
+/// Control connection.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) path: PathId,
-    /// Ours and the peer's address, where the driver knows them.
+    /// Local and remote address, if known to the driver.
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
     lines: Lines,
     out: BytesMut,
     blocked: bool,
-    /// The connection ends when everything is sent.
+    /// Whether the connection ends after everything was sent.
     closing: bool,
 }
 
@@ -48,7 +48,7 @@ impl Control {
         Self { path, ends: None, lines, out, blocked: true, closing: false }
     }
 
-    /// Sends a line.
+    /// Queues a line.
     pub(super) fn say(&mut self, line: &str) {
         self.out.extend_from_slice(line.as_bytes());
         self.out.extend_from_slice(b"\r\n");
@@ -58,7 +58,7 @@ impl Control {
         self.blocked = blocked;
     }
 
-    /// The lines that are complete now.
+    /// Complete lines received.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> Vec<Result<String, LineError>> {
         let mut found = Vec::new();
         while !bytes.is_empty() {
@@ -69,7 +69,7 @@ impl Control {
         found
     }
 
-    /// Ends the connection when everything is sent.
+    /// Closes the connection after everything was sent.
     pub(super) fn close(&mut self) {
         self.closing = true;
     }
@@ -91,7 +91,7 @@ impl Control {
         Some(self.out.split_to(self.out.len().min(len)).freeze())
     }
 
-    /// Whether it is over: to be closed, and nothing left to be said.
+    /// Whether it is closing and everything was sent.
     pub(super) fn is_spent(&self) -> bool {
         self.closing && self.out.is_empty()
     }
@@ -102,18 +102,18 @@ pub(super) struct Core {
     pub(super) limits: Limits,
     pub(super) effects: VecDeque<Effect>,
     pub(super) indications: VecDeque<Indication>,
-    /// By control connection: when its silence is over.
+    /// Silence timers by control connection.
     pub(super) timers: Timers<PathId>,
     pub(super) data: BTreeMap<DataId, Data>,
     pub(super) data_paths: BTreeMap<PathId, DataId>,
     pub(super) data_events: VecDeque<(DataId, DataEvent)>,
-    /// What the halves of transfers between two servers tell.
+    /// Events of the halves of transfers between two servers.
     pub(super) relayed: VecDeque<(RequestId, Relayed)>,
-    /// Files that clients store here, and by whom each was begun last.
+    /// Files being stored by clients, with the client that started last.
     storing: BTreeMap<FileName, PathId>,
     /// Clients whose file another one stores now.
     pub(super) superseded: VecDeque<PathId>,
-    /// The data connection that sent last: the next one in turn comes first.
+    /// Data connection that sent last: the next one in turn comes first.
     pub(super) last_sender: DataId,
     uses: BTreeMap<Ticket, Use>,
     tickets: u64,
@@ -140,13 +140,13 @@ impl Core {
         }
     }
 
-    /// A number for a ticket or a name that none had before.
+    /// Unused number for a ticket or a name.
     pub(super) fn next_ticket(&mut self) -> Ticket {
         self.tickets += 1;
         Ticket(self.tickets)
     }
 
-    /// Has the store do something whose answer is of use.
+    /// Submits a store effect whose result is used.
     pub(super) fn submit(&mut self, effect: StoreEffect, what_for: Use) {
         if let Some(ticket) = effect.ticket() {
             self.uses.insert(ticket, what_for);
@@ -163,14 +163,14 @@ impl Core {
         self.uses.remove(&ticket)
     }
 
-    /// A client begins to store a file: whoever was at it before, and may be gone without a word, is not
-    /// any more.
+    /// Notes that a client starts to store a file: a previous one, whose connection may be dead, is
+    /// superseded.
     pub(super) fn begin_storing(&mut self, file: FileName, control: PathId) {
         let before = self.storing.insert(file, control);
         self.superseded.extend(before.filter(|before| *before != control));
     }
 
-    /// A client stores a file no longer; `false` if it is another's.
+    /// Notes that a client stores a file no longer; `false` if it is another's.
     pub(super) fn end_storing(&mut self, file: &FileName, control: PathId) -> bool {
         let is_own = self.storing.get(file) == Some(&control);
         if is_own {
@@ -179,7 +179,7 @@ impl Core {
         is_own
     }
 
-    /// The data connection that a path was asked for as.
+    /// Data connection for which a path was requested.
     pub(super) fn requested(&mut self, ticket: Ticket) -> Option<DataId> {
         match self.uses.get(&ticket) {
             Some(Use::Data(id)) => {
@@ -191,7 +191,7 @@ impl Core {
         }
     }
 
-    /// The driver listens for a data connection, which is still to come.
+    /// Notes that the driver listens for a data connection.
     pub(super) fn waits_on(&mut self, ticket: Ticket, id: DataId) {
         self.uses.insert(ticket, Use::Data(id));
     }
@@ -204,7 +204,7 @@ impl Core {
         self.add_data(control, ticket, DataState::Connecting(ticket))
     }
 
-    /// Waits for a connection; the answer to `Use::Data` says where.
+    /// Listens for a connection; the result for `Use::Data` has the address.
     pub(super) fn listen(&mut self, control: PathId, best_effort: bool) -> DataId {
         let ticket = self.next_ticket();
         self.effects.push_back(StreamEffect::Listen { ticket, near: control, best_effort }.into());
@@ -219,8 +219,7 @@ impl Core {
         id
     }
 
-    /// A data connection that was asked for is not wanted any more. If it comes up all the same, it
-    /// is closed.
+    /// Gives up a requested data connection. If it comes up all the same, it is closed.
     pub(super) fn give_up(&mut self, ticket: Ticket, stop: Effect) {
         self.uses.remove(&ticket);
         self.effects.push_back(stop);
@@ -250,12 +249,12 @@ impl Core {
         ReadAhead { piece: self.limits.piece, most: self.limits.read_ahead }
     }
 
-    /// Lets a control connection be silent for so long from now on.
+    /// Restarts the silence timer of a control connection.
     pub(super) fn expect(&mut self, path: PathId, now: Time, within: Duration, why: &'static str) {
         self.timers.set(path, now + within, why);
     }
 
-    /// Puts bytes of a stream into a batch.
+    /// Writes bytes of a stream into a batch.
     pub(super) fn transmit(
         path: PathId,
         bytes: &[u8],

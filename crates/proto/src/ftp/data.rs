@@ -1,4 +1,4 @@
-//! Data connections: each with the file that crosses it.
+//! Data connections, each with its file.
 
 use bytes::Bytes;
 use engine::{Completion, Effect, EffectError, PathId, StreamEffect, Ticket};
@@ -13,73 +13,73 @@ pub(super) struct DataId(pub(super) u64);
 /// State of a data connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DataState {
-    /// It is being made to the peer.
+    /// Connecting to the peer.
     Connecting(Ticket),
-    /// The peer is awaited.
+    /// Listening for the peer.
     Listening(Ticket),
     Up {
         path: PathId,
         blocked: bool,
         paused: bool,
     },
-    /// It came to its end.
+    /// Ended properly.
     Ended,
 }
 
 #[derive(Debug)]
 pub(super) enum Flow {
-    /// Nothing was asked for yet.
+    /// Nothing was requested yet.
     None,
     Out(Outflow),
     In(Inflow),
 }
 
-/// What a session hears of its data connection.
+/// Event of a data connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DataEvent {
     /// It is up.
     Up,
-    /// The file is sent, or received and safe.
+    /// The file was sent, or received and stored.
     Complete {
-        /// Bytes that crossed.
+        /// Bytes transferred.
         bytes: u64,
-        /// Their CRC, if it was wanted.
+        /// Their CRC, if requested.
         crc: Option<u32>,
-        /// Bytes among them that did not come.
+        /// Number of missing bytes among them.
         missing: u64,
     },
-    /// Bytes did not come, and zeros stand in their place in the file.
+    /// Bytes are missing, and replaced by zeros in the file.
     Missing {
-        /// Where they begin in the file.
+        /// Offset in the file.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// There will be no data connection.
+    /// The data connection could not be made.
     NotMade(EffectError),
     /// It broke before its end.
     Broken,
-    /// The store failed.
+    /// Storage error.
     Store(EffectError),
 }
 
 #[derive(Debug)]
 pub(super) struct Data {
-    /// The control connection that it belongs to.
+    /// Its control connection.
     pub(super) control: PathId,
     pub(super) state: DataState,
     pub(super) flow: Flow,
-    /// Bytes that did not come.
+    /// Number of missing bytes.
     pub(super) missing: u64,
 }
 
 impl Core {
-    /// The data connection that a request of `ticket` brought up.
+    /// Notes that the data connection requested by `ticket` is up.
     pub(super) fn data_up(&mut self, id: DataId, path: PathId) {
         let Some(data) = self.data.get_mut(&id) else {
             return self.close_path(path);
         };
-        // What comes before it is known where to put it waits.
+        // Data waits until its destination is known.
         let waits = matches!(data.flow, Flow::None);
         data.state = DataState::Up { path, blocked: false, paused: waits };
         self.data_paths.insert(path, id);
@@ -90,7 +90,7 @@ impl Core {
         self.end_when_sent(id);
     }
 
-    /// There will be no such data connection.
+    /// Notes that the data connection could not be made.
     pub(super) fn data_not_made(&mut self, id: DataId, why: EffectError) {
         if let Some(data) = self.data.get_mut(&id) {
             data.state = DataState::Ended;
@@ -98,7 +98,7 @@ impl Core {
         }
     }
 
-    /// Gives a data connection its file, before or after it is up.
+    /// Assigns a file to a data connection, before or after it is up.
     pub(super) fn begin(&mut self, id: DataId, flow: Flow) {
         let Some(data) = self.data.get_mut(&id) else { return };
         data.flow = flow;
@@ -137,7 +137,7 @@ impl Core {
         }
     }
 
-    /// Bytes did not come on a best-effort data connection.
+    /// Notes missing bytes on a best-effort data connection.
     pub(super) fn data_missing(&mut self, id: DataId, (offset, bytes): (u64, u64)) {
         let Some(data) = self.data.get_mut(&id) else { return };
         data.missing += bytes;
@@ -146,7 +146,7 @@ impl Core {
         self.data_events.push_back((id, event));
     }
 
-    /// Bytes that crossed a data connection.
+    /// Bytes transferred on a data connection.
     pub(super) fn crossed(&self, id: DataId) -> Option<u64> {
         match &self.data.get(&id)?.flow {
             Flow::None => None,
@@ -155,7 +155,7 @@ impl Core {
         }
     }
 
-    /// The peer sent its last byte on a data connection.
+    /// Notes the peer's last byte on a data connection.
     pub(super) fn data_ended(&mut self, id: DataId) {
         let ticket = self.next_ticket();
         let Some(data) = self.data.get_mut(&id) else { return };
@@ -180,7 +180,7 @@ impl Core {
         }
     }
 
-    /// A data connection broke: one that ended properly is not known here any more.
+    /// Notes that a data connection broke: one that ended properly is unknown here.
     pub(super) fn data_down(&mut self, id: DataId) {
         let Some(data) = self.data.get_mut(&id) else { return };
         let DataState::Up { path, .. } = data.state else { return };
@@ -224,12 +224,12 @@ impl Core {
                 let event = DataEvent::Complete { bytes, crc, missing: data.missing };
                 self.data_events.push_back((id, event));
             }
-            // An answer that no request of this flow can have.
+            // No request of this flow has such a result.
             (Flow::None | Flow::Out(_) | Flow::In(_), _, _) => {}
         }
     }
 
-    /// The next bytes to send on a data connection that has some and room for them.
+    /// Next bytes to send on a data connection with data and room.
     pub(super) fn data_to_send(&mut self, len: usize) -> Option<(DataId, PathId, Bytes)> {
         let after = self.last_sender;
         let ready = |data: &Data| {
@@ -251,7 +251,7 @@ impl Core {
         Some((id, path, bytes))
     }
 
-    /// The end of the data connection is the file's end (RFC 959 §3.4.1).
+    /// Closes the data connection at the end of the file (RFC 959 §3.4.1).
     fn end_when_sent(&mut self, id: DataId) {
         let Some(data) = self.data.get_mut(&id) else { return };
         let (DataState::Up { path, .. }, Flow::Out(out)) = (data.state, &data.flow) else { return };
@@ -265,8 +265,8 @@ impl Core {
         self.data_events.push_back((id, event));
     }
 
-    /// Forgets a data connection, and its file with it. One that is up is reset: its end would be taken
-    /// for the end of a file, which is empty if nothing was sent.
+    /// Forgets a data connection and its file. An open connection is reset: a proper end would be
+    /// taken for the end of the file.
     pub(super) fn drop_data(&mut self, id: DataId) {
         let Some(data) = self.data.remove(&id) else { return };
         match data.state {

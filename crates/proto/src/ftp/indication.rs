@@ -1,150 +1,149 @@
-//! What users hear.
+//! Indications to the user.
 
 use engine::{EffectError, PathId};
 use thiserror::Error;
 use wire::ftp::Reply;
 
-/// A request of this node's user.
+/// Request of this node's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// What happened.
+/// Indication to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// A server let this client in.
+    /// The client has logged in at a server.
     LoggedIn {
         /// The control connection.
         path: PathId,
     },
-    /// The server is ready for a file, or begins to send one.
+    /// The server is ready for a file, or starts to send one.
     Begun {
-        /// Which request.
+        /// The request.
         request: RequestId,
     },
-    /// The server's answer to a command that moves no data.
+    /// Server's reply to a command without a data transfer.
     Answered {
-        /// Which request.
+        /// The request.
         request: RequestId,
-        /// What it says.
+        /// The reply.
         reply: Reply,
     },
-    /// A request is done: for a file that was sent, the server says it has it; one that was fetched
-    /// is in its place.
+    /// A request is finished: an upload is confirmed by the server, a download has its name.
     Finished {
-        /// Which request.
+        /// The request.
         request: RequestId,
-        /// Bytes of the file, from its beginning to where it ended.
+        /// Bytes of the file from its beginning.
         bytes: u64,
-        /// Bytes among them that did not come: there are zeros in their place, here or at the server
-        /// if it says so. None but of a best-effort data connection.
+        /// Number of missing bytes among them, replaced by zeros here, or at the server if it
+        /// reports them. Nonzero only with a best-effort data connection.
         missing: u64,
     },
-    /// Bytes of a file did not come on a best-effort data connection (BETS), to this client or server:
-    /// there are zeros in their place.
+    /// Bytes of a file are missing on a best-effort data connection (BETS), at this client or
+    /// server, and are replaced by zeros.
     Missing {
         /// The control connection.
         path: PathId,
-        /// The file's name at the server.
+        /// Name of the file at the server.
         name: String,
-        /// Where they begin: in the file, or in what crosses if lines are converted.
+        /// Offset in the file, or in the transferred data if lines are converted.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// A request came to nothing.
+    /// A request failed.
     Failed {
-        /// Which request.
+        /// The request.
         request: RequestId,
-        /// Why.
+        /// Reason.
         why: Failure,
     },
-    /// As a server: a client left a file here, which is safe.
+    /// Server: a client's file was stored.
     Received {
         /// The control connection.
         path: PathId,
-        /// The file's name.
+        /// Name of the file.
         name: String,
-        /// Bytes that crossed the data connection.
+        /// Bytes transferred.
         bytes: u64,
-        /// Bytes among them that did not come.
+        /// Number of missing bytes among them.
         missing: u64,
     },
-    /// As a server: a file was changed here by UPDT, or made by COPY, and is safe.
+    /// Server: a file was changed by UPDT, or created by COPY, and stored.
     Changed {
         /// The control connection.
         path: PathId,
-        /// The file's name.
+        /// Name of the file.
         name: String,
     },
-    /// As a server: all of a file was handed to the data connection.
+    /// Server: a whole file was passed to the data connection.
     Sent {
         /// The control connection.
         path: PathId,
-        /// The file's name.
+        /// Name of the file.
         name: String,
-        /// Bytes that crossed the data connection.
+        /// Bytes transferred.
         bytes: u64,
     },
-    /// As a server: a transfer broke off.
+    /// Server: a transfer was aborted.
     Aborted {
         /// The control connection.
         path: PathId,
-        /// The file's name.
+        /// Name of the file.
         name: String,
-        /// Whether the client sent it.
+        /// Whether the client was the sender.
         incoming: bool,
     },
-    /// As a server: somebody came and there is no room for him.
+    /// Server: a connection was refused for lack of room.
     Refused {
         /// The control connection, which is closed.
         path: PathId,
     },
 }
 
-/// Why a request came to nothing.
+/// Reason for the failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// The server says so.
+    /// Error reply of the server.
     #[error("the server says: {0}")]
     Reply(Reply),
-    /// The server says what no server may.
+    /// Protocol violation by the server.
     #[error("the server's answer makes no sense: {0}")]
     Nonsense(String),
     /// The control connection ended.
     #[error("the control connection ended")]
     Control,
-    /// There was no data connection, or it broke.
+    /// The data connection failed.
     #[error("no data connection: {0}")]
     Data(String),
-    /// The store here failed.
+    /// Local storage error.
     #[error("the store: {0}")]
     Store(EffectError),
-    /// The server has something else than what was sent, by the CRC of all of it (SITE crc).
+    /// The server's file differs from the sent one by its CRC (SITE crc).
     #[error("the server's CRC is {there}, and here it is {here}")]
     Checksum {
-        /// Of the file that was sent.
+        /// CRC of the sent file.
         here: u32,
-        /// What the server says.
+        /// CRC reported by the server.
         there: u32,
     },
-    /// Nothing came for too long.
+    /// Silence of the server.
     #[error("nothing came for too long")]
     Silence,
-    /// The user took it back.
+    /// Cancelled by the user.
     #[error("it was taken back")]
     Cancelled,
 }
 
-/// Why a request is refused at once.
+/// Error of a local request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// As many wait as may.
+    /// The queue is full.
     #[error("too many requests wait")]
     Full,
-    /// A transfer between two servers would be of one.
+    /// Both servers of a transfer are the same.
     #[error("both servers are the same")]
     Same,
-    /// It has a line break or another control character in it.
+    /// The name has a line break or another control character.
     #[error("the name has a control character in it")]
     Name,
 }

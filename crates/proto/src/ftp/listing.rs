@@ -1,9 +1,9 @@
-//! Directories as text: what `ls -l` prints, which clients take apart.
+//! Directory listings in the format of `ls -l`, which clients parse.
 
 use engine::{DirEntry, EntryKind};
 use time::OffsetDateTime;
 
-/// Lines of a directory, or of what has this name in it, with details or without.
+/// Lines of a directory, or of the entry of this name, with details or without.
 pub(super) fn lines(entries: &[DirEntry], details: bool, only: Option<&str>) -> String {
     let mut text = String::new();
     for entry in entries.iter().filter(|entry| only.is_none_or(|only| entry.name == only)) {
@@ -17,7 +17,7 @@ pub(super) fn lines(entries: &[DirEntry], details: bool, only: Option<&str>) -> 
     text
 }
 
-/// One line, without its end.
+/// One line, without its terminator.
 fn line(entry: &DirEntry) -> String {
     let (kind, links, len) = match entry.kind {
         EntryKind::File(len) => ("-rw-r--r--", 1, len),
@@ -33,7 +33,7 @@ fn line(entry: &DirEntry) -> String {
     format!("{kind} {links:4} ftp      ftp      {len:12} {day} {}", entry.name)
 }
 
-/// A moment as MDTM tells it: `YYYYMMDDhhmmss` (RFC 3659 §2.3).
+/// Time in MDTM format: `YYYYMMDDhhmmss` (RFC 3659 §2.3).
 pub(super) fn time_value(seconds: u64) -> Option<String> {
     let when = at(seconds)?;
     let (month, day) = (u8::from(when.month()), when.day());

@@ -1,10 +1,9 @@
 //! FTP: files over a control connection and data connections (RFC 959; RFC 1123 §4.1, 2428 and 3659
 //! where they amend it).
 //!
-//! A [`Node`] is a client of the peers that its user names and a server to those who come. Its paths are
-//! streams, whoever carries them: the driver's sockets or this crate's TCP. Data connections are
-//! made to addresses that the protocol's own text names, with [`engine::StreamEffect::Connect`]
-//! and
+//! A [`Node`] is a client for its user's requests and a server for its peers. Its paths are streams
+//! over the driver's sockets or this crate's TCP. Data connections use the addresses in the
+//! protocol's messages, with [`engine::StreamEffect::Connect`] and
 //! [`engine::StreamEffect::Listen`].
 //!
 //! ```text
@@ -16,18 +15,18 @@
 //!   |---- PASV -->  227 (address)        |
 //!   |---- data connection -------------->|
 //!   |---- STOR name -->  150             |
-//!   |==== the file =====================>|  its end is the data connection's end
-//!   |<--- 226 when it is safe            |
+//!   |==== the file =====================>|  ends with the data connection
+//!   |<--- 226 when it is stored          |
 //!   |---- QUIT -->  221                  |
 //! ```
 //!
-//! A file that is fetched is a working file until it is complete. A file that is stored grows in its
-//! place, as every server does it, so that SIZE and REST can go on with it after a break.
+//! A downloaded file is a working file until it is complete. An uploaded file grows in its place,
+//! as with every server, so that SIZE and REST can resume it after a break.
 //!
-//! With [`ServerConfig::scps`] and [`ClientConfig::scps`] it is SCPS-FP (CCSDS 717.0-B-1): transfers that go
-//! on where they broke off, records that are read and changed by themselves, checksums, copies.
+//! With [`ServerConfig::scps`] and [`ClientConfig::scps`] it is SCPS-FP (CCSDS 717.0-B-1):
+//! transfers that resume, access to single records, checksums, copies.
 //!
-//! Not done: STOU, the modes B and C, the structures R and P, TLS (RFC 4217).
+//! Not supported: STOU, the modes B and C, the structures R and P, TLS (RFC 4217).
 
 mod client;
 mod config;
@@ -61,23 +60,23 @@ use core::{Control, Core, Use};
 use data::DataState;
 use relay::Relay;
 
-/// A client and server.
+/// Client and server of FTP.
 #[derive(Debug)]
 pub struct Node {
     client: ClientConfig,
     server: ServerConfig,
     core: Core,
-    /// By control connection.
+    /// Client sessions by control connection.
     clients: BTreeMap<PathId, client::Session>,
     servers: BTreeMap<PathId, server::Session>,
     requests: u64,
     relays: BTreeMap<RequestId, Relay>,
-    /// The control connection that sent last.
+    /// Control connection that sent last.
     last: PathId,
 }
 
 impl Node {
-    /// A node without connections.
+    /// Creates a node without connections.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
@@ -92,7 +91,7 @@ impl Node {
         }
     }
 
-    /// Stores a file at the server that `path` leads to, under `name`.
+    /// Stores a file at the server on `path`, under `name`.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -148,7 +147,7 @@ impl Node {
         self.by_control(path, Source::Text(text.into()), update())
     }
 
-    /// Changes a server's file, by a control file that is in the store here.
+    /// Changes a server's file, by a control file in the local store.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -160,7 +159,7 @@ impl Node {
         self.by_control(path, Source::File(control), update())
     }
 
-    /// Has a server copy a file of its own; neither name has a blank in it.
+    /// Has a server copy one of its files; neither name may contain a blank.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -172,7 +171,7 @@ impl Node {
         self.request(path, What::Command(Command::Copy(&from, &to).to_string()))
     }
 
-    /// Asks a server for the CRC of a file, which its answer has.
+    /// Requests the CRC of a file from a server; the reply contains it.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -181,9 +180,9 @@ impl Node {
         self.request(path, What::Command(Command::Site(&site).to_string()))
     }
 
-    /// Has one server send a file to another: `from` and `to` are the paths there, with the file's name
-    /// at each. Both must take third parties ([`ServerConfig::third_party`]), and the file does not
-    /// come near this host.
+    /// Has one server send a file to another: `from` and `to` are the paths there, with the file's
+    /// name at each. Both must accept third parties ([`ServerConfig::third_party`]); the data does
+    /// not pass this host.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -212,7 +211,7 @@ impl Node {
         Ok(id)
     }
 
-    /// Stores a control file, and asks for what it is for once it is there.
+    /// Stores a control file, and then sends the command that uses it.
     fn by_control(
         &mut self,
         path: PathId,
@@ -227,7 +226,7 @@ impl Node {
         Ok(self.request_after(path, what, Some(control)))
     }
 
-    /// Takes a request back; `false` if it is over, or never was.
+    /// Cancels a request; `false` if it is not under way.
     pub fn cancel(&mut self, now: Time, id: RequestId) -> bool {
         let core = &mut self.core;
         let found = self.clients.values_mut().any(|client| client.cancel(id, core));
@@ -235,13 +234,13 @@ impl Node {
         found
     }
 
-    /// Control connections of others.
+    /// Number of peers' control connections.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.servers.len()
     }
 
-    /// Requests of its user that are not over, and transfers of others.
+    /// Number of unfinished requests of the user, and of peers' transfers.
     #[must_use]
     pub fn under_way(&self) -> usize {
         let requests: usize = self.clients.values().map(client::Session::under_way).sum();
@@ -256,12 +255,12 @@ impl Node {
         Ok(self.request_after(path, what, None))
     }
 
-    /// Requests that wait.
+    /// Number of queued requests.
     fn waiting(&self) -> usize {
         self.clients.values().map(|client| client.queue.len()).sum()
     }
 
-    /// Asks for something that is of no use without another request.
+    /// Queues a request that depends on another one.
     fn request_after(&mut self, path: PathId, what: What, needs: Option<RequestId>) -> RequestId {
         self.requests += 1;
         let id = RequestId(self.requests);
@@ -285,10 +284,10 @@ impl Node {
             PathEvent::Blocked => self.set_blocked(path, true),
             PathEvent::Writable => self.set_blocked(path, false),
             PathEvent::ReadClosed => self.read_closed(path),
-            // Nothing here asks for TLS.
+            // TLS is never requested here.
             PathEvent::Secured(_) | PathEvent::ReturnDown | PathEvent::ReturnUp => {}
             PathEvent::Missing { offset, bytes } => {
-                // Control connections are not asked for as best-effort.
+                // Control connections are not best-effort.
                 if let Some(id) = self.core.data_paths.get(&path) {
                     self.core.data_missing(*id, (offset, bytes));
                 }
@@ -326,8 +325,8 @@ impl Node {
         self.core.expect(path, now, self.server.idle, "silence of a client");
     }
 
-    /// Whether a data connection comes from the host of its control connection, or need not (RFC 2577
-    /// §6). What the driver does not know is no reason to refuse it.
+    /// Whether a data connection comes from the host of its control connection, or need not
+    /// (RFC 2577 §6). An unknown address is no reason to refuse it.
     fn is_expected(&self, id: data::DataId, info: &PathInfo) -> bool {
         let Some(data) = self.core.data.get(&id) else { return false };
         let (ends, any) = match (self.clients.get(&data.control), self.servers.get(&data.control)) {
@@ -376,7 +375,7 @@ impl Node {
         if let Some(client) = self.clients.get_mut(&path) {
             client.give_up(&Failure::Control, &mut self.core);
         }
-        // A client that has said all may still listen: it is closed behind the last reply.
+        // A client that has sent everything may still listen: it is closed after the last reply.
         if let Some(server) = self.servers.get_mut(&path) {
             server.leave(&mut self.core);
         }
@@ -393,7 +392,7 @@ impl Node {
         }
     }
 
-    /// Bytes crossed a data connection: neither end is silent.
+    /// Notes data on a data connection, which ends the silence of both sides.
     fn progress(&mut self, now: Time, id: data::DataId) {
         let Some(control) = self.core.data.get(&id).map(|data| data.control) else { return };
         if self.clients.contains_key(&control) {
@@ -425,14 +424,14 @@ impl Node {
         }
     }
 
-    /// A file that was opened for somebody who is gone.
+    /// Closes a file that was opened for a session that is gone.
     fn close_late(&mut self, answer: &Result<Completion, EffectError>) {
         if let Ok(Completion::Opened { file, .. }) = *answer {
             self.core.effects.push_back(StoreEffect::Close { file }.into());
         }
     }
 
-    /// The driver says where it listens, or that there is no connection.
+    /// Processes the driver's listening address, or the failure of a connection.
     fn data_answer(
         &mut self,
         ticket: Ticket,
@@ -465,7 +464,7 @@ impl Node {
         }
     }
 
-    /// Tells sessions what became of their data connections, and ends those that are over.
+    /// Passes events of data connections to their sessions, and ends finished sessions.
     fn settle(&mut self, now: Time) {
         while let Some((id, event)) = self.core.data_events.pop_front() {
             let Some(control) = self.core.data.get(&id).map(|data| data.control) else { continue };
@@ -489,7 +488,7 @@ impl Node {
         self.end_sessions(now);
     }
 
-    /// Requests that wait get a new control connection; one that broke off, after a while.
+    /// Opens a new control connection for queued requests; for an interrupted one, after a delay.
     fn begin_again(&mut self, now: Time, path: PathId, queue: VecDeque<Request>) {
         if queue.is_empty() {
             return;
@@ -502,7 +501,7 @@ impl Node {
         self.clients.insert(path, client);
     }
 
-    /// Forgets control connections that are over. Requests that wait get a new one.
+    /// Forgets finished control connections. Queued requests get a new one.
     fn end_sessions(&mut self, now: Time) {
         let spent = |(path, client): (&PathId, &client::Session)| {
             client.control.is_spent().then_some(*path)
@@ -525,7 +524,7 @@ impl Node {
         }
     }
 
-    /// What a control connection has to say, in turn.
+    /// Next output of a control connection, in turn.
     fn control_to_send(&mut self, len: usize) -> Option<(PathId, Bytes)> {
         let ready = |range: (Bound<PathId>, Bound<PathId>)| {
             let clients = self.clients.range(range).map(|(path, client)| (*path, &client.control));
@@ -549,12 +548,12 @@ impl Node {
     }
 }
 
-/// UPDT, by the control file that was stored last.
+/// UPDT with the control file stored last.
 fn update() -> What {
     What::Command(Command::Updt(CONTROL_FILE).to_string())
 }
 
-/// A name that can stand in a command.
+/// Checks that a name can be used in a command.
 fn checked(name: &str) -> Result<String, RequestError> {
     if name.is_empty() || name.chars().any(char::is_control) {
         return Err(RequestError::Name);

@@ -1,5 +1,5 @@
-//! Transfers between two servers, which this client controls: one listens (PASV), and the other is told
-//! to connect there (PORT; RFC 959 §5.2).
+//! Transfers between two servers, controlled by this client: one listens (PASV), and the other
+//! connects to it (PORT; RFC 959 §5.2).
 //!
 //! ```text
 //! client                 taking server            giving server
@@ -8,7 +8,7 @@
 //!   |--- PORT (address) ------------------------------->|
 //!   |<-- 200 -------------------------------------------|
 //!   |--- RETR ----------------------------------------->|
-//!   |<-- 150 -------------------------------------------|  a file that is not there spoils none
+//!   |<-- 150 -------------------------------------------|  a missing file overwrites none
 //!   |--- STOR ---------------->|<======================>|
 //!   |<-- 150, 226 -------------|                        |
 //!   |<-- 226 -------------------------------------------|
@@ -22,28 +22,28 @@ use super::Node;
 use super::client::Half;
 use super::indication::{Failure, Indication, RequestId};
 
-/// What a control connection tells of its half.
+/// Event of a half's control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Relayed {
-    /// The taking server listens there.
+    /// The taking server listens at this address.
     Listens(SocketAddr),
-    /// It is the giving server's turn.
+    /// The taking server waits for the giving one.
     Waits,
     /// The giving server sends.
     Begins,
-    /// A server has done its half, the taking one without so many bytes.
+    /// A server has finished its half; the number of bytes the taking one lacks.
     Done(Half, u64),
     Failed(Failure),
 }
 
-/// A transfer between two servers.
+/// Transfer between two servers.
 #[derive(Debug)]
 pub(super) struct Relay {
     gives: PathId,
     takes: PathId,
     address: Option<SocketAddr>,
     waits: bool,
-    /// The half that is done.
+    /// Finished half.
     done: Option<Half>,
     missing: u64,
 }
@@ -55,7 +55,7 @@ impl Relay {
 }
 
 impl Node {
-    /// One half tells the other.
+    /// Passes an event from one half to the other.
     pub(super) fn relayed(&mut self, id: RequestId, outcome: Relayed) {
         let Some(relay) = self.relays.get_mut(&id) else { return };
         match outcome {
@@ -97,7 +97,7 @@ impl Node {
     }
 }
 
-/// Where the giving server shall connect, once both are at it.
+/// Address for the giving server to connect to, once both are ready.
 fn relay_ready(relay: Option<&mut Relay>) -> Option<SocketAddr> {
     let relay = relay.filter(|relay| relay.waits)?;
     let address = relay.address.take()?;

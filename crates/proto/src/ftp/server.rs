@@ -1,4 +1,4 @@
-//! The server's side of a control connection.
+//! Server side of a control connection.
 
 mod scps;
 mod transfer;
@@ -21,36 +21,36 @@ use super::data::{DataId, Flow};
 use super::listing;
 use crate::flow::{Inflow, Outflow};
 
-/// What an effect was for.
+/// Purpose of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Job {
-    /// Send this file.
+    /// Sends this file.
     Retrieve(String),
-    /// Take a file from this offset on, or behind what is there.
+    /// Receives a file from this offset on, or at its end.
     Store {
         name: String,
         offset: Option<u64>,
     },
-    /// Tell a file's length or when it was changed.
+    /// Reports a file's length or modification time.
     Size,
     Modified,
-    /// Go to a directory.
+    /// Changes to a directory.
     Change(String),
-    /// List a directory, or what has this name in it.
+    /// Lists a directory, or the entry of this name.
     List {
         details: bool,
         only: Option<String>,
         directory: FileName,
     },
-    /// Something by name whose success has this reply.
+    /// Operation on a name whose success has this reply.
     Done(u16, &'static str),
-    /// A file that is edited: it is opened, read, opened to be written, written, made safe.
+    /// Edits a file: open, read, open for writing, write, sync.
     Edit(Edit),
-    /// Nobody waits for the answer.
+    /// The result is ignored.
     Forget,
 }
 
-/// What was asked of the store for a file that is edited.
+/// Store operation of a file being edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edit {
     OpenToRead,
@@ -65,27 +65,27 @@ pub(super) struct Session {
     pub(super) control: Control,
     user: Option<String>,
     logged_in: bool,
-    /// Where it is, without a slash at either end.
+    /// Working directory, without a leading or trailing slash.
     directory: String,
     representation: Representation,
     restart: u64,
     rename_from: Option<FileName>,
-    /// Where the client listens, if it said so.
+    /// Address where the client listens, if sent.
     target: Option<SocketAddr>,
     data: Option<DataId>,
-    /// The command that made this server listen was EPSV.
+    /// Whether this server listens because of EPSV.
     extended: bool,
     transfer: Option<Transfer>,
-    /// A command waits for the store or the driver.
+    /// Whether a command waits for the store or the driver.
     busy: bool,
     waiting: VecDeque<String>,
     paused: bool,
     leaves: bool,
-    /// What it knows beyond FTP.
+    /// SCPS-FP state, if supported.
     scps: Option<scps::State>,
 }
 
-/// What can be done while a transfer is under way (RFC 959 §4.1.3).
+/// Whether a command can be served during a transfer (RFC 959 §4.1.3).
 fn is_urgent(command: &Command<'_>) -> bool {
     matches!(
         command,
@@ -148,7 +148,7 @@ impl Session {
         self.work(now, config, core);
     }
 
-    /// Carries out the commands that need not wait.
+    /// Serves the commands that need not wait.
     pub(super) fn work(&mut self, now: Time, config: &ServerConfig, core: &mut Core) {
         while !self.busy && !self.control.is_closing() {
             let Some(line) = self.waiting.front() else { break };
@@ -170,8 +170,8 @@ impl Session {
         self.watch(now, config, core);
     }
 
-    /// A client that was heard, or whose file goes on, may be silent for a while, and longer while its
-    /// file crosses.
+    /// Restarts the silence timer, after a command or data of the transfer; it is longer during a
+    /// transfer.
     pub(super) fn watch(&mut self, now: Time, config: &ServerConfig, core: &mut Core) {
         let path = self.control.path;
         let idle = self.scps.as_ref().and_then(scps::State::idle).unwrap_or(config.idle);
@@ -186,12 +186,12 @@ impl Session {
         self.transfer.is_some()
     }
 
-    /// Whether PASV or EPSV waits for the driver's word.
+    /// Whether PASV or EPSV waits for the driver.
     pub(super) fn is_listening(&self) -> bool {
         self.busy && self.transfer.is_none() && self.data.is_some()
     }
 
-    /// Whether a command waits that need not.
+    /// Whether a command is queued that can be served.
     pub(super) fn has_work(&self) -> bool {
         !self.waiting.is_empty() && !self.busy && !self.control.is_closing()
     }
@@ -201,7 +201,7 @@ impl Session {
         self.leave(core);
     }
 
-    /// Ends the session when everything is said.
+    /// Ends the session after everything was sent.
     pub(super) fn leave(&mut self, core: &mut Core) {
         self.abort_transfer(core);
         self.control.close();
@@ -213,7 +213,7 @@ impl Session {
             Command::Pass(password) => return self.password(password, config),
             Command::Quit => {
                 if self.transfer.is_some() {
-                    // The transfer comes to its end first (RFC 959 §4.1.1).
+                    // The transfer finishes first (RFC 959 §4.1.1).
                     self.leaves = true;
                 } else {
                     self.say(221, "Goodbye.");
@@ -268,7 +268,7 @@ impl Session {
         self.say(211, "End");
     }
 
-    /// Commands that set how a transfer will be; `false` for all others.
+    /// Serves commands that set transfer parameters; `false` for all others.
     fn parameter(&mut self, command: &Command<'_>, config: &ServerConfig, core: &mut Core) -> bool {
         match command {
             Command::Type(representation) => {
@@ -331,7 +331,7 @@ impl Session {
         self.say(200, "The address is known.");
     }
 
-    /// Forgets where the next data connection was to come from.
+    /// Forgets the agreed data connection.
     fn forget_way(&mut self, core: &mut Core) {
         self.target = None;
         if let Some(data) = self.data.take() {
@@ -339,7 +339,7 @@ impl Session {
         }
     }
 
-    /// The driver listens, or cannot.
+    /// Processes the driver's listening address, or its failure.
     pub(super) fn listening(&mut self, answer: Result<SocketAddr, EffectError>, core: &mut Core) {
         self.busy = false;
         match answer {
@@ -426,7 +426,7 @@ impl Session {
         }
     }
 
-    /// Whether there is, or will be, a data connection; says so if not.
+    /// Whether there is, or will be, a data connection; replies with an error if not.
     fn has_way(&mut self) -> bool {
         let has = self.data.is_some() || self.target.is_some();
         if !has {
@@ -435,12 +435,12 @@ impl Session {
         has
     }
 
-    /// A name as this client means it: within the root, whatever its way there.
+    /// Resolves a client's name within the root.
     fn resolve(&self, name: &str) -> Option<FileName> {
         FileName::file(&self.absolute(name)).ok()
     }
 
-    /// The same as text, which is empty for the root.
+    /// Resolved name as text, which is empty for the root.
     fn absolute(&self, name: &str) -> String {
         let start = if name.starts_with('/') { "" } else { self.directory.as_str() };
         let mut parts: Vec<&str> = Vec::new();
@@ -489,7 +489,7 @@ impl Session {
         if !self.has_way() {
             return;
         }
-        // Clients add the options of ls.
+        // Clients add options of ls.
         let name = name.split_whitespace().find(|part| !part.starts_with('-')).unwrap_or_default();
         let Some(directory) = directory(&self.absolute(name)) else {
             return self.say(553, "That is no name.");
@@ -499,7 +499,7 @@ impl Session {
         self.busy = true;
     }
 
-    /// The store answered.
+    /// Processes the result of a store effect.
     pub(super) fn done(
         &mut self,
         job: Job,
@@ -508,7 +508,7 @@ impl Session {
     ) {
         self.busy = false;
         match (job, answer) {
-            // A file is listed as its directory lists it.
+            // A file is listed as in its directory.
             (
                 Job::List { details, only: None, directory },
                 Err(EffectError::WrongKind | EffectError::NotFound),
@@ -593,7 +593,7 @@ impl Session {
     }
 }
 
-/// A directory by its text; the root's is empty.
+/// Directory of a text; the root's is empty.
 fn directory(text: &str) -> Option<FileName> {
     if text.is_empty() { Some(FileName::root()) } else { FileName::file(text).ok() }
 }

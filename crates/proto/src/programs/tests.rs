@@ -1,4 +1,4 @@
-//! What peers say that are no programs, and what is told of times.
+//! Peers that violate the protocols, and statistics of delays.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn node(tool: Tool) -> Node {
     Node::new(config, Rng::new(1, "program"))
 }
 
-/// What a node sends until nothing is left, time passing as it wants.
+/// Output of a node until nothing is left, with time passing as needed.
 fn drain(node: &mut Node, now: &mut Time) -> Vec<u8> {
     let mut said = Vec::new();
     let mut tx = TxBuf::new(1);
@@ -66,7 +66,7 @@ fn a_client_says_its_version_first_and_waits_then() {
     assert_eq!(said.len(), 41);
     assert!(said.starts_with(b"SSH-2.0-") && said.ends_with(b"\r\n"));
     node.handle_input(now, Input::Receive(Receive::datagram(PATH, b"SSH-2.0-else\r\n")));
-    // What the capture of a KEXINIT has.
+    // As in the capture of a KEXINIT.
     assert_eq!(drain(&mut node, &mut now).len(), 1560);
     assert_eq!(node.under_way(), 1);
     node.handle_input(now, Input::Path(PATH, PathEvent::ReadClosed));
@@ -113,7 +113,7 @@ proptest! {
         let version = begins.then(|| b"SSH-2.0-x\r\n".to_vec());
         for mut piece in version.into_iter().chain(pieces) {
             if small {
-                // Numbers that are often small are lengths that often make sense.
+                // Small numbers are often plausible lengths.
                 piece.iter_mut().step_by(2).for_each(|byte| *byte %= 4);
             }
             node.handle_input(now, Input::Receive(Receive::datagram(PATH, &piece)));

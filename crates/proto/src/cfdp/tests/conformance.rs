@@ -1,4 +1,4 @@
-//! The engine contract's own suite, over both classes.
+//! Suite of the engine contract, over both classes.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ impl Subject for Cfdp {
 
     fn memory_max(&self) -> usize {
         let limits = self.config(Role::Receiver).limits;
-        // Transactions with their gaps, file data on both ways, finished ones and replies.
+        // Transactions with their gaps, file data in both directions, finished ones and replies.
         limits.transactions * (8 << 10) + 2 * limits.buffers.write_buffer + (64 + 256) * 512
     }
 

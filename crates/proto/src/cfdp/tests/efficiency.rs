@@ -1,4 +1,4 @@
-//! How near a transfer comes to what the link allows.
+//! Efficiency of transfers compared with the link's bound.
 
 use engine::{Rng, Time};
 use wire::cfdp::ConditionCode;
@@ -8,8 +8,8 @@ use crate::cfdp::{Config, profile};
 
 const SIZE: usize = 10_000_000;
 
-/// One run over 10 Mbit/s, 25 ms one way: when the file was there, in seconds, and how many
-/// datagrams came back.
+/// Runs over 10 Mbit/s, 25 ms one way. Returns the delivery time in seconds, and the number of
+/// datagrams on the return link.
 fn run(config: &Config, per: f64, seed: u64, file: &[u8]) -> (f64, usize) {
     let mut world = World::new(config);
     world.logging = false;
@@ -36,8 +36,8 @@ fn run(config: &Config, per: f64, seed: u64, file: &[u8]) -> (f64, usize) {
     (delivered.as_secs_f64(), back.get())
 }
 
-/// The genie of the theory: 1,024 file bytes and 42 bytes of lower layers a packet, and each loss
-/// known at once.
+/// Theoretical bound: 1,024 file bytes and 42 bytes of lower layers per packet, and each loss known
+/// at once.
 fn bound(per: f64) -> f64 {
     let packets = (SIZE as f64 / 1024.0).ceil();
     0.025 + packets * (1024.0 + 42.0) * 8.0 / 1e7 / (1.0 - per)

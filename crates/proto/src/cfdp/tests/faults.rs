@@ -1,4 +1,4 @@
-//! What goes wrong at either side ends the transaction, rightly and everywhere.
+//! Faults at either side end the transaction correctly on both.
 
 use std::time::Duration;
 

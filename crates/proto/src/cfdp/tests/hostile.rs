@@ -28,7 +28,7 @@ pub(super) fn header(sequence: u64) -> Header {
     }
 }
 
-/// The header with which the receiver of a transaction speaks.
+/// Header of PDUs from the receiver of a transaction.
 pub(super) fn toward_sender(id: TransactionId) -> Header {
     Header {
         direction: Direction::TowardSender,
@@ -144,7 +144,7 @@ fn the_first_word_counts() {
     let file = b"0123456789";
     say(&mut world, 1, header(1), metadata(10));
     say(&mut world, 1, header(1), data(2, b"23456"));
-    // Overlaps what is there on both sides, with other bytes there.
+    // Overlaps existing data on both sides, with other bytes there.
     say(&mut world, 1, header(1), data(0, b"01xxxxx789"));
     say(&mut world, 1, header(1), metadata(11));
     say(&mut world, 1, header(1), eof(file));
@@ -244,7 +244,7 @@ fn small() -> Config {
     config
 }
 
-/// What the settings of [`small`] allow an entity to hold.
+/// Memory that the settings of [`small`] allow.
 const MEMORY_MAX: usize = 8 * (4 << 10) + (16 << 10) + 48 * 1024 + (24 << 10);
 
 #[test]
@@ -286,7 +286,7 @@ fn a_transfer_completes_during_a_flood() {
             say(&mut world, 1, Header { sequence, ..flood }, body);
             sequence += 1;
         }
-        // The transfer starts when all places are taken.
+        // The transfer starts when all slots are taken.
         if sequence > 2000 && put.is_none() {
             put = Some(world.put(put_request()));
         }
@@ -363,7 +363,7 @@ fn arbitrary_bytes_and_damaged_pdus_never_panic() {
     }
 }
 
-/// A peer cancels a transaction that nobody knows, or many, a thousand times a second.
+/// A peer cancels one or many unknown transactions, a thousand times per second.
 #[test]
 fn refusals_are_ten_a_second_at_most() {
     for repeats_one in [false, true] {

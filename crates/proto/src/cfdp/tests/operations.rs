@@ -1,4 +1,4 @@
-//! Random sequences of everything that can happen.
+//! Random sequences of all operations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -115,7 +115,7 @@ impl Play {
         self.world.lose = Box::new(move |_, _, _| rng.below(100) < percent);
     }
 
-    /// Does one thing. That a request is refused is fine; that it breaks something is not.
+    /// Carries out one operation. It may be refused, but must not break anything.
     fn act(&mut self, op: Op) {
         let world = &mut self.world;
         match op {
@@ -162,7 +162,7 @@ impl Play {
         }
     }
 
-    /// Makes everything well again, and lets it end.
+    /// Removes all faults, and lets everything end.
     fn end(&mut self) {
         self.lose(0);
         for side in 0..2 {
@@ -177,7 +177,7 @@ impl Play {
         self.world.run();
     }
 
-    /// Checks what must hold, and returns how many files were delivered.
+    /// Checks the invariants. Returns the number of delivered files.
     fn check(&self) -> usize {
         let mut delivered = 0;
         for side in &self.world.sides {
@@ -198,7 +198,7 @@ impl Play {
                 }
             }
         }
-        // Whatever has a name is whole.
+        // Every file with a name is complete.
         for copy in self.world.sides[1].store.names(Area::Files) {
             let len = self.world.sides[1].store.get(copy).map_or(0, <[u8]>::len);
             assert!(SIZES.contains(&len), "{copy} has {len} bytes");

@@ -1,4 +1,4 @@
-//! What a reception does about faults, crashes and pieces that come in odd ways.
+//! Behaviour of a reception at faults, crashes and odd segments.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ fn a_receiver_that_falls_behind_reaches_the_keep_alive_limit() {
     }));
     world.sides[0].store.insert(name("source"), content(2_000_000));
     world.put(put_request());
-    // The receiver says how far it is, but gets no more data.
+    // The receiver reports its progress, but gets no more data.
     world.lose =
         Box::new(|side, number, datagram| side == 0 && number > 200 && datagram.len() > 99);
     world.run_until(Time::from_secs(2));
@@ -52,7 +52,7 @@ fn what_is_under_way_is_no_lag() {
     assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
 }
 
-/// An older Keep Alive arrives behind a newer one.
+/// An older Keep Alive arrives after a newer one.
 #[test]
 fn a_keep_alive_that_was_overtaken_is_no_lag() {
     for (reports, is_lag) in [([500_000, 100_000], false), ([100_000, 100_000], true)] {
@@ -172,7 +172,7 @@ fn all_nine_filestore_actions_are_carried_out() {
     assert_eq!(store.get(&name("victim")), None);
     assert_eq!(store.get(&name("unwanted")), None);
     assert_eq!(store.get(&name("old")), None);
-    // What was removed cannot be removed again, and what was made is there.
+    // A removed file cannot be removed again, and a created one exists.
     let filestore_requests = vec![
         request(FilestoreAction::CreateDirectory, "dir", ""),
         request(FilestoreAction::RemoveDirectory, "short", ""),

@@ -1,4 +1,4 @@
-//! Either process ends at any moment, and begins again with nothing but its store.
+//! Restarts of either process at any moment, with nothing but its store.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const SIZE: usize = 60_000;
 fn saving_often() -> Config {
     let mut config = config(|remote| {
         remote.crc = true;
-        // A restarted entity without paths of its own waits for the other to speak.
+        // A restarted entity without paths of its own waits for a PDU of the other.
         remote.initial_rtt = Duration::from_millis(200);
     });
     config.journal = JournalPolicy { bytes: 8_000, ..JournalPolicy::default() };
@@ -38,7 +38,7 @@ fn check(world: &World, file: &[u8], what: &str) {
     }
 }
 
-/// Restarts a side at a moment; the sender puts its file again, to be resumed.
+/// Restarts a side at a time; the sender puts its file again, to be resumed.
 fn run(side: usize, at: Time, losses: u64) -> World {
     let mut world = World::new(&saving_often());
     world.sides[0].store.insert(name("source"), content(SIZE));

@@ -12,7 +12,7 @@ use crate::test_world::path_info;
 
 const DAY: Timer = Timer::Fixed(Duration::from_secs(86_400));
 
-/// A put of `file` over a path of this one-way light time and rate.
+/// World with a put of `file` over a path of this one-way light time and rate.
 fn world_with(config: &Config, file: &[u8], owlt: Duration, rate_bps: u64) -> World {
     let info = PathInfo { owlt: Some(owlt), rate_bps: Some(rate_bps), ..path_info() };
     let mut world = World::with_path(config, info);
@@ -26,13 +26,13 @@ fn condition(world: &World, side: usize) -> Option<ConditionCode> {
     world.finished(side).map(|finished| finished.condition)
 }
 
-/// Which sides nobody receives, and how often.
+/// Loses everything that these sides send.
 fn lose_from(world: &mut World, sides: &'static [usize]) {
     world.lose = Box::new(move |side, _, _| sides.contains(&side));
 }
 
-/// An outage that nobody announces, from 0.8 s into a file of 4 s on: the time from its end until
-/// the file is there, and until the sender knows.
+/// Unannounced outage from 0.8 s into a file of 4 s. Returns the time from its end until delivery,
+/// and until the sender knows.
 fn after_outage(secs: u64, sides: &'static [usize]) -> (Duration, Duration) {
     let file = content(5_000_000);
     let owlt = Duration::from_millis(250);
@@ -171,7 +171,7 @@ fn late_data_restarts_the_checks_of_class_1() {
     let file = b"0123456789";
     say(&mut world, 1, header, metadata(10));
     say(&mut world, 1, header, eof(file));
-    // Each comes before the fourth check, and all of them far behind it.
+    // Each arrives before the fourth check, and all of them far later.
     for at in 0..10 {
         world.run_until(world.now + Duration::from_millis(1400));
         say(&mut world, 1, header, data(at, &file[at as usize..][..1]));
@@ -241,7 +241,7 @@ fn set_limits_hold() {
     assert_eq!(receiver, Some(ConditionCode::NakLimitReached));
 }
 
-/// The path takes nothing any more, so that neither a cancelling EOF nor a Finished PDU leaves.
+/// The path accepts nothing any more, so that neither a cancelling EOF nor a Finished PDU is sent.
 #[test]
 fn a_cancellation_that_cannot_leave_ends_with_the_silence() {
     for side in 0..2 {

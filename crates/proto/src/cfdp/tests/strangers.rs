@@ -1,4 +1,4 @@
-//! Peers that use numbers again, come from elsewhere, or only mean to fill the entity.
+//! Peers that reuse numbers, move to other addresses, or only fill the entity.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ fn a_peer_cannot_have_the_limits_ignored() {
         say(&mut world, 1, header(sequence), body);
         say(&mut world, 1, header(sequence), data(0, b"x"));
     }
-    // Places are left for this entity's own puts, and all others are free again in time.
+    // Slots are reserved for this entity's own puts, and all others become free in time.
     world.sides[1].store.insert(name("source"), content(10));
     let put = PutRequest { destination: 1, ..put_request() };
     let now = world.now;
@@ -117,7 +117,7 @@ fn one_path_does_not_get_all_places_and_what_has_nothing_makes_room() {
     say(&mut world, 1, header(1000), data(0, b"0123456789"));
     say(&mut world, 1, header(1000), eof(b"0123456789"));
     assert_eq!(condition(&world, 1), Some(ConditionCode::NoError));
-    // The flood is silent since; another from there takes the place of its own.
+    // The flood has been silent since; another from there takes a slot of its own.
     world.run_until(world.now + Duration::from_secs(10));
     say_from(&mut world, OTHER, header(500), metadata(100));
     let ids: Vec<_> =
@@ -140,7 +140,7 @@ fn nobody_else_speaks_for_a_peer_that_is_heard() {
     say_from(&mut world, OTHER, header(1), cancel);
     assert_eq!(condition(&world, 1), None);
     assert_eq!(world.sides[1].engine.stats().stray, 1);
-    // A sender that was started again has another address, and the old one is silent.
+    // A restarted sender has another address, and the old one is silent.
     world.run_until(world.now + Duration::from_secs(3));
     say_from(&mut world, OTHER, header(1), data(0, b"0123456789"));
     say_from(&mut world, OTHER, header(1), eof(b"0123456789"));
@@ -232,7 +232,7 @@ fn a_path_that_is_gone_is_forgotten() {
         world.input(1, Input::Path(path, PathEvent::Up(PathInfo::datagram(1472))));
         world.input(1, Input::Path(path, PathEvent::Down));
     }
-    // With one path left there is no doubt where to send.
+    // With one path left the destination is unambiguous.
     world.sides[1].store.insert(name("source"), content(10));
     let put = PutRequest { destination: 1, ..put_request() };
     let now = world.now;
@@ -248,7 +248,7 @@ fn a_reception_that_moved_from_a_path_that_is_down_still_ends() {
     say(&mut world, 1, header(1), data(0, &[1; 500]));
     world.input(1, Input::Path(PATH, PathEvent::Down));
     world.now += Duration::from_secs(5);
-    // The sender goes on from elsewhere, and then falls silent: that is noticed there as well.
+    // The sender continues from elsewhere, and then falls silent: that is detected there as well.
     say_from(&mut world, OTHER, header(1), data(500, &[1; 500]));
     world.run_until(Time::from_secs(86_400));
     assert_eq!(world.sides[1].engine.transactions().count(), 0);

@@ -8,7 +8,7 @@ use wire::cfdp::{Body, ConditionCode, Pdu};
 use super::world::{PATH, World, config, content, name, put_request};
 use crate::cfdp::Config;
 
-/// Rates in bit/s there and back, and whether the sender knows the latter.
+/// Forward and return rates in bit/s, and whether the sender knows the latter.
 #[derive(Clone, Copy)]
 struct Rates(u64, u64, bool);
 
@@ -31,7 +31,7 @@ fn world(
     world
 }
 
-/// 5 MB with a tenth of the packets lost: when the file was there, the gaps that were requested,
+/// Sends 5 MB with 10 % of packets lost. Returns the delivery time, the number of requested gaps,
 /// and the bytes on the return link until then.
 fn run(config: &Config, rates: Rates, owlt: Duration) -> (f64, usize, usize) {
     let file = content(5_000_000);
@@ -61,7 +61,7 @@ fn near_gaps_are_requested_as_one() {
     let (secs, gaps, bytes) = run(&config(|_| {}), unknown, owlt);
     // 500 gaps of 8 bytes would take 16 s.
     assert!(gaps < 40 && bytes < 700 && secs < 3.0, "{secs} s, {gaps} gaps, {bytes} bytes");
-    // An engine that keeps twenty gaps requests those that there are.
+    // An engine limited to twenty gaps requests those that exist.
     let old = config(|remote| remote.naks.gaps_max = Some(20));
     let (secs, gaps, bytes) = run(&old, unknown, owlt);
     assert!(gaps > 400 && secs > 10.0, "{secs} s, {gaps} gaps, {bytes} bytes");
@@ -73,7 +73,7 @@ fn a_thin_return_link_is_used_before_the_end() {
     let (secs, gaps, bytes) = run(&config(|_| {}), Rates(10_000_000, 2_000, true), owlt);
     // The bound is 4.9 s.
     assert!(secs < 9.5, "{secs} s, {gaps} gaps, {bytes} bytes");
-    // Where the return link is not thin, nothing is joined, nor requested before the end.
+    // Where the return link is not thin, nothing is joined, nor requested early.
     let (secs, gaps, bytes) = run(&config(|_| {}), Rates(10_000_000, 1_000_000, true), owlt);
     assert!(secs < 6.5 && gaps > 400, "{secs} s, {gaps} gaps, {bytes} bytes");
 }
@@ -87,7 +87,7 @@ fn what_is_not_confirmed_goes_again_while_a_thin_return_link_delays_the_nak() {
     assert!(secs < 1.4 && secs < without, "{secs} s, {without} s without repeats");
 }
 
-/// Bytes of the file that went more than once.
+/// Bytes of the file sent more than once.
 fn repeated(rates: Rates, owlt: Duration, len: usize) -> u64 {
     let mut world = world(&config(|_| {}), rates, owlt, len);
     world.put(put_request());
@@ -106,7 +106,7 @@ fn where_the_return_link_is_not_thin_nothing_is_repeated() {
         assert_eq!(repeated(Rates(9_600, 9_600, is_known), near, 20_000), 0);
         assert_eq!(repeated(Rates(2_000, 2_000, is_known), near, 20_000), 0);
     }
-    // A late reply over a return link without a known rate may be that of a peer that was away.
+    // A late reply over a return link of unknown rate may be that of a peer that was away.
     assert_eq!(repeated(Rates(150_000_000, 2_000, false), Duration::from_millis(10), 5_000_000), 0);
     // Without losses, too, the wait for the first reply is filled.
     assert!(repeated(THINNEST, Duration::from_millis(10), 5_000_000) > 1_000_000);

@@ -73,8 +73,8 @@ fn every_single_loss_is_repaired() {
     }
 }
 
-/// The answer to an EOF may be heard after the time to repeat it has come, before there was a chance to
-/// send: a repeated one would begin the transaction anew at a receiver that has forgotten what it was about.
+/// The reply to an EOF may arrive after its timeout, before there was a chance to send: a
+/// retransmitted EOF would restart the transaction at a receiver that has forgotten it.
 #[test]
 fn nothing_is_repeated_once_the_receiver_is_done() {
     let mut settings = config(|_| {});
@@ -108,7 +108,7 @@ fn nothing_is_repeated_once_the_receiver_is_done() {
     assert_eq!(world.sides[1].engine.transactions().count(), 0, "{lines:#?}");
 }
 
-/// Hosts that are busy elsewhere hear of several things at once.
+/// Busy hosts process several events at once.
 #[test]
 fn what_is_lost_is_repaired_by_hosts_that_are_late() {
     for seed in 0..300 {

@@ -1,4 +1,4 @@
-//! A sender without a rate, held back by how far its receiver says it is.
+//! Sender without a rate, limited by its receiver's reported progress.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn arrived(world: &World, file: &[u8]) -> bool {
     world.sides[1].store.get(&name("copy")) == Some(file)
 }
 
-/// How far new data ran ahead of the Keep Alives that had arrived, at most.
+/// Maximum distance of new data ahead of the Keep Alives received.
 fn furthest_ahead(world: &World) -> u64 {
     let mut told: Vec<(engine::Time, u64)> = Vec::new();
     let mut most = 0;

@@ -1,4 +1,4 @@
-//! What a put can ask for, and what a user can do meanwhile.
+//! Options of a put, and requests of the user during it.
 
 use std::time::Duration;
 
@@ -259,7 +259,7 @@ fn either_side_cancels() {
             }
             let condition = world.finished(side).map(|f| f.condition);
             assert_eq!(condition, Some(ConditionCode::CancelRequestReceived), "{side} {millis}");
-            // A sender that cancels late finds that the file was there already.
+            // A sender that cancels late finds that the file was already delivered.
             let other = world.finished(1 - side).map(|f| f.condition);
             let too_late = side == 0 && other == Some(ConditionCode::NoError);
             assert_eq!(world.sides[1].store.get(&name("copy")).is_some(), too_late);

@@ -1,4 +1,4 @@
-//! Two entities and a link between them.
+//! Two entities joined by a link.
 
 use engine::{PathInfo, Rng, Time};
 use wire::cfdp::{Body, Pdu, TransactionId};
@@ -14,7 +14,7 @@ pub(super) const ENTITIES: [u64; 2] = [1, 2];
 pub(super) type World = test_world::World<Entity>;
 
 impl World {
-    /// Two entities with the same settings, 25 ms apart, at 10 Mbit/s.
+    /// Creates two entities with the same settings, 25 ms apart, at 10 Mbit/s.
     pub(super) fn new(config: &Config) -> Self {
         Self::with_path(config, test_world::path_info())
     }
@@ -26,7 +26,7 @@ impl World {
         Self::between(ENTITIES.map(entity), info)
     }
 
-    /// Ends a process without a warning and starts it again: only the store survives.
+    /// Kills a process and restarts it: only the store survives.
     pub(super) fn restart(&mut self, side: usize) {
         let config = self.sides[side].engine.config().clone();
         let rng = Rng::new(ENTITIES[side] + self.now.as_nanos(), "cfdp");
@@ -39,7 +39,7 @@ impl World {
         id
     }
 
-    /// How a transaction ended at a side; the last word if there are several.
+    /// Result of a transaction at a side; the last one if there are several.
     pub(super) fn finished(&self, side: usize) -> Option<&TransactionFinished> {
         self.sides[side].indications.iter().rev().find_map(|indication| match indication {
             Indication::TransactionFinished(finished) => Some(finished),
@@ -47,7 +47,7 @@ impl World {
         })
     }
 
-    /// Every datagram: when it left, from which side, what it said, and whether it was lost.
+    /// All datagrams: sending time, side, text, and whether it was lost.
     pub(super) fn said(&self) -> Vec<(Time, usize, String, bool)> {
         let said =
             |(at, side, datagram, lost): &test_world::Sent| (*at, *side, describe(datagram), *lost);
@@ -99,7 +99,7 @@ pub(super) fn config(change: impl FnOnce(&mut Remote)) -> Config {
     config
 }
 
-/// Loses the datagrams whose description begins so, each as often as it is named.
+/// Loses the datagrams whose text has this prefix, each as often as it is listed.
 pub(super) fn lose_these(names: &[(usize, &str)]) -> Fate {
     let mut names: Vec<(usize, String)> =
         names.iter().map(|(side, name)| (*side, (*name).to_owned())).collect();

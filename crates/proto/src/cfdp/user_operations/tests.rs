@@ -1,4 +1,4 @@
-//! Several entities, and what they ask of each other.
+//! Several entities, and their requests to each other.
 
 mod extended;
 mod proxy;

@@ -7,7 +7,7 @@ use super::nibbles::{NIBBLES8, nibbles16};
 use super::{Source, TILE};
 use crate::fec::field::Field;
 
-/// Bytes that are worked on at once: few enough for registers.
+/// Bytes processed at once: few enough for registers.
 const STEP: usize = 32;
 
 pub(super) fn is_available() -> bool {

@@ -1,8 +1,8 @@
 //! Products by shifts and exclusive ors, on any machine.
 //!
-//! A sum of products is made bit by bit of the coefficients, from the highest: what there is so far
-//! times α, plus all sources whose coefficient has the bit. So the shifts are those of one symbol,
-//! whatever the number of sources. Everything is done on arrays of machine words, element by
+//! A sum of products is computed by the bits of the coefficients, from the highest: the previous
+//! sum times α, plus all sources whose coefficient has the bit. The number of shifts is that of one
+//! symbol, whatever the number of sources. Everything works on arrays of machine words, element by
 //! element, which compilers turn into vector instructions.
 
 use super::{COLUMN, Source, TILE};
@@ -32,14 +32,14 @@ pub(super) fn accumulate(field: Field, sums: &mut [u8], stride: usize, sources: 
     }
 }
 
-/// The sources whose coefficient in the sum `row` has a bit, one bit each.
+/// Bitmap of the sources whose coefficient in the sum `row` has a bit.
 fn members(sources: &[Source<'_>], row: usize, bit: usize) -> u32 {
     debug_assert!(row < TILE);
     let bits = sources.iter().map(|source| u32::from(source.coefficients[row] >> bit) & 1);
     bits.enumerate().fold(0, |set, (index, bit)| set | bit << index)
 }
 
-/// The sum of products at `offset`: `sets` says for each bit which sources have it.
+/// Sum of products at `offset`: `sets` has a bitmap of sources for each bit.
 #[inline(always)]
 fn horner(
     sets: &[u32],

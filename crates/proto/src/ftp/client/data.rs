@@ -12,14 +12,14 @@ use crate::ftp::indication::{Failure, RequestId};
 use crate::ftp::relay::Relayed;
 
 impl Session {
-    /// The other server listens: has this one connect there.
+    /// Connects this server to the address where the other one listens.
     pub(in crate::ftp) fn relay_to(&mut self, address: SocketAddr) {
         if self.awaited == Awaited::Peer {
             self.ask(&Command::Port(address), Awaited::Address);
         }
     }
 
-    /// The other server has the file, and sends it.
+    /// Notes that the other server has started to send.
     pub(in crate::ftp) fn relay_begins(&mut self) {
         if self.awaited == Awaited::Peer {
             self.transfer();
@@ -40,14 +40,14 @@ impl Session {
         }
     }
 
-    /// The driver listens for the server's data connection.
+    /// Notes the address where the driver listens for the server's data connection.
     pub(in crate::ftp) fn listening(&mut self, address: SocketAddr) {
         if self.awaited == Awaited::Listening {
             self.ask(&Command::Port(address), Awaited::Address);
         }
     }
 
-    /// The server is ready for the data connection, or ready to make it.
+    /// Processes the server's reply about the data connection.
     pub(super) fn address(&mut self, reply: Reply, config: &ClientConfig, core: &mut Core) {
         if let Some(Request { id, what: What::Relay { half, .. }, .. }) = self.request() {
             let (id, half) = (*id, *half);
@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// One server listens for the other, or knows where that listens.
+    /// Processes the address where one server listens, or its acceptance of the other's address.
     fn relay_address(
         &mut self,
         id: RequestId,
@@ -98,7 +98,7 @@ impl Session {
         }
     }
 
-    /// Where a data connection goes by the reply to PASV.
+    /// Address of a data connection from the reply to PASV.
     fn passive(&self, named: SocketAddr, config: &ClientConfig) -> SocketAddr {
         match self.control.ends {
             Some((_, server)) if !config.third_party => SocketAddr::new(server.ip(), named.port()),

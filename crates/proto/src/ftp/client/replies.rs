@@ -2,21 +2,21 @@
 
 use wire::ftp::{Reply, ReplyLine};
 
-/// Bytes of a reply of several lines that are kept for people.
+/// Maximum bytes kept of the text of a multi-line reply.
 const TEXT_MAX: usize = 16 << 10;
 
 /// Reader of replies, line by line.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    /// Reply of several lines, as far as it arrived.
+    /// Incomplete multi-line reply.
     open: Option<Reply>,
 }
 
 impl Replies {
-    /// Takes a line. Returns the reply that it ends.
+    /// Processes a line. Returns the reply that it completes.
     ///
     /// # Errors
-    /// When it belongs to no reply.
+    /// The line belongs to no reply.
     pub(super) fn line(&mut self, line: &str) -> Result<Option<Reply>, String> {
         let decoded = ReplyLine::decode(line).map_err(|error| error.to_string())?;
         match (decoded, self.open.take()) {

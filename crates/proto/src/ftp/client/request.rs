@@ -12,9 +12,9 @@ use crate::ftp::relay::Relayed;
 pub(in crate::ftp) struct Request {
     pub(in crate::ftp) id: RequestId,
     pub(in crate::ftp) what: What,
-    /// Request without which this one is of no use.
+    /// Request that this one depends on.
     pub(in crate::ftp) needs: Option<RequestId>,
-    /// Number of attempts that broke off.
+    /// Number of interrupted attempts.
     pub(in crate::ftp) attempts: u32,
 }
 
@@ -27,19 +27,19 @@ pub(in crate::ftp) enum What {
     Get {
         name: String,
         target: FileName,
-        /// By READ: the name is that of a control file.
+        /// For READ: the name is that of a control file.
         records: bool,
     },
-    /// A command that moves no data.
+    /// Command without a data transfer.
     Command(String),
-    /// One server's half of a transfer to another one.
+    /// Half of a transfer between two servers.
     Relay {
         name: String,
         half: Half,
     },
 }
 
-/// Part of a server in a transfer between two.
+/// Role of a server in a transfer between two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ftp) enum Half {
     Gives,
@@ -47,7 +47,7 @@ pub(in crate::ftp) enum Half {
 }
 
 impl What {
-    /// The file's name at the server.
+    /// Name of the file at the server.
     pub(in crate::ftp) fn name(&self) -> &str {
         match self {
             Self::Put { name, .. } | Self::Get { name, .. } | Self::Relay { name, .. } => name,
@@ -63,7 +63,7 @@ pub(in crate::ftp) enum Source {
     Text(Bytes),
 }
 
-/// Indicates that a request failed; of a transfer between two servers, once for both halves.
+/// Indicates a failed request; for a transfer between two servers, once for both halves.
 pub(super) fn failed(request: &Request, why: Failure, core: &mut Core) {
     match request.what {
         What::Relay { .. } => core.relayed.push_back((request.id, Relayed::Failed(why))),
@@ -73,7 +73,7 @@ pub(super) fn failed(request: &Request, why: Failure, core: &mut Core) {
     }
 }
 
-/// Working file of a request, until it has a name.
+/// Working file of a request, before it is renamed.
 pub(super) fn spool_of(request: RequestId) -> FileName {
     FileName::spool(&format!("ftp-{}", request.0)).expect("letters and digits are a name")
 }

@@ -1,4 +1,4 @@
-//! Comparison of what was sent with what the server has (CCSDS 717.0-B-1, SITE crc).
+//! Verification of a sent file at the server (CCSDS 717.0-B-1, SITE crc).
 
 use engine::{FileId, OpenMode, StoreEffect};
 use wire::ftp::{Command, Crc, Reply};
@@ -8,7 +8,7 @@ use super::{Awaited, Current, Job, Session, number_behind};
 use crate::ftp::core::{Core, Use};
 use crate::ftp::indication::Failure;
 
-/// The CRC of a file that was sent, as far as it was read.
+/// CRC of a sent file, as far as it was read.
 #[derive(Debug)]
 pub(super) struct Sum {
     file: FileId,
@@ -27,7 +27,7 @@ impl Sum {
 }
 
 impl Session {
-    /// The server confirms what was sent.
+    /// Finishes a sent file that the server has confirmed, after its verification.
     pub(super) fn sent(&mut self, core: &mut Core) {
         let source = self.current.as_ref().and_then(|current| match &current.request.what {
             What::Put { source: Source::File(source), .. } => Some(source.clone()),
@@ -54,7 +54,7 @@ impl Session {
         core.submit(read, Use::Client(self.control.path, Job::Sum));
     }
 
-    /// A piece of the file that was sent was read again.
+    /// Adds a piece of the sent file to the CRC.
     pub(super) fn summed(&mut self, bytes: &[u8], core: &mut Core) {
         let Some(current) = &mut self.current else { return };
         let Some(sum) = &mut current.sum else { return };
@@ -67,7 +67,7 @@ impl Session {
         self.ask(&Command::Site(&site), Awaited::Checksum);
     }
 
-    /// The server reports the CRC of its file.
+    /// Compares the CRC with the one in the server's reply.
     pub(super) fn compare(&mut self, reply: Reply, core: &mut Core) {
         let sum = self.current.as_ref().and_then(|current| current.sum.as_ref());
         let here = sum.map(|sum| sum.crc.value());

@@ -1,4 +1,4 @@
-//! What SCPS-FP adds to a server (CCSDS 717.0-B-1).
+//! SCPS-FP commands of a server (CCSDS 717.0-B-1).
 
 use std::time::Duration;
 
@@ -12,25 +12,25 @@ use crate::ftp::core::{Core, Use};
 use crate::ftp::data::Flow;
 use crate::ftp::indication::Indication;
 
-/// What a session knows beyond FTP.
+/// SCPS-FP state of a session.
 #[derive(Debug, Default)]
 pub(in crate::ftp) struct State {
-    /// ARST: what comes in part is kept.
+    /// ARST: incomplete files are kept.
     auto_restart: bool,
-    /// SUPP: replies are codes alone.
+    /// SUPP: replies are only codes.
     brief: bool,
-    /// BETS: data connections may go on without what does not come.
+    /// BETS: data connections may continue without missing data.
     best_effort: bool,
     /// SITE crcon.
     crc: bool,
     /// IDLE.
     idle: Option<Duration>,
-    /// What is being done with files.
+    /// Current operation on files.
     task: Option<Task>,
 }
 
 impl State {
-    /// Whether a reply is its code alone: not where the text is what was asked for.
+    /// Whether a reply is only its code: not if its text was requested.
     pub(in crate::ftp) fn leaves_out(&self, code: u16, text: &str) -> bool {
         let is_requested = matches!(code, 213 | 227 | 229 | 256 | 257)
             || text.contains("CRC:")
@@ -43,13 +43,13 @@ impl State {
     }
 }
 
-/// A file that is read whole, and what comes then.
+/// File that is read completely, and the operation that follows.
 #[derive(Debug)]
 struct Task {
     what: What,
     file: Option<FileId>,
     offset: u64,
-    /// What was read, or is to be written.
+    /// Data read, or to be written.
     content: BytesMut,
     crc: Crc,
 }
@@ -58,20 +58,20 @@ struct Task {
 enum What {
     /// SITE crc.
     Crc,
-    /// COPY, to this name.
+    /// COPY to this name.
     Copy(String),
-    /// READ: its control file, and then the file.
+    /// READ: the control file, and then the file.
     ReadControl,
     Read(ReadControl),
-    /// UPDT: its control file, the original, and then the new file.
+    /// UPDT: the control file, the original, and then the new file.
     UpdateControl,
     Update(UpdateControl),
-    /// A file of this name that is written, and the reply then.
+    /// File of this name to be written, and the reply after that.
     Write(String, &'static str),
 }
 
 impl Session {
-    /// Whether it reckons checksums of what crosses.
+    /// Whether checksums of transfers are computed.
     pub(super) fn wants_crc(&self) -> bool {
         self.scps.as_ref().is_some_and(|scps| scps.crc)
     }
@@ -81,7 +81,7 @@ impl Session {
         self.scps.as_ref().is_some_and(|scps| scps.best_effort)
     }
 
-    /// Commands beyond FTP; `false` for all others, and of a server that does not know them.
+    /// Serves SCPS-FP commands; `false` for all others, and if not supported.
     pub(super) fn scps_command(&mut self, command: &Command<'_>, core: &mut Core) -> bool {
         let Some(scps) = &mut self.scps else { return false };
         match *command {
@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Stops a transfer so that it can go on later, whatever was said of restarts.
+    /// Interrupts a transfer so that it can resume later, whatever the restart setting.
     fn interrupt(&mut self, core: &mut Core) {
         let crossed = self.data.and_then(|id| core.crossed(id));
         if self.transfer.is_some() {
@@ -146,7 +146,7 @@ impl Session {
         self.say(226, "It is interrupted.");
     }
 
-    /// What came in part goes, unless it was said that it shall stay.
+    /// Deletes an incomplete file, unless it is to be kept.
     pub(super) fn forget_partial(&mut self, file: FileName, core: &mut Core) {
         if self.scps.as_ref().is_some_and(|scps| !scps.auto_restart) {
             let what_for = Use::Server(self.control.path, Job::Forget);
@@ -154,14 +154,14 @@ impl Session {
         }
     }
 
-    /// Reads a file, to do something with it.
+    /// Reads a file for an operation.
     fn load(&mut self, name: &str, what: What, core: &mut Core) {
         let Some(scps) = &mut self.scps else { return };
         let (content, crc) = (BytesMut::new(), Crc::default());
         scps.task = Some(Task { what, file: None, offset: 0, content, crc });
         self.open(name, OpenMode::Read, Job::Edit(Edit::OpenToRead), core);
         if !self.busy {
-            // It is no name.
+            // The name is invalid.
             self.drop_task();
         }
     }
@@ -170,7 +170,7 @@ impl Session {
         self.scps.as_mut()?.task.take()
     }
 
-    /// The store answered for a file that is edited.
+    /// Processes the result of a store effect of an edited file.
     pub(super) fn edited(
         &mut self,
         edit: Edit,
@@ -259,7 +259,7 @@ impl Session {
         core.submit(effect, Use::Server(self.control.path, Job::Edit(edit)));
     }
 
-    /// A file was read whole.
+    /// Processes a completely read file.
     fn loaded(&mut self, task: Task, core: &mut Core) {
         let Task { what, content, crc, .. } = task;
         match what {

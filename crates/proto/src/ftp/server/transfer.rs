@@ -7,15 +7,15 @@ use crate::ftp::core::Core;
 use crate::ftp::data::{DataEvent, Flow};
 use crate::ftp::indication::Indication;
 
-/// A transfer under way.
+/// Transfer under way.
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub(super) name: String,
     /// Name in this server's store, if the client sends the file.
     pub(super) file: Option<FileName>,
-    /// The reply to its end.
+    /// Reply code at its end.
     pub(super) code: u16,
-    /// The client sends it.
+    /// Whether the client sends the file.
     pub(super) incoming: bool,
 }
 
@@ -28,7 +28,7 @@ impl Session {
         if let Some(transfer) = self.transfer.take() {
             let path = self.control.path;
             let Transfer { name, file, incoming, .. } = transfer;
-            // What another client goes on with is not this one's to remove.
+            // A file that another client has resumed is not removed.
             if let Some(file) = file.filter(|file| core.end_storing(file, path)) {
                 self.forget_partial(file, core);
             }
@@ -36,7 +36,8 @@ impl Session {
         }
     }
 
-    /// Another client stores the same file: one that comes again has lost this control connection.
+    /// Aborts the transfer because another client stores the same file: a returning client has lost
+    /// this control connection.
     pub(in crate::ftp) fn superseded(&mut self, core: &mut Core) {
         if self.transfer.is_some() {
             self.say(426, "Another client stores that file now.");
@@ -48,7 +49,7 @@ impl Session {
         let data = match (self.data, self.target) {
             (Some(data), _) => data,
             (None, Some(target)) => core.connect(self.control.path, target, self.is_best_effort()),
-            // It went away while the file was opened.
+            // It was closed while the file was being opened.
             (None, None) => return self.say(425, "There is no data connection."),
         };
         self.data = Some(data);
@@ -80,7 +81,7 @@ impl Session {
 
     pub(in crate::ftp) fn data_event(&mut self, event: DataEvent, core: &mut Core) {
         if self.transfer.is_none() {
-            // One that nobody used, or that came for nothing.
+            // Unused, or connected without need.
             match event {
                 DataEvent::Up | DataEvent::Complete { .. } | DataEvent::Missing { .. } => {}
                 DataEvent::NotMade(_) | DataEvent::Broken | DataEvent::Store(_) => {

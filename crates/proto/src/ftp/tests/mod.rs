@@ -38,7 +38,7 @@ fn outcome(world: &World, id: RequestId) -> Result<u64, Failure> {
     ended(&world.hosts[0].told, id)
 }
 
-/// How a request ended, by what its user was told.
+/// Result of a request, by the indications of its user.
 pub(crate) fn ended(told: &[Indication], id: RequestId) -> Result<u64, Failure> {
     let mut found = told.iter().filter_map(|told| match told {
         Indication::Finished { request, bytes, .. } if *request == id => Some(Ok(*bytes)),
@@ -121,7 +121,7 @@ fn several_requests_share_a_control_connection_and_one_failure_spoils_none() {
     assert_eq!(world.content(0, "x"), None);
     let users = world.said.iter().filter(|(_, line)| line.starts_with("USER")).count();
     assert_eq!(users, 1);
-    // A working file that came to nothing is gone.
+    // The working file of a failed transfer is gone.
     assert_eq!(world.hosts[0].store.names(engine::Area::Spool).count(), 0);
 }
 
@@ -133,7 +133,7 @@ fn text_has_its_line_ends_changed_on_the_way() {
     world.file(0, "a.txt", b"one\ntwo\r\nthree\rfour\n");
     let id = put(&mut world, "a.txt", "b.txt");
     world.run();
-    // Twenty bytes; two line feeds of three got a carriage return for the way.
+    // Twenty bytes; two line feeds of three were sent with a carriage return.
     assert_eq!(outcome(&world, id), Ok(22));
     assert_eq!(world.content(1, "b.txt").unwrap(), b"one\ntwo\nthree\rfour\n");
 }
@@ -181,14 +181,14 @@ fn a_data_connection_that_breaks_ends_the_request_and_what_waits_goes_on() {
     assert_eq!(outcome(&world, two), Ok(4));
     let aborted = |told: &Indication| matches!(told, Indication::Aborted { .. });
     assert!(world.hosts[1].told.iter().any(aborted));
-    // What came before the break is there, so that a client can go on behind it.
+    // Data from before the break exists, so that a client can resume after it.
     let length = world.content(1, "a").unwrap().len();
     assert!(length > 100_000 && length < 5_000_000, "{length}");
 }
 
 #[test]
 fn a_part_of_a_file_is_never_taken_for_all_of_it() {
-    // A client takes back what it sends; a sender's store fails in the midst of it.
+    // A client cancels its upload; a sender's store fails in the middle.
     for (host, fetch) in [(0, false), (0, true), (1, true)] {
         let mut world = worlds();
         let id = if fetch {
@@ -215,7 +215,7 @@ fn a_part_of_a_file_is_never_taken_for_all_of_it() {
     }
 }
 
-/// What a server asks its driver for when a data connection of another host than its client's comes.
+/// A server's effects when another host than its client opens the data connection.
 fn visited_by_another(third_party: bool, ours: bool) -> Vec<Effect> {
     let server = ServerConfig { third_party, ..ServerConfig::default() };
     let mut node = Node::new(Config { server, ..Config::default() });
@@ -242,7 +242,7 @@ fn visited_by_another(third_party: bool, ours: bool) -> Vec<Effect> {
 fn a_data_connection_of_somebody_else_is_reset_unless_it_is_welcome() {
     let path = PathId(10);
     assert_eq!(visited_by_another(false, false), [Effect::Stream(StreamEffect::Reset { path })]);
-    // What comes before the command is held back.
+    // Data before the command is held back.
     let kept = [Effect::Path(PathEffect::PauseRead { path })];
     assert_eq!(visited_by_another(false, true), kept);
     assert_eq!(visited_by_another(true, false), kept);
@@ -292,7 +292,7 @@ fn silence_ends_a_session() {
     assert_eq!(node.poll_effect(), Some(Effect::Path(PathEffect::Close { path: PathId(9) })));
 }
 
-/// What a server says to lines of a client, one after the other.
+/// Replies of a server to lines of a client, one after the other.
 fn talk(lines: &[&str]) -> Vec<String> {
     talk_to(lines, ServerConfig::default())
 }

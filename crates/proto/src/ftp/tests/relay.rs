@@ -3,8 +3,7 @@
 use super::world::OTHER;
 use super::*;
 
-/// A client and two servers, both of which know SCPS-FP and take third parties unless it is said that
-/// one does not.
+/// Client and two servers that support SCPS-FP and accept third parties, unless stated otherwise.
 fn servers(third_party: [bool; 2]) -> World {
     let server = |third_party| Config {
         server: ServerConfig { third_party, scps: true, ..ServerConfig::default() },
@@ -43,7 +42,7 @@ fn a_file_crosses_from_server_to_server_and_not_here() {
 
 #[test]
 fn what_cannot_be_is_told_once_and_spoils_nothing() {
-    // The giver takes no third party; the taker takes none; there is no such file.
+    // The giver accepts no third party; the taker accepts none; there is no such file.
     for (case, third_party) in [[false, true], [true, false], [true, true]].into_iter().enumerate()
     {
         let mut world = if case == 2 { servers(third_party) } else { with_file(third_party) };
@@ -54,7 +53,7 @@ fn what_cannot_be_is_told_once_and_spoils_nothing() {
         world.run();
         assert!(matches!(outcome(&world, id), Err(Failure::Reply(_))), "{case}");
         assert_eq!(outcome(&world, after), Ok(5), "{case}");
-        // A file at the taker is touched by nothing but STOR.
+        // Only STOR touches a file at the taker.
         if case != 1 {
             assert_eq!(world.content(2, "g").unwrap(), b"was there", "{case}");
         }

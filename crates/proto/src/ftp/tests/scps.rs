@@ -1,4 +1,4 @@
-//! What SCPS-FP adds.
+//! SCPS-FP extensions.
 
 use wire::ftp::{Change, Crc, Range, ReadControl, TO_END, UpdateControl};
 
@@ -36,8 +36,8 @@ fn answer(world: &World, id: RequestId) -> String {
 fn a_file_goes_on_where_it_broke_off_wherever_that_is() {
     let content = bytes(300_000);
     let mut offsets = std::collections::BTreeSet::new();
-    // The dialogue takes four seconds; then the file crosses, 100,000 bytes each 0.3 s, in pieces of less and
-    // more than a segment, of a read and others.
+    // The dialogue takes four seconds; then the file follows, 100,000 bytes per 0.3 s, in pieces of
+    // less and more than a segment, of a read and others.
     for piece in [599, 1460, 65_536, 7_001] {
         for fetch in [false, true] {
             for moment in (0..20).map(|step| 3_600 + step * 100) {
@@ -73,7 +73,7 @@ fn a_file_goes_on_at_every_length_that_the_server_may_have() {
         let content = bytes(70_000);
         world.file(0, "f", &content);
         let id = put(&mut world, "f", "g");
-        // The server listens and nobody comes: the transfer breaks off before its first byte.
+        // The server listens and nobody connects: the transfer aborts before its first byte.
         world.firewall = true;
         world.run_until(at(4_500));
         world.firewall = false;
@@ -148,7 +148,7 @@ fn records_are_read() {
 #[test]
 fn a_file_is_changed_copied_and_summed_where_it_is() {
     let mut world = scps(|_| {});
-    // Without the repetitions that other content here has.
+    // Without the repetitions of other content here.
     let mut old = vec![0; 200_000];
     engine::Rng::new(1, "file").fill(&mut old);
     let mut new = old.clone();
@@ -173,7 +173,7 @@ fn a_file_is_changed_copied_and_summed_where_it_is() {
     assert_eq!(answer(&world, sum), format!("250 CRC:{}", Crc::of(&new)));
     assert!(matches!(outcome(&world, missing), Err(Failure::Reply(reply)) if reply.code == 550));
 
-    // The change of another original is refused.
+    // A change for another original is refused.
     let wrong =
         UpdateControl { changes: vec![Change::Delete { offset: 0, length: 1 }], crc: 1, ..control };
     let id = world.on_node(0, |node| node.update(SERVER, &wrong).unwrap());
@@ -196,7 +196,7 @@ fn what_was_sent_is_compared_with_what_is_there() {
         assert_eq!(outcome(&world, another), Ok(7));
         assert_eq!(said(&world, "250 CRC:")[0], format!("250 CRC:{}", Crc::of(&content)));
     }
-    // The file changes after it was read: what the server has is not what is here.
+    // The file changes after it was read: the server's file differs from the local one.
     let mut world = scps(|scps| scps.verify = true);
     world.file(0, "f", &bytes(300_000));
     let id = put(&mut world, "f", "f");
@@ -235,7 +235,7 @@ fn who_comes_again_takes_his_file_over() {
     let again = put(&mut world, "f", "g");
     world.run();
     assert_eq!(outcome(&world, again), Ok(400_000));
-    // The server's first session came to its end after fifteen minutes, and took nothing with it.
+    // The server's first session ended after fifteen minutes, and removed nothing.
     assert!(world.now > at(900_000));
     assert!(world.content(1, "g").unwrap() == content);
     let aborted = |told: &&Indication| matches!(told, Indication::Aborted { .. });
@@ -284,7 +284,7 @@ fn a_server_says_what_it_knows() {
             "550", "200", "200", "211", "200"
         ]
     );
-    // One that knows FTP alone does none of it.
+    // One that only supports FTP does none of it.
     let codes = talk_to(&["USER a", "PASS b", "ARST", "INTR"], ServerConfig::default());
     assert!(codes[3].starts_with("502") && codes[4].starts_with("502"), "{codes:?}");
 }

@@ -1,4 +1,4 @@
-//! Two nodes or three, their stores, and streams between them that a driver makes as it is asked.
+//! Two or three nodes, their stores, and streams made by a driver on request.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -11,12 +11,12 @@ use engine::{
 
 use super::super::{Config, Indication, Node};
 
-/// The client's path to the server.
+/// Client's path to the server.
 pub(super) const SERVER: PathId = PathId(1);
-/// Its path to another one.
+/// Client's path to another server.
 pub(super) const OTHER: PathId = PathId(2);
 const DELAY: Duration = Duration::from_millis(300);
-/// Bytes of one direction that may be under way.
+/// Maximum bytes in flight in one direction.
 const WINDOW: usize = 100_000;
 
 pub(super) struct Host {
@@ -33,7 +33,7 @@ enum Item {
     Bytes(Vec<u8>),
     End,
     Gone,
-    /// It overtakes what waits to be read.
+    /// Overtakes data waiting to be read.
     Reset,
 }
 
@@ -43,7 +43,7 @@ struct Half {
     kept: VecDeque<Vec<u8>>,
     under_way: usize,
     paused: bool,
-    /// What arrived while reading was paused.
+    /// Data that arrived while reading was paused.
     arrived: VecDeque<Item>,
     closed: bool,
 }
@@ -66,15 +66,15 @@ pub(super) struct World {
     streams: Vec<Stream>,
     events: BTreeMap<(Time, u64), Event>,
     count: u64,
-    /// Bytes of a piece as it arrives.
+    /// Bytes of a piece on arrival.
     pub(super) piece: usize,
-    /// No data connection reaches its goal.
+    /// Whether data connections are blocked.
     pub(super) firewall: bool,
-    /// Stores fail to read from now on.
+    /// Whether reads of stores fail from now on.
     pub(super) fail_reads: bool,
-    /// Data connections that were reset.
+    /// Number of data connections that were reset.
     pub(super) resets: usize,
-    /// All lines that went over the first control connection, with the host that said them.
+    /// All lines on the first control connection, with their senders.
     pub(super) said: Vec<(usize, String)>,
 }
 
@@ -131,7 +131,7 @@ impl World {
         self.events.insert((at, self.count), event);
     }
 
-    /// Runs until nothing is left to happen, or until a moment.
+    /// Runs until no event is left, or until a time.
     pub(super) fn run_until(&mut self, until: Time) {
         for _ in 0..1_000_000 {
             let event = self.events.keys().next().map(|key| key.0);
@@ -191,7 +191,7 @@ impl World {
         self.up(one.0, one.1, info((here, there), asked[0]));
     }
 
-    /// A connection request reaches the other host.
+    /// Delivers a connection request to the other host.
     fn connect(&mut self, from: usize, ticket: Ticket, to: SocketAddr) {
         let other = host_of(to);
         let listener = self.hosts[other].listening.remove(&to).filter(|_| !self.firewall);
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// Sends what the window takes.
+    /// Sends what the window allows.
     fn push(&mut self, stream: usize, end: usize) {
         loop {
             let half = &mut self.streams[stream].halves[end];
@@ -267,7 +267,7 @@ impl World {
         })
     }
 
-    /// The stream that was made last breaks for both.
+    /// Breaks the newest stream for both sides.
     pub(super) fn break_data(&mut self) {
         let stream = self.streams.len() - 1;
         for end in 0..2 {
@@ -278,7 +278,7 @@ impl World {
         }
     }
 
-    /// All streams break, and only the first host hears of it.
+    /// Breaks all streams, which only the first host learns.
     pub(super) fn cut(&mut self) {
         for stream in 0..self.streams.len() {
             for end in 0..2 {
@@ -390,7 +390,7 @@ impl World {
         }
     }
 
-    /// What was sent still arrives, and the end behind it.
+    /// Closes a stream: sent data still arrives, followed by the end.
     fn close(&mut self, host: usize, path: PathId) {
         let Some((stream, end)) = self.find(host, path) else { return };
         self.streams[stream].halves[end].closed = true;
@@ -405,7 +405,7 @@ impl World {
         }
     }
 
-    /// What was sent does not arrive any more, and the peer hears of that.
+    /// Resets a stream: sent data does not arrive any more, and the peer is notified.
     fn reset(&mut self, host: usize, path: PathId) {
         let Some((stream, end)) = self.find(host, path) else { return };
         let half = &mut self.streams[stream].halves[end];

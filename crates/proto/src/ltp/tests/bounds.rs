@@ -1,4 +1,4 @@
-//! Peers that say what no peer should: nothing hangs of it, and nothing grows.
+//! Peers that violate the protocol: nothing hangs and nothing grows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn config() -> Config {
     Config { default_remote, ..Config::default() }
 }
 
-/// An engine that hears what the test says, and whose words are lost.
+/// Engine that receives what the test sends, and whose segments are lost.
 fn alone(config: &Config) -> World {
     let mut world = World::with(config);
     world.lose = Box::new(|_, _, _| true);
@@ -43,14 +43,14 @@ fn reason(world: &World, side: usize) -> Option<(End, CancelReason)> {
     Some((failure.by, failure.reason))
 }
 
-/// The last checkpoint is answered, and the answer says nothing of what it asked about.
+/// A report on the last checkpoint does not cover its scope.
 #[test]
 fn a_report_that_stops_short_is_asked_for_again() {
     let mut world = alone(&config());
     let id = world.send(&content(1976), Red::All);
     world.run_until(Time::ZERO + Duration::from_millis(100));
     world.answer(id, 1, &[(0, 1000)], 1000);
-    // Twice as long as a checkpoint is waited for.
+    // Twice the checkpoint's timeout.
     world.run_until(world.now + Duration::from_millis(2_100));
     let lines = world.transcript();
     assert!(lines.last().is_some_and(|line| line.contains("EOB 1976-2000 CP 2/0")), "{lines:#?}");
@@ -58,7 +58,7 @@ fn a_report_that_stops_short_is_asked_for_again() {
     assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
 }
 
-/// The same for ever: the session ends.
+/// The same repeated for ever: the session ends.
 #[test]
 fn a_peer_that_never_says_more_is_given_up() {
     let mut world = alone(&config());
@@ -82,7 +82,7 @@ fn a_report_beyond_the_red_part_answers_no_checkpoint() {
     assert_eq!(reason(&world, 0), Some((End::Sender, CancelReason::RetransmissionLimit)));
 }
 
-/// Without a rate, what is sent waits for reports; one that tells of next to nothing makes no room.
+/// Without a rate, sending waits for reports; one with few claims opens no window.
 #[test]
 fn a_window_that_stays_shut_is_asked_about() {
     let remote = Remote { unpaced_window: Some(10_000), ..config().default_remote };
@@ -100,7 +100,7 @@ fn a_window_that_stays_shut_is_asked_about() {
     assert!(reason(&world, 0).is_some(), "{:#?}", world.transcript());
 }
 
-/// Reports that come again and again while nothing can be sent.
+/// Reports that repeat while nothing can be sent.
 #[test]
 fn acknowledgements_that_wait_are_few() {
     let mut world = alone(&config());
@@ -180,7 +180,7 @@ fn data_behind_an_end_is_not_taken() {
     assert!(world.finished(1).is_none());
 }
 
-/// Many gaps, and many checkpoints that ask about all of them.
+/// Many gaps, and many checkpoints over all of them.
 #[test]
 fn claims_that_are_kept_are_few() {
     let limits = Limits { gaps: 2000, ..Limits::default() };
@@ -209,7 +209,7 @@ fn claims_that_are_kept_are_few() {
             soon(&mut world);
         }
     }
-    // 2000 ranges, as many claims and those of one more answer are 96 kB.
+    // 2000 ranges, as many claims and those of one more report are 96 kB.
     assert!(most < 200_000, "{most}");
 }
 
@@ -251,7 +251,7 @@ fn gaps_of_all_receptions_are_bounded() {
         world.hear(1, &Segment::new(session, cancel).to_vec().expect("a segment"));
     }
     soon(&mut world);
-    // What ended makes room.
+    // Finished sessions make room.
     let before = world.sides[1].engine.stats().data_dropped;
     for i in 0..80 {
         say(&mut world, data(DataKind::Red, 5 * i, b"x"));

@@ -1,4 +1,4 @@
-//! The engine contract's own suite, over all colours.
+//! Suite of the engine contract, over all colours.
 
 use std::time::Duration;
 

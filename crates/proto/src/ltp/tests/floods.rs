@@ -8,11 +8,11 @@ use wire::ltp::{Body, Checkpoint, Data, DataKind, Segment, SessionId};
 use super::world::{World, content, name};
 use crate::ltp::{Cause, Config, FILE_SERVICE, Format, Red, SendRequest};
 
-/// Sessions that nobody goes on with.
+/// Sessions that nobody continues.
 const FLOOD: u64 = 100_000;
 
-/// Segments that begin sessions: one in 20 from an engine of its own, some with as much data as a
-/// datagram holds.
+/// Segments that start sessions: one in 20 from an engine of its own, some with a full datagram of
+/// data.
 fn half_open(n: u64) -> Vec<u8> {
     let session =
         SessionId { originator: if n.is_multiple_of(20) { 1000 + n } else { 7 }, number: n + 1 };
@@ -49,12 +49,12 @@ fn a_transfer_completes_while_sessions_are_begun_and_left() {
     assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
     assert!(memory < 12_000_000 && sessions <= 251 && files <= 1, "{memory} {sessions} {files}");
     assert!(world.sides[1].engine.stats().half_open_dropped > FLOOD - 1000);
-    // What is left of them ends by itself, and without a word.
+    // The remaining ones end silently.
     assert_eq!(world.sides[1].engine.sessions().count(), 0);
     assert!(world.now < Time::from_secs(120), "{}", world.now);
 }
 
-/// A segment that asks for a report, of a session that nobody goes on with.
+/// Segment that requests a report, of a session that nobody continues.
 fn checkpoint(n: u64) -> Vec<u8> {
     let session = SessionId { originator: 7, number: n + 1 };
     let checkpoint = Some(Checkpoint { serial: 1 + n, report: 0 });
@@ -79,7 +79,7 @@ fn sessions_of_a_checkpoint_or_two_segments_give_way() {
             }
             sent += 1;
         };
-        // All places are taken.
+        // All slots are taken.
         for _ in 0..2000 {
             flood(&mut world);
             world.run_until(world.now + Duration::from_millis(1));
@@ -104,7 +104,7 @@ fn sessions_of_a_checkpoint_or_two_segments_give_way() {
     }
 }
 
-/// The receiver's places are taken, and it sends.
+/// The receiver's slots are taken, and it sends.
 #[test]
 fn places_are_kept_for_what_is_sent_here() {
     let mut world = World::with(&Config::default());

@@ -24,7 +24,7 @@ fn impatient() -> Config {
     Config { default_remote, ..config() }
 }
 
-/// 100 kB at 40 kbit/s take 20 s, many times what a checkpoint is waited for.
+/// 100 kB at 40 kbit/s take 20 s, many times a checkpoint's timeout.
 #[test]
 fn the_red_part_is_reported_while_green_data_is_sent() {
     let file = content(100_000);
@@ -54,7 +54,7 @@ fn the_red_part_is_reported_when_the_end_of_the_block_is_lost() {
     assert!(lines.contains(&"< RS 1/1 0-1500: 0-1500".to_owned()), "{lines:#?}");
 }
 
-/// A receiver that keeps nothing back may answer before the last green segment has left.
+/// A receiver that delays nothing may reply before the last green segment was sent.
 #[test]
 fn the_sender_ends_when_the_green_part_has_left() {
     let mut world = World::with(&impatient());

@@ -1,4 +1,4 @@
-//! Outages that nobody announced, and those that end.
+//! Unannounced outages, and their ends.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn after(seconds: f64) -> Time {
     Time::ZERO + Duration::from_secs_f64(seconds)
 }
 
-/// Whether what the sides 0 and 1 send is lost.
+/// Whether segments of the sides 0 and 1 are lost.
 fn cut(world: &mut World, sides: [bool; 2]) {
     world.lose = Box::new(move |side, _, _| sides[side]);
 }
@@ -132,7 +132,7 @@ fn a_path_that_comes_back_is_used_at_once() {
     }
 }
 
-/// Light takes 22 min, and three in ten segments are lost.
+/// The light time is 22 min, and 30 % of segments are lost.
 #[test]
 fn losses_over_long_links_are_no_silence() {
     let file = content(200_000);

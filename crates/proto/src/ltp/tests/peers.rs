@@ -1,5 +1,5 @@
-//! Engines as they are: they send from other ports than they listen on, and repeat what is
-//! refused.
+//! Behaviour of real engines: they send from other ports than they listen on, and retransmit after
+//! refusals.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -47,7 +47,7 @@ impl Place {
         Self::new([(1, remote)].into())
     }
 
-    /// A segment arrives. Returns what is sent then, and by which path.
+    /// Delivers a segment. Returns the segments sent in reply, and their path.
     fn receive(&mut self, from: PathId, number: u64, body: Body<'_>) -> Vec<(PathId, Vec<u8>)> {
         let session = SessionId { originator: 1, number };
         let bytes = Segment::new(session, body).to_vec().expect("a segment");
@@ -83,7 +83,7 @@ impl Place {
     }
 }
 
-/// A block of one segment, which asks for a report.
+/// Block of one segment, which requests a report.
 fn whole(service: u64) -> Body<'static> {
     let checkpoint = Some(Checkpoint { serial: 9, report: 0 });
     let kind = DataKind::EndOfRedBlock;
@@ -123,7 +123,7 @@ fn an_engine_that_sends_from_another_port_is_replied_to_at_its_address() {
     }
 }
 
-/// A cancellation is as good from another port, once the session is under way.
+/// A cancellation is accepted from another port, once the session is under way.
 #[test]
 fn a_session_is_known_by_its_number() {
     for (pin, is_taken) in [(Pin::Host, true), (Pin::Address, false)] {
@@ -141,7 +141,7 @@ fn a_session_is_known_by_its_number() {
     }
 }
 
-/// Where the settings name no address, a session stays on the path that its peer uses.
+/// Without a configured address, a session stays on the path that its peer uses.
 #[test]
 fn a_session_moves_only_after_a_silence() {
     let mut place = Place::new(BTreeMap::new());
@@ -156,7 +156,7 @@ fn a_session_moves_only_after_a_silence() {
     assert_eq!(place.node.sessions().count(), 0);
 }
 
-/// A peer begins a new session with each segment, or repeats one, a thousand times a second.
+/// A peer starts a new session with each segment, or repeats one, a thousand times per second.
 #[test]
 fn refusals_are_ten_a_second_at_most() {
     for repeats_one in [false, true] {
@@ -181,7 +181,7 @@ fn refusals_are_ten_a_second_at_most() {
                 .filter(|it| *it == Indication::LimitReached(Limit::Refusals));
             assert_eq!(limits.count(), 1);
         }
-        // A good block gets through meanwhile.
+        // A valid block gets through meanwhile.
         let sent = place.receive(KNOWN, 77, whole(SERVICE));
         assert!(sent.iter().any(|(_, bytes)| is_report(bytes)), "{sent:?}");
     }

@@ -30,7 +30,7 @@ fn config() -> Config {
     Config { default_remote, ..Config::default() }
 }
 
-/// The same, with a limit that is soon reached.
+/// Settings with a low limit.
 fn impatient() -> Config {
     let second = Timer::Fixed(SECOND);
     let default_remote = Remote {
@@ -44,7 +44,7 @@ fn impatient() -> Config {
     Config { default_remote, ..config() }
 }
 
-/// A segment arrives that the other side did not send.
+/// Delivers a segment that the other side did not send.
 fn say(world: &mut World, to: usize, session: SessionId, body: Body<'_>) {
     world.hear(to, &Segment::new(session, body).to_vec().expect("a segment"));
 }
@@ -56,14 +56,14 @@ fn red(kind: DataKind, offset: u64, data: &[u8]) -> Body<'_> {
     Body::Data(Data { kind, service: FILE_SERVICE, offset, checkpoint, data })
 }
 
-/// An engine that hears what the test says, and whose words are lost.
+/// Engine that receives what the test sends, and whose segments are lost.
 fn alone(config: &Config) -> World {
     let mut world = World::with(config);
     world.lose = Box::new(|_, _, _| true);
     world
 }
 
-/// What a side said, without what the other one did.
+/// Transcript of one side.
 fn said(world: &World, side: usize) -> Vec<String> {
     let begins = if side == 0 { '>' } else { '<' };
     let lines = world.transcript().into_iter().filter(|line| line.starts_with(begins));
@@ -124,7 +124,7 @@ fn a_mixed_block_without_loss() {
     );
 }
 
-/// Green data is not asked for again; the red part is, and no file is shown.
+/// Lost green data is not requested; the red part is, and no file is stored.
 #[test]
 fn green_data_that_is_lost_does_not_come_again() {
     for (red, lost) in [(Red::None, &[1][..]), (Red::Prefix(1500), &[0, 2])] {
@@ -142,7 +142,8 @@ fn green_data_that_is_lost_does_not_come_again() {
     }
 }
 
-/// §6.13: the answer to a report is a checkpoint that names it, and the report on that has its bounds.
+/// §6.13: the reply to a report is a checkpoint that names it, and the report on that has its
+/// scope.
 #[test]
 fn a_report_is_answered_with_data_and_a_checkpoint() {
     let file = content(SIZE);
@@ -202,7 +203,7 @@ fn every_single_and_double_loss_is_repaired() {
     }
 }
 
-/// Hosts that are busy elsewhere hear of several things at once.
+/// Busy hosts process several events at once.
 #[test]
 fn what_is_lost_is_repaired_by_nodes_that_are_late() {
     for seed in 0..300 {
@@ -218,7 +219,7 @@ fn what_is_lost_is_repaired_by_nodes_that_are_late() {
     }
 }
 
-/// §6.7, and then §6.16: the limit holds for checkpoints, and for the cancellation that follows.
+/// §6.7, then §6.16: the limit applies to checkpoints, and to the cancellation that follows.
 #[test]
 fn a_checkpoint_that_is_never_answered_ends_the_session() {
     let mut world = alone(&impatient());
@@ -255,7 +256,7 @@ fn a_report_that_is_never_acknowledged_ends_the_session() {
     assert_eq!(reason(&world, 1), Some((End::Receiver, CancelReason::RetransmissionLimit)));
 }
 
-/// All is there, and the report that says so gets lost: who asks again would be answered.
+/// The block is complete, and its last report is lost: a sender that asks would get a reply.
 #[test]
 fn a_last_report_that_is_never_acknowledged_throws_nothing_away() {
     let file = content(SIZE);
@@ -274,7 +275,7 @@ fn a_last_report_that_is_never_acknowledged_throws_nothing_away() {
     assert_eq!(reason(&world, 0), Some((End::Sender, CancelReason::RetransmissionLimit)));
 }
 
-/// Reports that bring nothing new are answered, until there were too many.
+/// Reports without news get replies, up to the limit.
 #[test]
 fn cycles_that_bring_nothing_end_the_session() {
     let mut world = alone(&impatient());
@@ -330,7 +331,7 @@ fn data_for_an_unknown_client_service_is_refused() {
     }
 }
 
-/// The number of the client service is damaged in one segment of a session under way.
+/// The client service number is damaged in one segment of a session under way.
 #[test]
 fn a_damaged_service_number_does_not_end_a_session() {
     let file = content(20_000);
@@ -365,7 +366,7 @@ fn an_error_of_the_system_ends_the_session() {
     assert!(lines.contains(&"> CAR".to_owned()), "{lines:#?}");
 }
 
-/// §6.15 to §6.20: the other side answers, is told why, and both are done.
+/// §6.15 to §6.20: the peer acknowledges, gets the reason, and both sessions end.
 #[test]
 fn either_side_may_cancel() {
     for side in 0..2 {
@@ -390,7 +391,7 @@ fn either_side_may_cancel() {
     }
 }
 
-/// The answer is lost twice, and comes each time it is asked for.
+/// The acknowledgment is lost twice, and repeated for each cancellation.
 #[test]
 fn a_cancellation_is_repeated_until_it_is_acknowledged() {
     let mut world = World::with(&impatient());
@@ -429,7 +430,7 @@ fn every_reason_is_told_to_the_user() {
     }
 }
 
-/// §6.14, §6.17: their other side would repeat itself for ever.
+/// §6.14, §6.17: their senders would retransmit for ever.
 #[test]
 fn segments_of_sessions_that_are_not_known_are_answered() {
     let mut world = alone(&config());
@@ -440,11 +441,11 @@ fn segments_of_sessions_that_are_not_known_are_answered() {
     say(&mut world, 0, STRANGE, Body::Report(report));
     say(&mut world, 0, STRANGE, Body::Cancel { by: End::Receiver, reason });
     say(&mut world, 1, STRANGE, Body::Cancel { by: End::Sender, reason });
-    // These ask for nothing.
+    // These require no reply.
     say(&mut world, 0, STRANGE, Body::CancelAck { by: End::Sender });
     say(&mut world, 1, STRANGE, Body::CancelAck { by: End::Receiver });
     say(&mut world, 1, STRANGE, Body::ReportAck { serial: 5 });
-    // These are not for the side that hears them.
+    // These are not for the side that receives them.
     say(&mut world, 1, STRANGE, Body::Report(report));
     say(&mut world, 0, STRANGE, red(DataKind::Red, 0, b"x"));
     world.run();
@@ -476,13 +477,13 @@ fn a_checkpoint_that_comes_again_brings_the_same_report() {
     let mut world = alone(&config());
     for _ in 0..3 {
         say(&mut world, 1, STRANGE, red(DataKind::Checkpoint, 100, &[1; 100]));
-        // The light takes 50 ms there and back, and the report is awaited for 58 ms.
+        // The round trip is 50 ms, and the report's timeout 58 ms.
         world.run_until(world.now + Duration::from_millis(55));
     }
     assert_eq!(said(&world, 1), ["RS 1/1 0-200: 100-200"; 3]);
 }
 
-/// A checkpoint that left before the report on it arrived brings no other one.
+/// A checkpoint sent before the report on it arrived triggers no other report.
 #[test]
 fn a_report_that_is_on_its_way_is_not_sent_again() {
     let mut world = alone(&config());
@@ -493,7 +494,7 @@ fn a_report_that_is_on_its_way_is_not_sent_again() {
     assert_eq!(said(&world, 1), ["RS 1/1 0-200: 100-200"]);
 }
 
-/// §6.11: as many reports as it takes, whose scopes follow each other.
+/// §6.11: as many reports as needed, with adjacent scopes.
 #[test]
 fn claims_that_do_not_fit_are_split_into_several_reports() {
     let default_remote = Remote { datagram_max: Some(200), ..config().default_remote };
@@ -545,7 +546,7 @@ fn data_behind_the_end_is_dropped() {
     say(&mut world, 1, STRANGE, end(DataKind::EndOfGreenBlock, 100, &[1; 100]));
     say(&mut world, 1, STRANGE, end(DataKind::Green, 190, &[1; 20]));
     assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
-    // The end is where it was first said to be.
+    // The end stays where it was first announced.
     say(&mut world, 1, STRANGE, end(DataKind::EndOfGreenBlock, 120, &[1; 20]));
     assert_eq!(world.peer_errors(1), [PeerError::ConflictingEnd]);
     assert!(world.finished(1).is_none());
@@ -581,19 +582,19 @@ fn late_segments_of_a_session_that_is_over_begin_nothing() {
     }
     world.run();
     assert_eq!(world.sides[1].engine.sessions().count(), 0);
-    // Only the checkpoint is answered, for its sender may not know.
+    // Only the checkpoint gets a reply, as its sender may not know.
     let lines = world.transcript();
     assert_eq!(lines[before..].len(), 2, "{lines:#?}");
     assert!(lines[before].ends_with("0-2524: 0-2524") && lines[before + 1].starts_with("> RA"));
     assert_eq!(world.sides[1].indications.len(), 2, "{:?}", world.sides[1].indications);
 }
 
-/// §6.5, §6.6: an hour during which the link is known to be down does not count.
+/// §6.5, §6.6: an announced outage of an hour does not count.
 #[test]
 fn timers_stand_still_while_the_link_is_down() {
     let file = content(SIZE);
     let mut world = World::with(&impatient());
-    // What is on its way when the link goes down is lost.
+    // Segments under way when the link goes down are lost.
     world.lose = Box::new(|_, number, _| number >= 3);
     world.send(&file, Red::All);
     world.run_until(Time::ZERO + Duration::from_millis(500));
@@ -623,7 +624,7 @@ fn bytes_that_are_no_segment_are_counted() {
     for datagram in garbage {
         world.hear(1, datagram);
     }
-    // It keeps an address translation alive, and says nothing.
+    // It keeps a NAT mapping alive and has no content.
     world.hear(1, &[0; 4]);
     assert_eq!(world.sides[1].engine.stats().decode_errors, 5);
     assert_eq!(world.sides[1].engine.poll_timeout(), None);

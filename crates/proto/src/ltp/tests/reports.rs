@@ -1,4 +1,4 @@
-//! Conversations with exact losses: when reports and repairs come.
+//! Conversations with exact losses: times of reports and repairs.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn reporting_gaps() -> Config {
     config(Remote { report_gaps: true, segment_max: Some(1000), ..Remote::default() })
 }
 
-/// Where the first line is that begins so.
+/// Index of the first line with this prefix.
 fn first(lines: &[String], start: &str) -> usize {
     lines.iter().position(|line| line.starts_with(start)).expect("it is said")
 }
@@ -97,9 +97,9 @@ fn reports_of_gaps_stay_few() {
     let reports = world.sides[1].engine.stats().sent.reports as usize;
     let data = world.sides[0].engine.stats().sent.data;
     println!("{lost} lost of {data}, {reports} reports, until {}", world.now);
-    // Each is answered by a checkpoint, which asks for another.
+    // Each gets a checkpoint in reply, which requests another.
     assert!(lost > 1000 && reports < 2 * lost, "{lost} lost, {reports} reports");
-    // A tenth is sent again, and a tenth of that; in the last rounds, copies are.
+    // 10 % is retransmitted, and 10 % of that; in the last rounds copies are sent.
     let least = 10_000_000.0 / 1_005.0 / 0.9;
     assert!((data as f64) < 1.03 * least, "{data} segments");
 }
@@ -110,7 +110,7 @@ fn a_checkpoint_that_others_overtook_is_answered() {
     let remote = Remote {
         checkpoint_every: Some(10_000),
         segment_max: Some(1000),
-        // No second chance for what is not answered.
+        // No second attempt without a reply.
         retransmission_limit: Some(1),
         ..Remote::default()
     };
@@ -172,7 +172,7 @@ fn checkpoints_by_bytes() {
     assert!(checkpoints[0].starts_with("> red 9109-"), "{checkpoints:?}");
 }
 
-/// Who reports gaps may be restarted, and then nobody repeats the report.
+/// A receiver that reports gaps may be restarted, and then nobody repeats the report.
 #[test]
 fn a_report_of_gaps_that_never_comes_is_asked_for() {
     let file = content(100_000);
@@ -181,7 +181,7 @@ fn a_report_of_gaps_that_never_comes_is_asked_for() {
         let report_timer = Timer::Fixed(Duration::from_secs(86_400));
         let remote = Remote { report_timer, ..reporting_gaps().default_remote };
         let mut world = World::with(&Config { format, ..config(remote) });
-        // Of the second segment, of which the first report tells.
+        // Of the second segment, which the first report covers.
         world.lose =
             Box::new(|side, number, _| (side, number) == (0, 1) || (side, number) == (1, 0));
         world.send(&file, Red::All);
@@ -197,7 +197,7 @@ fn a_report_of_gaps_that_never_comes_is_asked_for() {
 
 #[test]
 fn reports_that_come_again_are_no_cycles() {
-    // More reports than cycles, and more than are remembered one by one.
+    // More reports than cycles, and more than are remembered individually.
     const PARTS: u64 = 600;
     let remote = Remote {
         checkpoint_every: Some(1000),
@@ -236,7 +236,7 @@ fn reports_that_come_again_are_no_cycles() {
     }
 }
 
-/// 500 kB at 10 Mbit/s take 0.4 s; claims of 34 parts take 0.7 s at 2 kbit/s.
+/// 500 kB at 10 Mbit/s take 0.4 s; 34 claims take 0.7 s at 2 kbit/s.
 #[test]
 fn claims_over_a_thin_return_link_are_joined() {
     let claims_of = |return_bps| {

@@ -1,4 +1,4 @@
-//! A receiver that is started again.
+//! Restarts of a receiver.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ fn config() -> Config {
     Config { default_remote, ..Config::default() }
 }
 
-/// Ends the receiver at this moment, and starts it again with what its store has.
+/// Stops the receiver at this time, and restarts it with its store.
 fn restart(world: &mut World, config: &Config, at: Duration) {
     world.run_until(Time::ZERO + at);
     let config = Config { engine: 2, ..config.clone() };
     world.replace(1, Node::new(config, Rng::new(99, "ltp")));
 }
 
-/// What the first run claimed is not sent again, and is not here. If the second one took the rest, the
-/// sender would take the block for delivered.
+/// Data claimed by the first run is not retransmitted, and is lost. If the second run accepted the
+/// rest, the sender would take the block for delivered.
 #[test]
 fn a_session_of_which_a_part_was_told_is_cancelled() {
     let file = content(SIZE);
     let remote = Remote { checkpoint_every: Some(2000), ..config().default_remote };
     let config = Config { default_remote: remote, ..config() };
     let mut world = World::with(&config);
-    // The first segment is lost, and the report on the first checkpoint. What is behind that is claimed;
-    // then the receiver is started again, and the first checkpoint comes again.
+    // The first segment is lost, and the report on the first checkpoint. Later data is claimed;
+    // then the receiver is restarted, and the first checkpoint is retransmitted.
     world.lose = Box::new(|_, number, _| number == 0);
     world.send(&file, Red::All);
     restart(&mut world, &config, Duration::from_millis(35));
@@ -56,7 +56,7 @@ fn a_session_of_which_nothing_was_told_begins_anew() {
     let file = content(SIZE);
     let mut world = World::with(&config());
     world.send(&file, Red::All);
-    // The last segment, which asks, is on its way.
+    // The last segment, a checkpoint, is under way.
     restart(&mut world, &config(), Duration::from_millis(27));
     world.run();
     assert_eq!(world.finished(0).map(|finished| finished.result), Some(Ok(())));
@@ -81,8 +81,8 @@ fn a_session_that_is_over_leaves_no_mark() {
     assert!(!world.sides[1].indications.iter().any(told));
 }
 
-/// The datagrams of a transfer are recorded, and replayed to a receiver that was started again
-/// since.
+/// The datagrams of a transfer are recorded, and replayed to a receiver that was restarted
+/// meanwhile.
 #[test]
 fn a_replayed_transfer_replaces_nothing_after_a_restart() {
     let file = content(SIZE);
@@ -100,7 +100,7 @@ fn a_replayed_transfer_replaces_nothing_after_a_restart() {
         }
         world.run();
         assert!(world.sides[1].store.get(&name("copy")) == Some(&b"newer"[..]));
-        // A sender that does not know that its file is here is informed.
+        // A sender that does not know of the complete delivery is notified.
         let is_report = |line: &String| line.starts_with("< RS");
         let reports = world.transcript()[before..].iter().filter(|line| is_report(line)).count();
         assert_eq!(reports, usize::from(red == Red::All));

@@ -151,7 +151,7 @@ fn what_a_stranger_says_is_dropped_and_counted() {
     let file = content(20_000);
     let mut world = World::new([config(Some(keys)), config(None)]);
     world.send(&file, Red::All);
-    // The sender hears nothing that counts; a cancellation of the session does not, either.
+    // The sender receives nothing authenticated; a cancellation is not accepted either.
     let id = world.sides[0].engine.sessions().next().expect("it is under way").id;
     let reason = wire::ltp::CancelReason::User;
     let cancel = Body::Cancel { by: wire::ltp::End::Receiver, reason };
@@ -223,7 +223,7 @@ fn who_does_not_know_the_cookie_is_not_heard() {
     let file = content(200_000);
     let mut world = World::with(&config);
     let id = world.send(&file, Red::All);
-    // The sender's first answer with the cookie arrives after a round trip and a half.
+    // The sender's first reply with the cookie arrives after one and a half round trips.
     while world.sides[1].engine.stats().received.report_acks == 0 {
         assert!(world.step());
     }

@@ -1,4 +1,4 @@
-//! Return links that carry a few segments a second.
+//! Return links that carry a few segments per second.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use wire::ltp::{Body, Segment};
 use super::world::{World, content, lose_one_in};
 use crate::ltp::{Config, Red, Remote, Timer};
 
-/// 10 Mbit/s there and so much back, which the sender knows.
+/// 10 Mbit/s forward and `return_bps` on the return link, which the sender knows.
 fn world(return_bps: u64, config: &Config) -> World {
     let mut world = World::with(config);
     let info = world.info.clone();
@@ -59,13 +59,13 @@ fn what_no_report_claims_goes_again_while_a_thin_return_link_delays_reports() {
     // A report takes 0.3 s at 2 kbit/s.
     let (thin, sent) = delivery(2_000, true);
     assert!(thin < Duration::from_millis(2400) && sent > 2_000_000, "{thin:?}, {sent}");
-    // Of a return link without a known rate, reports may be late because a peer was away.
+    // Over a return link of unknown rate, reports may be late because a peer was away.
     let (unknown, sent) = delivery(2_000, false);
     assert!(unknown > thin && sent < 2_100_000, "{unknown:?}, {sent}");
 }
 
-/// On a symmetric link every byte that goes again was requested, or ends at a checkpoint that
-/// nobody answered.
+/// On a symmetric link every retransmitted byte was requested, or ends at a checkpoint without a
+/// reply.
 #[test]
 fn nothing_goes_again_unrequested_on_a_symmetric_link() {
     let file = content(1_000_000);

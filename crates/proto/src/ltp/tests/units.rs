@@ -96,7 +96,7 @@ fn what_is_no_block_of_units_is_refused() {
         matches!(indication, Indication::PeerError { error: PeerError::NotUnits, .. })
     });
     assert!(is_told);
-    // Nor does an offset take memory that the bounds do not allow.
+    // An offset does not take memory beyond the limits either.
     let before = world.sides[1].engine.memory();
     for number in 2..20 {
         let segment = block(number, 3_900, b"x");
@@ -132,7 +132,7 @@ proptest! {
             world.run_until(world.now + Duration::from_millis(wait));
         }
         world.run();
-        // Blocks overtake each other; units of one do not.
+        // Blocks may be reordered; units of one may not.
         let mut found = arrived(&world);
         for units in found.chunk_by(|a, b| a.0 == b.0) {
             let in_order = units.iter().filter_map(|(_, _, data)| data.first()).is_sorted();

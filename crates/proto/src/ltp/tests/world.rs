@@ -1,4 +1,4 @@
-//! Two LTP engines and a link between them.
+//! Two LTP engines joined by a link.
 
 use engine::Rng;
 use wire::ltp::{Body, CancelReason, Claim, Claims, DataKind, End, Report, Segment, SessionId};
@@ -11,7 +11,7 @@ pub(super) use crate::test_world::{PATH, content, lose_numbers, lose_one_in, nam
 pub(super) type World = test_world::World<Node>;
 
 impl World {
-    /// Engines 1 and 2, 25 ms apart, at 10 Mbit/s.
+    /// Creates engines 1 and 2, 25 ms apart, at 10 Mbit/s.
     pub(super) fn new(configs: [Config; 2]) -> Self {
         let mut engine = 0;
         let nodes = configs.map(|config| {
@@ -21,12 +21,12 @@ impl World {
         Self::between(nodes, test_world::path_info())
     }
 
-    /// Two engines with the same settings.
+    /// Creates two engines with the same settings.
     pub(super) fn with(config: &Config) -> Self {
         Self::new([config.clone(), config.clone()])
     }
 
-    /// Sends a file of these bytes from engine 1 to engine 2.
+    /// Sends a file from engine 1 to engine 2.
     pub(super) fn send(&mut self, content: &[u8], red: Red) -> SessionId {
         self.sides[0].store.insert(name("source"), content.to_vec());
         let (source, copy) = (name("source"), "copy".to_owned());
@@ -36,7 +36,8 @@ impl World {
         id
     }
 
-    /// Engine 1 hears that these ranges below `upper` are there, in answer to its last checkpoint.
+    /// Delivers a report to engine 1 that claims these ranges below `upper`, in reply to its last
+    /// checkpoint.
     pub(super) fn answer(&mut self, id: SessionId, serial: u64, here: &[(u64, u64)], upper: u64) {
         let checkpoint =
             self.log.iter().rev().find_map(|(_, _, datagram, _)| {
@@ -54,7 +55,7 @@ impl World {
         self.hear(0, &segment.to_vec().expect("a segment"));
     }
 
-    /// How a side's first session ended.
+    /// Result of a side's first session.
     pub(super) fn finished(&self, side: usize) -> Option<&Finished> {
         self.sides[side].indications.iter().find_map(|indication| match indication {
             Indication::Finished(finished) => Some(finished),
@@ -62,7 +63,7 @@ impl World {
         })
     }
 
-    /// What a side found wrong with what it heard.
+    /// Protocol violations indicated at a side.
     pub(super) fn peer_errors(&self, side: usize) -> Vec<PeerError> {
         let error = |indication: &Indication| match indication {
             Indication::PeerError { error, .. } => Some(*error),
@@ -71,7 +72,7 @@ impl World {
         self.sides[side].indications.iter().filter_map(error).collect()
     }
 
-    /// Asserts that the file arrived, and that both sides know.
+    /// Asserts that the file arrived, and that both sides report success.
     pub(super) fn assert_delivered(&self, content: &[u8]) {
         let copy = self.sides[1].store.get(&name("copy"));
         assert!(copy == Some(content), "{:#?}", self.transcript());
@@ -82,14 +83,14 @@ impl World {
         }
     }
 
-    /// What was said. Serial numbers count from the first of their kind, which is random.
+    /// Transcript. Serial numbers count from the first of their kind, which is random.
     pub(super) fn transcript(&self) -> Vec<String> {
         let mut serials = [None; 2];
         self.lines(|datagram| describe(datagram, &mut serials))
     }
 }
 
-/// One segment; `serials` are the first of checkpoints and of reports.
+/// Text of a segment; `serials` are the first ones of checkpoints and of reports.
 fn describe(datagram: &[u8], serials: &mut [Option<u64>; 2]) -> String {
     let segment = Segment::decode(datagram).expect("what an engine sends can be read");
     let mut number = |of: usize, serial: u64| match serial {
@@ -126,7 +127,7 @@ fn describe(datagram: &[u8], serials: &mut [Option<u64>; 2]) -> String {
     }
 }
 
-/// What the specification calls it (§3.2.4).
+/// Name in the specification (§3.2.4).
 fn reason_name(reason: CancelReason) -> &'static str {
     match reason {
         CancelReason::User => "USR_CNCLD",

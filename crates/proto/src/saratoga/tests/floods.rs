@@ -1,4 +1,4 @@
-//! More sessions than there are places for.
+//! More sessions than slots.
 
 use engine::{StoreEffect, Time};
 use wire::saratoga::{FileChecksum, Metadata, Packet, Request, RequestKind, StatusCode};
@@ -6,7 +6,7 @@ use wire::saratoga::{FileChecksum, Metadata, Packet, Request, RequestKind, Statu
 use super::world::{World, config, content, data, metadata, quiet, request};
 use crate::saratoga::{Indication, Limit, Put};
 
-/// The first packet of a session that never sends another.
+/// First packet of a session that never sends another.
 fn first_packet(number: u32) -> Vec<u8> {
     let packet = match number % 3 {
         0 => {
@@ -70,8 +70,8 @@ fn a_transfer_completes_in_a_flood_of_half_open_sessions() {
     assert!(limits.count() <= 2, "the user learns of it once");
 }
 
-/// A server opens a file and sends it to whoever requests it; peers that send nothing else make
-/// room, too.
+/// A server opens a file and sends it to any requester; peers that send nothing else are dropped
+/// for others, too.
 #[test]
 fn requests_for_a_file_do_not_keep_others_out() {
     let mut config = config();
@@ -90,7 +90,7 @@ fn requests_for_a_file_do_not_keep_others_out() {
     assert!(engine.sessions().any(|session| session.id.number == 299), "the last has a place");
 }
 
-/// Sessions that have data stay, and those of this node have places of their own.
+/// Sessions with data stay, and this node's own have reserved slots.
 #[test]
 fn sessions_under_way_make_no_room() {
     let mut config = quiet();
@@ -128,7 +128,7 @@ fn a_description_alone_opens_no_file() {
     assert_eq!(opens(&world), 1);
 }
 
-/// Refusals in each of ten seconds in which a peer sends a packet each millisecond.
+/// Refusals in each of ten seconds in which a peer sends a packet every millisecond.
 fn refusals(repeated: impl Fn(u32) -> Vec<u8>) -> (World, Vec<usize>) {
     let mut world = World::alone(quiet());
     for number in 0..10_000 {
@@ -147,7 +147,7 @@ fn refusals(repeated: impl Fn(u32) -> Vec<u8>) -> (World, Vec<usize>) {
     (world, seconds)
 }
 
-/// A request that is not granted, a file of a forbidden name, and a session that was refused.
+/// A request that is not permitted, a file of a forbidden name, and a session that was refused.
 #[test]
 fn refusals_are_ten_a_second_at_most() {
     let requested = |number| {
@@ -171,7 +171,7 @@ fn refusals_are_ten_a_second_at_most() {
         let limits = world.sides[0].indications.iter();
         let limits = limits.filter(|it| matches!(it, Indication::LimitReached(Limit::Refusals)));
         assert_eq!(limits.count(), 1, "{kind}");
-        // A file that may be put is received meanwhile.
+        // A permitted file is received meanwhile.
         let file = metadata(5, FileChecksum::None);
         world.say(0, Packet::Metadata(Metadata { session: 7, ..file }));
         world.say(0, Packet::Data(wire::saratoga::Data { session: 7, ..data(0, b"whole") }));

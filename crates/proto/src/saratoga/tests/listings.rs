@@ -1,11 +1,11 @@
-//! What becomes of the files whose directory is listed.
+//! Files whose directory is listed.
 
 use wire::saratoga::{Content, Packet, RequestKind, StatusCode};
 
 use super::world::{World, name, quiet, request};
 use crate::saratoga::{Config, Indication};
 
-/// A peer with a file `a` is asked for a listing.
+/// Delivers a request for a listing to a peer with a file `a`.
 fn asked(config: Config, directory: &str) -> World {
     let mut world = World::alone(config);
     world.sides[0].store.insert(name("a"), b"content".to_vec());
@@ -18,7 +18,7 @@ fn refusal(world: &World) -> Option<StatusCode> {
     world.statuses(0).first().map(|status| status.code)
 }
 
-/// Only directories are listed; the draft would have a listing of the one file.
+/// Only directories are listed; the draft would have a listing of the single file.
 #[test]
 fn a_file_that_is_asked_for_as_a_directory_stays() {
     let world = asked(quiet(), "a");

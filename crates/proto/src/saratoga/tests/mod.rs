@@ -1,4 +1,4 @@
-//! The engine contract's own suite, over all ways to move a file.
+//! Suite of the engine contract, over all ways to transfer a file.
 
 use bytes::Bytes;
 use engine::conformance::{self, Options, PATH, Role as End, Subject, Verdict};
@@ -24,7 +24,7 @@ mod world;
 /// Twelve packets of 200 bytes, the last one short.
 const SIZE: usize = 2_200;
 
-/// How the file moves.
+/// Kind of transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Put(Put),
@@ -159,12 +159,12 @@ impl Subject for Saratoga {
     }
 
     fn survives_restart(&self, _role: End) -> bool {
-        // What came of a stream is not kept: nothing says whether the next one is the same.
+        // Incomplete streams are not kept: nothing shows whether the next one is the same.
         self.is_reliable() && self.way != Way::Stream
     }
 
     fn restart(&self, role: End, engine: &mut Node, now: Time) -> bool {
-        // Put again, the file goes on where it was.
+        // Put again, the file resumes.
         role == End::Receiver || self.start(engine, now)
     }
 

@@ -1,4 +1,4 @@
-//! What is asked for, and how it is refused (draft-wood-tsvwg-saratoga-22 §4.2, §4.5.1, §6.1).
+//! Requests and refusals (draft-wood-tsvwg-saratoga-22 §4.2, §4.5.1, §6.1).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::saratoga::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a peer answers to a packet: the first STATUS of its own.
+/// Peer's reply to a packet: its first STATUS.
 fn answer(config: Config, packet: Packet<'_>) -> (World, StatusCode) {
     let mut world = World::alone(config);
     world.sides[0].store.insert(name("source"), content(70_000));
@@ -42,7 +42,7 @@ fn what_is_not_permitted_is_refused() {
     ] {
         let (mut world, code) = answer(config, request(kind, "source"));
         assert_eq!(code, StatusCode::AccessDenied, "{kind}");
-        // Asked again, it says so again.
+        // A repeated request gets the same reply.
         world.say(0, request(kind, "source"));
         world.run_until(world.now + SECOND);
         let codes: Vec<_> = world.statuses(0).iter().map(|status| status.code).collect();
@@ -71,7 +71,7 @@ fn a_file_that_is_not_there_is_not_found() {
     }
 }
 
-/// The draft lets a request without a name ask for any file; here it is refused.
+/// The draft allows a request without a name for any file; here it is refused.
 #[test]
 fn a_request_without_a_name_is_refused() {
     for kind in [RequestKind::Get, RequestKind::Delete, RequestKind::Take] {
@@ -118,7 +118,7 @@ fn a_file_longer_than_the_asker_takes_is_refused() {
     assert_eq!(answer(quiet(), packet).1, StatusCode::TooLong);
 }
 
-/// Who takes 16 bits sees no file of 70,000 bytes in a directory.
+/// A peer with 16-bit descriptors sees no file of 70,000 bytes in a directory.
 #[test]
 fn a_listing_leaves_out_what_the_asker_cannot_take() {
     let Packet::Request(plain) = request(RequestKind::GetDir, "") else { unreachable!() };
@@ -172,7 +172,7 @@ fn a_path_that_is_too_long_is_no_request() {
     assert_eq!(world.sides[0].engine.stats().decode_errors, 1);
 }
 
-/// Nothing says whose session it is, so nothing can be answered.
+/// Nothing names its session, so there is no reply.
 #[test]
 fn a_packet_of_no_known_type_is_counted() {
     let mut world = World::alone(quiet());
@@ -189,7 +189,7 @@ fn a_delete_is_answered_alike_as_often_as_it_is_asked() {
     let mut world = World::with(&quiet());
     world.sides[0].store.insert(name("source"), content(10));
     let mut lost = 0;
-    // The first answer gets lost.
+    // The first reply is lost.
     world.lose = Box::new(move |side, _, _| {
         lost += side;
         side == 0 && lost == 1
@@ -209,7 +209,7 @@ fn a_delete_is_answered_alike_as_often_as_it_is_asked() {
             "> STATUS well 0 of 0 voluntary",
         ]
     );
-    // In another session, too: it is not there, and that is what was wanted.
+    // In another session, too: the file is gone, as requested.
     let now = world.now;
     world.sides[1].engine.delete(now, PATH, "source".into()).expect("it may");
     world.drain(1);
@@ -294,7 +294,7 @@ fn bundles_and_directories_that_nobody_asked_for_are_refused() {
     }
 }
 
-/// Data of which nothing is said waits for METADATA, and not for ever.
+/// Data without METADATA waits for it, but not for ever.
 #[test]
 fn data_that_is_never_described_is_given_up() {
     let mut world = World::alone(quiet());
@@ -308,7 +308,7 @@ fn data_that_is_never_described_is_given_up() {
     assert_eq!((last.progress, last.holes.len()), (0, 0));
 }
 
-/// Every failure ends either side, whatever the offsets in it say.
+/// Every failure ends either side, whatever offsets it has.
 #[test]
 fn a_failure_ends_a_session_whatever_else_it_says() {
     for code in 1..=0x13 {
@@ -330,7 +330,7 @@ fn a_failure_ends_a_session_whatever_else_it_says() {
     }
 }
 
-/// A peer that forgot everything says nothing of an unknown session: who sends begins it anew.
+/// A restarted peer does not reply for an unknown session: a sender starts it again.
 #[test]
 fn a_status_of_no_session_is_counted() {
     let mut world = World::alone(quiet());
@@ -406,7 +406,7 @@ fn beacons_come_at_the_interval() {
     assert_eq!((&*heard[0].eid, heard[0].receives), ("dtn:moon", Ability::Yes));
 }
 
-/// A request is asked again until it is answered.
+/// A request is repeated until it gets a reply.
 #[test]
 fn a_request_is_asked_again() {
     let mut world = World::with(&Config {
@@ -422,7 +422,8 @@ fn a_request_is_asked_again() {
     assert_eq!(requests, 4);
 }
 
-/// Two peers that deleted a file in a session of the same number would never come to rest.
+/// Two peers that deleted a file in a session of the same number would reply to each other for
+/// ever.
 #[test]
 fn a_status_about_a_file_that_was_deleted_is_not_answered() {
     let mut world = World::alone(config());
@@ -435,7 +436,7 @@ fn a_status_about_a_file_that_was_deleted_is_not_answered() {
     world.say(0, Packet::Status(status(77, (0, 0), &[])));
     world.run();
     assert!(world.log.is_empty(), "{:#?}", world.transcript());
-    // Who asks again is.
+    // A repeated request is.
     world.say(0, request(RequestKind::Delete, "source"));
     world.run();
     assert_eq!(world.log.len(), 1);

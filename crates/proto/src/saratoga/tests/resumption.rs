@@ -1,4 +1,4 @@
-//! What a later session goes on with, and what it must not.
+//! Resumption by later sessions.
 
 use std::time::Duration;
 
@@ -59,14 +59,14 @@ fn without_a_checksum_a_sender_that_was_started_again_begins_anew() {
         world.run_until(at_millis(5_000));
         assert!(world.copy() == Some(&changed()[..]), "{checksum:?}, stream {stream}");
         assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
-        // What the first one brought is given up in the end.
+        // The first one's data is given up in the end.
         world.run();
         assert!(world.copy() == Some(&changed()[..]), "{checksum:?}, stream {stream}");
         assert_eq!(world.failure(1), Some(StatusCode::SenderTimeout));
     }
 }
 
-/// Who asked for a file goes on with what the same sender sends, and with nothing else.
+/// A get resumes only with data of the same sender.
 #[test]
 fn without_a_checksum_a_get_does_not_go_on_with_another_sender() {
     let permissions = Permissions { put: true, get: true, delete: true };
@@ -88,7 +88,7 @@ fn without_a_checksum_a_get_does_not_go_on_with_another_sender() {
     }
 }
 
-/// The checksum tells them apart, so that what came of the first is of no use.
+/// The checksum distinguishes them, so data of the first is useless.
 #[test]
 fn with_a_checksum_another_file_of_the_same_length_is_another_one() {
     let mut world = World::with(&settings(ChecksumKind::Crc32, false));
@@ -102,8 +102,7 @@ fn with_a_checksum_another_file_of_the_same_length_is_another_one() {
     assert!(world.packets(0).any(is_file));
 }
 
-/// The peer of the session that has data of a file, after another path describes the same file so
-/// long after that.
+/// Owner of a session with data, after another path describes the same file `silence` later.
 fn owner_after(silence: Duration) -> PathId {
     let other = PathId(9);
     let mut world = World::alone(quiet());
@@ -126,7 +125,7 @@ fn another_path_takes_over_only_what_fell_silent() {
 }
 
 /// The packets of the first session arrive again at a receiver that was restarted. Meanwhile,
-/// another file took the name.
+/// another file has the name.
 #[test]
 fn a_replayed_transfer_replaces_nothing_after_a_restart() {
     for data_first in [false, true] {
@@ -154,7 +153,7 @@ fn a_replayed_transfer_replaces_nothing_after_a_restart() {
     }
 }
 
-/// The settings bound the records of received files.
+/// The settings limit the records of received files.
 #[test]
 fn few_files_are_on_record() {
     let mut config = quiet();

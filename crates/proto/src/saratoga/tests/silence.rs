@@ -1,4 +1,4 @@
-//! What becomes of a session when the other peer has forgotten it, or gets no further.
+//! Sessions whose peer has forgotten them, or makes no progress.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::saratoga::{
 const PATH: PathId = PathId(3);
 const CONTENT: &[u8] = &[7; 5000];
 
-/// A peer with its files, and what it said of sessions that are over.
+/// Peer with its files, and its packets about finished sessions.
 struct Peer {
     node: Node,
     store: MemoryStore,
@@ -34,7 +34,7 @@ impl Peer {
         peer
     }
 
-    /// Carries out what it wants; the datagrams it sends.
+    /// Carries out the peer's effects. Returns its datagrams.
     fn drain(&mut self, now: Time) -> Vec<Vec<u8>> {
         let mut datagrams = Vec::new();
         let mut tx = TxBuf::new(16);
@@ -93,7 +93,7 @@ fn a_receiver_that_says_the_same_for_ever_is_given_up() {
     while sender.results.is_empty() {
         for datagram in sender.drain(now) {
             let Ok(Packet::Data(data)) = Packet::decode(&datagram) else { continue };
-            // All of an empty file is there, as if the METADATA had told of one.
+            // An empty file is complete, as if the METADATA had described one.
             let answer = Packet::Status(Status {
                 descriptor: Width::W32,
                 timestamp: data.timestamp,
@@ -196,7 +196,7 @@ fn of_two_puts_of_one_file_the_later_one_gets_the_reception() {
     let first = sender.drain(now);
     put(&mut sender, now, false);
     let second = sender.drain(now);
-    // The first one gets no further than its METADATA before the second one begins.
+    // The first one gets no further than its METADATA before the second one starts.
     receiver.receive(now, &first[0]);
     receiver.drain(now);
     second.iter().chain(&first[1..]).for_each(|datagram| receiver.receive(now, datagram));
@@ -230,7 +230,7 @@ fn a_sender_that_forgot_what_it_was_asked_for_is_asked_again() {
     for request in receiver.drain(now) {
         sender.receive(now, &request);
     }
-    // METADATA and the first of the data; then it is killed.
+    // METADATA and the first data; then it is killed.
     for datagram in sender.drain(now).iter().take(2) {
         receiver.receive(now, datagram);
     }
@@ -257,7 +257,7 @@ fn a_sender_that_forgot_what_it_was_asked_for_is_asked_again() {
     assert!(receiver.store.get(&destination).is_some_and(|found| found == CONTENT));
 }
 
-/// When a put of 2 MB ended, and how, at a receiver from which nothing is ever heard.
+/// Time and result of a put of 2 MB at a receiver that is never heard.
 fn end_at_a_silent_receiver(change: impl FnOnce(&mut Config), put: Put) -> (Duration, bool) {
     let mut config = world::config();
     config.default_remote.inactivity = Timer::Fixed(Duration::from_secs(60));
@@ -282,7 +282,7 @@ fn a_silent_receiver_is_given_up_while_data_still_goes_out() {
     assert!(limits.contains(&after) && is_timeout, "slow: {after:?}");
 }
 
-/// Where nothing is asked, silence says nothing until the end.
+/// Without requests, silence has no meaning until the end.
 #[test]
 fn a_receiver_that_was_not_asked_is_not_given_up() {
     // 2 MB take more than 160 s.

@@ -1,4 +1,4 @@
-//! What STATUS packets say, and what is made of them (draft-wood-tsvwg-saratoga-22 §4.5, §6.6).
+//! Content of STATUS packets, and their effect (draft-wood-tsvwg-saratoga-22 §4.5, §6.6).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::test_world::lose_numbers;
 const SIZE: usize = 2500;
 const A_WHILE: Duration = Duration::from_millis(20);
 
-/// A receiver that knows of a file of 1,000 bytes.
+/// Receiver with the METADATA of a file of 1,000 bytes.
 fn receiver() -> World {
     let mut world = World::alone(quiet());
     world.say(0, Packet::Metadata(metadata(1000, FileChecksum::None)));
@@ -25,7 +25,7 @@ fn asks<'a>(offset: u64, bytes: &'a [u8]) -> Packet<'a> {
     Packet::Data(packet::Data { wants_status: true, ..data(offset, bytes) })
 }
 
-/// The STATUS packets that answer it.
+/// STATUS packets sent in reply.
 fn answers<'a>(world: &'a mut World, packet: Packet<'_>) -> Vec<Status<'a>> {
     world.log.clear();
     world.say(0, packet);
@@ -37,18 +37,18 @@ fn answers<'a>(world: &'a mut World, packet: Packet<'_>) -> Vec<Status<'a>> {
 fn progress_and_what_it_is_in_response_to() {
     let mut world = receiver();
     let edges = |status: &Status<'_>| (status.progress, status.in_response_to);
-    // All up to there has come: both edges are the same, and nothing is missing.
+    // Everything up to there has arrived: both edges are the same, and nothing is missing.
     let [status] = answers(&mut world, asks(0, &[1; 100]))[..] else { panic!("one answer") };
     assert_eq!(
         (edges(&status), status.is_voluntary, status.is_partial),
         ((100, 100), false, false)
     );
     assert!(status.holes.is_empty() && !status.lacks_metadata);
-    // A hole, in its inclusive bounds.
+    // A hole with inclusive bounds.
     let [status] = answers(&mut world, asks(200, &[1; 100]))[..] else { panic!("one answer") };
     assert_eq!(edges(&status), (100, 300));
     assert_eq!(status.holes.iter().collect::<Vec<_>>(), [Hole { start: 100, last: 199 }]);
-    // In ascending order; what asked may lie before what came.
+    // In ascending order; the requesting packet may precede received data.
     answers(&mut world, Packet::Data(data(400, &[1; 10])));
     let [status] = answers(&mut world, asks(150, &[1; 50]))[..] else { panic!("one answer") };
     assert_eq!(edges(&status), (100, 200));
@@ -69,7 +69,7 @@ fn timestamps_are_echoed_as_they_came() {
     assert_eq!(status.timestamp, None);
 }
 
-/// One that nobody asked for has the timestamp of the highest offset, and the edge behind it.
+/// An unrequested one has the timestamp of the highest offset, and the edge after it.
 #[test]
 fn a_voluntary_status_tells_of_the_highest_data() {
     let mut world = receiver();
@@ -117,7 +117,7 @@ fn the_last_status_says_that_all_is_there() {
     }
 }
 
-/// The session is over, and who sends asks on because the answer was lost.
+/// The session is over, and the sender asks because the reply was lost.
 #[test]
 fn who_asks_after_the_end_is_answered() {
     let mut world = receiver();
@@ -132,7 +132,7 @@ fn who_asks_after_the_end_is_answered() {
         assert!(status.is_voluntary && !status.is_partial && status.holes.is_empty());
         assert_eq!(status.timestamp, Some([7; 16]));
     }
-    // What does not ask is not answered: the way back may be narrow.
+    // A packet without a request gets no reply: the return link may be thin.
     assert_eq!(answers(&mut world, Packet::Data(data(0, b"x"))).len(), 0);
     assert_eq!(world.sides[0].engine.sessions().count(), 0);
 }
@@ -153,7 +153,7 @@ fn holes_that_do_not_fit_are_told_in_several_packets() {
     assert!(parts.iter().all(|part| part.progress == parts[0].progress));
     let holes: Vec<_> = parts.iter().flat_map(|part| part.holes.iter()).collect();
     assert!(holes.windows(2).all(|two| two[0].last < two[1].start));
-    // The first STATUS, which nobody requested, has those of the first 58 ms.
+    // The first, unrequested STATUS has those of the first 58 ms.
     assert!(holes.len() > 3 * 124, "{} holes", holes.len());
 }
 
@@ -165,7 +165,7 @@ fn metadata_that_was_lost_is_said_to_be_missing_and_comes_again() {
     world.put(&file, Put::Push);
     world.run();
     world.assert_delivered(&file);
-    // The first STATUS brings it.
+    // The first STATUS triggers it.
     let lines = world.transcript();
     assert_eq!(
         lines[..6],
@@ -182,7 +182,7 @@ fn metadata_that_was_lost_is_said_to_be_missing_and_comes_again() {
     assert_eq!(lines.last().map(String::as_str), Some(complete));
 }
 
-/// A sender whose receiver is played by the test.
+/// Sender whose receiver is simulated by the test.
 fn sender(file: &[u8]) -> (World, u32) {
     let mut world = World::alone(quiet());
     let id = world.put(file, Put::Push);
@@ -191,7 +191,7 @@ fn sender(file: &[u8]) -> (World, u32) {
     (world, id.number)
 }
 
-/// The parts of the file that are sent in answer to a STATUS.
+/// Parts of the file sent in reply to a STATUS.
 fn repairs(world: &mut World, status: Status<'_>) -> Vec<(u64, u64)> {
     world.log.clear();
     world.say(0, Packet::Status(status));
@@ -214,7 +214,7 @@ fn holes_are_filled_up_to_their_last_byte() {
     assert!(parts.iter().all(|part| holes.iter().any(|hole| (hole.start, hole.last + 1) == *part)));
 }
 
-/// Some programs tell the byte behind a hole: one byte more is sent, and none beyond the file.
+/// Some programs report the byte after a hole: one byte more is sent, and none beyond the file.
 #[test]
 fn holes_with_an_exclusive_end_are_filled_too() {
     let (mut world, number) = sender(&content(SIZE));
@@ -227,7 +227,7 @@ fn holes_with_an_exclusive_end_are_filled_too() {
     }
 }
 
-/// Some programs have the last byte, and not the one behind it, in the last STATUS.
+/// Some programs report the last byte, and not the one after it, in the last STATUS.
 #[test]
 fn the_end_may_be_in_response_to_the_last_byte() {
     for in_response_to in [2499, 2500] {
@@ -264,7 +264,7 @@ fn absurd_statuses_do_no_harm() {
     assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
 }
 
-/// Once all is sent, packets without data ask until somebody answers.
+/// Once all is sent, packets without data request a STATUS until one arrives.
 #[test]
 fn the_end_is_asked_about_until_it_is_answered() {
     let settings = Config {
@@ -283,7 +283,7 @@ fn the_end_is_asked_about_until_it_is_answered() {
     assert_eq!(ends[1..], [">x DATA 2500..2500 EOD STATUS requested"; 3].map(str::to_owned));
 }
 
-/// What an earlier session brought is not sent again: the first STATUS tells of it.
+/// Data of an earlier session is not sent again: the first STATUS reports it.
 #[test]
 fn a_later_session_sends_what_is_missing() {
     let file = content(1_000_000);
@@ -303,7 +303,7 @@ fn a_later_session_sends_what_is_missing() {
     world.run();
     assert!(world.copy() == Some(&file[..]));
     assert!(world.finished(1).expect("it ended").resumed > 300_000);
-    // The file is on record, and no part of it.
+    // The complete file is recorded, and no part of it.
     let records: Vec<_> = world.sides[1].store.records().map(|(key, _)| key).collect();
     assert!(records.len() == 1 && records[0].starts_with("sard-"), "{records:?}");
 }
@@ -316,7 +316,7 @@ fn a_status_that_lacks_metadata_brings_it_and_nothing_else() {
     assert!(world.packets(0).any(|packet| matches!(packet, Packet::Metadata(_))));
 }
 
-/// 64 packets of a file with a descriptor of 64 bits, which the settings ask for.
+/// 64 packets of a file with 64-bit descriptors, as configured.
 #[test]
 fn every_width_of_descriptors_is_sent_and_received() {
     for width in [Width::W16, Width::W32, Width::W64] {
@@ -332,7 +332,7 @@ fn every_width_of_descriptors_is_sent_and_received() {
             let found = match packet {
                 Packet::Metadata(metadata) => metadata.descriptor,
                 Packet::Data(data) => data.descriptor,
-                // Before the METADATA came, the receiver knows of no width.
+                // Before the METADATA has arrived, the receiver knows no width.
                 Packet::Status(status) if status.progress > 0 => status.descriptor,
                 _ => continue,
             };

@@ -1,4 +1,4 @@
-//! Return links that carry a few packets a second, and outages.
+//! Return links that carry a few packets per second, and outages.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use wire::saratoga::Packet;
 use super::world::{PATH, World, config, content};
 use crate::saratoga::Put;
 
-/// 10 Mbit/s there, and so much back, which the sender knows; one packet in ten is lost there.
+/// 10 Mbit/s forward with 10 % loss, and `return_bps` on the return link, which the sender knows.
 fn lossy(return_bps: u64) -> World {
     let mut world = World::with(&config());
     world.info.return_bps = Some(return_bps);
@@ -19,7 +19,7 @@ fn lossy(return_bps: u64) -> World {
     world
 }
 
-/// When the file was delivered, and the longest list of holes.
+/// Delivery time, and the longest list of holes.
 fn delivery(world: &mut World, file: &[u8]) -> (f64, usize) {
     world.put(file, Put::Push);
     while world.finished(1).is_none() {
@@ -34,12 +34,12 @@ fn holes_are_joined_where_the_return_link_is_thin() {
     let file = content(1_000_000);
     let (wide_s, wide_holes) = delivery(&mut lossy(10_000_000), &file);
     assert!(wide_s < 1.2 && wide_holes > 5, "{wide_s} s, {wide_holes} holes");
-    // Forty times less: all holes of a STATUS are within half of the time that is left.
+    // Forty times lower: all holes of a STATUS fit in half of the remaining time.
     let (thin_s, thin_holes) = delivery(&mut lossy(2_000), &file);
     assert!(thin_s < 2.5 && thin_holes < 20, "{thin_s} s, {thin_holes} holes");
 }
 
-/// The first hole of each STATUS that says that it is one of several.
+/// First hole of each STATUS that is one of several.
 fn partial_lists(return_bps: u64) -> Vec<u64> {
     let mut world = lossy(return_bps);
     delivery(&mut world, &content(3_000_000));
@@ -67,19 +67,19 @@ fn data_bytes(world: &mut World, file: &[u8]) -> usize {
 
 #[test]
 fn what_is_not_confirmed_goes_again_while_a_thin_return_link_delays_the_reply() {
-    // 400 packets at 10 Mbit/s take 0.34 s, and a STATUS leaves each 0.37 s at 2 kbit/s.
+    // 400 packets at 10 Mbit/s take 0.34 s, and a STATUS is sent every 0.37 s at 2 kbit/s.
     let file = content(400_000);
     let mut thin = lossy(2_000);
     thin.lose = Box::new(|_, _, _| false);
     let sent = data_bytes(&mut thin, &file);
     assert!((file.len() + 50_000..2 * file.len()).contains(&sent), "{sent} of {}", file.len());
-    // A late reply over a return link without a known rate may be that of a peer that was away.
+    // A late reply over a return link of unknown rate may be that of a peer that was away.
     let mut unknown = lossy(2_000);
     unknown.info.return_bps = None;
     unknown.up(0);
     unknown.lose = Box::new(|_, _, _| false);
     assert_eq!(data_bytes(&mut unknown, &file), file.len());
-    // The same delay of light leaves nothing to gain.
+    // The same delay by light time leaves nothing to gain.
     let mut far = World::with(&config());
     far.info.owlt = Some(Duration::from_millis(170));
     (0..2).for_each(|side| far.up(side));
@@ -116,7 +116,7 @@ fn repeats_to_a_peer_that_is_gone_stop() {
     assert_eq!(sent(&world), before);
 }
 
-/// All of the file was sent, and nothing comes back.
+/// World in which all of the file was sent, and no reply arrives.
 fn unanswered() -> World {
     let mut world = World::with(&config());
     world.lose = Box::new(|side, _, _| side == 1);
@@ -125,7 +125,7 @@ fn unanswered() -> World {
     world
 }
 
-/// Times at which packets of the sender left from `since` on.
+/// Sending times of the sender's packets from `since` on.
 fn departures(world: &World, since: Time) -> Vec<Time> {
     world.log.iter().filter(|(at, side, ..)| *side == 0 && *at >= since).map(|it| it.0).collect()
 }
@@ -147,8 +147,8 @@ fn a_path_that_comes_back_is_used_at_once() {
     }
 }
 
-/// An outage that nobody announced ends within the silence that a session allows: a probe leaves
-/// every 250 ms.
+/// An unannounced outage ends within the silence that a session allows: a probe is sent every
+/// 250 ms.
 #[test]
 fn an_outage_that_nobody_announced_is_survived() {
     let mut world = unanswered();
@@ -157,7 +157,7 @@ fn an_outage_that_nobody_announced_is_survived() {
     world.run();
     world.assert_delivered(&content(2500));
     assert!(world.now < Time::from_secs(3001), "{}", world.now);
-    // Each with the METADATA, of which nothing is known either.
+    // Each with the METADATA, which is unconfirmed as well.
     let probes = departures(&world, Time::from_secs(10)).len() / 2;
     assert!((10_000..14_000).contains(&probes), "{probes}");
 }

@@ -85,7 +85,7 @@ fn take_deletes_there_once_the_copy_is_verified() {
         assert!(world.sides[0].store.get(&name("source")).is_some());
         assert!(world.step());
     }
-    // The copy has its name; its sender hears of it later.
+    // The copy has its name; its sender learns of it later.
     assert!(world.sides[0].store.get(&name("source")).is_some());
     world.run();
     world.assert_delivered(&file);
@@ -107,7 +107,7 @@ fn give_deletes_here_once_the_copy_is_verified() {
     }
 }
 
-/// Bytes that differ from what was summed up are discarded, and the original stays.
+/// Bytes that do not match the checksum are discarded, and the original stays.
 #[test]
 fn a_copy_with_a_wrong_checksum_is_discarded() {
     for checksum in [ChecksumKind::Crc32, ChecksumKind::Md5, ChecksumKind::Sha1] {
@@ -145,7 +145,7 @@ fn every_checksum_verifies() {
     }
 }
 
-/// How a file of three packets moves.
+/// Transfer of a file of three packets.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Put(Put),
@@ -189,7 +189,7 @@ fn every_single_loss_is_repaired() {
                     world.lose = Box::new(move |side, number, _| lost.contains(&(side, number)));
                     begin(&mut world, way, &file);
                     world.run();
-                    // The last word of who receives may get lost for good.
+                    // The receiver's last packet may be lost for good.
                     assert!(world.copy() == Some(&file[..]), "{way:?} {lost:?}");
                     let finished = world.finished(0).expect("it ended");
                     assert_eq!(
@@ -258,7 +258,7 @@ fn a_stream_that_is_cancelled_is_marked_as_over() {
     assert!(world.failure(1).is_some() && world.copy().is_none());
 }
 
-/// Data beyond the end, or an end before data that came: in any order, one of both is wrong.
+/// Data beyond the end, or an end before received data: in any order, one of them is wrong.
 #[test]
 fn a_stream_whose_packets_do_not_agree_on_its_end_is_refused() {
     use super::world::{data, metadata};
@@ -310,8 +310,8 @@ fn a_blind_put_asks_nothing() {
     assert!(!world.finished(0).expect("it ended").is_confirmed);
 }
 
-/// The receiver cannot know that nobody waits for a STATUS, if the packet with the end is lost or
-/// the transfer takes long.
+/// The receiver cannot know that no STATUS is expected, if the packet with the end is lost or the
+/// transfer takes long.
 #[test]
 fn a_blind_put_gets_few_statuses_whatever_is_lost() {
     let file = content(1_000_000);
@@ -329,7 +329,7 @@ fn a_blind_put_gets_few_statuses_whatever_is_lost() {
         counts.push(world.statuses(1).len());
     }
     println!("STATUS packets: {counts:?}");
-    // The fourth gives the reception up.
+    // The fourth ends the reception.
     assert!(counts.iter().all(|count| (1..=4).contains(count)), "{counts:?}");
 }
 
@@ -371,7 +371,7 @@ fn a_file_crosses_with_losses_both_ways() {
     }
 }
 
-/// Hosts that are busy elsewhere hear of several things at once.
+/// Busy hosts process several events at once.
 #[test]
 fn a_file_crosses_between_peers_that_are_late() {
     for seed in 0..100 {

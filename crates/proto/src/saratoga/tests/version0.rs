@@ -1,4 +1,4 @@
-//! Version 0, as it was captured in 2011: get, and nothing else.
+//! Version 0, as captured in 2011: only get.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn every_loss_of_the_sender_is_repaired() {
     }
 }
 
-/// Nobody answers: it polls each second, and gives up after 16 s.
+/// Without a reply, it polls every second, and gives up after 16 s.
 #[test]
 fn the_sender_polls_each_second() {
     let file = content(SIZE);
@@ -118,7 +118,7 @@ fn there_is_nothing_but_get() {
         stream: false,
     };
     assert_eq!(node.put(now, put), Err(RequestError::OnlyGet));
-    // What comes unasked begins nothing.
+    // Unrequested packets start nothing.
     world.hear(0, &[3, 0, 0, 0, 0, 77, 0, 0, 0, 0, 1]);
     assert_eq!(world.sides[0].engine.stats().stray, 1);
     assert_eq!(world.sides[0].engine.poll_timeout(), None);

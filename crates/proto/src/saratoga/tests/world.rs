@@ -1,4 +1,4 @@
-//! Two Saratoga peers and a link between them.
+//! Two Saratoga peers joined by a link.
 
 use engine::Rng;
 use wire::saratoga::{
@@ -14,7 +14,7 @@ use crate::test_world;
 
 pub(super) use crate::test_world::{PATH, content, name};
 
-/// Bytes of a session's number in a line, with the space.
+/// Bytes of a session number in a line, with the space.
 const NUMBER: usize = 9;
 
 pub(super) type World = test_world::World<Node>;
@@ -25,14 +25,14 @@ pub(super) fn config() -> Config {
     Config { permissions, ..Config::default() }
 }
 
-/// The same, with questions only at the end: what is said then does not hang on times.
+/// Settings with requests only at the end, so that transcripts do not depend on timing.
 pub(super) fn quiet() -> Config {
     let default_remote = Remote { status_interval: None, ..Remote::default() };
     Config { default_remote, ..config() }
 }
 
 impl World {
-    /// Two peers, 25 ms apart, at 10 Mbit/s.
+    /// Creates two peers, 25 ms apart, at 10 Mbit/s.
     pub(super) fn new(configs: [Config; 2]) -> Self {
         let mut seed = 0;
         let nodes = configs.map(|config| {
@@ -42,19 +42,19 @@ impl World {
         Self::between(nodes, test_world::path_info())
     }
 
-    /// Two peers with the same settings.
+    /// Creates two peers with the same settings.
     pub(super) fn with(config: &Config) -> Self {
         Self::new([config.clone(), config.clone()])
     }
 
-    /// One peer; the other one hears nothing, and what it would say is up to the test.
+    /// Creates one peer; the other receives nothing, and the test simulates it.
     pub(super) fn alone(config: Config) -> Self {
         let mut world = Self::new([config, self::config()]);
         world.lose = Box::new(|_, _, _| true);
         world
     }
 
-    /// The first peer has a file, and puts it.
+    /// Puts a file from the first peer.
     pub(super) fn put(&mut self, file: &[u8], put: Put) -> SessionId {
         self.put_with(file, |request| request.put = put)
     }
@@ -80,7 +80,7 @@ impl World {
         id
     }
 
-    /// The second peer gets the first one's file `source` as its `copy`.
+    /// Gets the first peer's file `source` as `copy` of the second.
     pub(super) fn get(&mut self, delete: bool) -> SessionId {
         let request =
             GetRequest { peer: PATH, name: "source".to_owned(), destination: name("copy"), delete };
@@ -89,19 +89,19 @@ impl World {
         id
     }
 
-    /// Starts a peer again with the same settings.
+    /// Restarts a peer with the same settings.
     pub(super) fn restart(&mut self, side: usize) {
         let config = self.sides[side].engine.config().clone();
         let node = Node::new(config, Rng::new(self.now.as_nanos(), "saratoga"));
         self.replace(side, node);
     }
 
-    /// A packet arrives that the other side did not send.
+    /// Delivers a packet that the other side did not send.
     pub(super) fn say(&mut self, to: usize, packet: Packet<'_>) {
         self.hear(to, &packet.to_vec().expect("a packet"));
     }
 
-    /// How a side's last session ended.
+    /// Result of a side's last session.
     pub(super) fn finished(&self, side: usize) -> Option<&Finished> {
         self.sides[side].indications.iter().rev().find_map(|indication| match indication {
             Indication::Finished(finished) => Some(finished),
@@ -109,7 +109,7 @@ impl World {
         })
     }
 
-    /// Why a side's last session failed.
+    /// Status of a side's last failed session.
     pub(super) fn failure(&self, side: usize) -> Option<StatusCode> {
         self.finished(side)?.result.err().map(|failure| failure.code)
     }
@@ -118,7 +118,7 @@ impl World {
         self.sides[1].store.get(&name("copy"))
     }
 
-    /// Asserts that the second peer has the file, and that both know.
+    /// Asserts that the second peer has the file, and that both report success.
     pub(super) fn assert_delivered(&self, file: &[u8]) {
         assert!(self.copy() == Some(file), "{:#?}", self.transcript());
         for side in 0..2 {
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// What was said, without the numbers of sessions and the values of checksums.
+    /// Transcript without the numbers of sessions and the values of checksums.
     pub(super) fn transcript(&self) -> Vec<String> {
         let version = self.sides[0].engine.config().version;
         self.lines(|datagram| match version {
@@ -146,7 +146,7 @@ impl World {
         })
     }
 
-    /// The packets of a side in version 1.
+    /// Version 1 packets of a side.
     pub(super) fn packets(&self, side: usize) -> impl Iterator<Item = Packet<'_>> {
         let ours = self.log.iter().filter(move |(_, from, ..)| *from == side);
         ours.map(|(_, _, datagram, _)| Packet::decode(datagram).expect("it can be read"))
@@ -162,7 +162,7 @@ impl World {
     }
 }
 
-/// A request with the number 77.
+/// Request with number 77.
 pub(super) fn request(kind: RequestKind, path: &str) -> Packet<'_> {
     Packet::Request(Request {
         kind,
@@ -176,7 +176,7 @@ pub(super) fn request(kind: RequestKind, path: &str) -> Packet<'_> {
     })
 }
 
-/// What describes a file `copy` in session 77.
+/// METADATA of a file `copy` in session 77.
 pub(super) fn metadata(size: u64, checksum: FileChecksum<'_>) -> Metadata<'_> {
     Metadata {
         descriptor: Width::W32,
@@ -197,7 +197,7 @@ pub(super) fn metadata(size: u64, checksum: FileChecksum<'_>) -> Metadata<'_> {
     }
 }
 
-/// A part of it.
+/// DATA of that file.
 pub(super) fn data(offset: u64, data: &[u8]) -> Data<'_> {
     Data {
         descriptor: Width::W32,
@@ -211,7 +211,7 @@ pub(super) fn data(offset: u64, data: &[u8]) -> Data<'_> {
     }
 }
 
-/// What a receiver has of a session.
+/// STATUS of a receiver for a session.
 pub(super) fn status<'a>(
     session: u32,
     (progress, in_response_to): (u64, u64),

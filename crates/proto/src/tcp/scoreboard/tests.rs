@@ -8,7 +8,7 @@ fn at(millis: u64) -> Time {
     Time::from_nanos(millis * 1_000_000)
 }
 
-/// Ten segments of 100 bytes, one a millisecond.
+/// Ten segments of 100 bytes, one per millisecond.
 fn ten() -> Scoreboard {
     let mut board = Scoreboard::new(1000);
     (0..10).for_each(|n| board.send(at(n), 1000 + n * MSS, 1000 + (n + 1) * MSS));
@@ -58,7 +58,7 @@ fn what_was_sent_well_before_what_arrived_is_lost_by_time() {
     assert_eq!(board.lose_by_time(at(53), at(1).since(at(0))), (200, None));
     (0..3).for_each(|index| board.resend(at(54), index));
     assert_eq!(board.lose_by_time(at(99), Duration::ZERO), (0, None));
-    // Sent again at 54 ms; what was sent at 60 arrives at 110, so that is lost again.
+    // Retransmitted at 54 ms; a segment sent at 60 arrives at 110, so that is lost again.
     board.send(at(60), 2000, 2100);
     board.sack(at(110), 2000, 2100, &mut news);
     let (bytes, again) = board.lose_by_time(at(110), Duration::ZERO);
@@ -117,7 +117,7 @@ fn a_time_out_loses_all_and_can_be_forgiven() {
     assert_eq!(board.pipe(), 0);
     board.forgive();
     assert_eq!((board.pipe(), board.next_lost()), (900, None));
-    // The peer throws away what it had acknowledged at the front.
+    // The peer discards data at the front that it had acknowledged.
     board.acknowledge(at(70), 1200, &mut news);
     assert_eq!(board.lose_all(), 800);
     assert!(!board.has_sacked());
@@ -149,7 +149,7 @@ fn long_segments_are_cut() {
 fn the_rate_is_that_of_the_slower_of_sending_and_arriving() {
     let mut board = Scoreboard::new(0);
     let mut news = Delivery::default();
-    // Sent at once, arriving at one a 10 ms.
+    // Sent at once, arriving one per 10 ms.
     (0..10).for_each(|n| board.send(at(0), n * MSS, (n + 1) * MSS));
     board.acknowledge(at(100), 100, &mut news);
     board.send(at(100), 1000, 1100);
@@ -221,7 +221,7 @@ proptest! {
             prop_assert_eq!(board.out(), sum(|_| true));
             prop_assert_eq!(board.sacked.covered(), board.sacked_bytes);
             prop_assert!(board.records.iter().all(|r| !r.sacked || !(r.lost || r.resent)));
-            // A pointer never hides what waits to be sent again.
+            // A cursor never hides data to be retransmitted.
             let first = board.records.iter().position(|r| r.lost && !r.resent);
             prop_assert_eq!(board.next_lost(), first);
         }

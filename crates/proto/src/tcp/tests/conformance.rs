@@ -1,7 +1,7 @@
-//! The engine contract's own suite: a file sent over a connection.
+//! Suite of the engine contract: a file sent over a connection.
 //!
-//! The suite moves files, so an engine stands around the stack that reads the file from its store
-//! and sends it, or writes what came to its store when the peer has closed.
+//! The suite moves files, so an engine wraps the stack. It reads the file from its store and sends
+//! it, or stores received data when the peer has closed.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ fn addresses() -> [SocketAddr; 2] {
     [([10, 0, 0, 1], 0).into(), ([10, 0, 0, 2], 80).into()]
 }
 
-/// What a user does with the connection.
+/// State of the user of a connection.
 enum Doing {
     Nothing,
     Opening,
@@ -46,7 +46,7 @@ enum Doing {
         content: Vec<u8>,
         written: usize,
     },
-    /// Receiving, at the other end.
+    /// Receiving, at the other side.
     Taking {
         content: Vec<u8>,
     },
@@ -135,7 +135,7 @@ impl User {
             (Doing::Syncing(file), _) => {
                 self.effects.push_back(Effect::Store(StoreEffect::Close { file }));
                 self.verdicts.push_back(Verdict::Delivered);
-                // Only now does the sender hear the end: it is stored.
+                // Only now does the sender learn of the end: it is stored.
                 if let Some(id) = self.connection {
                     let _ = self.stack.shut_down(now, id);
                 }
@@ -222,7 +222,7 @@ impl Engine for User {
         match input {
             Input::Done(_, Ok(completion)) => self.done(now, completion),
             Input::Done(_, Err(_)) => {
-                // A store that fails is the user's affair: the connection is given up.
+                // A failing store is the user's affair: the connection is given up.
                 if let Some(id) = self.connection.take() {
                     let _ = self.stack.abort(now, id);
                 }
@@ -310,7 +310,7 @@ impl Subject for Tcp {
     }
 
     fn detects_damage(&self) -> bool {
-        // Two turned bits that cancel each other pass a sum of 16 bits.
+        // Two flipped bits that cancel each other pass a 16-bit checksum.
         false
     }
 
@@ -328,7 +328,7 @@ fn options() -> Options {
     Options {
         send_buffer: Buffer::Fixed(4096),
         receive_buffer: Buffer::Fixed(4096),
-        // A receiver that waits for a sender who is gone would wait for ever.
+        // A receiver that waits for a sender that is gone would wait for ever.
         keep_alive: Some(KeepAlive {
             idle: Duration::from_secs(600),
             interval: Duration::from_secs(60),

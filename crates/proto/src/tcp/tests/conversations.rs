@@ -1,4 +1,4 @@
-//! What is said, packet by packet, with chosen losses.
+//! Transcripts, packet by packet, with chosen losses.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ fn sending(len: usize) -> User {
     User { content: content(len), ..User::default() }
 }
 
-/// The first host sends so much to the second, which closes when it has it all.
+/// Sends `len` bytes from the first host to the second, which closes when it has everything.
 fn transfer(options: Options, len: usize, fate: super::world::Fate) -> World {
     let mut world = World::plain(1);
     world.fate = fate;
@@ -54,9 +54,9 @@ fn any_one_packet_may_be_lost() {
     }
 }
 
-/// Twenty turns of 500 bytes, each behind the answer to the one before, are no sign of a slow path: what
-/// comes then begins as a new connection would. 1 MB in windows that double from 10 segments on lasts
-/// seven round trips of 2 s.
+/// Twenty turns of 500 bytes, each after the reply to the previous one, do not indicate a slow
+/// path: later data starts as on a new connection. 1 MB in windows that double from 10 segments on
+/// takes seven round trips of 2 s.
 #[test]
 fn a_dialogue_says_nothing_of_the_path_s_rate() {
     const TURNS: usize = 20;

@@ -23,7 +23,7 @@ fn sizes(heard: &[Heard]) -> Vec<(u32, usize)> {
     heard.iter().map(|h| (h.sequence, h.len)).collect()
 }
 
-/// A connection of which the peer's window and segments are large.
+/// Connection whose peer has a large window and large segments.
 fn established(raw: &mut Raw, options: Options) -> crate::tcp::ConnectionId {
     raw.establish(options, &[TcpOption::MaximumSegmentSize(1460), TcpOption::SackPermitted])
 }
@@ -211,7 +211,7 @@ fn without_a_shift_no_window_is_longer_than_65_535() {
     assert!((60_000..=65_535).contains(&most), "{most}");
 }
 
-/// Segments from 1 on, of which those of these numbers are lost; no options in the way.
+/// Sends segments from 1 on, of which these are lost; without options that interfere.
 fn with_losses(options: Options, lost: &'static [usize]) -> World {
     let mut world = World::plain(1);
     world.fate = lose(lost, &[]);
@@ -227,7 +227,7 @@ fn transfer_60(world: &mut World, options: Options) {
     finished(world).unwrap();
 }
 
-/// Milliseconds after the beginning at which the first host sent anything for the second time.
+/// Milliseconds since the start at which the first host retransmitted anything.
 fn sent_again(world: &World) -> Vec<u128> {
     let mut seen = std::collections::BTreeSet::new();
     let start = world.log[0].0;
@@ -329,7 +329,7 @@ fn the_user_hears_of_a_third_of_the_buffer_or_of_any_room() {
         };
         let id = established(&mut raw, options);
         raw.write(id, 12 * MSS as usize);
-        // Nothing is taken now, and so the user waits.
+        // Nothing is accepted now, and so the user waits.
         assert_eq!(raw.stack.send(raw.now, id, &[7]), Ok(0));
         let told = (1..=12).find(|segments| {
             raw.say(ACK, (1, 1 + segments * MSS), &[], &[]);
@@ -365,7 +365,7 @@ fn reno_halves_and_a_partial_acknowledgment_brings_the_next_hole() {
 
 #[test]
 fn what_was_only_late_is_taken_back() {
-    // A segment that is late by 30 ms, with what its peer says when it comes twice.
+    // A segment that is 30 ms late, with the peer's report when it arrives twice.
     for (timestamps, duplicate_sack) in [(true, false), (false, true)] {
         let options =
             Options { timestamps, duplicate_sack, rack: false, ..reno(true, LossRecovery::Prr) };
@@ -374,7 +374,7 @@ fn what_was_only_late_is_taken_back() {
             let late = passing.from == 0 && passing.number == 6;
             vec![millis(if late { 30 } else { 0 })]
         });
-        // Else all would leave at the same moment, and so would what is late.
+        // Otherwise everything would be sent at the same moment, including late segments.
         world.rate_bps = Some(10_000_000);
         world.hosts[1].template.waits_for_peer = true;
         world.listen(options.clone(), Backlog::default());
@@ -406,10 +406,10 @@ fn marks_reduce_the_window_once_a_round_trip() {
     raw.say(ACK | Flags::ECE, (1, 1 + 2 * MSS), &[], &[]);
     let info = raw.stack.info(id).unwrap();
     assert_eq!((info.cwnd, info.counts.ecn_reductions), (halved, 1));
-    // The next new data says so.
+    // The next new data reports it.
     let heard = raw.say(ACK, (1, 1 + 15 * MSS), &[], &[]);
     assert!(heard[0].flags.contains(Flags::CWR) && !heard[1].flags.contains(Flags::CWR));
-    // And the other way: a mark is echoed until the peer says that it heard.
+    // And in reverse: a mark is echoed until the peer confirms it.
     raw.ecn = Ecn::Ce;
     let heard = raw.say(ACK, (1, 1 + 15 * MSS), b"marked", &[]);
     assert!(heard[0].flags.contains(Flags::ECE));
@@ -440,8 +440,8 @@ fn the_last_segments_are_sent_again_before_the_timer() {
     assert!(with[0] + 50 < without[0], "{with:?} {without:?}");
 }
 
-/// A window that begins when nothing is in flight, and whose only acknowledgment is lost, does not wait for the
-/// time-out, though its first segment alone would.
+/// A window that begins when nothing is in flight, and whose only acknowledgment is lost, does not
+/// wait for the timeout, though its first segment alone would.
 #[test]
 fn a_window_whose_acknowledgment_is_lost_is_probed() {
     let mut raw = Raw::new(Config::default());
@@ -471,7 +471,7 @@ fn a_peer_that_throws_away_what_it_had_acknowledged_gets_it_again() {
     assert_eq!(first, 1);
     let numbers = raw.heard.iter().map(|h| h.sequence).max().unwrap();
     assert_eq!(numbers, 1 + 3 * MSS);
-    // It says that it has the second and third, acknowledges the first, and forgets the rest.
+    // It reports the second and third, acknowledges the first, and forgets the rest.
     let absolute = |raw: &Raw, at: u32| raw.absolute(at);
     let block = SackBlock { left: absolute(&raw, 1 + MSS), right: absolute(&raw, 1 + 3 * MSS) };
     let sack: SackBlocks = [block].into_iter().collect();
@@ -501,7 +501,7 @@ fn a_window_that_shrinks_does_no_harm() {
     assert_eq!(raw.stack.info(id).unwrap().unacknowledged, 0);
 }
 
-/// Bytes a second that a transfer reached over 10 Mbit/s and 600 ms.
+/// Throughput, in bytes per second, of a transfer over 10 Mbit/s and 600 ms.
 fn long_link(options: &Options, len: usize) -> f64 {
     let mut world = World::plain(1);
     world.logging = false;

@@ -1,5 +1,5 @@
-//! Conversations: two stacks with chosen losses, a stack and segments written by hand, and what
-//! chance brings.
+//! Conversations: two stacks with chosen losses, a stack with handwritten segments, and random
+//! ones.
 
 mod conformance;
 mod conversations;

@@ -74,7 +74,7 @@ impl Narrow {
         Self { world, dropped }
     }
 
-    /// Until nothing happens any more.
+    /// Runs until no event is left.
     fn run(&mut self, router: Router, mtu: u32) {
         for _ in 0..1_000_000 {
             for (from, packet) in self.dropped.take() {
@@ -110,7 +110,7 @@ fn transfer(options: &Options, router: Router, mtu: u32, v6: bool) -> (f64, u64,
 }
 
 impl World {
-    /// The first host closes, and everything ends.
+    /// Closes the first host's connection, and runs to the end.
     fn use_and_close(&mut self, id: ConnectionId) {
         self.hosts[0].users.get_mut(&id).unwrap().closes = true;
         self.use_connection(0, id);
@@ -119,7 +119,7 @@ impl World {
     }
 }
 
-/// SCPS-TP that sends all that the peer's window takes.
+/// SCPS-TP that sends everything the peer's window allows.
 fn scps_without_rate(header_compression: bool) -> Options {
     let mut options = Profile::ScpsRate.options();
     let scps = options.scps.as_mut().expect("it is SCPS-TP");
@@ -142,7 +142,7 @@ fn a_router_that_reports_costs_no_timeout_and_no_window() {
             assert_eq!(mss, 1280 - if v6 { 72 } else { 52 });
             assert_eq!((timeouts, recoveries), (0, 0), "{congestion:?}");
         }
-        // Without what makes it easy.
+        // Without helpful options.
         let old = [Raw::bare(), Profile::Linux22.options()];
         for options in old.into_iter().chain([false, true].map(scps_without_rate)) {
             let (took, _, timeouts, _) = transfer(&options, Router::Reports, 1280, v6);
@@ -200,7 +200,7 @@ fn the_next_connection_knows_the_path() {
     assert!(reports(&narrow) > before);
 }
 
-/// RFC 5927 §4.1: whoever is not on the path does not know what is in flight.
+/// RFC 5927 §4.1: an off-path attacker does not know what is in flight.
 #[test]
 fn a_forged_report_changes_nothing() {
     let mut raw = Raw::new(Config::default());
@@ -234,7 +234,7 @@ fn a_forged_report_changes_nothing() {
     assert_eq!(raw.stack.info(id).unwrap().mss, 1460);
     let statistics = raw.stack.statistics();
     assert_eq!((statistics.reports_ignored, statistics.reports_taken), (4, 0));
-    // One of what is in flight counts: the two long segments go again, and the short one does not.
+    // A segment in flight counts: the two long ones are retransmitted, and the short one is not.
     let packet = ours(&raw, 1461, local, 1500);
     let sent = raw.hear(Receive::datagram(PATH, &report(&packet, 1280)));
     let again: Vec<_> = sent.iter().map(|h| (h.sequence, h.len)).collect();
@@ -247,14 +247,14 @@ fn where_long_packets_vanish_shorter_ones_go() {
     for v6 in [false, true] {
         let options = Options { mtu_probing: true, ..Profile::Modern.options() };
         let (took, mss, timeouts, _) = transfer(&options, Router::IsSilent, 1280, v6);
-        // 0.5 s and 0.6 s until it is suspected. The timeouts leave a threshold of five segments, from
-        // which the window grows by one a round trip, as after any loss.
+        // 0.5 s and 0.6 s until it is suspected. The timeouts leave a threshold of five segments,
+        // from which the window grows by one a round trip, as after any loss.
         assert!(took < 4.0, "{took} s");
         assert_eq!((mss, timeouts), (1280 - if v6 { 72 } else { 52 }, 2));
     }
 }
 
-/// As `tcp_mtu_probing` of Linux, which is 0 unless it is set.
+/// As Linux's `tcp_mtu_probing`, which is 0 by default.
 #[test]
 fn unless_it_is_wanted_nothing_is_suspected() {
     let options = Options { retries: 5, ..Profile::Modern.options() };
@@ -267,7 +267,7 @@ fn unless_it_is_wanted_nothing_is_suspected() {
     assert!(matches!(user.closed, Some((_, crate::tcp::CloseReason::TimedOut))), "{user:?}");
 }
 
-/// An outage looks like a black hole; afterwards one long packet shows that it is over.
+/// An outage looks like a black hole; afterwards one long packet shows its end.
 #[test]
 fn after_an_outage_segments_become_long_again() {
     let options = Options { mtu_probing: true, ..Profile::Modern.options() };
@@ -291,7 +291,7 @@ fn after_an_outage_segments_become_long_again() {
     finished(&world).unwrap();
 }
 
-/// The probe of a path that takes no more is lost alone, and costs no window.
+/// The probe of a path with a smaller MTU is lost alone, and does not reduce the window.
 #[test]
 fn a_probe_that_fails_is_not_taken_for_congestion() {
     let options = Options { mtu_probing: true, ..Profile::Modern.options() };

@@ -1,4 +1,4 @@
-//! Long paths with deep queues: one loss is one retransmission, as with the kernel's TCP.
+//! Long paths with deep queues: one loss causes one retransmission, as with the kernel's TCP.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,8 +9,7 @@ use super::world::{User, World, content, finished, lose};
 use crate::tcp::cc::{Algorithm, Counting, Cubic};
 use crate::tcp::{Backlog, Buffer, Counts, Options, Profile};
 
-/// Sends 4 MB over 8 Mbit/s and 300 ms; of what the sender sends, the packets of these numbers are
-/// lost.
+/// Sends 4 MB over 8 Mbit/s and 300 ms; the sender's packets of these numbers are lost.
 fn sent(congestion: Algorithm, lost: &'static [usize]) -> Counts {
     const SIZE: usize = 4_000_000;
     let mut world = World::plain(1);
@@ -32,8 +31,8 @@ fn sent(congestion: Algorithm, lost: &'static [usize]) -> Counts {
     counts
 }
 
-/// Sends 20 MB by BBR over 50 Mbit/s and 300 ms each way, where one packet in a hundred is lost.
-/// Returns the seconds until all has arrived.
+/// Sends 20 MB by BBR over 50 Mbit/s and 300 ms each way, with 1 % of packets lost. Returns the
+/// seconds until everything has arrived.
 fn over_a_lossy_path(seed: u64) -> f64 {
     const SIZE: usize = 20_000_000;
     let mut world = World::plain(seed);
@@ -109,8 +108,8 @@ fn one_loss_in_a_queue_that_grows_is_one_retransmission() {
 
 #[test]
 fn a_queue_that_overflows_in_slow_start_makes_one_recovery() {
-    // 10 Mbit/s and 300 ms are 750 kB; 50 packets wait. The kernel takes 30.3 s with Reno and 18.4 s
-    // with CUBIC, and resends 161 and 81 segments.
+    // 10 Mbit/s and 300 ms are 750 kB; 50 packets wait. The kernel takes 30.3 s with Reno and
+    // 18.4 s with CUBIC, and resends 161 and 81 segments.
     for (congestion, most) in controls().into_iter().skip(1).zip([32.0, 19.5]) {
         let mut world = World::plain(1);
         world.logging = false;

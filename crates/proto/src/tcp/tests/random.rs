@@ -1,5 +1,5 @@
-//! Conversations drawn at random: options, contents, link, losses. All bytes arrive in order, both
-//! ends close, no deadline remains.
+//! Random conversations: options, contents, link, losses. All bytes must arrive in order, both ends
+//! must close, and no deadline may remain.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ pub(super) fn options(rng: &mut Rng) -> Options {
             interval: Duration::from_secs(1),
             probes: 60,
         }),
-        // Drawn aside: the conversations of former seeds stay as they were.
+        // Drawn separately: conversations of earlier seeds stay the same.
         mtu_probing: rng.clone().chance(0.5),
         initial_window: pick(rng, &[InitialWindow::Rfc3390, InitialWindow::Segments(10)]),
         idle: pick(rng, &[None, Some(IdleRule::Restart), Some(IdleRule::Decay)]),
@@ -149,15 +149,15 @@ fn fate(rng: &mut Rng) -> Fate {
     })
 }
 
-/// One conversation. `Err` says what went wrong.
+/// Runs one conversation. `Err` describes the failure.
 pub(super) fn converse(seed: u64) -> Result<(), String> {
     converse_with(seed, |_| {})
 }
 
-/// The same with options that `change` has changed, at both ends.
+/// Runs a conversation with options changed by `change` at both ends.
 fn converse_with(seed: u64, mut change: impl FnMut(&mut Options)) -> Result<(), String> {
     let mut rng = Rng::new(seed, "conversation");
-    // A time-out may be longer than the usual 2 MSL, after which a FIN that is sent again is reset.
+    // A timeout may be longer than the usual 2 MSL, after which a retransmitted FIN is reset.
     let time_wait = Duration::from_secs(1000);
     let config = |rng: &mut Rng| Config { robust: rng.chance(0.8), time_wait, ..Config::default() };
     let configs = [config(&mut rng), config(&mut rng)];
@@ -186,13 +186,13 @@ fn converse_with(seed: u64, mut change: impl FnMut(&mut Options)) -> Result<(), 
         |len, waits_for_peer| User { content: content(len), waits_for_peer, ..User::default() };
     world.hosts[1].template = user(lens[1], waits);
     if cookies == Cookies::Always {
-        // What comes first after the SYN must be what follows it, or the cookie is not known.
+        // The first segment after the SYN must be the next one, or the cookie is unknown.
         world.fate = lossless();
         world.queue = u64::MAX;
     }
     world.listen(second, Backlog { half_open: 8, cookies });
     let id = world.connect(first, user(lens[0], false));
-    // A path that is full, or away, for a while.
+    // A path that is congested or down for a while.
     for _ in 0..rng.below(3) {
         world.run_for(Duration::from_millis(rng.below(400)));
         let host = rng.below(2) as usize;
@@ -222,7 +222,7 @@ fn any_conversation_ends_well() {
     converse_all(0..300);
 }
 
-/// A time-out that does not grow may give up on a link that loses much; that is all it may do.
+/// A timeout that does not grow may give up on a link with heavy loss; nothing else may fail.
 #[test]
 fn conversations_whose_least_time_out_is_above_the_most_end() {
     for seed in 0..100 {
@@ -236,8 +236,8 @@ fn conversations_whose_least_time_out_is_above_the_most_end() {
     }
 }
 
-/// A time-out shorter than the round trip that stays as it is; an acknowledgment that leaves a rate too
-/// little for the data behind it; a FIN to a peer that no longer knows the connection's number.
+/// A constant timeout below the round trip; an acknowledgment that leaves too little of the rate
+/// for the data after it; a FIN to a peer that no longer knows the connection's number.
 #[test]
 fn conversations_that_did_not_end_do() {
     [74, 1578, 3199, 8265].into_iter().for_each(|seed| converse_all(seed..seed + 1));

@@ -1,4 +1,4 @@
-//! A stack and a peer whose every segment is written by hand.
+//! Stack with a peer whose segments are all handwritten.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::tcp::{
     Backlog, CloseReason, Config, ConnectionId, Indication, ListenerId, Options, Stack, State,
 };
 
-/// The peer's first sequence number.
+/// Peer's initial sequence number.
 pub(super) const ISN: u32 = 1000;
 
 pub(super) const SYN: Flags = Flags::SYN;
@@ -20,14 +20,14 @@ pub(super) const ACK: Flags = Flags::ACK;
 pub(super) const FIN: Flags = Flags::FIN;
 pub(super) const RST: Flags = Flags::RST;
 
-/// What the stack said.
+/// Segment sent by the stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Heard {
     pub(super) at: Time,
     pub(super) flags: Flags,
-    /// Relative to its first number.
+    /// Relative to its initial number.
     pub(super) sequence: u32,
-    /// Relative to the peer's first number.
+    /// Relative to the peer's initial number.
     pub(super) acknowledgment: u32,
     pub(super) window: u16,
     pub(super) len: usize,
@@ -72,7 +72,7 @@ impl Raw {
         }
     }
 
-    /// Options without anything that makes segments harder to read.
+    /// Options that keep segments easy to read.
     pub(super) fn bare() -> Options {
         Options {
             timestamps: false,
@@ -87,7 +87,7 @@ impl Raw {
         self.stack.listen(self.local, options, backlog).expect("nobody listens there")
     }
 
-    /// The stack asks the peer for a connection.
+    /// Opens a connection from the stack to the peer.
     pub(super) fn connect(&mut self, options: Options) -> ConnectionId {
         let local = SocketAddr::new(self.local.ip(), 5000);
         self.local = local;
@@ -96,19 +96,19 @@ impl Raw {
         id
     }
 
-    /// The same between two other addresses and ports.
+    /// Uses two other addresses and ports.
     pub(super) fn between(mut self, local: SocketAddr, remote: SocketAddr) -> Self {
         (self.local, self.remote) = (local, remote);
         self
     }
 
-    /// The peer speaks from another port.
+    /// Changes the peer's port.
     pub(super) fn speak_from(&mut self, port: u16) {
         self.remote.set_port(port);
         self.first = None;
     }
 
-    /// A segment of the peer, its numbers relative to the first ones. Returns what is said to it.
+    /// Delivers a segment of the peer, with relative numbers. Returns the stack's segments.
     pub(super) fn say(
         &mut self,
         flags: Flags,
@@ -141,7 +141,7 @@ impl Raw {
         self.hear(Receive::datagram(PATH, &bytes))
     }
 
-    /// A packet of the peer.
+    /// Packet of the peer.
     pub(super) fn packet(
         &self,
         header: Header,
@@ -157,7 +157,7 @@ impl Raw {
         bytes
     }
 
-    /// The stack is handed this. Returns what it says to it.
+    /// Delivers this to the stack. Returns the stack's segments.
     pub(super) fn hear(&mut self, receive: Receive<'_>) -> Vec<Heard> {
         let before = self.heard.len();
         self.stack.handle_input(self.now, Input::Receive(receive));
@@ -165,7 +165,7 @@ impl Raw {
         self.heard[before..].to_vec()
     }
 
-    /// Lets time pass, and does what is due meanwhile. Returns what is said.
+    /// Lets time pass, and processes due events. Returns the stack's segments.
     pub(super) fn wait(&mut self, time: Duration) -> Vec<Heard> {
         let (before, until) = (self.heard.len(), self.now + time);
         while let Some(deadline) = self.stack.poll_timeout().filter(|d| d.at <= until) {
@@ -238,7 +238,7 @@ impl Raw {
         }
     }
 
-    /// The peer opens a connection to the stack.
+    /// Opens a connection from the peer to the stack.
     pub(super) fn establish(
         &mut self,
         options: Options,
@@ -262,7 +262,7 @@ impl Raw {
         })
     }
 
-    /// A number of the stack's as it is on the wire.
+    /// Absolute number of the stack's on the wire.
     pub(super) fn absolute(&self, at: u32) -> u32 {
         self.first.unwrap_or(0).wrapping_add(at)
     }

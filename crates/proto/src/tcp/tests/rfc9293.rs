@@ -1,4 +1,4 @@
-//! What RFC 9293 numbers, where no other test shows it, by exact segments.
+//! Numbered requirements of RFC 9293 not covered by other tests, with exact segments.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -61,13 +61,14 @@ fn only_a_syn_announces_a_segment_size_and_without_one_there_is_a_default() {
     }
 }
 
-/// MUST-5, MUST-6, MUST-7, MUST-64: the second is no option's length, and nothing behind it is read.
+/// MUST-5, MUST-6, MUST-7, MUST-64: the second is not a valid option length, and nothing after it
+/// is read.
 #[test]
 fn options_that_say_nothing_do_no_harm() {
     let foreign = [TcpOption::NoOperation, TcpOption::Unknown { kind: 253, data: &[1, 2] }];
     let mut raw = raw();
     let id = raw.establish(Raw::bare(), &foreign);
-    // A segment size in the midst of a connection is none.
+    // A segment size within a connection is ignored.
     raw.say(ACK, (1, 1), b"data", &[foreign[1], TcpOption::MaximumSegmentSize(100)]);
     let info = raw.stack.info(id).unwrap();
     assert_eq!((info.readable, info.mss), (4, 536));
@@ -249,7 +250,7 @@ fn the_right_edge_of_the_window_never_goes_back() {
     assert!(edges.windows(2).all(|two| two[1].wrapping_sub(two[0]) < 1 << 31), "{edges:?}");
 }
 
-/// MUST-38: neither a segment nor half of the largest window fits, until the timer says so.
+/// MUST-38: neither a segment nor half of the largest window fits, until the timer expires.
 #[test]
 fn a_window_that_opens_by_little_is_not_used_at_once() {
     let mut raw = raw();
@@ -289,7 +290,7 @@ fn what_arrives_together_is_acknowledged_together() {
     assert_eq!(brief(&raw.hear(receive)), [(ACK, 1, 1 + 4 * 536, 0)]);
 }
 
-/// MUST-18: what was sent twice measures nothing, and the time-out stays doubled until something does.
+/// MUST-18: retransmitted data gives no sample, and the timeout stays doubled until a sample.
 #[test]
 fn karn_s_rule() {
     let mut raw = raw();
@@ -303,7 +304,7 @@ fn karn_s_rule() {
     raw.write(id, 10);
     raw.wait(millis(80));
     raw.say(ACK, (1, 21), &[], &[]);
-    // The handshake took no time: an eighth of 80 ms, and the least margin of 200 ms.
+    // The handshake took no time: an eighth of 80 ms, and the minimum margin of 200 ms.
     let info = raw.stack.info(id).unwrap();
     assert_eq!((info.srtt, info.rto), (Some(millis(10)), millis(210)));
 }
@@ -330,7 +331,7 @@ fn keep_alive_is_off_unless_wanted_and_waits_for_two_hours() {
     asking.establish(Options { keep_alive, ..Raw::bare() }, &[]);
     assert!(asking.wait(seconds(7199)).is_empty());
     assert_eq!(brief(&asking.wait(seconds(1))), [(ACK, 0, 1, 0)]);
-    // While data is not acknowledged it goes again, and nothing else is asked.
+    // Unacknowledged data is retransmitted, and no other probe is sent.
     let mut sending = raw();
     let keep_alive = Some(KeepAlive { idle: seconds(1), interval: seconds(1), probes: 2 });
     let id = sending.establish(Options { keep_alive, ..Raw::bare() }, &[]);
@@ -355,7 +356,7 @@ fn all_packets_have_the_code_point_and_the_hop_limit_asked_for() {
     assert_eq!(marks, [(46, 9); 4]);
 }
 
-/// SHLD-4, RFC 6191: the number is an old one, and the stamp tells that the SYN is not.
+/// SHLD-4, RFC 6191: the number is an old one, and the timestamp shows that the SYN is not.
 #[test]
 fn in_time_wait_a_later_stamp_begins_anew() {
     let stamp = |value| [TcpOption::Timestamps { value, echo: 0 }];

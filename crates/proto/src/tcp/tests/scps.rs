@@ -1,4 +1,4 @@
-//! SCPS-TP: what is agreed on, holes, causes of losses, rates.
+//! SCPS-TP: negotiation, holes, causes of losses, rates.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// SNACK without time stamps: a unit is 1,460 bytes.
+/// SNACK without timestamps: a unit is 1,460 bytes.
 fn plain(scps: Scps) -> Options {
     Options {
         timestamps: false,
@@ -28,7 +28,7 @@ fn plain(scps: Scps) -> Options {
     }
 }
 
-/// The first host sends so much to the second. Returns what the first knew of it at last.
+/// Sends `len` bytes from the first host to the second. Returns the first host's final information.
 fn transfer(options: &Options, len: usize, lost: &'static [usize]) -> (World, Info) {
     let mut world = World::plain(1);
     world.fate = lose(lost, &[]);
@@ -46,7 +46,7 @@ fn transfer(options: &Options, len: usize, lost: &'static [usize]) -> (World, In
     (world, last)
 }
 
-/// How often each range of bytes was sent by the first host, those sent more than once.
+/// Ranges of bytes that the first host sent more than once.
 fn sent_again(world: &World) -> Vec<String> {
     let mut seen = Vec::new();
     let mut again = Vec::new();
@@ -91,7 +91,7 @@ fn what_both_have_is_used() {
         for info in [world.info(0, id), world.info(1, other)] {
             let scps = info.scps.expect("both have it");
             assert_eq!(scps.snack, expected, "{first:?} {second:?}");
-            // A hole is told of in one way.
+            // A hole is reported in one way.
             assert_eq!(info.sack, expected.is_none());
         }
     }
@@ -208,7 +208,7 @@ fn bits_tell_of_all_holes_at_once() {
 fn a_retransmission_that_is_lost_is_asked_for_again() {
     let options = plain(Scps::default());
     let mut world = World::plain(1);
-    // Packet 4, and what has its sequence number next.
+    // Packet 4, and the next one with its sequence number.
     let (mut lost, mut number) = (0, None);
     world.fate = Box::new(move |passing| {
         let sequence = passing.bytes.get(24..28).map(<[u8]>::to_vec);
@@ -282,12 +282,12 @@ fn congestion_halves_the_window_once_and_corruption_leaves_it() {
 #[test]
 fn a_time_out_put_down_to_corruption_keeps_window_and_time_out() {
     let scps = Scps { assume: LossCause::Corruption, ..Scps::default() };
-    // The last two segments are lost, so that nothing tells of them.
+    // The last two segments are lost, so that nothing reveals them.
     let (world, info) = transfer(&plain(scps), 14_600, &[10, 11]);
     assert_eq!(info.counts.timeouts, 1);
     assert_eq!(info.ssthresh, u64::MAX);
     assert!(info.cwnd >= 10 * 1460, "{}", info.cwnd);
-    // The first of what was in flight and the last, and no other.
+    // The first and the last segment in flight, and no other.
     assert_eq!(sent_again(&world), ["11681+1460", "13141+1460"]);
 }
 
@@ -322,10 +322,10 @@ fn a_route_has_one_rate_for_all_its_connections() {
     let all: u64 =
         world.log.iter().filter(|(_, from, ..)| *from == 0).map(|e| e.2.len() as u64).sum();
     let took = ends.clone().max().expect("three").since(start).as_secs_f64();
-    // 7,500 bytes may go at once at the beginning.
+    // 7,500 bytes may be sent at once at the start.
     let rate = (all as f64 - 7500.0) * 8.0 / took;
     assert!((900_000.0..=1_000_001.0).contains(&rate), "{rate} bit/s over {took} s");
-    // They share it: none is done much before the others.
+    // They share it: none finishes much before the others.
     let first = ends.min().expect("three").since(start).as_secs_f64();
     assert!(first > 0.85 * took, "{first} {took}");
     // Nobody ever sends more than the bucket holds.
@@ -422,7 +422,8 @@ fn holes_that_cannot_be_do_no_harm() {
         let snack = TcpOption::Snack { offset, size, bits };
         raw.say(ACK, (1, 1), &[], &[snack]).iter().map(|h| h.sequence).collect::<Vec<_>>()
     };
-    // Nothing; beyond what was sent; zero units; then the third, with the fourth there and the fifth not said.
+    // None; beyond sent data; zero units; then the third, with the fourth received and the fifth
+    // unreported.
     assert_eq!(say(9, 3, &[0xff]), [0; 0]);
     assert_eq!(say(u16::MAX, u16::MAX, &[0xff; 20]), [0; 0]);
     assert_eq!(say(0, 0, &[]), [0; 0]);

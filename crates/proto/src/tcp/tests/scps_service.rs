@@ -1,4 +1,4 @@
-//! SCPS-TP: compressed headers, outages, words of corruption, records, the best-effort service.
+//! SCPS-TP: compressed headers, outages, corruption reports, records, the best-effort service.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ fn compressing() -> Scps {
     Scps { header_compression: true, ..Scps::default() }
 }
 
-/// The first host sends to the second, and the second as much to the first.
+/// Sends data from the first host to the second, and as much back.
 fn begin(world: &mut World, [first, second]: [Options; 2], len: usize) -> ConnectionId {
     world.hosts[1].template.content = content(len);
     world.hosts[1].template.waits_for_peer = true;
@@ -36,7 +36,7 @@ fn begin(world: &mut World, [first, second]: [Options; 2], len: usize) -> Connec
     world.connect(first, User { content: content(len), ..User::default() })
 }
 
-/// The protocol and the lengths of header and data of each packet of a host.
+/// Protocol, header length and data length of each packet of a host.
 fn packets(world: &World, host: usize) -> Vec<(u8, usize, usize)> {
     let sent = world.log.iter().filter(|(_, from, ..)| *from == host);
     sent.map(|(_, _, bytes, _)| {
@@ -69,7 +69,7 @@ fn compressed_headers_carry_a_conversation_with_losses() {
                     rest.iter().all(|p| (p.0, p.1) == (COMPRESSED_PROTOCOL, header)),
                     "{rest:?}"
                 );
-                // What the header saves, the data has.
+                // The data gets what the header saves.
                 assert!(rest.iter().any(|p| p.2 == 1480 - header), "{rest:?}");
                 assert!(packets.iter().all(|p| p.1 + p.2 <= 1480));
                 assert_eq!(world.hosts[host].stack.statistics().strangers, 0);
@@ -164,7 +164,7 @@ fn the_protocol_of_its_own_is_answered_in_kind() {
         let pseudo = PseudoHeader::new(ip.source.into(), ip.destination.into(), PROTOCOL);
         Segment::decode(payload, pseudo).expect("the checksum counts this protocol");
     }
-    // Nobody listens there: the reset comes by the same protocol.
+    // No listener there: the reset uses the same protocol.
     let mut world = World::plain(1);
     let id = world.connect(options(true, scps), User::default());
     world.run();
@@ -295,7 +295,7 @@ fn a_peer_that_sees_corruption_says_so() {
     assert_eq!(count(true, false), (true, 0, true), "a checksum that fails says it, too");
 }
 
-/// A connection on which nothing was written yet.
+/// Connection without any data yet.
 fn quiet(world: &mut World, both: Options) -> (ConnectionId, ConnectionId) {
     world.hosts[1].template = User { reads: false, closes: false, ..User::default() };
     world.listen(both.clone(), Backlog::default());
@@ -358,7 +358,7 @@ fn ends_of_records_are_bounded_and_need_a_peer_that_takes_them() {
     assert_eq!(world.hosts[0].stack.end_record(now, id), Err(RequestError::NoRecords));
 }
 
-/// The first host sends 20,000 bytes, of which the segment at 2,920 is lost each time.
+/// Sends 20,000 bytes from the first host, of which the segment at 2,920 is always lost.
 fn best_effort(first: Option<Bets>, second: Option<Bets>) -> World {
     let snack = Some(Snack { form: SnackForm::Bits, ..Snack::default() });
     let both = |bets| options(false, Scps { bets, snack, ..Scps::default() });

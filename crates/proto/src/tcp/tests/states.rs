@@ -1,4 +1,4 @@
-//! Opening, closing and resets as RFC 9293 and RFC 5961 have them.
+//! Opening, closing and resets by RFC 9293 and RFC 5961.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ fn a_syn_again_has_its_answer_again() {
     let second = raw.say(SYN, (0, 0), &[], &[]);
     assert_eq!(brief(&first), [(SYN | ACK, 0, 1, 0)]);
     assert_eq!(brief(&first), brief(&second));
-    // A wrong acknowledgment is reset; a reset ends it without a word.
+    // A wrong acknowledgment is reset; a reset ends it silently.
     assert_eq!(raw.say(ACK, (1, 9), &[], &[])[0].flags, RST);
     assert!(raw.say(RST, (1, 0), &[], &[]).is_empty());
     assert!(raw.indications.is_empty() && raw.stack.poll_timeout().is_none());
@@ -152,7 +152,7 @@ fn an_old_time_stamp_is_not_taken() {
     assert_eq!((heard[0].flags, heard[0].acknowledgment), (ACK, 5));
     assert!(raw.say(ACK, (5, 1), b"bare", &[]).is_empty(), "without any it is dropped");
     assert_eq!(raw.stack.info(id).unwrap().readable, 4);
-    // After 24 days the last one says nothing any more.
+    // After 24 days the last one is not compared any more.
     raw.wait(Duration::from_secs(25 * 86_400));
     raw.say(ACK, (5, 1), b"new", &stamp(u32::MAX - 1));
     assert_eq!(raw.stack.info(id).unwrap().readable, 7);
@@ -196,14 +196,14 @@ fn the_peer_closes_first() {
     assert_eq!(raw.stack.send(raw.now, id, b"x"), Err(RequestError::Closing));
     raw.say(ACK, (5, 2), &[], &[]);
     assert_eq!(raw.closed(), Some(CloseReason::Graceful));
-    // What came can still be read; after that the connection is unknown.
+    // Received data can still be read; after that the connection is unknown.
     let mut out = Vec::new();
     assert_eq!(raw.stack.receive(raw.now, id, &mut out), Ok(3));
     assert_eq!((out.as_slice(), raw.state(id)), (&b"end"[..], None));
     assert!(raw.stack.poll_timeout().is_none());
 }
 
-/// Closed by the stack first, so that it waits.
+/// Connection closed by the stack first, so that it is in TIME-WAIT.
 fn waiting(config: Config) -> Raw {
     let mut raw = Raw::new(config);
     let id = raw.establish(Raw::bare(), &[]);
@@ -264,7 +264,7 @@ fn data_for_nobody_is_reset() {
     raw.drain();
     assert_eq!(raw.say(ACK, (1, 2), b"late", &[])[0].flags, RST);
     assert_eq!(raw.closed(), Some(CloseReason::Aborted));
-    // Unread data: the peer must not believe that it was delivered.
+    // Unread data: the peer must not consider it delivered.
     let mut raw = Raw::new(Config::default());
     let id = raw.establish(Raw::bare(), &[]);
     raw.say(ACK, (1, 1), b"unread", &[]);
@@ -369,7 +369,7 @@ fn a_cookie_that_comes_back_makes_the_connection_it_promised() {
     assert_eq!((answer.flags, answer.sack), (SYN | ACK, true));
     let (value, echo) = answer.stamps.unwrap();
     assert_eq!(echo, 50);
-    // One that does not fit is reset, and makes nothing.
+    // A mismatching one is reset, and creates nothing.
     let stamps = [TcpOption::Timestamps { value: 60, echo: value }];
     assert_eq!(raw.say(ACK, (1, 2), &[], &stamps)[0].flags, RST);
     assert_eq!(raw.stack.connections().count(), 0);

@@ -1,5 +1,5 @@
-//! Conversations as the dissector of tshark sees them: nothing malformed, every checksum good, and no
-//! more oddities than the losses explain.
+//! Conversations as dissected by tshark: nothing malformed, every checksum good, and no more
+//! anomalies than the losses explain.
 #![expect(clippy::disallowed_methods, reason = "the test talks to another program")]
 #![expect(clippy::disallowed_types, reason = "the test talks to another program")]
 
@@ -10,7 +10,8 @@ use std::time::Duration;
 use super::world::{User, World, content, finished, lose};
 use crate::tcp::{Backlog, Config, Options, Profile};
 
-/// One line a packet: malformed, checksum of TCP and of IP, notes of the analysis, stream and length.
+/// Dissects the packets, one line each: malformed, checksum of TCP and of IP, analysis notes,
+/// stream and length.
 fn ask(world: &World) -> Option<Vec<Vec<String>>> {
     let mut pcap = Vec::new();
     // Nanoseconds, raw IP packets.
@@ -56,7 +57,7 @@ fn ask(world: &World) -> Option<Vec<Vec<String>>> {
     Some(text.lines().map(|line| line.split('|').map(str::to_owned).collect()).collect())
 }
 
-/// How many packets the analysis has something to say about; those that are not sound fail.
+/// Number of packets with analysis notes; fails for invalid packets.
 fn odd(world: &World) -> Option<usize> {
     let lines = ask(world)?;
     assert_eq!(lines.len(), world.log.len(), "one line a packet");
@@ -94,8 +95,8 @@ fn tshark_finds_nothing_odd_where_nothing_is_lost() {
     for options in [Options::default(), plain] {
         for v6 in [false, true] {
             if let Some(odd) = odd(&converse(&options, v6, &[])) {
-                // The receive window grows fast in the first round trips, and an acknowledgment
-                // of its own says so: tshark takes it for a duplicate.
+                // The receive window grows fast in the first round trips, which a separate
+                // acknowledgment announces: tshark takes it for a duplicate.
                 assert!(odd <= 2, "{odd}");
             }
         }
@@ -120,7 +121,7 @@ fn tshark_knows_scps_tp_and_stumbles_over_each_snack() {
         assert_eq!(line[1..3], ["1", "1"], "checksums: {said}");
         assert_eq!(line[6].is_empty(), !said.contains("SYN"), "{said}: {line:?}");
         assert!(line[6].is_empty() || line[6] == "0x40", "{said}: {line:?}");
-        // It reads offset and size, and then calls the packet malformed: it always does.
+        // It decodes offset and size, and then calls the packet malformed, as always.
         let snack = said.split_once(" snack ").map(|(_, hole)| hole);
         assert_eq!(line[0].is_empty(), snack.is_none(), "{said}: {line:?}");
         let read = snack.map(|_| format!("{}+{}", line[7], line[8]));

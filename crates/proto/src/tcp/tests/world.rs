@@ -1,5 +1,5 @@
-//! Two stacks, a link between them whose every packet's fate can be chosen, and users that write a
-//! given content, read what comes and close.
+//! Two stacks, a link whose treatment of every packet can be chosen, and users that write a given
+//! content, read received data and close.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,29 +16,29 @@ use crate::tcp::{
 
 pub(super) const PATH: PathId = PathId(3);
 
-/// The port at which the second host listens.
+/// Listening port of the second host.
 pub(super) const PORT: u16 = 80;
 
-/// A packet on its way: from which host, its number there from 0, its bytes.
+/// Packet on its way: sending host, its number there from 0, its bytes.
 pub(super) struct Passing<'a> {
     pub(super) from: usize,
     pub(super) number: usize,
     pub(super) bytes: &'a mut Vec<u8>,
 }
 
-/// How much later than usual it arrives, once for each time it arrives.
+/// Additional delays of a packet, one for each copy that arrives.
 pub(super) type Fate = Box<dyn FnMut(Passing<'_>) -> Vec<Duration>>;
 
-/// A user of one connection.
+/// User of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct User {
-    /// What it writes.
+    /// Data it writes.
     pub(super) content: Vec<u8>,
     pub(super) written: usize,
-    /// It closes its direction when all is written, and when the peer has closed.
+    /// Whether it closes its direction when everything is written, and when the peer has closed.
     pub(super) closes: bool,
     pub(super) waits_for_peer: bool,
-    /// It reads what comes.
+    /// Whether it reads received data.
     pub(super) reads: bool,
     pub(super) received: Vec<u8>,
     pub(super) peer_closed: bool,
@@ -64,10 +64,10 @@ pub(super) struct Host {
     pub(super) stack: Stack,
     pub(super) address: SocketAddr,
     pub(super) users: BTreeMap<ConnectionId, User>,
-    /// What a user is like to whom a connection comes.
+    /// User of an accepted connection.
     pub(super) template: User,
     pub(super) indications: Vec<Indication>,
-    /// What was left out, as its connections say.
+    /// Data skipped, as reported by its connections.
     pub(super) holes: Holes,
     sent: usize,
     pub(super) blocked: bool,
@@ -79,15 +79,15 @@ pub(super) struct World {
     events: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
     serial: u64,
     pub(super) delay: Duration,
-    /// Bits a second of either direction, and when it is free.
+    /// Rate in bit/s of either direction, and when it is free.
     pub(super) rate_bps: Option<u64>,
-    /// Bytes that may wait for the link; what comes on top is lost.
+    /// Maximum bytes queued for the link; the excess is lost.
     pub(super) queue: u64,
     free_at: [Time; 2],
     pub(super) fate: Fate,
     pub(super) log: Vec<(Time, usize, Vec<u8>, bool)>,
     pub(super) logging: bool,
-    /// Users ask what was left out.
+    /// Whether users fetch skipped data.
     pub(super) takes_holes: bool,
     pub(super) batch: usize,
     pub(super) steps: u64,
@@ -105,7 +105,7 @@ pub(super) fn lose(first: &'static [usize], second: &'static [usize]) -> Fate {
     })
 }
 
-/// Gives an IPv4 packet's segment the checksum that it should have.
+/// Corrects the checksum of an IPv4 packet's segment.
 pub(super) fn mend_checksum(bytes: &mut [u8]) {
     let (ip, _) = wire::ip::Ipv4::decode(bytes).expect("a packet of ours");
     let pseudo = wire::tcp::PseudoHeader::new(ip.source.into(), ip.destination.into(), ip.protocol);
@@ -120,7 +120,7 @@ pub(super) fn content(len: usize) -> Vec<u8> {
 }
 
 impl World {
-    /// Two stacks, 50 ms apart.
+    /// Creates two stacks, 50 ms apart.
     pub(super) fn new(configs: [Config; 2], seed: u64, v6: bool) -> Self {
         let addresses: [SocketAddr; 2] = if v6 {
             ["[2001:db8::1]:0".parse().unwrap(), "[2001:db8::2]:80".parse().unwrap()]
@@ -190,7 +190,7 @@ impl World {
         host.stack.listen(host.address, options, backlog).expect("nobody listens there")
     }
 
-    /// The first host asks for a connection to the second, with a user like this.
+    /// Opens a connection from the first host to the second, with a user like this.
     pub(super) fn connect(&mut self, options: Options, user: User) -> ConnectionId {
         let remote = self.hosts[1].address;
         let host = &mut self.hosts[0];
@@ -200,7 +200,7 @@ impl World {
         id
     }
 
-    /// The connection that came to the second host first.
+    /// First connection accepted by the second host.
     pub(super) fn accepted(&self) -> Option<ConnectionId> {
         self.hosts[1].users.keys().next().copied()
     }
@@ -311,7 +311,7 @@ impl World {
         let Host { stack, users, .. } = &mut self.hosts[host];
         let Some(user) = users.get_mut(&id) else { return };
         if user.reads {
-            // A connection that is over, and read out, is unknown.
+            // A closed connection without unread data is unknown.
             let _ = stack.receive(now, id, &mut user.received);
         }
         if user.closed.is_some() {
@@ -354,12 +354,12 @@ impl World {
         true
     }
 
-    /// Until nothing happens any more.
+    /// Runs until no event is left.
     pub(super) fn run(&mut self) {
         assert!(self.ends_within(1_000_000), "it does not end: {:?}", self.deadlines());
     }
 
-    /// Whether nothing happens any more after so many steps.
+    /// Whether no event is left after so many steps.
     pub(super) fn ends_within(&mut self, steps: u64) -> bool {
         let most = self.steps + steps;
         while self.steps < most {
@@ -382,7 +382,7 @@ impl World {
         self.now = until;
     }
 
-    /// What was said: numbers relative to the first of either host.
+    /// Transcript: numbers relative to the first of either host.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut first = [None; 2];
         let mut lines = Vec::new();
@@ -426,7 +426,8 @@ fn line(segment: &Segment<'_>, from: usize, lost: bool, first: [Option<u32>; 2])
     text
 }
 
-/// Whether both users of the first connection have it all and all is over. `Err` says what is not.
+/// Checks that both users of the first connection have everything and all is closed. `Err`
+/// describes what is not.
 pub(super) fn finished(world: &World) -> Result<(), String> {
     let user = |host: usize| world.hosts[host].users.values().next();
     let (Some(a), Some(b)) = (user(0), user(1)) else { return Err("no connection".into()) };

@@ -1,4 +1,4 @@
-//! Random sequences of everything entities ask of each other, over bad links, with restarts.
+//! Random sequences of requests between entities, over bad links, with restarts.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn draw(rng: &mut Rng) -> Op {
     }
 }
 
-/// Carries an operation out; what is refused is refused.
+/// Carries out an operation, which may be refused.
 fn play(world: &mut World, op: Op) {
     let id = |source, sequence| TransactionId { source: EntityId(source), sequence };
     match op {
@@ -140,7 +140,7 @@ fn run(seed: u64) {
         play(&mut world, op);
     }
     world.run();
-    // What was suspended stays so until its own user lets it go on.
+    // Suspended transactions stay so until their own users resume them.
     world.loss = 0.0;
     for number in 1..=3 {
         let suspended: Vec<_> =

@@ -73,7 +73,7 @@ fn listings_can_be_forbidden_and_are_bounded() {
     assert!(matches!(refused, Err(RequestError::Name { .. })));
 }
 
-/// A put from 1 to 2 whose data does not arrive before it is let through.
+/// Put from 1 to 2 whose data is held back.
 fn stuck(world: &mut World) -> TransactionId {
     world.insert(1, "source", &content(3000));
     world.lose = Box::new(|from, to, datagram| (from, to) == (1, 2) && datagram[0] & 0x10 != 0);

@@ -1,4 +1,4 @@
-//! Files over waypoints that store them.
+//! Files stored and forwarded by waypoints.
 
 use std::time::Duration;
 
@@ -239,7 +239,7 @@ fn a_refusal_further_on_is_reported_to_the_source() {
 
 #[test]
 fn routes_that_run_in_a_circle_come_to_an_end() {
-    // 2, 3 and 4 send what is for 9 round and round.
+    // 2, 3 and 4 forward files for 9 in a loop.
     let links = [(1, 2), (2, 3), (3, 4), (4, 2)];
     let mut world = World::new(&links, |number, config| {
         permit(config, |permissions| permissions.store_and_forward = true);
@@ -260,7 +260,7 @@ fn routes_that_run_in_a_circle_come_to_an_end() {
     assert_eq!(forwarded.iter().sum::<usize>(), 5);
     world.assert_clean();
 
-    // Straight back is refused at once.
+    // Direct return to the previous entity is refused at once.
     let mut world = World::new(&[(1, 2)], |_, config| {
         permit(config, |permissions| permissions.store_and_forward = true);
         let next = if config.entity == 1 { 2 } else { 1 };

@@ -13,7 +13,7 @@ use crate::cfdp::{
     Config, Entity, Indication, OperationIndication, PutRequest, Remote, TransactionFinished,
 };
 
-/// One way of every link.
+/// One-way delay of every link.
 pub(super) const DELAY: Duration = Duration::from_millis(20);
 
 /// Whether a datagram from the first to the second entity is lost.
@@ -114,7 +114,7 @@ impl World {
         self.hosts[&number].store.get(&name(file))
     }
 
-    /// Asks an entity for something.
+    /// Makes a request to an entity.
     pub(super) fn ask<T>(&mut self, number: u64, ask: impl FnOnce(&mut Entity, Time) -> T) -> T {
         let now = self.now;
         let answer = ask(&mut self.host(number).entity, now);
@@ -132,7 +132,7 @@ impl World {
         self.drain(number);
     }
 
-    /// Ends a process without a warning and starts it again: only the store survives.
+    /// Kills a process and restarts it: only the store survives.
     pub(super) fn restart(&mut self, number: u64) {
         let host = self.host(number);
         host.store.close_all();
@@ -210,7 +210,7 @@ impl World {
         true
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     pub(super) fn run(&mut self) {
         for _ in 0..200_000 {
             if !self.step() {
@@ -220,7 +220,7 @@ impl World {
         panic!("no end at {}", self.now);
     }
 
-    /// Runs for so long.
+    /// Runs for this time.
     pub(super) fn run_for(&mut self, time: Duration) {
         let until = self.now + time;
         while self.next_time().is_some_and(|at| at <= until) {
@@ -229,7 +229,7 @@ impl World {
         self.now = until;
     }
 
-    /// What an entity told of user operations.
+    /// Indications of an entity about user operations.
     pub(super) fn told(&self, number: u64) -> Vec<&OperationIndication> {
         let indications = self.hosts[&number].indications.iter();
         indications
@@ -240,7 +240,7 @@ impl World {
             .collect()
     }
 
-    /// How a transaction ended at an entity.
+    /// Result of a transaction at an entity.
     pub(super) fn finished(&self, number: u64, id: TransactionId) -> Option<&TransactionFinished> {
         self.hosts[&number].indications.iter().find_map(|indication| match indication {
             Indication::TransactionFinished(finished) if finished.id == id => Some(finished),
@@ -248,7 +248,7 @@ impl World {
         })
     }
 
-    /// Nothing is under way anywhere, no working file is left, and no request is kept.
+    /// Asserts that nothing is under way, no working file is left, and no request is kept.
     pub(super) fn assert_clean(&self) {
         for (number, host) in &self.hosts {
             assert_eq!(host.entity.transactions().count(), 0, "entity {number}");
@@ -266,12 +266,12 @@ pub(super) fn name(path: &str) -> FileName {
     FileName::file(path).expect("a plain name")
 }
 
-/// A file whose bytes all differ from their neighbours'.
+/// File whose adjacent bytes all differ.
 pub(super) fn content(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-/// Lets every neighbour do what `change` says.
+/// Grants every neighbour the permissions in `change`.
 pub(super) fn permit(config: &mut Config, change: impl Fn(&mut crate::cfdp::Permissions)) {
     for remote in config.remotes.values_mut() {
         change(&mut remote.permissions);

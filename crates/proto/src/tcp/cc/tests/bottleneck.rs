@@ -1,5 +1,5 @@
-//! A connection over one bottleneck, packet by packet, in virtual time: enough of TCP to hold what
-//! controls do against what their texts say.
+//! Connection over one bottleneck, packet by packet, in virtual time: enough of TCP to compare
+//! controls with their specifications.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use engine::{Rng, Time};
 use super::super::{Ack, Cause, Congestion, Control, RateSample, Recovery, Sent, Timeout};
 use super::MSS;
 
-/// What is lost besides what the queue has no room for.
+/// Losses besides queue overflow.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Losses {
     None,
@@ -23,21 +23,21 @@ pub(super) enum Losses {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
-    /// Bytes a second.
+    /// Rate in bytes per second.
     pub(super) rate: f64,
-    /// The round trip without a queue.
+    /// Round trip without a queue.
     pub(super) rtt: Duration,
-    /// Seconds by which it grows in a second.
+    /// Growth of the round trip, in seconds per second.
     pub(super) rtt_growth: f64,
-    /// Packets for which the queue has room.
+    /// Packets that the queue has room for.
     pub(super) queue: f64,
-    /// Packets in the queue from which on it marks instead of nothing.
+    /// Queue length, in packets, above which it marks packets.
     pub(super) marks_above: Option<f64>,
     pub(super) losses: Losses,
 }
 
 impl Path {
-    /// Without a bottleneck and without losses.
+    /// Path without a bottleneck and without losses.
     pub(super) fn wide(rtt_ms: u64) -> Self {
         Self {
             rate: 1e12,
@@ -49,13 +49,13 @@ impl Path {
         }
     }
 
-    /// Packets that it holds without a queue.
+    /// Bandwidth-delay product in packets.
     pub(super) fn bdp(&self) -> f64 {
         self.rate * self.rtt.as_secs_f64() / MSS as f64
     }
 }
 
-/// What there was to see when an ACK came.
+/// Observation at an ACK.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) at: Time,
@@ -76,13 +76,13 @@ struct Packet {
     is_marked: bool,
 }
 
-/// A recovery: losses of packets before `point` belong to it; it ends with the ACK of `end`, which is
-/// sent in place of the last of them.
+/// Recovery: losses of packets before `point` belong to it; it ends with the ACK of `end`, which
+/// replaces the last of them.
 #[derive(Clone, Copy, Debug)]
 struct Episode {
     point: u64,
     end: u64,
-    /// Something sent later was lost, too: another follows.
+    /// Whether a later packet was lost, too: another recovery follows.
     is_followed: bool,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Connection {
     is_fast_recovery: bool,
     min_rtt: Duration,
     pub(super) trace: Vec<Moment>,
-    /// Packets that the queue had no room for, packets lost, congestions and time-outs told.
+    /// Packets dropped by the queue, packets lost, congestion events and timeouts.
     pub(super) dropped: u64,
     pub(super) lost: u64,
     pub(super) congestions: u64,
@@ -140,7 +140,7 @@ impl Connection {
         }
     }
 
-    /// Sends as much as it may for so long.
+    /// Sends as much as allowed for this time.
     pub(super) fn run(&mut self, seconds: f64) {
         let end = self.now + Duration::from_secs_f64(seconds);
         loop {
@@ -165,7 +165,7 @@ impl Connection {
         }
     }
 
-    /// Sends nothing for so long; what is in flight is acknowledged.
+    /// Sends nothing for this time; packets in flight are acknowledged.
     pub(super) fn pause(&mut self, seconds: f64) {
         let end = self.now + Duration::from_secs_f64(seconds);
         while let Some((at, _)) = self.acks.front().filter(|(at, _)| *at <= end) {
@@ -230,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// Packets that were sent three packets before this one, or earlier, are lost.
+    /// Marks packets sent at least three packets before this one as lost.
     fn find_lost(&mut self, acked: u64) -> u64 {
         let lost: Vec<u64> =
             self.unresolved.range(..acked.saturating_sub(2)).map(|(number, _)| *number).collect();
@@ -264,7 +264,7 @@ impl Connection {
 
     fn take_ack(&mut self) {
         let Some((_, number)) = self.acks.pop_front() else { return };
-        // One that a time-out gave up.
+        // Given up by a timeout.
         let prior_in_flight = self.in_flight();
         let Some(packet) = self.unresolved.remove(&number) else { return };
         self.delivered += MSS;
@@ -299,7 +299,7 @@ impl Connection {
         self.note();
     }
 
-    /// Tells the end of a recovery, and congestion once a window.
+    /// Reports the end of a recovery, and congestion once per window.
     fn judge(&mut self, number: u64, lost: u64, is_marked: bool, flight_size: u64) {
         let mut is_lossy = lost > 0;
         if let Some(episode) = self.recovery.filter(|episode| number >= episode.end) {
@@ -320,7 +320,7 @@ impl Connection {
             self.begin_episode();
             self.is_fast_recovery = self.control.recovery() != Recovery::Restart;
             if self.control.recovery() == Recovery::Restart {
-                // Everything is sent again, whatever of it arrives.
+                // Everything is retransmitted, whatever arrived of it.
                 self.unresolved.clear();
             }
         }
@@ -353,13 +353,13 @@ impl Connection {
         });
     }
 
-    /// What was seen from `from` seconds to `to`.
+    /// Observations from `from` to `to`, in seconds.
     pub(super) fn between(&self, from: f64, to: f64) -> impl Iterator<Item = &Moment> {
         let inside = move |moment: &&Moment| (from..to).contains(&moment.at.as_secs_f64());
         self.trace.iter().filter(inside)
     }
 
-    /// Packets delivered a second from `from` seconds to `to`.
+    /// Packets delivered per second from `from` to `to`, in seconds.
     pub(super) fn goodput(&self, from: f64, to: f64) -> f64 {
         self.between(from, to).count() as f64 / (to - from)
     }

@@ -1,4 +1,4 @@
-//! Algorithms that go by the round trip and the delivery rate.
+//! Algorithms based on the round trip and the delivery rate.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::bottleneck::{Connection, Losses, Moment, Path};
 use super::*;
 use crate::tcp::cc::Sent;
 
-/// 10 Mbit/s, 100 ms, room for five times what the path holds.
+/// 10 Mbit/s, 100 ms, a queue of five times the bandwidth-delay product.
 fn path() -> Path {
     let rtt = Duration::from_millis(100);
     Path { rate: 1.25e6, rtt, queue: 625.0, ..Path::wide(100) }
@@ -35,7 +35,7 @@ fn vegas_keeps_between_alpha_and_beta_segments_in_the_queue() {
 
 #[test]
 fn vegas_leaves_slow_start_before_the_queue_overflows() {
-    // Linux doubles each round, and sees what a doubling did one round later.
+    // Linux doubles each round, and sees the effect of a doubling one round later.
     for (vegas, bdps) in [(Vegas::LINUX, 3.0), (Vegas::PAPER, 1.5)] {
         let start = control(Algorithm::Vegas(vegas), 4 * MSS, u64::MAX);
         let mut connection = Connection::new(path(), start);
@@ -101,7 +101,7 @@ fn that_of_scps_halves_down_to_one_segment_and_moves_with_samples_only() {
     assert_eq!(control.cwnd(), 2 * MSS);
 }
 
-/// A connection of BBR's.
+/// Runs a BBR connection.
 fn bbr(path: Path, seconds: f64) -> Connection {
     let mut connection = Connection::new(path, control(Algorithm::Bbr, 10 * MSS, u64::MAX));
     connection.run(seconds);
@@ -141,7 +141,7 @@ fn bbr_fills_the_link_with_less_than_a_bdp_in_the_queue() {
     assert_eq!(connection.lost, 0);
 }
 
-/// Times from and to which the window is small, in seconds.
+/// Times at which the window is small, start and end in seconds.
 fn probes(connection: &Connection) -> Vec<(f64, f64)> {
     let mut probes: Vec<(f64, f64)> = Vec::new();
     for moment in connection.trace.iter().filter(|moment| moment.cwnd <= 4.0) {
@@ -156,18 +156,18 @@ fn probes(connection: &Connection) -> Vec<(f64, f64)> {
 
 #[test]
 fn bbr_probes_a_round_trip_that_stays_as_it_is() {
-    // Without a queue each round trip equals the least one, and none of them is lower.
+    // Without a queue each round trip equals the minimum, and none of them is lower.
     let all = probes(&bbr(path(), 45.0));
     assert!((2..=4).contains(&all.len()), "{all:?}");
 }
 
 #[test]
 fn bbr_looks_for_the_round_trip_every_ten_seconds() {
-    // A path that grows longer never shows the least round trip again by itself.
+    // A path that grows longer never shows the minimum round trip again.
     let probes = probes(&bbr(Path { rtt_growth: 1e-3, ..path() }, 45.0));
     assert!((3..=4).contains(&probes.len()), "{probes:?}");
     for (begin, end) in &probes {
-        // What was in flight has to drain first.
+        // Data in flight has to drain first.
         assert!((0.2..0.6).contains(&(end - begin)), "{probes:?}");
     }
     assert!(probes.windows(2).all(|pair| (10.0..12.0).contains(&(pair[1].0 - pair[0].0))));
@@ -194,7 +194,7 @@ fn bbr_recovers_its_window_after_a_timeout() {
     connection.control.on_timeout(connection.now, &timeout);
     assert_eq!(connection.control.cwnd(), MSS);
     connection.control.on_recovered(connection.now);
-    // The ACK that ends it brings the window back.
+    // The ACK that ends it restores the window.
     connection.control.on_ack(connection.now, &ack(MSS));
     let after = connection.control.cwnd();
     assert!(after.abs_diff(before) <= 4 * MSS, "{after} after {before}");
@@ -202,7 +202,7 @@ fn bbr_recovers_its_window_after_a_timeout() {
 
 #[test]
 fn bbr_finds_a_policer() {
-    // A bucket without a queue drops what exceeds its rate: more than a fifth in start-up.
+    // A bucket without a queue drops traffic above its rate: more than a fifth in start-up.
     let connection = bbr(Path { queue: 8.0, ..path() }, 30.0);
     let goodput = connection.goodput(5.0, 30.0) / 1_250.0;
     assert!(goodput > 0.8, "{goodput}");

@@ -1,4 +1,4 @@
-//! Algorithms that go by losses.
+//! Loss-based algorithms.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::super::{Cubic, Friendliness};
 use super::bottleneck::{Connection, Losses, Path};
 use super::*;
 
-/// The mean window in packets over a path that loses each n-th packet, once it is in step.
+/// Mean window in packets over a path that loses each n-th packet, in steady state.
 fn mean_window(algorithm: Algorithm, rtt_ms: u64, n: u64, seconds: f64) -> f64 {
     let path = Path { losses: Losses::Every(n, n), ..Path::wide(rtt_ms) };
     let mut connection = Connection::new(path, control(algorithm, 10 * MSS, 10 * MSS));
@@ -33,8 +33,8 @@ fn renos_window_is_1_22_over_the_root_of_the_loss_rate() {
 
 #[test]
 fn cubics_window_is_1_054_of_rtt_over_p_to_the_three_quarters() {
-    // RFC 9438 §5.1, equation 6. The pull to the equilibrium vanishes near it, less than a segment a
-    // cycle, so the connection begins there and has to stay.
+    // RFC 9438 §5.1, equation 6. The pull to the equilibrium vanishes near it, less than a segment
+    // a cycle, so the connection begins there and has to stay.
     let cubic =
         Cubic { fast_convergence: false, friendliness: Friendliness::Off, ..Cubic::RFC9438 };
     for (rtt_ms, n) in [(100, 10_000), (100, 100_000), (400, 10_000)] {
@@ -195,7 +195,7 @@ fn bic_grows_by_its_function_between_losses() {
         .map(|at| after.iter().find(|moment| moment.at >= at).unwrap().cwnd)
         .collect();
     for window in rounds.windows(3) {
-        // What is acknowledged in a round is the window of the round before.
+        // Data acknowledged in a round is the window of the previous round.
         let expected = (0..window[0] as u32)
             .fold(window[1], |cwnd, _| cwnd + 1.0 / per_increment(&bic, cwnd, w_max, true));
         assert!((window[2] - expected).abs() < 2.0, "{window:?}: {expected}");
@@ -218,7 +218,7 @@ fn marks_fill_a_link_without_a_loss() {
         connection.run(60.0);
         assert_eq!(connection.lost, 0);
         assert!(connection.congestions > 3, "{}", connection.congestions);
-        // Once a window: no more than one each round trip, far fewer than packets marked.
+        // Once per window: at most one per round trip, far fewer than packets marked.
         assert!(connection.congestions < 600);
         assert_near(connection.goodput(5.0, 60.0), 1_250.0, 0.02);
     }

@@ -1,4 +1,4 @@
-//! The algorithms against their texts.
+//! Comparison of the algorithms with their specifications.
 
 mod bottleneck;
 mod delay;

@@ -1,4 +1,4 @@
-//! How slow start ends.
+//! End of slow start.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use super::super::{Cubic, HyStart};
 use super::bottleneck::{Connection, Path};
 use super::*;
 
-/// 10 Mbit/s, with a queue of so many times what the path holds.
+/// 10 Mbit/s, with a queue of `bdps` times the bandwidth-delay product.
 fn path(rtt_ms: u64, bdps: f64) -> Path {
     let path = Path { rate: 1.25e6, ..Path::wide(rtt_ms) };
     Path { queue: bdps * path.bdp(), ..path }
 }
 
-/// The connection when slow start is over.
+/// Connection at the end of slow start.
 fn after_slow_start(hystart: HyStart, path: Path) -> Connection {
     let cubic = Cubic { hystart, ..Cubic::LINUX };
     let start = control(Algorithm::Cubic(cubic), 10 * MSS, u64::MAX);
@@ -25,7 +25,7 @@ fn after_slow_start(hystart: HyStart, path: Path) -> Connection {
 
 #[test]
 fn hystart_leaves_before_the_queue_overflows() {
-    // HyStart++ goes on for five rounds after it saw the queue, to be sure of it.
+    // HyStart++ continues for five rounds after it detected the queue, for confirmation.
     for (hystart, bdps) in [(HyStart::Train, 1.0), (HyStart::PlusPlus, 10.0)] {
         for rtt_ms in [40, 100, 600] {
             let path = path(rtt_ms, bdps);
@@ -54,11 +54,11 @@ fn a_growing_round_trip_that_falls_again_does_not_end_slow_start() {
     assert_eq!(round(100), (10 * MSS, u64::MAX));
     // After eight samples the window grows by a quarter of what is acknowledged.
     assert_eq!(round(120), (7 * MSS + 3 * MSS / 4, u64::MAX));
-    // Back to where it was: no queue, full growth.
+    // Back to the former round trip: no queue, full growth.
     let (grown, ssthresh) = round(100);
     assert!(grown > 4 * MSS && ssthresh == u64::MAX, "{grown}");
     assert_eq!(round(100), (10 * MSS, u64::MAX));
-    // For good: after five rounds it is over.
+    // For good: it ends after five rounds.
     for _ in 0..5 {
         assert_eq!(round(130).1, u64::MAX);
     }
