@@ -333,7 +333,7 @@ impl Entity {
             }
         }
         if !is_up && !in_use && !configured {
-            // Addresses that were heard once would otherwise be kept for ever.
+            // Addresses of a single datagram would otherwise be kept for ever.
             self.core.shared.paths.remove(id);
         }
     }

@@ -173,7 +173,7 @@ pub enum RequestError {
     #[error("there is no transaction {0}")]
     NoTransaction(TransactionId),
     /// The request does not apply to this transaction.
-    #[error("this transaction does not take that request: {0}")]
+    #[error("the request does not apply to this transaction: {0}")]
     NotApplicable(&'static str),
     /// The name is not usable.
     #[error("the name {name:?} cannot be used: {error}")]

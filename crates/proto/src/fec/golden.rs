@@ -1,5 +1,5 @@
-//! Datagrams sent by libnorm 1.5.9: the same source symbols must yield the same parity symbols, and
-//! its parity symbols must recover its source symbols.
+//! Datagrams sent by libnorm 1.5.9: the same source symbols must yield the same parity symbols,
+//! and its parity symbols must recover its source symbols.
 
 use std::collections::BTreeMap;
 

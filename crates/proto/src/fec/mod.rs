@@ -1,8 +1,9 @@
-//! Forward error correction of blocks of segments: partition of an object into source blocks, and a
-//! systematic Reed–Solomon erasure code over them.
+//! Forward error correction of blocks of segments: partition of an object into source blocks, and
+//! a systematic Reed–Solomon erasure code over them.
 //!
 //! * [`Partition`] is the block partition of RFC 5052 §9.1.
-//! * [`Code`] is one code: a [`Field`], the source symbols of a full block, and the parity symbols.
+//! * [`Code`] is one code: a [`Field`], the source symbols of a full block, and the parity
+//!   symbols.
 //! * [`Encoder`] takes the source symbols of a block as they are sent, and computes its parity
 //!   symbols; [`Code::encode_row`] computes one parity symbol from symbols read again.
 //! * [`Decoder`] takes received symbols of a block and recovers the missing ones.

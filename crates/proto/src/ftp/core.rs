@@ -83,7 +83,7 @@ impl Control {
         !self.blocked && !self.out.is_empty()
     }
 
-    /// What can be sent now.
+    /// Bytes that can be sent now.
     pub(super) fn take(&mut self, len: usize) -> Option<Bytes> {
         if !self.is_ready() {
             return None;

@@ -107,7 +107,7 @@ pub enum Failure {
     #[error("the server says: {0}")]
     Reply(Reply),
     /// Protocol violation by the server.
-    #[error("the server's answer makes no sense: {0}")]
+    #[error("invalid reply of the server: {0}")]
     Nonsense(String),
     /// The control connection ended.
     #[error("the control connection ended")]
@@ -127,10 +127,10 @@ pub enum Failure {
         there: u32,
     },
     /// Silence of the server.
-    #[error("nothing came for too long")]
+    #[error("the peer was silent for too long")]
     Silence,
     /// Cancelled by the user.
-    #[error("it was taken back")]
+    #[error("cancelled")]
     Cancelled,
 }
 
@@ -138,7 +138,7 @@ pub enum Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     /// The queue is full.
-    #[error("too many requests wait")]
+    #[error("too many requests are queued")]
     Full,
     /// Both servers of a transfer are the same.
     #[error("both servers are the same")]

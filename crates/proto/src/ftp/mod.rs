@@ -1,9 +1,9 @@
-//! FTP: files over a control connection and data connections (RFC 959; RFC 1123 §4.1, 2428 and 3659
-//! where they amend it).
+//! FTP: files over a control connection and data connections (RFC 959; RFC 1123 §4.1, 2428 and
+//! 3659 where they amend it).
 //!
-//! A [`Node`] is a client for its user's requests and a server for its peers. Its paths are streams
-//! over the driver's sockets or this crate's TCP. Data connections use the addresses in the
-//! protocol's messages, with [`engine::StreamEffect::Connect`] and
+//! A [`Node`] is a client for its user's requests and a server for its peers. Its paths are
+//! streams over the driver's sockets or this crate's TCP. Data connections use the addresses in
+//! the protocol's messages, with [`engine::StreamEffect::Connect`] and
 //! [`engine::StreamEffect::Listen`].
 //!
 //! ```text

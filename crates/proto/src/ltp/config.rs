@@ -224,8 +224,8 @@ settings! {
 /// Minimum bytes of a segment: the description of a file with a short name must fit.
 const SEGMENT_MIN: u64 = 64;
 
-/// Accepted origin of an engine's segments if its address is known. Engines are identified by their
-/// numbers; some listen on one port and send from another.
+/// Accepted origin of an engine's segments if its address is known. Engines are identified by
+/// their numbers; some listen on one port and send from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
     /// Any address.

@@ -182,7 +182,7 @@ impl From<Limit> for Indication {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum PeerError {
     /// Report on data that was never sent.
-    #[error("a report is about more than the red part")]
+    #[error("a report exceeds the red part")]
     ReportBeyondEnd,
     /// Two different ends of the red part.
     #[error("the block has two ends")]

@@ -2,9 +2,9 @@
 //!
 //! A [`Node`] sends and receives files as blocks, in any number of concurrent sessions. It is an
 //! [`engine::Engine`]: it holds no socket, file or clock. Red data goes to a working file as it
-//! arrives, so that a block may be larger than memory. A report claims the whole red part only when
-//! it is safely stored. A session does not survive a restart of either side: it is cancelled or
-//! restarted.
+//! arrives, so that a block may be larger than memory. A report claims the whole red part only
+//! when it is safely stored. A session does not survive a restart of either side: it is cancelled
+//! or restarted.
 
 pub(crate) mod config;
 pub(crate) mod cookies;
@@ -76,7 +76,7 @@ pub struct Node {
     /// Sessions of an earlier run.
     pub(crate) lost: Lost,
     gathered: Gathered,
-    /// Paths on which engines without a configured path were heard.
+    /// Paths on which engines without a configured path were last received.
     ways: BTreeMap<u64, PathId>,
     /// Receptions with a single segment, oldest first.
     half_open: Recent<SessionId, ()>,
@@ -107,8 +107,8 @@ enum Left {
     Refused(CancelReason, Option<Congestion>),
 }
 
-/// Number of segments of a refused session after which it is refused again, in case the refusal was
-/// lost.
+/// Number of segments of a refused session after which it is refused again, in case the refusal
+/// was lost.
 const REFUSE_EVERY: u64 = 16;
 
 impl Node {

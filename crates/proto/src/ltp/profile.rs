@@ -10,9 +10,9 @@ use super::config::{Config, Format, Remote, Timer};
 /// * `checkpoints`: a checkpoint per megabyte, so that repairs begin before the end: for delays
 ///   that are long compared to a block's transmission time.
 /// * `async-reports`: gaps are reported as soon as they appear, for the same reason.
-/// * `ltplib-2011`: the library of Trinity College Dublin as measured by a study of 2011: 992 bytes
-///   of block data per segment, one segment every 20.25 ms, checkpoints retransmitted after 10 s
-///   and twice, session numbers of 10 bytes, and a processing delay of 19 ms per reply.
+/// * `ltplib-2011`: the library of Trinity College Dublin as measured by a study of 2011:
+///   992 bytes of block data per segment, one segment every 20.25 ms, checkpoints retransmitted
+///   after 10 s and twice, session numbers of 10 bytes, and a processing delay of 19 ms per reply.
 /// * `ltplib-2007`: the same library as described by a study of 2007: segments as large as the
 ///   path's MTU, which was an Ethernet frame, one every 20 ms.
 #[must_use]

@@ -1,7 +1,7 @@
 //! Session at the engine that sends the block (RFC 5326 §6, §8.1).
 //!
-//! [`Layout`] describes the block, [`Checkpoints`] holds those that await a report, [`Reports`] the
-//! receiver's claims, and [`Filling`] retransmits data while reports are delayed.
+//! [`Layout`] describes the block, [`Checkpoints`] holds those that await a report, [`Reports`]
+//! the receiver's claims, and [`Filling`] retransmits data while reports are delayed.
 
 mod checkpoints;
 mod ending;

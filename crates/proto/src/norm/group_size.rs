@@ -105,21 +105,21 @@ mod tests {
             for seed in 0..5 {
                 let mut rng = Rng::new(seed, "group");
                 let mut group = GroupSize::new();
-                let mut told = LEAST;
+                let mut announced = LEAST;
                 for round in 0..20 {
                     let sent = Time::from_secs(100 * round);
-                    group.probed(round as u16, sent, most, told);
+                    group.probed(round as u16, sent, most, announced);
                     let way = Duration::from_millis(500);
                     for _ in 0..size {
-                        let wait = backoff(&mut rng, most, f64::from(told));
+                        let wait = backoff(&mut rng, most, f64::from(announced));
                         let wait = wait.mul_f64(0.75) + most.mul_f64(0.25 * 0.4);
                         group.answered(sent + way + wait, round as u16, way, 0.4);
                     }
-                    told =
+                    announced =
                         wire::norm::group_size(wire::norm::quantise_group_size(group.estimate(0)));
                 }
-                let found = f64::from(told) / f64::from(size.max(LEAST));
-                assert!((0.3..8.0).contains(&found), "{size}: {told}");
+                let found = f64::from(announced) / f64::from(size.max(LEAST));
+                assert!((0.3..8.0).contains(&found), "{size}: {announced}");
             }
         }
     }

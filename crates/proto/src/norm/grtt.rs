@@ -152,13 +152,13 @@ mod tests {
     fn it_grows_as_the_captures_of_2011_show() {
         // Advertised values of the first paper's run with a round trip of 2.5 s.
         let mut grtt = Grtt::new(Duration::from_millis(250), Duration::ZERO, 10 * SECOND);
-        let mut seen = Vec::new();
+        let mut found = Vec::new();
         for _ in 0..4 {
             grtt.answered(Duration::from_millis(2500));
             grtt.round_over();
-            seen.push(grtt.quantised());
+            found.push(grtt.quantised());
         }
-        assert_eq!(seen, [0xae, 0xb1, 0xb1, 0xb2]);
+        assert_eq!(found, [0xae, 0xb1, 0xb1, 0xb2]);
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub enum RequestError {
     #[error("there is no object {0}")]
     NoObject(ObjectId),
     /// NORM_INFO does not fit one message.
-    #[error("the name is too long: {len} bytes, of which one message takes {max}")]
+    #[error("the name has {len} bytes; one message holds at most {max}")]
     InfoTooLong {
         /// Its size in bytes.
         len: usize,
@@ -84,7 +84,7 @@ pub enum RequestError {
     #[error("{0} is not a stream that can be written to")]
     NotWritable(ObjectId),
     /// The command does not fit in one message.
-    #[error("{len} bytes are said at once, of which one message takes {max}")]
+    #[error("the command or answer has {len} bytes; one message holds at most {max}")]
     CommandTooLong {
         /// Its size in bytes.
         len: usize,
@@ -92,13 +92,13 @@ pub enum RequestError {
         max: usize,
     },
     /// [`Limits::commands`](super::Limits) commands are already queued.
-    #[error("as much as allowed waits to be said")]
+    #[error("too many commands or questions are queued")]
     TooManyCommands,
     /// No receiver was named, and none is known.
-    #[error("there is nobody to be asked")]
+    #[error("no receiver is known")]
     NobodyToAsk,
     /// Kinds below 16 are reserved (RFC 5740 §4.2.3.6).
-    #[error("{0} is no kind of question of an application; these begin with 16")]
+    #[error("{0} is a reserved kind of question; applications use 16 to 255")]
     NoKind(u8),
     /// No such question was received, or it has been forgotten.
     #[error("there is no such question")]
@@ -303,7 +303,7 @@ pub enum Failure {
     #[error("the sender fell silent")]
     Silence,
     /// No receiver replied.
-    #[error("no receiver answers")]
+    #[error("no receiver replies")]
     NoReceiver,
     /// Some receivers did not acknowledge.
     #[error("{missing} of {known} receivers did not acknowledge")]

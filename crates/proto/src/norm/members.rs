@@ -98,7 +98,7 @@ impl Polls {
 
 impl Members {
     /// Copy without any acknowledgement.
-    pub(crate) fn afresh(&self) -> Self {
+    pub(crate) fn without_acknowledgements(&self) -> Self {
         let received = self.received.keys().map(|node| (*node, Member::default())).collect();
         Self { received, unheard: Polls::default(), are_more: self.are_more }
     }

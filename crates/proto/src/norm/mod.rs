@@ -210,8 +210,8 @@ impl Node {
 
     /// Sends a command to all receivers on a path, ahead of data (RFC 5740 §4.2.3.7). It is sent
     /// `times` times, by default `robust_factor` times, at intervals of twice the greatest round
-    /// trip. The returned number identifies it in [`Indication::CommandSent`] and [`Node::stop_command`].
-    /// Receivers of this implementation indicate it once.
+    /// trip. The returned number identifies it in [`Indication::CommandSent`] and
+    /// [`Node::stop_command`]. Receivers of this implementation indicate it once.
     ///
     /// # Errors
     /// The command is refused; nothing was started.

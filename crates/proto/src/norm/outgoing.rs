@@ -260,7 +260,7 @@ impl Outgoing {
         self.is_idle() && !self.is_open_stream()
     }
 
-    /// Whether its transmission has begun: before that it has nothing to repair.
+    /// Whether its transmission has started: before that it has nothing to repair.
     pub(crate) fn has_begun(&self) -> bool {
         self.is_sending() && self.has_begun
     }

@@ -1,5 +1,5 @@
-//! Receiver side of congestion control: the rate at which a sender's messages arrive, their losses,
-//! and the rate that is fair beside TCP (RFC 4654 §4; RFC 5740 §5.5.2.2).
+//! Receiver side of congestion control: the rate at which a sender's messages arrive, their
+//! losses, and the rate that is fair beside TCP (RFC 4654 §4; RFC 5740 §5.5.2.2).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -474,8 +474,8 @@ mod tests {
         let feedback = reception.feedback(1, RTT, 100_000.0);
         assert_eq!(feedback.flags, CcFlags::RTT);
         let loss = f64::from(u32::from(feedback.loss) << 16 | u32::from(feedback.loss_low));
-        let told = norm::rtt(norm::quantise_rtt(RTT)).as_secs_f64();
-        let by_equation = throughput(1000.0, told, loss / f64::from(u32::MAX));
+        let reported = norm::rtt(norm::quantise_rtt(RTT)).as_secs_f64();
+        let by_equation = throughput(1000.0, reported, loss / f64::from(u32::MAX));
         assert!(near(by_equation, rate), "{by_equation} {rate}");
     }
 
@@ -486,10 +486,10 @@ mod tests {
         let lost: Vec<u64> = (1..=100).map(|n| n * 100).collect();
         let events = stream(&mut reception, (1, 9950), &lost);
         assert_eq!(events.len(), 99);
-        let told = norm::rtt(norm::quantise_rtt(RTT)).as_secs_f64();
+        let reported = norm::rtt(norm::quantise_rtt(RTT)).as_secs_f64();
         let (rate, flags) = reception.fair(RTT, 100_000.0);
         // One loss event in 100 messages.
-        assert!(near(rate, throughput(1000.0, told, 0.01)), "{rate}");
+        assert!(near(rate, throughput(1000.0, reported, 0.01)), "{rate}");
         assert_eq!(flags, CcFlags::NONE);
         // Much less arrives from now on: twice the receive rate is the limit.
         for n in 0..200_u64 {
@@ -503,7 +503,7 @@ mod tests {
             arrives(&mut reception, millis(110_000 + n * 900), 10_151 + n as u16);
         }
         let (rate, flags) = reception.fair(RTT, 100_000.0);
-        assert!(near(rate, 4000.0 / told), "{rate}");
+        assert!(near(rate, 4000.0 / reported), "{rate}");
         assert_eq!(flags, CcFlags::LIMIT);
     }
 

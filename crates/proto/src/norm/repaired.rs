@@ -2,8 +2,8 @@
 //!
 //! Repairs are sent as soon as they are requested. Receivers whose later requests cannot account
 //! for those repairs may lack more: then only the difference follows. That takes no more repairs
-//! than collecting requests first, because parity repairs different losses at each receiver, and it
-//! saves the waiting time.
+//! than collecting requests first, because parity repairs different losses at each receiver, and
+//! it saves the waiting time.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) struct Repaired {
     again: Bits,
     /// Until then, requests cannot account for this round's repairs.
     until: Time,
-    /// Whether a round of repairs has begun.
+    /// Whether a round of repairs has started.
     has_begun: bool,
 }
 
@@ -129,9 +129,9 @@ impl Repaired {
     }
 }
 
-/// Number of spare repairs for a block with `block_len` segments of which `missing` are lacking, so
-/// that losses among the repairs seldom cost another round: mean plus two standard deviations, at
-/// the block's loss rate.
+/// Number of spare repairs for a block with `block_len` segments of which `missing` are lacking,
+/// so that losses among the repairs seldom cost another round: mean plus two standard deviations,
+/// at the block's loss rate.
 ///
 /// 3 of 64: 3 · 0.047 / 0.953 + 2 · sqrt(3 · 0.047) = 0.9, so 1; 10 of 64: 1.9 + 2.5, so 5.
 fn margin(missing: u16, block_len: u16) -> u16 {

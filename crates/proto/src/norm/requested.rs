@@ -5,8 +5,8 @@ use engine::Time;
 
 use crate::ranges::Ranges;
 
-/// Number of remembered ranges of blocks requested by others. Blocks beyond them are requested once
-/// too often.
+/// Number of remembered ranges of blocks requested by others. Blocks beyond them are requested
+/// once too often.
 pub(crate) const OTHERS_MAX: usize = 1024;
 
 /// Requested parts of an object, except incomplete blocks.
@@ -64,7 +64,7 @@ impl Requested {
         ranges
     }
 
-    /// Those blocks and the ones requested by others.
+    /// Blocks requested here, and those requested by others.
     pub(crate) fn covered(&self, since: Time) -> Ranges {
         let mut ranges = self.blocks(since);
         for (first, end) in self.blocks_by_others.iter() {

@@ -103,7 +103,7 @@ pub enum Failure {
     #[error("the server says: {0}")]
     Server(String),
     /// Protocol violation by the peer.
-    #[error("what the peer says makes no sense: {0}")]
+    #[error("invalid message of the peer: {0}")]
     Nonsense(&'static str),
     /// The connection ended.
     #[error("the connection ended")]
@@ -117,7 +117,7 @@ pub enum Failure {
     #[error("the store: {0}")]
     Store(EffectError),
     /// Silence of the peer.
-    #[error("nothing came for too long")]
+    #[error("the peer was silent for too long")]
     Silence,
     /// More keystrokes than allowed in one session.
     #[error("more keys than are typed in one session")]
@@ -128,7 +128,7 @@ pub enum Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     /// The queue is full.
-    #[error("too many requests wait")]
+    #[error("too many requests are queued")]
     Full,
     /// The name has a line break or another control character, or is too long.
     #[error("the name has a control character in it, or is too long")]

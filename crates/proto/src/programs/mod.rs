@@ -1,8 +1,8 @@
 //! Models of programs: scp, sftp and rsync, and a terminal session.
 //!
 //! The messages of a [`Node`] have the order, round trips, windows and lengths of these programs'
-//! messages, and carry the file. Their content differs: SSH is not encrypted, and rsync sends zeros
-//! except for the file. A node therefore interoperates only with other nodes.
+//! messages, and carry the file. Their content differs: SSH is not encrypted, and rsync sends
+//! zeros except for the file. A node therefore interoperates only with other nodes.
 //!
 //! | program | transport | limits |
 //! |---|---|---|

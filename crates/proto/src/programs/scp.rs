@@ -1,5 +1,5 @@
-//! scp's own protocol, used until OpenSSH 9.0: a line that announces the file, the file, and a zero
-//! byte for success.
+//! scp's own protocol, used until OpenSSH 9.0: a line that announces the file, the file, and a
+//! zero byte for success.
 
 use super::app::{Io, named};
 use super::indication::Failure;

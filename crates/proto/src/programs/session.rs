@@ -45,7 +45,7 @@ pub(super) struct Session {
     app: App,
     files: Files,
     progress: Progress,
-    begun: bool,
+    started: bool,
     /// Whether the stream is up and accepts data.
     writable: bool,
     paused: bool,
@@ -96,7 +96,7 @@ impl Session {
             app,
             files,
             progress: Progress::default(),
-            begun: false,
+            started: false,
             writable: false,
             paused: false,
             over: false,
@@ -222,15 +222,15 @@ impl Session {
     fn tell(&mut self, core: &mut Core) {
         if let Some(request) = &self.request
             && self.progress.started
-            && !std::mem::replace(&mut self.begun, true)
+            && !std::mem::replace(&mut self.started, true)
         {
             core.indicate(Indication::Begun { request: request.id });
         }
         if self.request.is_none()
-            && !self.begun
+            && !self.started
             && let Some((name, bytes)) = &self.progress.received
         {
-            self.begun = true;
+            self.started = true;
             let (path, name, bytes) = (self.path, name.clone(), *bytes);
             core.indicate(Indication::Received { path, name, bytes });
         }

@@ -19,14 +19,14 @@ fn node(tool: Tool) -> Node {
 
 /// Output of a node until nothing is left, with time passing as needed.
 fn drain(node: &mut Node, now: &mut Time) -> Vec<u8> {
-    let mut said = Vec::new();
+    let mut sent = Vec::new();
     let mut tx = TxBuf::new(1);
     for _ in 0..10_000 {
         while node.poll_effect().is_some() {}
         while node.poll_indication().is_some() {}
         tx.clear();
         if node.poll_transmit(*now, &mut tx).is_some() {
-            said.extend_from_slice(tx.bytes());
+            sent.extend_from_slice(tx.bytes());
             continue;
         }
         match node.poll_timeout().filter(|next| next.at < *now + Duration::from_secs(1)) {
@@ -34,7 +34,7 @@ fn drain(node: &mut Node, now: &mut Time) -> Vec<u8> {
                 *now = next.at.max(*now);
                 node.handle_timeout(*now);
             }
-            None => return said,
+            None => return sent,
         }
     }
     panic!("it does not come to rest");
@@ -62,9 +62,9 @@ fn a_client_says_its_version_first_and_waits_then() {
     node.put(PATH, FileName::file("a").unwrap(), "b").unwrap();
     let up = PathEvent::Up(PathInfo::stream());
     node.handle_input(now, Input::Path(PATH, up));
-    let said = drain(&mut node, &mut now);
-    assert_eq!(said.len(), 41);
-    assert!(said.starts_with(b"SSH-2.0-") && said.ends_with(b"\r\n"));
+    let sent = drain(&mut node, &mut now);
+    assert_eq!(sent.len(), 41);
+    assert!(sent.starts_with(b"SSH-2.0-") && sent.ends_with(b"\r\n"));
     node.handle_input(now, Input::Receive(Receive::datagram(PATH, b"SSH-2.0-else\r\n")));
     // As in the capture of a KEXINIT.
     assert_eq!(drain(&mut node, &mut now).len(), 1560);

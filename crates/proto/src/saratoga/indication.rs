@@ -88,7 +88,7 @@ pub enum RequestError {
     #[error("the name of the file must have 1 to 1023 bytes, and none that is 0")]
     Name,
     /// The configured version has no such request.
-    #[error("version 0 knows no other request than get")]
+    #[error("version 0 supports only get")]
     OnlyGet,
 }
 

@@ -20,7 +20,8 @@ pub fn coverage(packet: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether a requester accepts the file by UDP-Lite; `None` if the packet is no request for a file.
+/// Whether a requester accepts the file by UDP-Lite; `None` if the packet is no request for a
+/// file.
 ///
 /// A file that is deleted after verification must be intact. The abilities in a BEACON do not
 /// change how a requested file is sent.
@@ -54,7 +55,7 @@ mod tests {
         let data = b"content";
         let data =
             Data { descriptor, content, timestamp, wants_status, is_end, session, offset, data };
-        Packet::Data(data).to_vec().expect("it can be said")
+        Packet::Data(data).to_vec().expect("it can be encoded")
     }
 
     #[test]
@@ -99,7 +100,7 @@ mod tests {
                 path: b"name",
                 authentication: &[],
             };
-            let packet = Packet::Request(request).to_vec().expect("it can be said");
+            let packet = Packet::Request(request).to_vec().expect("it can be encoded");
             assert_eq!(offer(&packet), expected);
             assert_eq!(coverage(&packet), None);
         }

@@ -12,13 +12,14 @@ const SILENCE: Duration = Duration::from_secs(16);
 /// Settings of a profile; `None` if the name is unknown.
 ///
 /// * `default`: slowlight's own.
-/// * `deferred`: requests a STATUS only at the end, like the deferred modes of other protocols: for
-///   return links on which each packet is expensive.
+/// * `deferred`: requests a STATUS only at the end, like the deferred modes of other protocols:
+///   for return links on which each packet is expensive.
 /// * `sha1`: files carry SHA-1 instead of CRC-32C.
 /// * `tfrc`: congestion control, for shared networks; slow over links with bit errors.
 /// * `grc-perl-2011`: version 0 as seen in a capture of 2011: only get, 1,024 bytes of file data
 ///   per packet, each packet paced as a full one, one poll per second once everything was sent, at
-///   most 16 s of silence. The receiver reports completion once, and replies to no poll after that.
+///   most 16 s of silence. The receiver reports completion once, and replies to no poll after
+///   that.
 #[must_use]
 pub fn profile(name: &str) -> Option<Config> {
     match name {

@@ -1,8 +1,8 @@
 //! Records of received files, so that a session replayed after a restart does not replace a newer
 //! file.
 //!
-//! A session is identified by its number and the METADATA of its file: paths change with a restart,
-//! and a replay may come from anywhere.
+//! A session is identified by its number and the METADATA of its file: paths change with a
+//! restart, and a replay may come from anywhere.
 
 use bytes::Bytes;
 use engine::IndexRequest;

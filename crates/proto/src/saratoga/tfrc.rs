@@ -1,9 +1,9 @@
-//! TFRC (RFC 5348): the sending rate allowed by losses and the round trip, in the variant where the
-//! sender detects losses (§7).
+//! TFRC (RFC 5348): the sending rate allowed by losses and the round trip, in the variant where
+//! the sender detects losses (§7).
 //!
 //! TFRC takes every loss for congestion. Over a link with bit errors it is slow, however much of
-//! the link is free: at a round trip of 50 ms, with packets of 1,400 bytes and 1 % of packets lost,
-//! it sends 2.5 Mbit/s.
+//! the link is free: at a round trip of 50 ms, with packets of 1,400 bytes and 1 % of packets
+//! lost, it sends 2.5 Mbit/s.
 
 use std::time::Duration;
 
@@ -131,9 +131,9 @@ impl Tfrc {
             Meaning::First => {
                 // The packets so far say little, because the rate grew all the time: the first
                 // interval is the one for which the equation yields the receive rate (§6.3.1).
-                let seen =
+                let observed =
                     if self.received_most > 0.0 { self.received_most } else { self.rate / 2.0 };
-                let target = seen.max(self.segment / (2.0 * rtt));
+                let target = observed.max(self.segment / (2.0 * rtt));
                 self.losses.close(1.0 / loss_at(self.segment, rtt, target));
                 self.is_new_event = true;
             }

@@ -84,9 +84,9 @@ impl ReceiveTuning {
     }
 }
 
-/// Size of the send buffer for a window of `cwnd` bytes in segments of `mss` (`tcp_sndbuf_expand`):
-/// `windows` windows, in the memory that Linux uses per segment. At an MTU of 1,500 that is about
-/// three times its payload, which leaves room for data held back by a gap.
+/// Size of the send buffer for a window of `cwnd` bytes in segments of `mss`
+/// (`tcp_sndbuf_expand`): `windows` windows, in the memory that Linux uses per segment. At an MTU
+/// of 1,500 that is about three times its payload, which leaves room for data held back by a gap.
 pub(crate) fn send_capacity(buffer: Buffer, cwnd: u64, mss: u64, windows: u64) -> u64 {
     match buffer {
         Buffer::Fixed(size) => size,

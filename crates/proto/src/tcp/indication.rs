@@ -124,10 +124,10 @@ pub enum RequestError {
     #[error("the connection is closed for writing")]
     Closing,
     /// The peer does not support SCPS-TP, which records need.
-    #[error("the peer takes no ends of records")]
+    #[error("the peer does not support records")]
     NoRecords,
     /// The last byte of the record was already sent.
-    #[error("what the record ends with was sent before its end was said")]
+    #[error("the last byte of the record was already sent")]
     RecordSent,
     /// The maximum number of records is reached.
     #[error("there are too many records that are not acknowledged")]

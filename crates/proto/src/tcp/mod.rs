@@ -1,7 +1,8 @@
 //! TCP (RFC 9293) as an engine over IP.
 //!
 //! A [`Stack`] is one host's TCP. Its paths are IP interfaces; it receives and sends whole packets
-//! of IPv4 and IPv6. Its methods open and accept connections, and [`Indication`]s report their events.
+//! of IPv4 and IPv6. Its methods open and accept connections, and [`Indication`]s report their
+//! events.
 //!
 //! | feature | specification |
 //! |---|---|
@@ -16,12 +17,13 @@
 //! | congestion control | [`cc`] |
 //! | SCPS-TP, CCSDS 714.0-B-2 | [`scps`] |
 //!
-//! Every option of a connection can be set ([`Options`]), and a [`Profile`] has those of a historic
-//! kernel. Segments are chosen when the driver asks: retransmissions first, then new data as far as
-//! the congestion window, the peer's window and pacing allow, in batches of equal packets.
+//! Every option of a connection can be set ([`Options`]), and a [`Profile`] has those of a
+//! historic kernel. Segments are chosen when the driver asks: retransmissions first, then new data
+//! as far as the congestion window, the peer's window and pacing allow, in batches of equal
+//! packets.
 //!
-//! Not supported: urgent data (treated like other data), PSH control (everything is pushed), source
-//! routes and other options of IP, other messages of ICMP, data in a SYN.
+//! Not supported: urgent data (treated like other data), PSH control (everything is pushed),
+//! source routes and other options of IP, other messages of ICMP, data in a SYN.
 
 mod autotune;
 pub mod cc;

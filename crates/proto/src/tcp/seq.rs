@@ -1,7 +1,7 @@
 //! Sequence numbers: 32 bits on the wire, 64 bits here.
 //!
-//! A connection counts its bytes from its initial sequence number plus 2^32, so that a number never
-//! wraps and never falls below zero, and its lower half is what goes on the wire.
+//! A connection counts its bytes from its initial sequence number plus 2^32, so that a number
+//! never wraps and never falls below zero, and its lower half is what goes on the wire.
 
 /// Start of a connection with initial sequence number `initial`.
 pub(crate) fn begin(initial: u32) -> u64 {

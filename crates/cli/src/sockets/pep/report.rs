@@ -149,7 +149,7 @@ fn how(end: End) -> &'static str {
         End::ServerReset => "reset by the server",
         End::NotConnected => "the server cannot be reached",
         End::ConnectTimeout => "the server does not answer",
-        End::Idle => "reset, for nothing came for too long",
+        End::Idle => "reset, for the peer was silent for too long",
         End::Aborted => "reset, for the gateway was stopped",
     }
 }

@@ -108,7 +108,7 @@ fn commands_are_of_norm_and_have_an_end() {
     for (protocol, command, why) in [
         ("ltp", "hello", "--command is for NORM, not for ltp"),
         ("cfdp", "hello", "--command is for NORM; CFDP has --message"),
-        ("norm", &*long, "of which one message takes"),
+        ("norm", &*long, "one message holds at most"),
     ] {
         let more = ["--rate", "1 Mbit/s", "--command", command];
         let ended = place.send(protocol, "file", "127.0.0.1:9", &more).end();

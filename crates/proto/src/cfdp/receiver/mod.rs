@@ -246,10 +246,10 @@ impl Receiver {
 
     /// Whether only its first PDUs arrived, and its sender was silent since.
     pub(crate) fn is_half_open(&self, core: &Core, now: Time) -> bool {
-        let begun = self.metadata.is_some() && self.ranges.covered() > 0;
+        let started = self.metadata.is_some() && self.ranges.covered() > 0;
         let patience = self.base.answer_time(core) * 2;
         self.phase == Phase::Receiving
-            && !begun
+            && !started
             && !self.base.is_suspended()
             && now.since(self.base.last_received) >= patience
     }

@@ -36,8 +36,8 @@ fn run(config: &Config, per: f64, seed: u64, file: &[u8]) -> (f64, usize) {
     (delivered.as_secs_f64(), back.get())
 }
 
-/// Theoretical bound: 1,024 file bytes and 42 bytes of lower layers per packet, and each loss known
-/// at once.
+/// Theoretical bound: 1,024 file bytes and 42 bytes of lower layers per packet, and each loss
+/// known at once.
 fn bound(per: f64) -> f64 {
     let packets = (SIZE as f64 / 1024.0).ceil();
     0.025 + packets * (1024.0 + 42.0) * 8.0 / 1e7 / (1.0 - per)

@@ -29,7 +29,7 @@ fn condition(world: &World, side: usize) -> Option<ConditionCode> {
 #[track_caller]
 fn nothing_is_left(world: &World) {
     for side in &world.sides {
-        assert_eq!(side.engine.transactions().count(), 0, "{:#?}", world.said());
+        assert_eq!(side.engine.transactions().count(), 0, "{:#?}", world.datagrams());
     }
 }
 
@@ -76,10 +76,10 @@ fn finished_before_the_end_was_told_is_about_another_file() {
     let direction = wire::cfdp::Direction::TowardSender;
     say(&mut world, 0, wire::cfdp::Header { direction, ..header(1) }, body);
     assert_eq!(condition(&world, 0), None);
-    let told = world.sides[0].indications.iter().any(|indication| {
+    let reported = world.sides[0].indications.iter().any(|indication| {
         matches!(indication, Indication::PeerError { error: PeerError::FinishedBeforeEof, .. })
     });
-    assert!(told);
+    assert!(reported);
     world.run();
     assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
     assert!(world.sides[1].store.get(&name("copy")) == Some(&content(200_000)[..]));
@@ -90,7 +90,7 @@ fn a_late_ack_of_the_eof_does_not_end_a_cancelled_sender() {
     let mut world = world_with(&content(20_000));
     let id = world.put(put_request());
     world.lose = lose_these(&[(0, "data 2"), (0, "data 5"), (0, "EOF 20000 cancel")]);
-    while !world.said().iter().any(|(_, _, line, _)| line.starts_with("EOF 20000 no")) {
+    while !world.datagrams().iter().any(|(_, _, line, _)| line.starts_with("EOF 20000 no")) {
         world.step();
     }
     world.sides[0].engine.cancel(world.now, id).expect("it is under way");
@@ -121,7 +121,8 @@ fn nothing_is_repaired_after_a_cancellation() {
     let id = world.put(put_request());
     world.lose =
         Box::new(|side, number, _| side == 0 && (1..1900).contains(&number) && number % 2 == 0);
-    while !world.said().iter().any(|(_, side, line, _)| *side == 1 && line.starts_with("NAK")) {
+    while !world.datagrams().iter().any(|(_, side, line, _)| *side == 1 && line.starts_with("NAK"))
+    {
         world.step();
     }
     for _ in 0..40 {
@@ -131,7 +132,7 @@ fn nothing_is_repaired_after_a_cancellation() {
     world.drain(0);
     let from = world.log.len();
     world.run_until(world.now + Duration::from_secs(20));
-    let after = &world.said()[from..];
+    let after = &world.datagrams()[from..];
     let data = after.iter().filter(|(_, _, line, _)| line.starts_with("data")).count();
     // One batch may have been on its way to the socket.
     assert!(data <= 1, "{data} data PDUs after the cancellation");
@@ -155,7 +156,7 @@ fn a_finished_pdu_has_as_many_responses_as_the_path_takes() {
         false
     });
     world.run();
-    let finished = world.finished(0).expect("the sender is told");
+    let finished = world.finished(0).expect("the sender is notified");
     assert_eq!(finished.condition, ConditionCode::NoError);
     assert!((20..43).contains(&finished.filestore_responses.len()));
     assert_eq!(world.finished(1).expect("it ended").filestore_responses.len(), 43);
@@ -235,9 +236,14 @@ fn a_receiver_is_silent_while_it_gets_repairs() {
     world.put(put_request());
     world.run();
     for side in 0..2 {
-        assert_eq!(condition(&world, side), Some(ConditionCode::NoError), "{:#?}", world.said());
+        assert_eq!(
+            condition(&world, side),
+            Some(ConditionCode::NoError),
+            "{:#?}",
+            world.datagrams()
+        );
     }
     assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
     let naks = world.transcript().iter().filter(|line| line.starts_with("< NAK")).count();
-    assert_eq!(naks, 1, "{:#?}", world.said());
+    assert_eq!(naks, 1, "{:#?}", world.datagrams());
 }

@@ -108,9 +108,9 @@ fn offsets_that_no_answer_could_name_are_ignored() {
     assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
     say(&mut world, 1, small, data(u64::from(u32::MAX) - 6, b"abcdef"));
     world.run_until(Time::from_nanos(100_000_000));
-    let said = world.transcript();
-    assert!(said.iter().any(|line| line.starts_with("< NAK 0-4294967289")), "{said:?}");
-    assert!(said.iter().any(|line| line.starts_with("< Keep Alive 4294967295")), "{said:?}");
+    let lines = world.transcript();
+    assert!(lines.iter().any(|line| line.starts_with("< NAK 0-4294967289")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("< Keep Alive 4294967295")), "{lines:?}");
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn a_second_end_is_an_error_of_the_peer() {
     say(&mut world, 1, header(1), metadata(10));
     say(&mut world, 1, header(1), eof(b"0123456789"));
     say(&mut world, 1, header(1), eof(b"012345678"));
-    let seen = world.sides[1].indications.iter();
-    let conflicting = seen.filter(|indication| {
+    let sent = world.sides[1].indications.iter();
+    let conflicting = sent.filter(|indication| {
         matches!(indication, Indication::PeerError { error: PeerError::ConflictingEof, .. })
     });
     assert_eq!(conflicting.count(), 1);
@@ -379,7 +379,7 @@ fn refusals_are_ten_a_second_at_most() {
             world.run_until(world.now + Duration::from_millis(1));
         }
         let mut seconds = [0; 10];
-        for (at, side, line, _) in world.said() {
+        for (at, side, line, _) in world.datagrams() {
             assert!(side == 1 && line.starts_with("ACK"), "{line}");
             seconds[(at.as_nanos() / 1_000_000_000) as usize] += 1;
         }

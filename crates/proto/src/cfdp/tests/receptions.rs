@@ -232,8 +232,8 @@ fn a_suspended_reception_acknowledges_the_end() {
     world.sides[1].engine.suspend(world.now, id).expect("it is under way");
     world.drain(1);
     world.run_until(world.now + Duration::from_secs(20));
-    let said = world.transcript();
-    assert!(said.iter().any(|line| line.starts_with("< ACK EOF")), "{said:?}");
+    let lines = world.transcript();
+    assert!(lines.iter().any(|line| line.starts_with("< ACK EOF")), "{lines:?}");
     assert!(world.sides[1].store.get(&name("copy")).is_none());
     world.sides[1].engine.resume(world.now, id).expect("it is under way");
     world.drain(1);
@@ -288,8 +288,9 @@ fn contacts_that_are_too_short_for_any_data_come_to_an_end() {
         }
     }
     assert_eq!(condition(&world, 0), Some(ConditionCode::NakLimitReached));
-    let told = world.sides[1].indications.iter();
-    let finished = told.filter(|told| matches!(told, Indication::TransactionFinished(_))).count();
+    let reported = world.sides[1].indications.iter();
+    let finished =
+        reported.filter(|reported| matches!(reported, Indication::TransactionFinished(_))).count();
     assert_eq!(finished, 1);
     assert!(world.now < Time::from_secs(60), "only at {}", world.now);
 }

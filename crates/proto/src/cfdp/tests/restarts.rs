@@ -23,7 +23,11 @@ fn saving_often() -> Config {
 }
 
 fn check(world: &World, file: &[u8], what: &str) {
-    assert!(world.sides[1].store.get(&name("copy")) == Some(file), "{what}: {:#?}", world.said());
+    assert!(
+        world.sides[1].store.get(&name("copy")) == Some(file),
+        "{what}: {:#?}",
+        world.datagrams()
+    );
     let good = world.sides[0].indications.iter().any(|indication| match indication {
         Indication::TransactionFinished(finished) => {
             finished.condition == ConditionCode::NoError
@@ -31,7 +35,7 @@ fn check(world: &World, file: &[u8], what: &str) {
         }
         _ => false,
     });
-    assert!(good, "{what}: the sender never heard of it");
+    assert!(good, "{what}: the sender was never notified");
     for side in &world.sides {
         assert_eq!(side.engine.transactions().count(), 0, "{what}");
         assert_eq!(side.store.names(Area::Spool).count(), 0, "{what}: a working file is left");
@@ -115,9 +119,10 @@ fn what_was_saved_is_not_sent_again() {
     world.log.clear();
     world.run();
     check(&world, &content(SIZE), "receiver lost at 70 ms");
-    let data = world.said().into_iter().filter(|(_, _, line, _)| line.starts_with("data")).count();
+    let data =
+        world.datagrams().into_iter().filter(|(_, _, line, _)| line.starts_with("data")).count();
     // Of 60 PDUs some 50 were received, and all but the last 8,000 bytes were saved.
-    assert!(data < 25, "{data} data PDUs after the restart: {:#?}", world.said());
+    assert!(data < 25, "{data} data PDUs after the restart: {:#?}", world.datagrams());
 }
 
 #[test]
@@ -147,14 +152,16 @@ fn a_repeated_eof_after_a_restart_makes_no_second_file() {
     let moment = world.now;
     world.log.clear();
     world.run();
-    check(&world, &content(SIZE), "receiver lost after it told");
+    check(&world, &content(SIZE), "receiver lost after its report");
     assert!(world.now > moment);
-    let told = world.sides[1].indications.iter();
-    assert!(told.clone().any(|told| matches!(told, Indication::FinishedRepeated { .. })));
+    let reported = world.sides[1].indications.iter();
     assert!(
-        world.said().iter().all(|(_, _, line, _)| !line.starts_with("data")),
+        reported.clone().any(|reported| matches!(reported, Indication::FinishedRepeated { .. }))
+    );
+    assert!(
+        world.datagrams().iter().all(|(_, _, line, _)| !line.starts_with("data")),
         "{:#?}",
-        world.said()
+        world.datagrams()
     );
 }
 

@@ -154,7 +154,7 @@ fn silence_counts_from_when_the_first_end_left() {
         100_000,
     );
     world.logging = true;
-    while !world.said().iter().any(|(_, _, line, _)| line.starts_with("EOF")) {
+    while !world.datagrams().iter().any(|(_, _, line, _)| line.starts_with("EOF")) {
         assert!(world.step());
     }
     world.input(0, Input::Path(PATH, PathEvent::Down));

@@ -217,11 +217,11 @@ fn gaps_of_all_receptions_together_are_bounded() {
     }
     let dropped = world.sides[1].engine.stats().data_dropped;
     assert!((390..=400).contains(&dropped), "{dropped}");
-    let told = |limit| {
-        let is = |told: &&crate::cfdp::Indication| matches!(told, crate::cfdp::Indication::LimitReached(other) if *other == limit);
+    let reported = |limit| {
+        let is = |reported: &&crate::cfdp::Indication| matches!(reported, crate::cfdp::Indication::LimitReached(other) if *other == limit);
         world.sides[1].indications.iter().filter(is).count()
     };
-    assert_eq!(told(Limit::Gaps), 1);
+    assert_eq!(reported(Limit::Gaps), 1);
 }
 
 #[test]

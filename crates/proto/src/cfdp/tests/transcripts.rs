@@ -86,8 +86,8 @@ fn nothing_is_repeated_once_the_receiver_is_done() {
     while !world.transcript().iter().any(|line| line.contains("Finished")) {
         assert!(world.step());
     }
-    let said = world.log.iter().filter(|(_, side, _, _)| *side == 1);
-    let answers: Vec<_> = said.map(|(_, _, datagram, _)| datagram.clone()).collect();
+    let lines = world.log.iter().filter(|(_, side, _, _)| *side == 1);
+    let answers: Vec<_> = lines.map(|(_, _, datagram, _)| datagram.clone()).collect();
     assert_eq!(answers.len(), 2, "{:?}", world.transcript());
     // The end of its record is not written at once.
     world.sides[0].slow = Some(Vec::new());

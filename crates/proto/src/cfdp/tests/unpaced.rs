@@ -25,17 +25,21 @@ fn arrived(world: &World, file: &[u8]) -> bool {
 
 /// Maximum distance of new data ahead of the Keep Alives received.
 fn furthest_ahead(world: &World) -> u64 {
-    let mut told: Vec<(engine::Time, u64)> = Vec::new();
+    let mut keep_alives: Vec<(engine::Time, u64)> = Vec::new();
     let mut most = 0;
-    for (at, side, line, lost) in &world.said() {
+    for (at, side, line, lost) in &world.datagrams() {
         if let Some(progress) = line.strip_prefix("Keep Alive ").filter(|_| !lost) {
-            told.push((*at + Duration::from_millis(5), progress.parse().expect("a number")));
+            keep_alives.push((*at + Duration::from_millis(5), progress.parse().expect("a number")));
         } else if let Some((offset, len)) =
             line.strip_prefix("data ").filter(|_| *side == 0).and_then(|data| data.split_once('+'))
         {
-            let heard = told.iter().rev().find(|(heard, _)| heard <= at).map_or(0, |told| told.1);
+            let known = keep_alives
+                .iter()
+                .rev()
+                .find(|(received, _)| received <= at)
+                .map_or(0, |last| last.1);
             let end: u64 = offset.parse::<u64>().expect("a number") + len.parse::<u64>().unwrap();
-            most = most.max(end.saturating_sub(heard));
+            most = most.max(end.saturating_sub(known));
         }
     }
     most
@@ -51,8 +55,9 @@ fn new_data_waits_for_the_receiver() {
     let ahead = furthest_ahead(&world);
     assert!((WINDOW..WINDOW + 1024).contains(&ahead), "{ahead}");
     // A quarter of the window each 10 ms round trip at the least, all of it at the most.
-    let finished = world.said().into_iter().find(|(_, _, line, _)| line.starts_with("Finished"));
-    let took = finished.expect("it is told").0.since(engine::Time::ZERO);
+    let finished =
+        world.datagrams().into_iter().find(|(_, _, line, _)| line.starts_with("Finished"));
+    let took = finished.expect("it is reported").0.since(engine::Time::ZERO);
     assert!(took >= Duration::from_millis(140) && took < Duration::from_millis(700), "{took:?}");
 }
 
@@ -71,10 +76,13 @@ fn a_receiver_that_does_not_answer_prompts_gets_the_file_all_the_same() {
     world.run();
     assert!(arrived(&world, &file));
     let prompts =
-        world.said().into_iter().filter(|(_, _, line, _)| line.starts_with("Prompt")).count();
+        world.datagrams().into_iter().filter(|(_, _, line, _)| line.starts_with("Prompt")).count();
     assert!((4..=20).contains(&prompts), "{prompts}");
-    let eof =
-        world.said().into_iter().find(|(_, _, line, _)| line.starts_with("EOF")).expect("an end");
+    let eof = world
+        .datagrams()
+        .into_iter()
+        .find(|(_, _, line, _)| line.starts_with("EOF"))
+        .expect("an end");
     assert!(eof.0.since(engine::Time::ZERO) < Duration::from_secs(1), "{:?}", eof.0);
 }
 

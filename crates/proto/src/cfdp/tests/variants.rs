@@ -37,7 +37,7 @@ fn class_1_sends_once_and_forgets() {
     world.put(unacknowledged(false));
     world.run();
     arrived(&world, &file);
-    assert_eq!(world.said().into_iter().filter(|(_, side, _, _)| *side == 1).count(), 0);
+    assert_eq!(world.datagrams().into_iter().filter(|(_, side, _, _)| *side == 1).count(), 0);
     let sent = world.finished(0).expect("the sender is done");
     assert_eq!(sent.file_status, FileStatus::Unreported);
     assert_eq!(world.finished(1).map(|f| f.delivery), Some(DeliveryCode::Complete));
@@ -69,10 +69,10 @@ fn class_1_gives_up_on_what_is_lost() {
         assert_eq!(end.condition, ConditionCode::CheckLimitReached);
         assert_eq!(end.file_status, FileStatus::Discarded);
         assert_eq!(world.sides[1].store.names(Area::Spool).count(), 0);
-        let told = world.finished(0).map(|f| f.condition);
+        let reported = world.finished(0).map(|f| f.condition);
         let expected =
             if closure { ConditionCode::CheckLimitReached } else { ConditionCode::NoError };
-        assert_eq!(told, Some(expected));
+        assert_eq!(reported, Some(expected));
     }
 }
 
@@ -209,8 +209,8 @@ fn every_nak_mode_recovers() {
         }
         world.run();
         arrived(&world, &file);
-        let eof = world.said().into_iter().position(|(_, _, line, _)| line.starts_with("EOF"));
-        let nak = world.said().into_iter().position(|(_, _, line, _)| line.starts_with("NAK"));
+        let eof = world.datagrams().into_iter().position(|(_, _, line, _)| line.starts_with("EOF"));
+        let nak = world.datagrams().into_iter().position(|(_, _, line, _)| line.starts_with("NAK"));
         assert_eq!(nak < eof, nak_mode != NakMode::Deferred, "{nak_mode:?}");
     }
 }
@@ -224,7 +224,7 @@ fn long_naks_are_split_into_contiguous_scopes() {
     world.run();
     arrived(&world, &file);
     let scopes: Vec<(u64, u64)> = world
-        .said()
+        .datagrams()
         .iter()
         .filter_map(|(_, _, line, _)| {
             let (scope, requests) = line.strip_prefix("NAK ")?.split_once(": ")?;
@@ -361,8 +361,8 @@ fn fault_handlers_are_obeyed() {
         });
         world.lose = Box::new(|side, _, _| side == 1);
         world.run_until(Time::from_secs(1));
-        let seen = &world.sides[0].indications;
-        let has = |test: fn(&Indication) -> bool| seen.iter().any(test);
+        let sent = &world.sides[0].indications;
+        let has = |test: fn(&Indication) -> bool| sent.iter().any(test);
         assert_eq!(
             has(|i| matches!(i, Indication::Suspended { .. })),
             handler == FaultHandler::Suspend
@@ -426,9 +426,9 @@ fn the_profile_of_2007_has_the_sizes_of_the_capture() {
     let mut world = World::new(&settings);
     world.sides[0].store.insert(name("testfile.10k"), content(10_000));
     let sizes = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
-    let seen = sizes.clone();
+    let sent = sizes.clone();
     world.lose = Box::new(move |side, number, datagram| {
-        seen.borrow_mut().push((side, datagram.len()));
+        sent.borrow_mut().push((side, datagram.len()));
         side == 0 && [2, 4, 6].contains(&number)
     });
     world.put(PutRequest {
@@ -443,7 +443,7 @@ fn the_profile_of_2007_has_the_sizes_of_the_capture() {
     expected.extend([(1, 12), (0, 13)]);
     assert_eq!(*sizes.borrow(), expected);
     let at = |line: &str| {
-        let found = world.said().into_iter().find(|(_, _, other, _)| other.starts_with(line));
+        let found = world.datagrams().into_iter().find(|(_, _, other, _)| other.starts_with(line));
         found.map(|(at, ..)| at.as_nanos()).expect("it was sent")
     };
     // What the hosts added, beside the link's own time.

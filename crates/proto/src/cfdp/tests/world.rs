@@ -48,10 +48,10 @@ impl World {
     }
 
     /// All datagrams: sending time, side, text, and whether it was lost.
-    pub(super) fn said(&self) -> Vec<(Time, usize, String, bool)> {
-        let said =
+    pub(super) fn datagrams(&self) -> Vec<(Time, usize, String, bool)> {
+        let lines =
             |(at, side, datagram, lost): &test_world::Sent| (*at, *side, describe(datagram), *lost);
-        self.log.iter().map(said).collect()
+        self.log.iter().map(lines).collect()
     }
 
     pub(super) fn transcript(&self) -> Vec<String> {

@@ -1,5 +1,5 @@
-//! Waypoints of the extended procedures: class 3 (unreliable) and class 4 (reliable) of issues 1 to
-//! 4 (profile `extended-b3`).
+//! Waypoints of the extended procedures: class 3 (unreliable) and class 4 (reliable) of issues 1
+//! to 4 (profile `extended-b3`).
 //!
 //! **Medium confidence.** The book removed these procedures, and no implementation to verify
 //! against was found. Only the fields are certain: all PDUs of a transaction keep its id and its
@@ -156,8 +156,8 @@ impl Entity {
         let way = self.core.config.remote(next).path;
         let has_way = next != self.core.config.entity && way.is_some_and(|path| path != from);
         let known = self.core.operations.relays.forwards(id);
-        let begun = if has_way && !known { self.accept(now, from, pdu, datagram) } else { None };
-        let Some(handle) = begun else {
+        let started = if has_way && !known { self.accept(now, from, pdu, datagram) } else { None };
+        let Some(handle) = started else {
             self.answer_stranger(now, from, pdu);
             return;
         };

@@ -26,10 +26,10 @@ impl Entity {
         } else {
             wanted_put(asker, put, all).ok_or(Refusal::Name)
         };
-        let begun = wanted.and_then(|request| {
+        let started = wanted.and_then(|request| {
             self.submit(now, request, Purpose::Proxy(asker)).map_err(|(_, reason)| reason)
         });
-        match begun {
+        match started {
             Ok(Some(id)) => {
                 let (from, original) = (EntityId(asker.entity), asker.original);
                 self.core.tell(OperationIndication::ProxyPut { from, original, id });

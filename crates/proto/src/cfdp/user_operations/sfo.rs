@@ -103,14 +103,14 @@ impl Entity {
         let refusal = self.core.sfo_refusal(asker.entity, request);
         let next = self.core.config.user_operations.next_hop(request.destination.value);
         let hop = Hop::new(asker.original, next, request);
-        let begun = match refusal {
+        let started = match refusal {
             Some(reason) => Err((Purpose::Hop(Box::new(hop)), reason)),
             None => {
                 let put = hop_request(next, request, received);
                 self.submit(now, put, Purpose::Hop(Box::new(hop)))
             }
         };
-        if let Err((purpose, reason)) = begun {
+        if let Err((purpose, reason)) = started {
             self.core.refuse(asker, reason);
             let failed = super::abandoned(self.nobodys_id());
             self.purpose_ended(now, purpose, &failed);

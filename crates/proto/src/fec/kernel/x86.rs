@@ -118,7 +118,8 @@ fn gfni8<const ROWS: usize>(
     }
 }
 
-/// Brings the low bytes of eight elements of 16 bits in front of their high bytes, in each 16 bytes.
+/// Brings the low bytes of eight elements of 16 bits in front of their high bytes, in each
+/// 16 bytes.
 const APART: [u8; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15];
 /// The inverse.
 const TOGETHER: [u8; 16] = [0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15];

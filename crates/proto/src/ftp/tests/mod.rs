@@ -35,12 +35,12 @@ fn put(world: &mut World, name: &str, to: &str) -> RequestId {
 }
 
 fn outcome(world: &World, id: RequestId) -> Result<u64, Failure> {
-    ended(&world.hosts[0].told, id)
+    ended(&world.hosts[0].reported, id)
 }
 
 /// Result of a request, by the indications of its user.
-pub(crate) fn ended(told: &[Indication], id: RequestId) -> Result<u64, Failure> {
-    let mut found = told.iter().filter_map(|told| match told {
+pub(crate) fn ended(reported: &[Indication], id: RequestId) -> Result<u64, Failure> {
+    let mut found = reported.iter().filter_map(|reported| match reported {
         Indication::Finished { request, bytes, .. } if *request == id => Some(Ok(*bytes)),
         Indication::Failed { request, why } if *request == id => Some(Err(why.clone())),
         _ => None,
@@ -59,7 +59,7 @@ fn a_file_is_stored_by_the_dialogue_of_rfc_959() {
     world.run();
     assert_eq!(outcome(&world, id), Ok(300_000));
     assert!(world.content(1, "b.bin").unwrap() == content);
-    let said: Vec<_> = world.said.iter().map(|(host, line)| (*host, line.as_str())).collect();
+    let lines: Vec<_> = world.lines.iter().map(|(host, line)| (*host, line.as_str())).collect();
     let expected = [
         (1, "220 slowlight"),
         (0, "USER anonymous"),
@@ -76,9 +76,9 @@ fn a_file_is_stored_by_the_dialogue_of_rfc_959() {
         (0, "QUIT"),
         (1, "221 Goodbye."),
     ];
-    assert_eq!(said, expected);
-    let received = |told: &Indication| matches!(told, Indication::Received { bytes: 300_000, name, .. } if name == "b.bin");
-    assert!(world.hosts[1].told.iter().any(received), "{:?}", world.hosts[1].told);
+    assert_eq!(lines, expected);
+    let received = |reported: &Indication| matches!(reported, Indication::Received { bytes: 300_000, name, .. } if name == "b.bin");
+    assert!(world.hosts[1].reported.iter().any(received), "{:?}", world.hosts[1].reported);
     assert_eq!(world.hosts[1].node.sessions(), 0);
 }
 
@@ -119,7 +119,7 @@ fn several_requests_share_a_control_connection_and_one_failure_spoils_none() {
     assert!(matches!(outcome(&world, none), Err(Failure::Store(_))));
     assert_eq!(world.content(0, "b").unwrap(), b"beta");
     assert_eq!(world.content(0, "x"), None);
-    let users = world.said.iter().filter(|(_, line)| line.starts_with("USER")).count();
+    let users = world.lines.iter().filter(|(_, line)| line.starts_with("USER")).count();
     assert_eq!(users, 1);
     // The working file of a failed transfer is gone.
     assert_eq!(world.hosts[0].store.names(engine::Area::Spool).count(), 0);
@@ -179,8 +179,8 @@ fn a_data_connection_that_breaks_ends_the_request_and_what_waits_goes_on() {
     world.run();
     assert!(matches!(outcome(&world, one), Err(Failure::Data(_) | Failure::Reply(_))));
     assert_eq!(outcome(&world, two), Ok(4));
-    let aborted = |told: &Indication| matches!(told, Indication::Aborted { .. });
-    assert!(world.hosts[1].told.iter().any(aborted));
+    let aborted = |reported: &Indication| matches!(reported, Indication::Aborted { .. });
+    assert!(world.hosts[1].reported.iter().any(aborted));
     // Data from before the break exists, so that a client can resume after it.
     let length = world.content(1, "a").unwrap().len();
     assert!(length > 100_000 && length < 5_000_000, "{length}");
@@ -209,8 +209,8 @@ fn a_part_of_a_file_is_never_taken_for_all_of_it() {
         world.run();
         assert!(outcome(&world, id).is_err());
         assert_eq!(world.resets, 1, "{host} {fetch}");
-        let whole = |told: &Indication| matches!(told, Indication::Received { .. });
-        assert!(!world.hosts[1].told.iter().any(whole));
+        let whole = |reported: &Indication| matches!(reported, Indication::Received { .. });
+        assert!(!world.hosts[1].reported.iter().any(whole));
         assert_eq!(world.content(0, "b"), None);
     }
 }
@@ -310,7 +310,7 @@ fn talk_to(lines: &[&str], server: ServerConfig) -> Vec<String> {
     };
     let host = &mut world.hosts[1];
     let now = Time::ZERO;
-    let mut said = Vec::new();
+    let mut replies = Vec::new();
     let mut input = |host: &mut world::Host, input: Input<'_>| {
         host.node.handle_input(now, input);
         loop {
@@ -326,7 +326,7 @@ fn talk_to(lines: &[&str], server: ServerConfig) -> Vec<String> {
             while host.node.poll_transmit(now, &mut tx).is_some() {
                 idle = false;
                 let text = String::from_utf8(tx.bytes().to_vec()).unwrap();
-                said.extend(text.lines().map(str::to_owned));
+                replies.extend(text.lines().map(str::to_owned));
                 tx.clear();
             }
             if idle {
@@ -339,7 +339,7 @@ fn talk_to(lines: &[&str], server: ServerConfig) -> Vec<String> {
         let line = format!("{line}\r\n");
         input(host, Input::Receive(engine::Receive::datagram(path, line.as_bytes())));
     }
-    said
+    replies
 }
 
 #[test]
@@ -386,12 +386,12 @@ fn a_server_answers_each_command_by_its_code() {
     ];
     let mut lines = vec!["PWD", "PASS x", "USER anna", "PASS secret"];
     lines.extend(cases.iter().map(|(line, _)| *line));
-    let said = talk(&lines);
+    let lines = talk(&lines);
     let expected = ["220", "530", "503", "331", "230"].into_iter();
     let expected: Vec<_> = expected.chain(cases.iter().map(|(_, reply)| *reply)).collect();
-    assert_eq!(said.len(), expected.len(), "{said:#?}");
-    for (index, (said, expected)) in said.iter().zip(expected).enumerate() {
-        assert!(said.starts_with(expected), "reply {index}: {said}, wanted {expected}");
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    for (index, (line, expected)) in lines.iter().zip(expected).enumerate() {
+        assert!(line.starts_with(expected), "reply {index}: {line}, wanted {expected}");
     }
 }
 

@@ -33,10 +33,11 @@ fn a_file_crosses_from_server_to_server_and_not_here() {
     assert!(world.content(2, "g").unwrap() == bytes(300_000));
     // Two control connections and one between the servers.
     assert_eq!(world.streams(), 3);
-    let begun = |told: &&Indication| matches!(told, Indication::Begun { .. });
-    assert_eq!(world.hosts[0].told.iter().filter(begun).count(), 1);
-    let received = |told: &Indication| matches!(told, Indication::Received { bytes: 300_000, .. });
-    assert!(world.hosts[2].told.iter().any(received));
+    let started = |reported: &&Indication| matches!(reported, Indication::Begun { .. });
+    assert_eq!(world.hosts[0].reported.iter().filter(started).count(), 1);
+    let received =
+        |reported: &Indication| matches!(reported, Indication::Received { bytes: 300_000, .. });
+    assert!(world.hosts[2].reported.iter().any(received));
     assert!(world.hosts.iter().all(|host| host.node.under_way() == 0));
 }
 

@@ -19,13 +19,13 @@ fn at(milliseconds: u64) -> Time {
     Time::ZERO + Duration::from_millis(milliseconds)
 }
 
-fn said<'a>(world: &'a World, begin: &str) -> Vec<&'a str> {
-    let lines = world.said.iter().map(|(_, line)| line.as_str());
-    lines.filter(|line| line.starts_with(begin)).collect()
+fn lines<'a>(world: &'a World, begin: &str) -> Vec<&'a str> {
+    let all = world.lines.iter().map(|(_, line)| line.as_str());
+    all.filter(|line| line.starts_with(begin)).collect()
 }
 
 fn answer(world: &World, id: RequestId) -> String {
-    let mut answers = world.hosts[0].told.iter().filter_map(|told| match told {
+    let mut answers = world.hosts[0].reported.iter().filter_map(|reported| match reported {
         Indication::Answered { request, reply } if *request == id => Some(reply.to_string()),
         _ => None,
     });
@@ -58,7 +58,7 @@ fn a_file_goes_on_where_it_broke_off_wherever_that_is() {
                 world.run();
                 assert_eq!(outcome(&world, id), Ok(300_000), "{piece} {fetch} {moment}");
                 assert!(world.content(usize::from(!fetch), "g").unwrap() == content);
-                offsets.extend(said(&world, "REST").into_iter().map(str::to_owned));
+                offsets.extend(lines(&world, "REST").into_iter().map(str::to_owned));
                 assert_eq!(world.hosts[0].store.names(engine::Area::Spool).count(), 0);
             }
         }
@@ -129,7 +129,7 @@ fn records_are_read() {
             (Ok(_), Ok(())) => {
                 assert_eq!(world.content(0, "r").unwrap(), control.read(&content).0);
                 let whole = control.read(&content).1;
-                assert_eq!(said(&world, "258").is_empty(), whole);
+                assert_eq!(lines(&world, "258").is_empty(), whole);
             }
             (Err(Failure::Reply(reply)), Err(code)) => assert_eq!(reply.code, code),
             other => panic!("{other:?}"),
@@ -194,14 +194,14 @@ fn what_was_sent_is_compared_with_what_is_there() {
         world.run();
         assert_eq!(outcome(&world, id), Ok(length as u64));
         assert_eq!(outcome(&world, another), Ok(7));
-        assert_eq!(said(&world, "250 CRC:")[0], format!("250 CRC:{}", Crc::of(&content)));
+        assert_eq!(lines(&world, "250 CRC:")[0], format!("250 CRC:{}", Crc::of(&content)));
     }
     // The file changes after it was read: the server's file differs from the local one.
     let mut world = scps(|scps| scps.verify = true);
     world.file(0, "f", &bytes(300_000));
     let id = put(&mut world, "f", "f");
     world.run_until(at(4_500));
-    assert!(!said(&world, "STOR").is_empty() && said(&world, "226").is_empty());
+    assert!(!lines(&world, "STOR").is_empty() && lines(&world, "226").is_empty());
     world.file(1, "f", &bytes(10));
     world.file(0, "f", b"changed");
     world.run();
@@ -219,7 +219,7 @@ fn without_its_control_file_nothing_is_read_or_changed() {
     world.run();
     assert!(matches!(outcome(&world, id), Err(Failure::Store(_))));
     assert_eq!(answer(&world, other), format!("250 CRC:{}", Crc::of(b"original")));
-    assert!(said(&world, "UPDT").is_empty());
+    assert!(lines(&world, "UPDT").is_empty());
 }
 
 #[test]
@@ -238,8 +238,8 @@ fn who_comes_again_takes_his_file_over() {
     // The server's first session ended after fifteen minutes, and removed nothing.
     assert!(world.now > at(900_000));
     assert!(world.content(1, "g").unwrap() == content);
-    let aborted = |told: &&Indication| matches!(told, Indication::Aborted { .. });
-    assert_eq!(world.hosts[1].told.iter().filter(aborted).count(), 1);
+    let aborted = |reported: &&Indication| matches!(reported, Indication::Aborted { .. });
+    assert_eq!(world.hosts[1].reported.iter().filter(aborted).count(), 1);
     assert_eq!(world.hosts[1].node.sessions(), 0);
 }
 
@@ -251,7 +251,7 @@ fn texts_are_left_out_when_they_are_not_wanted() {
     world.run();
     assert_eq!(outcome(&world, id), Ok(7));
     let of_server: Vec<_> =
-        world.said.iter().filter(|(host, _)| *host == 1).map(|(_, line)| line.as_str()).collect();
+        world.lines.iter().filter(|(host, _)| *host == 1).map(|(_, line)| line.as_str()).collect();
     assert!(of_server.contains(&"226") && of_server.contains(&"150"), "{of_server:?}");
 }
 

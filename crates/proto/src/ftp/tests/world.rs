@@ -22,7 +22,7 @@ const WINDOW: usize = 100_000;
 pub(super) struct Host {
     pub(super) node: Node,
     pub(super) store: MemoryStore,
-    pub(super) told: Vec<Indication>,
+    pub(super) reported: Vec<Indication>,
     listening: BTreeMap<SocketAddr, Ticket>,
     next_path: u32,
     next_port: u16,
@@ -75,7 +75,7 @@ pub(super) struct World {
     /// Number of data connections that were reset.
     pub(super) resets: usize,
     /// All lines on the first control connection, with their senders.
-    pub(super) said: Vec<(usize, String)>,
+    pub(super) lines: Vec<(usize, String)>,
 }
 
 fn address(host: usize, port: u16) -> SocketAddr {
@@ -91,7 +91,7 @@ impl World {
         let hosts = configs.into_iter().map(|config| Host {
             node: Node::new(config),
             store: MemoryStore::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
             listening: BTreeMap::new(),
             next_path: 100,
             next_port: 5000,
@@ -106,7 +106,7 @@ impl World {
             firewall: false,
             fail_reads: false,
             resets: 0,
-            said: Vec::new(),
+            lines: Vec::new(),
         }
     }
 
@@ -180,15 +180,21 @@ impl World {
         PathId(self.hosts[host].next_path)
     }
 
-    fn join(&mut self, one: (usize, PathId), other: usize, asked: [Option<Ticket>; 2], port: u16) {
+    fn join(
+        &mut self,
+        one: (usize, PathId),
+        other: usize,
+        requested: [Option<Ticket>; 2],
+        port: u16,
+    ) {
         let path = self.new_path(other);
         let halves = [Half::default(), Half::default()];
         self.streams.push(Stream { ends: [one, (other, path)], halves });
         let here = address(one.0, 4000 + self.streams.len() as u16);
         let there = address(other, port);
         let info = |ends, ticket| PathInfo { ends: Some(ends), ticket, ..PathInfo::stream() };
-        self.up(other, path, info((there, here), asked[1]));
-        self.up(one.0, one.1, info((here, there), asked[0]));
+        self.up(other, path, info((there, here), requested[1]));
+        self.up(one.0, one.1, info((here, there), requested[0]));
     }
 
     /// Delivers a connection request to the other host.
@@ -311,9 +317,9 @@ impl World {
                 busy = true;
                 self.send(host, transmit.path, tx.bytes());
             }
-            while let Some(told) = self.hosts[host].node.poll_indication() {
+            while let Some(reported) = self.hosts[host].node.poll_indication() {
                 busy = true;
-                self.hosts[host].told.push(told);
+                self.hosts[host].reported.push(reported);
             }
             if !busy {
                 return;
@@ -326,10 +332,10 @@ impl World {
         // The first stream is the control connection.
         if stream == 0 {
             let text = String::from_utf8_lossy(bytes).into_owned();
-            self.said.extend(text.lines().map(|line| (host, line.to_owned())));
+            self.lines.extend(text.lines().map(|line| (host, line.to_owned())));
         }
         let half = &mut self.streams[stream].halves[end];
-        assert!(half.kept.is_empty(), "it was told that there is no room");
+        assert!(half.kept.is_empty(), "it was notified of the lack of room");
         if half.closed {
             return;
         }

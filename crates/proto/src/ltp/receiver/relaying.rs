@@ -1,4 +1,5 @@
-//! Session that receives a block for another engine (LTP-T): it is stored, and forwarded meanwhile.
+//! Session that receives a block for another engine (LTP-T): it is stored, and forwarded
+//! meanwhile.
 
 use engine::{IndexRequest, OpenMode, Time};
 use wire::ltp::CancelReason;

@@ -32,8 +32,8 @@ const THIN: u64 = 16 << 10;
 /// Number of reports, the newest, sent at once when a path comes back.
 const RESUMED_MAX: usize = 16;
 
-/// Transmissions of the last report after which the session ends without its acknowledgement, if no
-/// limit is set.
+/// Transmissions of the last report after which the session ends without its acknowledgement, if
+/// no limit is set.
 const TELLING_MAX: u32 = 30;
 
 /// Transmissions of the last report after which the interval between them grows.

@@ -58,7 +58,7 @@ fn a_report_that_stops_short_is_asked_for_again() {
     assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
 }
 
-/// The same repeated for ever: the session ends.
+/// A report repeated for ever ends the session.
 #[test]
 fn a_peer_that_never_says_more_is_given_up() {
     let mut world = alone(&config());

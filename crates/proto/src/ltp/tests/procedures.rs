@@ -64,7 +64,7 @@ fn alone(config: &Config) -> World {
 }
 
 /// Transcript of one side.
-fn said(world: &World, side: usize) -> Vec<String> {
+fn lines(world: &World, side: usize) -> Vec<String> {
     let begins = if side == 0 { '>' } else { '<' };
     let lines = world.transcript().into_iter().filter(|line| line.starts_with(begins));
     lines.map(|line| line[1..].trim_start_matches('x').trim_start().to_owned()).collect()
@@ -226,7 +226,7 @@ fn a_checkpoint_that_is_never_answered_ends_the_session() {
     world.send(&content(500), Red::All);
     world.run();
     assert_eq!(
-        said(&world, 0),
+        lines(&world, 0),
         [
             "red 0-500",
             "red EOB 500-524 CP 1/0",
@@ -250,7 +250,7 @@ fn a_report_that_is_never_acknowledged_ends_the_session() {
     say(&mut world, 1, STRANGE, red(DataKind::Checkpoint, 100, &[1; 100]));
     world.run();
     assert_eq!(
-        said(&world, 1),
+        lines(&world, 1),
         ["RS 1/1 0-200: 100-200"; 3].into_iter().chain(["CR RLEXC"; 3]).collect::<Vec<_>>()
     );
     assert_eq!(reason(&world, 1), Some((End::Receiver, CancelReason::RetransmissionLimit)));
@@ -267,7 +267,7 @@ fn a_last_report_that_is_never_acknowledged_throws_nothing_away() {
     assert_eq!(world.finished(1).expect("it ended").result, Ok(()));
     assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
     assert!(
-        !said(&world, 1).iter().any(|line| line.starts_with("CR")),
+        !lines(&world, 1).iter().any(|line| line.starts_with("CR")),
         "{:#?}",
         world.transcript()
     );
@@ -290,7 +290,7 @@ fn cycles_that_bring_nothing_end_the_session() {
     }
     assert_eq!(reason(&world, 0), Some((End::Sender, CancelReason::CycleLimit)));
     world.run();
-    assert!(said(&world, 0).ends_with(&["CS RXMTCYCEXC".to_owned()]), "{:#?}", world.transcript());
+    assert!(lines(&world, 0).ends_with(&["CS RXMTCYCEXC".to_owned()]), "{:#?}", world.transcript());
 }
 
 /// §6.21, at either border of the colours.
@@ -313,7 +313,7 @@ fn miscolored_data_ends_the_session() {
         say(&mut world, 1, STRANGE, second);
         assert_eq!(reason(&world, 1), Some((End::Receiver, CancelReason::Miscolored)));
         world.run();
-        assert_eq!(said(&world, 1).last().map(String::as_str), Some("CR MISCOLORED"));
+        assert_eq!(lines(&world, 1).last().map(String::as_str), Some("CR MISCOLORED"));
         assert_eq!(world.sides[1].store.names(engine::Area::Spool).count(), 0);
     }
 }
@@ -327,7 +327,7 @@ fn data_for_an_unknown_client_service_is_refused() {
         say(&mut world, 1, STRANGE, Body::Data(data));
         assert_eq!(reason(&world, 1), Some((End::Receiver, CancelReason::Unreachable)));
         world.run();
-        assert_eq!(said(&world, 1), ["CR UNREACH"; 3]);
+        assert_eq!(lines(&world, 1), ["CR UNREACH"; 3]);
     }
 }
 
@@ -378,9 +378,9 @@ fn either_side_may_cancel() {
         world.drain(side);
         world.run();
         let by = [End::Sender, End::Receiver][side];
-        for heard in 0..2 {
-            assert_eq!(reason(&world, heard), Some((by, CancelReason::User)));
-            assert_eq!(world.sides[heard].engine.sessions().count(), 0);
+        for side in 0..2 {
+            assert_eq!(reason(&world, side), Some((by, CancelReason::User)));
+            assert_eq!(world.sides[side].engine.sessions().count(), 0);
         }
         let [cancel, answer] =
             [["> CS USR_CNCLD", "< CAS"], ["< CR USR_CNCLD", "> CAR"]][side].map(str::to_owned);
@@ -426,7 +426,7 @@ fn every_reason_is_told_to_the_user() {
         say(&mut world, 1, STRANGE, Body::Cancel { by: End::Sender, reason: code });
         assert_eq!(reason(&world, 1), Some((End::Sender, code)));
         world.run();
-        assert_eq!(said(&world, 1), ["CAS"]);
+        assert_eq!(lines(&world, 1), ["CAS"]);
     }
 }
 
@@ -449,8 +449,8 @@ fn segments_of_sessions_that_are_not_known_are_answered() {
     say(&mut world, 1, STRANGE, Body::Report(report));
     say(&mut world, 0, STRANGE, red(DataKind::Red, 0, b"x"));
     world.run();
-    assert_eq!(said(&world, 0), ["RA 1", "CAR"]);
-    assert_eq!(said(&world, 1), ["CAS"]);
+    assert_eq!(lines(&world, 0), ["RA 1", "CAR"]);
+    assert_eq!(lines(&world, 1), ["CAS"]);
     assert_eq!(world.sides.iter().map(|side| side.engine.sessions().count()).sum::<usize>(), 0);
 }
 
@@ -480,7 +480,7 @@ fn a_checkpoint_that_comes_again_brings_the_same_report() {
         // The round trip is 50 ms, and the report's timeout 58 ms.
         world.run_until(world.now + Duration::from_millis(55));
     }
-    assert_eq!(said(&world, 1), ["RS 1/1 0-200: 100-200"; 3]);
+    assert_eq!(lines(&world, 1), ["RS 1/1 0-200: 100-200"; 3]);
 }
 
 /// A checkpoint sent before the report on it arrived triggers no other report.
@@ -491,7 +491,7 @@ fn a_report_that_is_on_its_way_is_not_sent_again() {
         say(&mut world, 1, STRANGE, red(DataKind::Checkpoint, 100, &[1; 100]));
         world.run_until(world.now + Duration::from_millis(10));
     }
-    assert_eq!(said(&world, 1), ["RS 1/1 0-200: 100-200"]);
+    assert_eq!(lines(&world, 1), ["RS 1/1 0-200: 100-200"]);
 }
 
 /// §6.11: as many reports as needed, with adjacent scopes.
@@ -533,7 +533,7 @@ fn a_report_beyond_the_red_part_is_acknowledged_and_ignored() {
     say(&mut world, 0, id, Body::Report(report));
     world.run_until(world.now + Duration::from_millis(10));
     assert_eq!(world.peer_errors(0), [PeerError::ReportBeyondEnd]);
-    assert_eq!(said(&world, 0).last().map(String::as_str), Some("RA 1"));
+    assert_eq!(lines(&world, 0).last().map(String::as_str), Some("RA 1"));
     assert!(world.finished(0).is_none());
 }
 
@@ -562,7 +562,7 @@ fn sessions_beyond_the_bound_are_refused() {
     let other = SessionId { number: 4712, ..STRANGE };
     say(&mut world, 1, other, red(DataKind::Checkpoint, 0, b"x"));
     world.run_until(world.now + Duration::from_millis(10));
-    assert_eq!(said(&world, 1), ["CR SYS_CNCLD"]);
+    assert_eq!(lines(&world, 1), ["CR SYS_CNCLD"]);
     assert_eq!(world.sides[1].engine.sessions().count(), 1);
     let limits = world.sides[1].indications.iter();
     assert_eq!(limits.filter(|it| matches!(it, Indication::LimitReached(_))).count(), 1);
@@ -633,12 +633,12 @@ fn bytes_that_are_no_segment_are_counted() {
 /// RFC 5326 §9.1, and 3.2: they are random, and not 0.
 #[test]
 fn numbers_of_sessions_and_serials_are_random() {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut found = std::collections::BTreeSet::new();
     let mut in_order = Vec::new();
     let mut world = World::with(&config());
     for _ in 0..20 {
         let id = world.send(&content(10), Red::All);
-        assert!(id.number > 0 && seen.insert(id.number));
+        assert!(id.number > 0 && found.insert(id.number));
         in_order.push(id.number);
     }
     world.run();
@@ -658,7 +658,7 @@ fn numbers_of_sessions_and_serials_are_random() {
     }
     assert!(serials.len() >= 39, "{} numbers", serials.len());
     // Numbers that count up, or that share their upper bits, can be guessed.
-    for numbers in [&seen, &serials] {
+    for numbers in [&found, &serials] {
         let (least, most) = (numbers.first().expect("some"), numbers.last().expect("some"));
         let spread = most - least;
         assert!(spread > most / 2, "{numbers:?}");

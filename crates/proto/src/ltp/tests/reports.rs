@@ -18,7 +18,7 @@ fn reporting_gaps() -> Config {
 
 /// Index of the first line with this prefix.
 fn first(lines: &[String], start: &str) -> usize {
-    lines.iter().position(|line| line.starts_with(start)).expect("it is said")
+    lines.iter().position(|line| line.starts_with(start)).expect("the line exists")
 }
 
 #[test]

@@ -40,15 +40,15 @@ fn a_session_of_which_a_part_was_told_is_cancelled() {
     let failure = sender.result.expect_err("nobody has the file");
     assert_eq!((failure.by, failure.reason), (End::Receiver, CancelReason::System));
     assert!(world.sides[1].store.get(&name("copy")).is_none());
-    let told = |world: &World| {
-        let told = |i: &&Indication| matches!(i, Indication::Interrupted { sessions: 1 });
-        world.sides[1].indications.iter().filter(told).count()
+    let reported = |world: &World| {
+        let reported = |i: &&Indication| matches!(i, Indication::Interrupted { sessions: 1 });
+        world.sides[1].indications.iter().filter(reported).count()
     };
-    assert_eq!(told(&world), 1);
+    assert_eq!(reported(&world), 1);
     // Its sender knows, so nothing of it is kept.
     restart(&mut world, &config, Duration::from_secs(60));
     world.run();
-    assert_eq!(told(&world), 1);
+    assert_eq!(reported(&world), 1);
 }
 
 #[test]
@@ -77,8 +77,8 @@ fn a_session_that_is_over_leaves_no_mark() {
     world.assert_delivered(&file);
     restart(&mut world, &config(), Duration::from_secs(60));
     world.run();
-    let told = |i: &Indication| matches!(i, Indication::Interrupted { .. });
-    assert!(!world.sides[1].indications.iter().any(told));
+    let reported = |i: &Indication| matches!(i, Indication::Interrupted { .. });
+    assert!(!world.sides[1].indications.iter().any(reported));
 }
 
 /// The datagrams of a transfer are recorded, and replayed to a receiver that was restarted

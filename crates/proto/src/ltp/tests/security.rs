@@ -200,13 +200,13 @@ fn a_cookie_goes_with_all_that_follows_the_first_answer() {
             world.log.iter().find(|(_, side, ..)| *side == 1).map(|(_, _, d, _)| cookies(d));
         let cookie = cookie.expect("it answered");
         assert_eq!(cookie.len(), 1);
-        let heard = world.sides[0].engine.stats().received;
-        assert!(heard.total() > 1);
+        let received = world.sides[0].engine.stats().received;
+        assert!(received.total() > 1);
         for (_, side, datagram, _) in &world.log {
             let found = cookies(datagram);
             assert!(found == cookie || *side == 0 && found.is_empty());
         }
-        assert_eq!(cookies(&world.log.last().expect("something was said").2), cookie);
+        assert_eq!(cookies(&world.log.last().expect("a segment was sent").2), cookie);
         for side in 0..2 {
             assert_eq!(world.sides[side].engine.stats().wrong_cookies, 0);
         }

@@ -1,8 +1,8 @@
 //! Block that is forwarded while it arrives.
 //!
-//! Data is kept in memory until it was sent, within the sender's read-ahead limit. Data beyond that
-//! is read back from the reception's working file, as is data lost on the onward hop. Segments are
-//! sent in the order of their arrival, so a gap on one hop does not delay the next.
+//! Data is kept in memory until it was sent, within the sender's read-ahead limit. Data beyond
+//! that is read back from the reception's working file, as is data lost on the onward hop.
+//! Segments are sent in the order of their arrival, so a gap on one hop does not delay the next.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -305,7 +305,7 @@ fn an_idle_relay_sleeps() {
         let remote = Remote { checkpoint_every: Some(4_000), report_gaps, ..small() };
         let mut world = World::chain(3, &Config::default(), &remote);
         world.hops.iter_mut().for_each(|hop| hop.delay = Duration::from_micros(100));
-        // The block takes 34 ms to leave the source, and part of it is lost on either hop.
+        // The block takes 34 ms to leave the source, and some of it is lost on either hop.
         world.lose = Box::new(|_, end, number| end == 0 && number == 3);
         world.outage(0, Duration::from_millis(17), Duration::from_secs(600), false);
         world.send(3, &file, Red::All);
@@ -364,7 +364,7 @@ fn kept_blocks_are_not_overwritten() {
     world.run_until(Duration::from_secs(5));
     world.crash_at(1, Duration::from_secs(6));
     world.run_until(Duration::from_secs(7));
-    // The first segment again, as if it belonged to the source's next block.
+    // The first segment again, as if it were of the source's next block.
     let first = world.log.first().expect("it was sent").bytes.clone();
     let segment = Segment::decode(&first).expect("what an engine sends can be read");
     let mut transport = Transport::from_extensions(segment.header).expect("and its extensions");

@@ -112,7 +112,7 @@ pub(super) fn small() -> Remote {
 }
 
 impl World {
-    /// Creates engines 1, 2, 3 in a row, 25 ms from each other at 10 Mbit/s.
+    /// Engines 1, 2, 3 in a row, 25 ms from each other at 10 Mbit/s.
     pub(super) fn chain(count: usize, transport: &Config, remote: &Remote) -> Self {
         let settings = (0..count).map(|i| chain_settings(i, count, transport, remote)).collect();
         let hop =
@@ -235,7 +235,7 @@ impl World {
         self.input(host, Input::Receive(Receive::datagram(PathId(hop as u32), datagram)));
     }
 
-    /// Sends a file from the first host to another.
+    /// Sends a file of these bytes from the first host to another.
     pub(super) fn send(&mut self, to: u64, content: &[u8], red: Red) -> SessionId {
         self.hosts[0].store.insert(name("source"), content.to_vec());
         let (source, copy) = (name("source"), "copy".to_owned());

@@ -159,7 +159,7 @@ impl Stream {
         part.map_or(Vec::new(), |part| part.block.wanted(self.block_len, self.parity))
     }
 
-    /// Block at the end of the sent part, if it is only known to have begun.
+    /// Block at the end of the sent part, if it is only known to have started.
     fn tail(&self) -> Option<u64> {
         let block = self.through.block;
         (self.expected().contains(&block) && !self.blocks.contains_key(&block)).then_some(block)

@@ -1,7 +1,8 @@
 //! Receivers' requests for an object, before they become repairs.
 //!
 //! A few bytes can request all of a large object. Blocks of which a receiver has nothing are
-//! therefore kept as ranges, and examined one by one only when their segments are about to be sent.
+//! therefore kept as ranges, and examined one by one only when their segments are about to be
+//! sent.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Repairs: receivers' requests become segments to send, and proactive parity covers some losses in
-//! advance.
+//! Repairs: receivers' requests become segments to send, and proactive parity covers some losses
+//! in advance.
 
 use std::time::Duration;
 

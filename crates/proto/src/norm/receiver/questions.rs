@@ -1,4 +1,5 @@
-//! Questions of the sender's application, and the end of its session (RFC 5740 §4.2.3.2, §4.2.3.6).
+//! Questions of the sender's application, and the end of its session (RFC 5740 §4.2.3.2,
+//! §4.2.3.6).
 
 use engine::Time;
 use wire::norm::{Ack, Body, NodeId, NodeList};

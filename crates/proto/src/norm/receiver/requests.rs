@@ -23,8 +23,8 @@ const NACK_USUAL: usize = 110;
 /// Rate, in bit/s, from which on a sender counts as unpaced.
 const RATE_UNKNOWN: f64 = 1e12;
 
-/// Minimum wait for repairs, whatever round trip the sender advertises: otherwise each message of a
-/// sender that advertises almost none would trigger all requests.
+/// Minimum wait for repairs, whatever round trip the sender advertises: otherwise each message of
+/// a sender that advertises almost none would trigger all requests.
 pub(super) const HOLDOFF_LEAST: Duration = Duration::from_millis(1);
 
 /// Maximum number of NACKs in a round; the rest is requested in the next one.

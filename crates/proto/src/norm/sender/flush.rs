@@ -1,4 +1,5 @@
-//! End of transfers: announcement, acknowledgement, completion (RFC 5740 §4.2.3.1, §5.1.1, §5.5.3).
+//! End of transfers: announcement, acknowledgement, completion (RFC 5740 §4.2.3.1, §5.1.1,
+//! §5.5.3).
 
 use std::time::Duration;
 
@@ -24,12 +25,12 @@ const FLUSH_GAP_MIN: Duration = Duration::from_millis(50);
 /// Maximum time between flushes to a group that wait for distant receivers.
 const FLUSH_GAP_MAX: Duration = Duration::from_secs(60);
 
-/// Number of flushes per round trip to a single silent receiver, at least
-/// [`FLUSH_GAP_IN_SILENCE`] apart.
+/// Number of flushes per round trip to a single silent receiver, at least [`FLUSH_GAP_IN_SILENCE`]
+/// apart.
 ///
-/// After an unannounced outage, the first flush that arrives triggers the request for missing data.
-/// It takes a quarter of a round trip until it is sent, half a round trip until it arrives, and one
-/// for the request and its repairs: less than two in total.
+/// After an unannounced outage, the first flush that arrives triggers the request for missing
+/// data. It takes a quarter of a round trip until it is sent, half a round trip until it arrives,
+/// and one for the request and its repairs: less than two in total.
 const FLUSHES_IN_SILENCE: u32 = 4;
 const FLUSH_GAP_IN_SILENCE: Duration = Duration::from_millis(100);
 

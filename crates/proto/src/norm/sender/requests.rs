@@ -18,8 +18,8 @@ use crate::ranges::Ranges;
 /// Number of earlier objects that messages can name.
 const PAST: u16 = 0x8000;
 
-/// Requests of one NACK for available objects. Objects are counted from the first that messages can
-/// name.
+/// Requests of one NACK for available objects. Objects are counted from the first that messages
+/// can name.
 #[derive(Debug, Default)]
 struct Requested {
     /// Objects named at all.

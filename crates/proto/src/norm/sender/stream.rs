@@ -56,7 +56,7 @@ impl Sender {
     /// Starts a stream, if the object is one.
     pub(super) fn begin_stream(&mut self) {
         if self.has_stream() {
-            let members = self.members.afresh();
+            let members = self.members.without_acknowledgements();
             self.flow = Some(Flow { members, mark: None, next: Time::ZERO });
         }
     }

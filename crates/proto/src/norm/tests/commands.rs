@@ -97,7 +97,7 @@ fn commands_have_bounds_and_can_be_stopped() {
     let error = node.command(now, GROUP, Bytes::new(), None);
     assert_eq!(error, Err(RequestError::TooManyCommands));
     for number in &numbers[1..] {
-        node.stop_command(GROUP, *number).expect("it is being said");
+        node.stop_command(GROUP, *number).expect("it is being repeated");
     }
     assert_eq!(node.stop_command(GROUP, numbers[1]), Err(RequestError::NoQuestion));
     group.drain(0);
@@ -144,7 +144,7 @@ fn answer_all(group: &mut Group, hosts: impl Iterator<Item = usize>) {
             let now = group.now;
             let answered =
                 group.hosts[host].node.answer(now, (peer, node), (kind, id), text.clone());
-            answered.expect("it was asked");
+            answered.expect("it was requested");
             group.drain(host);
         }
         group.hosts[host].indications.retain(|other| !matches!(other, Indication::Question { .. }));
@@ -195,7 +195,7 @@ fn all_that_were_heard_of_are_asked_one_question_after_the_other() {
     group.run();
     let now = group.now;
     for kind in [16, 255] {
-        group.hosts[0].node.question(now, GROUP, kind, &[]).expect("three were heard of");
+        group.hosts[0].node.question(now, GROUP, kind, &[]).expect("three are known");
     }
     group.drain(0);
     for _ in 0..40 {
@@ -228,13 +228,13 @@ fn questions_that_are_no_application_s_are_passed_over() {
 
 #[test]
 fn an_end_spares_receivers_their_questions() {
-    for (told, heeded) in [(true, true), (true, false), (false, false)] {
+    for (announced, heeded) in [(true, true), (true, false), (false, false)] {
         let mut group = Group::of(2, &Config::default());
         let is_squelch = |body: &Body<'_>| matches!(body, Body::Command(Command::Squelch { .. }));
         group.lose = Box::new(move |_, _, _, message| !heeded && is_squelch(&message.body));
         group.send(0, &content(500_000), "copy");
         group.run_for(Duration::from_millis(200));
-        if told {
+        if announced {
             let now = group.now;
             assert!(group.hosts[0].node.end(now, GROUP));
             assert_eq!(
@@ -247,11 +247,11 @@ fn an_end_spares_receivers_their_questions() {
         }
         group.run_for(Duration::from_millis(100));
         let ended = group.finished(1).len() + group.finished(2).len();
-        assert_eq!(ended, if told { 2 } else { 0 });
+        assert_eq!(ended, if announced { 2 } else { 0 });
         group.run();
         for host in 1..=2 {
             let end = &group.finished(host)[0].result;
-            let failure = match (told, heeded) {
+            let failure = match (announced, heeded) {
                 (true, true) => Failure::Abandoned,
                 (true, false) => Failure::Ended,
                 (false, _) => Failure::Silence,
@@ -259,10 +259,10 @@ fn an_end_spares_receivers_their_questions() {
             assert_eq!(end, &Err(failure), "{:#?}", group.transcript());
             let ended = Indication::SenderEnded { peer: GROUP, node: 1 };
             let count = group.hosts[host].indications.iter().filter(|other| **other == ended);
-            assert_eq!(count.count(), usize::from(told));
+            assert_eq!(count.count(), usize::from(announced));
         }
-        assert_eq!(group.count(0, is_end), if told { 20 } else { 0 });
-        if told {
+        assert_eq!(group.count(0, is_end), if announced { 20 } else { 0 });
+        if announced {
             let over = Indication::SessionEnded { peer: GROUP };
             assert!(group.hosts[0].indications.contains(&over));
             assert_eq!(group.count(0, is_squelch), 1, "libnorm heeds nothing else");

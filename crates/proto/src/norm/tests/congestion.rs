@@ -125,9 +125,9 @@ fn who_limits_answers_each_probe_and_others_seldom() {
         assert!(of_limiting + nacks >= probes * 9 / 10, "{of_limiting} of {probes}, {nacks} NACKs");
         // One of at most four others named in a probe, and a few in each quiet time.
         assert!((1..4 * probes).contains(&others), "{others} others, {probes} probes");
-        let told = group
+        let reported = group
             .count(0, |body| matches!(body, Body::Command(Command::RepairAdv { cc: Some(_), .. })));
-        assert_eq!(told > 0, unicast_nack, "{told}");
+        assert_eq!(reported > 0, unicast_nack, "{reported}");
     }
 }
 

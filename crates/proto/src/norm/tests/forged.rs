@@ -94,10 +94,10 @@ fn one_odd_answer_to_a_probe_stalls_nobody() {
         group.deliver(0, GROUP, path_to(1), &message);
         group.run();
         (1..=2).for_each(|host| group.assert_has(host, "copy", &file));
-        let told = group.log.iter().filter_map(|(_, _, bytes)| {
+        let reported = group.log.iter().filter_map(|(_, _, bytes)| {
             Message::decode(bytes).expect("a message").body.sender().map(|header| header.grtt)
         });
-        let most = wire::norm::rtt(told.max().expect("it was told"));
+        let most = wire::norm::rtt(reported.max().expect("it is reported"));
         // The round trip is 50 ms.
         let believed = if requested == 1 { SECOND / 10 } else { SECOND * 7 / 10 };
         assert!(most < believed, "{most:?}");
@@ -193,12 +193,12 @@ fn who_asks_for_what_there_never_was_gives_up() {
     let body = Command::Flush { sender, fec, object: object + 9, id, ackers, others };
     let message = Message { sequence: 9000, source: NodeId(1), body: Body::Command(body) };
     group.deliver(1, GROUP, path_to(0), &message);
-    let said = group.log.len();
+    let replies = group.log.len();
     group.run();
-    let said: Vec<_> = group.log[said..].iter().map(|(_, from, _)| *from).collect();
+    let replies: Vec<_> = group.log[replies..].iter().map(|(_, from, _)| *from).collect();
     // No reply arrives to requests repeated as often as configured.
-    assert!(said.iter().all(|from| *from == 1), "{:#?}", group.transcript());
-    assert!((2..=21).contains(&said.len()), "{}", said.len());
+    assert!(replies.iter().all(|from| *from == 1), "{:#?}", group.transcript());
+    assert!((2..=21).contains(&replies.len()), "{}", replies.len());
     assert_eq!(group.hosts[1].node.objects().count(), 0);
 }
 
@@ -280,7 +280,7 @@ fn all_are_told_what_one_asked_for_in_private() {
     let mut group = of_many_blocks(&mut config);
     let ranges = [[(3, 0), (150, 0)], [(160, 0), (160, 0)]];
     ask_on(&mut group, path_to(1), 2, RequestFlags::BLOCK, ranges.into_iter());
-    let told = group.log.iter().find_map(|(_, _, bytes)| {
+    let reported = group.log.iter().find_map(|(_, _, bytes)| {
         match Message::decode(bytes).expect("a message").body {
             Body::Command(Command::RepairAdv { requests, .. }) => {
                 let requests = requests.iter();
@@ -292,7 +292,7 @@ fn all_are_told_what_one_asked_for_in_private() {
         }
     });
     let blocks = [((3, 0), (150, 0)), ((160, 0), (160, 0))];
-    assert_eq!(told.expect("it is told"), blocks);
+    assert_eq!(reported.expect("it is reported"), blocks);
 }
 
 #[test]

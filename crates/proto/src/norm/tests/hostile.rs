@@ -71,7 +71,7 @@ impl Prey {
         let message = Message { sequence: self.sequence, source: NodeId(99), body };
         self.sequence = self.sequence.wrapping_add(1);
         let mut datagram = vec![0; message.encoded_len()];
-        message.encode(&mut datagram).expect("it can be said");
+        message.encode(&mut datagram).expect("it can be encoded");
         self.world.hear(HERE, &datagram);
     }
 

@@ -18,7 +18,7 @@ pub(super) struct Pipe {
     pub(super) waiting: Vec<u8>,
     pub(super) read: Vec<Piece>,
     pub(super) reads: bool,
-    seen: [usize; 2],
+    found: [usize; 2],
 }
 
 impl Pipe {
@@ -28,7 +28,7 @@ impl Pipe {
 
     pub(super) fn on(mut world: World, options: StreamOptions) -> Self {
         let id = world.request(Content::Stream(options), "stream");
-        Self { world, id, waiting: Vec::new(), read: Vec::new(), reads: true, seen: [0, 0] }
+        Self { world, id, waiting: Vec::new(), read: Vec::new(), reads: true, found: [0, 0] }
     }
 
     pub(super) fn with(config: &Config, buffer: usize) -> Self {
@@ -68,9 +68,9 @@ impl Pipe {
     /// Handles indications as the users of both sides would.
     pub(super) fn serve(&mut self) {
         for side in 0..2 {
-            while let Some(next) = self.world.sides[side].indications.get(self.seen[side]).cloned()
+            while let Some(next) = self.world.sides[side].indications.get(self.found[side]).cloned()
             {
-                self.seen[side] += 1;
+                self.found[side] += 1;
                 match next {
                     Indication::Writable { .. } if side == 0 && !self.waiting.is_empty() => {
                         self.push();

@@ -202,12 +202,14 @@ impl Play {
             }
             Op::Answer(side) => {
                 let requested =
-                    world.sides[side].indications.iter().rev().find_map(|told| match told {
-                        Indication::Question { peer, node, kind, id } => {
-                            Some(((*peer, *node), (*kind, *id)))
-                        }
-                        _ => None,
-                    });
+                    world.sides[side].indications.iter().rev().find_map(
+                        |reported| match reported {
+                            Indication::Question { peer, node, kind, id } => {
+                                Some(((*peer, *node), (*kind, *id)))
+                            }
+                            _ => None,
+                        },
+                    );
                 if let Some((of, which)) = requested {
                     let engine = &mut world.sides[side].engine;
                     // A restarted receiver has no such question.

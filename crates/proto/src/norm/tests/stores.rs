@@ -349,7 +349,7 @@ fn what_was_learnt_wrongly_is_given_up() {
         if (side, number) == (0, 1) {
             let message = Message::decode(datagram).expect("nodes send messages");
             let Body::Info(mut info) = message.body else { panic!("{message}") };
-            let fti = info.fti.as_mut().expect("it is told");
+            let fti = info.fti.as_mut().expect("it is reported");
             fti.block_len = 63;
             let damaged = Message { body: Body::Info(info), ..message };
             *datagram = damaged.to_vec().expect("a message");

@@ -82,29 +82,30 @@ fn less_than_a_segment_waits_for_more_or_a_flush() {
     ];
     assert_eq!(pipe.transcript(), lines);
     let flushed = |side: usize| {
-        let told = pipe.world.sides[side].indications.iter();
-        told.filter_map(|told| match told {
-            Indication::Flushed { bytes, acknowledged, .. } => Some((*bytes, *acknowledged)),
-            _ => None,
-        })
-        .collect::<Vec<_>>()
+        let reported = pipe.world.sides[side].indications.iter();
+        reported
+            .filter_map(|reported| match reported {
+                Indication::Flushed { bytes, acknowledged, .. } => Some((*bytes, *acknowledged)),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
     };
     assert_eq!(flushed(0), [(30, 1), (130, 1)]);
     assert_eq!(flushed(1), []);
 }
 
-/// Transcript after some bytes were written and the stream was closed. `lost` messages are given by
-/// their text and their number among equal ones.
+/// Transcript after some bytes were written and the stream was closed. `lost` messages are given
+/// by their text and their number among equal ones.
 fn transcript(
     config: &Config,
     bytes: usize,
     lost: &'static [(&'static str, usize)],
 ) -> Vec<String> {
     let mut pipe = Pipe::with(config, 10_000);
-    let mut seen = std::collections::BTreeMap::new();
+    let mut found = std::collections::BTreeMap::new();
     pipe.world.lose = Box::new(move |_, _, datagram| {
         let Some(words) = brief(datagram) else { return false };
-        let number = seen.entry(words.clone()).or_insert(0);
+        let number = found.entry(words.clone()).or_insert(0);
         *number += 1;
         lost.contains(&(words.as_str(), *number - 1))
     });
@@ -296,7 +297,7 @@ fn with_push_the_newest_bytes_count() {
     assert!(first[..] == bytes[..400] && rest[..] == bytes[*offset as usize..]);
     assert!((8_700..=9_200).contains(offset), "{offset}");
     let end = pipe.world.finished(1).expect("it ended");
-    assert!(end.result.is_ok() && !end.is_confirmed, "a gap is told of");
+    assert!(end.result.is_ok() && !end.is_confirmed, "a gap is reported");
 }
 
 #[test]
@@ -362,11 +363,11 @@ fn what_nobody_reads_holds_back() {
     let held = pipe.world.sides[1].engine.memory();
     assert!(held < 8_000, "{held} bytes");
     pipe.reads = true;
-    let readable = pipe.world.sides[1].indications.iter().find_map(|told| match told {
+    let readable = pipe.world.sides[1].indications.iter().find_map(|reported| match reported {
         Indication::Readable { id } => Some(*id),
         _ => None,
     });
-    pipe.fetch(readable.expect("it was told"));
+    pipe.fetch(readable.expect("it is reported"));
     pipe.run();
     pipe.close();
     pipe.run();
@@ -529,8 +530,8 @@ impl Pipe {
                 });
             }
             Op::Again(side, back) => {
-                let mut said = self.world.log.iter().rev().filter(|(_, from, ..)| *from == side);
-                if let Some((_, _, datagram, _)) = said.nth(usize::from(back)).cloned() {
+                let mut sent = self.world.log.iter().rev().filter(|(_, from, ..)| *from == side);
+                if let Some((_, _, datagram, _)) = sent.nth(usize::from(back)).cloned() {
                     self.world.hear(1 - side, &datagram);
                 }
             }

@@ -57,14 +57,15 @@ fn brief(datagram: &[u8]) -> Option<String> {
     })
 }
 
-/// Transcript when `lost` messages are lost, given by their text and their number among equal ones.
-fn told(config: &Config, lost: &'static [(&'static str, usize)]) -> Vec<String> {
+/// Transcript when `lost` messages are lost, given by their text and their number among equal
+/// ones.
+fn lines(config: &Config, lost: &'static [(&'static str, usize)]) -> Vec<String> {
     let mut world = World::with(config);
-    let mut seen = Vec::new();
+    let mut found = Vec::new();
     world.lose = Box::new(move |_, _, datagram| {
         let Some(words) = brief(datagram) else { return false };
-        let before = seen.iter().filter(|other| **other == words).count();
-        seen.push(words.clone());
+        let before = found.iter().filter(|other| **other == words).count();
+        found.push(words.clone());
         lost.iter().any(|(lost, number)| *lost == words && *number == before)
     });
     let file = content(SIZE);
@@ -80,8 +81,8 @@ fn told(config: &Config, lost: &'static [(&'static str, usize)]) -> Vec<String> 
 
 /// Asserts the transcript from the first flush on; everything before is the first transmission.
 #[track_caller]
-fn assert_told(config: &Config, lost: &'static [(&'static str, usize)], expected: &[&str]) {
-    let lines = told(config, lost);
+fn assert_lines(config: &Config, lost: &'static [(&'static str, usize)], expected: &[&str]) {
+    let lines = lines(config, lost);
     let data = lines.iter().take_while(|line| !line.contains("FLUSH")).count();
     let blocks = if config.sender.parity > 0 { 2 } else { 3 };
     let segments = if config.sender.parity > 0 { 8 } else { 9 };
@@ -93,20 +94,20 @@ fn assert_told(config: &Config, lost: &'static [(&'static str, usize)], expected
 fn nothing_is_lost() {
     // The second flush names the receiver, which is known by then.
     let lines = ["> FLUSH 1/3", "< ACK", "> FLUSH 1/3", "< ACK"];
-    assert_told(&small(2, 0), &[], &lines);
-    assert_told(&small(2, 1), &[], &lines);
+    assert_lines(&small(2, 0), &[], &lines);
+    assert_lines(&small(2, 1), &[], &lines);
 }
 
 #[test]
 fn norm_info_is_lost() {
     let lines = ["> FLUSH 1/3", "< NACK info", "> FLUSH 1/3", "> INFO", "> FLUSH 1/3", "< ACK"];
-    assert_told(&small(2, 0), &[("INFO", 0)], &lines);
+    assert_lines(&small(2, 0), &[("INFO", 0)], &lines);
 }
 
 #[test]
 fn segments_are_lost() {
     let lines = ["> FLUSH 1/3", "< NACK 0/4", "> FLUSH 1/3", "> 0/4 again", "> FLUSH 1/3", "< ACK"];
-    assert_told(&small(2, 0), &[("0/1", 0)], &lines);
+    assert_lines(&small(2, 0), &[("0/1", 0)], &lines);
     let lines = [
         "> FLUSH 1/3",
         "< NACK 0/4",
@@ -119,18 +120,18 @@ fn segments_are_lost() {
         "> FLUSH 1/3",
         "< ACK",
     ];
-    assert_told(&small(2, 0), &[("0/1", 0), ("1/0", 0), ("1/2", 0)], &lines);
+    assert_lines(&small(2, 0), &[("0/1", 0), ("1/0", 0), ("1/2", 0)], &lines);
 }
 
 #[test]
 fn the_end_is_lost() {
     let lines = ["> FLUSH 1/3", "< NACK 1/4", "> FLUSH 1/3", "> 1/4 again", "> FLUSH 1/3", "< ACK"];
-    assert_told(&small(2, 0), &[("1/3", 0)], &lines);
+    assert_lines(&small(2, 0), &[("1/3", 0)], &lines);
     let lines = [">x FLUSH 1/3", "> FLUSH 1/3", "< ACK"];
-    assert_told(&small(2, 0), &[("FLUSH 1/3", 0)], &lines);
+    assert_lines(&small(2, 0), &[("FLUSH 1/3", 0)], &lines);
     let lines =
         [">x FLUSH 1/3", "> FLUSH 1/3", "< NACK 1/4", "> 1/4 again", "> FLUSH 1/3", "< ACK"];
-    assert_told(&small(2, 0), &[("1/3", 0), ("FLUSH 1/3", 0)], &lines);
+    assert_lines(&small(2, 0), &[("1/3", 0), ("FLUSH 1/3", 0)], &lines);
 }
 
 #[test]
@@ -144,7 +145,7 @@ fn a_request_is_lost() {
         "> FLUSH 1/3",
         "< ACK",
     ];
-    assert_told(&small(2, 0), &[("0/1", 0), ("NACK 0/4", 0)], &lines);
+    assert_lines(&small(2, 0), &[("0/1", 0), ("NACK 0/4", 0)], &lines);
 }
 
 #[test]
@@ -161,7 +162,7 @@ fn repairs_are_lost() {
         "> FLUSH 1/3",
         "< ACK",
     ];
-    assert_told(&small(2, 0), &[("0/1", 0), ("0/4 again", 0)], &lines);
+    assert_lines(&small(2, 0), &[("0/1", 0), ("0/4 again", 0)], &lines);
     // After two requests without effect, the next ones follow sooner.
     let lines = [
         "> FLUSH 1/3",
@@ -178,13 +179,13 @@ fn repairs_are_lost() {
         "< NACK 0/4",
         "< ACK",
     ];
-    assert_told(&small(2, 0), &[("0/1", 0), ("0/4 again", 0), ("0/5 again", 0)], &lines);
+    assert_lines(&small(2, 0), &[("0/1", 0), ("0/4 again", 0), ("0/5 again", 0)], &lines);
 }
 
 #[test]
 fn an_acknowledgement_is_lost() {
     let lines = ["> FLUSH 1/3", "<x ACK", "> FLUSH 1/3", "< ACK"];
-    assert_told(&small(2, 0), &[("ACK", 0)], &lines);
+    assert_lines(&small(2, 0), &[("ACK", 0)], &lines);
 }
 
 #[test]
@@ -201,9 +202,9 @@ fn a_block_is_lost() {
         "< ACK",
     ];
     let lost: &[_] = &[("0/0", 0), ("0/1", 0), ("0/2", 0), ("0/3", 0)];
-    let lines_told = told(&small(2, 0), lost);
+    let transcript = self::lines(&small(2, 0), lost);
     // The flush under way requests an acknowledgement again.
-    assert_eq!(lines_told[9..18], lines, "{lines_told:#?}");
+    assert_eq!(transcript[9..18], lines, "{transcript:#?}");
 }
 
 #[test]
@@ -218,18 +219,18 @@ fn more_is_lost_than_parity_makes_up_for() {
         "> FLUSH 1/3",
         "< ACK",
     ];
-    assert_told(&small(2, 0), &[("0/0", 0), ("0/1", 0), ("0/2", 0)], &lines);
+    assert_lines(&small(2, 0), &[("0/0", 0), ("0/1", 0), ("0/2", 0)], &lines);
 }
 
 #[test]
 fn parity_unasked_makes_up_for_losses() {
     let lines = ["> FLUSH 1/3", "< ACK", "> FLUSH 1/3", "< ACK"];
-    assert_told(&small(2, 1), &[("0/0", 0), ("1/1", 0)], &lines);
+    assert_lines(&small(2, 1), &[("0/0", 0), ("1/1", 0)], &lines);
     // Any parity will do: unsent segments are sent.
     let lines = ["> FLUSH 1/3", "< NACK 0/4", "> FLUSH 1/3", "> 0/5 again", "> FLUSH 1/3", "< ACK"];
-    assert_told(&small(2, 1), &[("0/0", 0), ("0/4", 0)], &lines);
+    assert_lines(&small(2, 1), &[("0/0", 0), ("0/4", 0)], &lines);
     let lines = ["> FLUSH 1/3", "< NACK 0/5", "> FLUSH 1/3", "> 0/5 again", "> FLUSH 1/3", "< ACK"];
-    assert_told(&small(2, 1), &[("0/0", 0), ("0/1", 0)], &lines);
+    assert_lines(&small(2, 1), &[("0/0", 0), ("0/1", 0)], &lines);
 }
 
 #[test]
@@ -245,5 +246,5 @@ fn without_a_code_segments_are_asked_for() {
         "> FLUSH 2/2",
         "< ACK",
     ];
-    assert_told(&config, &[("0/0", 0), ("0/2", 0)], &lines);
+    assert_lines(&config, &[("0/0", 0), ("0/2", 0)], &lines);
 }

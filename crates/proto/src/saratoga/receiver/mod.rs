@@ -1,7 +1,7 @@
 //! Session at the peer that receives the file (draft-wood-tsvwg-saratoga-22 §6).
 //!
-//! Nothing is confirmed before it is safely stored: the STATUS that reports completion is sent when
-//! the file has its name.
+//! Nothing is confirmed before it is safely stored: the STATUS that reports completion is sent
+//! when the file has its name.
 
 mod completion;
 mod description;

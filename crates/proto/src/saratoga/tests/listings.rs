@@ -6,7 +6,7 @@ use super::world::{World, name, quiet, request};
 use crate::saratoga::{Config, Indication};
 
 /// Delivers a request for a listing to a peer with a file `a`.
-fn asked(config: Config, directory: &str) -> World {
+fn requested(config: Config, directory: &str) -> World {
     let mut world = World::alone(config);
     world.sides[0].store.insert(name("a"), b"content".to_vec());
     world.say(0, request(RequestKind::GetDir, directory));
@@ -21,14 +21,14 @@ fn refusal(world: &World) -> Option<StatusCode> {
 /// Only directories are listed; the draft would have a listing of the single file.
 #[test]
 fn a_file_that_is_asked_for_as_a_directory_stays() {
-    let world = asked(quiet(), "a");
+    let world = requested(quiet(), "a");
     assert_eq!(refusal(&world), Some(StatusCode::NotFound));
     assert!(world.sides[0].store.get(&name("a")).is_some());
 }
 
 #[test]
 fn a_listing_is_sent() {
-    let world = asked(quiet(), "");
+    let world = requested(quiet(), "");
     let is_data = |packet: Packet<'_>| {
         matches!(packet, Packet::Data(data)
             if data.content == Content::Directory && !data.data.is_empty())
@@ -40,7 +40,7 @@ fn a_listing_is_sent() {
 #[test]
 fn a_dot_is_the_root() {
     let lists = |directory| {
-        let world = asked(quiet(), directory);
+        let world = requested(quiet(), directory);
         let statuses = world.statuses(0);
         let denied = statuses.iter().any(|status| status.code == StatusCode::AccessDenied);
         let listed = world
@@ -57,7 +57,7 @@ fn a_dot_is_the_root() {
 fn a_listing_that_is_too_long_is_refused() {
     let mut config = quiet();
     config.limits.directory = 3;
-    assert_eq!(refusal(&asked(config, "")), Some(StatusCode::TooLong));
+    assert_eq!(refusal(&requested(config, "")), Some(StatusCode::TooLong));
 }
 
 #[test]

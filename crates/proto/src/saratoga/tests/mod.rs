@@ -243,7 +243,7 @@ fn beacons_tell_what_there_is() {
     let mut two = Node::new(Config::default(), Rng::new(1, "two"));
     one.set_free_space(Some(70_000));
     one.handle_input(Time::ZERO, Input::Path(group, PathEvent::Up(PathInfo::datagram(500))));
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for round in 0..3 {
         let now = Time::ZERO + round * interval;
         let due = one.poll_timeout().expect("a beacon is due").at;
@@ -257,7 +257,7 @@ fn beacons_tell_what_there_is() {
         two.handle_input(now, Input::Path(from, PathEvent::Up(PathInfo::datagram(500))));
         two.handle_input(now, Input::Receive(receive));
         while let Some(indication) = two.poll_indication() {
-            heard.extend(match indication {
+            received.extend(match indication {
                 Indication::Beacon { from, about } => Some((from, about)),
                 _ => None,
             });
@@ -272,7 +272,7 @@ fn beacons_tell_what_there_is() {
         receives: Ability::Yes,
         free_kib: Some(70_000),
     };
-    assert_eq!(heard, vec![(PathId(3), about); 3]);
+    assert_eq!(received, vec![(PathId(3), about); 3]);
 }
 
 #[test]

@@ -161,8 +161,8 @@ fn a_path_that_is_too_long_is_no_request() {
     let long = "x".repeat(packet::PATH_MAX);
     let mut world = World::alone(quiet());
     let now = world.now;
-    let asked = world.sides[0].engine.delete(now, PATH, long.clone());
-    assert_eq!(asked, Err(RequestError::Name));
+    let requested = world.sides[0].engine.delete(now, PATH, long.clone());
+    assert_eq!(requested, Err(RequestError::Name));
     let mut bytes = request(RequestKind::Get, &long[1..]).to_vec().expect("it fits");
     world.hear(0, &bytes);
     assert_eq!(world.sides[0].engine.stats().received.requests, 1);
@@ -303,7 +303,7 @@ fn data_that_is_never_described_is_given_up() {
     assert!(world.statuses(0)[0].lacks_metadata, "{:#?}", world.transcript());
     assert_eq!(world.failure(0), Some(StatusCode::MetadataRequired));
     let statuses = world.statuses(0);
-    let last = statuses.last().expect("it said so");
+    let last = statuses.last().expect("it was sent");
     assert_eq!((last.code, last.lacks_metadata), (StatusCode::MetadataRequired, true));
     assert_eq!((last.progress, last.holes.len()), (0, 0));
 }
@@ -397,13 +397,13 @@ fn beacons_come_at_the_interval() {
             .iter()
             .all(|line| { line == "> BEACON \"dtn:moon\" 64 bits, sends: not now, receives: yes" })
     );
-    let heard = world.sides[1].indications.iter().filter_map(|indication| match indication {
+    let received = world.sides[1].indications.iter().filter_map(|indication| match indication {
         Indication::Beacon { about, .. } => Some(about),
         _ => None,
     });
-    let heard: Vec<_> = heard.collect();
-    assert_eq!(heard.len(), 5);
-    assert_eq!((&*heard[0].eid, heard[0].receives), ("dtn:moon", Ability::Yes));
+    let received: Vec<_> = received.collect();
+    assert_eq!(received.len(), 5);
+    assert_eq!((&*received[0].eid, received[0].receives), ("dtn:moon", Ability::Yes));
 }
 
 /// A request is repeated until it gets a reply.
@@ -430,8 +430,8 @@ fn a_status_about_a_file_that_was_deleted_is_not_answered() {
     world.sides[0].store.insert(name("source"), content(10));
     world.say(0, request(RequestKind::Delete, "source"));
     world.run();
-    let told = world.statuses(0).last().map(|status| (status.session, status.code));
-    assert_eq!(told, Some((77, StatusCode::Ok)));
+    let reported = world.statuses(0).last().map(|status| (status.session, status.code));
+    assert_eq!(reported, Some((77, StatusCode::Ok)));
     world.log.clear();
     world.say(0, Packet::Status(status(77, (0, 0), &[])));
     world.run();

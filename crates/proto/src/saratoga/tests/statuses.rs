@@ -243,8 +243,8 @@ fn partial_statuses_supplement_each_other_and_end_nothing() {
     let (mut world, number) = sender(&content(SIZE));
     let holes = [[Hole { start: 0, last: 9 }], [Hole { start: 20, last: 29 }]];
     for (hole, part) in holes.iter().zip([(0, 10), (20, 30)]) {
-        let told = Status { is_partial: true, ..status(number, (0, 2500), hole) };
-        assert_eq!(repairs(&mut world, told)[0], part);
+        let reported = Status { is_partial: true, ..status(number, (0, 2500), hole) };
+        assert_eq!(repairs(&mut world, reported)[0], part);
     }
     let empty = Status { is_partial: true, ..status(number, (2500, 2500), &[]) };
     world.say(0, Packet::Status(empty));
@@ -366,7 +366,7 @@ fn a_descriptor_wider_than_the_settings_allow_is_refused() {
         world.run_until(world.now + A_WHILE);
         let refused = world.failure(0) == Some(StatusCode::DescriptorMismatch);
         assert_eq!(refused, is_refused, "{descriptor:?}");
-        let told = world.statuses(0).last().map(|status| status.code);
-        assert_eq!(told == Some(StatusCode::DescriptorMismatch), is_refused);
+        let reported = world.statuses(0).last().map(|status| status.code);
+        assert_eq!(reported == Some(StatusCode::DescriptorMismatch), is_refused);
     }
 }

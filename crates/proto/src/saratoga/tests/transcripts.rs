@@ -102,8 +102,8 @@ fn give_deletes_here_once_the_copy_is_verified() {
         world.run();
         world.assert_delivered(&file);
         assert!(world.sides[0].store.get(&name("source")).is_none());
-        let asked = world.transcript()[0] == "> REQUEST give \"copy\"";
-        assert_eq!(asked, put == Put::Ask);
+        let requested = world.transcript()[0] == "> REQUEST give \"copy\"";
+        assert_eq!(requested, put == Put::Ask);
     }
 }
 
@@ -217,10 +217,10 @@ fn data_that_was_lost_goes_again_before_new_data() {
     world.assert_delivered(&file);
     let lines = world.transcript();
     let hole = lines.iter().position(|line| line.starts_with("< STATUS") && line.contains("..="));
-    let hole = hole.expect("it is told");
+    let hole = hole.expect("it is reported");
     let repair = lines.iter().position(|line| line.starts_with("> DATA 2008.."));
     let repair = repair.unwrap_or_else(|| panic!("{lines:#?}"));
-    let end = lines.iter().position(|line| line.contains("EOD")).expect("it is told");
+    let end = lines.iter().position(|line| line.contains("EOD")).expect("it is reported");
     assert!(hole < repair && repair < end, "{hole} {repair} {end}");
 }
 

@@ -5,7 +5,8 @@ use engine::Time;
 use super::window::Window;
 use super::{Ack, Congestion, Control, Counting, Idle, Sent, Timeout};
 
-/// Share of the distance by which a binary search advances: 1 / `SEARCH_PART` (Linux's `BICTCP_B`).
+/// Share of the distance by which a binary search advances: 1 / `SEARCH_PART` (Linux's
+/// `BICTCP_B`).
 const SEARCH_PART: f64 = 4.0;
 
 /// Before the first loss, acknowledged segments per segment of growth: at least 5 % per round.
@@ -84,7 +85,7 @@ pub(super) struct BicControl {
     /// Window at the last loss, or the search's target, in segments.
     w_max: f64,
     has_lost: bool,
-    /// The same before the last reduction.
+    /// State before the last reduction.
     prior: (f64, bool),
 }
 

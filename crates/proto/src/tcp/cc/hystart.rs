@@ -6,7 +6,8 @@ use engine::Time;
 
 use super::Ack;
 
-/// Minimum round trip samples per round (RFC 9406's `N_RTT_SAMPLE`, Linux's `HYSTART_MIN_SAMPLES`).
+/// Minimum round trip samples per round (RFC 9406's `N_RTT_SAMPLE`, Linux's
+/// `HYSTART_MIN_SAMPLES`).
 const SAMPLES_LEAST: u32 = 8;
 
 /// Limits of the round trip growth that indicates a queue.

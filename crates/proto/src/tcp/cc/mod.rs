@@ -1,17 +1,18 @@
 //! Congestion control: how much may be in flight, and how fast it is sent.
 //!
-//! A [`Control`] receives what was sent, acknowledged and lost, and returns a window, and a rate if
-//! it paces. It counts bytes without sequence numbers: the connection decides which bytes are lost,
-//! when a loss belongs to a new window, and what is retransmitted.
+//! A [`Control`] receives what was sent, acknowledged and lost, and returns a window, and a rate
+//! if it paces. It counts bytes without sequence numbers: the connection decides which bytes are
+//! lost, when a loss belongs to a new window, and what is retransmitted.
 //!
 //! # Responsibilities in recovery
 //!
 //! The connection reports a loss once per window ([`Control::on_congestion`]). The control then
 //! sets [`Control::ssthresh`], and [`Control::cwnd`] to the same (Tahoe: to one segment). The
-//! transition from the former window to the new one (inflation by duplicate ACKs, proportional rate
-//! reduction, rate halving) is up to the connection, until [`Control::on_recovered`]. Meanwhile the
-//! control does not grow its window ([`Ack::in_recovery`]). A control whose [`Control::recovery`]
-//! is [`Recovery::Own`] is not modified: its window applies in recovery, too.
+//! transition from the former window to the new one (inflation by duplicate ACKs, proportional
+//! rate reduction, rate halving) is up to the connection, until [`Control::on_recovered`].
+//! Meanwhile the control does not grow its window ([`Ack::in_recovery`]). A control whose
+//! [`Control::recovery`] is [`Recovery::Own`] is not modified: its window applies in recovery,
+//! too.
 //!
 //! After a timeout the window grows from one segment by slow start: [`Ack::in_recovery`] is false.
 //! Congestion revealed by an ACK, and the end of a recovery, are reported before the ACK itself.
@@ -117,7 +118,7 @@ pub enum Recovery {
     FirstAck,
     /// Ends when all data in flight at its start is acknowledged (RFC 6582, RFC 6675, RFC 6937).
     Window,
-    /// The same, with the control's own window.
+    /// As , with the control's own window.
     Own,
 }
 
@@ -271,8 +272,8 @@ pub enum Algorithm {
 
 /// Creates the control of a new connection.
 ///
-/// `mss` is the payload of a full segment, `initial_window` and `ssthresh` are in bytes; `ssthresh`
-/// is `u64::MAX` for an unknown path. `seed` seeds randomised algorithms.
+/// `mss` is the payload of a full segment, `initial_window` and `ssthresh` are in bytes;
+/// `ssthresh` is `u64::MAX` for an unknown path. `seed` seeds randomised algorithms.
 #[must_use]
 pub fn new(
     algorithm: Algorithm,

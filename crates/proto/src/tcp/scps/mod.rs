@@ -1,8 +1,8 @@
 //! SCPS-TP (CCSDS 714.0-B-2): features offered beyond TCP, and the handling of losses.
 //!
-//! Features in both SYNs are used; a peer without SCPS-TP gets TCP. One-sided features (the assumed
-//! cause of losses, the rate, suspension in outages) apply whether the peer supports SCPS-TP or
-//! not.
+//! Features in both SYNs are used; a peer without SCPS-TP gets TCP. One-sided features (the
+//! assumed cause of losses, the rate, suspension in outages) apply whether the peer supports
+//! SCPS-TP or not.
 
 mod best_effort;
 mod rate;

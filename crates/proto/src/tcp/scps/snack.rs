@@ -282,8 +282,8 @@ mod tests {
             let option = snacking.next(now + millis(ms), &snack, how, &receive);
             option.map(|option| (option.offset, option.size))
         };
-        let told = [at(29), at(30), at(31), at(32), at(33), at(50)];
-        assert_eq!(told, [None, Some((0, 1)), Some((0, 1)), Some((0, 1)), None, Some((2, 1))]);
+        let reported = [at(29), at(30), at(31), at(32), at(33), at(50)];
+        assert_eq!(reported, [None, Some((0, 1)), Some((0, 1)), Some((0, 1)), None, Some((2, 1))]);
     }
 
     #[test]

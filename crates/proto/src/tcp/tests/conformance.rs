@@ -113,8 +113,8 @@ impl User {
             (Doing::Reading(file), Completion::Read(bytes)) => {
                 self.effects.push_back(Effect::Store(StoreEffect::Close { file }));
                 let [local, remote] = addresses();
-                let asked = self.stack.connect(now, local, remote, self.options.clone());
-                let Ok(id) = asked else { return self.fail() };
+                let requested = self.stack.connect(now, local, remote, self.options.clone());
+                let Ok(id) = requested else { return self.fail() };
                 self.connection = Some(id);
                 Doing::Connecting { content: bytes.to_vec(), written: 0 }
             }

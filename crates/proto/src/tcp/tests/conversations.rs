@@ -81,9 +81,9 @@ fn a_dialogue_says_nothing_of_the_path_s_rate() {
             world.run_for(Duration::from_millis(2500));
         }
     }
-    let begun = world.now;
+    let started = world.now;
     world.run();
     finished(&world).unwrap();
     let took = world.hosts[1].users.values().next().and_then(|user| user.closed).expect("closed").0;
-    assert!(took.since(begun) < Duration::from_secs(24), "{:?}", took.since(begun));
+    assert!(took.since(started) < Duration::from_secs(24), "{:?}", took.since(started));
 }

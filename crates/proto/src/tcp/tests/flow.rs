@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::Ecn;
 use wire::tcp::{Flags, Header, SackBlock, SackBlocks, TcpOption};
 
-use super::raw::{ACK, Heard, ISN, Raw, brief};
+use super::raw::{ACK, ISN, Raw, Received, brief};
 use super::world::{User, World, content, finished, lose};
 use crate::tcp::cc::{Algorithm, Counting};
 use crate::tcp::packet;
@@ -19,8 +19,8 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn sizes(heard: &[Heard]) -> Vec<(u32, usize)> {
-    heard.iter().map(|h| (h.sequence, h.len)).collect()
+fn sizes(received: &[Received]) -> Vec<(u32, usize)> {
+    received.iter().map(|h| (h.sequence, h.len)).collect()
 }
 
 /// Connection whose peer has a large window and large segments.
@@ -56,9 +56,9 @@ fn behind_full_segments_a_short_one_waits_only_if_a_short_one_is_in_flight() {
         let next = sizes(&raw.write(id, 10));
         assert!(next.is_empty(), "{next:?}");
         raw.stack.set_no_delay(raw.now, id, true).unwrap();
-        let before = raw.heard.len();
+        let before = raw.received.len();
         raw.drain();
-        assert_eq!(raw.heard.len(), before + 1, "nothing waits any more");
+        assert_eq!(raw.received.len(), before + 1, "nothing waits any more");
     }
 }
 
@@ -88,12 +88,12 @@ fn what_arrives_twice_is_reported() {
     let mut raw = Raw::new(Config::default());
     established(&mut raw, Options { sack: true, ..Raw::bare() });
     raw.say(ACK, (1, 1), &[1; 100], &[]);
-    let heard = raw.say(ACK, (1, 1), &[1; 100], &[]);
-    assert_eq!(heard[0].blocks, [(1, 101)]);
-    let heard = raw.say(ACK, (201, 1), &[1; 100], &[]);
-    assert_eq!(heard[0].blocks, [(201, 301)]);
-    let heard = raw.say(ACK, (201, 1), &[1; 50], &[]);
-    assert_eq!(heard[0].blocks, [(201, 251), (201, 301)]);
+    let received = raw.say(ACK, (1, 1), &[1; 100], &[]);
+    assert_eq!(received[0].blocks, [(1, 101)]);
+    let received = raw.say(ACK, (201, 1), &[1; 100], &[]);
+    assert_eq!(received[0].blocks, [(201, 301)]);
+    let received = raw.say(ACK, (201, 1), &[1; 50], &[]);
+    assert_eq!(received[0].blocks, [(201, 251), (201, 301)]);
 }
 
 #[test]
@@ -127,10 +127,10 @@ fn a_probe_with_an_byte_is_answered_once_and_what_it_acknowledges_counts() {
     let id = established(&mut raw, options);
     raw.say(ACK, (1, 1), &[0; 1000], &[]);
     raw.wait(millis(100));
-    assert_eq!(raw.heard.last().map(|h| h.window), Some(0));
+    assert_eq!(raw.received.last().map(|h| h.window), Some(0));
     raw.write(id, 10);
-    let heard = raw.say(ACK, (1001, 11), b"x", &[]);
-    assert_eq!(brief(&heard), [(ACK, 11, 1001, 0)]);
+    let received = raw.say(ACK, (1001, 11), b"x", &[]);
+    assert_eq!(brief(&received), [(ACK, 11, 1001, 0)]);
     let info = raw.stack.info(id).unwrap();
     assert_eq!((info.readable, info.unacknowledged), (1000, 0));
 }
@@ -156,8 +156,8 @@ fn segments_are_as_long_as_both_sides_and_the_interface_take() {
         let options = Options { mss: own, timestamps: true, ..Raw::bare() };
         let stamps = TcpOption::Timestamps { value: 1, echo: 0 };
         let id = raw.establish(options, &[TcpOption::MaximumSegmentSize(peer), stamps]);
-        let heard = raw.write(id, 5000);
-        assert_eq!(heard[0].len, expected, "{own:?} {peer}");
+        let received = raw.write(id, 5000);
+        assert_eq!(received[0].len, expected, "{own:?} {peer}");
     }
 }
 
@@ -229,13 +229,13 @@ fn transfer_60(world: &mut World, options: Options) {
 
 /// Milliseconds since the start at which the first host retransmitted anything.
 fn sent_again(world: &World) -> Vec<u128> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut found = std::collections::BTreeSet::new();
     let start = world.log[0].0;
     let mut times = Vec::new();
     for ((at, from, ..), line) in world.log.iter().zip(world.lines()) {
         let number: String =
             line.chars().skip_while(|c| !c.is_ascii_digit()).take_while(|c| *c != ' ').collect();
-        if *from == 0 && !number.ends_with("+0") && !seen.insert(number) {
+        if *from == 0 && !number.ends_with("+0") && !found.insert(number) {
             times.push(at.since(start).as_millis());
         }
     }
@@ -313,7 +313,7 @@ fn the_first_two_duplicates_bring_new_data() {
         assert_eq!(raw.write(id, 12 * MSS as usize).len(), 6);
         let counts = [0; 3].map(|_| raw.say(ACK, (1, 1), &[], &[]).len());
         assert_eq!(counts, expected, "{limited_transmit}");
-        assert_eq!(raw.heard.last().unwrap().sequence, 1, "the third: a fast retransmission");
+        assert_eq!(raw.received.last().unwrap().sequence, 1, "the third: a fast retransmission");
     }
 }
 
@@ -331,11 +331,11 @@ fn the_user_hears_of_a_third_of_the_buffer_or_of_any_room() {
         raw.write(id, 12 * MSS as usize);
         // Nothing is accepted now, and so the user waits.
         assert_eq!(raw.stack.send(raw.now, id, &[7]), Ok(0));
-        let told = (1..=12).find(|segments| {
+        let reported = (1..=12).find(|segments| {
             raw.say(ACK, (1, 1 + segments * MSS), &[], &[]);
             raw.indications.contains(&Indication::Writable { connection: id })
         });
-        assert_eq!(told, Some(told_at), "{any_room}");
+        assert_eq!(reported, Some(told_at), "{any_room}");
     }
 }
 
@@ -354,10 +354,10 @@ fn reno_halves_and_a_partial_acknowledgment_brings_the_next_hole() {
     assert_eq!((info.ssthresh, info.cwnd), (5 * 1460, 5 * 1460));
     // Seven more have left; then the hole is filled up to the second.
     (0..7).for_each(|_| _ = raw.say(ACK, (1, 1), &[], &[]));
-    let heard = raw.say(ACK, (1, 1 + 3 * MSS), &[], &[]);
-    assert_eq!(heard[0].sequence, 1 + 3 * MSS);
+    let received = raw.say(ACK, (1, 1 + 3 * MSS), &[], &[]);
+    assert_eq!(received[0].sequence, 1 + 3 * MSS);
     // All of it: the window is the threshold.
-    let end = raw.heard.iter().map(|h| h.sequence + h.len as u32).max().unwrap();
+    let end = raw.received.iter().map(|h| h.sequence + h.len as u32).max().unwrap();
     raw.say(ACK, (1, end), &[], &[]);
     let info = raw.stack.info(id).unwrap();
     assert_eq!((info.cwnd, info.counts.recoveries), (5 * 1460, 1));
@@ -394,8 +394,8 @@ fn marks_reduce_the_window_once_a_round_trip() {
     let mut raw = Raw::new(Config::default());
     raw.listen(Options { ecn: true, ..reno(false, LossRecovery::NewReno) }, Backlog::default());
     let flags = Flags::SYN | Flags::ECE | Flags::CWR;
-    let heard = raw.say(flags, (0, 0), &[], &[TcpOption::MaximumSegmentSize(1460)]);
-    assert!(heard[0].flags.contains(Flags::ECE) && !heard[0].flags.contains(Flags::CWR));
+    let received = raw.say(flags, (0, 0), &[], &[TcpOption::MaximumSegmentSize(1460)]);
+    assert!(received[0].flags.contains(Flags::ECE) && !received[0].flags.contains(Flags::CWR));
     raw.say(ACK, (1, 1), &[], &[]);
     let id = raw.incoming().unwrap();
     let data = raw.write(id, 60 * MSS as usize);
@@ -407,19 +407,19 @@ fn marks_reduce_the_window_once_a_round_trip() {
     let info = raw.stack.info(id).unwrap();
     assert_eq!((info.cwnd, info.counts.ecn_reductions), (halved, 1));
     // The next new data reports it.
-    let heard = raw.say(ACK, (1, 1 + 15 * MSS), &[], &[]);
-    assert!(heard[0].flags.contains(Flags::CWR) && !heard[1].flags.contains(Flags::CWR));
+    let received = raw.say(ACK, (1, 1 + 15 * MSS), &[], &[]);
+    assert!(received[0].flags.contains(Flags::CWR) && !received[1].flags.contains(Flags::CWR));
     // And in reverse: a mark is echoed until the peer confirms it.
     raw.ecn = Ecn::Ce;
-    let heard = raw.say(ACK, (1, 1 + 15 * MSS), b"marked", &[]);
-    assert!(heard[0].flags.contains(Flags::ECE));
+    let received = raw.say(ACK, (1, 1 + 15 * MSS), b"marked", &[]);
+    assert!(received[0].flags.contains(Flags::ECE));
     raw.ecn = Ecn::Ect0;
     raw.say(ACK, (7, 1 + 15 * MSS), b"more", &[]);
-    let heard = raw.wait(millis(200));
-    assert!(heard[0].flags.contains(Flags::ECE));
-    let mut heard = raw.say(ACK | Flags::CWR, (11, 1 + 15 * MSS), b"more", &[]);
-    heard.extend(raw.wait(millis(200)));
-    assert!(!heard[0].flags.contains(Flags::ECE));
+    let received = raw.wait(millis(200));
+    assert!(received[0].flags.contains(Flags::ECE));
+    let mut received = raw.say(ACK | Flags::CWR, (11, 1 + 15 * MSS), b"more", &[]);
+    received.extend(raw.wait(millis(200)));
+    assert!(!received[0].flags.contains(Flags::ECE));
 }
 
 #[test]
@@ -453,8 +453,8 @@ fn a_window_whose_acknowledgment_is_lost_is_probed() {
     raw.say(ACK, (1, 1 + 4 * MSS), &[], &[]);
     let window = raw.write(id, 4 * MSS as usize);
     assert_eq!(window.len(), 4, "{:?}", brief(&window));
-    let heard = raw.wait(millis(100));
-    assert_eq!(sizes(&heard), [(1 + 7 * MSS, MSS as usize)], "{:?}", brief(&heard));
+    let received = raw.wait(millis(100));
+    assert_eq!(sizes(&received), [(1 + 7 * MSS, MSS as usize)], "{:?}", brief(&received));
     let counts = raw.stack.info(id).unwrap().counts;
     assert_eq!((counts.tail_loss_probes, counts.timeouts), (1, 0));
 }
@@ -467,9 +467,9 @@ fn a_peer_that_throws_away_what_it_had_acknowledged_gets_it_again() {
         Options { initial_window: InitialWindow::Segments(4), ..reno(true, LossRecovery::Prr) },
     );
     raw.write(id, 4 * MSS as usize);
-    let first = raw.heard.iter().find(|h| h.len > 0).unwrap().sequence;
+    let first = raw.received.iter().find(|h| h.len > 0).unwrap().sequence;
     assert_eq!(first, 1);
-    let numbers = raw.heard.iter().map(|h| h.sequence).max().unwrap();
+    let numbers = raw.received.iter().map(|h| h.sequence).max().unwrap();
     assert_eq!(numbers, 1 + 3 * MSS);
     // It reports the second and third, acknowledges the first, and forgets the rest.
     let absolute = |raw: &Raw, at: u32| raw.absolute(at);
@@ -477,9 +477,9 @@ fn a_peer_that_throws_away_what_it_had_acknowledged_gets_it_again() {
     let sack: SackBlocks = [block].into_iter().collect();
     raw.say(ACK, (1, 1), &[], &[TcpOption::Sack(sack)]);
     raw.say(ACK, (1, 1 + MSS), &[], &[]);
-    raw.heard.clear();
+    raw.received.clear();
     raw.wait(Duration::from_secs(30));
-    assert!(raw.heard.iter().any(|h| h.sequence == 1 + MSS), "{:?}", brief(&raw.heard));
+    assert!(raw.received.iter().any(|h| h.sequence == 1 + MSS), "{:?}", brief(&raw.received));
 }
 
 #[test]

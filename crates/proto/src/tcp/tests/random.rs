@@ -1,5 +1,5 @@
-//! Random conversations: options, contents, link, losses. All bytes must arrive in order, both ends
-//! must close, and no deadline may remain.
+//! Random conversations: options, contents, link, losses. All bytes must arrive in order, both
+//! ends must close, and no deadline may remain.
 
 use std::time::Duration;
 

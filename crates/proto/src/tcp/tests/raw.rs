@@ -22,7 +22,7 @@ pub(super) const RST: Flags = Flags::RST;
 
 /// Segment sent by the stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Heard {
+pub(super) struct Received {
     pub(super) at: Time,
     pub(super) flags: Flags,
     /// Relative to its initial number.
@@ -50,7 +50,7 @@ pub(super) struct Raw {
     local: SocketAddr,
     remote: SocketAddr,
     first: Option<u32>,
-    pub(super) heard: Vec<Heard>,
+    pub(super) received: Vec<Received>,
     pub(super) indications: Vec<Indication>,
     pub(super) ecn: Ecn,
 }
@@ -66,7 +66,7 @@ impl Raw {
             local: ([10, 0, 0, 2], PORT).into(),
             remote: ([10, 0, 0, 1], 4000).into(),
             first: None,
-            heard: Vec::new(),
+            received: Vec::new(),
             indications: Vec::new(),
             ecn: Ecn::NotEct,
         }
@@ -115,7 +115,7 @@ impl Raw {
         (sequence, acknowledgment): (u32, u32),
         payload: &[u8],
         options: &[TcpOption<'_>],
-    ) -> Vec<Heard> {
+    ) -> Vec<Received> {
         let ack = if flags.contains(ACK) {
             self.first.unwrap_or(0).wrapping_add(acknowledgment)
         } else {
@@ -136,7 +136,7 @@ impl Raw {
         header: Header,
         payload: &[u8],
         options: &[TcpOption<'_>],
-    ) -> Vec<Heard> {
+    ) -> Vec<Received> {
         let bytes = self.packet(header, payload, options);
         self.hear(Receive::datagram(PATH, &bytes))
     }
@@ -158,23 +158,23 @@ impl Raw {
     }
 
     /// Delivers this to the stack. Returns the stack's segments.
-    pub(super) fn hear(&mut self, receive: Receive<'_>) -> Vec<Heard> {
-        let before = self.heard.len();
+    pub(super) fn hear(&mut self, receive: Receive<'_>) -> Vec<Received> {
+        let before = self.received.len();
         self.stack.handle_input(self.now, Input::Receive(receive));
         self.drain();
-        self.heard[before..].to_vec()
+        self.received[before..].to_vec()
     }
 
     /// Lets time pass, and processes due events. Returns the stack's segments.
-    pub(super) fn wait(&mut self, time: Duration) -> Vec<Heard> {
-        let (before, until) = (self.heard.len(), self.now + time);
+    pub(super) fn wait(&mut self, time: Duration) -> Vec<Received> {
+        let (before, until) = (self.received.len(), self.now + time);
         while let Some(deadline) = self.stack.poll_timeout().filter(|d| d.at <= until) {
             self.now = self.now.max(deadline.at);
             self.stack.handle_timeout(self.now);
             self.drain();
         }
         self.now = until;
-        self.heard[before..].to_vec()
+        self.received[before..].to_vec()
     }
 
     pub(super) fn drain(&mut self) {
@@ -199,7 +199,7 @@ impl Raw {
                     self.first = Some(header.sequence);
                 }
                 let first = self.first.unwrap_or(0);
-                let mut heard = Heard {
+                let mut received = Received {
                     at: self.now,
                     flags: header.flags,
                     sequence: header.sequence.wrapping_sub(first),
@@ -219,21 +219,26 @@ impl Raw {
                 };
                 for option in arrived.segment.options.map(|option| option.expect("sound")) {
                     match option {
-                        TcpOption::Timestamps { value, echo } => heard.stamps = Some((value, echo)),
-                        TcpOption::MaximumSegmentSize(mss) => heard.mss = Some(mss),
-                        TcpOption::WindowScale(shift) => heard.scale = Some(shift),
-                        TcpOption::SackPermitted => heard.sack = true,
-                        TcpOption::ScpsCapabilities(said) => heard.scps = Some(said),
-                        TcpOption::Snack { offset, size, .. } => heard.snack = Some((offset, size)),
+                        TcpOption::Timestamps { value, echo } => {
+                            received.stamps = Some((value, echo))
+                        }
+                        TcpOption::MaximumSegmentSize(mss) => received.mss = Some(mss),
+                        TcpOption::WindowScale(shift) => received.scale = Some(shift),
+                        TcpOption::SackPermitted => received.sack = true,
+                        TcpOption::ScpsCapabilities(scps) => received.scps = Some(scps),
+                        TcpOption::Snack { offset, size, .. } => {
+                            received.snack = Some((offset, size))
+                        }
                         TcpOption::Sack(blocks) => {
                             let edge = |number: u32| number.wrapping_sub(ISN);
                             let blocks = blocks.as_slice().iter();
-                            heard.blocks = blocks.map(|b| (edge(b.left), edge(b.right))).collect();
+                            received.blocks =
+                                blocks.map(|b| (edge(b.left), edge(b.right))).collect();
                         }
                         _ => {}
                     }
                 }
-                self.heard.push(heard);
+                self.received.push(received);
             }
         }
     }
@@ -267,12 +272,12 @@ impl Raw {
         self.first.unwrap_or(0).wrapping_add(at)
     }
 
-    pub(super) fn write(&mut self, id: ConnectionId, len: usize) -> Vec<Heard> {
-        let before = self.heard.len();
+    pub(super) fn write(&mut self, id: ConnectionId, len: usize) -> Vec<Received> {
+        let before = self.received.len();
         let taken = self.stack.send(self.now, id, &vec![7; len]).expect("it is open");
         assert_eq!(taken, len);
         self.drain();
-        self.heard[before..].to_vec()
+        self.received[before..].to_vec()
     }
 
     pub(super) fn state(&mut self, id: ConnectionId) -> Option<State> {
@@ -288,6 +293,6 @@ impl Raw {
 }
 
 /// Flags, sequence number, acknowledgment and length of each.
-pub(super) fn brief(heard: &[Heard]) -> Vec<(Flags, u32, u32, usize)> {
-    heard.iter().map(|h| (h.flags, h.sequence, h.acknowledgment, h.len)).collect()
+pub(super) fn brief(received: &[Received]) -> Vec<(Flags, u32, u32, usize)> {
+    received.iter().map(|h| (h.flags, h.sequence, h.acknowledgment, h.len)).collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{Ecn, Engine as _, Receive};
 use wire::tcp::{Flags, Header, TcpOption};
 
-use super::raw::{ACK, FIN, Heard, ISN, RST, Raw, SYN, brief};
+use super::raw::{ACK, FIN, ISN, RST, Raw, Received, SYN, brief};
 use super::world::{PATH, PORT, User, World, content, finished, mend_checksum};
 use crate::tcp::packet;
 use crate::tcp::{
@@ -23,8 +23,8 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn sizes(heard: &[Heard]) -> Vec<(u32, usize)> {
-    heard.iter().map(|h| (h.sequence, h.len)).collect()
+fn sizes(received: &[Received]) -> Vec<(u32, usize)> {
+    received.iter().map(|h| (h.sequence, h.len)).collect()
 }
 
 fn raw() -> Raw {
@@ -32,7 +32,7 @@ fn raw() -> Raw {
 }
 
 /// An acknowledgment of all before `at`, with this window.
-fn window(raw: &mut Raw, at: u32, window: u16) -> Vec<Heard> {
+fn window(raw: &mut Raw, at: u32, window: u16) -> Vec<Received> {
     let acknowledgment = raw.absolute(at);
     let header =
         Header { sequence: ISN + 1, acknowledgment, flags: ACK, window, ..Header::default() };
@@ -53,11 +53,11 @@ fn only_a_syn_announces_a_segment_size_and_without_one_there_is_a_default() {
             let id = raw.incoming().expect("it is established");
             let data = raw.write(id, 5000);
             assert_eq!(data[0].len, default, "{cookies:?}");
-            assert!(data.iter().all(|heard| heard.mss.is_none()));
+            assert!(data.iter().all(|received| received.mss.is_none()));
         }
         let mut raw = raw().between(local, remote);
         raw.connect(Raw::bare());
-        assert_eq!(raw.heard[0].mss, Some(announced));
+        assert_eq!(raw.received[0].mss, Some(announced));
     }
 }
 
@@ -101,8 +101,8 @@ fn options_of_ip_are_left_alone() {
     bytes[10..12].fill(0);
     let checksum = !wire::ip::fold(wire::ip::sum(&bytes[..24]));
     bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
-    let heard = raw.hear(Receive::datagram(PATH, &bytes));
-    assert_eq!(brief(&heard), [(SYN | ACK, 0, 1, 0)]);
+    let received = raw.hear(Receive::datagram(PATH, &bytes));
+    assert_eq!(brief(&received), [(SYN | ACK, 0, 1, 0)]);
 }
 
 /// MUST-55, MUST-56: unreachable (net, host, port, source route), quench, time exceeded, parameter
@@ -143,8 +143,8 @@ fn nobody_speaks_with_addresses_of_many_or_of_none() {
             assert_eq!(raw.stack.statistics().misdirected, 1);
         }
         let mut raw = raw();
-        let asked = raw.stack.connect(raw.now, host(near, 0), host(wrong, 80), Raw::bare());
-        assert_eq!(asked, Err(RequestError::Address), "{wrong}");
+        let requested = raw.stack.connect(raw.now, host(near, 0), host(wrong, 80), Raw::bare());
+        assert_eq!(requested, Err(RequestError::Address), "{wrong}");
     }
 }
 
@@ -183,7 +183,7 @@ fn a_reset_with_data_counts_in_a_closed_window() {
     raw.establish(options, &[]);
     raw.say(ACK, (1, 1), &[0; 1000], &[]);
     raw.wait(millis(100));
-    assert_eq!(raw.heard.last().map(|heard| heard.window), Some(0));
+    assert_eq!(raw.received.last().map(|received| received.window), Some(0));
     assert!(raw.say(RST, (1002, 0), b"why", &[]).is_empty());
     assert_eq!(raw.closed(), None);
     raw.say(RST, (1001, 0), b"why", &[]);
@@ -337,7 +337,7 @@ fn keep_alive_is_off_unless_wanted_and_waits_for_two_hours() {
     let id = sending.establish(Options { keep_alive, ..Raw::bare() }, &[]);
     sending.write(id, 10);
     let again = sending.wait(seconds(20));
-    assert!(again.len() > 3 && again.iter().all(|heard| heard.len == 10), "{again:?}");
+    assert!(again.len() > 3 && again.iter().all(|received| received.len == 10), "{again:?}");
     assert_eq!(sending.closed(), None);
 }
 
@@ -351,8 +351,9 @@ fn all_packets_have_the_code_point_and_the_hop_limit_asked_for() {
     raw.wait(millis(100));
     raw.stack.shut_down(raw.now, id).unwrap();
     raw.drain();
-    assert!(raw.heard.last().is_some_and(|heard| heard.flags.contains(FIN)));
-    let marks: Vec<_> = raw.heard.iter().map(|heard| (heard.dscp, heard.hop_limit)).collect();
+    assert!(raw.received.last().is_some_and(|received| received.flags.contains(FIN)));
+    let marks: Vec<_> =
+        raw.received.iter().map(|received| (received.dscp, received.hop_limit)).collect();
     assert_eq!(marks, [(46, 9); 4]);
 }
 
@@ -378,7 +379,7 @@ fn what_is_sent_again_neither_asks_for_marks_nor_takes_them() {
     let mut asker = raw();
     asker.connect(Options { ecn: true, ..Raw::bare() });
     let again = asker.wait(seconds(1));
-    assert_eq!((asker.heard[0].flags, again[0].flags), (SYN | both, SYN));
+    assert_eq!((asker.received[0].flags, again[0].flags), (SYN | both, SYN));
     let mut sender = raw();
     sender.listen(Options { ecn: true, ..Raw::bare() }, Backlog::default());
     sender.say(SYN | both, (0, 0), &[], &[]);

@@ -28,7 +28,8 @@ fn plain(scps: Scps) -> Options {
     }
 }
 
-/// Sends `len` bytes from the first host to the second. Returns the first host's final information.
+/// Sends `len` bytes from the first host to the second. Returns the first host's final
+/// information.
 fn transfer(options: &Options, len: usize, lost: &'static [usize]) -> (World, Info) {
     let mut world = World::plain(1);
     world.fate = lose(lost, &[]);
@@ -48,7 +49,7 @@ fn transfer(options: &Options, len: usize, lost: &'static [usize]) -> (World, In
 
 /// Ranges of bytes that the first host sent more than once.
 fn sent_again(world: &World) -> Vec<String> {
-    let mut seen = Vec::new();
+    let mut found = Vec::new();
     let mut again = Vec::new();
     for line in world.lines() {
         let Some(range) = line.strip_prefix("> ").or(line.strip_prefix(">x ")) else { continue };
@@ -56,10 +57,10 @@ fn sent_again(world: &World) -> Vec<String> {
         if range.ends_with("+0") {
             continue;
         }
-        if seen.contains(&range) {
+        if found.contains(&range) {
             again.push(range.clone());
         }
-        seen.push(range);
+        found.push(range);
     }
     again
 }
@@ -116,10 +117,10 @@ fn the_answer_has_nothing_that_was_not_offered() {
         raw.speak_from(port);
         let mut all = offered.to_vec();
         all.push(TcpOption::SackPermitted);
-        let heard = raw.say(SYN, (0, 0), &[], &all);
-        assert_eq!(heard[0].scps.map(|scps| scps.bits), answered, "{offered:?}");
+        let received = raw.say(SYN, (0, 0), &[], &all);
+        assert_eq!(received[0].scps.map(|scps| scps.bits), answered, "{offered:?}");
         let snack = answered.is_some_and(|bits| bits & 0x60 != 0);
-        assert_eq!(heard[0].sack, !snack, "{offered:?}");
+        assert_eq!(received[0].sack, !snack, "{offered:?}");
     }
 }
 
@@ -127,7 +128,9 @@ fn the_answer_has_nothing_that_was_not_offered() {
 fn a_peer_without_it_gets_tcp_and_the_user_hears_so() {
     let plain = Options::default();
     let scps = Options { scps: Some(Scps::default()), ..Options::default() };
-    for (first, second, told) in [(&scps, &plain, [true, false]), (&plain, &scps, [false, true])] {
+    for (first, second, reported) in
+        [(&scps, &plain, [true, false]), (&plain, &scps, [false, true])]
+    {
         let mut world = World::plain(1);
         world.fate = lose(&[5, 9], &[]);
         world.hosts[1].template.waits_for_peer = true;
@@ -135,10 +138,10 @@ fn a_peer_without_it_gets_tcp_and_the_user_hears_so() {
         world.connect(first.clone(), User { content: content(60_000), ..User::default() });
         world.run();
         finished(&world).unwrap();
-        for (host, told) in world.hosts.iter().zip(told) {
+        for (host, reported) in world.hosts.iter().zip(reported) {
             let plain = |i: &&Indication| matches!(i, Indication::PlainTcp { .. });
-            assert_eq!(host.indications.iter().filter(plain).count(), usize::from(told));
-            assert_eq!(host.stack.statistics().plain_tcp, u64::from(told));
+            assert_eq!(host.indications.iter().filter(plain).count(), usize::from(reported));
+            assert_eq!(host.stack.statistics().plain_tcp, u64::from(reported));
             assert_eq!(host.stack.totals().snacks, (0, 0));
         }
         assert!(world.lines().iter().any(|line| line.contains('[')), "SACK does its work");
@@ -255,11 +258,11 @@ fn a_hole_is_told_of_after_its_delay_though_nothing_comes() {
     let options = Options { scps: Some(Scps { snack, ..Scps::default() }), ..Raw::bare() };
     let capabilities = TcpOption::ScpsCapabilities(Capabilities { bits: 0x40, connection: 0 });
     raw.establish(options, &[TcpOption::MaximumSegmentSize(1000), capabilities]);
-    let heard = raw.say(ACK, (2001, 1), &[7; 1000], &[]);
-    assert_eq!(heard[0].snack, None);
+    let received = raw.say(ACK, (2001, 1), &[7; 1000], &[]);
+    assert_eq!(received[0].snack, None);
     assert!(raw.wait(millis(299)).is_empty());
-    let heard = raw.wait(millis(1));
-    assert_eq!(heard.iter().map(|h| h.snack).collect::<Vec<_>>(), [Some((0, 2))]);
+    let received = raw.wait(millis(1));
+    assert_eq!(received.iter().map(|h| h.snack).collect::<Vec<_>>(), [Some((0, 2))]);
 }
 
 #[test]
@@ -378,8 +381,8 @@ fn strictly_delayed_acknowledgments_come_by_the_clock() {
         counts.push(raw.wait(millis(10)).len());
     }
     assert_eq!(counts[..6], [0; 6]);
-    let heard = raw.wait(millis(300));
-    let snacks: Vec<_> = heard.iter().map(|h| (h.acknowledgment, h.snack)).collect();
+    let received = raw.wait(millis(300));
+    let snacks: Vec<_> = received.iter().map(|h| (h.acknowledgment, h.snack)).collect();
     assert!(snacks.contains(&(2001, Some((0, 2)))), "{snacks:?}");
 }
 
@@ -430,7 +433,7 @@ fn holes_that_cannot_be_do_no_harm() {
     assert_eq!(say(2, 1, &[0x80]), [2001]);
     // It was sent a moment ago.
     assert_eq!(say(2, 1, &[0x80]), [0; 0]);
-    let heard = raw.wait(Duration::from_secs(5));
-    assert!(heard.iter().all(|h| !h.flags.contains(Flags::RST)));
-    assert!(heard.iter().all(|h| h.sequence != 3001), "that has arrived: {heard:?}");
+    let received = raw.wait(Duration::from_secs(5));
+    assert!(received.iter().all(|h| !h.flags.contains(Flags::RST)));
+    assert!(received.iter().all(|h| h.sequence != 3001), "that has arrived: {received:?}");
 }

@@ -261,7 +261,7 @@ fn a_link_beyond_is_asked_for_until_it_answers() {
 
 #[test]
 fn a_peer_that_sees_corruption_says_so() {
-    let count = |damaged: bool, told: bool| {
+    let count = |damaged: bool, reported: bool| {
         let both = options(false, Scps { dwell: Duration::from_secs(5), ..Scps::default() });
         let mut world = World::plain(1);
         world.fate = Box::new(move |passing| {
@@ -275,7 +275,7 @@ fn a_peer_that_sees_corruption_says_so() {
         world.hosts[1].template.waits_for_peer = true;
         world.listen(both.clone(), Backlog::default());
         world.connect(both, User { content: content(60_000), ..User::default() });
-        if told {
+        if reported {
             let now = world.now;
             world.hosts[1].stack.corruption_experienced(now, PATH);
         }
@@ -286,9 +286,9 @@ fn a_peer_that_sees_corruption_says_so() {
             let mut all = Segment::decode_unchecked(payload).unwrap().options;
             all.any(|option| option == Ok(TcpOption::CorruptionExperienced))
         });
-        let said = words.count() > 0;
+        let sent = words.count() > 0;
         let counts = world.hosts[0].stack.totals();
-        (said, counts.recoveries, counts.corruptions > 0)
+        (sent, counts.recoveries, counts.corruptions > 0)
     };
     assert_eq!(count(false, false), (false, 1, false), "a loss is congestion");
     assert_eq!(count(false, true), (true, 0, true));

@@ -21,8 +21,8 @@ fn nobody_listens() {
     let mut raw = Raw::new(Config::default());
     assert_eq!(brief(&raw.say(SYN, (0, 0), &[], &[])), [(RST | ACK, 0, 1, 0)]);
     let header = Header { acknowledgment: 77, sequence: 5, flags: ACK, ..Header::default() };
-    let heard = raw.say_exactly(header, b"data", &[]);
-    assert_eq!((heard[0].flags, heard[0].sequence), (RST, 77));
+    let received = raw.say_exactly(header, b"data", &[]);
+    assert_eq!((received[0].flags, received[0].sequence), (RST, 77));
     assert!(raw.say(RST, (0, 0), &[], &[]).is_empty());
     assert!(raw.stack.poll_timeout().is_none());
     let mut silent = Raw::new(Config { reset_strangers: false, ..Config::default() });
@@ -45,8 +45,8 @@ fn a_connection_is_refused() {
 fn an_old_answer_to_a_syn_is_reset() {
     let mut raw = Raw::new(Config::default());
     let id = raw.connect(Raw::bare());
-    let heard = raw.say(SYN | ACK, (0, 50), &[], &[]);
-    assert_eq!((heard[0].flags, heard[0].sequence), (RST, 50));
+    let received = raw.say(SYN | ACK, (0, 50), &[], &[]);
+    assert_eq!((received[0].flags, received[0].sequence), (RST, 50));
     assert_eq!(raw.state(id), Some(State::SynSent));
     assert_eq!(brief(&raw.say(SYN | ACK, (0, 1), &[], &[])), [(ACK, 1, 1, 0)]);
     assert_eq!(raw.state(id), Some(State::Established));
@@ -86,7 +86,7 @@ fn a_syn_goes_again_after_one_three_and_seven_seconds() {
     let start = raw.now;
     raw.connect(Options { syn_retries: 3, ..Raw::bare() });
     raw.wait(Duration::from_secs(100));
-    let times: Vec<_> = raw.heard.iter().map(|h| h.at.since(start).as_secs()).collect();
+    let times: Vec<_> = raw.received.iter().map(|h| h.at.since(start).as_secs()).collect();
     assert_eq!(times, [0, 1, 3, 7]);
     assert_eq!(raw.closed(), Some(CloseReason::TimedOut));
     assert!(raw.stack.poll_timeout().is_none());
@@ -148,8 +148,8 @@ fn an_old_time_stamp_is_not_taken() {
     let options = Options { timestamps: true, ..Raw::bare() };
     let id = raw.establish(options, &stamp(u32::MAX - 5));
     raw.say(ACK, (1, 1), b"good", &stamp(3));
-    let heard = raw.say(ACK, (5, 1), b"old", &stamp(u32::MAX - 1));
-    assert_eq!((heard[0].flags, heard[0].acknowledgment), (ACK, 5));
+    let received = raw.say(ACK, (5, 1), b"old", &stamp(u32::MAX - 1));
+    assert_eq!((received[0].flags, received[0].acknowledgment), (ACK, 5));
     assert!(raw.say(ACK, (5, 1), b"bare", &[]).is_empty(), "without any it is dropped");
     assert_eq!(raw.stack.info(id).unwrap().readable, 4);
     // After 24 days the last one is not compared any more.
@@ -175,7 +175,7 @@ fn both_close_at_the_same_time() {
     let id = raw.establish(Raw::bare(), &[]);
     raw.stack.shut_down(raw.now, id).unwrap();
     raw.drain();
-    assert_eq!(brief(&raw.heard)[1..], [(FIN | ACK, 1, 1, 0)]);
+    assert_eq!(brief(&raw.received)[1..], [(FIN | ACK, 1, 1, 0)]);
     assert_eq!(raw.state(id), Some(State::FinWait1));
     // Its FIN does not acknowledge ours.
     assert_eq!(brief(&raw.say(FIN | ACK, (1, 1), &[], &[])), [(ACK, 2, 2, 0)]);
@@ -224,8 +224,8 @@ fn in_time_wait_a_fin_is_answered_again_and_a_new_syn_begins_anew() {
     raw.wait(Duration::from_secs(59));
     assert_eq!(raw.stack.poll_timeout().map(|d| d.why), Some("TIME-WAIT"));
     assert_eq!(brief(&raw.say(SYN, (1, 0), &[], &[])), [(ACK, 2, 2, 0)], "an old one");
-    let anew = raw.say(SYN, (5000, 0), &[], &[]);
-    assert_eq!(brief(&anew), [(SYN | ACK, 0, 5001, 0)]);
+    let reply = raw.say(SYN, (5000, 0), &[], &[]);
+    assert_eq!(brief(&reply), [(SYN | ACK, 0, 5001, 0)]);
     raw.say(ACK, (5001, 1), &[], &[]);
     assert_eq!(raw.stack.connections().count(), 1);
 }
@@ -270,7 +270,7 @@ fn data_for_nobody_is_reset() {
     raw.say(ACK, (1, 1), b"unread", &[]);
     raw.stack.close(raw.now, id).unwrap();
     raw.drain();
-    assert_eq!(raw.heard.last().map(|h| h.flags), Some(RST | ACK));
+    assert_eq!(raw.received.last().map(|h| h.flags), Some(RST | ACK));
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn an_abort_resets_the_peer() {
     let id = raw.establish(Raw::bare(), &[]);
     raw.stack.abort(raw.now, id).unwrap();
     raw.drain();
-    assert_eq!(brief(&raw.heard)[1..], [(RST | ACK, 1, 1, 0)]);
+    assert_eq!(brief(&raw.received)[1..], [(RST | ACK, 1, 1, 0)]);
     assert_eq!(raw.closed(), Some(CloseReason::Aborted));
     assert_eq!(raw.stack.abort(raw.now, id), Err(RequestError::UnknownConnection));
 }
@@ -304,13 +304,13 @@ fn a_peer_that_is_gone_is_found_out() {
     let options = Options { keep_alive: Some(keep_alive), ..Raw::bare() };
     raw.establish(options, &[]);
     let start = raw.now;
-    raw.heard.clear();
+    raw.received.clear();
     raw.wait(Duration::from_secs(105));
-    assert_eq!(brief(&raw.heard), [(ACK, 0, 1, 0)], "a byte that it has");
+    assert_eq!(brief(&raw.received), [(ACK, 0, 1, 0)], "a byte that it has");
     raw.say(ACK, (1, 1), &[], &[]);
-    raw.heard.clear();
+    raw.received.clear();
     raw.wait(Duration::from_secs(300));
-    let times: Vec<_> = raw.heard.iter().map(|h| h.at.since(start).as_secs()).collect();
+    let times: Vec<_> = raw.received.iter().map(|h| h.at.since(start).as_secs()).collect();
     assert_eq!(times, [205, 215, 225]);
     assert_eq!(raw.closed(), Some(CloseReason::TimedOut));
 }
@@ -320,11 +320,11 @@ fn data_without_an_answer_is_given_up() {
     let mut raw = Raw::new(Config::default());
     let id = raw.establish(Options { retries: 4, ..Raw::bare() }, &[]);
     let start = raw.now;
-    raw.heard.clear();
+    raw.received.clear();
     raw.write(id, 10);
     raw.wait(Duration::from_secs(1000));
     // The round trip took no time: 200 ms at first, then twice as long each.
-    let times: Vec<_> = raw.heard.iter().map(|h| h.at.since(start).as_millis()).collect();
+    let times: Vec<_> = raw.received.iter().map(|h| h.at.since(start).as_millis()).collect();
     assert_eq!(times, [0, 200, 600, 1400, 3000]);
     assert_eq!(raw.closed(), Some(CloseReason::TimedOut));
     assert!(raw.stack.poll_timeout().is_none());

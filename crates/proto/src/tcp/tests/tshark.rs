@@ -62,9 +62,9 @@ fn odd(world: &World) -> Option<usize> {
     let lines = ask(world)?;
     assert_eq!(lines.len(), world.log.len(), "one line a packet");
     let v6 = world.log[0].2[0] >> 4 == 6;
-    for (line, said) in lines.iter().zip(world.lines()) {
+    for (line, text) in lines.iter().zip(world.lines()) {
         let ip = if v6 { "" } else { "1" };
-        assert_eq!(line[..3], ["", "1", ip], "{said}");
+        assert_eq!(line[..3], ["", "1", ip], "{text}");
         assert_eq!(line[4], "0", "one conversation");
     }
     Some(lines.iter().filter(|line| !line[3].is_empty()).count())
@@ -117,13 +117,13 @@ fn tshark_knows_scps_tp_and_stumbles_over_each_snack() {
     let world = converse(&options, false, &[5, 9, 10, 30]);
     let Some(lines) = ask(&world) else { return };
     let mut snacks = 0;
-    for (line, said) in lines.iter().zip(world.lines()) {
-        assert_eq!(line[1..3], ["1", "1"], "checksums: {said}");
-        assert_eq!(line[6].is_empty(), !said.contains("SYN"), "{said}: {line:?}");
-        assert!(line[6].is_empty() || line[6] == "0x40", "{said}: {line:?}");
+    for (line, text) in lines.iter().zip(world.lines()) {
+        assert_eq!(line[1..3], ["1", "1"], "checksums: {text}");
+        assert_eq!(line[6].is_empty(), !text.contains("SYN"), "{text}: {line:?}");
+        assert!(line[6].is_empty() || line[6] == "0x40", "{text}: {line:?}");
         // It decodes offset and size, and then calls the packet malformed, as always.
-        let snack = said.split_once(" snack ").map(|(_, hole)| hole);
-        assert_eq!(line[0].is_empty(), snack.is_none(), "{said}: {line:?}");
+        let snack = text.split_once(" snack ").map(|(_, hole)| hole);
+        assert_eq!(line[0].is_empty(), snack.is_none(), "{text}: {line:?}");
         let read = snack.map(|_| format!("{}+{}", line[7], line[8]));
         assert_eq!(read.as_deref(), snack);
         snacks += u32::from(snack.is_some());

@@ -286,7 +286,7 @@ impl World {
             }
             Indication::Closed { connection, reason } => {
                 let user = here.users.get_mut(&connection).expect("a user");
-                assert!(user.closed.is_none(), "told once");
+                assert!(user.closed.is_none(), "notified once");
                 user.closed = Some((now, reason));
                 if user.reads {
                     self.use_connection(host, connection);

@@ -92,17 +92,17 @@ fn class_4_takes_custody_at_every_hop() {
         world.loss = loss;
         let file = content(30_000);
         world.insert(1, "source", &file);
-        // What is said of Finished between 1 and 2.
-        let said: Rc<RefCell<Vec<(bool, u8)>>> = Rc::default();
-        let hears = Rc::clone(&said);
+        // Finished PDUs and ACKs between 1 and 2.
+        let pdus: Rc<RefCell<Vec<(bool, u8)>>> = Rc::default();
+        let records = Rc::clone(&pdus);
         world.lose = Box::new(move |from, to, datagram| {
             let pdu = Pdu::decode(datagram).expect("entities send what can be read");
             match pdu.body {
                 Body::Finished(finished) if (from, to) == (2, 1) => {
-                    hears.borrow_mut().push((finished.end_system, 0));
+                    records.borrow_mut().push((finished.end_system, 0));
                 }
                 Body::Ack(ack) if pdu.header.direction == Direction::TowardReceiver => {
-                    hears.borrow_mut().push((false, ack.subtype + 10));
+                    records.borrow_mut().push((false, ack.subtype + 10));
                 }
                 _ => {}
             }
@@ -114,13 +114,13 @@ fn class_4_takes_custody_at_every_hop() {
         let finished = world.finished(1, id).expect("the end system's word came back");
         assert_eq!(finished.condition, ConditionCode::NoError);
         assert_eq!(finished.file_status, FileStatus::Retained);
-        let said = said.borrow();
-        assert!(said.contains(&(false, 0)), "the waypoint took custody: {said:?}");
-        assert!(said.contains(&(true, 0)), "the end system's Finished came: {said:?}");
-        assert!(said.contains(&(false, 10)), "the waypoint's was acknowledged: {said:?}");
+        let pdus = pdus.borrow();
+        assert!(pdus.contains(&(false, 0)), "the waypoint took custody: {pdus:?}");
+        assert!(pdus.contains(&(true, 0)), "the end system's Finished came: {pdus:?}");
+        assert!(pdus.contains(&(false, 10)), "the waypoint's was acknowledged: {pdus:?}");
         for between in [2, 3] {
             let relayed = OperationIndication::Relayed { id, condition: ConditionCode::NoError };
-            assert_eq!(world.told(between), [&relayed], "loss {loss}");
+            assert_eq!(world.reported(between), [&relayed], "loss {loss}");
         }
         world.assert_clean();
     }

@@ -30,10 +30,10 @@ fn get() -> ProxyPutRequest {
 }
 
 fn response(world: &World) -> (&OperationIndication, usize) {
-    let told = world.told(1);
-    let responses: Vec<_> = told
+    let reported = world.reported(1);
+    let responses: Vec<_> = reported
         .into_iter()
-        .filter(|told| matches!(told, OperationIndication::ProxyPutResponse { .. }))
+        .filter(|reported| matches!(reported, OperationIndication::ProxyPutResponse { .. }))
         .collect();
     (responses.first().expect("a response came"), responses.len())
 }
@@ -124,7 +124,7 @@ fn what_is_not_permitted_or_cannot_be_is_refused_with_a_response() {
         let id = world.put(1, PutRequest { destination: 2, messages, ..PutRequest::default() });
         world.run();
         let refused = OperationIndication::Refused { from: EntityId(1), id, reason };
-        assert_eq!(world.told(2), [&refused]);
+        assert_eq!(world.reported(2), [&refused]);
         let (answer, count) = response(&world);
         assert_eq!(count, 1);
         assert!(matches!(
@@ -168,10 +168,10 @@ fn requests_beyond_the_bound_are_refused() {
         world.ask(1, |entity, now| entity.proxy_put(now, 2, &request)).unwrap();
     }
     world.run();
-    let full = |told: &&OperationIndication| {
-        matches!(told, OperationIndication::Refused { reason: Refusal::Full, .. })
+    let full = |reported: &&OperationIndication| {
+        matches!(reported, OperationIndication::Refused { reason: Refusal::Full, .. })
     };
-    assert_eq!(world.told(2).into_iter().filter(full).count(), 2);
+    assert_eq!(world.reported(2).into_iter().filter(full).count(), 2);
     assert!(world.file(1, "a").is_some());
     world.assert_clean();
 }
@@ -318,8 +318,9 @@ fn damaged_requests_are_survived() {
             assert_eq!(left, 0, "round {round}, entity {number}");
         }
     }
-    let served = |told: &&OperationIndication| !matches!(told, OperationIndication::Refused { .. });
-    assert!(world.told(1).into_iter().filter(served).count() > 100);
+    let served =
+        |reported: &&OperationIndication| !matches!(reported, OperationIndication::Refused { .. });
+    assert!(world.reported(1).into_iter().filter(served).count() > 100);
 }
 
 #[test]
@@ -330,7 +331,10 @@ fn an_entity_out_of_reach_is_refused() {
     let id = world.ask(1, |entity, now| entity.proxy_put(now, 2, &request)).unwrap();
     world.run();
     let reason = Refusal::NoRoute;
-    assert_eq!(world.told(2), [&OperationIndication::Refused { from: EntityId(1), id, reason }]);
+    assert_eq!(
+        world.reported(2),
+        [&OperationIndication::Refused { from: EntityId(1), id, reason }]
+    );
     assert_eq!(response(&world).1, 1);
     world.assert_clean();
 }

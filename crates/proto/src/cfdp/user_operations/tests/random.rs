@@ -69,8 +69,8 @@ fn play(world: &mut World, op: Op) {
                 destination_name: "copy".into(),
                 ..ProxyPutRequest::default()
             };
-            let asked = world.ask(from, |entity, now| entity.proxy_put(now, proxy, &request));
-            assert_eq!(asked.is_ok(), proxy != to);
+            let requested = world.ask(from, |entity, now| entity.proxy_put(now, proxy, &request));
+            assert_eq!(requested.is_ok(), proxy != to);
         }
         Op::ProxyCancel { from, proxy, sequence } => {
             let id = id(from, sequence);
@@ -109,8 +109,8 @@ fn play(world: &mut World, op: Op) {
                 mode,
                 ..SfoPutRequest::default()
             };
-            let asked = world.ask(from, |entity, now| entity.sfo_put(now, &request));
-            assert_eq!(asked.is_ok(), from != to);
+            let requested = world.ask(from, |entity, now| entity.sfo_put(now, &request));
+            assert_eq!(requested.is_ok(), from != to);
         }
     }
 }

@@ -11,12 +11,13 @@ use crate::cfdp::{Access, OperationIndication, PutRequest, Refusal, RequestError
 const MESH: [(u64, u64); 3] = [(1, 2), (2, 3), (1, 3)];
 
 fn listings(world: &World) -> Vec<bool> {
-    let told = world.told(1).into_iter();
-    told.filter_map(|told| match told {
-        OperationIndication::DirectoryListing { success, .. } => Some(*success),
-        _ => None,
-    })
-    .collect()
+    let reported = world.reported(1).into_iter();
+    reported
+        .filter_map(|reported| match reported {
+            OperationIndication::DirectoryListing { success, .. } => Some(*success),
+            _ => None,
+        })
+        .collect()
 }
 
 #[test]
@@ -49,7 +50,7 @@ fn directories_outside_and_missing_ones_are_refused() {
         assert_eq!(listings(&world), [false], "{directory}");
         let reason = if directory == "missing" { Refusal::Impossible } else { Refusal::Name };
         let refused = OperationIndication::Refused { from: EntityId(1), id, reason };
-        assert_eq!(world.told(2), [&refused]);
+        assert_eq!(world.reported(2), [&refused]);
         assert_eq!(world.file(1, "out"), None);
         world.assert_clean();
     }
@@ -105,20 +106,20 @@ fn a_status_report_tells_what_is_known() {
     world.run();
     world.ask(3, |entity, now| entity.remote_status_report(now, 2, id, "late")).unwrap();
     world.run();
-    let told: Vec<_> = world
-        .told(3)
+    let reported: Vec<_> = world
+        .reported(3)
         .into_iter()
-        .map(|told| match told {
+        .map(|reported| match reported {
             OperationIndication::RemoteStatusReport { transaction, status, success, .. } => {
                 (*transaction, *status, *success)
             }
             other => panic!("{other:?}"),
         })
         .collect();
-    assert!(told.contains(&(id, TransactionStatus::Active, true)));
-    assert!(told.contains(&(unknown, TransactionStatus::Unrecognized, false)));
-    assert!(told.contains(&(id, TransactionStatus::Terminated, false)));
-    assert_eq!(told.len(), 3);
+    assert!(reported.contains(&(id, TransactionStatus::Active, true)));
+    assert!(reported.contains(&(unknown, TransactionStatus::Unrecognized, false)));
+    assert!(reported.contains(&(id, TransactionStatus::Terminated, false)));
+    assert_eq!(reported.len(), 3);
     world.assert_clean();
 }
 
@@ -139,7 +140,7 @@ fn a_transaction_of_ones_own_is_suspended_and_resumed() {
     let status = TransactionStatus::Active;
     let (from, transaction) = (EntityId(2), id);
     assert_eq!(
-        world.told(1),
+        world.reported(1),
         [
             &OperationIndication::RemoteSuspend { from, transaction, suspended: true, status },
             &OperationIndication::RemoteResume { from, transaction, suspended: false, status },
@@ -167,7 +168,7 @@ fn others_transactions_are_not_touched_unless_that_is_allowed() {
             suspended: allowed,
             status,
         };
-        assert_eq!(world.told(3), [&expected]);
+        assert_eq!(world.reported(3), [&expected]);
     }
 }
 
@@ -180,6 +181,6 @@ fn answers_that_nobody_asked_for_do_no_harm() {
     message::push(&mut messages, &UserOperation::ProxyPutCancel);
     world.put(1, PutRequest { destination: 2, messages, ..PutRequest::default() });
     world.run();
-    assert!(world.told(2).is_empty());
+    assert!(world.reported(2).is_empty());
     world.assert_clean();
 }

@@ -43,8 +43,8 @@ fn request(trace: TraceControl) -> SfoPutRequest {
 }
 
 fn reports(world: &World, number: u64) -> Vec<(u64, u8, u8, ConditionCode)> {
-    let told = world.told(number).into_iter();
-    let reports = told.filter_map(|told| match told {
+    let reported = world.reported(number).into_iter();
+    let reports = reported.filter_map(|reported| match reported {
         OperationIndication::SfoReport(report) => {
             assert_eq!(report.label, "request 1");
             Some((report.reporter.0, report.code, report.prior_waypoints, report.condition))
@@ -69,7 +69,7 @@ fn a_file_passes_two_waypoints_and_reports_come_back() {
         for between in [2, 3] {
             assert_eq!(world.hosts[&between].store.names(engine::Area::Files).count(), 0);
         }
-        let received = world.told(4).into_iter().find_map(|told| match told {
+        let received = world.reported(4).into_iter().find_map(|reported| match reported {
             OperationIndication::SfoReceived { source, prior_waypoints, messages, .. } => {
                 Some((*source, *prior_waypoints, messages.clone()))
             }
@@ -81,7 +81,7 @@ fn a_file_passes_two_waypoints_and_reports_come_back() {
         let all = [forwarded[0], forwarded[1], (4, SfoReported::DELIVERED, 2, ok)];
         assert_eq!(reports(&world, 1), all, "loss {loss}");
         assert_eq!(reports(&world, 4), forwarded, "loss {loss}");
-        let delivered = world.told(1).into_iter().find_map(|told| match told {
+        let delivered = world.reported(1).into_iter().find_map(|reported| match reported {
             OperationIndication::SfoReport(report) if report.code == SfoReported::DELIVERED => {
                 Some(report.filestore_responses.clone())
             }
@@ -256,7 +256,7 @@ fn routes_that_run_in_a_circle_come_to_an_end() {
     world.ask(1, |entity, now| entity.sfo_put(now, &request)).unwrap();
     world.run();
     assert!(world.sent < 100, "{} datagrams", world.sent);
-    let forwarded = [2, 3, 4].map(|number| world.told(number).len());
+    let forwarded = [2, 3, 4].map(|number| world.reported(number).len());
     assert_eq!(forwarded.iter().sum::<usize>(), 5);
     world.assert_clean();
 
@@ -290,11 +290,9 @@ fn names_that_lead_out_of_the_destination_are_refused_there() {
     let reports = reports(&world, 1);
     assert_eq!(reports[1], (3, SfoReported::FAILED, 1, rejected));
     assert_eq!(world.hosts[&4].store.names(engine::Area::Files).count(), 0);
-    assert!(
-        !world
-            .told(4)
-            .iter()
-            .any(|told| matches!(told, OperationIndication::Refused { reason: Refusal::Full, .. }))
-    );
+    assert!(!world.reported(4).iter().any(|reported| matches!(
+        reported,
+        OperationIndication::Refused { reason: Refusal::Full, .. }
+    )));
     world.assert_clean();
 }

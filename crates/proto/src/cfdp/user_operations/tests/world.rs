@@ -230,7 +230,7 @@ impl World {
     }
 
     /// Indications of an entity about user operations.
-    pub(super) fn told(&self, number: u64) -> Vec<&OperationIndication> {
+    pub(super) fn reported(&self, number: u64) -> Vec<&OperationIndication> {
         let indications = self.hosts[&number].indications.iter();
         indications
             .filter_map(|indication| match indication {

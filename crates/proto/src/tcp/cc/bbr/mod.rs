@@ -46,7 +46,8 @@ const WINDOW_BLIND: u64 = 10;
 /// Assumed round trip before one is known, in seconds.
 const RTT_NOMINAL: f64 = 0.001;
 
-/// Rate, in bytes per second, below which hosts send single segments, and above which at least two.
+/// Rate, in bytes per second, below which hosts send single segments, and above which at least
+/// two.
 const SINGLY_BELOW: f64 = 150_000.0;
 
 /// Maximum bytes, and segments, that a host sends at once.

@@ -90,7 +90,7 @@ fn cubic_follows_its_function_between_losses() {
     }
     assert!(most < 2.0, "{most} segments off");
     let last = connection.trace.last().unwrap();
-    assert!(last.at.since(began) > Duration::from_secs_f64(1.5 * k), "both halves were seen");
+    assert!(last.at.since(began) > Duration::from_secs_f64(1.5 * k), "both halves were observed");
     assert!(last.cwnd > w_max);
 }
 
