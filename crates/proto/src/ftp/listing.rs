@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_and_entries_are_told_as_clients_expect() {
+    fn times_and_entries_have_the_format_clients_expect() {
         // date -u -d @1163894399: Sat Nov 18 23:59:59 UTC 2006.
         assert_eq!(time_value(1_163_894_399).as_deref(), Some("20061118235959"));
         assert_eq!(time_value(u64::MAX), None);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn numbered_commands_are_heard_once() {
+    fn numbered_commands_are_indicated_once() {
         let mut answers = Answers::default();
         let received = [65_534, 65_534, 1, 65_535, 65_535, 0, 0, 1, 66, 3, 3, 2];
         let new = received.map(|number| is_new(&mut answers, number));

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_makes_no_code() {
+    fn announcements_do_not_build_a_code() {
         let fti = |segment_size, block_len, parity| Fti {
             object_size: 1,
             segment_size,

@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_no_round_trip_reckoned_with_the_greatest() {
+    fn without_a_round_trip_the_greatest_is_used() {
         let mut group = congestion(true);
         reports(&mut group, 100, (1, CcFlags::NONE), 600.0);
         assert!(near(group.reporters[&NodeId(1)].rate, 1200.0), "{group:?}");
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_heard_lately_takes_the_place_of_one_that_is_silent() {
+    fn an_active_receiver_replaces_a_silent_one() {
         let mut group = congestion(true);
         reports(&mut group, 100, (1, CcFlags::RTT), 10_000.0);
         for round in 1..=21 {
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_probes_of_before_are_not_heeded() {
+    fn replies_to_old_probes_are_ignored() {
         let mut group = congestion(true);
         (0..10).for_each(|round| probes(&mut group, round * 100));
         reports(&mut group, 1000, (1, CcFlags::RTT), 10_000.0);
@@ -667,7 +667,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_tells_of_five() {
+    fn a_probe_names_five_receivers() {
         let mut group = congestion(true);
         assert!(group.entries().is_empty());
         for (node, flags, rate) in [

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_asked_no_more() {
+    fn a_silent_receiver_is_not_polled_for_ever() {
         let mut members = of_two();
         members.acknowledge(A, 1, None);
         let begin = Time::from_secs(1);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_not_heard_of_is_asked_too() {
+    fn unknown_receivers_are_asked_too() {
         let mut members = of_two();
         let now = Time::from_secs(1);
         assert!(members.expects_others(3) && !members.expects_others(2));
@@ -356,13 +356,13 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_makes_room() {
+    fn silent_senders_make_room() {
         let mut members = of_two();
         let [early, late] = [1, 5].map(Time::from_secs);
         assert!(members.received(B, late) && !members.received(NodeId(3), late));
         assert!(!members.are_more());
-        assert_eq!(members.make_room(early), Some(A), "it was heard before that");
-        assert_eq!(members.make_room(late), None, "the other one was heard since");
+        assert_eq!(members.make_room(early), Some(A), "its last message is older");
+        assert_eq!(members.make_room(late), None, "the other one is active");
         assert!(members.are_more());
         members.acknowledge(B, 1, None);
         assert_eq!(members.make_room(Time::MAX), None, "who acknowledged is kept");

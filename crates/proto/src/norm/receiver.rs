@@ -41,7 +41,7 @@ const BACKOFF_OF_MANY: u8 = 4;
 /// objects that failed here must not seem delivered. Other implementations skip it.
 pub(crate) const EXT_BEGAN: u8 = 193;
 
-/// Number of messages from which on a sender keeps its slot while it is heard.
+/// Number of messages from which on a sender keeps its slot while it is active.
 const HALF_OPEN_MESSAGES: u8 = 8;
 
 /// One instance of a sender: from its start to its restart.

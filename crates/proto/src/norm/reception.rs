@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn after_silence_the_sender_may_begin_anew() {
+    fn after_silence_the_sender_may_restart() {
         let mut reception = Reception::new();
         reception.assigned(entry(CcFlags::RTT, RTT));
         stream(&mut reception, (1, 200), &[100]);
@@ -585,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_more_to_complain_speaks_sooner() {
+    fn a_lower_rate_is_reported_sooner() {
         let mut reception = Reception::new();
         stream(&mut reception, (1, 100), &[]);
         assert!(reception.bias(RTT, 100_000.0) > 0.95);

@@ -156,7 +156,7 @@ mod tests {
     const ROUND_TRIP: Duration = Duration::from_millis(100);
 
     #[test]
-    fn who_asks_later_gets_the_rest() {
+    fn later_requests_get_the_rest() {
         let mut block = Repaired::new(2);
         let now = Time::from_nanos(1);
         let lacking = |block: &Repaired, symbols: &[u16], missing| {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_later_gets_some_to_spare() {
+    fn later_requests_get_spare_parity() {
         let mut block = Repaired::new(0);
         block.requested(Time::ZERO, ROUND_TRIP);
         let mut ask = |symbols: &[u16]| {

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_asked_before_does_not_count() {
+    fn earlier_requests_do_not_count() {
         let mut requested = Requested::default();
         let [start, early, late] = [0, 1, 2].map(Time::from_secs);
         requested.note_info(early);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_asked_for_is_forgotten_with_the_round() {
+    fn requests_of_others_are_forgotten_with_the_round() {
         let mut requested = Requested::default();
         requested.note_blocks_by_others(4, 6);
         assert!(requested.is_block_requested(6) && !requested.is_block_requested(7));

@@ -237,7 +237,7 @@ impl Sender {
         }
     }
 
-    /// Excludes an outage of a direction of the path, in which no receiver could be heard, from all
+    /// Excludes an outage of a direction of the path, in which no message arrives, from all
     /// waits.
     pub(crate) fn shift(&mut self, away: Duration) {
         self.members.shift(away);

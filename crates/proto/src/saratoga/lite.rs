@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_file_says_how_it_may_come() {
+    fn a_requester_states_whether_udp_lite_is_accepted() {
         for (kind, udp_lite, expected) in [
             (RequestKind::Get, true, Some(true)),
             (RequestKind::Get, false, Some(false)),

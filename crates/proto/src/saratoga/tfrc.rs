@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_had_less_to_send_is_not_held_to_what_arrived() {
+    fn an_application_limited_sender_is_not_held_to_the_receive_rate() {
         let mut tfrc = Tfrc::new(1000, Some(RTT));
         tfrc.sample(millis(100), RTT);
         tfrc.arrives(millis(200), 40_000.0, false);

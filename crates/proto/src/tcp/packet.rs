@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_segment_is_told_apart() {
+    fn invalid_segments_are_recognised() {
         let fault = |change: fn(&mut Vec<u8>)| {
             let mut packet = packet("10.0.0.1:80", "10.0.0.2:999", Ecn::NotEct);
             change(&mut packet);

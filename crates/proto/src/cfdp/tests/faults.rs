@@ -62,7 +62,7 @@ fn finished_ends_a_suspended_sender() {
 }
 
 #[test]
-fn finished_before_the_end_was_told_is_about_another_file() {
+fn finished_before_the_eof_is_about_another_file() {
     let mut world = world_with(&content(200_000));
     world.put(put_request());
     world.run_until(Time::from_nanos(10_000_000));

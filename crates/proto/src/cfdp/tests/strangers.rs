@@ -127,7 +127,7 @@ fn one_path_does_not_get_all_places_and_what_has_nothing_makes_room() {
 }
 
 #[test]
-fn nobody_else_speaks_for_a_peer_that_is_heard() {
+fn packets_from_elsewhere_are_dropped_while_the_peer_is_active() {
     let mut world = World::new(&config(|_| {}));
     open_other(&mut world);
     say(&mut world, 1, header(1), metadata(10));

@@ -139,7 +139,7 @@ fn text_has_its_line_ends_changed_on_the_way() {
 }
 
 #[test]
-fn wrong_passwords_and_closed_ways_are_told() {
+fn wrong_passwords_and_missing_connections_are_reported() {
     let accounts = Accounts::Named(BTreeMap::from([("anna".into(), "secret".into())]));
     let server = ServerConfig { accounts, ..ServerConfig::default() };
     let client = |password: &str| ClientConfig {

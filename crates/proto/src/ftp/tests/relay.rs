@@ -42,7 +42,7 @@ fn a_file_crosses_from_server_to_server_and_not_here() {
 }
 
 #[test]
-fn what_cannot_be_is_told_once_and_spoils_nothing() {
+fn impossible_requests_fail_once_and_harm_nothing() {
     // The giver accepts no third party; the taker accepts none; there is no such file.
     for (case, third_party) in [[false, true], [true, false], [true, true]].into_iter().enumerate()
     {

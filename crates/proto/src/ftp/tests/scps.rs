@@ -223,7 +223,7 @@ fn without_its_control_file_nothing_is_read_or_changed() {
 }
 
 #[test]
-fn who_comes_again_takes_his_file_over() {
+fn a_returning_client_takes_its_file_over() {
     // The data connection and the control connection are gone, and only the client knows it.
     let mut world = scps(|scps| scps.auto_restart = false);
     let content = bytes(400_000);

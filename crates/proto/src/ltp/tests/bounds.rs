@@ -215,7 +215,7 @@ fn claims_that_are_kept_are_few() {
 
 /// More claims than 64 reports take.
 #[test]
-fn claims_that_are_left_out_are_told_later() {
+fn omitted_claims_are_reported_later() {
     let remote = Remote { datagram_max: Some(200), repair_copies: 1, ..Remote::default() };
     let file = content(1_000_000);
     let mut world = World::with(&Config { default_remote: remote, ..Config::default() });

@@ -412,7 +412,7 @@ fn a_cancellation_is_repeated_until_it_is_acknowledged() {
 }
 
 #[test]
-fn every_reason_is_told_to_the_user() {
+fn every_reason_is_reported_to_the_user() {
     for code in REASONS {
         let mut world = alone(&config());
         let id = world.send(&content(SIZE), Red::All);

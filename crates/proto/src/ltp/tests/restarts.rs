@@ -25,7 +25,7 @@ fn restart(world: &mut World, config: &Config, at: Duration) {
 /// Data claimed by the first run is not retransmitted, and is lost. If the second run accepted the
 /// rest, the sender would take the block for delivered.
 #[test]
-fn a_session_of_which_a_part_was_told_is_cancelled() {
+fn a_session_with_a_reported_part_is_cancelled() {
     let file = content(SIZE);
     let remote = Remote { checkpoint_every: Some(2000), ..config().default_remote };
     let config = Config { default_remote: remote, ..config() };
@@ -52,7 +52,7 @@ fn a_session_of_which_a_part_was_told_is_cancelled() {
 }
 
 #[test]
-fn a_session_of_which_nothing_was_told_begins_anew() {
+fn a_session_without_a_report_restarts() {
     let file = content(SIZE);
     let mut world = World::with(&config());
     world.send(&file, Red::All);

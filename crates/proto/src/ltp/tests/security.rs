@@ -80,7 +80,7 @@ fn a_change_of_any_byte_is_refused() {
 }
 
 #[test]
-fn keys_are_told_apart_and_changed() {
+fn keys_are_distinguished_and_changed() {
     let old = Key::new(Ciphersuite::HmacSha1, b"old", b"first secret");
     let new = Key::new(Ciphersuite::HmacSha256, b"new", b"second secret");
     let segment = sealed(&Authentication::new(old.clone()), hello());
@@ -146,7 +146,7 @@ fn a_file_crosses_while_keys_change() {
 }
 
 #[test]
-fn what_a_stranger_says_is_dropped_and_counted() {
+fn unauthenticated_segments_are_dropped_and_counted() {
     let keys = Authentication::new(Key::new(Ciphersuite::HmacSha1, b"1", b"secret"));
     let file = content(20_000);
     let mut world = World::new([config(Some(keys)), config(None)]);
@@ -214,7 +214,7 @@ fn a_cookie_goes_with_all_that_follows_the_first_answer() {
 }
 
 #[test]
-fn who_does_not_know_the_cookie_is_not_heard() {
+fn segments_without_the_cookie_are_dropped() {
     let config = Config {
         cookies: true,
         default_remote: Remote { checkpoint_every: Some(5_000), ..Remote::default() },

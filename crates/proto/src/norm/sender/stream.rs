@@ -75,7 +75,7 @@ impl Sender {
         }
     }
 
-    /// Excludes an outage of a direction of the path, in which no receiver could be heard, from all
+    /// Excludes an outage of a direction of the path, in which no message arrives, from all
     /// waits.
     pub(super) fn shift_stream(&mut self, away: Duration) {
         if let Some(flow) = self.flow.as_mut() {

@@ -109,7 +109,7 @@ fn the_end_is_sent_with_the_parity_that_others_lacked() {
 }
 
 #[test]
-fn without_losses_nothing_is_sent_unasked() {
+fn without_losses_no_proactive_parity_is_sent() {
     let mut group = Group::of(3, &Config::default());
     let file = content(640_000);
     group.send(0, &file, "copy");

@@ -41,7 +41,7 @@ fn say(group: &mut Group, host: usize, text: &'static str, times: Option<u32>) -
 }
 
 #[test]
-fn commands_are_repeated_and_heard_once() {
+fn commands_are_repeated_and_indicated_once() {
     let mut group = Group::of(3, &Config::default());
     // Most copies are lost, different ones at each receiver.
     group.lose = Box::new(|_, to, number, message| {
@@ -116,7 +116,7 @@ fn foreign(sequence: u16, bytes: &[u8]) -> Message<'_> {
 }
 
 #[test]
-fn repetitions_of_others_are_told_and_copies_are_not() {
+fn repetitions_of_others_are_indicated_and_copies_are_not() {
     let mut group = Group::of(1, &Config::default());
     for sequence in [7, 7, 8, 9, 8] {
         group.deliver(1, GROUP, path_to(9), &foreign(sequence, b"again"));
@@ -185,7 +185,7 @@ fn questions_are_answered_by_applications() {
 }
 
 #[test]
-fn all_that_were_heard_of_are_asked_one_question_after_the_other() {
+fn all_known_receivers_get_one_question_after_the_other() {
     let mut group = Group::of(3, &Config::default());
     let now = group.now;
     let error = group.hosts[0].node.question(now, GROUP, 16, &[]);

@@ -195,7 +195,7 @@ fn parity_on_request_keeps_the_contract() {
 }
 
 #[test]
-fn parity_unasked_keeps_the_contract() {
+fn proactive_parity_keeps_the_contract() {
     let options = Options { runs: 8, ..Options::default() };
     conformance::check_all(&Norm::new(Scheme::ReedSolomon8, 3, 1), &options);
 }

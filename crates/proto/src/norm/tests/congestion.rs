@@ -99,7 +99,7 @@ fn without_answers_the_rate_falls_but_never_to_nothing() {
 }
 
 #[test]
-fn who_limits_answers_each_probe_and_others_seldom() {
+fn the_limiting_receiver_replies_to_each_probe() {
     for unicast_nack in [false, true] {
         let mut config = config();
         config.receiver.unicast_nack = unicast_nack;

@@ -70,7 +70,7 @@ fn ask_on(
 }
 
 #[test]
-fn one_odd_answer_to_a_probe_stalls_nobody() {
+fn one_odd_reply_to_a_probe_does_not_stall_the_group() {
     for requested in [1, 1_050_000] {
         let mut group = Group::of(2, &Config::default());
         group.lose = Box::new(|_, to, number, message| {
@@ -178,7 +178,7 @@ fn more_receivers_than_are_remembered_confirm_nothing() {
 }
 
 #[test]
-fn who_asks_for_what_there_never_was_gives_up() {
+fn requests_for_data_that_never_existed_are_given_up() {
     let mut config = Config::default();
     config.receiver.unicast_nack = true;
     config.sender.congestion_control = true;
@@ -274,7 +274,7 @@ fn what_is_asked_for_in_many_ranges_is_sent_once() {
 }
 
 #[test]
-fn all_are_told_what_one_asked_for_in_private() {
+fn private_requests_are_advertised_to_all() {
     let mut config = Config::default();
     (config.sender.end, config.sender.collect) = (EndGame::Flush, true);
     let mut group = of_many_blocks(&mut config);

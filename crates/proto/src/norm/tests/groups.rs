@@ -30,7 +30,7 @@ fn is_repair(body: &Body<'_>) -> bool {
 }
 
 #[test]
-fn one_parity_segment_mends_other_losses_at_each_receiver() {
+fn one_parity_segment_repairs_different_losses() {
     let mut config = Config::default();
     config.sender.tail_parity = false;
     let mut group = Group::of(5, &config);
@@ -45,7 +45,7 @@ fn one_parity_segment_mends_other_losses_at_each_receiver() {
 }
 
 #[test]
-fn who_hears_others_ask_need_not_ask() {
+fn overheard_requests_suppress_requests() {
     let mut config = Config::default();
     // The RFC's values for large groups: with less, more receivers send before they hear others.
     (config.sender.group_size, config.sender.backoff) = (Some(100), Some(4));
@@ -129,7 +129,7 @@ fn several_send_at_once() {
 }
 
 #[test]
-fn who_comes_late_gets_it_all() {
+fn a_late_receiver_gets_everything() {
     // Within the first block, later, and when only flushes are left.
     for (late, before) in [(20, 25), (300, 305), (480, 600)] {
         let mut config = Config::default();
@@ -213,7 +213,7 @@ fn all_that_is_given_up_ends_everywhere() {
 }
 
 #[test]
-fn a_sender_that_begins_anew_is_received_anew() {
+fn a_restarted_sender_is_a_new_sender() {
     let mut group = Group::of(2, &Config::default());
     let file = content(300_000);
     group.send(0, &file, "copy");
@@ -230,7 +230,7 @@ fn a_sender_that_begins_anew_is_received_anew() {
 }
 
 #[test]
-fn a_receiver_that_begins_anew_gets_it_all() {
+fn a_restarted_receiver_gets_everything() {
     let mut group = Group::of(2, &Config::default());
     let file = content(300_000);
     group.send(0, &file, "copy");
@@ -264,7 +264,7 @@ fn two_senders_of_one_number_come_to_an_end() {
 }
 
 #[test]
-fn requests_to_an_earlier_life_are_not_heeded() {
+fn requests_to_an_earlier_instance_are_ignored() {
     let mut group = Group::of(1, &Config::default());
     group.send(0, &content(300_000), "copy");
     group.run_for(SECOND / 5);
@@ -360,7 +360,7 @@ fn so_many_receivers_are_waited_for() {
 }
 
 #[test]
-fn the_end_is_told_as_often_as_the_end_game_says() {
+fn the_end_is_announced_as_often_as_the_end_game_says() {
     let mut config = Config::default();
     let file = content(100_000);
     let mut group = Group::of(3, &config);

@@ -33,7 +33,7 @@ fn got(group: &Group, host: usize) -> Vec<String> {
 }
 
 #[test]
-fn who_comes_late_begins_as_the_policy_says() {
+fn a_late_receiver_starts_by_its_policy() {
     for (sync, expected) in [
         (SyncPolicy::Current, &["c"][..]),
         (SyncPolicy::Object, &["b", "c"]),
@@ -53,7 +53,7 @@ fn who_comes_late_begins_as_the_policy_says() {
 }
 
 #[test]
-fn nothing_is_asked_for_on_account_of_who_comes_late_and_begins_with_the_next() {
+fn late_receivers_that_start_with_the_next_object_request_nothing() {
     let group = late(SyncPolicy::Current);
     assert_eq!(group.nacks(), 0, "{:#?}", group.transcript());
     assert!(late(SyncPolicy::Object).nacks() > 0);
@@ -176,7 +176,7 @@ fn much_is_asked_for_in_several_messages() {
 }
 
 #[test]
-fn groups_are_told_how_large_they_are() {
+fn the_group_size_is_announced() {
     for (receivers, expected) in [(2, 10..=50), (40, 50..=500), (150, 100..=1000)] {
         let mut group = Group::of(receivers, &Config::default());
         // Over a minute, slowly.

@@ -253,7 +253,7 @@ fn an_answer_that_comes_after_the_end_leaves_nothing() {
 }
 
 #[test]
-fn each_effect_may_fail_and_is_told_of() {
+fn every_failed_effect_is_reported() {
     for side in 0..2 {
         for failing in 0..30 {
             let mut world = World::with(&few_segments());
@@ -322,7 +322,7 @@ fn a_path_that_takes_less_than_before_ends_it() {
 }
 
 #[test]
-fn how_it_is_coded_is_told_somewhere() {
+fn the_coding_is_announced_somewhere() {
     for info in ["", "copy"] {
         for lost in [false, true] {
             let mut config = Config::default();

@@ -119,7 +119,7 @@ fn transcript(
 }
 
 #[test]
-fn a_block_that_is_full_is_mended_by_parity() {
+fn a_full_block_is_repaired_by_parity() {
     let lines = [
         "> INFO",
         "> 0/0 0+100",
@@ -140,7 +140,7 @@ fn a_block_that_is_full_is_mended_by_parity() {
 }
 
 #[test]
-fn a_block_that_is_not_full_is_mended_by_its_segments() {
+fn an_incomplete_block_is_repaired_by_its_segments() {
     let lines = [
         "> INFO",
         ">x 0/0 0+100",
@@ -301,7 +301,7 @@ fn with_push_the_newest_bytes_count() {
 }
 
 #[test]
-fn what_was_overwritten_is_refused_and_the_gap_told() {
+fn overwritten_data_is_refused_and_the_gap_reported() {
     let mut config = small();
     config.sender.parity = 0;
     config.sender.fec = Scheme::NoCode;
@@ -327,7 +327,7 @@ fn what_was_overwritten_is_refused_and_the_gap_told() {
 }
 
 #[test]
-fn who_joins_late_begins_at_a_block() {
+fn a_late_reader_starts_at_a_block() {
     for (join, first) in [(Join::FirstBlock, 800), (Join::Beginning, 0)] {
         let mut config = small();
         config.receiver.streams = Some(join);

@@ -223,7 +223,7 @@ fn more_is_lost_than_parity_makes_up_for() {
 }
 
 #[test]
-fn parity_unasked_makes_up_for_losses() {
+fn proactive_parity_covers_losses() {
     let lines = ["> FLUSH 1/3", "< ACK", "> FLUSH 1/3", "< ACK"];
     assert_lines(&small(2, 1), &[("0/0", 0), ("1/1", 0)], &lines);
     // Any parity will do: unsent segments are sent.

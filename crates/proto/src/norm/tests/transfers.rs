@@ -53,7 +53,7 @@ fn without_a_code_segments_are_sent_again() {
 }
 
 #[test]
-fn parity_sent_unasked_saves_the_round_trip() {
+fn proactive_parity_saves_the_round_trip() {
     let mut world = World::with(&with_parity(4));
     let file = content(200_000);
     world.lose = lose_numbers(&[5, 6, 30, 99]);

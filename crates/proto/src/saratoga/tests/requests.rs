@@ -262,7 +262,7 @@ fn a_descriptor_that_changes_in_mid_session_ends_it() {
 
 /// §6.6: it is an error without a name.
 #[test]
-fn an_end_before_the_length_that_was_told_ends_the_session() {
+fn an_end_before_the_announced_length_ends_the_session() {
     let mut world = World::alone(quiet());
     world.say(0, Packet::Metadata(metadata(1000, FileChecksum::None)));
     let end = packet::Data { is_end: true, wants_status: true, ..data(0, b"x") };

@@ -34,7 +34,7 @@ fn cancel(world: &mut World) {
 }
 
 #[test]
-fn without_a_checksum_a_later_session_begins_anew() {
+fn without_a_checksum_a_later_session_restarts() {
     for (checksum, udp_lite) in [(ChecksumKind::None, false), (ChecksumKind::Crc32, true)] {
         let mut world = World::with(&settings(checksum, udp_lite));
         world.put(&content(SIZE), Put::Push);
@@ -49,7 +49,7 @@ fn without_a_checksum_a_later_session_begins_anew() {
 }
 
 #[test]
-fn without_a_checksum_a_sender_that_was_started_again_begins_anew() {
+fn without_a_checksum_a_restarted_sender_restarts() {
     for (checksum, stream) in [(ChecksumKind::None, false), (ChecksumKind::Crc32, true)] {
         let mut world = World::with(&settings(checksum, false));
         world.put_with(&content(SIZE), |request| request.stream = stream);

@@ -71,7 +71,7 @@ fn timestamps_are_echoed_as_they_came() {
 
 /// An unrequested one has the timestamp of the highest offset, and the edge after it.
 #[test]
-fn a_voluntary_status_tells_of_the_highest_data() {
+fn a_voluntary_status_reports_the_highest_data() {
     let mut world = receiver();
     for (offset, stamp) in [(0, [1; 16]), (500, [2; 16]), (100, [3; 16])] {
         let part = packet::Data { timestamp: Some(stamp), ..data(offset, &[1; 100]) };
@@ -119,7 +119,7 @@ fn the_last_status_says_that_all_is_there() {
 
 /// The session is over, and the sender asks because the reply was lost.
 #[test]
-fn who_asks_after_the_end_is_answered() {
+fn requests_after_the_end_get_a_reply() {
     let mut world = receiver();
     world.say(0, Packet::Data(data(0, &[1; 1000])));
     world.run_until(world.now + A_WHILE);
@@ -138,7 +138,7 @@ fn who_asks_after_the_end_is_answered() {
 }
 
 #[test]
-fn holes_that_do_not_fit_are_told_in_several_packets() {
+fn holes_that_do_not_fit_take_several_packets() {
     let file = content(1_000_000);
     let mut world = World::with(&quiet());
     // Every second of 900 packets; 1,024 bytes hold 124 holes.
@@ -158,7 +158,7 @@ fn holes_that_do_not_fit_are_told_in_several_packets() {
 }
 
 #[test]
-fn metadata_that_was_lost_is_said_to_be_missing_and_comes_again() {
+fn lost_metadata_is_reported_and_retransmitted() {
     let file = content(SIZE);
     let mut world = World::with(&quiet());
     world.lose = lose_numbers(&[0]);

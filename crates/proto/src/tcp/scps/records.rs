@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_once_and_in_order() {
+    fn ends_are_reported_once_and_in_order() {
         let mut ends = Ends::default();
         assert!(ends.add(30, 2) && ends.add(10, 2) && ends.add(10, 2) && !ends.add(20, 2));
         assert!(!ends.tell(9) && ends.tell(10) && !ends.tell(29) && ends.tell(30));

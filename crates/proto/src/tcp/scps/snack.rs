@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_were_told_of_it_begins_again_after_a_round_trip() {
+    fn reports_start_over_after_a_round_trip() {
         let (receive, mut snacking) = received(&[1, 3]);
         let snack = Snack { repeats: 1, ..Snack::default() };
         let mut at = |ms| {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_stands_for_its_delay_before_it_is_told_of() {
+    fn a_hole_is_not_reported_before_its_delay() {
         let snack = Snack { delay: millis(30), ..Snack::default() };
         let now = Time::from_secs(1);
         let (mut receive, mut snacking) = received_with(&[1], &snack, now);

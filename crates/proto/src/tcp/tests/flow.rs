@@ -364,7 +364,7 @@ fn reno_halves_and_a_partial_acknowledgment_brings_the_next_hole() {
 }
 
 #[test]
-fn what_was_only_late_is_taken_back() {
+fn a_reaction_to_a_late_segment_is_undone() {
     // A segment that is 30 ms late, with the peer's report when it arrives twice.
     for (timestamps, duplicate_sack) in [(true, false), (false, true)] {
         let options =

@@ -343,7 +343,7 @@ fn keep_alive_is_off_unless_wanted_and_waits_for_two_hours() {
 
 /// MUST-48, MUST-49, SHLD-22.
 #[test]
-fn all_packets_have_the_code_point_and_the_hop_limit_asked_for() {
+fn all_packets_have_the_configured_code_point_and_hop_limit() {
     let mut raw = raw();
     let id = raw.establish(Options { dscp: 46, hop_limit: 9, ..Raw::bare() }, &[]);
     raw.write(id, 10);
@@ -359,7 +359,7 @@ fn all_packets_have_the_code_point_and_the_hop_limit_asked_for() {
 
 /// SHLD-4, RFC 6191: the number is an old one, and the timestamp shows that the SYN is not.
 #[test]
-fn in_time_wait_a_later_stamp_begins_anew() {
+fn in_time_wait_a_later_timestamp_opens() {
     let stamp = |value| [TcpOption::Timestamps { value, echo: 0 }];
     let mut raw = raw();
     let id = raw.establish(Options { timestamps: true, ..Raw::bare() }, &stamp(100));

@@ -252,7 +252,7 @@ fn without_a_hole_in_time_nothing_is_sent_again() {
 }
 
 #[test]
-fn a_hole_is_told_of_after_its_delay_though_nothing_comes() {
+fn a_hole_is_reported_after_its_delay_without_new_data() {
     let mut raw = Raw::new(Config::default());
     let snack = Some(Snack { delay: millis(300), ..Snack::default() });
     let options = Options { scps: Some(Scps { snack, ..Scps::default() }), ..Raw::bare() };

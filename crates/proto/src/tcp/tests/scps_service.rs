@@ -231,7 +231,7 @@ fn what_is_lost_in_an_outage_is_found_out_about_at_once() {
 }
 
 #[test]
-fn a_link_beyond_is_asked_for_until_it_answers() {
+fn a_remote_link_is_probed_until_it_is_back() {
     let both = options(true, Scps::default());
     let mut world = World::plain(1);
     let away = Rc::new(Cell::new(false));

@@ -64,7 +64,7 @@ fn both_ask_at_the_same_time() {
 }
 
 #[test]
-fn two_stacks_ask_each_other_at_the_same_time() {
+fn two_stacks_open_at_the_same_time() {
     for options in [Options::default(), Raw::bare()] {
         let mut world = World::plain(3);
         let ends = [([10, 0, 0, 1], 7).into(), ([10, 0, 0, 2], 7).into()];
@@ -215,7 +215,7 @@ fn waiting(config: Config) -> Raw {
 }
 
 #[test]
-fn in_time_wait_a_fin_is_answered_again_and_a_new_syn_begins_anew() {
+fn in_time_wait_a_fin_is_acknowledged_and_a_new_syn_opens() {
     let mut raw = waiting(Config::default());
     raw.wait(Duration::from_secs(40));
     assert_eq!(brief(&raw.say(FIN | ACK, (1, 2), &[], &[])), [(ACK, 2, 2, 0)]);

@@ -147,7 +147,7 @@ fn class_4_survives_restarts_of_a_waypoint() {
 }
 
 #[test]
-fn class_4_tells_the_source_of_a_rejection_at_the_end() {
+fn class_4_reports_a_rejection_to_the_source() {
     let mut world = World::new(&LINE, relays);
     world.insert(1, "source", &content(5000));
     let put = PutRequest {

@@ -92,7 +92,7 @@ fn stuck(world: &mut World) -> TransactionId {
 }
 
 #[test]
-fn a_status_report_tells_what_is_known() {
+fn a_status_report_has_the_known_fields() {
     let mut world = World::new(&MESH, |_, _| {});
     let id = stuck(&mut world);
     let unknown = TransactionId { sequence: 999, ..id };
@@ -173,7 +173,7 @@ fn others_transactions_are_not_touched_unless_that_is_allowed() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_do_no_harm() {
+fn unrequested_replies_are_harmless() {
     let mut world = World::new(&MESH, |_, _| {});
     let junk: [&[u8]; 5] =
         [b"cfdp", b"cfdp\x00", b"cfdp\x40\xff", b"cfdp\x10\xff", b"cfdp\xff\x01"];
