@@ -47,9 +47,9 @@ pub enum QuantityError {
     /// There is no number at the text's start.
     #[error("{text:?} is not {kind}; write one like {example:?}")]
     NotANumber {
-        /// What was given.
+        /// Text that was given.
         text: String,
-        /// What it should have been, with its article.
+        /// Expected quantity, with its article.
         kind: &'static str,
         /// A right one.
         example: &'static str,
@@ -60,7 +60,7 @@ pub enum QuantityError {
         like[0], like[1]
     )]
     NoUnit {
-        /// What was given.
+        /// Text that was given.
         text: String,
         /// Two units that it may have been meant in.
         like: [&'static str; 2],
@@ -70,15 +70,15 @@ pub enum QuantityError {
     /// A stretch of time without any.
     #[error("{text:?} lasts no time; an outage is longer than 0 s")]
     NoTime {
-        /// What was given.
+        /// Text that was given.
         text: String,
     },
     /// A unit this kind of quantity does not have.
     #[error("{unit:?} is not a unit of {kind}{nearest} (units: {units})")]
     UnknownUnit {
-        /// What was given.
+        /// Text that was given.
         unit: String,
-        /// What it should have been, with its article.
+        /// Expected quantity, with its article.
         kind: &'static str,
         /// `; did you mean "s"?`, or nothing.
         nearest: String,
@@ -88,11 +88,11 @@ pub enum QuantityError {
     /// A value no such quantity can have.
     #[error("{text:?} is out of range for {kind}: {range}")]
     OutOfRange {
-        /// What was given.
+        /// Text that was given.
         text: String,
-        /// What it should have been, with its article.
+        /// Expected quantity, with its article.
         kind: &'static str,
-        /// What is allowed.
+        /// Allowed range.
         range: &'static str,
     },
 }
@@ -175,7 +175,7 @@ impl Kind {
         self.units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
     }
 
-    /// How it is written, for messages.
+    /// Example of its notation, for messages.
     pub(crate) fn expected(&self) -> String {
         format!("{} as a string, like {:?}", self.name, self.example)
     }
@@ -237,7 +237,7 @@ impl Kind {
         })
     }
 
-    /// What is wrong with a number that stands alone.
+    /// Error message for a number without unit.
     pub(crate) fn no_unit(&self, number: &str) -> QuantityError {
         let text = number.to_owned();
         if number.starts_with('-') {
@@ -469,9 +469,9 @@ impl fmt::Display for Probability {
 /// Reads a quantity, or what may stand in its place, from a string; a number says what unit it
 /// lacks.
 pub struct Text<T> {
-    /// What is asked for, for the message about anything else.
+    /// Expected quantity, for the message about any other type.
     expected: String,
-    /// What a bare number means, or what is wrong with it.
+    /// Value of a number without unit, or the error message.
     number: fn(f64, &str) -> Result<T, QuantityError>,
 }
 

@@ -78,7 +78,7 @@ impl From<Record> for Range {
     }
 }
 
-/// The same as a control file has them.
+/// Records as ranges of a control file.
 pub(crate) fn ranges(records: &[Record]) -> Vec<Range> {
     records.iter().copied().map(Range::from).collect()
 }
@@ -88,19 +88,19 @@ pub(crate) fn original_of(name: &str) -> String {
     format!("{name}.original")
 }
 
-/// What there is before and after a transfer of a file with some content.
+/// Stored files before and after a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
     /// In the sender's store, under the file's name.
     pub at_sender: Option<Bytes>,
     /// In the receiver's store, under this name.
     pub at_receiver: Option<(String, Bytes)>,
-    /// What the receiver shall have in the end.
+    /// Content that the receiver must end with.
     pub expected: Bytes,
 }
 
 impl Files {
-    /// Of a transfer that carries this, whose file has this name and content.
+    /// Files of a transfer of this kind, with this name and content.
     pub fn of(kind: ContentKind, name: &str, content: &Bytes, records: &[Record]) -> Self {
         let plain =
             Self { at_sender: Some(content.clone()), at_receiver: None, expected: content.clone() };

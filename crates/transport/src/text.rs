@@ -111,7 +111,7 @@ fn malformed(error: &toml::de::Error, origin: &str) -> SpecError {
     SpecError::Malformed { origin: origin.to_owned(), message: message(error) }
 }
 
-/// What is wrong, where and how to mend it. A line with a secret in it is not shown.
+/// Error with its place and remedy. A line that holds a secret is not shown.
 pub fn message(error: &toml::de::Error) -> String {
     let text = error.to_string();
     let mut is_secret = false;
@@ -126,8 +126,8 @@ pub fn message(error: &toml::de::Error) -> String {
     format!("{shown}{}", suggestion(error.message()))
 }
 
-/// `did you mean ...?` on a line of its own for serde's message about an unknown name, from the names
-/// that it lists; nothing for other messages.
+/// Line `did you mean ...?` for serde's message about an unknown name, from the names that it lists;
+/// empty for other messages.
 #[must_use]
 pub fn suggestion(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
@@ -148,8 +148,7 @@ pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<
         .map(|(_, name)| name)
 }
 
-/// What the end of a message asks that says there is nothing of the name `given`; nothing, where no
-/// name is near.
+/// End of a message about the unknown name `given`: a question with the nearest name, or nothing.
 pub fn did_you_mean<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> String {
     nearest(given, names).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
 }

@@ -388,7 +388,7 @@ fn ended(finished: TransactionFinished) -> Ended {
 fn operation_report(operation: &OperationIndication) -> Event {
     Event::Notice(match operation {
         OperationIndication::Refused { from, id, reason } => {
-            format!("{id}: entity {from} asked in vain: {reason}")
+            format!("{id}: refused a request of entity {from}: {reason}")
         }
         OperationIndication::ProxyPut { from, original, id } => {
             format!("{id}: sending a file for entity {from} ({original})")

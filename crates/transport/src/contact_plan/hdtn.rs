@@ -14,7 +14,7 @@ struct Plan {
     contacts: Vec<Entry>,
 }
 
-/// Times are whole seconds from when the plan is begun. HDTN reads no more than this, and leaves
+/// Times are whole seconds from the start of the plan. HDTN reads no more than this, and leaves
 /// other keys alone.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -26,7 +26,7 @@ struct Entry {
     end_time: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_bits_per_sec: Option<u64>,
-    /// What older releases have: Mbit/s.
+    /// Rate in Mbit/s, as older releases write it.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<u64>,
     #[serde(default)]

@@ -16,7 +16,7 @@ use proto::bp::contacts::{Contact, ContactPlan, Range};
 
 use crate::text::SpecError;
 
-/// How a contact plan is written.
+/// Format of a contact plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// TOML: `[[contact]]` and `[[range]]`, quantities with their units.
@@ -55,11 +55,10 @@ impl FromStr for Format {
     }
 }
 
-/// Reads a plan that came from `origin`. `epoch` is the moment from which its times count that say no
-/// date.
+/// Reads a plan from `origin`. Times without a date count from `epoch`.
 ///
 /// # Errors
-/// It is not of that format, or contradicts itself: the place and the remedy.
+/// Place and remedy, if the text has another format or contradicts itself.
 pub fn read(
     format: Format,
     text: &str,

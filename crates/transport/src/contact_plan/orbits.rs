@@ -1,8 +1,8 @@
 //! Contact plans of a lander, an orbiter of its body, and Earth.
 //!
-//! The body turns once while it goes around Earth, as the Moon does: so Earth stands still in its sky. The orbiter's orbit
-//! is a circle in a plane that does not turn. It sees the lander while it stands high enough above the lander's
-//! horizon, and Earth while the body does not hide it.
+//! The body is tidally locked like the Moon, so Earth stands still in its sky. The orbit is a circle
+//! in a fixed plane. The orbiter sees the lander while it is above the least elevation, and Earth
+//! while the body does not hide it.
 
 use std::f64::consts::TAU;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::quantity::{Span, Window};
 pub struct Orbits {
     /// The body's radius, in km.
     pub radius_km: f64,
-    /// What its mass attracts with, in km³/s².
+    /// Standard gravitational parameter, in km³/s².
     pub gm: f64,
-    /// How long it takes to turn.
+    /// Rotation period.
     pub day: Duration,
     /// The orbit's height above the ground, in km.
     pub height_km: f64,
@@ -27,9 +27,9 @@ pub struct Orbits {
     pub inclination: f64,
     /// The lander's latitude and longitude, in degrees; Earth stands above the longitude 0.
     pub lander: (f64, f64),
-    /// How high above the horizon the orbiter must be, in degrees.
+    /// Least elevation of the orbiter, in degrees.
     pub elevation: f64,
-    /// How long light takes between the body and Earth.
+    /// One-way light time between the body and Earth.
     pub owlt: Duration,
     /// Contacts that are shorter are none.
     pub shortest: Duration,
@@ -72,14 +72,14 @@ fn dot(a: Vector, b: Vector) -> f64 {
 }
 
 impl Orbits {
-    /// How long a revolution takes, in seconds.
+    /// Orbital period, in seconds.
     #[must_use]
     pub fn period_s(&self) -> f64 {
         let radius = self.radius_km + self.height_km;
         TAU * (radius.powi(3) / self.gm).sqrt()
     }
 
-    /// Where the orbiter is above the turning body, in km. Earth is in the direction of the first axis.
+    /// Position of the orbiter in the body's frame, in km. The first axis points to Earth.
     fn orbiter(&self, at_s: f64) -> Vector {
         let radius = self.radius_km + self.height_km;
         let along = TAU * at_s / self.period_s();
@@ -107,7 +107,7 @@ impl Orbits {
         towards > 0.0 || aside.hypot(up) > self.radius_km
     }
 
-    /// What is seen in a time from the beginning on.
+    /// Passes within a time from the beginning.
     #[must_use]
     pub fn passes(&self, lasting: Duration) -> Passes {
         let spans = |sees: &dyn Fn(f64) -> bool| self.spans(lasting.as_secs(), sees);
@@ -156,8 +156,8 @@ impl Orbits {
 }
 
 impl Passes {
-    /// The plan of these passes, for three nodes that are called so: `lander_bps` to and from the lander, `earth_bps` from and to
-    /// Earth.
+    /// Contact plan of these passes for three nodes: `lander_bps` is the rate to and from the
+    /// lander, `earth_bps` that to and from Earth.
     ///
     /// # Errors
     /// Two of the numbers are the same, or a rate is 0.
@@ -184,7 +184,7 @@ impl Passes {
         ContactPlan::new(contacts, &ranges)
     }
 
-    /// The same as the times in which links are up.
+    /// Passes as contact windows.
     #[must_use]
     pub fn windows(spans: &[(Time, Time)]) -> Vec<Window> {
         let span = |from: Time, until: Time| Span(until.since(from));
@@ -215,8 +215,8 @@ mod tests {
             }
             assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0));
         }
-        // A body hides Earth for asin(1737.4 / 6142.5) / pi of a revolution at most: 3,944 s of 43,200. Earth moves
-        // along by 43,200 / 2,360,592 of it meanwhile: 1.9 % more.
+        // A body hides Earth for asin(1737.4 / 6142.5) / pi of a revolution at most: 3,944 s of
+        // 43,200. Earth moves by 43,200 / 2,360,592 of it meanwhile: 1.9 % more.
         let hidden = month.earth.windows(2).map(|pair| pair[1].0.since(pair[0].1).as_secs());
         let longest = hidden.max().unwrap();
         assert!((600..=4_020).contains(&longest), "{longest}");
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn who_stands_below_sees_the_orbiter() {
-        // An orbit above the equator, and a lander there: seen once a revolution, as long as the angle says.
+        // Equatorial orbit and lander: one pass a revolution, as long as the angle.
         let orbits = Orbits {
             inclination: 0.0,
             lander: (0.0, 180.0),

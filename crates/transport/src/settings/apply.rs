@@ -7,11 +7,11 @@ use toml::{Table, Value};
 use super::read::{DEFAULT, REMOTES};
 use super::value;
 
-/// Changes `settings` as a table that was [read](super::read::read) says; `path` is the path to it.
+/// Applies a table from [`read`](super::read::read) to `settings`; `path` is the table's own path.
 ///
 /// # Errors
 ///
-/// Says why it is refused, with the path of the key.
+/// Path of the refused key, with the reason.
 pub(super) fn apply(table: &Table, settings: &mut dyn Settings, path: &str) -> Result<(), String> {
     let mut applier = Applier { table, path, error: None };
     let visited = settings.visit(&mut applier);

@@ -23,7 +23,7 @@ pub struct Authentication {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Key {
-    /// How a segment is authenticated with it.
+    /// Authentication of a segment with it.
     pub suite: Suite,
     /// Its id, in hexadecimal digits.
     #[serde(default)]

@@ -70,7 +70,7 @@ fn strange_ltp(keys: Option<l::Authentication>) -> l::Config {
     }
 }
 
-/// The same for Saratoga.
+/// Settings of Saratoga, changed in the same way.
 fn strange_saratoga() -> SaratogaConfig {
     let remote = s::Remote {
         payload_max: Some(901),
@@ -512,8 +512,7 @@ fn errors_do_not_show_secrets() {
     }
 }
 
-/// The table of settings in a manual as TOML: its keys with their defaults, where they have one that
-/// can be written.
+/// The settings table of a manual as TOML: keys with their defaults, where those can be written.
 fn manual(text: &str) -> String {
     let section = text.split("\n## Settings\n").nth(1).unwrap();
     let section = section.split("\n## ").next().unwrap();

@@ -1,7 +1,7 @@
-//! Bundle nodes of a simulated world: files that cross as bundles, over any of the convergence layers.
+//! Bundle nodes of a simulated world, which send files as bundles over any convergence layer.
 //!
-//! A node is numbered as in the scenario: node 3 is `ipn:3.0`, and files come to [`SERVICE`] of it. Links to neighbours are
-//! opened when bundles wait for them.
+//! Nodes have their numbers of the scenario: node 3 is `ipn:3.0` and receives files at its
+//! [`SERVICE`]. Links to neighbours open when bundles wait for them.
 
 mod settings;
 
@@ -52,7 +52,7 @@ pub fn epoch() -> SystemTime {
 /// The only layer of a node.
 pub(crate) const LAYER: usize = 0;
 
-/// What carries the bundles of a node.
+/// Convergence layer of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// TCPCL and this crate's TCP.
@@ -67,19 +67,19 @@ pub enum Carrier {
     Norm,
 }
 
-/// What a bundle node is told.
+/// Settings of a bundle node.
 #[derive(Clone, Debug)]
 pub struct BundlesConfig {
     /// Its number.
     pub entity: u64,
-    /// How files cross.
+    /// Settings of the file service.
     pub files: files::Config,
-    /// The entity that sends and receives files in place of that, if it is CFDP. How long bundles live and of which version they are is
-    /// said with `files`.
+    /// CFDP entity that transfers files in place of the file service. `files` still sets lifetime
+    /// and version of bundles.
     pub cfdp: Option<CfdpUser>,
     /// The agent, but for its routes.
     pub agent: agent::Config,
-    /// What its layer is over.
+    /// Transport below its layer.
     pub carrier: Carrier,
     /// The layer over streams.
     pub tcpcl: tcpcl::Config,
@@ -93,7 +93,7 @@ pub struct BundlesConfig {
     pub normcl: normcl::Config,
     /// Settings of Saratoga for others, by their numbers.
     pub remotes: Remotes,
-    /// What is below streams: TCP, and the addresses of this host and of others.
+    /// Layer below streams: TCP, with the addresses of this host and of its peers.
     pub streams: stack::Config,
     /// By way of whom others are reached, by their numbers.
     pub routes: BTreeMap<u64, u64>,
@@ -253,9 +253,10 @@ impl BundlesConfig {
         Ok(())
     }
 
-    /// DTN2 2.5 on Linux 2.4, as its sources have it: segments of 4,096 bytes, signs of life each 10 s, links on demand closed after
-    /// 30 s without use, connections tried again after 5 s, and then after twice as long each time up to 10 min; what was acknowledged
-    /// when a connection breaks is kept. Its drafts of TCPCL knew neither lengths nor refusals.
+    /// DTN2 2.5 on Linux 2.4, by its sources: segments of 4,096 bytes, keepalives each 10 s,
+    /// on-demand links closed after 30 s idle, reconnects after 5 s with the wait doubled up to
+    /// 10 min. Acknowledged segments survive a broken connection. Its draft of TCPCL has neither
+    /// lengths nor refusals.
     fn be_dtn2(&mut self) {
         let options = tcp::Profile::from_name("linux-2.4.18").map(tcp::Profile::options);
         self.streams.options = options.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! FTP, and programs that are modelled, over TCP as a node of a simulated world: a host whose paths are
-//! IP interfaces.
+//! FTP and modelled programs over TCP, as a node of a simulated world: a host whose paths are IP
+//! interfaces.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -21,11 +21,11 @@ use crate::text::SpecError;
 /// Configuration of a node over TCP.
 #[derive(Clone, Debug, Default)]
 pub struct OverTcpConfig {
-    /// What it does as client and server.
+    /// Settings of client and server.
     pub ftp: ftp::Config,
     /// The program that it is in place of FTP.
     pub program: Option<programs::Config>,
-    /// What is below: TCP, and the addresses of this host and of others.
+    /// Layer below: TCP, with the addresses of this host and of its peers.
     pub streams: stack::Config,
     /// The paths to others, by their numbers in the scenario.
     pub paths: BTreeMap<u64, PathId>,
