@@ -145,8 +145,8 @@ def nodes(slowlight: Path, folder: Path, store: str) -> Iterator[Path]:
         sock = folder / "1" / "sock"
         query = [str(slowlight), "bp", "query", "--json", "--node", str(sock)]
         for _ in range(200):
-            asked = subprocess.run(query, capture_output=True, text=True, check=False)
-            if asked.returncode == 0 and json.loads(asked.stdout)["neighbours"]:
+            reply = subprocess.run(query, capture_output=True, text=True, check=False)
+            if reply.returncode == 0 and json.loads(reply.stdout)["neighbours"]:
                 break
             time.sleep(0.05)
         yield sock

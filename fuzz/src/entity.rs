@@ -28,11 +28,11 @@ pub fn cfdp_entity(data: &[u8]) {
             88..=93 => world.wait(script.or_zero()),
             94..=103 => {
                 let request = put(who, &mut script);
-                world.ask(who, |entity, now| drop(entity.put(now, request)));
+                world.make_request(who, |entity, now| drop(entity.put(now, request)));
             }
             104..=109 => {
                 let nth = usize::from(script.or_zero());
-                world.ask(who, |entity, now| control(entity, now, op >> 1, nth));
+                world.make_request(who, |entity, now| control(entity, now, op >> 1, nth));
             }
             110..=115 => world.path(who, op >> 1, MTU),
             116..=119 => world.restart(who),

@@ -291,7 +291,7 @@ impl<P: Protocol> World<P> {
     }
 
     /// Makes a user's request.
-    pub(crate) fn ask(&mut self, who: usize, request: impl FnOnce(&mut P::Node, Time)) {
+    pub(crate) fn make_request(&mut self, who: usize, request: impl FnOnce(&mut P::Node, Time)) {
         request(&mut self.sides[who].node, self.now);
         self.drain(who);
     }

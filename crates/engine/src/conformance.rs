@@ -268,7 +268,7 @@ impl fmt::Display for Rule {
             Self::Arrives => "the file arrives",
             Self::SameSeed => "same seed, same bytes",
             Self::IdleNoDeadline => "an idle engine has no deadline",
-            Self::Batch => "a batch is of equal datagrams that fit the path",
+            Self::Batch => "a batch consists of equal datagrams that fit the path",
             Self::ClosedPath => "nothing is sent on a path that is down or blocked",
         })
     }

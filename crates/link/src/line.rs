@@ -79,8 +79,8 @@ pub enum Left {
 }
 
 impl Line {
-    /// Creates the line of a link with this configuration; `None` if it needs no look at its
-    /// packets.
+    /// Creates the line of a link with this configuration; `None` if neither header compression nor
+    /// exact stuffing needs the packets' bytes.
     #[must_use]
     pub fn new(config: &Config) -> Option<Self> {
         let ends = config.header_compression.map(|slots| Ends {

@@ -97,8 +97,8 @@ fn step_at(steps: &[RateStep], at: Time) -> usize {
 
 /// A moment with its fraction of a nanosecond: `nanos + part / of`, `part < of`.
 ///
-/// With `of` the rate in bit/s, sums of serialisation times are exact, so a million packets of
-/// 1,053 bytes at 1.024 Mbit/s end where one transmission of all their bits would.
+/// With `of` the rate in bit/s, sums of serialisation times are exact. A million packets of 1,053
+/// bytes at 1.024 Mbit/s end where one transmission of all their bits would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     nanos: u64,

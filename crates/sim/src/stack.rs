@@ -24,8 +24,8 @@ pub struct HostConfig {
     pub batch: usize,
     /// Whether datagrams carry a UDP checksum. Without it, damage reaches the engines.
     pub udp_checksum: bool,
-    /// Whether the engine is notified when the first link of a path goes down and up, when the
-    /// contact ends, and when the last link from the peer does so, one light time later
+    /// Whether the engine is notified of outages and contact ends of a path's first link. It also
+    /// learns of those of the last link from the peer, one light time later
     /// ([`PathEvent::ReturnDown`]). Outages of links between other hosts are not reported.
     pub cues: bool,
     /// TTL of the packets it sends.
@@ -152,7 +152,7 @@ pub(crate) struct Stack {
     by_peer: BTreeMap<(u16, Ipv4Addr, u16), usize>,
     /// Groups of which it is a member.
     groups: BTreeSet<Ipv4Addr>,
-    /// Path used last, checked first.
+    /// Indices of the paths used last, checked first.
     last_sent: usize,
     last_received: usize,
     last_group: usize,

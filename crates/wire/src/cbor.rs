@@ -1,10 +1,10 @@
 //! The subset of CBOR (RFC 8949) that bundles need.
 //!
-//! A custom reader over [`Reader`]. A bundle's head needs exact byte positions (a CRC covers its
-//! own bytes zeroed), errors that name such positions and distinguish "need more bytes" from
-//! "malformed", and bounded time and memory for hostile input. CBOR crates have their own errors
-//! and types around the same thirty lines. `minicbor`, which borrows its input and allocates
-//! nothing, has a licence that is not on this project's list.
+//! A custom reader over [`Reader`]. A bundle's head needs exact byte positions, because a CRC
+//! covers its own bytes zeroed. Errors must name such positions and distinguish "need more bytes"
+//! from "malformed". Hostile input must not take unbounded time and memory. CBOR crates have their
+//! own errors and types around the same thirty lines. `minicbor`, which borrows its input and
+//! allocates nothing, has a licence that is not on this project's list.
 //!
 //! Reads any form: definite and indefinite lengths, numbers longer than needed. Writes the
 //! shortest.

@@ -15,8 +15,8 @@
 //! | 0x10 P | none: PSH is set | 0 |
 //!
 //! Changes of 1 to 255 take a byte, others a zero byte and two more. S, W and U together encode an
-//! echoed keystroke (S and A grew by the length of the last packet's data), S, A, W and U together
-//! unidirectional data (S grew by that length).
+//! echoed keystroke: S and A grew by the length of the last packet's data. S, A, W and U together
+//! encode unidirectional data: S grew by that length.
 //!
 //! Unlike the other formats this one has state, at both ends of a line: a [`Compressor`] and a
 //! [`Decompressor`]. A packet with a change that this form cannot encode keeps its whole header,

@@ -138,7 +138,7 @@ pub struct Nack<'a> {
     pub server: NodeId,
     /// Instance of that sender.
     pub instance: u16,
-    /// Send time of the sender's last CMD(CC), shifted as if it had been received just now.
+    /// Send time of the last CMD(CC), plus the time since its reception.
     pub grtt_response: SendTime,
     /// Congestion control feedback.
     pub cc: Option<CcFeedback>,

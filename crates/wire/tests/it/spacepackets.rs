@@ -22,20 +22,20 @@ use crate::corpus::{Case, corpus};
 #[test]
 fn spacepackets_agrees() {
     let cases: Vec<Case> = corpus().into_iter().filter(is_current).collect();
-    let Some(answers) = ask_spacepackets(&cases) else {
+    let Some(replies) = run_spacepackets(&cases) else {
         return;
     };
-    assert_eq!(answers.len(), cases.len(), "one answer a PDU");
+    assert_eq!(replies.len(), cases.len(), "one shown a PDU");
     let mut disagreements = Vec::new();
-    for (case, answer) in cases.iter().zip(&answers) {
+    for (case, shown) in cases.iter().zip(&replies) {
         let pdu = Pdu::decode(&case.bytes).expect("our own PDU");
         for (name, expected) in expectations(&pdu, case) {
-            let found = answer.pointer(name).unwrap_or(&Value::Null);
+            let found = shown.pointer(name).unwrap_or(&Value::Null);
             if *found != expected {
                 disagreements.push(format!("{}: {name} {found}, not {expected}", case.name));
             }
         }
-        if let Some(error) = answer.get("error") {
+        if let Some(error) = shown.get("error") {
             disagreements.push(format!("{}: {error}", case.name));
         }
     }
@@ -173,7 +173,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// Returns one JSON object per PDU; `None`, and a printed reason, without the package.
-fn ask_spacepackets(cases: &[Case]) -> Option<Vec<Value>> {
+fn run_spacepackets(cases: &[Case]) -> Option<Vec<Value>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let python = std::env::var_os("SLOWLIGHT_PYTHON")
         .map_or_else(|| root.join("interop/.venv/bin/python"), PathBuf::from);

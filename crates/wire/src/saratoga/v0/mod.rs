@@ -39,8 +39,9 @@
 //! | 4 | STATUS | 0x01: more holes | status (1), holes: first, last byte (4 each) |
 //! | | | 0x02: METADATA has arrived | |
 //!
-//! Other flag bits are sent as 0 and ignored. Also ignored are bytes behind the NUL of a path, the
-//! 8 bytes of a poll and any behind them, and a remainder of less than 8 bytes behind the holes.
+//! Other flag bits are sent as 0 and ignored. The decoder also ignores bytes behind the NUL of a
+//! path, the 8 bytes of a poll and any behind them. A remainder of less than 8 bytes behind the
+//! holes is ignored too.
 //!
 //! Offsets and lengths have 32 bits, so a file has at most [`FILE_LEN_MAX`] bytes, 4 GiB less one.
 

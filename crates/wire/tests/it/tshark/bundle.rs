@@ -5,7 +5,7 @@ use slowlight_wire as wire;
 use wire::eid::Eid;
 use wire::{bp6, bp7, tcpcl3, tcpcl4};
 
-use super::ask::{Answer, ask, number, raw_pcap};
+use super::runner::{TsharkOutput, number, raw_pcap, run_tshark};
 
 /// UDP port of bundles in datagrams (RFC 7122).
 const PORT: u16 = 4556;
@@ -19,10 +19,10 @@ fn columns(line: &str) -> Vec<Vec<&str>> {
 }
 
 /// Runs tshark over datagrams with one bundle each, for all occurrences of fields.
-fn ask_bundles(fields: &[&str], bundles: &[Vec<u8>]) -> Option<Answer> {
+fn tshark_bundles(fields: &[&str], bundles: &[Vec<u8>]) -> Option<TsharkOutput> {
     let options = ["-d", "udp.port==4556,bundle", "-E", "occurrence=a"];
     let whole = bundles.iter().map(|bytes| (&bytes[..], bytes.len()));
-    ask(&options, fields, super::ask::pcap(PORT, whole))
+    run_tshark(&options, fields, super::runner::pcap(PORT, whole))
 }
 
 fn primary7(crc: bp7::CrcType) -> bp7::Primary {
@@ -81,9 +81,9 @@ fn tshark_agrees_on_version_7() {
     ];
     let long = [0x55; 300];
     let bundles = CHECKS.map(|crc| bundle7(crc, None, &long));
-    let Some(answer) = ask_bundles(&fields, &bundles) else { return };
-    assert_eq!(answer.lines.len(), bundles.len(), "{}", answer.complaints);
-    for (crc, line) in CHECKS.iter().zip(&answer.lines) {
+    let Some(shown) = tshark_bundles(&fields, &bundles) else { return };
+    assert_eq!(shown.lines.len(), bundles.len(), "{}", shown.stderr);
+    for (crc, line) in CHECKS.iter().zip(&shown.lines) {
         let columns = columns(line);
         assert_eq!(columns[0], Vec::<&str>::new(), "malformed: {line}");
         // 1 is "good"; one for each block.
@@ -107,10 +107,10 @@ fn tshark_agrees_on_version_7() {
     damaged[last] ^= 1;
     let fragment = bp7::Fragment { offset: 1000, total: 1_000_000 };
     let others = [damaged, bundle7(CHECKS[1], Some(fragment), b"hello")];
-    let Some(answer) = ask_bundles(&fields, &others) else { return };
-    assert!(columns(&answer.lines[0])[1].contains(&"0"), "{}", answer.lines[0]);
-    let part = columns(&answer.lines[1]);
-    assert_eq!((part[13][0], part[14][0]), ("1000", "1000000"), "{}", answer.lines[1]);
+    let Some(shown) = tshark_bundles(&fields, &others) else { return };
+    assert!(columns(&shown.lines[0])[1].contains(&"0"), "{}", shown.lines[0]);
+    let part = columns(&shown.lines[1]);
+    assert_eq!((part[13][0], part[14][0]), ("1000", "1000000"), "{}", shown.lines[1]);
 }
 
 #[test]
@@ -140,8 +140,8 @@ fn tshark_agrees_on_status_reports() {
     let head = bp7::Head::new(bp7::Primary { flags, ..primary }, Vec::new(), carried);
     let head = head.expect("a head");
     let bundle = bp7::Bundle { head, payload: &payload }.to_vec().expect("a bundle");
-    let Some(answer) = ask_bundles(&fields, &[bundle]) else { return };
-    let line = &answer.lines[0];
+    let Some(shown) = tshark_bundles(&fields, &[bundle]) else { return };
+    let line = &shown.lines[0];
     let columns = columns(line);
     assert_eq!(columns[0], Vec::<&str>::new(), "malformed: {line}");
     assert_eq!(columns[1], ["1"], "{line}");
@@ -173,8 +173,8 @@ fn tshark_agrees_on_security_blocks() {
         .collect();
     let read = bp7::Bundle::decode(&bytes, &bp7::Bounds::default()).expect("the example");
     let written = read.to_vec().expect("a bundle");
-    let Some(answer) = ask_bundles(&fields, &[written]) else { return };
-    let line = &answer.lines[0];
+    let Some(shown) = tshark_bundles(&fields, &[written]) else { return };
+    let line = &shown.lines[0];
     let columns = columns(line);
     assert_eq!(columns[0], Vec::<&str>::new(), "malformed: {line}");
     assert_eq!(columns[1], ["0", "2", "1"], "{line}");
@@ -233,10 +233,10 @@ fn tshark_agrees_on_version_6() {
         "bundle.payload.length",
     ];
     let bundles = [true, false].map(|numbers| bundle6(primary6(numbers), b"hello"));
-    let Some(answer) = ask_bundles(&fields, &bundles) else { return };
-    assert_eq!(answer.lines.len(), 2, "{}", answer.complaints);
+    let Some(shown) = tshark_bundles(&fields, &bundles) else { return };
+    assert_eq!(shown.lines.len(), 2, "{}", shown.stderr);
     let expected = [(["2.7", "1.1", "5.0"], "ipn:5.0"), (["//b/y", "//a/x", "//c/"], "dtn://c/")];
-    for ((line, (eids, custodian)), bytes) in answer.lines.iter().zip(expected).zip(&bundles) {
+    for ((line, (eids, custodian)), bytes) in shown.lines.iter().zip(expected).zip(&bundles) {
         let columns = columns(line);
         assert_eq!(columns[0], Vec::<&str>::new(), "malformed: {line}");
         assert_eq!(columns[1], ["6"], "{line}");
@@ -302,9 +302,9 @@ fn tshark_agrees_on_records_of_version_6() {
         primary.flags = primary.flags.with(bp6::BundleFlags::ADMINISTRATIVE);
         bundle6(primary, &record.to_vec().expect("a record"))
     });
-    let Some(answer) = ask_bundles(&fields, &bundles) else { return };
-    let lines: Vec<_> = answer.lines.iter().map(|line| columns(line)).collect();
-    for (columns, line) in lines.iter().zip(&answer.lines) {
+    let Some(shown) = tshark_bundles(&fields, &bundles) else { return };
+    let lines: Vec<_> = shown.lines.iter().map(|line| columns(line)).collect();
+    for (columns, line) in lines.iter().zip(&shown.lines) {
         assert_eq!(columns[0], Vec::<&str>::new(), "malformed: {line}");
     }
     let kinds: Vec<_> = lines.iter().map(|columns| number(columns[1][0])).collect();
@@ -358,12 +358,12 @@ fn conversation(turns: &[(bool, Vec<u8>)]) -> Vec<Vec<u8>> {
 }
 
 /// Returns tshark's output for a connection: one line per turn.
-fn ask_conversation(fields: &[&str], turns: &[(bool, Vec<u8>)]) -> Option<Vec<String>> {
+fn tshark_conversation(fields: &[&str], turns: &[(bool, Vec<u8>)]) -> Option<Vec<String>> {
     let packets = conversation(turns);
     let options = ["-d", "tcp.port==4556,tcpcl", "-E", "occurrence=a"];
-    let answer = ask(&options, fields, raw_pcap(packets.iter().map(Vec::as_slice)))?;
-    assert_eq!(answer.lines.len(), packets.len(), "{}", answer.complaints);
-    Some(answer.lines[3..].to_vec())
+    let shown = run_tshark(&options, fields, raw_pcap(packets.iter().map(Vec::as_slice)))?;
+    assert_eq!(shown.lines.len(), packets.len(), "{}", shown.stderr);
+    Some(shown.lines[3..].to_vec())
 }
 
 /// Returns a session of TCPCL 4 that carries `bundle` in two segments, split after `first` bytes;
@@ -430,7 +430,7 @@ fn tshark_agrees_on_tcpcl_4() {
         "tcpcl.v4.ses_term.reason",
         "bpv7.crc_status",
     ];
-    let Some(lines) = ask_conversation(&fields, &turns) else { return };
+    let Some(lines) = tshark_conversation(&fields, &turns) else { return };
     let lines: Vec<_> = lines.iter().map(|line| columns(line)).collect();
     for columns in &lines {
         assert_eq!(columns[0], Vec::<&str>::new(), "{columns:?}");
@@ -486,7 +486,7 @@ fn tshark_agrees_on_tcpcl_3() {
         "tcpcl.shutdown.reason",
         "bundle.payload.length",
     ];
-    let Some(lines) = ask_conversation(&fields, &turns) else { return };
+    let Some(lines) = tshark_conversation(&fields, &turns) else { return };
     let lines: Vec<_> = lines.iter().map(|line| columns(line)).collect();
     for columns in &lines {
         assert_eq!(columns[0], Vec::<&str>::new(), "{columns:?}");

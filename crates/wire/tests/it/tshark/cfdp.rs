@@ -6,7 +6,7 @@
 use slowlight_wire as wire;
 use wire::cfdp::{Body, Direction, Pdu, TransmissionMode, Version};
 
-use super::ask::{ask_tshark, number};
+use super::runner::{number, tshark_lines};
 use crate::corpus::corpus;
 
 /// UDP port of the captured datagrams.
@@ -59,7 +59,7 @@ fn exception(name: &str, pdu: &Pdu<'_>) -> Option<&'static str> {
 fn tshark_agrees() {
     let cases = corpus();
     let datagrams = cases.iter().map(|case| &case.bytes[..]);
-    let Some(lines) = ask_tshark(PORT, "cfdp", &FIELDS, datagrams) else { return };
+    let Some(lines) = tshark_lines(PORT, "cfdp", &FIELDS, datagrams) else { return };
     assert_eq!(lines.len(), cases.len(), "one line a packet");
     let mut compared = 0;
     let mut disagreements = Vec::new();

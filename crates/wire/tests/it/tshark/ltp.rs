@@ -6,7 +6,7 @@ use wire::ltp::{
     Report, Segment, SessionId,
 };
 
-use super::ask::{ask_tshark, number};
+use super::runner::{number, tshark_lines};
 
 const FIELDS: [&str; 15] = [
     "ltp.version",
@@ -112,7 +112,7 @@ fn expectations(bytes: &[u8]) -> Vec<(&'static str, u64)> {
 fn tshark_agrees() {
     let segments = segments();
     let datagrams = segments.iter().map(Vec::as_slice);
-    let Some(lines) = ask_tshark(wire::ltp::PORT, "ltp", &FIELDS, datagrams) else { return };
+    let Some(lines) = tshark_lines(wire::ltp::PORT, "ltp", &FIELDS, datagrams) else { return };
     assert_eq!(lines.len(), segments.len(), "one line a packet");
     let mut wrong = Vec::new();
     for (bytes, line) in segments.iter().zip(&lines) {

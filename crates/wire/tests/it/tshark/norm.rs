@@ -1,16 +1,16 @@
 //! NORM messages, as decoded by tshark 4.0 (RFC 5740, RFC 5445).
 //!
 //! tshark supports the payload IDs of schemes 0 and 129. It shows the header of messages of scheme
-//! 5 and the rest as data, reads 8 bytes for the payload ID of scheme 2, which has 4, and misreads
-//! the header of a stream. These are not compared behind the object.
+//! 5 and the rest as data. It reads 8 bytes for the payload ID of scheme 2, which has 4, and
+//! misreads the header of a stream. These are not compared behind the object.
 //!
-//! It does not decode nodes of CMD(CC), reports any list of objects in CMD(SQUELCH) as malformed,
-//! shows the reserved bytes of CMD(APPLICATION) as its payload, and does not support REPORT.
+//! It does not decode nodes of CMD(CC) and does not support REPORT. It reports any list of objects
+//! in CMD(SQUELCH) as malformed, and shows the reserved bytes of CMD(APPLICATION) as its payload.
 
 use slowlight_wire as wire;
 use wire::norm::*;
 
-use super::ask::{ask_tshark, number};
+use super::runner::{number, tshark_lines};
 
 const PORT: u16 = 6003;
 
@@ -338,7 +338,7 @@ fn value(text: &str) -> Option<f64> {
 fn tshark_agrees() {
     let messages = messages();
     let datagrams = messages.iter().map(Vec::as_slice);
-    let Some(lines) = ask_tshark(PORT, "norm", &FIELDS, datagrams) else { return };
+    let Some(lines) = tshark_lines(PORT, "norm", &FIELDS, datagrams) else { return };
     assert_eq!(lines.len(), messages.len(), "one line a packet");
     let mut wrong = Vec::new();
     for (bytes, line) in messages.iter().zip(&lines) {

@@ -8,7 +8,7 @@ use wire::ppp;
 use wire::ppp::control::{Code, IpcpOption, LcpOption, Packet};
 use wire::vj::{Compressor, Kind, Slots};
 
-use super::ask::{ask, number};
+use super::runner::{number, run_tshark};
 
 /// Requested fields, in the order of the output.
 const FIELDS: [&str; 10] = [
@@ -154,11 +154,11 @@ fn tshark_restores_what_was_compressed() {
             assert!(kinds.contains(&kind));
         }
         let checks = ["-o", "ip.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE"];
-        let Some(answer) = ask(&checks, &FIELDS, pcap(&frames)) else { return };
-        assert_eq!(answer.lines.len(), segments.len(), "{}", answer.complaints);
-        for (line, segment) in answer.lines.iter().zip(&segments) {
-            let shown: Vec<&str> = line.split('|').collect();
-            assert_eq!(shown[0], "", "{segment:?}: {line}");
+        let Some(shown) = run_tshark(&checks, &FIELDS, pcap(&frames)) else { return };
+        assert_eq!(shown.lines.len(), segments.len(), "{}", shown.stderr);
+        for (line, segment) in shown.lines.iter().zip(&segments) {
+            let columns: Vec<&str> = line.split('|').collect();
+            assert_eq!(columns[0], "", "{segment:?}: {line}");
             let expected = [
                 u64::from(segment.id),
                 40 + segment.len as u64,
@@ -170,7 +170,7 @@ fn tshark_restores_what_was_compressed() {
                 u64::from(segment.urgent),
                 1,
             ];
-            let numbers: Vec<Option<u64>> = shown[1..].iter().map(|text| number(text)).collect();
+            let numbers: Vec<Option<u64>> = columns[1..].iter().map(|text| number(text)).collect();
             assert_eq!(numbers, expected.map(Some), "{segment:?}: {line}");
         }
     }
@@ -212,11 +212,11 @@ fn tshark_reads_what_configures_a_line() {
         "ipcp.opt.max_slot_id",
         "ipcp.opt.comp_slot_id",
     ];
-    let Some(answer) = ask(&[], &fields, pcap(&frames)) else { return };
+    let Some(shown) = run_tshark(&[], &fields, pcap(&frames)) else { return };
     assert_eq!(
-        answer.lines,
+        shown.lines,
         ["|1|3|1500|0x000a0000|0x12345678|||", "|1|3||||10.0.0.1|15|1"],
         "{}",
-        answer.complaints
+        shown.stderr
     );
 }

@@ -13,7 +13,7 @@ use wire::saratoga::{
     Packet, Request, RequestKind, Status, StatusCode, Width, v0,
 };
 
-use super::ask::{ask, number, pcap};
+use super::runner::{number, pcap, run_tshark};
 
 /// All fields of the dissector except the node of each hole.
 const FIELDS: &[&str] = &[
@@ -530,15 +530,15 @@ fn canonical(text: &str) -> String {
 
 /// Returns the dissector's output for these packets, truncated to the given captured length, one
 /// line each. No packet crashes it.
-fn ask_dissector(port: u16, fields: &[&str], packets: &[(&[u8], usize)]) -> Option<Vec<String>> {
+fn dissector_lines(port: u16, fields: &[&str], packets: &[(&[u8], usize)]) -> Option<Vec<String>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dissectors/saratoga.lua");
     let script = format!("lua_script:{}", script.display());
     let options = ["-X", &script, "-E", "occurrence=a"];
-    let answer = ask(&options, fields, pcap(port, packets.iter().copied()))?;
-    let complaints = answer.complaints.to_lowercase();
-    assert!(!complaints.contains("lua"), "{}", answer.complaints);
-    assert_eq!(answer.lines.len(), packets.len(), "one line a packet");
-    Some(answer.lines)
+    let shown = run_tshark(&options, fields, pcap(port, packets.iter().copied()))?;
+    let stderr = shown.stderr.to_lowercase();
+    assert!(!stderr.contains("lua"), "{}", shown.stderr);
+    assert_eq!(shown.lines.len(), packets.len(), "one line a packet");
+    Some(shown.lines)
 }
 
 fn whole(packets: &[Vec<u8>]) -> Vec<(&[u8], usize)> {
@@ -547,7 +547,7 @@ fn whole(packets: &[Vec<u8>]) -> Vec<(&[u8], usize)> {
 
 fn compare(port: u16, shown: fn(&[u8]) -> Shown) {
     let packets = packets(port, &mut Random(1), 300);
-    let Some(lines) = ask_dissector(port, FIELDS, &whole(&packets)) else { return };
+    let Some(lines) = dissector_lines(port, FIELDS, &whole(&packets)) else { return };
     let mut wrong = Vec::new();
     for (bytes, line) in packets.iter().zip(&lines) {
         let expected = shown(bytes);
@@ -619,7 +619,7 @@ fn the_dissector_complains_about_what_the_codec_refuses() {
         let packets = damaged(port, &mut Random(2));
         assert!(packets.len() > 4000, "only {} packets", packets.len());
         let fields = ["_ws.lua.error", "saratoga.malformed"];
-        let Some(lines) = ask_dissector(port, &fields, &whole(&packets)) else { return };
+        let Some(lines) = dissector_lines(port, &fields, &whole(&packets)) else { return };
         let mut refused = 0;
         for (bytes, line) in packets.iter().zip(&lines) {
             // tshark does not pass empty packets to the dissector.
@@ -648,7 +648,7 @@ fn what_the_capture_cut_is_not_malformed() {
             .iter()
             .flat_map(|bytes| (1..bytes.len()).map(|captured| (&bytes[..], captured)))
             .collect();
-        let Some(lines) = ask_dissector(port, &fields, &cuts) else { return };
+        let Some(lines) = dissector_lines(port, &fields, &cuts) else { return };
         for ((bytes, captured), line) in cuts.into_iter().zip(&lines) {
             let mut expected = "|||1|".to_owned();
             // The longest header of DATA has 40 bytes.

@@ -10,7 +10,7 @@ use wire::tcp::{
     options_len,
 };
 
-use super::ask::{ask, number, raw_pcap};
+use super::runner::{number, raw_pcap, run_tshark};
 
 const FIELDS: [&str; 24] = [
     "_ws.malformed",
@@ -189,9 +189,9 @@ fn tshark_agrees() {
         "-E",
         "occurrence=f",
     ];
-    let Some(answer) = ask(&options, &FIELDS, packets) else { return };
-    assert_eq!(answer.lines.len(), cases.len(), "one line a packet");
-    for (case, line) in cases.iter().zip(&answer.lines) {
+    let Some(shown) = run_tshark(&options, &FIELDS, packets) else { return };
+    assert_eq!(shown.lines.len(), cases.len(), "one line a packet");
+    for (case, line) in cases.iter().zip(&shown.lines) {
         let columns: Vec<&str> = line.split('|').collect();
         // tshark decodes a SNACK's offset and size, and then always fails.
         let snack = case.expected.iter().any(|(field, _)| *field == "tcp.options.snack.size");

@@ -4,16 +4,16 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 /// Output of tshark.
-pub(super) struct Answer {
+pub(super) struct TsharkOutput {
     /// One line per packet: fields in columns separated by `|`.
     pub(super) lines: Vec<String>,
     /// Standard error.
-    pub(super) complaints: String,
+    pub(super) stderr: String,
 }
 
 /// Returns one line of fields per packet, `_ws.malformed` first; `None`, and a printed reason,
 /// without tshark.
-pub(super) fn ask_tshark<'a>(
+pub(super) fn tshark_lines<'a>(
     port: u16,
     dissector: &str,
     fields: &[&str],
@@ -22,12 +22,16 @@ pub(super) fn ask_tshark<'a>(
     let decode_as = format!("udp.port=={port},{dissector}");
     let options = ["-d", &decode_as, "-E", "occurrence=f", "-e", "_ws.malformed"];
     let whole = datagrams.map(|datagram| (datagram, datagram.len()));
-    let answer = ask(&options, fields, pcap(port, whole))?;
-    Some(answer.lines)
+    let shown = run_tshark(&options, fields, pcap(port, whole))?;
+    Some(shown.lines)
 }
 
 /// Returns tshark's output for these packets; `None`, and a printed reason, without tshark.
-pub(super) fn ask(options: &[&str], fields: &[&str], packets: Vec<u8>) -> Option<Answer> {
+pub(super) fn run_tshark(
+    options: &[&str],
+    fields: &[&str],
+    packets: Vec<u8>,
+) -> Option<TsharkOutput> {
     let mut command = Command::new("tshark");
     command.args(["-r", "-", "-T", "fields", "-E", "separator=|"]).args(options);
     for field in fields {
@@ -45,11 +49,11 @@ pub(super) fn ask(options: &[&str], fields: &[&str], packets: Vec<u8>) -> Option
     let mut stdin = child.stdin.take().expect("stdin is piped");
     let writer = std::thread::spawn(move || stdin.write_all(&packets));
     let output = child.wait_with_output().expect("tshark ends");
-    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "tshark: {}\n{complaints}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "tshark: {}\n{stderr}", output.status);
     writer.join().expect("the writer does not panic").expect("tshark reads all packets");
     let text = String::from_utf8(output.stdout).expect("tshark writes text");
-    Some(Answer { lines: text.lines().map(str::to_owned).collect(), complaints })
+    Some(TsharkOutput { lines: text.lines().map(str::to_owned).collect(), stderr })
 }
 
 /// Returns a classic pcap of raw IPv4 packets (link type 101), one datagram in each, truncated to
