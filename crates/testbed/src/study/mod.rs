@@ -13,6 +13,7 @@ mod axes;
 mod built_in;
 mod cells;
 mod emulated;
+mod figures;
 mod journal;
 pub mod results;
 mod runner;
@@ -183,6 +184,29 @@ impl Study {
                 "there is no edition {requested:?}{near} (editions: {known})"
             ))
         })
+    }
+
+    /// Checks the figures, which are drawn when all is run.
+    ///
+    /// # Errors
+    ///
+    /// Place of the first mistake, and the nearest name that is right.
+    pub fn check_figures(&self, source: &Source) -> Result<(), SpecError> {
+        figures::check(self, source)
+    }
+
+    /// Checks all that a run of any edition and a report would find: every cell's world, files that
+    /// worlds name, and figures.
+    ///
+    /// # Errors
+    ///
+    /// Place of the first mistake.
+    pub fn check_all(&self, source: &Source) -> Result<(), SpecError> {
+        for edition in self.editions.values() {
+            let one = Selection { runs: Some(1), ..Selection::default() };
+            runner::files(&jobs(edition, source, &one)?)?;
+        }
+        self.check_figures(source)
     }
 
     fn check(&self) -> Result<(), SpecError> {

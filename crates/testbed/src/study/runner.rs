@@ -264,8 +264,8 @@ fn file_digest(path: &Path) -> Result<Vec<u8>, SpecError> {
     Ok(Sha256::digest(content).to_vec())
 }
 
-/// Files that these runs name.
-fn files(jobs: &[Job<'_>]) -> Result<Files, SpecError> {
+/// Digests of the files that all of these runs name. Every cell's world is read for it.
+pub(super) fn files(jobs: &[Job<'_>]) -> Result<Files, SpecError> {
     let mut files = Files::new();
     // Cells may name different files; runs of one cell do not.
     for job in jobs.iter().filter(|job| job.run == 0) {
