@@ -8,6 +8,8 @@ PYTHON_FILES := interop bench python
 FUZZ_SECONDS ?= 180
 EXTRAS := dask,query,report
 PROFILE := release
+# Protocols of the sentences at the end of the demo.
+DEMO_PROTOCOLS := norm,saratoga,cfdp,ltp,ftp
 SLOWLIGHT = $(TARGET)/$(PROFILE)/slowlight
 
 .PHONY: help setup demo build python notebook figures quick check test bench interop reference site fuzz nightly clean
@@ -38,13 +40,15 @@ demo: ## a 10 MB file over a GEO link at three error levels, in the simulator
 	@.ci/setup build
 	@features="--no-default-features --features compute"; \
 	if $(SLOWLIGHT) send --help >/dev/null 2>&1; then features=; fi; \
-	cargo build --profile $(PROFILE) --locked --package slowlight $$features
+	.ci/build --profile $(PROFILE) --locked --package slowlight $$features
 	@mkdir -p demo-out
 	@test -e demo-out/file.bin || { head -c 10000000 /dev/urandom > demo-out/file.tmp; mv demo-out/file.tmp demo-out/file.bin; }
 	@for per in 0 1e-3 1e-1; do \
-	  echo; echo "== 10 MB over GEO, packet error probability $$per"; \
-	  $(SLOWLIGHT) compare --link geo --file demo-out/file.bin --per $$per --runs 5 --seed 1; \
+	  compare="$(SLOWLIGHT) compare --link geo --file demo-out/file.bin --per $$per --runs 5 --seed 1"; \
+	  echo; $$compare; \
+	  $$compare --protocol $(DEMO_PROTOCOLS) --json > demo-out/$$per.json || test -s demo-out/$$per.json; \
 	done
+	@.ci/demo demo-out/0.json demo-out/1e-3.json demo-out/1e-1.json
 
 quick: ## format and unit tests of what changed since BASE (HEAD)
 	@.ci/quick
