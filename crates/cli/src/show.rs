@@ -31,7 +31,7 @@ fn scaled(value: f64, unit: &str) -> String {
 }
 
 /// A number with four significant digits.
-pub(crate) fn digits(value: f64) -> String {
+fn digits(value: f64) -> String {
     let whole = if value >= 1.0 { value.log10().floor() as usize + 1 } else { 1 };
     let decimals = if value == 0.0 { 0 } else { 4_usize.saturating_sub(whole).min(6) };
     format!("{value:.decimals$}")

@@ -1,29 +1,28 @@
 //! `slowlight compare`.
 
+mod csv;
+mod ranking;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bytes::Bytes;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table};
 use engine::FileName;
 use lab::compare::{self, Between, Plan, Row};
-use lab::link_spec::{Framing, LinkSpec};
 use lab::preset::Preset;
-use lab::stats::Summary;
 use serde::Serialize;
 use transport::SpecError;
 use transport::protocol::{ContentKind, Kind, Protocol};
-use transport::quantity::Window;
 use transport::quantity::{Size, Span};
 use transport::records::Record;
 use transport::settings::tcp::{Congestion, TcpBuffers, TcpSettings};
 
 use crate::Usage;
 use crate::compute::link_options::LinkOptions;
-use crate::compute::show;
+use crate::compute::table::Page;
+use crate::compute::{conditions, show};
 use crate::stop::stop_flag;
 use crate::switch::{self, Switch};
 
@@ -91,6 +90,14 @@ pub(crate) struct Args {
     /// Threads; one a core if left out
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
+
+    /// Print every column, however long the lines: packets, goodput, standard deviations and others
+    #[arg(long, conflicts_with_all = ["csv", "json"])]
+    wide: bool,
+
+    /// Print comma-separated values in full precision, with the conditions as comments
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -256,6 +263,7 @@ struct Report<'a> {
 /// Prints the ranking.
 fn print_results(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
+    let notes = notes(rows);
     if args.json {
         let report = Report {
             slowlight: env!("CARGO_PKG_VERSION"),
@@ -266,167 +274,65 @@ fn print_results(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
             protocols: rows,
         };
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+    } else if args.csv {
+        let mut conditions = conditions(args, plan);
+        conditions.push(format!("slowlight {}", env!("CARGO_PKG_VERSION")));
+        for line in csv::lines(&conditions, &ranking::ranked(rows), plan.receivers) {
+            writeln!(out, "{line}")?;
+        }
     } else {
-        describe(args, plan)?;
-        writeln!(out, "{}", table(plan, rows))?;
+        let page = Page::stdout().wide(args.wide);
+        for line in conditions(args, plan) {
+            writeln!(out, "{}", page.wrapped(&line))?;
+        }
+        if let Some(bound) = ranking::common_bound(rows) {
+            writeln!(out, "  bound: {bound}; no protocol is faster on average")?;
+        }
+        let (table, has_ties) = ranking::table(rows, plan.receivers);
+        writeln!(out, "\n{}", table.drawn(page))?;
+        if has_ties {
+            writeln!(out, "=: as fast as the row with a number above it, as far as the runs show")?;
+        }
+        for note in notes {
+            writeln!(out, "{}", page.wrapped(&note))?;
+        }
+        return Ok(());
     }
-    Ok(explain(rows)?)
+    let mut err = io::stderr().lock();
+    Ok(notes.iter().try_for_each(|note| writeln!(err, "{note}"))?)
 }
 
-/// Says what was compared.
-fn describe(args: &Args, plan: &Plan) -> io::Result<()> {
-    let mut err = io::stderr().lock();
-    let size = show::bytes(plan.content.len() as f64);
+/// Conditions of the comparison, one a line.
+fn conditions(args: &Args, plan: &Plan) -> Vec<String> {
+    let size = Size(plan.content.len() as u64);
     let to = match plan.receivers {
         1 => String::new(),
         several => format!(" to {several} receivers"),
     };
-    writeln!(
-        err,
-        "{size} over {}{to}, {} runs a protocol from seed {}",
-        args.link.name(),
-        plan.runs,
-        plan.seed
-    )?;
-    match plan.pep {
-        None => {}
-        Some(Between::None) => writeln!(err, "  between two hosts that route")?,
-        Some(Between::Tcp) => writeln!(err, "  between two gateways that split connections (TCP)")?,
-        Some(Between::Scps) => {
-            writeln!(err, "  between two gateways that split connections (SCPS-TP)")?;
-        }
-    }
-    for hop in &plan.link.hops {
-        let (there, back) = (line_of(hop), line_of(&hop.way_back()));
-        if there == back {
-            writeln!(err, "  both ways: {there}")?;
-        } else {
-            writeln!(err, "  there: {there}")?;
-            writeln!(err, "  back: {back}")?;
-        }
-    }
-    Ok(())
+    let runs = match plan.runs {
+        1 => "1 run".to_owned(),
+        runs => format!("{runs} runs"),
+    };
+    let (link, seed) = (args.link.name(), plan.seed);
+    let mut lines = vec![format!("{size} over {link}{to}, {runs} a protocol from seed {seed}")];
+    let between = match plan.pep {
+        None => None,
+        Some(Between::None) => Some("between two hosts that route"),
+        Some(Between::Tcp) => Some("between two gateways that split connections (TCP)"),
+        Some(Between::Scps) => Some("between two gateways that split connections (SCPS-TP)"),
+    };
+    lines.extend(between.map(|between| format!("  {between}")));
+    lines.extend(conditions::of_link(&plan.link));
+    lines
 }
 
-/// What one direction of a hop is like.
-fn line_of(spec: &LinkSpec) -> String {
-    let spec = spec.clone().resolved();
-    // A rate of 0 is without limit.
-    let limit = spec.rate.filter(|rate| rate.bps() > 0);
-    let rate = match (&spec.rate_steps, limit) {
-        (Some(_), _) => "a rate that changes".to_owned(),
-        (None, Some(rate)) => rate.to_string(),
-        (None, None) => "any rate".to_owned(),
-    };
-    let delay = match &spec.delay_points {
-        Some(_) => "a delay that changes".to_owned(),
-        None => spec.delay.unwrap_or_default().to_string(),
-    };
-    let mut parts = vec![rate, delay];
-    parts.extend(spec.errors.summary());
-    let list = |windows: &Vec<Window>| {
-        windows.iter().map(Window::to_string).collect::<Vec<_>>().join(", ")
-    };
-    parts.extend(spec.outages.as_ref().map(|windows| format!("down {}", list(windows))));
-    parts.extend(spec.outage_every.map(|o| format!("down {} every {}", o.down, o.period)));
-    parts.extend(spec.contacts.as_ref().map(|windows| format!("up {} only", list(windows))));
-    parts.extend(spec.queue.map(|queue| format!("queue {queue}")));
-    let framing = spec.framing.filter(|framing| *framing != Framing::default());
-    parts.extend(framing.map(|framing| format!("framing {framing}")));
-    if spec.header_compression == Some(true) {
-        parts.push("headers compressed".to_owned());
-    }
-    parts.extend(spec.mtu.map(|mtu| format!("MTU {mtu}")));
-    parts.extend(spec.datagram.map(|datagram| format!("datagram {datagram}")));
-    parts.join(", ")
-}
-
-/// Mean times of a protocol, one a line.
-fn times(row: &Row) -> String {
-    let each = row.multicast.map(|_| row.each_delivered_s);
-    let connection = row.ready_s.map(|_| [row.ready_s, row.transfer_s]);
-    let times = [row.delivered_s].into_iter().chain(each).chain([row.confirmed_s]);
-    let times = times.chain(connection.into_iter().flatten());
-    let mean =
-        |time: Option<Summary>| time.map_or("-".to_owned(), |summary| show::seconds(summary.mean));
-    times.map(mean).collect::<Vec<_>>().join("\n")
-}
-
-/// Some lines a protocol, so that the table fits a terminal of 80 columns.
-fn table(plan: &Plan, rows: &[Row]) -> Table {
-    let best = rows.iter().filter_map(|row| row.goodput_bps).map(|g| g.mean).fold(0.0, f64::max);
-    let unit = show::RateUnit::for_rate(best);
-    let has_connections = rows.iter().any(|row| row.ready_s.is_some());
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_header([
-        String::new(),
-        "protocol\n/profile".to_owned(),
-        format!("goodput {}\nmin to max", unit.name),
-        {
-            let times = match plan.receivers {
-                1 => "delivered\nconfirmed",
-                _ => "to all\nto each\nconfirmed",
-            };
-            format!("{times}{}", if has_connections { "\nready\ntransfer" } else { "" })
-        },
-        "bound\nefficiency".to_owned(),
-        "STR pkts\nSTR bytes".to_owned(),
-        "RTS pkts\nRTS bytes".to_owned(),
-        "failed".to_owned(),
-    ]);
-    let name = |row: &Row| {
-        let how = match row.multicast {
-            None => String::new(),
-            Some(true) => "\nto the group".to_owned(),
-            Some(false) => format!("\n{} transfers", plan.receivers),
-        };
-        format!("{}{how}", row.protocol.replace('/', "\n/"))
-    };
-    for (rank, row) in rows.iter().enumerate() {
-        let goodput = |g: Summary| {
-            let (mean, sem) = unit.with_deviation(g.mean, g.sem);
-            format!("{mean} ± {sem}\n{} to {}", unit.digits(g.min), unit.digits(g.max))
-        };
-        table.add_row([
-            (rank + 1).to_string(),
-            name(row),
-            row.goodput_bps.map_or("-".to_owned(), goodput),
-            times(row),
-            format!(
-                "{}\n{}",
-                row.bound_s.map_or("-".to_owned(), show::seconds),
-                row.efficiency.map_or("-".to_owned(), show::percent)
-            ),
-            format!(
-                "{}\n{}",
-                show::count(row.traffic.packets_str),
-                show::bytes(row.traffic.bytes_str)
-            ),
-            format!(
-                "{}\n{}",
-                show::count(row.traffic.packets_rts),
-                show::bytes(row.traffic.bytes_rts)
-            ),
-            format!("{}\nof {}", row.runs - row.completed, row.runs),
-        ]);
-    }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 0));
-        if index >= 2 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-/// Writes which protocols were limited by buffers, and failures by their reasons.
-fn explain(rows: &[Row]) -> io::Result<()> {
-    let mut err = io::stderr().lock();
+/// Protocols that were limited by buffers, and failures by their reasons.
+fn notes(rows: &[Row]) -> Vec<String> {
+    let mut notes = Vec::new();
     for row in rows {
         let took = row.delivered_s.map(|delivered| delivered.mean);
         if let Some(note) = show::buffer_limits(row.traffic.buffers, took) {
-            writeln!(err, "{}: {note}", row.protocol)?;
+            notes.push(format!("{}: {note}", row.protocol));
         }
         let mut reasons = BTreeMap::<&str, Vec<u64>>::new();
         for (seed, why) in &row.failures {
@@ -435,15 +341,14 @@ fn explain(rows: &[Row]) -> io::Result<()> {
         for (why, seeds) in reasons {
             let shown: Vec<_> = seeds.iter().take(5).map(u64::to_string).collect();
             let more = if seeds.len() > shown.len() { ", ..." } else { "" };
-            writeln!(
-                err,
+            notes.push(format!(
                 "{}: {} of {} failed: {why} (seeds {}{more})",
                 row.protocol,
                 seeds.len(),
                 row.runs,
                 shown.join(", ")
-            )?;
+            ));
         }
     }
-    Ok(())
+    notes
 }

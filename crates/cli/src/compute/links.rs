@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use lab::preset::{self, Preset};
 
+use crate::compute::table::{Column, Page, Table};
+
 /// Options of `links`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -18,9 +20,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     match &args.name {
         None => {
+            let mut table = Table::new([Column::left("link"), Column::prose("about")]);
             for (name, text) in preset::ALL {
-                writeln!(out, "{name:<14}{}", Preset::parse(text, name)?.about)?;
+                table.row([(*name).into(), Preset::parse(text, name)?.about.into()]);
             }
+            writeln!(out, "{}", table.drawn(Page::stdout()))?;
         }
         Some(name) => {
             let known = preset::ALL.iter().find(|(known, _)| known == name);

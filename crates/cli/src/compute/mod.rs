@@ -2,11 +2,13 @@
 
 mod advise;
 mod compare;
+pub(crate) mod conditions;
 mod decode;
 pub(crate) mod link_options;
 mod links;
 pub(crate) mod show;
 pub(crate) mod simulate;
+pub(crate) mod table;
 
 use std::error::Error;
 use std::process::ExitCode;

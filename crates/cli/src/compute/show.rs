@@ -7,8 +7,6 @@ use transport::contract::BufferLimits;
 
 pub(crate) use crate::show::{bytes, rate, seconds};
 
-use crate::show::digits;
-
 /// A count, or a mean of counts.
 pub(crate) fn count(count: f64) -> String {
     if count.fract() == 0.0 { format!("{count:.0}") } else { format!("{count:.1}") }
@@ -17,6 +15,73 @@ pub(crate) fn count(count: f64) -> String {
 /// A share of one.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
+}
+
+/// A time in the units that people use: `8.88 s`, `1 min 23 s`, `10 h 23 min`, `9 d 16 h`.
+pub(crate) fn duration(time_s: f64) -> String {
+    let step_s = step(time_s);
+    let two = |count: f64, of: f64, large: &str, small: &str| {
+        let (most, rest) = ((count / of).floor(), count % of);
+        let parts = [(most, large), (rest, small)];
+        let parts = parts.iter().filter(|(count, _)| *count > 0.0);
+        parts.map(|(count, unit)| format!("{count} {unit}")).collect::<Vec<_>>().join(" ")
+    };
+    let count = (time_s / step_s).round();
+    match step_s {
+        HOUR => two(count, 24.0, "d", "h"),
+        MINUTE => two(count, 60.0, "h", "min"),
+        SECOND => two(count, 60.0, "min", "s"),
+        _ if time_s >= 1.0 => format!("{time_s:.2} s"),
+        _ => seconds(time_s),
+    }
+}
+
+const SECOND: f64 = 1.0;
+const MINUTE: f64 = 60.0;
+const HOUR: f64 = 3_600.0;
+
+/// Last digit of a printed time, in seconds.
+fn step(time_s: f64) -> f64 {
+    match time_s {
+        // 59.995 s is 60.00 s.
+        v if v < 1.0 => 0.0,
+        v if v < MINUTE - 0.005 => 0.01,
+        v if v < HOUR - 0.5 * SECOND => SECOND,
+        v if v < 24.0 * HOUR - 0.5 * MINUTE => MINUTE,
+        _ => HOUR,
+    }
+}
+
+/// Error of a time to the time's last digit, like `± 0.10 s`; `None` if it is below that.
+pub(crate) fn error(time_s: f64, error_s: f64) -> Option<String> {
+    let step_s = step(time_s);
+    let text = if step_s >= SECOND {
+        let rounded = (error_s / step_s).round() * step_s;
+        if rounded < MINUTE { format!("{rounded:.0} s") } else { duration(rounded) }
+    } else {
+        let shown = duration(time_s);
+        let (number, unit) = shown.split_once(' ')?;
+        let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        let scale = match unit {
+            "s" => 1.0,
+            "ms" => 1e3,
+            _ => 1e6,
+        };
+        format!("{:.decimals$} {unit}", error_s * scale)
+    };
+    let is_seen = text.bytes().any(|c| (b'1'..=b'9').contains(&c));
+    is_seen.then(|| format!("± {text}"))
+}
+
+/// An interval of times, like `8.69 to 9.19 s`; `None` if both ends print as the same.
+pub(crate) fn range(from_s: f64, to_s: f64) -> Option<String> {
+    let (from, to) = (duration(from_s), duration(to_s));
+    if from == to {
+        return None;
+    }
+    let unit = |text: &str| text.matches(' ').count() == 1 && text.ends_with(" s");
+    let from = if unit(&from) && unit(&to) { from.trim_end_matches(" s") } else { &from };
+    Some(format!("{from} to {to}"))
 }
 
 /// Share of a transfer's time from which on a limit by buffers is reported.
@@ -37,39 +102,6 @@ pub(crate) fn buffer_limits(limits: Option<BufferLimits>, took: Option<f64>) -> 
     ))
 }
 
-/// One unit for all rates of a column.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RateUnit {
-    /// Its name, like `Mbit/s`.
-    pub(crate) name: &'static str,
-    scale: f64,
-}
-
-impl RateUnit {
-    /// The unit in which `bps` has one to three digits before the point.
-    pub(crate) fn for_rate(bps: f64) -> Self {
-        let (scale, name) = match bps {
-            v if v >= 1e9 => (1e9, "Gbit/s"),
-            v if v >= 1e6 => (1e6, "Mbit/s"),
-            v if v >= 1e3 => (1e3, "kbit/s"),
-            _ => (1.0, "bit/s"),
-        };
-        Self { name, scale }
-    }
-
-    /// A rate in this unit, with four significant digits.
-    pub(crate) fn digits(self, bps: f64) -> String {
-        digits(bps / self.scale)
-    }
-
-    /// A rate and how much it varies, with the same digits after the point.
-    pub(crate) fn with_deviation(self, bps: f64, deviation_bps: f64) -> (String, String) {
-        let rate = self.digits(bps);
-        let decimals = rate.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-        (rate, format!("{:.decimals$}", deviation_bps / self.scale))
-    }
-}
-
 /// A bar that says how many of `len` are done and how long the rest takes; hidden where standard
 /// error is no terminal.
 pub(crate) fn progress(len: u64, what: &str) -> ProgressBar {
@@ -87,13 +119,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_and_rates_of_a_column_have_few_digits() {
+    fn counts_and_shares_have_few_digits() {
         assert_eq!(count(7.0), "7");
         assert_eq!(count(7.25), "7.2");
-        let unit = RateUnit::for_rate(8_346_123.0);
-        assert_eq!((unit.name, unit.digits(346_123.0).as_str()), ("Mbit/s", "0.346"));
-        let (rate, sem) = unit.with_deviation(8_346_123.0, 12_345.0);
-        assert_eq!((rate.as_str(), sem.as_str()), ("8.346", "0.012"));
         assert_eq!(percent(0.9861), "98.6 %");
+    }
+
+    #[test]
+    fn times_have_the_units_of_people() {
+        let shown = [0.0251, 8.8821, 59.996, 83.2, 300.0, 3_599.7, 37_396.0, 86_399.0, 836_469.0];
+        let expected = [
+            "25.10 ms",
+            "8.88 s",
+            "1 min",
+            "1 min 23 s",
+            "5 min",
+            "1 h",
+            "10 h 23 min",
+            "1 d",
+            "9 d 16 h",
+        ];
+        assert_eq!(shown.map(duration), expected);
+    }
+
+    #[test]
+    fn errors_and_ranges_that_cannot_be_seen_are_none() {
+        assert_eq!(error(8.93, 0.1).as_deref(), Some("± 0.10 s"));
+        assert_eq!(error(8.93, 0.004), None);
+        assert_eq!(error(83.0, 1.6).as_deref(), Some("± 2 s"));
+        assert_eq!(error(37_396.0, 250.0).as_deref(), Some("± 4 min"));
+        assert_eq!(error(37_396.0, 20.0), None);
+        assert_eq!(error(0.5253, 0.0012).as_deref(), Some("± 1.2 ms"));
+        assert_eq!(range(8.69, 9.19).as_deref(), Some("8.69 to 9.19 s"));
+        assert_eq!(range(59.0, 61.0).as_deref(), Some("59.00 s to 1 min 1 s"));
+        assert_eq!(range(37_396.0, 37_397.0), None);
     }
 }

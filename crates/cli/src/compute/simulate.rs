@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use comfy_table::Table;
 use lab::adapter::Verdict;
 use lab::metrics::TransferMetrics;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
 use serde_json::json;
+use transport::quantity::Size;
 use transport::settings::tcp::TcpBuffers;
 
-use crate::compute::show;
+use crate::compute::table::{Cell, Column, Page, Table, Tone};
+use crate::compute::{conditions, show};
 use crate::switch;
 
 /// Options of `sim`.
@@ -46,6 +47,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
+    /// Print every column, however long the lines
+    #[arg(long, conflicts_with = "json")]
+    wide: bool,
+
     /// Print the metrics as JSON
     #[arg(long)]
     json: bool,
@@ -74,24 +79,57 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.out {
         write(&folder.join("metrics.json"), &metrics)?;
     }
-    crate::exit_code(print_run(args.json, &run, &metrics), run.succeeded())
+    let form = Form::new(args.json, args.wide, &metrics);
+    crate::exit_code(print_run(form, &args.scenario, &scenario, &run), run.succeeded())
 }
 
-/// Prints what became of the world.
-pub(crate) fn print_run(json: bool, run: &Run, metrics: &str) -> anyhow::Result<()> {
+/// Prints the result of a world's run.
+pub(crate) fn print_run(
+    form: Form<'_>,
+    path: &Path,
+    scenario: &Scenario,
+    run: &Run,
+) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    if json {
-        writeln!(out, "{metrics}")?;
-    } else {
-        writeln!(out, "{}", table(&run.transfers))?;
-        if run.transfers.iter().any(|transfer| transfer.bound_is_mean) {
-            writeln!(
-                io::stderr(),
-                "{MEAN}: losses are drawn, so the bound is that of a mean of many runs; a lucky run beats it"
-            )?;
+    let page = match form {
+        Form::Json(metrics) => {
+            writeln!(out, "{metrics}")?;
+            let mut err = io::stderr().lock();
+            return Ok(notes(run).iter().try_for_each(|note| writeln!(err, "{note}"))?);
         }
+        Form::Table { is_wide } => Page::stdout().wide(is_wide),
+    };
+    let about = if scenario.about.is_empty() { "" } else { ": " };
+    let title = format!("{}, seed {}{about}{}", path.display(), scenario.seed, scenario.about);
+    writeln!(out, "{}", page.paragraph(&title))?;
+    for line in conditions::of_links(&scenario.links) {
+        writeln!(out, "{}", page.wrapped(&line))?;
     }
-    Ok(explain(run)?)
+    writeln!(out, "\n{}", table(&run.transfers).drawn(page))?;
+    if run.transfers.iter().any(|transfer| transfer.bound_is_mean) {
+        let note = format!("{MEAN}: mean of many runs, as losses are drawn; one run may be faster");
+        writeln!(out, "{}", page.wrapped(&note))?;
+    }
+    for note in notes(run) {
+        writeln!(out, "{}", page.wrapped(&note))?;
+    }
+    Ok(())
+}
+
+/// Form in which a run is printed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form<'a> {
+    /// These metrics, which are JSON.
+    Json(&'a str),
+    /// A table, of every column if it is wide.
+    Table { is_wide: bool },
+}
+
+impl<'a> Form<'a> {
+    /// JSON if it is wanted, or else a table.
+    pub(crate) fn new(is_json: bool, is_wide: bool, metrics: &'a str) -> Self {
+        if is_json { Self::Json(metrics) } else { Self::Table { is_wide } }
+    }
 }
 
 fn recorders(args: &Args, scenario: &Scenario) -> anyhow::Result<Recorders> {
@@ -140,65 +178,85 @@ pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 /// Stands before a bound that is a mean, and before what follows from it.
 const MEAN: &str = "~";
 
-/// What became of transfers, as people read it.
+/// One row a transfer.
 pub(crate) fn table(transfers: &[TransferMetrics]) -> Table {
-    let mut table = Table::new();
-    table.set_header([
-        "transfer",
-        "protocol",
-        "file",
-        "delivered",
-        "confirmed",
-        "goodput",
-        "bound",
-        "efficiency",
-        "STR",
-        "RTS",
-        "result",
+    let mut table = Table::new([
+        Column::left("transfer"),
+        Column::left("from and to").spare(2),
+        Column::left("protocol"),
+        Column::right("file").spare(1),
+        Column::left("result"),
+        Column::right("delivered"),
+        Column::right("bound"),
+        Column::right("of bound"),
+        Column::bar().spare(0),
+        Column::right("confirmed").spare(3),
+        Column::right("goodput").spare(4),
+        Column::right("packets back").spare(5),
+        Column::right("packets sent").spare(6),
+        Column::right("ready").wide(),
+        Column::right("transfer").wide(),
+        Column::right("bytes sent").wide(),
+        Column::right("bytes back").wide(),
     ]);
-    let or_dash = |value: Option<f64>, show: fn(f64) -> String| value.map_or("-".to_owned(), show);
     for transfer in transfers {
-        let mean = if transfer.bound_is_mean { MEAN } else { "" };
-        let of_bound = |shown: String| if shown == "-" { shown } else { format!("{mean}{shown}") };
-        table.add_row([
-            format!("{} {} -> {}", transfer.name, transfer.from, transfer.to),
-            transfer.protocol.clone(),
-            show::bytes(transfer.file_bytes as f64),
-            or_dash(transfer.delivered_s, show::seconds),
-            or_dash(transfer.confirmed_s, show::seconds),
-            or_dash(transfer.goodput_bps, show::rate),
-            of_bound(or_dash(transfer.bound_s, show::seconds)),
-            of_bound(or_dash(transfer.efficiency, show::percent)),
-            or_dash(transfer.traffic.packets_str.map(|count| count as f64), show::count),
-            or_dash(transfer.traffic.packets_rts.map(|count| count as f64), show::count),
-            result(transfer).to_owned(),
+        let of_bound = |text: String| match transfer.bound_is_mean {
+            true => format!("{MEAN}{text}"),
+            false => text,
+        };
+        let of = |value: Option<f64>, show: fn(f64) -> String| Cell::of(value.map(show));
+        let count = |count: Option<u64>, show: fn(f64) -> String| {
+            Cell::of(count.map(|count| show(count as f64)))
+        };
+        let traffic = &transfer.traffic;
+        table.row([
+            Cell::from(transfer.name.as_str()),
+            Cell::from(format!("{} -> {}", transfer.from, transfer.to)),
+            Cell::from(transfer.protocol.as_str()),
+            Cell::from(Size(transfer.file_bytes).to_string()),
+            result(transfer),
+            of(transfer.delivered_s, show::duration),
+            Cell::of(transfer.bound_s.map(show::duration).map(of_bound)),
+            Cell::of(transfer.efficiency.map(show::percent).map(of_bound)),
+            transfer.efficiency.map_or_else(|| Cell::from(""), Cell::Bar),
+            of(transfer.confirmed_s, show::duration),
+            of(transfer.goodput_bps, show::rate),
+            count(traffic.packets_rts, show::count),
+            count(traffic.packets_str, show::count),
+            of(transfer.ready_s, show::duration),
+            of(transfer.transfer_s, show::duration),
+            count(traffic.bytes_str, show::bytes),
+            count(traffic.bytes_rts, show::bytes),
         ]);
     }
     table
 }
 
-fn result(transfer: &TransferMetrics) -> &'static str {
-    match transfer.verdict {
-        Some(Verdict::Measured) => "measured",
-        Some(Verdict::Different) => "another file",
-        Some(Verdict::Identical | Verdict::Failed) | None if transfer.completed => "verified",
-        Some(Verdict::Identical | Verdict::Failed) | None => "failed",
-    }
+fn result(transfer: &TransferMetrics) -> Cell {
+    let (text, tone) = match transfer.verdict {
+        Some(Verdict::Measured) => ("measured", Tone::Plain),
+        Some(Verdict::Different) => ("another file", Tone::Bad),
+        Some(Verdict::Identical | Verdict::Failed) | None if transfer.completed => {
+            ("verified", Tone::Good)
+        }
+        Some(Verdict::Identical | Verdict::Failed) | None => ("failed", Tone::Bad),
+    };
+    Cell::from(text).tone(tone)
 }
 
-/// Tells people what went wrong.
-fn explain(run: &Run) -> io::Result<()> {
-    let mut err = io::stderr().lock();
+/// Lines that say what went wrong, and what was limited by buffers.
+fn notes(run: &Run) -> Vec<String> {
+    let mut notes = Vec::new();
     if run.ended != "idle" {
-        writeln!(err, "the run did not come to its end: {}", run.ended)?;
+        notes.push(format!("the run did not come to its end: {}", run.ended));
     }
     for transfer in &run.transfers {
         if let Some(note) = show::buffer_limits(transfer.traffic.buffers, transfer.delivered_s) {
-            writeln!(err, "{}: {note}", transfer.name)?;
+            notes.push(format!("{}: {note}", transfer.name));
         }
         if let Some(failure) = &transfer.failure {
-            writeln!(err, "{} failed: {failure}", transfer.name)?;
+            notes.push(format!("{} failed: {failure}", transfer.name));
         }
     }
-    Ok(())
+    notes
 }

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use comfy_table::{CellAlignment, Table};
 use emu::measure::{self, Load, Pace};
 use emu::{Capacity, Host, Isolation, World};
 use link::{Config, Delay, Queue, Rate};
@@ -16,6 +15,7 @@ use transport::quantity::Span;
 
 use super::ended;
 use crate::compute::show;
+use crate::compute::table::{Cell, Column, Page, Table};
 use crate::state::state_home;
 
 /// Where it is kept, below the user's directory for such things.
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         writeln!(io::stdout(), "{text}")?;
     } else {
-        writeln!(io::stdout(), "{}", baseline.table())?;
+        writeln!(io::stdout(), "{}", baseline.table().drawn(Page::stdout()))?;
         let late = baseline.late;
         writeln!(
             io::stdout(),
@@ -171,20 +171,17 @@ impl Baseline {
     }
 
     fn table(&self) -> Table {
-        let mut table = Table::new();
-        table.load_style(comfy_table::presets::NOTHING);
-        table.set_header(["", "wire", "link", "link / wire"]);
-        let row = |what: &str, of: fn(&Figures) -> f64, show: fn(f64) -> String| {
+        let heads = ["wire", "link", "link / wire"].map(Column::right);
+        let mut table = Table::new([Column::left("")].into_iter().chain(heads));
+        let mut row = |what: &str, of: fn(&Figures) -> f64, show: fn(f64) -> String| {
             let (wire, link) = (of(&self.wire), of(&self.link));
-            [what.to_owned(), show(wire), show(link), format!("{:.2}", link / wire)]
+            let shown = [what.to_owned(), show(wire), show(link), format!("{:.2}", link / wire)];
+            table.row(shown.map(Cell::from));
         };
         let count: fn(f64) -> String = |count| format!("{count:.0} /s");
-        table.add_row(row("UDP, batches", |figures| figures.batched_datagrams_s, count));
-        table.add_row(row("UDP, one by one", |figures| figures.single_datagrams_s, count));
-        table.add_row(row("TCP", |figures| figures.tcp_bps, show::rate));
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        row("UDP, batches", |figures| figures.batched_datagrams_s, count);
+        row("UDP, one by one", |figures| figures.single_datagrams_s, count);
+        row("TCP", |figures| figures.tcp_bps, show::rate);
         table
     }
 }

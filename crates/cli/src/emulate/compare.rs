@@ -29,7 +29,8 @@ use transport::settings::tcp::TcpBuffers;
 
 use super::{ended, limit_tcp_buffers};
 use crate::compute::link_options::LinkOptions;
-use crate::compute::show;
+use crate::compute::table::Page;
+use crate::compute::{conditions, show};
 use crate::{Usage, switch};
 
 /// What is compared unless something is named: programs that carry files.
@@ -294,6 +295,23 @@ impl Plan<'_> {
         })
     }
 
+    /// Conditions of the comparison, one a line.
+    fn conditions(&self) -> Vec<String> {
+        let Args { link, runs, seed, delays, pers, .. } = self.args;
+        let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+        let (size, link) = (Size(self.content.len() as u64), link.name());
+        let mut lines =
+            vec![format!("{size} over {link}, {runs} each from seed {seed}, in real time")];
+        lines.extend(conditions::of_link(&self.link));
+        if delays.len() + pers.len() > 0 {
+            lines.push(
+                "  median goodput in Mbit/s, for each delay and packet error probability"
+                    .to_owned(),
+            );
+        }
+        lines
+    }
+
     fn jobs(&self) -> usize {
         let rate = self.rate();
         let jobs = rate.map_or(1, |rate| usize::try_from(BUSY / rate.max(1)).unwrap_or(JOBS_MAX));
@@ -476,12 +494,22 @@ fn parsed<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
 
 fn print_results(plan: &Plan<'_>, done: &[Done]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
+    let notes = table::notes(done);
     if plan.args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(done)?)?;
-    } else {
-        let (delays, pers) = (listed(&plan.args.delays), listed(&plan.args.pers));
-        let conditions: Vec<_> = conditions(&delays, &pers).collect();
-        writeln!(out, "{}", table::table(&plan.order, &conditions, done))?;
+        let mut err = io::stderr().lock();
+        return Ok(notes.iter().try_for_each(|note| writeln!(err, "{note}"))?);
     }
-    Ok(table::explain(done)?)
+    let page = Page::stdout();
+    for line in plan.conditions() {
+        writeln!(out, "{}", page.wrapped(&line))?;
+    }
+    let (delays, pers) = (listed(&plan.args.delays), listed(&plan.args.pers));
+    let conditions: Vec<_> = conditions(&delays, &pers).collect();
+    let table = table::table(&plan.order, &conditions, done, plan.rate());
+    writeln!(out, "\n{}", table.drawn(page))?;
+    for note in notes {
+        writeln!(out, "{}", page.wrapped(&note))?;
+    }
+    Ok(())
 }

@@ -10,8 +10,6 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use control::folder::{self, Folder, FolderError};
 use control::model;
 use control::{Places, Server};
@@ -29,6 +27,7 @@ use super::user::AsUser;
 use super::{PEER, Recording, ended, first_host, limit_tcp_buffers, not_started, transfer};
 use crate::compute::link_options::LinkOptions;
 use crate::compute::simulate;
+use crate::compute::table::{Cell, Column, Page, Table, Tone};
 use crate::{Usage, switch};
 
 /// What a world is called, unless said otherwise.
@@ -499,34 +498,36 @@ impl StatusArgs {
     }
 }
 
-fn table<const N: usize>(heads: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(heads);
-    table
-}
-
 /// A world as people read it.
 fn shown(world: &model::World) -> String {
-    let mut hosts = table(["host", "address", ""]);
+    let mut hosts = Table::new(["host", "address", ""].map(Column::left));
     for host in &world.hosts {
-        hosts.add_row([&host.name, &host.address, &host.address6]);
+        hosts
+            .row([&host.name, &host.address, &host.address6].map(|cell| Cell::from(cell.as_str())));
     }
-    let heads = ["link", "", "rate", "delay", "delivered", "lost", "on its way", "late (99 %)"];
-    let mut links = table(heads);
+    let names = ["link", ""].map(Column::left);
+    let heads = ["rate", "delay", "delivered", "lost", "on its way", "late (99 %)"];
+    let mut links = Table::new(names.into_iter().chain(heads.map(Column::right)));
     for link in &world.links {
-        let setting = |key: &str| link.settings.get(key).and_then(Value::as_str).unwrap_or("-");
+        let setting = |key: &str| {
+            let value = link.settings.get(key).and_then(Value::as_str);
+            Cell::of(value.map(str::to_owned))
+        };
         let lost: u64 = link.counters.lost.values().map(|count| count.packets).sum();
-        links.add_row([
-            link.name.clone(),
-            if link.up { "up" } else { "down" }.to_owned(),
-            setting("rate").to_owned(),
-            setting("delay").to_owned(),
-            link.counters.delivered.packets.to_string(),
-            lost.to_string(),
-            link.counters.queued.packets.to_string(),
-            format!("{:.0} us", link.lateness.p99_us),
+        let (state, tone) = if link.up { ("up", Tone::Plain) } else { ("down", Tone::Bad) };
+        links.row([
+            Cell::from(link.name.as_str()),
+            Cell::from(state).tone(tone),
+            setting("rate"),
+            setting("delay"),
+            link.counters.delivered.packets.to_string().into(),
+            lost.to_string().into(),
+            link.counters.queued.packets.to_string().into(),
+            format!("{:.0} us", link.lateness.p99_us).into(),
         ]);
     }
+    let page = Page::stdout();
+    let (hosts, links) = (hosts.drawn(page), links.drawn(page));
     let mut text =
         format!("world {:?}, up for {:.0} s\n\n{hosts}\n\n{links}\n", world.name, world.now);
     if let Some(listen) = &world.listen {

@@ -4,10 +4,10 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use lab::adapter::Adapters;
 use testbed::tool;
+
+use crate::compute::table::{Cell, Column, Page, Table, Tone};
 
 /// Options of `emu tools`.
 #[derive(Debug, clap::Args)]
@@ -20,13 +20,17 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let adapters = Adapters::with(args.adapters.as_deref())?;
-    let mut table = Table::new();
-    table.load_style(NOTHING);
+    let heads = ["program", "what it does", "on this machine"];
+    let mut table = Table::new(heads.map(Column::left));
     for name in adapters.names() {
         let adapter = adapters.find(name)?;
         let missing = tool::missing(&adapter).first().map(ToString::to_string);
-        let state = missing.unwrap_or_else(|| "here".to_owned());
-        table.add_row([adapter.name, adapter.about, state]);
+        let state = match missing {
+            None => Cell::from("here").tone(Tone::Good),
+            Some(missing) => Cell::from(missing).tone(Tone::Fair),
+        };
+        table.row([adapter.name.into(), adapter.about.into(), state]);
     }
-    crate::exit_code(writeln!(io::stdout(), "{table}").map_err(Into::into), true)
+    let text = table.drawn(Page::stdout());
+    crate::exit_code(writeln!(io::stdout(), "{text}").map_err(Into::into), true)
 }

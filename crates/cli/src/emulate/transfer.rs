@@ -17,6 +17,7 @@ use transport::quantity::{Size, Span};
 use super::control::{Which, client_error};
 use crate::Usage;
 use crate::compute::simulate;
+use crate::compute::table::Page;
 use crate::stop::stop_flag;
 
 /// How often the world is asked how the transfer stands.
@@ -137,7 +138,11 @@ fn follow(
 
 fn print_end(done: &Transfer) -> anyhow::Result<()> {
     if let Some(result) = &done.result {
-        writeln!(io::stdout(), "{}", simulate::table(std::slice::from_ref(result)))?;
+        writeln!(
+            io::stdout(),
+            "{}",
+            simulate::table(std::slice::from_ref(result)).drawn(Page::stdout())
+        )?;
     }
     for doubt in &done.doubts {
         writeln!(io::stderr(), "not trustworthy: {doubt}")?;

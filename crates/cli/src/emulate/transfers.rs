@@ -71,7 +71,9 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         simulate::write(&folder.join("metrics.json"), &metrics)?;
     }
     captured?;
-    crate::exit_code(simulate::print_run(args.json, &emulated.run, &metrics), succeeded)
+    let form = simulate::Form::new(args.json, false, &metrics);
+    let printed = simulate::print_run(form, &args.scenario, &scenario, &emulated.run);
+    crate::exit_code(printed, succeeded)
 }
 
 /// Where packets are captured to: where the user says, or beside the results if the scenario asks.

@@ -11,6 +11,7 @@ mod emulator_refusals;
 mod gateways;
 #[path = "../world/guard.rs"]
 mod guard;
+mod guides;
 mod kernel_tcp;
 mod kill;
 mod node;

@@ -161,6 +161,37 @@ fn mistakes_are_named() {
 }
 
 #[test]
+fn mistakes_are_found_before_anything_is_run() {
+    let folder = folder();
+    let figure =
+        "[[figures]]\nkind = \"lines\"\nedition = \"own\"\nx = \"per\"\ny = \"goodput_bps\"\n";
+    let study = STUDY.replacen("[[editions", &format!("{figure}[[editions"), 1);
+    let write = |from: &str, to: &str| {
+        fs::write(folder.path().join("own.toml"), study.replace(from, to)).unwrap();
+    };
+    let show = || run(folder.path(), &["study", "show", "own.toml"]);
+    write("", "");
+    let shown = show();
+    let text = String::from_utf8(shown.stdout.clone()).unwrap();
+    assert!(shown.status.success() && text.contains("cfdp, ltp, saratoga"), "{}", said(&shown));
+    for (from, to, says) in [
+        ("\"cfdp\"", "\"cdfp\"", "did you mean \"cfdp\"?"),
+        ("links.*.per", "links.*.pr", "did you mean `per`?"),
+        ("world.toml", "word.toml", "word.toml"),
+        ("kind = \"lines\"", "kind = \"line\"", "figures.0.kind: no kind \"line\"; did you mean"),
+        ("x = \"per\"", "x = \"pre\"", "figures.0.x: no column \"pre\"; did you mean \"per\"?"),
+    ] {
+        write(from, to);
+        let refused = show();
+        assert_eq!(refused.status.code(), Some(2), "{to}: {}", said(&refused));
+        assert!(said(&refused).contains(says), "{says}: {}", said(&refused));
+        assert!(refused.stdout.is_empty(), "{to}");
+        let refused = run(folder.path(), &["study", "run", "own.toml"]);
+        assert_eq!(refused.status.code(), Some(2), "{to}: {}", said(&refused));
+    }
+}
+
+#[test]
 fn advice_names_a_transport_and_why() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["advise", "--link", "geo", "--per", "1e-2", "--size", "200 kB"];

@@ -28,7 +28,7 @@ pub(super) fn lines(question: &Question, advice: &Advice, best: &Candidate) -> V
     match advice.ranking.iter().find(runs) {
         Some(other) => {
             let about = if other.basis == Basis::Simulated { "" } else { "an estimated " };
-            let time = other.mean_s.map(|mean| format!(", {about}{}", show::seconds(mean)));
+            let time = other.mean_s.map(|mean| format!(", {about}{}", show::duration(mean)));
             let time = time.unwrap_or_default();
             lines.push(format!(
                 "The best that slowlight runs between hosts is {}{time}:",

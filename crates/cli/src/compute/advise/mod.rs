@@ -6,15 +6,14 @@ mod words;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use comfy_table::Table;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use lab::advise::{self, Advice, Basis, Candidate, Question};
 use lab::preset::Sharing;
 use serde::Serialize;
 use transport::quantity::{Size, Span};
 
 use crate::compute::link_options::LinkOptions;
-use crate::compute::show;
+use crate::compute::table::{Cell, Column, Page, Table, Tone};
+use crate::compute::{conditions, show};
 use crate::stop::stop_flag;
 
 /// Options of `advise`.
@@ -152,51 +151,81 @@ fn print(args: &Args, question: &Question, advice: &Advice) -> anyhow::Result<()
         writeln!(out)?;
         return Ok(());
     }
-    if !args.text {
-        writeln!(out, "{}", table(advice, usize::from(args.top)))?;
+    let page = Page::stdout();
+    let paragraph = words::paragraph(question, advice, best, args.in_order);
+    if args.text {
+        writeln!(out, "{paragraph}")?;
+    } else {
+        for line in conditions(args, question, advice) {
+            writeln!(out, "{}", page.wrapped(&line))?;
+        }
+        writeln!(out, "\n{}\n", table(advice, usize::from(args.top)).drawn(page))?;
+        writeln!(out, "{}", page.paragraph(&paragraph))?;
     }
-    writeln!(out, "{}", words::paragraph(question, advice, best, args.in_order))?;
     for line in commands::lines(question, advice, best) {
         writeln!(out, "{line}")?;
     }
     Ok(())
 }
 
+/// Conditions of the advice, one a line.
+fn conditions(args: &Args, question: &Question, advice: &Advice) -> Vec<String> {
+    let to = match question.receivers {
+        1 => String::new(),
+        several => format!(" to {several} receivers"),
+    };
+    let back = if question.has_return { "" } else { " without a return link" };
+    let (size, link, seed) = (question.size, args.link.name(), question.seed);
+    let mut lines = vec![format!("{size} over {link}{to}{back}, seeds from {seed}")];
+    lines.extend(conditions::of_link(&question.link));
+    let bound = advice.ranking.first().and_then(|best| best.bound_s);
+    lines.extend(bound.map(|bound| {
+        format!("  bound: {}; no transport is faster on average", show::duration(bound))
+    }));
+    lines
+}
+
 fn table(advice: &Advice, top: usize) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_header([
-        "",
-        "protocol",
-        "delivered",
-        "5 to 95 of 100",
-        "of the bound",
-        "success",
-        "runs",
+    let mut table = Table::new([
+        Column::right(""),
+        Column::left("protocol"),
+        Column::right("delivered"),
+        Column::left("90 % of runs"),
+        Column::right("of bound"),
+        Column::bar(),
+        Column::right("success"),
+        Column::right("runs"),
     ]);
-    let dash = || "-".to_owned();
-    for (rank, candidate) in advice.ranking.iter().take(top).enumerate() {
+    for (at, candidate) in advice.ranking.iter().take(top).enumerate() {
         let mark = if candidate.basis == Basis::Simulated { "" } else { "~" };
-        let success = |share| format!("{mark}{}", show::percent(share));
         let share = candidate.bound_s.zip(candidate.mean_s).map(|(bound, mean)| bound / mean);
-        table.add_row([
-            (rank + 1).to_string(),
-            candidate.protocol.to_string(),
-            candidate.mean_s.map_or_else(dash, |mean| format!("{mark}{}", show::seconds(mean))),
-            candidate.interval_s.map_or_else(dash, |interval| format!("{mark}{}", span(interval))),
-            share.map_or_else(dash, |share| format!("{mark}{}", show::percent(share))),
-            candidate.success.map_or_else(dash, success),
-            candidate.runs.to_string(),
+        let rank =
+            if (1..advice.tied).contains(&at) { "=".to_owned() } else { (at + 1).to_string() };
+        let name = Cell::from(candidate.protocol.to_string());
+        let success = candidate.success.map(|share| {
+            let tone = if share < 1.0 { Tone::Bad } else { Tone::Plain };
+            Cell::from(format!("{mark}{}", show::percent(share))).tone(tone)
+        });
+        let marked = |text: String| format!("{mark}{text}");
+        table.row([
+            rank.into(),
+            if at < advice.tied { name.tone(Tone::Strong) } else { name },
+            Cell::of(candidate.mean_s.map(show::duration).map(marked)),
+            Cell::of(candidate.interval_s.and_then(span).map(marked)),
+            Cell::of(share.map(show::percent).map(marked)),
+            share.map_or_else(|| Cell::from(""), Cell::Bar),
+            success.unwrap_or(Cell::None),
+            candidate.runs.to_string().into(),
         ]);
     }
     table
 }
 
-/// An interval, which may have no upper limit.
-fn span((low, high): (f64, Option<f64>)) -> String {
+/// An interval, which may have no upper limit; `None` if both limits print as the same.
+fn span((low, high): (f64, Option<f64>)) -> Option<String> {
     match high {
-        Some(high) => format!("{} to {}", show::seconds(low), show::seconds(high)),
-        None => format!("at least {}", show::seconds(low)),
+        Some(high) => show::range(low, high),
+        None => Some(format!("at least {}", show::duration(low))),
     }
 }
 

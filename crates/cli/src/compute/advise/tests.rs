@@ -8,6 +8,8 @@ use super::commands::lines;
 use super::*;
 use crate::{Cli, Command, sockets};
 
+const PAGE: Page = Page { width: 100, has_colors: false, is_wide: false };
+
 fn question(link: Preset) -> Question {
     Question {
         link,
@@ -203,7 +205,7 @@ fn the_simulator_alone_is_named_with_the_best_that_has_commands() {
     let text = lines(&question, &advice(ranking), &best);
     assert!(text[0].starts_with("ftp/bbr runs in the simulator only."), "{text:?}");
     assert!(text[0].contains("tcp_congestion_control=bbr"), "{text:?}");
-    let next = "The best that slowlight runs between hosts is norm/cc, an estimated 1.000 s:";
+    let next = "The best that slowlight runs between hosts is norm/cc, an estimated 1.00 s:";
     assert_eq!(text[1], next);
     assert_eq!(parsed(&text).len(), 2);
     let failed = Candidate { success: Some(0.0), ..of("norm/cc", Basis::Simulated) };
@@ -234,13 +236,13 @@ fn what_was_not_simulated_is_neither_recommended_nor_certain() {
     let next = Candidate { mean_s: Some(2.0), ..estimated.clone() };
     let found = advice(vec![estimated.clone(), next]);
     let text = words::paragraph(&question, &found, &estimated, false);
-    assert!(text.contains("ltp is next, with an estimated 2.000 s (2.0 times as long)"), "{text}");
-    let printed = table(&found, 1).to_string();
-    assert!(printed.contains("~1.000 s") && !printed.contains("100.0 %"), "{printed}");
+    assert!(text.contains("ltp is next, with an estimated 2.00 s (2.0 times as long)"), "{text}");
+    let printed = table(&found, 1).drawn(PAGE);
+    assert!(printed.contains("~1.00 s") && !printed.contains("100.0 %"), "{printed}");
 
     let late = Question { deadline: Some(Span(std::time::Duration::from_secs(1))), ..question };
     assert!(!serves(&late, &estimated), "nothing shows that it meets the deadline");
     let in_time = Candidate { success: Some(1.0), ..estimated };
     assert!(serves(&late, &in_time));
-    assert!(table(&advice(vec![in_time]), 1).to_string().contains("~100.0 %"));
+    assert!(table(&advice(vec![in_time]), 1).drawn(PAGE).contains("~100.0 %"));
 }

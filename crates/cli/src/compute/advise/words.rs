@@ -60,30 +60,31 @@ fn headline(question: &Question, best: &Candidate) -> String {
 fn expectation(question: &Question, best: &Candidate) -> String {
     let size = question.size;
     let bound = best.bound_s.map_or(String::new(), |bound| {
-        format!("; no transport can take less than {} on average", show::seconds(bound))
+        format!("; no transport can take less than {} on average", show::duration(bound))
     });
-    let interval = best.interval_s.map(span).unwrap_or_default();
+    let interval = best.interval_s.and_then(span);
     let expected = match (best.basis, best.mean_s) {
         (Basis::Simulated, Some(mean)) => {
-            let differs = best.interval_s.is_some_and(|(low, high)| high.is_some_and(|h| h > low));
-            let spread = match best.runs {
-                1 => " in the run that was simulated".to_owned(),
-                _ if !differs => String::new(),
-                MANY.. => format!(", in 90 of 100 runs within {interval}"),
-                runs => format!(", in {runs} runs within {interval}"),
+            let spread = match (best.runs, &interval) {
+                (1, _) => " in the run that was simulated".to_owned(),
+                (_, None) => String::new(),
+                (MANY.., Some(interval)) => format!(" (90 % of runs: {interval})"),
+                (runs, Some(interval)) => format!(" ({runs} runs: {interval})"),
             };
-            format!("{size} are delivered after {}{spread}", show::seconds(mean))
+            format!("{size} are delivered after {}{spread}", show::duration(mean))
         }
-        (Basis::Estimated, Some(mean)) => format!(
-            "The time for {size} is estimated from shorter files: {}, {interval}",
-            show::seconds(mean)
-        ),
+        (Basis::Estimated, Some(mean)) => {
+            let interval = interval.map(|interval| format!(" ({interval})")).unwrap_or_default();
+            let mean = show::duration(mean);
+            format!("The time for {size} is estimated from shorter files: {mean}{interval}")
+        }
         (Basis::Simulated | Basis::Estimated, None) => format!("{size} were delivered in no run"),
         (Basis::Unknown, _) => {
             return format!(
-                "{size} take {interval}, which is the bound of all transports; shorter files say \
+                "{size} take {}, which is the bound of all transports; shorter files say \
                  nothing more where a link changes with time, has several receivers, bursts of \
-                 errors or no return."
+                 errors or no return.",
+                interval.unwrap_or_default()
             );
         }
     };
@@ -133,7 +134,7 @@ fn next(question: &Question, best: &Candidate, second: &Candidate) -> String {
     match (best.mean_s, second.mean_s) {
         (Some(first), Some(mean)) if is_as_sure(question, best, second) => {
             let more = more(first, mean);
-            let time = show::seconds(mean);
+            let time = show::duration(mean);
             if mean < first && second.basis != Basis::Simulated {
                 return format!(
                     "{name} may be faster, with an estimated {time} ({more}): a larger \
@@ -145,7 +146,10 @@ fn next(question: &Question, best: &Candidate, second: &Candidate) -> String {
         (_, Some(mean)) => {
             let share = second.success.map_or_else(|| "an unknown share".to_owned(), show::percent);
             let what = if question.deadline.is_some() { "in time" } else { "delivered" };
-            format!("{name} is next: {what} in {share} of the runs, after {}.", show::seconds(mean))
+            format!(
+                "{name} is next: {what} in {share} of the runs, after {}.",
+                show::duration(mean)
+            )
         }
         (_, None) if second.basis == Basis::Unknown => {
             format!("{name} is next, by shorter files alone.")
@@ -167,7 +171,7 @@ fn why(best: &Candidate, other: &Candidate) -> String {
     let behind = other.mean_s.unwrap_or(0.0) - best.mean_s.unwrap_or(0.0);
     let packets = other.packets_ratio.zip(best.packets_ratio).map(|(other, best)| other / best);
     if ready > 0.0 && ready >= 0.5 * behind {
-        return format!("; it needs {} before the file can begin to cross", show::seconds(ready));
+        return format!("; it needs {} before the file can begin to cross", show::duration(ready));
     }
     match packets {
         Some(ratio) if ratio > 1.05 => {
@@ -191,7 +195,7 @@ fn over_tcp(advice: &Advice, best: &Candidate) -> Option<String> {
         (Some(mean), Some(best)) => format!(
             "{title} ({}) takes {about}{}, {:.1} times as long.",
             familiar.protocol,
-            show::seconds(mean),
+            show::duration(mean),
             mean / best
         ),
         (None, _) if familiar.basis == Basis::Simulated => format!("{title} does not deliver it."),
@@ -211,7 +215,7 @@ fn reading(advice: &Advice, best: &Candidate) -> String {
         Some((other, mean)) => format!(
             "{whole} The fastest that can deliver bytes in order while they arrive is {other}, \
              whose last byte comes after {}.",
-            show::seconds(mean)
+            show::duration(mean)
         ),
         None => whole,
     }
@@ -232,7 +236,7 @@ fn sharing(question: &Question, advice: &Advice, best: &Candidate) -> Option<Str
             Some(format!(
                 " If its rate is yours alone (--dedicated), {} takes {about}{}.",
                 other.protocol,
-                show::seconds(time)
+                show::duration(time)
             ))
         });
         let other = other.unwrap_or_default();
@@ -280,7 +284,7 @@ fn cost(question: &Question, advice: &Advice) -> Option<String> {
         let most = Size(advise::MEMORY_MAX);
         format!(" The file and its copies have more than {most}, the limit of whole simulations.")
     } else {
-        let time = show::seconds(run_s);
+        let time = show::duration(run_s);
         format!(
             " A run with the whole file takes about {time} of processor time: give a larger --budget."
         )

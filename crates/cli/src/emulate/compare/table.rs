@@ -1,35 +1,101 @@
-//! What came of it, as a table and in words.
+//! Tables of transfers in real time, and what went wrong.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write as _};
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use lab::adapter::Verdict;
 
 use super::Done;
+use crate::compute::show;
+use crate::compute::table::{Cell, Column, Table, Tone};
 
 type Condition<'a> = (&'a Option<String>, &'a Option<String>);
 
-/// A line for each tool and protocol, a column for each delay and error: goodput in Mbit/s.
-pub(super) fn table(order: &[String], conditions: &[Condition<'_>], done: &[Done]) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    let heads = conditions.iter().map(|condition| head(*condition));
-    table.set_header(["Mbit/s".to_owned()].into_iter().chain(heads));
-    for what in order {
-        let cells = conditions.iter().map(|(delay, per)| {
-            let of_cell = |done: &&Done| {
-                done.case.what == *what && done.case.delay == **delay && done.case.per == **per
-            };
-            cell(&done.iter().filter(of_cell).collect::<Vec<_>>())
-        });
-        table.add_row([what.clone()].into_iter().chain(cells));
+/// Head of a column with the name of programs and protocols.
+const NAME: &str = "program or protocol";
+
+/// A row for each tool and protocol: its times under one condition, or its goodput in Mbit/s under
+/// several, each in a column.
+pub(super) fn table(
+    order: &[String],
+    conditions: &[Condition<'_>],
+    done: &[Done],
+    line_bps: Option<u64>,
+) -> Table {
+    let of_cell = |what: &str, (delay, per): Condition<'_>| -> Vec<&Done> {
+        let is_of = |done: &&Done| {
+            done.case.what == what && done.case.delay == *delay && done.case.per == *per
+        };
+        done.iter().filter(is_of).collect()
+    };
+    if let [condition] = conditions {
+        return times(order, line_bps, |what| of_cell(what, *condition));
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+    let heads = conditions.iter().map(|condition| Column::right(head(*condition)));
+    let mut table = Table::new([Column::left(NAME)].into_iter().chain(heads));
+    for what in order {
+        let cells = conditions.iter().map(|condition| cell(&of_cell(what, *condition)));
+        table.row([Cell::from(what.as_str())].into_iter().chain(cells));
     }
     table
+}
+
+/// Times and goodput of each under one condition.
+fn times<'a>(
+    order: &[String],
+    line_bps: Option<u64>,
+    runs: impl Fn(&str) -> Vec<&'a Done>,
+) -> Table {
+    let mut table = Table::new([
+        Column::left(NAME),
+        Column::right("failed"),
+        Column::right("median"),
+        Column::left("least to most"),
+        Column::right("goodput"),
+        Column::right("of line"),
+        Column::bar(),
+        Column::left(""),
+    ]);
+    for what in order {
+        let runs = runs(what);
+        let seconds = sorted(runs.iter().filter_map(|run| run.outcome.seconds));
+        let goodput = median(&sorted(runs.iter().filter_map(|run| run.outcome.goodput_bps)));
+        let share = goodput.zip(line_bps).map(|(goodput, line)| goodput / line as f64);
+        let ends = seconds.first().zip(seconds.last());
+        let doubt = if is_doubted(&runs) { "?" } else { "" };
+        table.row([
+            what.as_str().into(),
+            failures(&runs).map_or(Cell::None, |failures| Cell::from(failures).tone(Tone::Bad)),
+            Cell::of(median(&seconds).map(show::duration)),
+            Cell::of(ends.and_then(|(least, most)| show::range(*least, *most))),
+            Cell::of(goodput.map(show::rate)),
+            Cell::of(share.map(show::percent)),
+            share.map_or_else(|| Cell::from(""), Cell::Bar),
+            Cell::from(doubt).tone(Tone::Fair),
+        ]);
+    }
+    table
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// Middle of sorted values, or the mean of the middle two.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let above = sorted.get(sorted.len() / 2)?;
+    Some(f64::midpoint(sorted[(sorted.len() - 1) / 2], *above))
+}
+
+/// Number of failed runs, if any.
+fn failures(runs: &[&Done]) -> Option<String> {
+    let failed = runs.iter().filter(|run| run.outcome.why.is_some()).count();
+    (failed > 0).then(|| format!("{failed} of {} failed", runs.len()))
+}
+
+fn is_doubted(runs: &[&Done]) -> bool {
+    runs.iter().any(|run| !run.doubts.is_empty())
 }
 
 fn head((delay, per): Condition<'_>) -> String {
@@ -37,36 +103,23 @@ fn head((delay, per): Condition<'_>) -> String {
     if words.is_empty() { "this link".to_owned() } else { words.join(", ") }
 }
 
-/// The median, whether all was well, and whether that is to be believed.
-fn cell(runs: &[&Done]) -> String {
-    let mut rates: Vec<_> = runs.iter().filter_map(|run| run.outcome.goodput_bps).collect();
-    rates.sort_by(f64::total_cmp);
-    let failed = runs.iter().filter(|run| run.outcome.why.is_some()).count();
-    let doubted = runs.iter().any(|run| !run.doubts.is_empty());
-    let Some(median) = rates.get(rates.len() / 2).filter(|_| !rates.is_empty()) else {
-        return "failed".to_owned();
-    };
-    let below = rates[(rates.len() - 1) / 2];
-    let mut text = format!("{:.2}", f64::midpoint(below, *median) / 1e6);
-    if failed > 0 {
-        text += &format!(" ({failed} of {} failed)", runs.len());
-    }
-    if doubted {
-        text.push('?');
-    }
-    text
+/// Median goodput in Mbit/s, with failed runs, and a mark if it is not to be believed.
+fn cell(runs: &[&Done]) -> Cell {
+    let rates = sorted(runs.iter().filter_map(|run| run.outcome.goodput_bps));
+    let Some(median) = median(&rates) else { return Cell::from("failed").tone(Tone::Bad) };
+    let failures = failures(runs).map(|failures| format!(" ({failures})")).unwrap_or_default();
+    let mark = if is_doubted(runs) { "?" } else { "" };
+    format!("{:.2}{failures}{mark}", median / 1e6).into()
 }
 
-/// Says why something failed or is in doubt, and what was verified.
-pub(super) fn explain(done: &[Done]) -> io::Result<()> {
-    let mut err = io::stderr().lock();
+/// Lines that say what was verified, and why something failed or is in doubt.
+pub(super) fn notes(done: &[Done]) -> Vec<String> {
     let of = |verdict: Verdict| done.iter().filter(|done| done.outcome.verdict == verdict).count();
     let (identical, measured) = (of(Verdict::Identical), of(Verdict::Measured));
-    writeln!(
-        err,
+    let mut notes = vec![format!(
         "{identical} files arrived with the SHA-256 of the one sent; {measured} tools measured only; {} failed",
         done.len() - identical - measured
-    )?;
+    )];
     let mut printed = BTreeSet::new();
     for Done { case, outcome, doubts } in done {
         let place = head((&case.delay, &case.per));
@@ -75,10 +128,10 @@ pub(super) fn explain(done: &[Done]) -> io::Result<()> {
             text.filter(|why| printed.insert((case.what.clone(), place.clone(), (*why).clone())))
         {
             let mark = if outcome.why.as_ref() == Some(why) { "" } else { "? " };
-            writeln!(err, "{mark}{} ({place}, seed {}): {why}", case.what, case.seed)?;
+            notes.push(format!("{mark}{} ({place}, seed {}): {why}", case.what, case.seed));
         }
     }
-    Ok(())
+    notes
 }
 
 #[cfg(test)]
@@ -87,6 +140,7 @@ mod tests {
 
     use super::super::Case;
     use super::*;
+    use crate::compute::table::Page;
 
     fn run(goodput_bps: Option<f64>, seed: u64) -> Done {
         let (verdict, why) = match goodput_bps {
@@ -103,14 +157,22 @@ mod tests {
     #[test]
     fn a_cell_has_the_median_and_what_failed() {
         let runs = [run(Some(1e6), 1), run(Some(3e6), 2), run(Some(2e6), 3), run(None, 4)];
-        let text = |runs: &[Done]| cell(&runs.iter().collect::<Vec<_>>());
-        assert_eq!(text(&runs), "2.00 (1 of 4 failed)");
-        assert_eq!(text(&runs[..2]), "2.00", "between the two");
-        assert_eq!(text(&runs[3..]), "failed");
+        let of = |runs: &[Done]| cell(&runs.iter().collect::<Vec<_>>());
+        assert_eq!(of(&runs), "2.00 (1 of 4 failed)".into());
+        assert_eq!(of(&runs[..2]), "2.00".into(), "between the two");
+        assert_eq!(of(&runs[3..]), Cell::from("failed").tone(Tone::Bad));
         let doubted = Done { doubts: vec!["late".to_owned()], ..run(Some(1e6), 1) };
-        assert_eq!(text(&[doubted]), "1.00?");
+        assert_eq!(of(&[doubted]), "1.00?".into());
+    }
+
+    #[test]
+    fn one_condition_is_a_table_of_times() {
+        let runs = [run(Some(1e6), 1), run(Some(3e6), 2), run(Some(2e6), 3), run(None, 4)];
         let order = ["scp".to_owned()];
-        let shown = table(&order, &[(&None, &None)], &runs).to_string();
-        assert!(shown.contains("this link") && shown.contains("2.00"), "{shown}");
+        let page = Page { width: 100, has_colors: false, is_wide: false };
+        let shown = table(&order, &[(&None, &None)], &runs, Some(10_000_000)).drawn(page);
+        for part in ["1 of 4 failed", "1.00 s", "2.000 Mbit/s", "20.0 %"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
     }
 }

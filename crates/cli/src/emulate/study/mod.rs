@@ -18,6 +18,7 @@ use transport::quantity::Span;
 
 use crate::Usage;
 use crate::compute::show;
+use crate::compute::table::{Cell, Column, Page, Table, Tone};
 use crate::stop::stop_flag;
 
 mod python;
@@ -157,28 +158,43 @@ fn runs_of(sheet: &Sheet) -> u64 {
 }
 
 fn show(args: &ShowArgs) -> anyhow::Result<()> {
-    let (study, _) = Study::find(&args.name)?;
+    let (study, source) = Study::find(&args.name)?;
+    study.check_all(&source).map_err(|error| error.within(Path::new(&args.name)))?;
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", study.about)?;
+    let page = Page::stdout();
+    writeln!(out, "{}", page.paragraph(&study.about))?;
     if !study.source.is_empty() {
-        writeln!(out, "source: {}", study.source)?;
+        writeln!(out, "{}", page.wrapped(&format!("source: {}", study.source)))?;
     }
     for (name, edition) in &study.editions {
-        writeln!(out, "\nedition {name}: {}", edition.about)?;
+        writeln!(out, "\n{}", page.wrapped(&format!("edition {name}: {}", edition.about)))?;
+        let names = ["sheet", "axis"].map(Column::left);
+        let numbers = ["cells", "runs each", "runs"].map(Column::right);
+        let values = Column::prose("values");
+        let mut table = Table::new(names.into_iter().chain(numbers).chain([values]));
         for sheet in &edition.sheets {
             let (cells, runs) = (sheet.cells().count(), sheet.runs);
-            writeln!(out, "  {} ({cells} cells, {runs} runs each): {}", sheet.name, sheet.about)?;
+            let counts = [cells.to_string(), runs.to_string(), runs_of(sheet).to_string()];
+            let counts = counts.map(Cell::from);
+            let [name, about] = [&sheet.name, &sheet.about].map(|text| Cell::from(text.as_str()));
+            let head = [name.tone(Tone::Strong), "".into()].into_iter();
+            table.row(head.chain(counts).chain([about.tone(Tone::Dim)]));
             for axis in &sheet.axes {
                 let labels: Vec<_> = axis.values.iter().map(study::Value::label).collect();
-                writeln!(out, "    {}: {}", axis.name, labels.join(", "))?;
+                let blank = || Cell::from("");
+                let name = axis.name.as_str().into();
+                let values = labels.join(", ").into();
+                table.row([blank(), name, blank(), blank(), blank(), values]);
             }
         }
+        writeln!(out, "{}", table.drawn(page))?;
     }
     Ok(())
 }
 
 fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let (study, source) = Study::find(&args.name)?;
+    study.check_figures(&source).map_err(|error| error.within(Path::new(&args.name)))?;
     let (edition_name, edition) = study.edition(args.edition.as_deref())?;
     let selection =
         Selection { sheets: args.sheet.clone(), filters: args.filter.clone(), runs: args.runs };
@@ -267,10 +283,16 @@ fn tell_of_failures(all: &Finished<'_>) -> anyhow::Result<()> {
         }
     }
     let bad: Vec<_> = cells.iter().filter(|(_, (_, failed, _))| *failed > 0).collect();
-    for (cell, (runs, failed, why)) in bad.iter().take(FAILED_CELLS) {
-        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-        writeln!(io::stderr(), "without success: {failed} of {runs} runs, {cell}{why}")?;
+    if bad.is_empty() {
+        return Ok(());
     }
+    let mut table =
+        Table::new([Column::left("without success"), Column::left("cell"), Column::prose("why")]);
+    for (cell, (runs, failed, why)) in bad.iter().take(FAILED_CELLS) {
+        let share = Cell::from(format!("{failed} of {runs} runs")).tone(Tone::Bad);
+        table.row([share, cell.as_str().into(), Cell::of(why.map(str::to_owned))]);
+    }
+    writeln!(io::stderr(), "{}", table.drawn(Page::stdout()))?;
     if bad.len() > FAILED_CELLS {
         let more = bad.len() - FAILED_CELLS;
         writeln!(
