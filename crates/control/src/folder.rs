@@ -1,8 +1,8 @@
 //! Folder of a running world: its lock, its socket, and its metadata.
 //!
 //! `/run/slowlight/emu/<name>` for root; for others `$XDG_RUNTIME_DIR/slowlight/emu/<name>`, or a
-//! private folder among the temporary files. The process that a world lives and dies with holds the
-//! lock. Without a holder the world is dead, and the next process removes its folder.
+//! private folder among the temporary files. The process that a world lives and dies with holds
+//! the lock. Without a holder the world is dead, and the next process removes its folder.
 
 use std::env;
 use std::fs::{self, DirBuilder, File, Permissions};

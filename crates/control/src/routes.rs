@@ -306,8 +306,8 @@ async fn get_transfers(Shared(state): Running) -> Json<Vec<Transfer>> {
     Json(locked(&state.transfers).all())
 }
 
-/// Starts to transfer a file from one host to another, by a protocol of slowlight or by a tool. The
-/// received file is compared with the sent one, and not kept.
+/// Starts to transfer a file from one host to another, by a protocol of slowlight or by a tool.
+/// The received file is compared with the sent one, and not kept.
 #[utoipa::path(post, path = "/transfers", request_body = TransferRequest, responses(
     (status = 201, body = Transfer), (status = 404, body = Problem), (status = 422, body = Problem),
     (status = 429, body = Problem, description = "Too many are under way, or too much")

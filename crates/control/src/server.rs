@@ -199,11 +199,11 @@ mod tests {
             assert_eq!(u32::try_from(client.pid().unwrap()).unwrap(), std::process::id());
             let idle: Vec<_> =
                 (0..CLIENTS_MAX).map(|_| UnixStream::connect(&socket).unwrap()).collect();
-            let asked = scope.spawn(|| client.get::<model::World>("/world"));
+            let request = scope.spawn(|| client.get::<model::World>("/world"));
             std::thread::sleep(Duration::from_millis(200));
-            assert!(!asked.is_finished(), "there is no room for one more");
+            assert!(!request.is_finished(), "there is no room for one more");
             drop(idle);
-            assert_eq!(asked.join().unwrap().unwrap().name, "test");
+            assert_eq!(request.join().unwrap().unwrap().name, "test");
             client.ask(Method::DELETE, "/world", None).unwrap();
             served.join().unwrap().unwrap();
         });

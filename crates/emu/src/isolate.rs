@@ -7,8 +7,8 @@
 //! 3. The *inner* process is the emulator; its children are the programs it starts.
 //!
 //! When the outer process dies, the kernel kills the first and with it everything in its PID
-//! namespace, including all network namespaces and devices. A user other than root also gets a user
-//! namespace in which he is root.
+//! namespace, including all network namespaces and devices. A user other than root also gets a
+//! user namespace in which he is root.
 
 use std::ffi::OsString;
 use std::fs;
@@ -129,8 +129,8 @@ fn of_this_process() -> Process {
     *KNOWN.get_or_init(|| handed_down().unwrap_or(Process::Outer))
 }
 
-/// Role passed by the parent process. The variable alone proves nothing: it may come from anywhere,
-/// and acting on a forged one would change the machine's mounts.
+/// Role passed by the parent process. The variable alone proves nothing: it may come from
+/// anywhere, and acting on a forged one would change the machine's mounts.
 #[expect(unsafe_code, reason = "a descriptor that is known by its number")]
 fn handed_down() -> Option<Process> {
     let number: RawFd = std::env::var(VARIABLE).ok()?.parse().ok()?;

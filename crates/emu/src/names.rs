@@ -74,8 +74,8 @@ pub fn enclosing_world() -> Option<Vec<Name>> {
     names.iter().any(is_here).then_some(names)
 }
 
-/// Covers the file at `path` with this text for programs in this mount namespace. Further files can
-/// be bound over it.
+/// Covers the file at `path` with this text for programs in this mount namespace. Further files
+/// can be bound over it.
 pub(crate) fn cover(path: &Path, text: &str) -> io::Result<()> {
     let failed = |error: io::Error| {
         io::Error::new(error.kind(), format!("{} cannot be replaced: {error}", path.display()))

@@ -14,8 +14,8 @@ const CONNECTIONS_MAX: usize = 256;
 /// Pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Forwards connections accepted by a listener outside to a server in the world, from `host`, until
-/// the process ends.
+/// Forwards connections accepted by a listener outside to a server in the world, from `host`,
+/// until the process ends.
 ///
 /// # Errors
 ///

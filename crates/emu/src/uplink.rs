@@ -1,9 +1,9 @@
 //! Connection of one host of a world to the network in which the emulator was started: that of the
 //! machine, or that of a host of another world.
 //!
-//! With privileges in that network it is a pair of devices (veth) with address translation (nft) at
-//! both ends. Without them an unprivileged program, `slirp4netns`, opens the connections. In both
-//! cases the outer network sees no address of the world.
+//! With privileges in that network it is a pair of devices (veth) with address translation (nft)
+//! at both ends. Without them an unprivileged program, `slirp4netns`, opens the connections. In
+//! both cases the outer network sees no address of the world.
 
 mod keeper;
 mod user;

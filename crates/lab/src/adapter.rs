@@ -1,7 +1,7 @@
 //! Tool adapters: commands of external programs, as TOML.
 //!
-//! A program that transfers a file between hosts is described by shell commands. `docs/emulator.md`
-//! lists their variables.
+//! A program that transfers a file between hosts is described by shell commands.
+//! `docs/emulator.md` lists their variables.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The bound of a path: in closed form where that is exact, otherwise by simulating a fluid through
-//! the links.
+//! The bound of a path: in closed form where that is exact, otherwise by simulating a fluid
+//! through the links.
 //!
 //! The ideal sender ("genie") has no headers above IPv4 and UDP, learns of each loss at once and
 //! uses the best packet size. Where no closed form exists it may do more than any real sender, so
@@ -11,8 +11,8 @@
 //! - Losses by position (packet, bit, trace or time) do not affect it: it may send an empty packet
 //!   in that place. For the same reason a loss in a burst costs it an empty packet.
 //!
-//! Random losses make the bound a mean: over many runs no protocol is faster, but one lucky run may
-//! be.
+//! Random losses make the bound a mean: over many runs no protocol is faster, but one lucky run
+//! may be.
 //!
 //! Several receivers have a separate bound, [`bound_of_all`].
 
@@ -163,12 +163,12 @@ fn known(question: String, find: impl FnOnce() -> Bound) -> Bound {
 /// path it is [`bound`].
 ///
 /// The ideal sender uses an ideal erasure code and learns of each loss at once. Every packet that
-/// arrives repairs any loss of its receiver, so it sends until the least lucky receiver has enough,
-/// and no scheme that retransmits or codes for all needs fewer packets. All packets have one
-/// length, of its choice. Relays neither store nor retransmit, and receivers do not repair each
-/// other; a scheme with such relays could be faster. Where there is no closed form (changing rates
-/// and delays, buckets, outages, bursts, or paths that branch more than once), it is only the bound
-/// of the slowest receiver by itself.
+/// arrives repairs any loss of its receiver, so it sends until the least lucky receiver has
+/// enough, and no scheme that retransmits or codes for all needs fewer packets. All packets have
+/// one length, of its choice. Relays neither store nor retransmit, and receivers do not repair
+/// each other; a scheme with such relays could be faster. Where there is no closed form (changing
+/// rates and delays, buckets, outages, bursts, or paths that branch more than once), it is only
+/// the bound of the slowest receiver by itself.
 #[must_use]
 pub fn bound_of_all(ways: &[Vec<Hop>], file: u64, start: Time, seed: u64) -> Bound {
     let branched = (ways.len() > 1).then(|| branches(ways)).flatten();

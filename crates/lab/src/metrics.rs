@@ -2,8 +2,8 @@
 //!
 //! Times of a transfer start at its request: **delivered** (the receiver has the whole file),
 //! **confirmed** (the sender learned of it) and **quiet** (the last packet of the exchange). An
-//! outage at the start counts. Only **wire** is from packet to packet: the first to the last at the
-//! receiver. Packets are counted by host, so packet counts are omitted in a world with several
+//! outage at the start counts. Only **wire** is from packet to packet: the first to the last at
+//! the receiver. Packets are counted by host, so packet counts are omitted in a world with several
 //! transfers. `docs/metrics.md` describes all metrics.
 
 use engine::Time;

@@ -147,7 +147,8 @@ fn owlt(link: &LinkSpec) -> Time {
     link.config().map_or(Time::ZERO, |config| Time::ZERO + config.delay.at(Time::ZERO))
 }
 
-/// Neighbour on the satellite's side: the configured one, else the only gateway, else the farthest.
+/// Neighbour on the satellite's side: the configured one, else the only gateway, else the
+/// farthest.
 fn wan_neighbour(
     scenario: &Scenario,
     gateways: &BTreeSet<String>,

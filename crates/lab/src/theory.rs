@@ -1,8 +1,8 @@
 //! Analytical results: bounds, expected retransmission rounds, coded transfers, multicast, TCP,
 //! relays.
 //!
-//! Shared symbols: a file of F bytes crosses in K = ceil(F / P) packets of P bytes of payload, each
-//! of which occupies the link for Tp and is lost with probability p, independently; D is the
+//! Shared symbols: a file of F bytes crosses in K = ceil(F / P) packets of P bytes of payload,
+//! each of which occupies the link for Tp and is lost with probability p, independently; D is the
 //! one-way delay. Times are in seconds from the first packet sent.
 
 use std::f64::consts::SQRT_2;
@@ -136,8 +136,8 @@ pub fn best_payload_bits(overhead_bits: f64, ber: f64) -> f64 {
     (overhead_bits.powi(2) / 4.0 + overhead_bits / rate).sqrt() - overhead_bits / 2.0
 }
 
-/// Returns E(N), the expected rounds until `packets` independent packets have all arrived when each
-/// round repeats the missing ones: Σ_{n≥0} [1 − (1 − p^n)^K].
+/// Returns E(N), the expected rounds until `packets` independent packets have all arrived when
+/// each round repeats the missing ones: Σ_{n≥0} [1 − (1 − p^n)^K].
 #[must_use]
 pub fn expected_rounds(packets: f64, p: f64) -> f64 {
     if packets <= 0.0 {
@@ -325,8 +325,8 @@ fn binomial(n: u32, p: f64) -> Vec<f64> {
 }
 
 /// Returns the probability of having received `packets` packets after n were sent, each lost with
-/// probability p < 1, for n = K, K + 1 and on: an ideal erasure code then completes the file. P(N ≤
-/// n), where P(N = n) = C(n − 1, K − 1)·(1 − p)^K·p^(n − K). Ends where the remainder is below
+/// probability p < 1, for n = K, K + 1 and on: an ideal erasure code then completes the file. P(N
+/// ≤ n), where P(N = n) = C(n − 1, K − 1)·(1 − p)^K·p^(n − K). Ends where the remainder is below
 /// 1e-12.
 pub(crate) fn coded_completion(packets: f64, p: f64) -> impl Iterator<Item = (f64, f64)> {
     let mut n = packets;
@@ -350,9 +350,9 @@ pub(crate) fn coded_completion(packets: f64, p: f64) -> impl Iterator<Item = (f6
 }
 
 /// Returns the expected packets that a sender with an ideal erasure code sends until `receivers`
-/// independent receivers have the file: E[max of M N], where N is the number until one receiver has
-/// K. Every packet that arrives repairs any loss of its receiver, so no scheme that retransmits or
-/// codes for all of them needs fewer.
+/// independent receivers have the file: E[max of M N], where N is the number until one receiver
+/// has K. Every packet that arrives repairs any loss of its receiver, so no scheme that
+/// retransmits or codes for all of them needs fewer.
 #[must_use]
 pub fn multicast_coded_transmissions(receivers: f64, packets: f64, p: f64) -> f64 {
     if p >= 1.0 {

@@ -1,14 +1,13 @@
-//! Random worlds: link, errors, sizes, settings, faults, crashes. `SLOWLIGHT_SCENARIOS` says how
-//! many (300), `SLOWLIGHT_SCENARIO_SEED` runs a single one, whose scenario is then printed.
+//! Random worlds: link, errors, sizes, settings, faults, crashes. `SLOWLIGHT_SCENARIOS` sets their
+//! number (300); `SLOWLIGHT_SCENARIO_SEED` runs a single one and prints its scenario.
 //!
-//! Whatever happens: the run comes to rest with nothing left to do, its memory is bounded by what
-//! it sends, no end claims success without the file, and where
-//! nothing but the link is in the way the file arrives.
+//! In all of them the run comes to rest, its memory is bounded by its files, and no end reports
+//! success without the file. Where only the link interferes, the file arrives.
 //!
 //! A binary of its own, because it measures the memory of its process.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stdout, reason = "what went wrong is told with its seed")]
+#![expect(clippy::print_stdout, reason = "faults are printed with their seed")]
 
 use engine::Rng;
 use rayon::prelude::*;
@@ -28,7 +27,7 @@ fn millis(rng: &mut Rng, max: u64) -> Span {
     Span(std::time::Duration::from_millis(rng.below(max + 1)))
 }
 
-/// Between `low` and `high`, each order of magnitude as likely as another.
+/// A number between `low` and `high`, uniform in its logarithm.
 fn spread(rng: &mut Rng, low: f64, high: f64) -> f64 {
     low * (high / low).powf(rng.unit())
 }
@@ -80,16 +79,16 @@ fn link(rng: &mut Rng) -> LinkSpec {
     link
 }
 
-/// Whether a link lets some packet out of every few through. On one that loses five answers in a
-/// row an entity may take the silence for the peer's end: that is what its inactivity timer is for.
+/// Whether some of every few packets cross a link. After five lost replies in a row an entity may
+/// consider its peer dead: that is the purpose of its inactivity timer.
 fn passable(link: &LinkSpec, family: &str) -> bool {
     link.errors.burst.is_none_or(|burst| burst.to_good.value() >= 0.3)
         && link.errors.drop.as_ref().is_none_or(|drop| drop.len() <= 4)
         && (!matches!(family, "ftp" | "bp-tcpcl") || passable_for_tcp(link))
 }
 
-/// Whether TCP's timers and FTP's patience bear with a link: it is given up where light takes long, or
-/// where nothing comes through for minutes.
+/// Whether TCP's timers and FTP's timeouts survive a link: they expire where light takes long, or
+/// where nothing crosses for minutes.
 fn passable_for_tcp(link: &LinkSpec) -> bool {
     let short = |delay: Span| delay.duration() < std::time::Duration::from_secs(5);
     link.delay.is_none_or(short)
@@ -97,7 +96,7 @@ fn passable_for_tcp(link: &LinkSpec) -> bool {
         && link.errors.per.is_none_or(|per| per.value() < 0.1)
 }
 
-/// A size from 0 B to 20 MB, small ones more often, that takes no more than some hours.
+/// A size from 0 B to 20 MB, small ones more often, that takes a few hours at most.
 fn size(rng: &mut Rng, rate: Rate) -> Size {
     let most = (rate.bps() as f64 / 8.0 * 7_200.0).min(20e6);
     let bytes = match rng.below(10) {
@@ -133,15 +132,15 @@ fn cfdp_settings(rng: &mut Rng) -> Mib {
     mib
 }
 
-/// Settings of the other protocols, from a stream of their own.
+/// Settings of the other protocols, from a random stream of their own.
 fn other_settings(seed: u64, family: &str) -> Option<Settings> {
     let rng = &mut Rng::new(seed, "random settings");
-    // Long enough for most worlds; a timer that is too short for its world runs into its limit.
+    // Long enough for most worlds; a timer that is too short for its world reaches its limit.
     let timer = |rng: &mut Rng| {
         let seconds = spread(rng, 300.0, 3_000.0) as u64;
         rng.chance(0.3).then(|| Span(std::time::Duration::from_secs(seconds)))
     };
-    // Who waits for so long before he asks again must be waited for.
+    // A peer with such a long timer must be waited for.
     let inactivity = Some(Span(std::time::Duration::from_secs(86_400)));
     let every = |rng: &mut Rng| Span(std::time::Duration::from_millis(500 + rng.below(20_000)));
     match family {
@@ -228,7 +227,7 @@ fn norm_settings(rng: &mut Rng) -> NormSettings {
     norm
 }
 
-/// A value as it is written.
+/// A value in its written form.
 trait Written {
     fn written(self) -> toml::Value;
 }
@@ -325,7 +324,7 @@ fn links(rng: &mut Rng) -> Vec<LinkSpec> {
     links
 }
 
-/// A link and the way back, which has no list of losses.
+/// A link and its return link, which has no positional losses.
 fn both_ways((there, mut back): (LinkSpec, LinkSpec), from: &str, to: &str) -> [LinkSpec; 2] {
     back.errors.drop = None;
     let (from, to) = (Some(from.to_owned()), Some(to.to_owned()));
@@ -333,7 +332,7 @@ fn both_ways((there, mut back): (LinkSpec, LinkSpec), from: &str, to: &str) -> [
     [LinkSpec { from, to, ..there }, LinkSpec { from: ends.1, to: ends.0, ..back }]
 }
 
-/// A world, and whether nothing but the link is in the way of its transfers.
+/// A world, and whether only the link interferes with its transfers.
 fn world(seed: u64, family: &str) -> (Scenario, bool) {
     let mut rng = Rng::new(seed, "random scenario");
     let rng = &mut rng;
@@ -364,9 +363,9 @@ fn world(seed: u64, family: &str) -> (Scenario, bool) {
         links.iter_mut().for_each(|link| link.errors.on_error = Some(OnError::Damage));
     }
     if family != "cfdp" {
-        // These trust UDP's checksum.
+        // These rely on UDP's checksum.
         let other = other_settings(seed, family);
-        // Flushes without acknowledgements end when they were sent, heard or not.
+        // Flushes without acknowledgments end when they were sent, received or not.
         let norm = other.as_ref().filter(|_| family == "norm");
         let ends = |norm: &Settings| norm.get(&["sender", "end"]).is_some();
         gentle &= !norm.is_some_and(ends);
@@ -397,14 +396,14 @@ fn world(seed: u64, family: &str) -> (Scenario, bool) {
     (scenario.resolved().unwrap(), gentle)
 }
 
-/// A link of a group's world: light would take weeks to and fro where all were the longest.
+/// A link of a group's world: with the longest delays everywhere, round trips would take weeks.
 fn near_link(rng: &mut Rng) -> LinkSpec {
     let link = link(rng);
     let delay = link.delay.map(|delay| Span(delay.duration().min(MOST_DELAY)));
     LinkSpec { delay, ..link }
 }
 
-/// A receiver in a group, and whether it does all it can.
+/// A receiver in a group, and whether it has no restrictions.
 fn member_node(rng: &mut Rng, shared: &NormSettings) -> (Node, bool) {
     let mut mib = shared.clone();
     maybe(&mut mib, &["receiver", "silent"], rng.chance(0.03).then_some(true));
@@ -426,8 +425,8 @@ fn member_node(rng: &mut Rng, shared: &NormSettings) -> (Node, bool) {
     (node, is_well)
 }
 
-/// Settings of a sender to a group. One that it does not know of is not waited for, so that
-/// success would be claimed without it: their number is set.
+/// Settings of a sender to a group. It does not wait for receivers that it does not know, and
+/// would report success without them, so their number is set.
 fn set_group(shared: &mut NormSettings, rng: &mut Rng, receivers: u64) {
     maybe(shared, &["sender", "receivers"], Some(receivers));
     let group = rng.chance(0.3).then(|| 1 + rng.below(1_000));
@@ -436,8 +435,8 @@ fn set_group(shared: &mut NormSettings, rng: &mut Rng, receivers: u64) {
     maybe(shared, &["sender", "tail_parity"], rng.chance(0.3).then_some(false));
 }
 
-/// A world in which one or two nodes send to a group by NORM: receivers with links, errors, faults
-/// and crashes of their own, some that begin late, say nothing, or answer the sender alone.
+/// A world in which one or two nodes send to a group by NORM. Receivers have links, errors, faults
+/// and crashes of their own; some start late, are silent, or reply to the sender only.
 fn group_world(seed: u64) -> (Scenario, bool) {
     let mut rng = Rng::new(seed, "random group");
     let rng = &mut rng;
@@ -462,7 +461,7 @@ fn group_world(seed: u64) -> (Scenario, bool) {
     let members: Vec<_> = (1..=count).map(|number| format!("r{number}")).collect();
     let mut nodes = std::collections::BTreeMap::new();
     for member in &members {
-        // Branches without a rate of their own lose nothing in their queues.
+        // Branches without a rate lose nothing in their queues.
         let branch = LinkSpec { rate: None, bucket: None, queue: None, ..one(rng) };
         let back = if rng.chance(0.5) { branch.clone() } else { one(rng) };
         both(branch, "hub", member, back);
@@ -483,7 +482,7 @@ fn group_world(seed: u64) -> (Scenario, bool) {
     let profile = ["", "", "", "/nrl-2011"][rng.below(4) as usize];
     gentle &= profile.is_empty();
     let more = if rng.chance(0.5) { rng.below(3) as usize } else { 0 };
-    // A receiver begins with the first object it hears of: it may miss one before.
+    // A receiver starts with the first object it receives, and may miss an earlier one.
     gentle &= more == 0;
     let transfers = (0..senders.len() + more).map(|number| {
         let one = transfer(rng, rate, "norm", profile);
@@ -504,7 +503,7 @@ fn group_world(seed: u64) -> (Scenario, bool) {
     (scenario.resolved().unwrap(), gentle)
 }
 
-/// The longest delay of a link in a group's world.
+/// Maximum delay of a link in a group's world.
 const MOST_DELAY: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Resident memory of this process, in bytes.
@@ -514,7 +513,7 @@ fn resident() -> u64 {
     pages.unwrap_or(0) * 4096
 }
 
-/// The most memory this process held since `forget_peak`.
+/// Peak memory of this process since `forget_peak`.
 fn peak() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -526,8 +525,8 @@ fn forget_peak() {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
 }
 
-/// What the worlds of `seeds` may take, as many at a time as there are threads: each holds its files
-/// at both ends and on the way from one store to the other, and some state.
+/// Memory limit of the worlds of `seeds`, as many at a time as there are threads: each holds its
+/// files at both ends and in transit between the stores, and some state.
 fn memory_max(seeds: &[u64], world: World) -> u64 {
     let bytes = |seed: &u64| -> u64 {
         let transfers = world(*seed).0.transfers;
@@ -540,7 +539,7 @@ fn memory_max(seeds: &[u64], world: World) -> u64 {
     worlds.iter().take(rayon::current_num_threads()).sum()
 }
 
-/// How often a file may be in memory at the same time, besides twice at each receiver.
+/// Maximum copies of a file in memory, besides two at each receiver.
 const COPIES: u64 = 4;
 
 /// Memory of a world without files: engines, queues of links, records.
@@ -550,7 +549,7 @@ fn check(run: &Run, gentle: bool, scenario: &Scenario) -> Result<(), String> {
     if run.ended != "idle" {
         return Err(format!("it did not come to rest: {} at {} s", run.ended, run.time_s));
     }
-    // Outages end here, so no path is down at rest.
+    // All outages have ended, so no path is down at rest.
     if !run.under_way.is_empty() {
         return Err(format!("it came to rest with something to do: {:?}", run.under_way));
     }
@@ -612,7 +611,7 @@ fn random_groups_end_well_by_norm() {
     random_worlds_end_well(&group_world);
 }
 
-/// Makes the world of a seed.
+/// Function that creates the world of a seed.
 type World<'a> = &'a (dyn Fn(u64) -> (Scenario, bool) + Sync);
 
 fn random_worlds_end_well(world: World) {
@@ -645,7 +644,7 @@ fn random_worlds_end_well(world: World) {
 /// Held by the test that measures.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// Plays one world: what went wrong, and how many transfers failed.
+/// Runs one world. Returns its fault, if any, and the number of failed transfers.
 fn play(seed: u64, world: World, tell: bool) -> (Option<String>, usize) {
     let (scenario, gentle) = world(seed);
     if tell {
@@ -660,7 +659,7 @@ fn play(seed: u64, world: World, tell: bool) -> (Option<String>, usize) {
     (check(&run, gentle, &scenario).err(), incomplete)
 }
 
-/// The seed whose world takes the most memory by itself.
+/// Seed whose world takes the most memory by itself.
 fn greediest(seeds: &[u64], world: World) -> u64 {
     let taken = |seed: &u64| {
         let before = resident();

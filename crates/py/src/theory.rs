@@ -3,8 +3,8 @@
 use lab::theory::{self, Transfer};
 use pyo3::prelude::*;
 
-/// Seconds to delivery of `packets` packets of `busy_s` seconds each, with every loss known at once:
-/// D + K·Tp / (1 − p).
+/// Seconds to delivery of `packets` packets of `busy_s` seconds each, with every loss known at
+/// once: D + K·Tp / (1 − p).
 #[pyfunction]
 pub(crate) fn ideal_s(packets: f64, busy_s: f64, delay_s: f64, p: f64) -> f64 {
     Transfer { packets, busy: busy_s, delay: delay_s, p }.bound()

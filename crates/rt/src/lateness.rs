@@ -32,8 +32,8 @@ const fn most_at(place: usize) -> u64 {
     (units << shift << UNIT) - 1
 }
 
-/// Histogram of lateness, filled by the threads that must be in time. Other threads read it without
-/// synchronising with them.
+/// Histogram of lateness, filled by the threads that must be in time. Other threads read it
+/// without synchronising with them.
 pub struct Timings {
     counts: Box<[AtomicU64]>,
     most: AtomicU64,

@@ -1,8 +1,8 @@
 //! Drives protocol engines over real sockets and files.
 //!
 //! A [`Driver`] runs one engine on one UDP socket in the calling thread. It passes datagrams, time
-//! and storage results to the engine and sends its output when due. A [`FileStore`]'s threads carry
-//! out storage effects, so that no disk delays a packet.
+//! and storage results to the engine and sends its output when due. A [`FileStore`]'s threads
+//! carry out storage effects, so that no disk delays a packet.
 //!
 //! Datagrams of one size cross the kernel in batches (`UDP_SEGMENT`, `UDP_GRO`), which makes more
 //! than a gigabit per second of small datagrams possible. Where the kernel or the device refuses

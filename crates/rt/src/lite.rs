@@ -1,5 +1,5 @@
-//! UDP-Lite (RFC 3828) beside UDP: the checksum covers only the start of a datagram, so that a link
-//! may deliver damaged content.
+//! UDP-Lite (RFC 3828) beside UDP: the checksum covers only the start of a datagram, so that a
+//! link may deliver damaged content.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

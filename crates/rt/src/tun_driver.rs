@@ -47,8 +47,8 @@ pub struct TunStatistics {
     pub unreadable: u64,
 }
 
-/// Runs an engine whose one path, [`TunDriver::PATH`], is an IP interface: a TUN device. The engine
-/// receives what this machine's kernel sends there, and the reverse.
+/// Runs an engine whose one path, [`TunDriver::PATH`], is an IP interface: a TUN device. The
+/// engine receives what this machine's kernel sends there, and the reverse.
 ///
 /// Packets of many segments reach the engine as a batch of equal length with complete checksums;
 /// adjacent packets of the engine's batch are joined into one.

@@ -136,8 +136,8 @@ fn routes(topology: &Topology<'_>, at: usize, hosts: usize) -> Vec<emu::Route> {
     others.filter_map(route).collect()
 }
 
-/// Links of hubs: where one `links` table of the scenario leads to a whole group, multicast is sent
-/// once.
+/// Links of hubs: where one `links` table of the scenario leads to a whole group, multicast is
+/// sent once.
 fn hubs(scenario: &Scenario, topology: &Topology<'_>) -> Vec<Vec<usize>> {
     let mut hubs = Vec::new();
     for group in scenario.groups.values() {
@@ -267,8 +267,8 @@ mod tests {
         };
         let down = [["sky", "fleet-1"], ["sky", "fleet-2"]];
         assert_eq!(ways("ground"), BTreeSet::from([["ground", "sky"], down[0], down[1]]));
-        let said = [["fleet-1", "sky"], ["sky", "ground"], down[1]];
-        assert_eq!(ways("fleet-1"), BTreeSet::from(said), "the sender hears it as well");
+        let expected = [["fleet-1", "sky"], ["sky", "ground"], down[1]];
+        assert_eq!(ways("fleet-1"), BTreeSet::from(expected), "the sender hears it as well");
     }
 
     #[test]

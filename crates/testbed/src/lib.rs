@@ -1,5 +1,5 @@
-//! The laboratory on a real machine: scenarios in the emulator, external programs, and studies with
-//! their journals and tables.
+//! The laboratory on a real machine: scenarios in the emulator, external programs, and studies
+//! with their journals and tables.
 //!
 //! [`lab`] computes; this crate has the parts that need files, processes, network namespaces or
 //! threads.

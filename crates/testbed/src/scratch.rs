@@ -1,7 +1,7 @@
 //! Scratch folders that do not outlive their process, even if it is killed.
 //!
-//! They are temporary folders, locked by the process that made them. The next process removes those
-//! without a lock.
+//! They are temporary folders, locked by the process that made them. The next process removes
+//! those without a lock.
 
 use std::env;
 use std::fs::{self, File, TryLockError};

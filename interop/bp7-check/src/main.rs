@@ -1,8 +1,8 @@
-//! Random bundles, written and read by the codec of the crate bp7 and by ours.
+//! Random bundles, encoded and decoded by the crate bp7 and by slowlight.
 //!
-//! `bp7-check COUNT SEED`: of each bundle both write the same bytes, each reads what the other wrote, and a
-//! bundle of which one byte was changed is read by neither if every block of it carries a check. Exit code 1, and what differs, at the
-//! first that does not.
+//! `bp7-check COUNT SEED`: both encode each bundle to the same bytes, each decodes the other's
+//! encoding, and neither decodes a bundle with one changed byte if every block has a CRC. Exit
+//! code 1, with the difference, at the first failure.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Numbers {
         self.next() % bound
     }
 
-    /// One of any length: forms of numbers differ by it.
+    /// A number of any length: the encodings of numbers differ by it.
     fn number(&mut self) -> u64 {
         let bits = self.below(64);
         self.next() >> bits
@@ -47,7 +47,7 @@ impl Numbers {
     }
 }
 
-/// One bundle, by both.
+/// One bundle, in both representations.
 struct Both {
     theirs: bp7::Bundle,
     ours: Vec<u8>,
@@ -62,11 +62,11 @@ fn crc_of(kind: CrcType) -> CrcValue {
     }
 }
 
-/// An endpoint; `may_be_nobody` where that is allowed.
+/// An endpoint; the null endpoint if `may_be_nobody`.
 fn eid(numbers: &mut Numbers, may_be_nobody: bool) -> (EndpointID, Eid) {
     let text = match numbers.below(if may_be_nobody { 5 } else { 4 }) {
         0 | 1 => {
-            // Larger node numbers are of other allocators, of which bp7 writes two numbers.
+            // Larger node numbers have an allocator, which bp7 encodes as a separate number.
             let node = numbers.number() & 0xffff_ffff;
             format!("ipn:{}.{}", node.max(1), numbers.number())
         }
@@ -78,7 +78,7 @@ fn eid(numbers: &mut Numbers, may_be_nobody: bool) -> (EndpointID, Eid) {
     (theirs, text.parse().expect("we read its text"))
 }
 
-/// The extension blocks, in the order in which bp7 writes them: the highest number first.
+/// The extension blocks, in the order in which bp7 encodes them: the highest number first.
 fn extensions(
     numbers: &mut Numbers,
     has_age: bool,
@@ -196,7 +196,7 @@ fn made(numbers: &mut Numbers) -> Both {
     Both { theirs, ours, is_checked }
 }
 
-/// Reads what bp7 wrote, and the other way round.
+/// Compares encodings, and decodes each with the other implementation.
 fn check(numbers: &mut Numbers) -> Result<bool, String> {
     let Both { mut theirs, ours, is_checked } = made(numbers);
     let written = theirs.to_cbor();
@@ -242,7 +242,7 @@ fn main() {
     };
     let mut taken = 0;
     for number in 0..count {
-        // Each bundle can be made again by itself.
+        // Each bundle can be reproduced by itself.
         match check(&mut Numbers(seed ^ number << 32)) {
             Ok(is_taken) => taken += u64::from(is_taken),
             Err(error) => {

@@ -1,12 +1,12 @@
-//! A CFDP entity over UDP made of the crate cfdp-rs: sends or receives one file, then ends.
+//! A CFDP entity over UDP, built on the crate cfdp-rs: sends or receives one file, then ends.
 //!
 //! ```text
 //! cfdp-rs-peer send|recv BIND PEER ENTITY REMOTE CLASS DATAGRAM RATE TIMEOUT PATH NAME
 //! ```
 //!
 //! `PATH` is the file to send or the directory to receive into, `NAME` the file's name there,
-//! `RATE` the sender's pace in bit/s (0 = none), `TIMEOUT` in seconds. Exit code 0: the entity
-//! says that the transfer is complete; 1: it is not; 127: not supported.
+//! `RATE` the sender's rate in bit/s (0 = unlimited), `TIMEOUT` in seconds. Exit code 0: the
+//! entity reports that the transfer is complete; 1: it is not; 127: not supported.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -38,7 +38,7 @@ use spacepackets::util::UnsignedByteFieldU16;
 const UNSUPPORTED: u8 = 127;
 /// Bytes of the socket's receive buffer; the kernel may give less.
 const BUFFER: usize = 4 << 20;
-/// How long an entity that has nothing to send waits for a datagram.
+/// Time that an idle entity waits for a datagram.
 const WAIT: Duration = Duration::from_millis(1);
 
 fn main() -> ExitCode {
@@ -86,7 +86,7 @@ fn run(args: &[String]) -> Result<bool, Box<dyn Error>> {
         mode,
         ChecksumType::Crc32,
     );
-    // Loopback: a second is an age. The limits allow for many lost acknowledgements.
+    // On loopback a second is long. The limits allow for many lost acknowledgments.
     remote.positive_ack_timer_interval = Duration::from_secs(1);
     remote.positive_ack_timer_expiration_limit = 10;
     remote.nak_timer_interval = Duration::from_secs(1);
@@ -151,7 +151,7 @@ fn send(settings: Settings) -> Result<bool, Box<dyn Error>> {
 fn recv(settings: Settings) -> Result<bool, Box<dyn Error>> {
     let Settings { socket, entity, remote, timeout, path, .. } = settings;
     fs::create_dir_all(&path)?;
-    // The crate writes where the metadata says, below the working directory.
+    // The crate writes to the path in the metadata, below the working directory.
     env::set_current_dir(&path)?;
     let mut user = User::default();
     let mut handler = DestinationHandler::new(
@@ -167,7 +167,7 @@ fn recv(settings: Settings) -> Result<bool, Box<dyn Error>> {
     let end = start + timeout;
     let mut buffer = vec![0; 65_536];
     let mut sent = 0;
-    // In class 2 the entity is done when its Finished PDU is acknowledged: it is idle again.
+    // In class 2 the entity is idle again when its Finished PDU is acknowledged.
     while (user.finished.is_none() || handler.state() != State::Idle) && Instant::now() < end {
         let pdu = receive(&socket, &mut buffer, sent == 0)?;
         sent = match handler.state_machine(&mut user, pdu.as_ref()) {
@@ -182,7 +182,7 @@ fn recv(settings: Settings) -> Result<bool, Box<dyn Error>> {
     Ok(user.finished == Some(true))
 }
 
-/// The next PDU; waits for it for a moment if `wait` is set.
+/// Returns the next PDU; waits for it briefly if `wait` is set.
 fn receive(
     socket: &UdpSocket,
     buffer: &mut [u8],
@@ -203,7 +203,7 @@ fn receive(
             }
         },
         Err(error) => match error.kind() {
-            // Refused: the other end is not there yet, or has gone.
+            // Refused: the peer has not started yet, or has ended.
             ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::ConnectionRefused => Ok(None),
             _ => Err(error.into()),
         },
@@ -234,13 +234,13 @@ impl PduSender for Wire {
         raw_pdu: &[u8],
     ) -> Result<(), GenericSendError> {
         self.bytes.set(self.bytes.get() + raw_pdu.len() as u64);
-        // Refused: as above. A PDU that is not sent is a PDU that is lost.
+        // Refused: as above. The PDU counts as lost.
         let _ = self.socket.send(raw_pdu);
         Ok(())
     }
 }
 
-/// Keeps the sender at a rate; the crate itself does not pace.
+/// Paces the sender; the crate itself does not.
 struct Pace {
     rate_bps: u64,
     start: Instant,
@@ -258,14 +258,14 @@ impl Pace {
         }
         let due = Duration::from_secs_f64(self.bytes.get() as f64 * 8.0 / self.rate_bps as f64);
         let ahead = due.saturating_sub(self.start.elapsed());
-        // Sleeping costs about 60 µs; shorter debts are paid together.
+        // Sleeping costs about 60 µs, so short waits are accumulated.
         if ahead > Duration::from_micros(500) {
             thread::sleep(ahead);
         }
     }
 }
 
-/// Remembers how the transfer ended.
+/// Records the end of the transfer.
 #[derive(Default)]
 struct User {
     finished: Option<bool>,

@@ -1,4 +1,4 @@
-//! The relay's capture: pcapng, raw IPv4, lost datagrams marked by a comment.
+//! Capture of the relay: pcapng, raw IPv4, dropped datagrams marked by a comment.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -10,7 +10,7 @@ const LINKTYPE_IPV4: u16 = 228;
 const COMMENT: u16 = 1;
 const LOST: &[u8] = b"lost by the relay";
 
-/// A capture file under way.
+/// A capture file being written.
 pub struct Capture {
     file: BufWriter<File>,
 }

@@ -1,13 +1,13 @@
-//! A UDP relay that loses a seeded share of the datagrams and keeps a capture.
+//! A UDP relay that drops a seeded share of the datagrams and writes a capture.
 //!
 //! ```text
 //! relay NEAR FAR TARGET LOSS SEED CAPTURE
 //! ```
 //!
-//! What arrives at `NEAR` leaves from `FAR` towards `TARGET`; what arrives at `FAR` leaves from
-//! `NEAR` towards whoever sent to `NEAR` last. So each end sees the relay as its peer, at one
-//! address. The n-th datagram of a direction has the same fate in every run with the same seed.
-//! The relay ends when its standard input does, and prints what it did as one JSON object.
+//! Datagrams that arrive at `NEAR` leave from `FAR` towards `TARGET`; those that arrive at `FAR`
+//! leave from `NEAR` towards the last sender to `NEAR`. So each end sees the relay as its peer, at
+//! one address. The n-th datagram of a direction has the same fate in every run with the same
+//! seed. The relay ends when its standard input does, and prints its counters as one JSON object.
 
 mod capture;
 
@@ -21,9 +21,9 @@ use std::{env, thread};
 use capture::Capture;
 
 const USAGE: &str = "usage: relay NEAR FAR TARGET LOSS SEED CAPTURE";
-/// Bytes of a socket's buffers; the kernel may give less.
+/// Size of a socket's buffers in bytes; the kernel may grant less.
 const BUFFER: usize = 4 << 20;
-/// How long a direction sleeps in `recv` before it looks whether the relay should end.
+/// Receive timeout of a direction, after which it checks for the end of the relay.
 const POLL: Duration = Duration::from_millis(50);
 
 fn main() -> io::Result<()> {
@@ -49,7 +49,7 @@ fn main() -> io::Result<()> {
 
     let forward = start(&relay, Direction::Forward, Fate::new(seed, 1, loss));
     let back = start(&relay, Direction::Back, Fate::new(seed, 2, loss));
-    // The end of standard input is the sign to stop.
+    // The end of standard input is the signal to stop.
     io::stdin().read_to_end(&mut Vec::new())?;
     relay.ended.store(true, Ordering::Relaxed);
     let forward = forward.join().map_err(|_| io::Error::other("a direction panicked"))??;
@@ -59,7 +59,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// A socket with buffers so large that nothing is lost but what the relay means to lose.
+/// Opens a socket whose buffers are so large that only the relay drops datagrams.
 fn bind(address: &str) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     let options = socket2::SockRef::from(&socket);
@@ -115,7 +115,7 @@ fn start(
 }
 
 impl Relay {
-    /// Carries the datagrams of one direction until the relay ends.
+    /// Forwards the datagrams of one direction until the relay ends.
     fn carry(&self, direction: Direction, mut fate: Fate) -> io::Result<Counters> {
         let counters = Counters::default();
         let (from, to) = match direction {
@@ -127,7 +127,7 @@ impl Relay {
             let (len, source) = match from.recv_from(&mut buffer) {
                 Ok((len, SocketAddr::V4(source))) => (len, source),
                 Ok((_, SocketAddr::V6(_))) => continue,
-                // A timeout, or the echo of a datagram to an end that has gone.
+                // A timeout, or the ICMP error of a datagram to an end that has gone.
                 Err(_) => continue,
             };
             let Some(target) = self.target_of(direction, source) else { continue };
@@ -142,7 +142,7 @@ impl Relay {
             if lost {
                 counters.lost.fetch_add(1, Ordering::Relaxed);
             } else {
-                // An end that has gone makes this fail; the transfer's result will say so.
+                // Fails if the end has gone; the transfer's result will show that.
                 let _ = to.send_to(bytes, target);
             }
         }
@@ -161,7 +161,8 @@ impl Relay {
     }
 }
 
-/// Which datagrams are lost: SplitMix64 (Steele, Lea and Flood, 2014), one state a direction.
+/// Sequence of dropped datagrams: SplitMix64 (Steele, Lea and Flood, 2014), one state per
+/// direction.
 struct Fate {
     state: u64,
     loss: f64,

@@ -54,11 +54,11 @@ async fn ask(router: &Router, method: Method, path: &str, body: &str) -> (Status
 async fn the_document_has_every_path_and_method_and_no_other() {
     let router = world();
     let document = serde_json::to_value(Document::openapi()).unwrap();
-    let told: BTreeSet<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
+    let body: BTreeSet<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
     let answered: BTreeSet<_> = routes().into_iter().map(|(path, _)| path.to_owned()).collect();
-    assert_eq!(told, answered);
+    assert_eq!(body, answered);
     let mut methods = 0;
-    for path in told {
+    for path in body {
         let concrete = path.replace("{link}", "near:far").replace("{id}", "1");
         for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
             let described = &document["paths"][&path][method.as_str().to_lowercase()];
@@ -97,25 +97,25 @@ async fn requests_are_checked_and_bounded() {
         ("/capture", r#"{"folder": "/x", "file_size": "5"}"#, StatusCode::UNPROCESSABLE_ENTITY),
         ("/links/near:far/outages", r#"{"for": "1 s"}"#, StatusCode::NOT_FOUND),
     ] {
-        let (status, told) = ask(&router, Method::POST, path, body).await;
-        assert_eq!(status, expected, "{path} {body}: {told}");
-        assert!(serde_json::from_str::<Problem>(&told).is_ok(), "{told}");
+        let (status, body) = ask(&router, Method::POST, path, body).await;
+        assert_eq!(status, expected, "{path} {body}: {body}");
+        assert!(serde_json::from_str::<Problem>(&body).is_ok(), "{body}");
     }
     let long = format!("{{\"host\": \"{}\", \"argv\": []}}", "x".repeat(BODY_MAX));
     let (status, _) = ask(&router, Method::POST, "/commands", &long).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     for path in ["/commands/x", "/transfers/x", "/transfers/7"] {
-        let (status, told) = ask(&router, Method::GET, path, "").await;
-        assert_eq!(status, StatusCode::NOT_FOUND, "{told}");
+        let (status, body) = ask(&router, Method::GET, path, "").await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{body}");
     }
 }
 
 #[tokio::test]
 async fn a_world_of_nothing_is_told_as_such() {
     let router = world();
-    let (status, told) = ask(&router, Method::GET, "/world", "").await;
-    let told: World = serde_json::from_str(&told).unwrap();
-    assert_eq!((status, told.name.as_str(), told.hosts.len()), (StatusCode::OK, "nothing", 0));
+    let (status, body) = ask(&router, Method::GET, "/world", "").await;
+    let body: World = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, body.name.as_str(), body.hosts.len()), (StatusCode::OK, "nothing", 0));
     let (status, metrics) = ask(&router, Method::GET, "/metrics", "").await;
     assert_eq!(status, StatusCode::OK);
     assert!(metrics.contains("slowlight_no_memory_packets_total 0"), "{metrics}");

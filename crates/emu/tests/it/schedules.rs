@@ -17,8 +17,8 @@ use crate::calm::{assert_in_time, calmly};
 /// Lateness bound of a packet when other programs use the processors, too.
 const LATE: Duration = Duration::from_millis(8);
 
-/// Times of a datagram by the links' clock: sent, between the first and the second, and received by
-/// the kernel.
+/// Times of a datagram by the links' clock: sent, between the first and the second, and received
+/// by the kernel.
 #[derive(Clone, Copy, Debug)]
 struct Crossing {
     sent: (Time, Time),

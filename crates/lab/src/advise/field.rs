@@ -51,8 +51,8 @@ const MANY_BOUNDS_MAX: u64 = 20_000_000;
 const CLOSE: f64 = 1.05;
 const CERTAIN: f64 = 0.004;
 const RUNS_MAX: usize = 12;
-/// Factor within which times are a tie, and within which means are a tie if they agree within their
-/// noise.
+/// Factor within which times are a tie, and within which means are a tie if they agree within
+/// their noise.
 const TIE: f64 = 1.005;
 const NOISY_TIE: f64 = 1.02;
 

@@ -3,10 +3,11 @@
 //! Files within the budget are simulated whole, in rounds that fewer and fewer transports reach.
 //! With longer files every transport first sends shorter ones, and the finalists then send the
 //! whole file. A transport without a whole simulation is reported as estimated, with the error of
-//! the estimate. There is no estimate where shorter files do not predict longer ones: with outages,
-//! changing rates, several receivers or no return link.
+//! the estimate. There is no estimate where shorter files do not predict longer ones: with
+//! outages, changing rates, several receivers or no return link.
 //!
-//! The budget is counted in packets, not in seconds, so that advice does not depend on the machine.
+//! The budget is counted in packets, not in seconds, so that advice does not depend on the
+//! machine.
 
 mod estimate;
 mod field;

@@ -1,5 +1,5 @@
-//! Advice beside whole simulations: every number is that of a run of the whole file, or an
-//! interval that holds it.
+//! Advice compared with whole simulations: every number is that of a run of the whole file, or an
+//! interval that contains it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -73,7 +73,7 @@ fn advice(question: &Question) -> Advice {
     advise::advise(question, &AtomicBool::new(false)).unwrap().unwrap()
 }
 
-/// Whole files, simulated.
+/// Simulations of whole files.
 struct Truth<'a> {
     question: &'a Question,
     content: Bytes,
@@ -97,15 +97,15 @@ impl<'a> Truth<'a> {
             let is_whole =
                 if self.question.has_return { transfer.completed } else { transfer.verified };
             let delivered = transfer.delivered_s.filter(|_| is_whole && run.ended == "idle");
-            // A bound that is a mean over losses may be beaten by luck, any other may not.
+            // A lucky run may beat a bound that is a mean over losses, but no other.
             let bound = transfer.bound_s.filter(|_| !transfer.bound_is_mean).unwrap_or(0.0);
             assert!(delivered.is_none_or(|time| time >= 0.999_999 * bound), "{transfer:?}");
             delivered
         })
     }
 
-    /// Share of so many runs in which the file is delivered, in time if there is a deadline, and
-    /// the times of all that are delivered.
+    /// Success rate of `runs` runs, within the deadline if there is one, and the times of all
+    /// deliveries.
     fn runs(&mut self, protocol: &Protocol, runs: u32) -> (f64, Summary) {
         let times: Vec<_> = (0..runs).filter_map(|run| self.run(protocol, run)).collect();
         let deadline = self.question.deadline.map_or(f64::INFINITY, |d| d.duration().as_secs_f64());
@@ -114,11 +114,11 @@ impl<'a> Truth<'a> {
     }
 }
 
-/// Runs beside a row that has none.
+/// Runs compared with a row that has none.
 const BESIDE: u32 = 2;
 
-/// Fails unless a row's numbers are those of as many runs of the whole file, or its interval holds
-/// their mean.
+/// Fails unless a row's numbers are those of as many runs of the whole file, or its interval
+/// contains their mean.
 fn holds(label: &str, truth: &mut Truth<'_>, row: &Candidate) {
     let runs = u32::try_from(row.runs).unwrap();
     if row.basis == Basis::Simulated {
@@ -131,7 +131,7 @@ fn holds(label: &str, truth: &mut Truth<'_>, row: &Candidate) {
         return;
     }
     let (success, Summary { mean, .. }) = truth.runs(&row.protocol, BESIDE);
-    // A deadline that decides is one that these runs meet or miss as well.
+    // If the deadline decides, these runs must meet or miss it as well.
     assert!(row.success.is_none_or(|found| found == success), "{label}: {row:?}, not {success}");
     if let Some((low, high)) = row.interval_s.filter(|_| mean > 0.0) {
         let within = mean >= 0.999 * low && high.is_none_or(|high| mean <= 1.001 * high);
@@ -139,7 +139,7 @@ fn holds(label: &str, truth: &mut Truth<'_>, row: &Candidate) {
     }
 }
 
-/// Fails if a number is below the bound, or of something that was not simulated.
+/// Fails if a number is below the bound, or belongs to a row that was not simulated.
 fn is_honest(label: &str, advice: &Advice) {
     for row in advice.ranking.iter().chain(&advice.dedicated) {
         let bound = row.bound_s.unwrap_or(f64::INFINITY);
@@ -154,8 +154,8 @@ fn is_honest(label: &str, advice: &Advice) {
     }
 }
 
-/// From 9.6 kbit/s to 1 Gbit/s, 1 ms to 22 min, no loss to 0.3, 1 kB to 1 GB, each on a
-/// logarithmic scale; some with a thin return link, outages, contacts, steps of the rate, several
+/// Random question: 9.6 kbit/s to 1 Gbit/s, 1 ms to 22 min, no loss to 0.3, 1 kB to 1 GB, each on
+/// a logarithmic scale; some with a thin return link, outages, contacts, rate steps, several
 /// receivers, no return link or a deadline.
 fn random(seed: u64) -> Question {
     let mut rng = Rng::new(seed, "random link");
@@ -163,10 +163,10 @@ fn random(seed: u64) -> Question {
     let rate = between(9.6e3, 1e9);
     let delay = between(1e-3, 1320.0);
     let per = between(1e-6, 0.3);
-    // Nobody waits for longer than a day of bits.
+    // At most a day of bits.
     let size = between(1e3, 1e9).min(rate / 8.0 * 86_400.0);
     let thin = between(1.0, 100.0);
-    // A step that has no common factor with a hundred: few seeds have all of the properties.
+    // A step coprime to a hundred: few seeds have all of the properties.
     let kind = (seed * 61 % 100) as u32;
     let busy = size * 8.0 / rate + delay;
     let cuts: Vec<_> = (1..=3).map(|n| (busy * f64::from(n) * 0.4, busy * 0.2)).collect();
@@ -200,7 +200,7 @@ fn random(seed: u64) -> Question {
     }
 }
 
-/// Whether a link changes with time by this property.
+/// Whether a link has a time-dependent setting.
 fn has<T>(question: &Question, of: impl Fn(&LinkSpec) -> &Option<T>) -> bool {
     of(&question.link.hops[0]).is_some()
 }
@@ -222,13 +222,13 @@ fn random_links_have_every_property() {
     }
 }
 
-/// Packets that the runs beside one advice may take.
+/// Maximum packets of the runs compared with one advice.
 const PACKETS_MAX: f64 = 150_000.0;
 
 #[test]
 fn advice_is_what_whole_files_do() {
     let nightly: Option<u64> = std::env::var("SLOWLIGHT_LINKS").ok().map(|n| n.parse().unwrap());
-    // At night the budget is about the default one, too.
+    // At night the budget is about the default one.
     let scale = if nightly.is_some() { 20 } else { 1 };
     let most = PACKETS_MAX * f64::from(scale);
     let (mut checked, mut estimated) = (0, 0);
@@ -247,7 +247,7 @@ fn advice_is_what_whole_files_do() {
         for row in found.ranking.iter().take(rows.min(4)) {
             holds(&label, &mut truth, row);
         }
-        // What was not simulated whole is where an estimate may be wrong.
+        // Only rows without a whole simulation may have a wrong estimate.
         let not_whole = found.ranking.iter().filter(|row| row.basis != Basis::Simulated);
         for row in not_whole.take(rows.min(6)) {
             holds(&label, &mut truth, row);
@@ -261,9 +261,9 @@ fn advice_is_what_whole_files_do() {
         checked += 1;
         let runs = u32::try_from(runs).unwrap();
         let (success, time) = truth.runs(&best.protocol, runs);
-        // Luck of so many runs.
+        // Statistical error of this number of runs.
         let luck = if runs > 1 { 2.0 / f64::from(runs).sqrt() } else { 0.0 };
-        // The interval of an estimate tells whether the row may be the faster one.
+        // The interval of an estimate decides whether the row may be the faster one.
         let may_be_faster = |row: &&Candidate| {
             let low = row.interval_s.map(|(low, _)| low);
             row.basis == Basis::Estimated
@@ -281,8 +281,8 @@ fn advice_is_what_whole_files_do() {
     assert!(checked >= 5 && estimated >= 3, "{checked}, {estimated}");
 }
 
-/// Links of users, each with a file: advice is beside a whole run of its first row and of the
-/// first row that was not simulated whole.
+/// Typical links, each with a file: advice is compared with a whole run of its first row and of
+/// the first row that was not simulated whole.
 fn compared(name: &str, question: &Question) -> Advice {
     let found = advice(question);
     is_honest(name, &found);
@@ -341,7 +341,7 @@ fn a_file_beyond_memory_is_not_estimated_over_passes() {
     for row in &found.ranking {
         assert_eq!((row.basis, row.mean_s), (Basis::Unknown, None), "{row:?}");
         let (low, high) = row.interval_s.unwrap();
-        // 32,000 s of bits begin the second pass.
+        // 32,000 s of bits reach into the second pass.
         assert!(low > day && high.is_none(), "{row:?}");
     }
 }
@@ -357,7 +357,7 @@ fn a_shared_path_has_congestion_control() {
     assert!(!advise::is_controlled(&dedicated.protocol), "{dedicated:?}");
     let mut mine = Question { budget: seconds(3.0), ..question(starlink(), 10_000_000) };
     assert!(!advise::is_controlled(&compared("of one's own", &mine).ranking[0].protocol));
-    // What the link says counts unless the question says something else.
+    // The link's entry applies unless the question overrides it.
     mine.sharing = None;
     mine.link.sharing = Some(Sharing::Dedicated);
     assert!(!mine.is_controlled());
@@ -391,7 +391,7 @@ fn more_budget_simulates_more() {
     let whole = advice(&within(15.0));
     let best = &whole.ranking[0];
     assert!(best.basis == Basis::Simulated && whole.run_s.is_none(), "{best:?}");
-    // The estimates of all that were simulated hold the truth.
+    // The estimates of all that were simulated contain the truth.
     for row in &whole.ranking {
         let estimate = short.ranking.iter().find(|other| other.protocol == row.protocol).unwrap();
         let ((low, high), mean) = (estimate.interval_s.unwrap(), row.mean_s.unwrap());
@@ -425,7 +425,7 @@ fn without_a_return_link_parity_brings_what_losses_take() {
     let lossy = Question { has_return: false, ..question(geo(1e-2), 1_000_000) };
     let best = &advice(&lossy).ranking[0];
     assert_eq!((best.protocol.to_string().as_str(), best.success), ("norm-fec", Some(1.0)));
-    // One transfer in thousands of packets arrives where a short one mostly does.
+    // A transfer of thousands of packets arrives where a short one mostly does.
     let long = Question { budget: seconds(0.5), ..question(geo(1e-4), 20_000_000) };
     let found = advice(&Question { has_return: false, ..long });
     let once = found.ranking.iter().find(|row| row.protocol.to_string() == "cfdp-1").unwrap();
@@ -450,7 +450,7 @@ fn long_files_in_full() {
     let giga = 1_000_000_000;
     let cut = [(300.0, 600.0), (1200.0, 600.0), (2100.0, 600.0)];
     let cut = question(lunar(&cut), giga);
-    // A run of a hundred receivers costs most of the default budget.
+    // A run with a hundred receivers takes most of the default budget.
     let hundred = question(geo(1e-3), 10_000_000);
     let hundred = Question { receivers: 100, budget: seconds(60.0), ..hundred };
     for (name, question) in [
@@ -466,7 +466,7 @@ fn long_files_in_full() {
         let found = compared(name, &question);
         assert_eq!(found.ranking[0].basis, Basis::Simulated, "{name}");
     }
-    // The outages alone take 30 min until the end of the third.
+    // Because of the outages nothing arrives before the end of the third, at 30 min.
     let late = advice(&Question { deadline: Some(seconds(1800.0)), ..cut });
     assert!(late.ranking.iter().all(|row| row.success == Some(0.0)), "{late:?}");
 }
@@ -482,7 +482,7 @@ fn a_long_file_without_return_is_whole_by_parity_alone() {
     assert_eq!((best.basis, best.protocol.to_string().as_str()), (Basis::Simulated, "norm-fec"));
     let mut truth = Truth::new(&question);
     for row in found.ranking.iter().filter(|row| row.protocol.to_string() == "cfdp-1") {
-        // e^-6.9 of such transfers lose no packet.
+        // A share of e^-6.9 of such transfers loses no packet.
         assert!(row.success.is_none_or(|success| success == 0.0), "{row:?}");
         holds("cfdp-1", &mut truth, row);
     }

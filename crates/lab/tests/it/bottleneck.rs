@@ -1,12 +1,12 @@
-//! A link that several senders share.
+//! A bottleneck shared by several senders.
 
 use slowlight_lab::run::{Recorders, Run};
 
 use crate::runs::run_once;
 
-/// Senders that may send at 100 Mbit/s, because nothing tells them of the bottleneck that they share:
-/// 10 Mbit/s behind a queue of so many packets. Datagrams are of 1,024 bytes, for which the queues
-/// are chosen. Each begins 20 s after the one before.
+/// Senders at up to 100 Mbit/s that do not know of their shared bottleneck: 10 Mbit/s behind a
+/// queue of `packets` packets. Datagrams have 1,024 bytes, for which the queues are chosen. Each
+/// sender starts 20 s after the previous one.
 pub(crate) fn bottleneck(
     protocol: &str,
     queue: &str,

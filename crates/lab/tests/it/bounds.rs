@@ -21,7 +21,7 @@ fn millis(millis: u64) -> Span {
     Span(std::time::Duration::from_millis(millis))
 }
 
-/// A link without losses that are drawn, of any shape.
+/// A link of any shape without random losses.
 fn any_link(rng: &mut Rng) -> LinkSpec {
     let rate = Rate(100_000 + rng.below(20_000_000));
     let mut link = LinkSpec {
@@ -78,7 +78,7 @@ fn any_link(rng: &mut Rng) -> LinkSpec {
     link
 }
 
-/// Losses that are listed, some of them.
+/// Adds losses by position.
 fn strike(link: &mut LinkSpec, rng: &mut Rng) {
     match rng.below(8) {
         0 => link.errors.drop = Some(vec![0]),
@@ -133,14 +133,15 @@ fn no_run_over_a_link_without_chance_beats_the_bound() {
                 delivered >= bound * (1.0 - 1e-6) - 1e-6,
                 "seed {seed}: delivered in {delivered} s, bound {bound} s"
             );
-            // Nothing takes time where neither rate nor delay does.
+            // Without rate and delay nothing takes time.
             transfer.efficiency.unwrap_or_default()
         })
         .reduce(|| 0.0, f64::max);
     assert!(best > 0.95, "the best efficiency is {best}: the bound is loose everywhere");
 }
 
-/// A small file, where a listed loss and an outage weigh most, with segments of any length.
+/// Small files, which suffer most from a positional loss and an outage, with segments of any
+/// length.
 #[test]
 fn no_small_file_beats_the_bound() {
     let delivered = |seed: u64| {
@@ -172,7 +173,7 @@ fn no_small_file_beats_the_bound() {
             run::run(&scenario, std::slice::from_ref(&content), Recorders::default()).unwrap();
         let transfer = &run.transfers[0];
         let bound = transfer.bound_s.unwrap();
-        // Whether it arrives in spite of the outages is not the question here.
+        // Some transfers fail because of the outages, which is not tested here.
         let delivered = transfer.delivered_s?;
         assert!(
             delivered >= bound * (1.0 - 1e-6) - 1e-6,

@@ -1,6 +1,9 @@
-//! Long times of contacts: a lander on the far side, an orbiter, and Earth.
+//! Contacts over years: a lander on the far side, an orbiter, and Earth.
 //!
-//! `SLOWLIGHT_DAYS=3653 cargo test --release -p slowlight-lab --test it bundle_years -- --nocapture` runs ten years, in 1.5 GB of memory.
+//! `SLOWLIGHT_DAYS=3653 cargo test --release -p slowlight-lab --test it bundle_years --
+//! --nocapture`
+//!
+//! runs ten years, in 1.5 GB of memory.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "the numbers of a long run are printed")]
@@ -17,18 +20,18 @@ use transport::contact_plan::{self, Format};
 
 const DAY: u64 = 86_400;
 
-/// What the orbiter's store holds at most.
+/// Capacity of the orbiter's store in bytes.
 const STORE: u64 = 2_000_000;
 
-/// A picture a day from the lander, in bundles of 50 kB, and commands once a week from Earth. The nodes are numbered in the order of their
-/// names: Earth 1, lander 2, orbiter 3.
+/// A picture a day from the lander, in bundles of 50 kB, and commands once a week from Earth. Node
+/// numbers follow the order of the names: Earth 1, lander 2, orbiter 3.
 fn world(days: u64, folder: &Path) -> Scenario {
     let orbits = Orbits::default();
     let passes = orbits.passes(Duration::from_secs(days * DAY));
     let plan = passes.plan(&orbits, [2, 3, 1], (1_000_000, 2_000_000)).unwrap();
     let path = folder.join("plan.toml");
     std::fs::write(&path, contact_plan::write(Format::Toml, &plan)).unwrap();
-    // What is remembered of the last bundles is forgotten a month after the plan ends.
+    // Records of the last bundles are dropped a month after the plan ends.
     let limits = format!("time = \"{} d\", events = {}", days + 60, 100_000_000 + days * 100_000);
     let mut text = format!("seed = 1\nlimits = {{ {limits} }}\n");
     for node in ["earth", "lander", "orbiter"] {
@@ -52,7 +55,7 @@ fn world(days: u64, folder: &Path) -> Scenario {
         )
         .unwrap();
     }
-    // What is sent in the last days may not arrive before the plan ends.
+    // Bundles of the last days may not arrive before the plan ends.
     for day in 0..days.saturating_sub(5) {
         let transfer = |from: &str, to: &str, size: &str| {
             format!(
@@ -86,7 +89,7 @@ fn check(run: &Run) {
     }
     let node = |name: &str| run.bundle_nodes[name];
     let (earth, lander, orbiter) = (node("earth"), node("lander"), node("orbiter"));
-    // Every bundle that was made was delivered, and once; a report of each came back to where it was made.
+    // Every bundle was delivered once, and its source got a report of the delivery.
     assert_eq!(earth.delivered, lander.sourced, "{run:?}");
     assert_eq!(lander.delivered, earth.sourced);
     for it in [earth, lander, orbiter] {
@@ -126,7 +129,7 @@ fn a_day_takes_as_much_work_late_as_early() {
         let contents = run::contents(&scenario).unwrap();
         run::run(&scenario, &contents, Recorders::default()).unwrap().events as f64
     };
-    // What orbiter and lander see repeats itself each 27.3 days.
+    // The visibility from orbiter and lander has a period of 27.3 days.
     let (some, more, most) = (events(10), events(38), events(65));
     let (middle, end) = (more - some, most - more);
     assert!((0.8..1.25).contains(&(end / middle)), "{some} {more} {most}");

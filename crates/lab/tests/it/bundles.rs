@@ -32,31 +32,31 @@ fn a_file_is_a_bundle_or_several() {
         assert!(run.succeeded(), "{size} {settings}: {run:#?}");
         let it = &run.transfers[0];
         assert!(it.verified && !it.wrong_success);
-        // The report takes at least the way of light back.
+        // The report takes at least the one-way light time.
         assert!(it.confirmed_s.unwrap() > it.delivered_s.unwrap() + 0.1);
         times.push(it.delivered_s.unwrap());
     }
-    // 300 kB at 1 Mbit/s are 2.4 s; TCP's and TCPCL's greetings take two round trips and a half before.
+    // 300 kB at 1 Mbit/s are 2.4 s; handshakes of TCP and TCPCL take 2.5 round trips before.
     assert!((2.9..5.0).contains(&times[0]), "{times:?}");
     assert!((2.9..5.0).contains(&times[1]), "{times:?}");
     assert!(times[3] < 1.5, "{times:?}");
 }
 
-/// Seconds until 1 MB of the study of 2009 is on Earth, at 2,000 ms and with these bit errors in
-/// ten million of its data: the mean of four runs.
+/// Mean time of four runs until 1 MB of the 2009 study is on Earth, in seconds, at 2,000 ms and
+/// with this number of bit errors in ten million.
 fn from_the_moon(protocol: &str, errors: u32) -> f64 {
     let of_study = "bp-tcpcl3/dtn2-2.5";
     let mut text = include_str!("../../../../scenarios/cislunar-bp.toml").to_owned();
     assert!(text.contains(of_study));
     if protocol != of_study {
-        // These go from end to end; the orbiter routes.
+        // These run end to end; the orbiter routes.
         text = text.replace(of_study, protocol).replace("via = [\"orbiter\"]\n", "");
     }
     let mut scenario = Scenario::parse(&text, "cislunar-bp.toml").unwrap();
     for link in scenario.links.iter_mut().filter(|link| link.framing.is_some()) {
         link.delay = Some("2000 ms".parse().unwrap());
         link.datagram = Some("1472 B".parse().unwrap());
-        // Of ten bits on the line two are start and stop bits, which the testbed could not damage.
+        // Two of ten bits on the line are start and stop bits, which the testbed could not damage.
         link.errors.ber = (errors > 0).then(|| format!("{}e-8", 8 * errors).parse().unwrap());
     }
     let time = |seed| {
@@ -75,7 +75,7 @@ fn protocols_at_the_link_s_rate_are_faster_than_bundles_over_tcp_of_2009() {
     let kernel = times("bp-tcpcl3/dtn2-2.5");
     for protocol in ["cfdp", "ltp", "saratoga"] {
         let times = times(protocol);
-        // 1 MB at 11,520 bytes a second are 87 s, and the light back and forth.
+        // 1 MB at 11,520 bytes per second are 87 s, plus the light time in both directions.
         assert!((87.0..100.0).contains(&times[0]), "{protocol}: {times:?}");
         let pairs = kernel.iter().zip(&times);
         assert!(
@@ -91,7 +91,7 @@ fn relays_store_and_forward() {
     let run = play(&text);
     assert!(run.succeeded(), "{run:#?}");
     let delivered = run.transfers[0].delivered_s.unwrap();
-    // Each relay has all of the bundle before it sends any.
+    // Each relay has the whole bundle before it sends any of it.
     assert!((3.0 * 2.4..30.0).contains(&delivered), "{delivered}");
     assert!(run.under_way.is_empty());
     let again = play(&text);
@@ -100,7 +100,7 @@ fn relays_store_and_forward() {
 
 #[test]
 fn a_relay_keeps_what_cannot_go_on_over_a_crash() {
-    // The second hop is down for an hour, and the relay ends while it holds the bundles.
+    // The second hop is down for an hour, and the relay crashes while it holds the bundles.
     let outage = "outages = [{ at = \"0 s\", for = \"1 h\" }]";
     let text = chain("abc", "", "[nodes.b]\ncrashes = [{ at = \"600 s\", restart = \"700 s\" }]");
     let text = text.replace(
@@ -153,9 +153,9 @@ fn other_layers_and_versions_carry_them() {
         ("bp-saratoga", "", 6.0),
         ("bp-saratoga", "nodes.a.mib = { bundle_size = \"20 kB\", saratogacl.window = 2 }", 12.0),
         ("bp-saratoga/deferred", "nodes.a.mib.version = 6", 6.0),
-        // 303 segments of 992 bytes a hop, one each 20.25 ms, twice.
+        // 303 segments of 992 bytes per hop, one each 20.25 ms, twice.
         ("bp-ltp/ltplib-2011", "nodes.b.mib.ltp.limits.units = \"1 MB\"", 12.5),
-        // 300 packets of 1,024 bytes a hop, one each 20 ms, twice.
+        // 300 packets of 1,024 bytes per hop, one each 20 ms, twice.
         ("bp-udp/dtn2-2007", "", 12.0),
     ] {
         let text = chain("abc", "", settings) + &transfer("abc", "size = \"300 kB\"");
@@ -176,11 +176,11 @@ fn what_of_a_block_is_red_arrives() {
         let text = chain("ab", "per = \"5e-2\"", &settings) + &transfer("ab", "size = \"100 kB\"");
         play(&text.replace("bp-tcpcl", "bp-ltp")).transfers[0].clone()
     };
-    for red in ["\"as-asked\"", "\"red\"", "{ mixed = \"1 MB\" }"] {
+    for red in ["\"as-output\"", "\"red\"", "{ mixed = \"1 MB\" }"] {
         let it = run(red);
         assert!(it.completed && it.confirmed_s.unwrap() < 20.0, "{red}: {it:?}");
     }
-    // Of some 70 segments a few are lost, and nobody sends them again.
+    // A few of some 70 segments are lost, and are not retransmitted.
     for green in ["\"green\"", "{ mixed = \"1 kB\" }"] {
         let it = run(green);
         assert!(!it.completed && !it.wrong_success && it.delivered_s.is_none(), "{green}: {it:?}");
@@ -224,8 +224,9 @@ fn a_comparison_has_relays_between_its_hops() {
         ["bp-tcpcl", "cfdp"].map(of)
     };
     let ([bp, cfdp], [bp_by_relay, cfdp_by_relay]) = (delivered(false), delivered(true));
-    // 200 kB at 512 kbit/s are 3.1 s, which a relay waits for, and at 2 Mbit/s 0.8 s; light takes 1.73 s. TCP from end to end
-    // has round trips of 3.46 s, by way of the relay of 0.46 s and 3 s.
+    // 200 kB take 3.1 s at 512 kbit/s, which a relay waits for, and 0.8 s at 2 Mbit/s; the light
+    // time is 1.73 s. TCP has a round trip of 3.46 s end to end, and of 0.46 s and 3 s with the
+    // relay.
     assert!(cfdp_by_relay > cfdp + 0.5, "{cfdp_by_relay} {cfdp}");
     assert!(bp > cfdp && bp_by_relay > 8.0, "{bp_by_relay} {bp}");
     let one_hop = compare(&plan(true, "geo"), &AtomicBool::new(false), &|| ());
@@ -234,16 +235,16 @@ fn a_comparison_has_relays_between_its_hops() {
 
 #[test]
 fn mistakes_are_named() {
-    let told = |text: &str| {
+    let error = |text: &str| {
         Scenario::parse(text, "world.toml").unwrap().resolved().unwrap_err().to_string()
     };
     let text = chain("abc", "", "") + &transfer("abc", "overlay = \"sfo\"");
-    assert!(told(&text).contains("bundles need none"), "{}", told(&text));
+    assert!(error(&text).contains("bundles need none"), "{}", error(&text));
     let text = chain("abc", "", "") + &transfer("ab", "") + &transfer("bc", "");
     let text = text.replacen("bp-tcpcl\"", "bp-udp\"", 1);
-    assert!(told(&text).contains("speaks another protocol"), "{}", told(&text));
+    assert!(error(&text).contains("speaks another protocol"), "{}", error(&text));
     let text = chain("abc", "", "") + &transfer("abc", "").replace("bp-tcpcl", "ltp");
-    assert!(told(&text).contains("as bundles, not by ltp"), "{}", told(&text));
+    assert!(error(&text).contains("as bundles, not by ltp"), "{}", error(&text));
 }
 
 #[test]
@@ -260,12 +261,12 @@ fn tshark_reads_what_crosses() {
     std::fs::write(file.path(), capture.bytes()).unwrap();
     let fields = ["-T", "fields", "-e", "_ws.malformed", "-e", "_ws.expert.message"];
     let fields = fields.into_iter().chain(["-e", "tcpcl.v4.mhdr.type", "-e", "bpv7.crc_status"]);
-    let asked = Command::new("tshark").arg("-r").arg(file.path()).args(fields).output();
-    let Ok(asked) = asked else { return };
-    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
-    let lines = String::from_utf8(asked.stdout).unwrap();
+    let output = Command::new("tshark").arg("-r").arg(file.path()).args(fields).output();
+    let Ok(output) = output else { return };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
     assert!(!lines.to_lowercase().contains("malformed"), "{lines}");
-    // Segments of transfers are there, and no block's check is bad: 0 is bad, 1 good, 2 none.
+    // There are segments of transfers, and no block's CRC is bad: 0 is bad, 1 good, 2 none.
     let column = |n: usize| lines.lines().filter_map(move |line| line.split('\t').nth(n));
     assert!(column(2).any(|types| types.split(',').any(|kind| kind == "1" || kind == "0x01")));
     let checks: Vec<&str> =

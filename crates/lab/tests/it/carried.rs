@@ -9,7 +9,7 @@ use lab::preset::Preset;
 use lab::run;
 use slowlight_lab as lab;
 
-/// 300 kB by `protocol` over one hop that takes 2.4 s for them, with these settings.
+/// 300 kB by `protocol` over one hop with these settings; the data takes 2.4 s.
 fn one_hop(protocol: &str, link: &str, settings: &str) -> run::Run {
     let text = chain("ab", link, settings) + &transfer("ab", protocol, "size = \"300 kB\"");
     let run = play(&text);
@@ -34,13 +34,13 @@ fn every_layer_carries_both_classes() {
         let run = one_hop(protocol, "", "");
         let delivered = run.transfers[0].delivered_s.unwrap();
         assert!((2.5..most).contains(&delivered), "{protocol}: {delivered}");
-        // In class 1 nobody says that the file has its name.
+        // In class 1 the sender does not learn of the delivery.
         assert_eq!(run.transfers[0].confirmed_s, None, "{protocol}");
         let run = one_hop(protocol, "", "nodes.a.mib.cfdp.default.class = 2");
         let it = &run.transfers[0];
         let (delivered, confirmed) = (it.delivered_s.unwrap(), it.confirmed_s.unwrap());
         assert!((2.5..most).contains(&delivered), "{protocol}: {delivered}");
-        // The word takes light's time back.
+        // The report takes the one-way light time.
         assert!((0.1..1.5).contains(&(confirmed - delivered)), "{protocol}: {it:?}");
     }
 }
@@ -51,11 +51,11 @@ fn profiles_and_settings_of_the_layer_below_count() {
     let run = one_hop("cfdp-ltp/ltplib-2011", "", "");
     let delivered = run.transfers[0].delivered_s.unwrap();
     assert!((6.0..7.5).contains(&delivered), "{delivered}");
-    // One PDU at a time: each waits for the report on the one before, 0.2 s and more.
+    // One PDU at a time: each waits for the report of the previous one, at least 0.2 s.
     let run = one_hop("cfdp-ltp", "", "nodes.a.mib.ut = { window = 1, pdu = \"10 kB\" }");
     let delivered = run.transfers[0].delivered_s.unwrap();
     assert!((2.4 + 31.0 * 0.2..15.0).contains(&delivered), "{delivered}");
-    // As many bundles as PDUs: 300 kB in PDUs of 10 kB, and two beside them.
+    // As many bundles as PDUs: 300 kB in PDUs of 10 kB, and two more.
     let run = one_hop("cfdp-bp-tcpcl", "", "nodes.a.mib.ut.pdu = \"10 kB\"");
     assert_eq!(run.bundle_nodes["a"].sourced, 33);
     assert_eq!(run.bundle_nodes["b"].delivered, 33);
@@ -67,7 +67,7 @@ fn what_is_lost_is_repeated_below() {
         let run = one_hop(protocol, "per = \"0.05\"", "");
         assert!(run.transfers[0].delivered_s.unwrap() < 30.0, "{protocol}: {run:#?}");
     }
-    // Green file data is asked for by CFDP itself.
+    // CFDP itself requests lost green file data.
     let settings = "nodes.a.mib = { color = \"green-data\", cfdp.default.class = 2 }";
     let run = one_hop("cfdp-ltp", "per = \"0.05\"", settings);
     assert!(run.transfers[0].confirmed_s.unwrap() < 30.0, "{run:#?}");
@@ -139,7 +139,7 @@ fn relays_forward_in_comparisons_and_the_same_seed_gives_the_same() {
     let rows: Vec<(usize, Option<f64>)> = again();
     assert!(rows.iter().all(|(completed, _)| *completed == 1), "{rows:?}");
     let seconds = |row: usize| rows[row].1.unwrap();
-    // A relay sends a PDU on when it has it, and a file that is one bundle when it has all of that.
+    // A relay forwards a PDU when it has it, and a file in one bundle when it has all of it.
     assert!(seconds(0) < seconds(2), "{rows:?}");
     assert_eq!(rows, again());
 }

@@ -6,7 +6,7 @@ use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
 use slowlight_lab as lab;
 
-/// A chain of nodes that are called by letters: links of 1 Mbit/s and 100 ms.
+/// A chain of nodes named by letters: links of 1 Mbit/s and 100 ms.
 pub(crate) fn chain(nodes: &str, link: &str, more: &str) -> String {
     let names: Vec<String> = nodes.chars().map(String::from).collect();
     let mut text = format!("seed = 3\n{more}\n");
@@ -21,7 +21,7 @@ pub(crate) fn chain(nodes: &str, link: &str, more: &str) -> String {
     text
 }
 
-/// A transfer by the nodes of that way.
+/// A transfer along these nodes.
 pub(crate) fn transfer(way: &str, protocol: &str, more: &str) -> String {
     let names: Vec<String> = way.chars().map(|name| format!("\"{name}\"")).collect();
     let (first, last) = (&names[0], &names[names.len() - 1]);

@@ -1,4 +1,5 @@
-//! How close CFDP with default settings comes to the bound. More seeds with `SLOWLIGHT_SEEDS`.
+//! Efficiency of CFDP with default settings, relative to the bound. More seeds with
+//! `SLOWLIGHT_SEEDS`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

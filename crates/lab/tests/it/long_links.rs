@@ -1,8 +1,8 @@
-//! Long, broken and lopsided links, the same for every file protocol: losses at the distance of
-//! Mars, outages that no end knows of, and return links that carry a few packets a second.
+//! Long, interrupted and asymmetric links, the same for every file protocol: losses at the
+//! distance of Mars, outages unknown to both ends, and return links of a few packets per second.
 //!
-//! By default each table is sampled. `SLOWLIGHT_LONG_LINKS=1`, which `make nightly` sets, runs all
-//! rows and all seeds, in a minute; `--nocapture` prints them.
+//! By default each table is sampled. `SLOWLIGHT_LONG_LINKS=1`, set by `make nightly`, runs all
+//! rows and all seeds in a minute; `--nocapture` prints them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "the rows of a sweep are printed")]
@@ -59,7 +59,7 @@ fn run_once(toml: &str) -> Run {
     run::run(&scenario, &contents, Recorders::default()).unwrap()
 }
 
-/// Directions that an outage closes.
+/// Directions that an outage blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Both,
@@ -73,8 +73,8 @@ const ROUND_TRIP_S: f64 = 0.504;
 /// When the outage of [`broken`] begins.
 const OUTAGE_AT_S: f64 = 0.8;
 
-/// 5 MB over a middle host at 10 Mbit/s. The second link loses a packet in 50, and is down for
-/// `lasts` seconds, of which neither end is informed.
+/// 5 MB over a relay at 10 Mbit/s. The second link loses a packet in 50, and is down for `lasts`
+/// seconds, unknown to both ends.
 fn broken(protocol: &str, direction: Direction, lasts: f64) -> Run {
     let outage = if lasts > 0.0 {
         format!("outages = [{{ at = \"{OUTAGE_AT_S} s\", for = \"{lasts} s\" }}]")
@@ -122,9 +122,8 @@ fn broken(protocol: &str, direction: Direction, lasts: f64) -> Run {
     ))
 }
 
-/// The file arrives at most two round trips and `more_s` after the end of the outage, beside what
-/// was left to send: the time that the same transfer takes without an outage from the moment at
-/// which this one begins.
+/// The file arrives at most two round trips and `more_s` after the end of the outage, plus the
+/// time for the remaining data: that of the same transfer without an outage from its start on.
 fn survives_outages(protocol: &str, more_s: f64) {
     let lengths =
         if whole_sweep() { &[650.0, 1400.0, 3000.0, 18_000.0][..] } else { &[650.0, 3000.0] };
@@ -151,7 +150,7 @@ fn survives_outages(protocol: &str, more_s: f64) {
     assert!(late.is_empty(), "{protocol}, left {left:.3} s: {late:#?}");
 }
 
-/// The mean time over a link with a return link of 2 kbit/s, and the bound.
+/// Mean time over a link with a return link of 2 kbit/s, and the bound.
 fn thin_return(protocol: &str, link: &str, seeds: u32) -> (f64, f64) {
     let text = format!("[[hops]]\n{link}\nper = 0.1\n");
     let row = row(Preset::parse(&text, "link").unwrap(), protocol, 5_000_000, seeds);
@@ -159,10 +158,10 @@ fn thin_return(protocol: &str, link: &str, seeds: u32) -> (f64, f64) {
     (row.delivered_s.unwrap().mean, row.bound_s.unwrap())
 }
 
-/// 75,000 times less back than there.
+/// The return link has 1/75,000 of the forward rate.
 const THINNEST: &str = "rate = \"150 Mbit/s\"\ndelay = \"10 ms\"\nreturn = { rate = \"2 kbit/s\" }";
 
-/// 5,000 times less back than there, and nothing lost on the return link.
+/// The return link has 1/5,000 of the forward rate, and no losses.
 const THIN: &str =
     "rate = \"10 Mbit/s\"\ndelay = \"250 ms\"\nreturn = { rate = \"2 kbit/s\", per = 0.0 }";
 
@@ -175,7 +174,7 @@ fn weighs_the_return_link(protocol: &str, thinnest_s: f64, bounds: f64) {
     assert!(thin <= bounds * bound, "{protocol}: {thin:.3} s, bound {bound:.3} s");
 }
 
-/// 2 MB in six contacts of half a second between outages of 30 s that both ends know of.
+/// 2 MB in six contacts of half a second between outages of 30 s, known to both ends.
 fn contacts(protocol: &str) -> f64 {
     let begins = ["0.3 s", "30.8 s", "61.6 s", "92.4 s", "123.2 s", "154 s"];
     let outages = begins.map(|at| format!("{{ at = \"{at}\", for = \"30 s\" }}")).join(", ");
@@ -187,8 +186,8 @@ fn contacts(protocol: &str) -> f64 {
     row.delivered_s.unwrap().mean
 }
 
-/// Long links of a protocol: the seconds that it may need after an outage beside what was left to
-/// send and two round trips.
+/// Long links of a protocol: seconds that it may need after an outage besides the remaining data
+/// and two round trips.
 macro_rules! long {
     ($($name:ident: $protocol:literal, $more_s:literal;)+) => {
         $(mod $name {
@@ -205,7 +204,7 @@ macro_rules! long {
     };
 }
 
-// With and without an outage NORM loses other packets: one packet takes 1.21 ms.
+// With and without an outage NORM loses different packets: one packet takes 1.21 ms.
 long! {
     cfdp: "cfdp", 0.0;
     cfdp_ltp: "cfdp-ltp", 0.0;
@@ -215,17 +214,17 @@ long! {
     norm: "norm", 0.0013;
 }
 
-/// Over [`THINNEST`] a second is out of reach without parity. A pass takes 0.277 s, and after k
+/// Over [`THINNEST`] one second is impossible without parity. A pass takes 0.277 s, and after k
 /// passes all 3,425 packets have arrived with probability (1 − 0.1^k)^3425: 0.03 for three, 0.71
 /// for four, 0.97 for five. The last one arrives after 1.11 s on average. A request that lists
-/// four ranges takes 0.42 s, and those are few enough only after the third pass, at 0.83 s: the
-/// data that it requests arrives at 1.27 s.
+/// four ranges takes 0.42 s, and ranges are that few only after the third pass, at 0.83 s: the
+/// requested data arrives at 1.27 s.
 #[test]
 fn cfdp_weighs_a_thin_return_link() {
     weighs_the_return_link("cfdp", 1.4, 2.0);
 }
 
-/// Without parity, a bit more than four passes of 0.28 s are expected until the last of 3,425
+/// Without parity, slightly more than four passes of 0.28 s are expected until the last of 3,425
 /// packets has arrived once.
 #[test]
 fn ltp_weighs_a_thin_return_link() {
@@ -246,8 +245,8 @@ fn norm_weighs_a_thin_return_link() {
     weighs_the_return_link("norm", 1.0, 2.0);
 }
 
-/// One contact more than the best makes 1.3 times its time, and 1.11 if two seeds of six need it:
-/// 102.6 s against the 92.5 s of Saratoga.
+/// One contact more than the best protocol is 1.3 times its time, and 1.11 if two seeds of six
+/// need it: 102.6 s against the 92.5 s of Saratoga.
 #[test]
 fn short_contacts_are_used_alike() {
     let protocols = [

@@ -1,5 +1,4 @@
-//! LTP over modelled links: how close it comes to the bound, far away, and as it was measured in
-//! 2011.
+//! LTP over modelled links: efficiency, long delays, and the measurements of 2011.
 
 use lab::run::{Recorders, Run};
 use slowlight_lab as lab;
@@ -16,15 +15,15 @@ fn ten_megabytes_at_six_error_rates() {
         let (efficiency, back) = (row.efficiency.unwrap(), row.traffic.packets_rts);
         println!("packet errors {per}: efficiency {efficiency:.4}, {back} RTS");
         assert!((least..1.0).contains(&efficiency), "{per}: {efficiency}");
-        // Nothing is lost, and two reports say so at most.
+        // Without losses there are at most two reports.
         assert!(per > 0.0 || back <= 2.0, "{back} packets back");
     }
 }
 
 #[test]
 fn over_a_long_delay_it_is_what_deferred_reports_allow() {
-    // The formula for reports after each round gives 0.53; more checkpoints and reports of
-    // gaps bring repairs sooner.
+    // The formula for reports after each round gives 0.53; more checkpoints and reports of gaps
+    // repair sooner.
     for (protocol, least) in
         [("ltp", 0.525), ("ltp/checkpoints", 0.60), ("ltp/async-reports", 0.66)]
     {
@@ -73,7 +72,7 @@ fn twenty_minutes_away_with_losses_and_a_long_outage() {
         )
     };
     let without = run_once(&world(""), Recorders::default());
-    // The outage begins when the first answers are under way.
+    // The outage starts when the first replies are in flight.
     let outage = "outages = [{ at = \"1500 s\", for = \"7200 s\" }]";
     let sink = Shared::default();
     let with = run_once(&world(outage), sink.recorders());
@@ -87,7 +86,7 @@ fn twenty_minutes_away_with_losses_and_a_long_outage() {
         transfer.traffic.packets_str.unwrap()
     };
     println!("{} packets without an outage, {} with one", sent(&without), sent(&with));
-    // What was on its way is repeated once.
+    // Packets in flight are retransmitted once.
     assert!(sent(&with) <= sent(&without) + 80, "{} and {}", sent(&with), sent(&without));
     let delivered = |run: &Run| run.transfers[0].delivered_s.unwrap();
     assert!(delivered(&with) < delivered(&without) + 7200.0 + 3000.0);
@@ -140,7 +139,7 @@ fn segments_of_the_library_of_2011() {
         if datagram.udp.source == 2502 { &mut sizes } else { &mut answers }
             .push(datagram.data.len());
     }
-    // The last is the acknowledgement of the report.
+    // The last one is the report acknowledgment.
     let mut expected = vec![1009];
     expected.extend([1010; 9]);
     expected.extend([100, 15]);
@@ -178,14 +177,14 @@ fn segments_of_the_library_of_2007() {
     }
 }
 
-/// Seeds of the tests below.
+/// Number of seeds for the tests below.
 const SEEDS: u32 = 12;
 
-/// 1 MB at 1 Mbit/s over 100 ms, of which half of the packets are lost both ways: the bound is
+/// 1 MB at 1 Mbit/s over 100 ms, with half of the packets lost in both directions: the bound is
 /// 16.8 s.
 #[test]
 fn a_link_that_loses_half_has_no_tail() {
-    // The default asks at the end of the block first.
+    // The default has its first checkpoint at the end of the block.
     for (protocol, limit) in [("ltp", 23.0), ("ltp/checkpoints", 22.0), ("ltp/async-reports", 22.0)]
     {
         let (mut delivered, mut rest) = (Vec::new(), Vec::new());

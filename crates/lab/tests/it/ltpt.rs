@@ -1,4 +1,4 @@
-//! Files by LTP-T, over one hop and over engines that pass them on.
+//! Files by LTP-T, over one hop and over forwarding engines.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ fn delivered(run: &Run) -> f64 {
     it.delivered_s.unwrap()
 }
 
-/// Every node of a chain does not begin to pass on before all is there.
+/// Settings of nodes that forward a block only when it is complete.
 fn whole_first(nodes: &str) -> String {
     let node = |name: char| format!("nodes.{name}.mib.transport.cut_through = false\n");
     nodes.chars().map(node).collect()
@@ -42,13 +42,13 @@ fn a_file_crosses_one_hop_and_is_confirmed() {
 
 #[test]
 fn over_relays_it_takes_the_time_of_one_hop_and_the_light_of_all() {
-    // 300 kB at 1 Mbit/s are 2.4 s, and 2.6 s with all that is before them in a packet.
+    // 300 kB at 1 Mbit/s are 2.4 s, and 2.6 s with all headers.
     let one = delivered(&play(&(chain("ab", "", "") + &transfer("ab", "size = \"300 kB\""))));
     let text = chain("abcd", "", "") + &transfer("abcd", "size = \"300 kB\"");
     let run = play(&text);
     let three = delivered(&run);
     assert!((one + 0.2..one + 0.5).contains(&three), "{one} {three}");
-    // The first engine on the way says that it has it; nobody says more.
+    // The first engine confirms the block; there is no later confirmation.
     assert_eq!(run.transfers[0].confirmed_s, None);
     let again = play(&text);
     assert_eq!(serde_json::to_string(&run).unwrap(), serde_json::to_string(&again).unwrap());
@@ -56,7 +56,7 @@ fn over_relays_it_takes_the_time_of_one_hop_and_the_light_of_all() {
     assert!(stored > 3.0 * one - 0.3, "{one} {stored}");
 }
 
-/// Seconds that 4 MiB take by way of the orbiter of the study of 2007, less the light's time.
+/// Seconds that 4 MiB take over the orbiter of the 2007 study, without the light time.
 fn by_an_orbiter(protocol: &str, ltt_ms: u32) -> f64 {
     let of_study = "ltp-t/ltplib-2007";
     let text = include_str!("../../../../scenarios/ltpt-two-hops.toml");
@@ -72,8 +72,8 @@ fn by_an_orbiter(protocol: &str, ltt_ms: u32) -> f64 {
     delivered(&run) - f64::from(ltt_ms) / 1000.0
 }
 
-/// Without a pace of 2007 the link's rate counts: 4 MiB at 100 Mbit/s are 0.34 s a hop. Bundles
-/// over UDP cross as fragments of a datagram each, which are forwarded one by one; one whole
+/// Without the rate of 2007 the link's rate applies: 4 MiB at 100 Mbit/s are 0.34 s per hop.
+/// Bundles over UDP cross as fragments of a datagram each, which are forwarded one by one; a whole
 /// bundle takes the time of both hops.
 #[test]
 fn the_defaults_take_the_link_s_rate() {
@@ -111,8 +111,8 @@ fn a_relay_keeps_what_cannot_go_on() {
     let text = cut(&chain("abc", "", "")) + &transfer("abc", "size = \"100 kB\"");
     let run = play(&text);
     assert!((3600.0..3610.0).contains(&delivered(&run)), "{run:?}");
-    // 100 kB are 72 datagrams of 1,472 bytes with their extensions, and the report acknowledgment
-    // is one more: nothing is sent twice while the relay waits.
+    // 100 kB are 72 datagrams of 1,472 bytes with their extensions, plus the report acknowledgment:
+    // nothing is retransmitted while the relay waits.
     for (from, to) in [("a", "b"), ("b", "c")] {
         let link = run.links.iter().find(|link| link.from == from && link.to == to).unwrap();
         assert!((70..80).contains(&link.pushed), "{link:?}");
@@ -147,7 +147,7 @@ fn a_relay_without_room_has_the_one_before_wait() {
     let run = play(&text);
     assert!(run.succeeded(), "{run:#?}");
     let times: Vec<_> = run.transfers.iter().map(|it| it.delivered_s.unwrap()).collect();
-    // One is told to come again after 10 s.
+    // One is error to retry after 10 s.
     assert!(times.iter().any(|time| *time < 5.0), "{times:?}");
     assert!(times.iter().any(|time| *time > 10.0), "{times:?}");
 }
@@ -183,7 +183,7 @@ fn a_comparison_has_engines_between_its_hops() {
         })
     };
     let ([direct, _, plain], [by_relay, bundles, routed]) = (times(false), times(true));
-    // LTP goes from end to end either way. What a relay does costs LTP-T next to nothing.
+    // LTP runs end to end either way. A relay costs LTP-T almost nothing.
     assert!((plain - routed).abs() < 1e-9 && (direct / plain - 1.0).abs() < 0.05);
     assert!((by_relay - direct).abs() < 0.2, "{by_relay} {direct}");
     assert!(by_relay + 1.0 < bundles, "{by_relay} {bundles}");
@@ -191,7 +191,7 @@ fn a_comparison_has_engines_between_its_hops() {
 
 #[test]
 fn mistakes_are_named() {
-    let told = |text: &str| {
+    let error = |text: &str| {
         let resolved = Scenario::parse(text, "world.toml").and_then(Scenario::resolved);
         let played = resolved.map_err(run::RunError::from).and_then(|scenario| {
             run::run(&scenario, &run::contents(&scenario)?, Recorders::default())
@@ -199,10 +199,10 @@ fn mistakes_are_named() {
         played.unwrap_err().to_string()
     };
     let text = chain("abc", "", "") + &transfer("abc", "overlay = \"sfo\"");
-    assert!(told(&text).contains("bundles need none"), "{}", told(&text));
+    assert!(error(&text).contains("bundles need none"), "{}", error(&text));
     let text = chain("abdc", "", "") + &chain("aec", "", "").replace("seed = 3", "");
     let text = text + &transfer("abdc", "name = \"x\"") + &transfer("aec", "name = \"y\"");
-    assert!(told(&text).contains("two ways lead from a to c"), "{}", told(&text));
+    assert!(error(&text).contains("two ways lead from a to c"), "{}", error(&text));
     for (settings, says) in [
         ("transport.lifetime = \"0 s\"", "transport.lifetime is 0"),
         ("transport.retry_after = \"1500 ms\"", "transport.retry_after is whole seconds"),
@@ -210,9 +210,9 @@ fn mistakes_are_named() {
         ("transport.hop = 3", "did you mean `hops`?"),
     ] {
         let text = chain("ab", "", &format!("nodes.a.mib.{settings}")) + &transfer("ab", "");
-        assert!(told(&text).contains(says), "{settings}: {}", told(&text));
+        assert!(error(&text).contains(says), "{settings}: {}", error(&text));
         let plain = text.replace("ltp-t", "ltp");
-        assert!(told(&plain).contains("transport"), "{settings}: {}", told(&plain));
+        assert!(error(&plain).contains("transport"), "{settings}: {}", error(&plain));
     }
 }
 
@@ -238,7 +238,7 @@ fn tshark_reads_what_crosses() {
     let lines = String::from_utf8(asked.stdout).unwrap();
     assert!(!lines.to_lowercase().contains("malformed"), "{lines}");
     let column = |n: usize| lines.lines().filter_map(move |line| line.split('\t').nth(n));
-    // Red data and reports, and who sends the block whereto.
+    // Red data and reports, and source and destination of the block.
     assert!(column(2).all(|kind| !kind.is_empty()), "{lines}");
     let tags: Vec<&str> = column(3).filter(|tags| !tags.is_empty()).collect();
     assert!(tags.len() >= 140, "{lines}");

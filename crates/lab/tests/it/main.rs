@@ -1,5 +1,4 @@
-//! Simulated worlds: each protocol over the links it is for, and what is computed of
-//! them.
+//! Simulated worlds: each protocol over its typical links, and derived results.
 
 mod advise;
 mod bottleneck;

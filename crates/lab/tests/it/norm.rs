@@ -1,5 +1,5 @@
-//! NORM over modelled links: as it was measured in 2011, how soon it ends, how close it comes to
-//! the bound, and that proactive parity needs no request. More seeds with `SLOWLIGHT_SEEDS`.
+//! NORM over modelled links: the measurements of 2011, its end phase, its efficiency, and
+//! proactive parity without requests. More seeds with `SLOWLIGHT_SEEDS`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ fn seeds(default: u64) -> u64 {
     std::env::var("SLOWLIGHT_SEEDS").map_or(default, |text| text.parse().unwrap())
 }
 
-/// The ports of the nodes "a" and "b".
+/// Ports of the nodes "a" and "b".
 const SENDER: u16 = 2501;
 const RECEIVER: u16 = 2502;
 
@@ -41,7 +41,7 @@ fn world(protocol: &str, seed: u64, size: &str, link: &str) -> String {
     )
 }
 
-/// What was sent and heard at the sender: when, whether it sent it, and the bytes.
+/// Packets sent and received at the sender: time, whether it sent the packet, and the bytes.
 fn exchange(text: &str, sink: &Shared) -> Vec<(Time, bool, Vec<u8>)> {
     let run = run_once(text, sink.recorders());
     assert!(run.transfers[0].verified, "{run:?}");
@@ -53,7 +53,7 @@ fn exchange(text: &str, sink: &Shared) -> Vec<(Time, bool, Vec<u8>)> {
     packets.collect()
 }
 
-/// When the last new data left, and each flush, with the greatest round trip that it tells.
+/// Time of the last new data, and each flush with its advertised GRTT.
 fn end(packets: &[(Time, bool, Vec<u8>)]) -> (Time, Vec<(Time, Duration)>) {
     let (mut data, mut flushes) = (Time::ZERO, Vec::new());
     for (at, is_sent, bytes) in packets {
@@ -163,15 +163,18 @@ fn proactive_parity_needs_no_request_where_one_packet_in_ten_is_lost() {
         })
         .collect();
     let late = runs.iter().filter(|(share, _)| *share > 1.20).count();
-    let asked = runs.iter().filter(|(_, nacks)| *nacks > 0).count();
+    let requesting = runs.iter().filter(|(_, nacks)| *nacks > 0).count();
     let most = runs.iter().map(|(share, _)| *share).fold(0.0, f64::max);
-    println!("{} runs, {most:.3} of the bound at most, {asked} with requests", runs.len());
-    // One run in a hundred may be later, or ask.
-    assert!(late * 100 <= runs.len() && asked * 100 <= runs.len(), "{late} {asked} {runs:?}");
+    println!("{} runs, {most:.3} of the bound at most, {requesting} with requests", runs.len());
+    // One run in a hundred may be later, or request repairs.
+    assert!(
+        late * 100 <= runs.len() && requesting * 100 <= runs.len(),
+        "{late} {requesting} {runs:?}"
+    );
 }
 
-/// What `receivers` receivers with one loss in a hundred ask for and get, a block, without parity
-/// that nobody asked for: repairs, and requests.
+/// Repairs and requests per block with `receivers` receivers and one loss in a hundred, without
+/// proactive parity.
 fn of_group(receivers: u32, seeds: u64) -> (f64, f64) {
     let text = |seed| {
         format!(
@@ -232,8 +235,8 @@ fn repairs_and_requests_of_groups_are_what_theory_says() {
         // Repairs are lost, too.
         let least = theory::multicast_worst_losses(many, 64, 0.01);
         let worst = theory::multicast_worst_losses(many, 64 + least.ceil() as u32, 0.01);
-        // A greatest round trip of 50 ms and what hosts take, as messages tell it, and the way from
-        // one receiver to another. One receiver of a group waits, too.
+        // A GRTT of 50 ms plus the hosts' time, as advertised, and the path between two receivers.
+        // A single receiver waits, too.
         let backoff = theory::Backoff { most: 0.0618, group: many.max(10.0), delay: 0.025 };
         let expected = backoff.requests(many, 64, 0.01);
         println!(
@@ -250,7 +253,8 @@ fn repairs_and_requests_of_groups_are_what_theory_says() {
 
 #[test]
 fn a_hundred_receivers_cost_little_more_than_one() {
-    // One in a hundred packets is lost at each; sending again what any of them lacks would cost 64 %.
+    // Each receiver loses one packet in a hundred; retransmitting what any of them lacks would cost
+    // 64 %.
     let goodput = |receivers, delay: &str| {
         let mut link = Preset::find("terrestrial").unwrap();
         for hop in &mut link.hops {
@@ -299,7 +303,7 @@ fn losses_at_the_farthest_mars_end_no_transfer() {
     }
 }
 
-/// Time until a file is delivered by `norm` in the worst of some runs, and the bound.
+/// Worst time of some runs until a file is delivered by `norm`, and the bound.
 fn over_thin_return(link: &str, size: &str, seeds: u64) -> (f64, f64) {
     let runs = (1..=seeds).into_par_iter().map(|seed| {
         let [there, back] = link.split_once('|').map(<[&str; 2]>::from).unwrap();

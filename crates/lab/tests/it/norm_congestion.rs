@@ -1,4 +1,4 @@
-//! NORM that heeds congestion, over modelled links.
+//! NORM with congestion control, over modelled links.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use wire::norm::{self, Body, Command, Message};
 use crate::bottleneck::bottleneck;
 use crate::runs::{Shared, row, run_once};
 
-/// The rates that a sender's probes tell, in Mbit/s, and when.
+/// Rates in a sender's probes, in Mbit/s, and their times.
 fn rates(capture: &Shared) -> Vec<(f64, f64)> {
     let records = capture.records();
     let rate = |record: &pcap::Record| {
@@ -24,13 +24,13 @@ fn rates(capture: &Shared) -> Vec<(f64, f64)> {
     records.iter().filter_map(rate).collect()
 }
 
-/// The share of its packets that a bottleneck lost.
+/// Share of its packets that a bottleneck lost.
 fn lost(run: &Run) -> f64 {
     let link = &run.links[0];
     link.lost.values().sum::<u64>() as f64 / link.pushed as f64
 }
 
-/// What arrived in a second, in Mbit/s.
+/// Goodput in Mbit/s.
 fn goodput(run: &Run, index: usize) -> f64 {
     let transfer = &run.transfers[index];
     8e-6 * transfer.file_bytes as f64 / transfer.delivered_s.unwrap()
@@ -38,7 +38,7 @@ fn goodput(run: &Run, index: usize) -> f64 {
 
 #[test]
 fn it_finds_the_rate_of_a_bottleneck() {
-    // With headers and frames the link carries 9.5 Mbit/s of a file. Slow start takes its part of a
+    // With headers and frames the link carries 9.5 Mbit/s of a file. Slow start takes a part of a
     // short transfer, and of one over a long round trip.
     for (queue, delay, size, lost_most, least) in [
         (50, 25, "20 MB", 0.01, 8.0),
@@ -63,7 +63,7 @@ fn it_finds_the_rate_of_a_bottleneck() {
         let first = 4380.0 * 8e-6 / (2e-3 * f64::from(delay));
         assert!(rates[0].1 < 1.05 * first, "it begins with {}, not {first}", rates[0].1);
         assert!(most < 21.0, "twice what arrives: {most}");
-        // One answer a round trip at most, and requests.
+        // At most one reply per round trip, and requests.
         let answers = capture.sent_between(2501, 10.0, 11.0);
         assert!(answers < (1000 / delay as usize).max(40), "{answers} in a second");
     }
@@ -71,7 +71,7 @@ fn it_finds_the_rate_of_a_bottleneck() {
 
 #[test]
 fn two_share_a_bottleneck() {
-    // The second has 10 MB to send while the first is at work.
+    // The second has 10 MB to send while the first is sending.
     for (queue, delay) in [(50, 25), (50, 5), (20, 25)] {
         let (packets, millis) = (format!("{queue} packets"), format!("{delay} ms"));
         let run = |sizes| bottleneck("norm/cc", &packets, &millis, sizes, Recorders::default());
@@ -106,8 +106,8 @@ fn a_group_is_sent_to_as_its_slowest_way_allows() {
     let lost = |to: &str| link(to).lost.values().sum::<u64>() as f64 / link(to).pushed as f64;
     let goodput = goodput(&run, 0);
     println!("{:.4}, {:.4}, {:.4} lost, {goodput:.2} Mbit/s", lost("a"), lost("b"), lost("c"));
-    // The slowest carries 1.9 Mbit/s of a file. Others may lose something at the beginning, until
-    // that one was heard.
+    // The slowest receiver carries 1.9 Mbit/s of a file. Others may lose packets at the start,
+    // until its feedback arrives.
     assert!((1.4..1.95).contains(&goodput), "{goodput}");
     assert!(lost("a") < 0.02 && lost("c") < 0.06, "{} {}", lost("a"), lost("c"));
 }
@@ -132,7 +132,7 @@ fn random_losses_are_taken_for_congestion() {
         let rates = rates(&capture);
         let settled = &rates[rates.len() / 4..];
         let mean = settled.iter().map(|(_, rate)| rate).sum::<f64>() / settled.len() as f64;
-        // RFC 4654 §2.1, with messages of 1,472 bytes and the round trip as messages tell it.
+        // RFC 4654 §2.1, with messages of 1,472 bytes and the round trip in messages.
         let rtt = norm::rtt(norm::quantise_rtt(std::time::Duration::from_millis(50)));
         let slowness = (2.0 * per / 3.0_f64).sqrt()
             + 12.0 * (3.0 * per / 8.0).sqrt() * per * (1.0 + 32.0 * per * per);
@@ -147,7 +147,7 @@ fn random_losses_are_taken_for_congestion() {
 
 #[test]
 fn it_is_compared_with_others() {
-    // Within the rate that the link is known to have.
+    // Limited by the known rate of the link.
     for (per, least, most) in [(0.0, 0.75, 1.0), (1e-2, 0.1, 0.35)] {
         let row = row("norm/cc", "25 ms", per, 3);
         assert_eq!(row.completed, row.runs, "{:?}", row.failures);

@@ -1,4 +1,4 @@
-//! Transfers over waypoints that store files and hand them on.
+//! Transfers over waypoints that store and forward files.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -29,7 +29,8 @@ fn an_orbiter_keeps_the_file_until_earth_is_in_sight() {
     let transfer = &run.transfers[0];
     assert!(transfer.verified && !transfer.wrong_success);
     let (delivered, confirmed) = (transfer.delivered_s.unwrap(), transfer.confirmed_s.unwrap());
-    // Earth is hidden until 2,710 s; 5 MB at 10 Mbit/s take 4 s, and light 1.28 s a way.
+    // Earth is out of sight until 2,710 s; 5 MB at 10 Mbit/s take 4 s, and the one-way light time
+    // is 1.28 s.
     let in_sight = 2710.0;
     assert!((in_sight + 5.0..in_sight + 1000.0).contains(&delivered), "{delivered}");
     // The report comes from Earth, not from the orbiter, which had the file within 30 s.
@@ -44,8 +45,8 @@ fn an_orbiter_keeps_the_file_until_earth_is_in_sight() {
 
 #[test]
 fn two_waypoints_by_every_overlay_and_class() {
-    // 300 kB take 2.4 s on each of three hops. Class 3 hands PDUs on as they come; the others store
-    // the whole file. The engine of 2007 waits 50 s for what was lost.
+    // 300 kB take 2.4 s on each of three hops. Class 3 forwards PDUs at once; the others store the
+    // whole file. The engine of 2007 waits 50 s for lost data.
     for (overlay, protocol, least, most) in [
         ("sfo", "cfdp", 7.5, 12.0),
         ("extended", "cfdp", 7.5, 12.0),

@@ -12,7 +12,7 @@ use transport::quantity::{Probability, Rate, Span};
 
 use std::time::Duration;
 
-/// 8 Mbit/s, as in the study of 2012, with the round trip and losses that are given.
+/// 8 Mbit/s, as in the study of 2012, with this round trip and loss.
 fn link(round_trip_ms: u64, per: f64) -> Preset {
     let hop = LinkSpec {
         rate: Some(Rate(8_000_000)),
@@ -44,11 +44,12 @@ fn without_delay_a_gateway_does_not_help_and_over_a_satellite_it_does() {
     for per in [0.0, 0.001] {
         let near = |pep| delivered_s(&row(Some(pep), "ftp/linux-2.6.18", link(0, per), 4_000_000));
         let (routed, split) = (near(Between::None), near(Between::Tcp));
-        // What it costs here is each connection's handshake: computing takes no time.
+        // The cost here is each connection's handshake: computing takes no time.
         assert!(split > routed && split < 1.01 * routed, "{per}: {split} {routed}");
         let far = |pep| delivered_s(&row(Some(pep), "ftp/linux-2.4.18", link(600, per), 4_000_000));
         let (routed, split) = (far(Between::None), far(Between::Tcp));
-        // The hosts' windows of 128 KiB carry 1.7 Mbit/s; those of the gateways fill the link.
+        // The hosts' windows of 128 KiB limit it to 1.7 Mbit/s; those of the gateways fill the
+        // link.
         assert!(split < 0.7 * routed, "{per}: {split} {routed}");
     }
 }
@@ -56,9 +57,9 @@ fn without_delay_a_gateway_does_not_help_and_over_a_satellite_it_does() {
 #[test]
 fn what_is_no_tcp_passes() {
     let direct = row(Some(Between::None), "cfdp", link(600, 0.001), 500_000);
-    let beside = row(Some(Between::Tcp), "cfdp", link(600, 0.001), 500_000);
-    assert_eq!(delivered_s(&direct).to_bits(), delivered_s(&beside).to_bits());
-    assert_eq!(direct.traffic.packets_str, beside.traffic.packets_str);
+    let cfdp = row(Some(Between::Tcp), "cfdp", link(600, 0.001), 500_000);
+    assert_eq!(delivered_s(&direct).to_bits(), delivered_s(&cfdp).to_bits());
+    assert_eq!(direct.traffic.packets_str, cfdp.traffic.packets_str);
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn repairs_cross_the_link_alone_and_windows_of_the_hosts_stay_small() {
     "#;
     let scenario = Scenario::parse(text, "test").unwrap().resolved().unwrap();
     let resolved = scenario.to_toml().unwrap();
-    // The only neighbour that is a gateway, too; twice what the link holds.
+    // The only neighbour that is a gateway, too; twice the bandwidth-delay product of the link.
     assert!(resolved.contains("towards = \"b\""), "{resolved}");
     let again = Scenario::parse(&resolved, "again").unwrap().resolved().unwrap();
     assert_eq!(again, scenario, "what is written out says the same");
@@ -119,7 +120,7 @@ fn repairs_cross_the_link_alone_and_windows_of_the_hosts_stay_small() {
     assert_eq!((a.wan.retransmissions, a.lan.retransmissions), (3, 0));
     assert_eq!((b.wan.retransmissions, b.lan.retransmissions), (0, 0));
     assert!(a.bytes_to_servers > 3_000_000 && a.bytes_to_clients > 100);
-    // 256 KiB for each direction.
+    // 256 KiB per direction.
     assert!(a.buffered_peak <= 2 * 262_144, "{a:?}");
     assert_eq!(run.transfers[0].traffic.repairs_str, Some(0), "the client itself repairs nothing");
 }

@@ -12,7 +12,7 @@ use slowlight_lab as lab;
 const TOOLS: [&str; 6] =
     ["scp", "scp/openssh-9.2-legacy", "sftp", "rsync", "rsync-daemon", "telnet"];
 
-/// A file from a to b: what became of it.
+/// Metrics of a file transfer from a to b.
 fn carried(protocol: &str, size: &str, link: &str, settings: &str) -> TransferMetrics {
     let text = format!(
         "seed = 1
@@ -53,7 +53,7 @@ fn every_program_carries_files_of_every_size_through_losses() {
 
 #[test]
 fn round_trips_are_those_of_the_programs() {
-    // Counted in captures of OpenSSH 9.2 and rsync 3.5 in the emulator, 300 ms each way.
+    // Counted in captures of OpenSSH 9.2 and rsync 3.5 in the emulator, at 300 ms one way.
     let second = Duration::from_secs(1);
     for (tool, least, most) in [
         ("scp", 20.0, 20.9),
@@ -69,7 +69,7 @@ fn round_trips_are_those_of_the_programs() {
 
 #[test]
 fn a_login_must_come_within_its_grace() {
-    // Seven round trips and more, of which two minutes hold six where light takes ten seconds.
+    // At least seven round trips; with a light time of ten seconds two minutes hold six.
     for tool in ["sftp/openssh-4.2", "scp/openssh-4.2", "sftp", "rsync"] {
         let near = carried(tool, "1 kB", &link(Duration::from_secs(1)), "");
         assert!(near.completed, "{tool}: {near:?}");
@@ -80,7 +80,7 @@ fn a_login_must_come_within_its_grace() {
         let patient = "program.grace = \"1 h\"";
         assert!(carried(tool, "1 kB", &link(Duration::from_secs(10)), patient).completed, "{tool}");
     }
-    // Nobody logs in to a daemon.
+    // A daemon has no login.
     assert!(carried("rsync-daemon", "1 kB", &link(Duration::from_secs(10)), "").completed);
 }
 
@@ -92,8 +92,8 @@ fn the_channels_window_bounds_what_crosses_in_a_round_trip() {
         assert!(transfer.completed, "{tool}: {transfer:?}");
         transfer.transfer_s.unwrap()
     };
-    // 128 KiB a round trip of 0.6 s at most: 1.75 Mbit/s; and at least three quarters of that, since
-    // what was read is offered again when half of it was.
+    // At most 128 KiB per round trip of 0.6 s: 1.75 Mbit/s; and at least three quarters of that,
+    // because the window is advertised again when half of it was read.
     let old = 8.0 * 4e6 / crossing("sftp/openssh-4.2", "4 MB", NO_COSTS);
     assert!((0.5 * 1.75e6..1.75e6).contains(&old), "{old}");
     let new = 8.0 * 30e6 / crossing("sftp", "30 MB", NO_COSTS);

@@ -19,8 +19,8 @@ fn run_once(text: &str) -> Run {
     run::run(&scenario, &run::contents(&scenario).unwrap(), Recorders::default()).unwrap()
 }
 
-/// A transfer of 300 kB from Earth to a fleet of three behind a relay, one of them with a packet in
-/// ten lost.
+/// A transfer of 300 kB from Earth to a fleet of three behind a relay, one of them with a loss of
+/// one packet in ten.
 fn world(protocol: &str) -> String {
     format!(
         r#"
@@ -58,8 +58,8 @@ fn without_groups_each_receiver_gets_a_share_of_the_rate() {
     let transfer = &run.transfers[0];
     assert_eq!((transfer.to.as_str(), transfer.receivers.len()), ("fleet", 3));
     assert!(run.links.iter().all(|link| link.lost.is_empty()), "{:?}", run.links);
-    // Three times the file in about the time that takes: 204 frames of 1,514 bytes, and the headers
-    // of the protocol.
+    // About three times the file's transmission time: 204 frames of 1,514 bytes, and the protocol's
+    // headers.
     let least = 3.0 * 204.0 * 8.0 * 1514.0 / 1e6 + 0.1;
     let delivered = transfer.delivered_s.unwrap();
     assert!((least..1.03 * least).contains(&delivered), "{delivered}");
@@ -85,7 +85,7 @@ fn a_group_is_sent_to_once() {
     };
     assert_eq!(on("earth", "relay"), sent);
     assert!(["a", "b", "c"].iter().all(|receiver| on("relay", receiver) == sent));
-    // Nothing but what each receiver says of its own accord at the end.
+    // Only the final report of each receiver.
     assert!(transfer.traffic.packets_rts.unwrap() <= 6, "{:?}", transfer.traffic.packets_rts);
 }
 
@@ -155,7 +155,7 @@ fn losses_at_many_receivers_are_repaired_one_by_one() {
     assert!(one.multicast.is_none() && one.each_delivered_s.is_none());
     assert!(many.delivered_s.unwrap().mean > 4.0 * (one.delivered_s.unwrap().mean - 0.75));
     assert!(many.traffic.packets_str > 7.5 * one.traffic.packets_str);
-    // 2 % of losses and the worst of eight.
+    // 2 % of losses, and the worst of eight receivers.
     let (alone, all) = (one.bound_s.unwrap() - 0.25, many.bound_s.unwrap() - 0.25);
     assert!((1.005..1.05).contains(&(all / alone)), "{alone} {all}");
 }
@@ -168,14 +168,15 @@ fn parity_mends_other_losses_at_each_receiver() {
     };
     let row = repaired(30);
     assert_eq!((row.completed, row.multicast), (1, Some(true)), "{row:?}");
-    // 1,370 segments in 22 blocks of 64, of which the worst of 30 receivers lacks about three.
+    // 1,370 segments in 22 blocks of 64, of which the worst of 30 receivers lacks about three each.
     let blocks = 2_000_000.0 / (64.0 * 1_460.0);
     let worst = theory::multicast_worst_losses(30.0, 64, 0.01);
-    // Asked for or not: over 250 ms there is much of the file whose loss would be known too late.
+    // Requested or proactive: with 250 ms, losses near the end would be detected too late.
     let repairs = row.traffic.packets_str - 1_370.0;
     assert!(row.traffic.repairs_str.unwrap() < repairs, "{row:?}");
     assert!((0.8..2.2).contains(&(repairs / (blocks * worst))), "{repairs} {blocks} {worst}");
-    // Repeating each lost segment would take 26 %, and 590 requests would come without suppression.
+    // Retransmitting each lost segment would cost 26 %, and there would be 590 requests without
+    // suppression.
     let repeated = 1_370.0 * (theory::multicast_transmissions(30.0, 0.01) - 1.0);
     assert!(repairs < 0.5 * repeated, "{repairs} {repeated}");
     assert!(row.traffic.nacks_rts.unwrap() < 0.5 * 30.0 * blocks, "{row:?}");

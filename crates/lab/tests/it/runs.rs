@@ -1,4 +1,4 @@
-//! Runs that the tests of several protocols make.
+//! Runs shared by the tests of several protocols.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -63,12 +63,12 @@ impl Write for Shared {
 }
 
 impl Shared {
-    /// What is captured into it.
+    /// Recorders that capture into it.
     pub(crate) fn recorders(&self) -> Recorders {
         Recorders { pcap: Some(Box::new(self.clone())), trace: None }
     }
 
-    /// Packets that a port sent between these times.
+    /// Number of packets that a port sent between these times.
     pub(crate) fn sent_between(&self, port: u16, from: f64, to: f64) -> usize {
         let during = |record: &&Record| (from..to).contains(&record.at.as_secs_f64());
         let records = self.records();

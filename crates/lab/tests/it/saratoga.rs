@@ -1,5 +1,4 @@
-//! Saratoga over modelled links: how close it comes to the bound, far away, after restarts, and as
-//! it was measured in 2011.
+//! Saratoga over modelled links: efficiency, long delays, restarts, and the measurements of 2011.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +25,7 @@ fn ten_megabytes_at_six_error_rates() {
 
 #[test]
 fn over_a_long_delay_early_questions_bring_repairs_sooner() {
-    // Asked only at the end, the formula for reports after each round gives 0.53.
+    // With a request only at the end, the formula for reports after each round gives 0.53.
     for (protocol, least) in [("saratoga/deferred", 0.53), ("saratoga", 0.70)] {
         let row = row(protocol, "1250 ms", 1e-1, 10);
         assert_eq!(row.completed, row.runs, "{:?}", row.failures);
@@ -36,7 +35,7 @@ fn over_a_long_delay_early_questions_bring_repairs_sooner() {
     }
 }
 
-/// A world of two nodes with these keys of the link there and back, and of the receiver.
+/// A world of two nodes with these keys of the link in both directions, and of the receiver.
 fn world(protocol: &str, size: &str, link: &str, receiver: &str) -> String {
     format!(
         r#"
@@ -88,13 +87,13 @@ fn twenty_minutes_away_with_losses_and_a_long_outage() {
         1,
     );
     let with = run_once(&world, sink.recorders());
-    // Ports of the nodes "far" and "near": 680 packets of the file or more leave before the outage,
-    // and none does during it.
+    // Ports of the nodes "far" and "near": at least 680 packets of the file leave before the
+    // outage, and none during it.
     assert!(sink.sent_between(2502, 0.0, 1500.0) >= 680);
     assert_eq!(sink.sent_between(2502, 1500.0, 8700.0), 0);
     assert_eq!(sink.sent_between(2501, 2700.0, 8700.0), 0);
     println!("{} packets without an outage, {} with one", sent(&without), sent(&with));
-    // Questions are repeated, and what was asked for once.
+    // Requests are repeated, and requested data once.
     assert!(sent(&with) <= sent(&without) + 200, "{} and {}", sent(&with), sent(&without));
 }
 
@@ -105,7 +104,7 @@ fn a_receiver_that_is_restarted_asks_only_for_the_rest() {
     let whole = sent(&run_once(&world("saratoga", "40 MB", link, ""), Recorders::default()));
     let again = sent(&run_once(&world("saratoga", "40 MB", link, crash), Recorders::default()));
     println!("{whole} packets at once, {again} with a restart in the middle");
-    // What came in the last two seconds was not saved, and a second passed without the receiver.
+    // The data of the last two seconds was not synced, and a second passed without the receiver.
     assert!(again > whole && again < whole + whole / 5, "{whole} and {again}");
 }
 
@@ -124,7 +123,8 @@ fn packets_of_the_program_of_2011() {
         list.push((record.at.as_secs_f64(), datagram.data.len()));
     }
     let sizes = |list: &[(f64, usize)]| list.iter().map(|(_, len)| *len).collect::<Vec<_>>();
-    // An acceptance, METADATA, nine full packets, the rest, and two polls before the STATUS came.
+    // An acceptance, METADATA, nine full packets, the rest, and two polls before the STATUS
+    // arrived.
     let mut expected = vec![10, 266];
     expected.extend([1034; 9]);
     expected.extend([794, 18, 18]);
@@ -133,7 +133,7 @@ fn packets_of_the_program_of_2011() {
     let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.01;
     // Each packet takes the time of a full one: (1034 + 28 + 14) * 8 bits at 1 Mbit/s.
     for pair in there[..12].windows(2) {
-        // What is short arrives the sooner for it.
+        // A short packet arrives earlier.
         let short = (1034 - pair[1].1.min(1034)) as f64 - (1034 - pair[0].1.min(1034)) as f64;
         let gap = pair[1].0 - pair[0].0 + short * 8e-6;
         assert!(near(gap, 8.608e-3), "{gap}");
@@ -150,13 +150,13 @@ fn packets_of_the_program_of_2011() {
     assert!(near(status, 2.60), "{status}");
 }
 
-/// The share of its packets that a bottleneck lost.
+/// Share of its packets that a bottleneck lost.
 fn lost(run: &Run) -> f64 {
     let link = &run.links[0];
     link.lost.values().sum::<u64>() as f64 / link.pushed as f64
 }
 
-/// What arrived in a second, in Mbit/s.
+/// Goodput in Mbit/s.
 fn goodput(run: &Run, index: usize) -> f64 {
     let transfer = &run.transfers[index];
     8e-6 * transfer.file_bytes as f64 / transfer.delivered_s.unwrap()
@@ -167,7 +167,7 @@ fn a_sender_that_heeds_congestion_finds_the_rate_of_a_bottleneck() {
     let without = bottleneck("saratoga", "50 packets", "25 ms", &["20 MB"], Recorders::default());
     println!("without: {:.4} lost, {:.2} Mbit/s", lost(&without), goodput(&without, 0));
     assert!(lost(&without) > 0.8, "nine of ten packets find no room");
-    // With headers and frames the link carries 9.5 Mbit/s of a file. Slow start takes its part of a
+    // With headers and frames the link carries 9.5 Mbit/s of a file. Slow start takes a part of a
     // short transfer, and of one over a long round trip.
     for (queue, delay, size, lost_most, least) in [
         (50, 25, "20 MB", 0.01, 8.0),
@@ -193,7 +193,7 @@ fn a_sender_that_heeds_congestion_finds_the_rate_of_a_bottleneck() {
 
 #[test]
 fn senders_that_heed_congestion_share_a_bottleneck() {
-    // The second has 10 MB to send while the first is at work.
+    // The second has 10 MB to send while the first is sending.
     for (queue, delay) in [("50 packets", "25 ms"), ("50 packets", "5 ms"), ("20 packets", "25 ms")]
     {
         let alone = bottleneck("saratoga/tfrc", queue, delay, &["10 MB"], Recorders::default());

@@ -1,5 +1,5 @@
-//! SCPS-FP through modelled links: transfers that break off and go on, best effort, and files that are
-//! read and changed by records.
+//! SCPS-FP through modelled links: interrupted and resumed transfers, best effort, and reading and
+//! changing of records.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,7 +38,7 @@ impl World {
             [[transfers]]\nfrom = \"a\"\nto = \"b\"\n{transfer}"
         );
         let scenario = Scenario::parse(&text, "world").unwrap().resolved().unwrap();
-        // What is written out when all is settled means the same.
+        // The resolved scenario has the same meaning.
         let again = Scenario::parse(&scenario.to_toml().unwrap(), "again").unwrap();
         assert_eq!(again.resolved().unwrap().to_toml().unwrap(), scenario.to_toml().unwrap());
         let contents = run::contents(&scenario).unwrap();
@@ -55,8 +55,8 @@ fn bytes(run: &Run) -> u64 {
 fn a_transfer_goes_on_after_an_outage_that_both_connections_do_not_survive() {
     let whole = PLAIN.run();
     assert!(whole.succeeded(), "{whole:?}");
-    // The file takes a good eight seconds, after a dialogue of six; ten minutes without the link come in
-    // its midst. All of TCP's retries are over before, and so are the server's.
+    // The file takes over eight seconds, after a dialogue of six, with an outage of ten minutes in
+    // between. All of TCP's retries end before its end, and so do the server's.
     let outage = "outages = [{ at = \"10 s\", for = \"10 min\" }]";
     let settings =
         "timeout = \"30 s\"\ntcp.retries = 5\nidle = \"2 min\"\ndata_timeout = \"1 min\"";
@@ -65,10 +65,11 @@ fn a_transfer_goes_on_after_an_outage_that_both_connections_do_not_survive() {
     assert!(run.succeeded(), "{run:?}");
     let confirmed = run.transfers[0].confirmed_s.unwrap();
     assert!((610.0..700.0).contains(&confirmed), "{confirmed}");
-    // What was there already did not cross again: it is less than the file and what was in flight.
+    // Received data did not cross again: the difference is less than the file plus the data in
+    // flight.
     let (once, twice) = (bytes(&whole), bytes(&run));
     assert!(twice < once + once / 4, "{once} {twice}");
-    // Without restarts it fails, and what came in part is not there.
+    // Without restarts it fails, and the partial file is removed.
     let never = "timeout = \"30 s\"\ntcp.retries = 5\nauto_restart = false";
     let run = World { settings: never, ..world }.run();
     assert!(!run.transfers[0].completed && !run.transfers[0].wrong_success, "{run:?}");
@@ -101,7 +102,7 @@ fn records_are_read_and_changed_and_files_copied_without_the_whole_of_them() {
     ] {
         let run = once(transfer);
         assert!(bytes(&run) < 10_000, "{transfer}: {}", bytes(&run));
-        // Nothing bounds what is no whole file.
+        // There is no bound for a partial file.
         assert_eq!((run.transfers[0].bound_s, run.transfers[0].efficiency), (None, None));
     }
 }
@@ -148,13 +149,13 @@ fn what_was_sent_is_compared_by_its_checksum() {
         run.transfers[0].confirmed_s.unwrap()
     };
     let (plain, checked) = (confirmed("verify = false"), confirmed("verify = true"));
-    // One question, and its answer.
+    // One request, and its reply.
     assert!((plain + 0.5..plain + 0.6).contains(&checked), "{plain} {checked}");
 }
 
 #[test]
 fn best_effort_tells_what_it_lacks_and_takes_no_part_for_the_whole() {
-    // So many packets are lost that some segments are never there in time.
+    // With this loss some segments never arrive in time.
     let to = "per = 0.2";
     let settings = "timeout = \"60 s\"\nbets = { receive_timeout = \"300 ms\" }";
     let transfer = "protocol = \"scps-fp/scps-rate\"\nsize = \"1 MB\"";
@@ -163,7 +164,7 @@ fn best_effort_tells_what_it_lacks_and_takes_no_part_for_the_whole() {
     assert!(!lacking.completed && !lacking.wrong_success, "{lacking:?}");
     let why = lacking.failure.clone().unwrap();
     assert!(why.contains("bytes did not come"), "{why}");
-    // Without it all of it arrives.
+    // Without it the whole file arrives.
     let settings = "timeout = \"60 s\"\nbets = \"off\"";
     let run = World { to, settings, transfer, ..PLAIN }.run();
     assert!(run.succeeded(), "{run:?}");

@@ -1,4 +1,4 @@
-//! What holds for any world: its files, its counters, its recordings and its end.
+//! Properties of any world: its files, counters, recordings and end.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -53,8 +53,8 @@ fn packets_are_those_of_a_transfer_only_where_it_is_alone() {
     }
 }
 
-/// Links below the least MTU of a protocol are refused before anything runs; the MTU that the
-/// error names is enough.
+/// Links below the minimum MTU of a protocol are refused before anything runs; the MTU in the
+/// error is enough.
 #[test]
 fn a_link_too_narrow_for_a_protocol_is_refused_with_the_limit() {
     for protocol in ["norm", "ltp", "ltp/async-reports"] {
@@ -106,7 +106,7 @@ fn plain_cfdp_is_of_the_class_that_the_senders_mib_has_for_the_receiver() {
         let world = Scenario::parse(&text, "world").unwrap().resolved().unwrap();
         let run = play(&world);
         assert!(run.succeeded(), "{run:?}");
-        // The sender of class 1 never hears of the end, and the receiver has nothing to say.
+        // The sender of class 1 never learns of the end, and the receiver sends nothing.
         let transfer = &run.transfers[0];
         assert_eq!(transfer.confirmed_s.is_some(), transfer.traffic.packets_rts != Some(0));
         assert_eq!(transfer.confirmed_s.is_some(), world.is_reliable(&world.transfers[0]));
@@ -129,12 +129,12 @@ fn the_end_is_told_whatever_a_mib_says() {
         nodes.b.mib.indications.transaction_finished = false";
     let world = Scenario::parse(text, "world").unwrap().resolved().unwrap();
     assert!(play(&world).succeeded());
-    // What is written out is what was run.
+    // The resolved scenario is what was run.
     let mib = world.nodes["b"].mib.as_ref().unwrap();
     assert!(mib.to_toml().unwrap().contains("transaction_finished = true"));
 }
 
-/// Keeps what is written where the test can read it.
+/// Writer that the test can read.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -178,7 +178,7 @@ fn a_capture_at_a_relay_shows_both_of_its_sides() {
     assert_eq!(lost[0].interface_name.as_deref(), Some("r-b"));
 }
 
-/// Takes everything and fails when it shall be on disk, as a buffer over a full one does.
+/// Writer that accepts everything and fails when it is flushed, like a buffer over a full disk.
 struct Full;
 
 impl Write for Full {
@@ -205,7 +205,7 @@ fn a_recording_that_is_lost_at_the_end_is_an_error() {
 
 #[test]
 fn what_is_under_way_when_a_link_goes_down_begins_no_countdown() {
-    // Longer than any protocol waits for a peer that says nothing.
+    // Longer than any protocol's inactivity timeout.
     let line =
         "rate = \"1 Mbit/s\"\ndelay = \"300 ms\"\noutages = [{ at = \"0.2 s\", for = \"7200 s\" }]";
     // The packet that is cut is lost, which only these repair.

@@ -7,8 +7,8 @@ use engine::{Completion, Deadline, FileName, OpenMode, StoreEffect, Ticket};
 use super::*;
 use crate::{Buffers, StoreConfig};
 
-/// Sends numbered datagrams to the first path that comes up, paced at its rate, and counts arrivals
-/// on all paths.
+/// Sends numbered datagrams to the first path that comes up, paced at its rate, and counts
+/// arrivals on all paths.
 #[derive(Debug, Default)]
 struct Toy {
     to_send: u64,

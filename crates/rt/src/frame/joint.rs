@@ -86,8 +86,8 @@ impl Joint {
     }
 }
 
-/// Length of the headers of a single datagram with an incomplete checksum, unfragmented and without
-/// IP options.
+/// Length of the headers of a single datagram with an incomplete checksum, unfragmented and
+/// without IP options.
 fn header_len(shape: &Shape, packet: &[u8]) -> Option<usize> {
     let checksum = shape.checksum().filter(|_| shape.segments() == 1)?;
     let ip = plain_ip(packet, UDP)?;

@@ -399,8 +399,8 @@ fn database(state: &Path, earlier: &Index) -> io::Result<Database> {
     Ok(database)
 }
 
-/// Locks a store in memory. It is consistent even after another thread's panic, because each effect
-/// is carried out whole.
+/// Locks a store in memory. It is consistent even after another thread's panic, because each
+/// effect is carried out whole.
 fn lock(store: &Mutex<MemoryStore>) -> std::sync::MutexGuard<'_, MemoryStore> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -61,8 +61,8 @@ impl Answers {
     }
 }
 
-/// Carries out effects in order until the queue is closed. Another thread syncs files, because that
-/// can take as long as many writes.
+/// Carries out effects in order until the queue is closed. Another thread syncs files, because
+/// that can take as long as many writes.
 pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
     let mut worker = Worker { disk, files: BTreeMap::new(), buffers: VecDeque::new() };
     let mut reported = None;
@@ -158,8 +158,8 @@ fn wanted(effect: &StoreEffect) -> Option<String> {
     }
 }
 
-/// Syncs files until the queue is closed. Writes done before a file was queued are durable when its
-/// sync completes; later ones may or may not be.
+/// Syncs files until the queue is closed. Writes done before a file was queued are durable when
+/// its sync completes; later ones may or may not be.
 pub(super) fn sync(queue: &Receiver<Sync>) {
     for Sync { ticket, file, answers } in queue {
         let answer = file.sync_data().map(|()| Completion::Done).map_err(|error| {

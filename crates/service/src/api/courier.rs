@@ -1,5 +1,5 @@
-//! An application that sends many bundles through a node and receives those of one endpoint, across
-//! restarts of the node.
+//! An application that sends many bundles through a node and receives those of one endpoint,
+//! across restarts of the node.
 //!
 //! A thread talks to the node. It retries each bundle until the node has stored it or refuses it
 //! for good. Deliveries not confirmed when the node ended are delivered again when it is back.

@@ -276,7 +276,7 @@ fn what_is_wrong_with_a_request_is_told() {
     let mut client = place.client();
     // A client refused early reads the reason, however much is still to be sent.
     let zeros = |len| io::Read::take(io::repeat(0), len);
-    for (query, status, told) in [
+    for (query, status, event) in [
         (&[("to", "nowhere")][..], 422, "names no endpoint"),
         (&[("to", "dtn:none")], 422, "not to dtn:none"),
         (&[("to", "ipn:2.1"), ("from", "ipn:2.2")], 422, "not an endpoint of this node"),
@@ -286,7 +286,7 @@ fn what_is_wrong_with_a_request_is_told() {
     ] {
         let error = client.send(query, zeros(5_000_000)).unwrap_err();
         let ClientError::Refused { status: found, error } = error else { panic!("{error}") };
-        assert!(found == status && error.contains(told), "{query:?}: {found} {error}");
+        assert!(found == status && error.contains(event), "{query:?}: {found} {error}");
     }
     for len in [50_000_001, 60_000_000] {
         let error = client.send(&[("to", "ipn:2.1")], zeros(len)).unwrap_err();
@@ -387,6 +387,6 @@ fn couriers_wait_for_a_node_that_is_away() {
     drop(taker);
     assert!(matches!(await_some("it has it", || second.news()), News::There));
     let mut third = courier(&place, "ipn:1.5", true);
-    let told = await_some("it is refused", || third.news());
-    assert!(matches!(told, News::Refused { is_taken: true, .. }), "{told:?}");
+    let event = await_some("it is refused", || third.news());
+    assert!(matches!(event, News::Refused { is_taken: true, .. }), "{event:?}");
 }

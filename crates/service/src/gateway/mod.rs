@@ -1,5 +1,5 @@
-//! A gateway between real networks, configured by TOML: which streams its proxy intercepts, and the
-//! TCP of each side.
+//! A gateway between real networks, configured by TOML: which streams its proxy intercepts, and
+//! the TCP of each side.
 
 mod ports;
 #[cfg(test)]

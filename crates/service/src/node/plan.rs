@@ -85,8 +85,8 @@ impl Plan {
     }
 }
 
-/// Converts a plan with times relative to `epoch` to one relative to `now`. Drops contacts that are
-/// over.
+/// Converts a plan with times relative to `epoch` to one relative to `now`. Drops contacts that
+/// are over.
 fn shifted(
     plan: &ContactPlan,
     epoch: SystemTime,

@@ -19,8 +19,8 @@ use transport::text::SpecError;
 use super::tools::Ports;
 use super::transfers::{self, Progress, TransfersError};
 
-/// UDP ports of engines: above the ephemeral ports, and reused so late that nothing of one transfer
-/// reaches another.
+/// UDP ports of engines: above the ephemeral ports, and reused so late that nothing of one
+/// transfer reaches another.
 const PORTS: std::ops::Range<u16> = 61_000..65_000;
 /// Time from request to start of a transfer, in which its engines open their sockets.
 const LEAD: Duration = Duration::from_millis(50);
@@ -117,9 +117,9 @@ fn guest(node: &Node, protocol: Option<&Protocol>, number: u64) -> Node {
     }
 }
 
-/// Runs the transfer of a [`scenario`] in a world made from its base. Returns its result and how it
-/// ended. Runs for `limit` at most, and reads at most `most` bytes of a file. All transfers of a
-/// world share `ports`.
+/// Runs the transfer of a [`scenario`] in a world made from its base. Returns its result and how
+/// it ended. Runs for `limit` at most, and reads at most `most` bytes of a file. All transfers of
+/// a world share `ports`.
 ///
 /// # Errors
 ///
@@ -195,8 +195,8 @@ mod tests {
             (Wish { tool: Some("spc".to_owned()), ..wish() }, "did you mean \"scp\"?"),
             (Wish { file: Some("x".into()), ..wish() }, "not both"),
         ] {
-            let told = scenario(&base(), wish, 1).unwrap_err().to_string();
-            assert!(told.contains(why), "{told}");
+            let error = scenario(&base(), wish, 1).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
         }
     }
 }

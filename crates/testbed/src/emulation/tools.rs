@@ -77,8 +77,8 @@ pub fn check(scenario: &Scenario) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Returns the transfers by tools. Generated files are written into a folder. Servers get the ports
-/// of their adapters, or the next free ones.
+/// Returns the transfers by tools. Generated files are written into a folder. Servers get the
+/// ports of their adapters, or the next free ones.
 pub(super) fn errands<'a>(
     (world, ports): (&'a World, &'a Ports),
     scenario: &Scenario,

@@ -33,8 +33,8 @@ use crate::tool::Outcome;
 
 /// Interval at which hosts are polled for completion.
 const LOOK: Duration = Duration::from_millis(25);
-/// Number of consecutive polls without activity for the world to be at rest: packets between a link
-/// and a host are not visible.
+/// Number of consecutive polls without activity for the world to be at rest: packets between a
+/// link and a host are not visible.
 const RESTS: u32 = 3;
 /// Minimum silence, besides the time that packets need, where other traffic keeps links busy.
 const GRACE: Duration = Duration::from_secs(1);

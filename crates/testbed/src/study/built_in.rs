@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn scenarios_are_named() {
         assert!(scenario("grc").unwrap().contains("[[links]]"));
-        let told = scenario("gcr").unwrap_err().to_string();
-        assert!(told.contains("did you mean") && told.contains("moon-sfo"), "{told}");
+        let error = scenario("gcr").unwrap_err().to_string();
+        assert!(error.contains("did you mean") && error.contains("moon-sfo"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! External programs between two hosts of the emulator. They need root or a user namespace, and the
-//! programs; skipped tests are reported.
+//! External programs between two hosts of the emulator. They need root or a user namespace, and
+//! the programs; skipped tests are reported.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "tests say what was left out")]

@@ -1,5 +1,4 @@
-//! FTP over TCP through modelled links: what crosses, how long it takes, and what captures and traces
-//! say of it.
+//! FTP over TCP through modelled links: traffic, times, captures and traces.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -32,7 +31,7 @@ impl Write for Kept {
 }
 
 impl Kept {
-    /// What is captured into it.
+    /// Recorders that capture into it.
     fn recorders(&self) -> Recorders {
         Recorders { pcap: Some(Box::new(self.clone())), trace: None }
     }
@@ -77,17 +76,17 @@ const GEO: &str = "rate = \"2 Mbit/s\"\ndelay = \"300 ms\"";
 
 #[test]
 fn a_window_bounds_what_crosses_in_a_round_trip() {
-    // 54,750 bytes each 600 ms and what the link needs for a segment and its acknowledgment: the
-    // window of the study, 730 kbit/s.
+    // 54,750 bytes each 600 ms plus the time for a segment and its acknowledgment: the window of
+    // the study, 730 kbit/s.
     let window = "tcp.receive_buffer = \"54750 B\"\ntcp.window_scale = false";
     let run = completed(&world("ftp", "5 MB", GEO, window));
     let transfer = &run.transfers[0];
     let seconds = transfer.transfer_s.unwrap();
     let rate = 8.0 * 5e6 / seconds;
-    // A few round trips go by before the window is reached, and one until the confirmation.
+    // A few round trips pass before the window is full, and one until the confirmation.
     assert!((675e3..731e3).contains(&rate), "{rate}");
-    // The dialogue before it takes round trips of its own: SYN, greeting, USER, PASS, TYPE, PASV,
-    // and the data connection's.
+    // The dialogue before it takes round trips: SYN, greeting, USER, PASS, TYPE, PASV, and the data
+    // connection's.
     let login = transfer.confirmed_s.unwrap() - seconds;
     assert!((6.0 * 0.6..9.0 * 0.6).contains(&login), "{login}");
     let delivered = transfer.delivered_s.unwrap();
@@ -100,7 +99,7 @@ fn a_file_that_is_fetched_is_timed_by_who_asked_for_it() {
     for settings in ["", "data = \"port\"", "data = \"epsv\""] {
         let run = completed(&world("ftp-get", "2 MB", GEO, settings));
         let transfer = &run.transfers[0];
-        // SYN, greeting, USER, PASS, TYPE, PASV, RETR, and perhaps the data connection's.
+        // SYN, greeting, USER, PASS, TYPE, PASV, RETR, and possibly the data connection's.
         let ready = transfer.ready_s.unwrap();
         assert!((7.0 * 0.6..9.0 * 0.6).contains(&ready), "{ready}");
         let (delivered, crossing) = (transfer.delivered_s.unwrap(), transfer.transfer_s.unwrap());
@@ -165,7 +164,7 @@ fn every_kind_of_data_connection_and_every_switch() {
     ] {
         let text = world("ftp", "300 kB", link, settings);
         completed(&text);
-        // What is written out when all is settled means the same.
+        // The resolved scenario has the same meaning.
         let resolved = Scenario::parse(&text, "world").unwrap().resolved().unwrap();
         let again = Scenario::parse(&resolved.to_toml().unwrap(), "again").unwrap();
         assert_eq!(again.resolved().unwrap().to_toml().unwrap(), resolved.to_toml().unwrap());
@@ -281,7 +280,7 @@ fn other_programs_read_its_captures() {
     let Some(bad) =
         tshark("_ws.malformed || tcp.checksum.status == 0 || ip.checksum.status == 0", &[])
     else {
-        // Without the program there is nobody to ask.
+        // Without the program the test is skipped.
         let _ = std::fs::remove_file(&path);
         return;
     };
@@ -313,7 +312,7 @@ fn the_senders_own_queue_drops_unless_it_is_told_to_press_back() {
 
 #[test]
 fn a_result_shows_for_how_long_buffers_stopped_the_sender() {
-    // 100 Mbit/s and 300 ms there and back hold 7.5 MB, a window of Linux's default less.
+    // 100 Mbit/s and a round trip of 300 ms hold 7.5 MB, Linux's default window holds less.
     let link = "rate = \"100 Mbit/s\"\ndelay = \"300 ms\"\nqueue = \"15 MB\"";
     let run = |settings: &str| {
         let run = completed(&world("ftp/cubic", "30 MB", link, settings));
@@ -383,7 +382,7 @@ fn where_light_takes_long_a_connection_needs_a_longer_time_out() {
     let far = "rate = \"2 Mbit/s\"\ndelay = \"80 s\"";
     let run = run_once(&world("ftp", "20 kB", far, ""), Recorders::default());
     assert!(run.ended == "idle" && !run.transfers[0].completed);
-    // Two minutes of SYNs outlast 80 seconds there and back.
+    // Two minutes of SYNs are longer than a round trip of 80 seconds.
     completed(&world("ftp", "20 kB", &far.replace("80", "40"), ""));
     completed(&world("ftp", "20 kB", far, "tcp.rto.initial = \"200 s\""));
 }

@@ -1,5 +1,5 @@
-//! FTP and SCPS over the small satellite's link of 2000 (`scenarios/sgls.toml`): the causes that
-//! `docs/reproduction/003-scps-tcp-sgls.md` gives where a claim of that study differs.
+//! FTP and SCPS over the small satellite's link of 2000 (`scenarios/sgls.toml`): the causes of
+//! deviations given in `docs/reproduction/003-scps-tcp-sgls.md`.
 
 use lab::link_spec::Vector;
 use lab::run::{self, Recorders, Run};
@@ -12,7 +12,7 @@ use super::Kept;
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     protocol: &'static str,
-    /// Settings of both nodes besides time stamps.
+    /// Settings of both nodes besides timestamps.
     settings: &'static str,
     timestamps: bool,
     compressed: bool,
@@ -33,7 +33,7 @@ const FTP: Cell = Cell {
 const VJ: Cell = Cell { protocol: "ftp/scps-vj", settings: "tcp.scps = \"off\"", ..FTP };
 const VEGAS: Cell = Cell { protocol: "ftp/scps-vegas", ..VJ };
 
-/// A packet on the line to the ground, or on the line back.
+/// A packet on the line to the ground, or on the return line.
 struct Packet {
     sent_s: f64,
     at_s: f64,
@@ -58,7 +58,7 @@ impl Cell {
             }
             link.header_compression = Some(self.compressed);
             if self.errors > 0 {
-                // 1 Mbit of data, each byte of which goes with a start and a stop bit.
+                // 1 Mbit of data, each byte with a start and a stop bit.
                 let drawn = Some(self.errors);
                 link.errors.error_vector =
                     Some(Vector { bits: 1_250_000, errors: Vec::new(), drawn });
@@ -88,7 +88,7 @@ impl Cell {
         let mut packets = Vec::new();
         for line in text.lines().skip(1) {
             let cells: Vec<_> = line.split('\t').collect();
-            // The satellite's own PPP device is no line.
+            // The satellite's own PPP device is not a line.
             if cells[2] != "satellite" && cells[3] != "satellite" {
                 packets.push(Packet {
                     sent_s: cells[0].parse().unwrap(),
@@ -103,22 +103,22 @@ impl Cell {
     }
 }
 
-/// The mean over runs with the seeds from 1 on.
+/// Mean over runs with the seeds from 1 on.
 fn mean_of(runs: u32, of: impl Fn(u64) -> f64) -> f64 {
     (1..=u64::from(runs)).map(of).sum::<f64>() / f64::from(runs)
 }
 
-/// By how many percent one takes longer than the other.
+/// Additional time of one relative to the other, in percent.
 fn slower(cell: Cell, base: Cell) -> f64 {
     100.0 * (cell.transfer_s() / base.transfer_s() - 1.0)
 }
 
-/// Whether it has the sign of what the study says, and its size to a third.
+/// Whether a value has the study's sign, and its size to a third.
 fn is_near(percent: f64, study: f64) -> bool {
     (percent - study).abs() <= study.abs() / 3.0
 }
 
-/// Seconds in which the line to the ground was idle for more than 250 ms each time.
+/// Total idle time of the line to the ground, counting pauses of more than 250 ms, in seconds.
 fn silence(packets: &[Packet]) -> f64 {
     let data: Vec<_> = packets.iter().filter(|packet| packet.bytes > 1000).collect();
     let gap = |pair: &[&Packet]| pair[1].sent_s - pair[0].at_s;
@@ -133,7 +133,7 @@ fn an_acknowledgment_for_two_segments_is_faster_than_they_are() {
     let acks =
         packets.iter().filter(|packet| packet.from == "ground" && packet.bytes == 52).count();
     assert!((0.45..0.6).contains(&(acks as f64 / segments)), "{acks} ACKs, {segments} segments");
-    // With one for each segment the return link limits the transfer.
+    // With an acknowledgment per segment the return link limits the transfer.
     let each = Cell { settings: "tcp.ack.every = 1", ..large };
     let slower = slower(each, Cell { asymmetric: false, ..each });
     assert!(is_near(slower, 74.0), "{slower} %");
@@ -147,7 +147,7 @@ fn at_1e_5_vegas_waits_no_longer_for_timeouts_than_vj() {
     };
     let [vj, vegas] = [VJ, VEGAS].map(silence_of);
     assert!(vj > 5.0 && vegas < 1.3 * vj, "idle: VJ {vj} s, Vegas {vegas} s");
-    // Twice the time is what a sender needs that never has more than one segment in flight.
+    // A sender with one segment in flight at a time takes twice as long.
     let base = Cell { errors: 10, ..FTP };
     let slower = slower(Cell { settings: "tcp.send_buffer = \"1448 B\"", ..base }, base);
     assert!(is_near(slower, 100.0), "{slower} %");
@@ -162,7 +162,7 @@ fn time_stamps_leave_less_to_compress_and_without_them_a_loss_costs_more() {
         (having("error vector"), having("header not restored"))
     };
     let (with, without) = (fates(true), fates(false));
-    // Packets lost, and packets whose header is not restored.
+    // Lost packets, and packets whose header was not restored.
     assert!(with.1 < without.1, "{with:?} {without:?}");
     assert!(without.1 > without.0 / 2, "{without:?}");
 }

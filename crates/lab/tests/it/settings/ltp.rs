@@ -14,13 +14,13 @@ use super::{DEAF, Observations, World, evenly};
 
 const LTP: World = World::of("ltp");
 
-fn segments(seen: &Observations, by_a: bool) -> impl Iterator<Item = (f64, Segment<'_>)> {
-    let sent = seen.sent.iter().filter(move |sent| sent.by_a == by_a);
+fn segments(observed: &Observations, by_a: bool) -> impl Iterator<Item = (f64, Segment<'_>)> {
+    let sent = observed.sent.iter().filter(move |sent| sent.by_a == by_a);
     sent.map(|sent| (sent.at, Segment::decode(&sent.data).unwrap()))
 }
 
-fn data(seen: &Observations) -> Vec<(f64, Data<'_>)> {
-    let data = segments(seen, true).filter_map(|(at, segment)| match segment.body {
+fn data(observed: &Observations) -> Vec<(f64, Data<'_>)> {
+    let data = segments(observed, true).filter_map(|(at, segment)| match segment.body {
         Body::Data(data) => Some((at, data)),
         Body::Report(_) | Body::ReportAck { .. } | Body::Cancel { .. } | Body::CancelAck { .. } => {
             None
@@ -29,13 +29,13 @@ fn data(seen: &Observations) -> Vec<(f64, Data<'_>)> {
     data.collect()
 }
 
-fn checkpoints(seen: &Observations) -> Vec<f64> {
-    data(seen).iter().filter(|(_, data)| data.kind.is_checkpoint()).map(|(at, _)| *at).collect()
+fn checkpoints(observed: &Observations) -> Vec<f64> {
+    data(observed).iter().filter(|(_, data)| data.kind.is_checkpoint()).map(|(at, _)| *at).collect()
 }
 
-/// When reports left, with the serial numbers of the checkpoints they answer.
-fn reports(seen: &Observations) -> Vec<(f64, u64)> {
-    let reports = segments(seen, false).filter_map(|(at, segment)| match segment.body {
+/// Times of reports, with the serial numbers of the checkpoints.
+fn reports(observed: &Observations) -> Vec<(f64, u64)> {
+    let reports = segments(observed, false).filter_map(|(at, segment)| match segment.body {
         Body::Report(report) => Some((at, report.checkpoint)),
         Body::Data(_) | Body::ReportAck { .. } | Body::Cancel { .. } | Body::CancelAck { .. } => {
             None
@@ -44,24 +44,24 @@ fn reports(seen: &Observations) -> Vec<(f64, u64)> {
     reports.collect()
 }
 
-fn cancellations(seen: &Observations, who: End) -> Vec<f64> {
-    let ends = segments(seen, who == End::Sender);
+fn cancellations(observed: &Observations, who: End) -> Vec<f64> {
+    let ends = segments(observed, who == End::Sender);
     let ends = ends.filter(|(_, s)| matches!(s.body, Body::Cancel { by, .. } if by == who));
     ends.map(|(at, _)| at).collect()
 }
 
 #[test]
 fn a_service_must_be_the_same_on_both_sides() {
-    let seen = LTP.play("service = 77", "service = 77").whole();
-    assert!(data(&seen).iter().all(|(_, data)| data.service == 77));
-    let seen = LTP.play("service = 77", "").failed();
-    assert_eq!(cancellations(&seen, End::Receiver).len(), 1);
+    let observed = LTP.play("service = 77", "service = 77").whole();
+    assert!(data(&observed).iter().all(|(_, data)| data.service == 77));
+    let observed = LTP.play("service = 77", "").failed();
+    assert_eq!(cancellations(&observed, End::Receiver).len(), 1);
 }
 
 #[test]
 fn a_raw_block_is_the_file_and_no_more() {
-    let end = |seen: &Observations| {
-        data(seen).iter().map(|(_, data)| data.offset + data.data.len() as u64).max().unwrap()
+    let end = |observed: &Observations| {
+        data(observed).iter().map(|(_, data)| data.offset + data.data.len() as u64).max().unwrap()
     };
     let raw = "format = { raw = \"x\" }";
     assert_eq!(end(&LTP.play(raw, raw).whole()), 20_000);
@@ -70,9 +70,9 @@ fn a_raw_block_is_the_file_and_no_more() {
 
 #[test]
 fn a_receiver_with_cookies_puts_them_into_reports() {
-    let cookies = |seen: &Observations| {
+    let cookies = |observed: &Observations| {
         let has = |e: Extension<'_>| e.tag == 1;
-        segments(seen, false).filter(|(_, segment)| segment.header.iter().any(has)).count()
+        segments(observed, false).filter(|(_, segment)| segment.header.iter().any(has)).count()
     };
     assert_eq!(cookies(&LTP.play("", "").whole()), 0);
     assert!(cookies(&LTP.play("", "cookies = true").whole()) > 0);
@@ -80,47 +80,49 @@ fn a_receiver_with_cookies_puts_them_into_reports() {
 
 #[test]
 fn a_session_ends_at_its_bounds() {
-    let seen = LTP.play("", "limits = { block = \"15 kB\" }").failed();
-    assert!(data(&seen).len() > 20, "what is beyond it is dropped, and sent again");
+    let observed = LTP.play("", "limits = { block = \"15 kB\" }").failed();
+    assert!(data(&observed).len() > 20, "what is beyond it is dropped, and sent again");
     let two = World {
         more: "[[transfers]]\nfrom = \"a\"\nto = \"b\"\nprotocol = \"ltp\"\nsize = \"1 kB\"\nname = \"two\"",
         ..LTP
     };
     two.play("", "").whole();
-    let seen = two.play("limits = { sessions = 1 }", "").failed();
-    assert_eq!(seen.run.transfers.iter().filter(|transfer| transfer.completed).count(), 1);
+    let observed = two.play("limits = { sessions = 1 }", "").failed();
+    assert_eq!(observed.run.transfers.iter().filter(|transfer| transfer.completed).count(), 1);
 }
 
 #[test]
 fn segments_are_no_larger_than_said() {
-    let longest =
-        |seen: &Observations| data(seen).iter().map(|(_, data)| data.data.len()).max().unwrap();
+    let longest = |observed: &Observations| {
+        data(observed).iter().map(|(_, data)| data.data.len()).max().unwrap()
+    };
     assert!(longest(&LTP.play("", "").whole()) > 1_000);
-    let seen = LTP.play("default = { segment_max = \"99 B\" }", "").whole();
-    assert_eq!(longest(&seen), 99);
-    // Only towards the engine that is named.
-    let seen = LTP.play("remotes.2 = { segment_max = \"98 B\" }", "").whole();
-    assert_eq!(longest(&seen), 98);
-    let seen = LTP.play("remotes.3 = { segment_max = \"98 B\" }", "").whole();
-    assert!(longest(&seen) > 1_000);
+    let observed = LTP.play("default = { segment_max = \"99 B\" }", "").whole();
+    assert_eq!(longest(&observed), 99);
+    // Only towards the named engine.
+    let observed = LTP.play("remotes.2 = { segment_max = \"98 B\" }", "").whole();
+    assert_eq!(longest(&observed), 98);
+    let observed = LTP.play("remotes.3 = { segment_max = \"98 B\" }", "").whole();
+    assert!(longest(&observed) > 1_000);
     assert_eq!(LTP.play("default = { datagram_max = \"200 B\" }", "").whole().largest(), 200);
 }
 
 #[test]
 fn checkpoints_come_as_often_as_said() {
     assert_eq!(checkpoints(&LTP.play("", "").whole()).len(), 1);
-    let seen = LTP.play("default = { checkpoint_every = \"5 kB\" }", "").whole();
-    assert!((4..=5).contains(&checkpoints(&seen).len()), "{:?}", checkpoints(&seen));
+    let observed = LTP.play("default = { checkpoint_every = \"5 kB\" }", "").whole();
+    assert!((4..=5).contains(&checkpoints(&observed).len()), "{:?}", checkpoints(&observed));
     // The block takes 0.17 s.
-    let seen = LTP.play("default = { checkpoint_interval = \"50 ms\" }", "").whole();
-    assert!((3..=4).contains(&checkpoints(&seen).len()), "{:?}", checkpoints(&seen));
+    let observed = LTP.play("default = { checkpoint_interval = \"50 ms\" }", "").whole();
+    assert!((3..=4).contains(&checkpoints(&observed).len()), "{:?}", checkpoints(&observed));
 }
 
 #[test]
 fn a_gap_is_reported_before_a_checkpoint_asks() {
     let lossy = World { there: "drop = [2]", size: "100 kB", ..LTP };
-    let unasked =
-        |seen: &Observations| reports(seen).iter().filter(|(_, asked)| *asked == 0).count();
+    let unasked = |observed: &Observations| {
+        reports(observed).iter().filter(|(_, checkpoint_times)| *checkpoint_times == 0).count()
+    };
     assert_eq!(unasked(&lossy.play("", "").whole()), 0);
     assert!(unasked(&lossy.play("", "default = { report_gaps = true }").whole()) > 0);
 }
@@ -129,32 +131,32 @@ fn a_gap_is_reported_before_a_checkpoint_asks() {
 fn timers_and_limits_are_those_that_are_set() {
     let deaf = World { back: DEAF, ..LTP };
     let fixed = "default = { checkpoint_timer = \"7 s\", cancel_timer = \"3 s\", retransmission_limit = 2 }";
-    let seen = deaf.play(fixed, "").failed();
-    let asked = checkpoints(&seen);
-    assert!(asked.len() == 3 && evenly(&asked, 7.0), "{asked:?}");
-    let ends = cancellations(&seen, End::Sender);
+    let observed = deaf.play(fixed, "").failed();
+    let checkpoint_times = checkpoints(&observed);
+    assert!(checkpoint_times.len() == 3 && evenly(&checkpoint_times, 7.0), "{checkpoint_times:?}");
+    let ends = cancellations(&observed, End::Sender);
     assert!(ends.len() == 3 && evenly(&ends, 3.0), "{ends:?}");
-    // The first three acknowledgements of the report are lost; they follow the block.
+    // The first three acknowledgments of the report are lost; they follow the block.
     let block = data(&LTP.play("", "").whole()).len();
     let drop = format!("drop = [{block}, {}, {}]", block + 1, block + 2);
     let lossy = World { there: drop.leak(), ..LTP };
-    let seen = lossy.play("", "default = { report_timer = \"9 s\" }").whole();
-    let times: Vec<f64> = reports(&seen).iter().map(|(at, _)| *at).collect();
+    let observed = lossy.play("", "default = { report_timer = \"9 s\" }").whole();
+    let times: Vec<f64> = reports(&observed).iter().map(|(at, _)| *at).collect();
     assert!(times.len() == 4 && evenly(&times, 9.0), "{times:?}");
 }
 
 #[test]
 fn silence_ends_a_reception_after_the_time_that_is_set() {
-    // Nothing comes but the beginning.
+    // Only the start arrives.
     let cut = World { there: "loss_times = [{ at = \"50 ms\", for = \"1000 h\" }]", ..LTP };
     let lasted = |settings: &str| {
-        let seen = cut.play("default = { retransmission_limit = 0 }", settings).failed();
-        cancellations(&seen, End::Receiver)[0]
+        let observed = cut.play("default = { retransmission_limit = 0 }", settings).failed();
+        cancellations(&observed, End::Receiver)[0]
     };
     let short = lasted("default = { inactivity = \"20 s\" }");
     assert!((20.0..21.0).contains(&short), "{short}");
     let long = lasted("");
-    // An hour, and eight replies of 217 ms.
+    // An hour, and eight reports of 217 ms.
     assert!((3601.5..3602.5).contains(&long), "{long}");
 }
 
@@ -193,17 +195,18 @@ fn repairs_have_as_many_copies_as_allowed() {
 
 #[test]
 fn a_rate_an_interval_and_a_window_hold_the_sender_back() {
-    let times = |seen: &Observations| data(seen).iter().map(|(at, _)| *at).collect::<Vec<_>>();
+    let times =
+        |observed: &Observations| data(observed).iter().map(|(at, _)| *at).collect::<Vec<_>>();
     let plain = LTP.play("", "").whole().lasted();
     let slow = LTP.play("default = { rate = \"10 kbit/s\" }", "").whole().lasted();
     // 20 kB at 10 kbit/s.
     assert!(plain < 1.0 && (16.0..18.0).contains(&slow), "{plain} and {slow}");
-    let seen = LTP.play("default = { interval = \"2 s\" }", "").whole();
-    assert!(evenly(&times(&seen), 2.0), "{:?}", times(&seen));
-    // Without a rate and a bound, all is sent at once.
-    let before = |seen: &Observations| {
-        let first = reports(seen)[0].0;
-        times(seen).iter().filter(|at| **at < first).count()
+    let observed = LTP.play("default = { interval = \"2 s\" }", "").whole();
+    assert!(evenly(&times(&observed), 2.0), "{:?}", times(&observed));
+    // Without a rate and a bound, everything is sent at once.
+    let before = |observed: &Observations| {
+        let first = reports(observed)[0].0;
+        times(observed).iter().filter(|at| **at < first).count()
     };
     let open = LTP.play("default = { rate = \"0\" }", "").whole();
     let held = "default = { rate = \"0\", unpaced_window = \"5 kB\" }";
@@ -219,18 +222,18 @@ fn keys_must_be_the_same_on_both_sides() {
         )
     };
     let (one, two) = (with("01", "0b0b"), with("01", "0c0c"));
-    let seen = LTP.play(&one, &one).whole();
+    let observed = LTP.play(&one, &one).whole();
     let signed = |(_, segment): (f64, Segment<'_>)| segment.header.iter().any(|e| e.tag == 0);
-    assert!(segments(&seen, true).all(signed) && segments(&seen, false).all(signed));
+    assert!(segments(&observed, true).all(signed) && segments(&observed, false).all(signed));
     LTP.play(&one, &two).failed();
     LTP.play("", &one).failed();
-    // A second key is taken, too.
+    // A second key is accepted, too.
     let both = "default = { authentication = { key = { suite = \"hmac-sha1\", id = \"02\", secret = \"0d\" },
         accepted = [{ suite = \"hmac-sha256\", id = \"01\", secret = \"0b0b\" }] } }";
     let back = "default = { authentication = { key = { suite = \"hmac-sha256\", id = \"01\", secret = \"0b0b\" },
         accepted = [{ suite = \"hmac-sha1\", id = \"02\", secret = \"0d\" }] } }";
     LTP.play(both, back).whole();
-    // Keys of one engine are not those of another.
+    // The keys of one engine do not apply to another.
     let other = "remotes.9 = { authentication = \"off\" }";
     LTP.play(&format!("{one}, {other}"), &one).whole();
 }

@@ -1,4 +1,4 @@
-//! That settings of LTP and Saratoga change what is sent, and when: each group of keys at work in a
+//! Effects of LTP's and Saratoga's settings on traffic and its timing: each group of keys in a
 //! world of two nodes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -32,7 +32,7 @@ struct Sent {
     data: Vec<u8>,
 }
 
-/// What became of a world.
+/// Results of a world.
 struct Observations {
     run: Run,
     sent: Vec<Sent>,
@@ -86,14 +86,14 @@ impl World {
 }
 
 impl Observations {
-    /// That the file arrived.
+    /// Asserts that the file arrived.
     #[track_caller]
     fn whole(self) -> Self {
         assert!(self.run.succeeded(), "{:?}", self.run);
         self
     }
 
-    /// That it did not.
+    /// Asserts that it did not arrive.
     #[track_caller]
     fn failed(self) -> Self {
         assert!(!self.run.succeeded(), "{:?}", self.run);
@@ -104,13 +104,13 @@ impl Observations {
         self.sent.iter().filter(|sent| sent.by_a).map(|sent| sent.data.len()).max().unwrap()
     }
 
-    /// Seconds from the first packet to the last.
+    /// Time from the first packet to the last, in seconds.
     fn lasted(&self) -> f64 {
         self.sent.last().unwrap().at - self.sent[0].at
     }
 }
 
-/// Whether each time follows the one before after `gap` seconds, to a percent.
+/// Whether consecutive times differ by `gap` seconds, to a percent.
 fn evenly(times: &[f64], gap: f64) -> bool {
     times.len() > 1 && times.windows(2).all(|pair| ((pair[1] - pair[0]) / gap - 1.0).abs() < 0.01)
 }

@@ -7,14 +7,14 @@ use super::{DEAF, Observations, World, evenly};
 const PUT: World = World::of("saratoga");
 const GET: World = World::of("saratoga-get");
 
-fn packets(seen: &Observations, by_a: bool) -> impl Iterator<Item = (f64, Packet<'_>)> {
-    let sent = seen.sent.iter().filter(move |sent| sent.by_a == by_a);
+fn packets(observed: &Observations, by_a: bool) -> impl Iterator<Item = (f64, Packet<'_>)> {
+    let sent = observed.sent.iter().filter(move |sent| sent.by_a == by_a);
     sent.map(|sent| (sent.at, Packet::decode(&sent.data).unwrap()))
 }
 
-/// When packets with data left, with how many bytes of the file, and whether they ask for a STATUS.
-fn data(seen: &Observations) -> Vec<(f64, usize, bool)> {
-    let data = packets(seen, true).filter_map(|(at, packet)| match packet {
+/// Times of packets with data, their bytes of the file, and whether they request a STATUS.
+fn data(observed: &Observations) -> Vec<(f64, usize, bool)> {
+    let data = packets(observed, true).filter_map(|(at, packet)| match packet {
         Packet::Data(data) => Some((at, data.data.len(), data.wants_status)),
         Packet::Beacon(_) | Packet::Request(_) | Packet::Metadata(_) | Packet::Status(_) => None,
     });
@@ -25,20 +25,20 @@ fn is_status(packet: &Packet<'_>) -> bool {
     matches!(packet, Packet::Status(_))
 }
 
-fn statuses(seen: &Observations) -> Vec<f64> {
-    packets(seen, false).filter(|(_, packet)| is_status(packet)).map(|(at, _)| at).collect()
+fn statuses(observed: &Observations) -> Vec<f64> {
+    packets(observed, false).filter(|(_, packet)| is_status(packet)).map(|(at, _)| at).collect()
 }
 
-fn requests(seen: &Observations) -> Vec<f64> {
-    let requests = packets(seen, false).filter(|(_, p)| matches!(p, Packet::Request(_)));
+fn requests(observed: &Observations) -> Vec<f64> {
+    let requests = packets(observed, false).filter(|(_, p)| matches!(p, Packet::Request(_)));
     requests.map(|(at, _)| at).collect()
 }
 
 #[test]
 fn version_0_is_spoken_if_it_is_set() {
     let both = "version = 0, checksum = \"none\"";
-    let seen = GET.play(both, both).whole();
-    assert!(seen.sent.iter().all(|sent| Packet::decode(&sent.data).is_err()));
+    let observed = GET.play(both, both).whole();
+    assert!(observed.sent.iter().all(|sent| Packet::decode(&sent.data).is_err()));
     GET.play("", both).failed();
 }
 
@@ -47,13 +47,13 @@ fn a_long_file_does_not_fit_a_narrow_descriptor() {
     let long = World { size: "100 kB", ..PUT };
     long.play("descriptor = 32", "").whole();
     long.play("descriptor = 16", "").failed();
-    // Who asks for a file says what fits.
+    // A receiver that requests a file announces its limits.
     let long = World { size: "100 kB", ..GET };
     long.play("", "descriptor = 32").whole();
     long.play("", "descriptor = 16").failed();
     let width = |settings: &str| {
-        let seen = PUT.play(settings, "").whole();
-        let widths = packets(&seen, true).filter_map(|(_, packet)| match packet {
+        let observed = PUT.play(settings, "").whole();
+        let widths = packets(&observed, true).filter_map(|(_, packet)| match packet {
             Packet::Data(data) => Some(data.descriptor),
             Packet::Beacon(_) | Packet::Request(_) | Packet::Metadata(_) | Packet::Status(_) => {
                 None
@@ -68,8 +68,8 @@ fn a_long_file_does_not_fit_a_narrow_descriptor() {
 #[test]
 fn files_go_with_the_checksum_that_is_set() {
     for (name, expected) in [("none", 0), ("crc32", 1), ("md5", 2), ("sha1", 3)] {
-        let seen = PUT.play(&format!("checksum = \"{name}\""), "").whole();
-        let found = packets(&seen, true).find_map(|(_, packet)| match packet {
+        let observed = PUT.play(&format!("checksum = \"{name}\""), "").whole();
+        let found = packets(&observed, true).find_map(|(_, packet)| match packet {
             Packet::Metadata(metadata) => Some(match metadata.checksum {
                 FileChecksum::None => 0,
                 FileChecksum::Crc32(_) => 1,
@@ -111,16 +111,17 @@ fn a_session_ends_at_its_bounds() {
         ..PUT
     };
     two.play("", "").whole();
-    let seen = two.play("", "limits = { sessions = 1 }").failed();
-    assert_eq!(seen.run.transfers.iter().filter(|transfer| transfer.completed).count(), 1);
+    let observed = two.play("", "limits = { sessions = 1 }").failed();
+    assert_eq!(observed.run.transfers.iter().filter(|transfer| transfer.completed).count(), 1);
 }
 
 #[test]
 fn packets_are_no_larger_than_said() {
-    let longest = |seen: &Observations| data(seen).iter().map(|(_, len, _)| *len).max().unwrap();
+    let longest =
+        |observed: &Observations| data(observed).iter().map(|(_, len, _)| *len).max().unwrap();
     assert!(longest(&PUT.play("", "").whole()) > 1_000);
     assert_eq!(longest(&PUT.play("default = { payload_max = \"99 B\" }", "").whole()), 99);
-    // Only towards the peer that is named.
+    // Only towards the named peer.
     assert_eq!(longest(&PUT.play("remotes.2 = { payload_max = \"98 B\" }", "").whole()), 98);
     assert!(longest(&PUT.play("remotes.3 = { payload_max = \"98 B\" }", "").whole()) > 1_000);
     assert_eq!(PUT.play("default = { datagram_max = \"200 B\" }", "").whole().largest(), 200);
@@ -129,16 +130,18 @@ fn packets_are_no_larger_than_said() {
 #[test]
 fn a_status_comes_as_often_as_said() {
     let long = World { size: "1 MB", ..PUT };
-    let asked = |settings: &str| {
+    let request_count = |settings: &str| {
         data(&long.play(settings, "").whole()).iter().filter(|(_, _, asks)| *asks).count()
     };
     // The file takes 8 s.
-    let (never, often) = (asked("default = { status_interval = \"off\" }"), asked(""));
-    let seldom = asked("default = { status_interval = \"2 s\" }");
+    let (never, often) =
+        (request_count("default = { status_interval = \"off\" }"), request_count(""));
+    let seldom = request_count("default = { status_interval = \"2 s\" }");
     assert!(never <= 1 && (4..=6).contains(&seldom) && often > 10, "{never}, {seldom}, {often}");
     let quiet = "default = { status_interval = \"off\" }";
-    let told = |settings: &str| statuses(&long.play(quiet, settings).whole()).len();
-    let (few, many) = (told(""), told("default = { voluntary_interval = \"500 ms\" }"));
+    let status_count = |settings: &str| statuses(&long.play(quiet, settings).whole()).len();
+    let (few, many) =
+        (status_count(""), status_count("default = { voluntary_interval = \"500 ms\" }"));
     assert!(few < 5 && many > 12, "{few}, {many}");
 }
 
@@ -146,22 +149,25 @@ fn a_status_comes_as_often_as_said() {
 fn timers_are_those_that_are_set() {
     let deaf = World { there: DEAF, ..GET };
     let settings = "default = { request_timer = \"7 s\", inactivity = \"60 s\" }";
-    let seen = deaf.play("default = { inactivity = \"1 s\" }", settings).failed();
-    let asked = requests(&seen);
-    // Nine requests in a minute; then it is over.
-    assert!(evenly(&asked, 7.0) && (7..=9).contains(&asked.len()), "{asked:?}");
-    assert!(seen.lasted() < 62.0, "{}", seen.lasted());
-    // All STATUS after the first are lost.
+    let observed = deaf.play("default = { inactivity = \"1 s\" }", settings).failed();
+    let request_count = requests(&observed);
+    // Nine requests in a minute; then it gives up.
+    assert!(
+        evenly(&request_count, 7.0) && (7..=9).contains(&request_count.len()),
+        "{request_count:?}"
+    );
+    assert!(observed.lasted() < 62.0, "{}", observed.lasted());
+    // All STATUS messages after the first are lost.
     let lossy = World { back: "loss_times = [{ at = \"150 ms\", for = \"30 s\" }]", ..PUT };
-    let seen = lossy.play("default = { answer_timer = \"8 s\" }", "").whole();
-    let all = data(&seen);
+    let observed = lossy.play("default = { answer_timer = \"8 s\" }", "").whole();
+    let all = data(&observed);
     let empty: Vec<f64> = all.iter().filter(|(_, len, _)| *len == 0).map(|(at, ..)| *at).collect();
     assert!(empty.len() >= 3 && evenly(&empty, 8.0), "{empty:?}");
 }
 
 #[test]
 fn repairs_have_as_many_copies_as_allowed() {
-    // Asked only at the end: what is lost is known at once, and all is sent.
+    // With a request only at the end, losses are known at once, and everything is sent.
     let sent = |copies: &str| -> usize {
         let settings = format!("default = {{ status_interval = \"off\"{copies} }}");
         let sizes = ["100 kB", "200 kB", "300 kB", "500 kB", "1 MB"];
@@ -177,17 +183,17 @@ fn a_rate_an_interval_and_a_window_hold_the_sender_back() {
     let plain = PUT.play("", "").whole().lasted();
     let slow = PUT.play("default = { rate = \"10 kbit/s\" }", "").whole().lasted();
     assert!(plain < 1.0 && (16.0..18.0).contains(&slow), "{plain} and {slow}");
-    let full = |seen: &Observations| {
-        let all = data(seen);
+    let full = |observed: &Observations| {
+        let all = data(observed);
         all.iter().filter(|(_, len, _)| *len > 0).map(|(at, ..)| *at).collect::<Vec<_>>()
     };
-    let seen = PUT.play("default = { interval = \"2 s\" }", "").whole();
-    let times: Vec<f64> = packets(&seen, true).map(|(at, _)| at).collect();
+    let observed = PUT.play("default = { interval = \"2 s\" }", "").whole();
+    let times: Vec<f64> = packets(&observed, true).map(|(at, _)| at).collect();
     assert!(evenly(&times, 2.0), "{times:?}");
-    // Without a rate and a bound, all is sent before the first answer to it.
+    // Without a rate and a bound, everything is sent before the first reply.
     let most = |settings: &str| {
-        let seen = PUT.play(settings, "").whole();
-        let times = full(&seen);
+        let observed = PUT.play(settings, "").whole();
+        let times = full(&observed);
         times.iter().filter(|at| **at < times[0] + 0.15).count()
     };
     let (open, held) = (
@@ -195,12 +201,12 @@ fn a_rate_an_interval_and_a_window_hold_the_sender_back() {
         most("default = { rate = \"0\", unpaced_window = \"5 kB\" }"),
     );
     assert!(open >= 12 && held <= 6, "{open} and {held}");
-    // Small packets in the time of large ones.
+    // Small packets at the interval of large ones.
     let small = "payload_max = \"100 B\"";
-    let seen = PUT.play(&format!("default = {{ {small} }}"), "").whole().lasted();
+    let observed = PUT.play(&format!("default = {{ {small} }}"), "").whole().lasted();
     let paced = format!("default = {{ {small}, pace_as = \"1000 B\" }}");
     let paced = PUT.play(&paced, "").whole().lasted();
-    assert!(paced > 3.0 * seen, "{paced} and {seen}");
+    assert!(paced > 3.0 * observed, "{paced} and {observed}");
 }
 
 #[test]
@@ -209,9 +215,9 @@ fn congestion_is_heeded_if_that_is_set() {
         let packets = data(&PUT.play(settings, "").whole());
         (packets[1].0 - packets[0].0, packets.iter().filter(|(_, _, asks)| *asks).count())
     };
-    let ((gap, asked), (other_gap, other_asked)) =
+    let ((gap, request_count), (other_gap, other_asked)) =
         (left(""), left("default = { congestion = \"tfrc\" }"));
-    // The first answer takes 200 ms and more. Until then, a packet a second.
+    // The first reply takes at least 200 ms. Until then, a packet per second.
     assert!(gap < 0.1 && (0.2..0.3).contains(&other_gap), "{gap} and {other_gap}");
-    assert!(other_asked > asked, "{asked} and {other_asked}");
+    assert!(other_asked > request_count, "{request_count} and {other_asked}");
 }

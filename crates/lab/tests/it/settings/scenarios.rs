@@ -1,4 +1,4 @@
-//! Settings in the tables of scenarios: whose they are, which of them are written, and the limit of
+//! Settings in the tables of scenarios: which node has them, which are written, and the limit of
 //! TCP's buffers.
 
 use lab::scenario::Scenario;
@@ -83,12 +83,12 @@ fn a_scenarios_settings_are_those_of_the_protocol() {
     assert!(text.contains("nodes.b.mib: default.segment_max"), "{text}");
     let text = refusal("ltp", "nodes.c.mib.cookies = true");
     assert!(text.contains("nodes.c.mib: c speaks no protocol"), "{text}");
-    // Without the text there are no lines, but still words.
+    // Without the text the lines are lost, but not the keys.
     let text = WORLD.replace("PROTOCOL", "ltp") + "nodes.a.mib.cookie = true";
     let unread: Scenario = text::parse(&text, "world.toml").unwrap();
     let text = unread.resolved().unwrap_err().to_string();
     assert!(text.contains("nodes.a.mib: ") && text.contains("did you mean `cookies`?"), "{text}");
-    // What was read for one protocol is not for another.
+    // Settings read for one protocol are invalid for another.
     let mut other = Scenario::parse(&WORLD.replace("PROTOCOL", "ltp"), "world.toml").unwrap();
     other.nodes.entry("a".to_owned()).or_default().mib =
         Settings::parse("", "test", &[], Protocol::default().kind.adapter()).ok();
