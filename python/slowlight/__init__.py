@@ -1,8 +1,8 @@
 """slowlight: transport over links where light is slow.
 
-`Scenario` is a world, `Sweep` a grid of worlds, `Study` one that has a name; their results are
-polars data frames. `slowlight.node` is a client of a bundle node and needs nothing but Python, so
-what needs the compiled module is imported when it is asked for.
+`Scenario` is a world, `Sweep` a grid of worlds, `Study` a named grid; their results are polars data
+frames. `slowlight.node` is a client of a bundle node and needs only Python, so names that need the
+compiled module are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the compiled module has: see `crates/py`."""
+"""Contents of the compiled module: see `crates/py`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias

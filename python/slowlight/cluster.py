@@ -1,7 +1,7 @@
 """Runs a study on a Dask cluster: `slowlight study run NAME --dask ADDRESS` calls this.
 
-A cluster of a batch system or of Kubernetes is started by dask-jobqueue or dask-kubernetes, and
-its scheduler's address given here; `local` starts processes on this machine.
+On a batch system or Kubernetes, dask-jobqueue or dask-kubernetes starts a cluster, whose
+scheduler's address is given here; `local` starts processes on this machine.
 """
 
 from __future__ import annotations

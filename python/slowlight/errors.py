@@ -1,4 +1,4 @@
-"""What a user can put right: a wrong key, a missing folder."""
+"""Errors that a user can fix: a wrong key, a missing folder."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 
 
 class UserError(ValueError):
-    """Says what is wrong, where, and what would be right."""
+    """Names the fault, its location, and a remedy."""
 
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
-    """Makes what the compiled module refuses a `UserError`."""
+    """Converts errors of the compiled module to `UserError`."""
     try:
         yield
     except UserError:
@@ -23,7 +23,7 @@ def told() -> Iterator[None]:
 
 
 def unknown(what: str, name: str, known: Iterable[str], where: str = "") -> UserError:
-    """The error for a name that is none of `known`, with the nearest of them."""
+    """Returns the error for a name that is not in `known`, with the nearest of them."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -24,7 +24,7 @@ DEFAULT_SOCKET = "/run/slowlight/node.sock"
 
 
 class NodeError(Exception):
-    """What the node refuses, with its status and its words."""
+    """Refusal of a request by the node, with its status and message."""
 
     def __init__(self, status: int, error: str) -> None:
         super().__init__(error)
@@ -44,7 +44,7 @@ class _Connection(http.client.HTTPConnection):
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that was handed over. It comes again until it is confirmed."""
+    """A delivered bundle. It is delivered again until it is confirmed."""
 
     delivery: int
     id: str
@@ -53,19 +53,19 @@ class Bundle:
 
 
 class Node:
-    """A node that runs. Each call has a connection of its own."""
+    """Client of a running node. Each call has a connection of its own."""
 
     def __init__(self, path: str = DEFAULT_SOCKET, timeout: float | None = 60.0) -> None:
         self._path = path
         self._timeout = timeout
 
     def status(self) -> dict[str, Any]:
-        """The node, its neighbours and counters."""
+        """Returns the node, its neighbours and counters."""
         status: dict[str, Any] = json.loads(self._ask("GET", "/node"))
         return status
 
     def bundles(self) -> list[dict[str, Any]]:
-        """The bundles that are held."""
+        """Returns the held bundles."""
         bundles: list[dict[str, Any]] = json.loads(self._ask("GET", "/bundles"))
         return bundles
 
@@ -78,7 +78,7 @@ class Node:
         lifetime: float = 86_400.0,
         priority: str = "normal",
     ) -> str:
-        """Sends a bundle, and returns what it is called. The node keeps it from here on."""
+        """Sends a bundle and returns its ID. The node has stored it when this returns."""
         asked = {"to": to, "lifetime_ms": str(int(lifetime * 1000)), "priority": priority}
         if source is not None:
             asked["from"] = source
@@ -86,11 +86,11 @@ class Node:
         return str(answer["id"])
 
     def cancel(self, bundle_id: str) -> None:
-        """Deletes a bundle that is held."""
+        """Deletes a held bundle."""
         self._ask("DELETE", "/bundles", {"id": bundle_id})
 
     def receive(self, endpoint: str, *, confirm: bool = False) -> Iterator[Bundle]:
-        """The bundles for an endpoint as they come, without end."""
+        """Yields the bundles for an endpoint as they arrive, without end."""
         connection = _Connection(self._path, None)
         asked = {"endpoint": endpoint, "confirm": "true" if confirm else "false"}
         try:
@@ -103,11 +103,11 @@ class Node:
             connection.close()
 
     def confirm(self, bundle: Bundle) -> None:
-        """The application has a bundle: the node may forget it."""
+        """Confirms a bundle: the node may delete it."""
         self._ask("DELETE", f"/deliveries/{bundle.delivery}", {"id": bundle.id})
 
     def ping(self, to: str, count: int = 1, size: int = 64) -> list[float | None]:
-        """Seconds until an echo answered, or nothing where it did not."""
+        """Returns the round-trip time of each echo in seconds, or None if none came."""
         asked = {"to": to, "count": str(count), "bytes": str(size)}
         lines = self._ask("POST", "/ping", asked).splitlines()
         times = []

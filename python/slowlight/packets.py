@@ -18,9 +18,9 @@ import polars as pl
 from slowlight import _native
 from slowlight.errors import told
 
-# The columns: what IP says, what UDP and TCP say, what the datagram says, what the capture says of
-# it. `window` is in bytes, scaled as the connection agreed (RFC 7323 §2); `sack` has pairs of the
-# left and right edge of what was received out of order.
+# Columns of IP, UDP and TCP headers, of the decoded datagram, and of the capture's comment.
+# `window` is in bytes, scaled as negotiated (RFC 7323 §2); `sack` has the left and right edges of
+# SACK blocks.
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "at_s": pl.Float64,
     "interface": pl.UInt32,
@@ -42,10 +42,10 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 def read_capture(capture: bytes | str | Path, protocol: str | None = None) -> pl.DataFrame:
-    """The IPv4 packets of a capture (pcapng or pcap: a file, or its bytes), a row each.
+    """Returns the IPv4 packets of a capture (pcapng or pcap: a file, or its bytes), a row each.
 
-    `says` is a line about each datagram, of CFDP, LTP, NORM or Saratoga: of the `protocol`, or of
-    the one that can read most of them. Warns where the capture ends within a packet.
+    `says` is a decoded line about each datagram of CFDP, LTP, NORM or Saratoga: of `protocol`, or
+    of the one that can decode most of them. Warns if the capture ends within a packet.
     """
     content = capture if isinstance(capture, bytes) else Path(capture).read_bytes()
     with told():
@@ -57,7 +57,7 @@ def read_capture(capture: bytes | str | Path, protocol: str | None = None) -> pl
 
 @dataclass(frozen=True)
 class Datagram:
-    """A UDP datagram: its lengths in bytes, with the IP header and of its data."""
+    """A UDP datagram: its lengths in bytes, with the IP header and of its payload."""
 
     at_s: float
     interface: int
@@ -87,12 +87,12 @@ class Segment:
     ack: bool
     fin: bool
     rst: bool
-    # Pairs of the left and right edge of what was received out of order.
+    # Left and right edges of SACK blocks.
     sack: tuple[tuple[int, int], ...]
 
 
 def datagrams(frame: pl.DataFrame) -> list[Datagram]:
-    """The UDP datagrams of a capture."""
+    """Returns the UDP datagrams of a capture."""
     rows = frame.filter(pl.col("says").is_not_null()).iter_rows(named=True)
     return [
         Datagram(
@@ -105,7 +105,7 @@ def datagrams(frame: pl.DataFrame) -> list[Datagram]:
 
 
 def segments(frame: pl.DataFrame) -> list[Segment]:
-    """The TCP segments of a capture."""
+    """Returns the TCP segments of a capture."""
     found = []
     for row in frame.filter(pl.col("flags").is_not_null()).iter_rows(named=True):
         flags = row["flags"].split(",")
@@ -122,5 +122,5 @@ def segments(frame: pl.DataFrame) -> list[Segment]:
 
 
 def after(this: int, that: int) -> bool:
-    """Whether a sequence number comes after another, in numbers that go around at 2^32."""
+    """Whether a sequence number is after another, modulo 2^32."""
     return 0 < (this - that) % 2**32 < 2**31

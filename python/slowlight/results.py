@@ -24,13 +24,13 @@ from slowlight import _native
 from slowlight.errors import UserError, told, unknown
 from slowlight.scenario import Scenario
 
-# The unit that the name of a number column ends with, by suffix of an axis's column.
+# Suffixes of the numeric columns of axes, which name their units.
 NUMBER_SUFFIXES = ("_s", "_bps", "_bytes", "_value")
 
 
 @dataclass(frozen=True)
 class Results:
-    """What one edition of a study wrote: its TOML as it was run, manifest and tables."""
+    """Results of one edition of a study: its TOML as it was run, manifest and tables."""
 
     folder: Path
     study: Mapping[str, Any]
@@ -38,7 +38,7 @@ class Results:
 
     @classmethod
     def read(cls, folder: Path) -> Results:
-        """The results in `folder`. Raises `UserError` where it is no such folder."""
+        """Reads the results in `folder`. Raises `UserError` if it has none."""
         try:
             study = tomllib.loads((folder / "study.toml").read_text())
             manifest = json.loads((folder / "manifest.json").read_text())
@@ -70,7 +70,7 @@ class Results:
         return list(edition.get("sheets", []))
 
     def sheet(self, name: str | None = None) -> dict[str, Any]:
-        """A sheet as the study describes it; the first if none is named."""
+        """Returns a sheet of the study; the first if none is named."""
         sheets = self._sheets()
         for sheet in sheets:
             if name is None or sheet["name"] == name:
@@ -79,7 +79,7 @@ class Results:
         raise unknown("sheet", name or "", self.sheets, where)
 
     def axes(self, sheet: str | None = None) -> dict[str, list[str]]:
-        """The axes of a sheet and the labels of each, in the study's order."""
+        """Returns the axes of a sheet and the labels of each, in the study's order."""
         found = {}
         for axis in self.sheet(sheet).get("axes", []):
             labels = [
@@ -90,7 +90,9 @@ class Results:
         return found
 
     def table(self, sheet: str | None = None) -> pl.DataFrame:
-        """The table of a sheet, a row a transfer of a run; see docs/studies.md for its columns."""
+        """Returns the table of a sheet, a row per transfer of a run; see docs/studies.md for its
+        columns.
+        """
         name = str(self.sheet(sheet)["name"])
         path = self.folder / f"{name}.parquet"
         if not path.is_file():
@@ -99,7 +101,7 @@ class Results:
         return _read(path)
 
     def cell(self, sheet: str | None, labels: Mapping[str, str]) -> Scenario:
-        """The scenario of a cell: of each axis the label that is named, else the first."""
+        """Returns the scenario of a cell, with the first label of axes that are not named."""
         name = str(self.sheet(sheet)["name"])
         with told():
             text, folder = _native.cell(str(self.folder), self.edition, name, dict(labels))
@@ -107,7 +109,7 @@ class Results:
         return Scenario(text, Path(folder), f"{self.name}, {name}, {where}")
 
     def scenario(self, name: str) -> Scenario:
-        """A scenario that the study names: a file of its own, or one that comes with slowlight."""
+        """Returns a scenario of the study: a file of its own, or a built-in one."""
         if not name.endswith(".toml"):
             return Scenario.find(name)
         with told():
@@ -115,13 +117,13 @@ class Results:
         return Scenario(text, Path(folder), name)
 
     def metadata(self, sheet: str | None = None) -> dict[str, str]:
-        """What the table's file says of itself: slowlight, study, edition, sheet, paper."""
+        """Returns the metadata of the table's file: slowlight, study, edition, sheet, paper."""
         name = str(self.sheet(sheet)["name"])
         kept = pl.read_parquet_metadata(self.folder / f"{name}.parquet")
         return {key: value for key, value in sorted(kept.items()) if key != "ARROW:schema"}
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of what was run and of what came of it, by file."""
+        """Returns SHA-256 digests of the inputs and results, by file."""
         names = ["study.toml", *(f"{sheet}.parquet" for sheet in self.sheets)]
         files = [self.folder / name for name in names]
         return {
@@ -137,7 +139,8 @@ def _read(path: Path) -> pl.DataFrame:
 
 
 def find(name: str, folders: Iterable[Path | str]) -> dict[str, Results]:
-    """The results of a study by edition, in or below `folders`; of two of one edition the first."""
+    """Returns the results of a study by edition, in or below `folders`; the first of each edition.
+    """
     found: dict[str, Results] = {}
     for given in map(Path, folders):
         candidates = [given, *sorted(given.glob(f"{name}-*"))]
@@ -146,7 +149,7 @@ def find(name: str, folders: Iterable[Path | str]) -> dict[str, Results]:
             if not (folder / "manifest.json").is_file():
                 continue
             results = Results.read(folder)
-            # Beside results may be others of the same study, as those of the emulator.
+            # Other results of the same study may be beside them, such as the emulator's.
             is_meant = folder == given or folder.name == f"{name}-{results.edition}"
             if results.name == name and is_meant:
                 found.setdefault(results.edition, results)
@@ -154,10 +157,10 @@ def find(name: str, folders: Iterable[Path | str]) -> dict[str, Results]:
 
 
 def derived(frame: pl.DataFrame) -> pl.DataFrame:
-    """The table with columns that papers use: see docs/studies.md.
+    """Adds columns that papers use: see docs/studies.md.
 
-    `client_bps`: the file over the time that a program tells, or until it is there, in bit/s.
-    `discounted_bps`: the file over the time until it is there less one light trip, in bit/s.
+    `client_bps`: the file over the time that a program reports, or until delivery, in bit/s.
+    `discounted_bps`: the file over the time until delivery minus the one-way light time, in bit/s.
     """
     if not {"file_bytes", "delivered_s", "transfer_s"} <= set(frame.columns):
         return frame
@@ -171,28 +174,29 @@ def derived(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def chosen(frame: pl.DataFrame, where: Mapping[str, str | Sequence[str]]) -> pl.DataFrame:
-    """The rows that have, of each column that is named, that text or one of those."""
+    """Returns the rows that have, in each named column, that text or one of those."""
     for column, wanted in where.items():
         if column not in frame.columns:
             raise unknown("column", column, frame.columns)
         values = [wanted] if isinstance(wanted, str) else list(wanted)
-        # A run's folder may hold a part of the grid, so a value that is nowhere is no mistake
-        # by itself; that nothing is left is.
+        # A run's folder may hold a part of the grid, so a missing value is not an error by itself,
+        # but an empty result is.
         frame = frame.filter(pl.col(column).cast(pl.String).is_in(values))
     return frame
 
 
 def number_column(frame: pl.DataFrame, axis: str) -> str | None:
-    """The column that has an axis's labels as numbers, where they are quantities."""
+    """Returns the column with an axis's labels as numbers, if they are quantities."""
     names = [axis + suffix for suffix in NUMBER_SUFFIXES]
     return next((name for name in names if name in frame.columns), None)
 
 
 def summary(frame: pl.DataFrame, by: Sequence[str], value: str) -> pl.DataFrame:
-    """For each of `by`: `mean`, `sem` (s / √n), `sd`, `median`, `min`, `max` and `n` of a column.
+    """Summarises a column for each of `by`: `mean`, `sem` (s / √n), `sd`, `median`, `min`, `max`
+    and `n`.
 
-    Rows without a value count in `missing` alone; with one value `sem` is 0, as nothing is known
-    of how they vary. The unit is the column's.
+    Rows without a value are only counted in `missing`; with one value `sem` is 0, because their
+    spread is unknown. The unit is the column's.
     """
     if value not in frame.columns:
         raise unknown("column", value, frame.columns)

@@ -35,11 +35,11 @@ Value: TypeAlias = str | int | float | bool | Mapping[str, Any] | Sequence[Any]
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a world.
+    """Result of one run of a world.
 
-    `metrics` is what `slowlight sim --json` prints. `trace` has a row for each packet of each link,
-    in the order in which they were sent, and is empty if it was not asked for; so is `capture`, a
-    pcapng of what one node saw.
+    `metrics` is the output of `slowlight sim --json`. `trace` has a row for each packet of each
+    link, in the order in which they were sent, and `capture` is a pcapng of the packets at one
+    node. Both are empty if they were not requested.
     """
 
     metrics: dict[str, Any]
@@ -48,14 +48,14 @@ class Run:
 
     @property
     def transfers(self) -> list[dict[str, Any]]:
-        """What became of each transfer."""
+        """Returns the metrics of each transfer."""
         transfers: list[dict[str, Any]] = self.metrics["transfers"]
         return transfers
 
 
-# The columns of a trace: times in seconds, lengths in bytes with the IP header, `offset` what the
-# packet says of its place in the file (CFDP, Saratoga, LTP: bytes; TCP: its sequence number; NORM:
-# 65,536 times the block and the symbol in it), `fate` what became of it.
+# Columns of a trace: times in seconds, lengths in bytes with the IP header. `offset` is the
+# packet's position in the file (CFDP, Saratoga, LTP: bytes; TCP: its sequence number; NORM: 65,536
+# times the block plus the symbol in it); `fate` is the packet's fate.
 TRACE = {
     "sent_s": pl.Float64,
     "at_s": pl.Float64,
@@ -71,7 +71,7 @@ DELIVERED = "delivered"
 
 @dataclass(frozen=True)
 class Scenario:
-    """One world: a scenario's TOML, and the folder in which the files are that it names."""
+    """A world: a scenario's TOML, and the folder of the files that it names."""
 
     text: str
     folder: Path = field(default_factory=Path)
@@ -79,13 +79,13 @@ class Scenario:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """The scenario in this file."""
+        """Reads the scenario in this file."""
         path = Path(path)
         return cls(path.read_text(encoding="utf-8"), path.parent, str(path))
 
     @classmethod
     def find(cls, name: str) -> Self:
-        """A scenario that comes with slowlight, like `grc`; a file, if it ends with `.toml`."""
+        """Returns a built-in scenario such as `grc`, or a file if the name ends with `.toml`."""
         if name.endswith(".toml"):
             return cls.read(name)
         with told():
@@ -101,7 +101,8 @@ class Scenario:
         back: str | None = None,
         seed: int = 1,
     ) -> Self:
-        """A file from one host to another over a link with a name, the same both ways.
+        """Returns a scenario with a file from one host to another over a named link, the same both
+        ways.
 
         `link` and `back` are names of links with one hop, as `slowlight links` lists them.
         """
@@ -116,16 +117,16 @@ class Scenario:
         return cls(text, origin=f"a file over {link}")
 
     def check(self) -> None:
-        """Raises `ValueError` with place and remedy if the world contradicts itself."""
+        """Raises `ValueError` with location and remedy if the world contradicts itself."""
         self.resolved()
 
     def resolved(self) -> str:
-        """The scenario with every default filled in, as TOML."""
+        """Returns the scenario with all defaults, as TOML."""
         with told():
             return _native.resolve(self.text, self.origin, str(self.folder))
 
     def changed(self, changes: Mapping[str, Any], without: Iterable[str] = ()) -> Self:
-        """The scenario with keys set, like `links.*.per`, after others were taken away.
+        """Returns the scenario with keys set, like `links.*.per`, after others were removed.
 
         >>> import slowlight
         >>> world = slowlight.Scenario.find("grc").changed({"links.*.delay": "1 s"})
@@ -137,15 +138,15 @@ class Scenario:
         return replace(self, text=text)
 
     def table(self) -> dict[str, Any]:
-        """The scenario as plain values."""
+        """Returns the scenario as plain values."""
         return tomllib.loads(self.text)
 
     def single(
         self, *, seed: int | None = None, trace: bool = False, capture_at: str | None = None
     ) -> Run:
-        """Runs this world once, with its own seed if none is given.
+        """Runs this world once, with its own seed by default.
 
-        With `trace` the run has its packets, with `capture_at` what that node saw.
+        With `trace` the result has all packets, with `capture_at` those at that node.
         """
         world = self if seed is None else self.changed({"seed": seed})
         with told():
@@ -158,17 +159,17 @@ class Scenario:
         return Run(json.loads(metrics), frame, capture)
 
     def vary(self, keys: str | Sequence[str], values: Iterable[Value], name: str = "") -> Sweep:
-        """A grid with one axis; see `Sweep.vary`."""
+        """Returns a grid with one axis; see `Sweep.vary`."""
         return Sweep(self).vary(keys, values, name)
 
     def seeds(self, count: int, first: int = 1) -> Sweep:
-        """This world with several seeds."""
+        """Returns a grid of this world with several seeds."""
         return Sweep(self).seeds(count, first)
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One thing that varies."""
+    """A parameter that varies."""
 
     name: str
     keys: tuple[str, ...]
@@ -188,11 +189,11 @@ class Sweep:
     first: int = 1
 
     def vary(self, keys: str | Sequence[str], values: Iterable[Value], name: str = "") -> Sweep:
-        """Adds an axis: keys of the scenario, like `links.*.delay`, and the values they get.
+        """Adds an axis: keys of the scenario, like `links.*.delay`, and their values.
 
         A value that is a mapping has a `label`, and `value`, `set` or `unset` as in a study's file.
-        The axis is a column of the results; it is called by the last part of its first key if no
-        `name` is given.
+        The axis is a column of the results, named by the last part of its first key if no `name` is
+        given.
         """
         keys = (keys,) if isinstance(keys, str) else tuple(keys)
         chosen = name or re.sub(r"[^A-Za-z0-9_-]", "-", keys[0].rsplit(".", 1)[-1])
@@ -203,7 +204,7 @@ class Sweep:
         return replace(self, count=count, first=first)
 
     def study(self) -> str:
-        """The same as a study, in TOML."""
+        """Returns the grid as a study, in TOML."""
         sheet = {
             "name": SHEET,
             "world": WORLD,
@@ -216,7 +217,7 @@ class Sweep:
         return "\n".join(f"{key} = {inline_toml(value)}" for key, value in study.items()) + "\n"
 
     def plan(self) -> _native.Plan:
-        """What is to be run."""
+        """Returns the planned runs."""
         worlds = {WORLD: self.base.text}
         return _native.Plan.given(self.study(), "sweep", worlds, str(self.base.folder))
 
@@ -227,11 +228,11 @@ class Sweep:
         folder: str | Path | None = None,
         progress: bool | None = None,
     ) -> pl.DataFrame:
-        """Runs what is not done yet; a row for each transfer of each run, in the grid's order.
+        """Executes the missing runs; returns a row per transfer of each run, in the grid's order.
 
-        `jobs` is how many threads work (one a core if left out); results do not depend on it. With
-        a `folder`, results are kept there run by run, and another call goes on with them.
-        `progress` shows a bar; on a terminal or in a notebook, if left out.
+        `jobs` is the number of threads (default: one per core); results do not depend on it. With a
+        `folder`, results are stored there run by run, and another call resumes. `progress` shows a
+        progress bar; by default on a terminal or in a notebook.
         """
         plan = self.plan()
         hidden = None if progress is None else not progress
@@ -243,7 +244,7 @@ class Sweep:
 SHEET = "sweep"
 WORLD = "base.toml"
 
-# Columns that hold counts, whatever is in them.
+# Columns of counts, whatever their values.
 COUNTS = frozenset(
     (
         *("cell", "run", "seed", "transfer", "file_bytes", "packets_str", "packets_rts"),
@@ -253,7 +254,7 @@ COUNTS = frozenset(
 
 
 def frame_of(columns: Mapping[str, _native.Column]) -> pl.DataFrame:
-    """A data frame of what the compiled module returns."""
+    """Converts the compiled module's columns to a data frame."""
     series = []
     for name, values in columns.items():
         kind: type[pl.DataType] | None = pl.UInt64 if name in COUNTS else None
@@ -264,7 +265,7 @@ def frame_of(columns: Mapping[str, _native.Column]) -> pl.DataFrame:
 
 
 def inline_toml(value: Any) -> str:
-    """A value as inline TOML. JSON writes strings and numbers the same way."""
+    """Returns a value as inline TOML. JSON writes strings and numbers the same way."""
     if isinstance(value, Mapping):
         pairs = (f"{json.dumps(str(key))} = {inline_toml(inner)}" for key, inner in value.items())
         return "{ " + ", ".join(pairs) + " }"

@@ -1,4 +1,4 @@
-"""Single runs, remembered: claims and figures ask for the same ones again."""
+"""Cached single runs, because claims and figures need the same ones."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from slowlight.scenario import Run, Scenario
 
 @functools.lru_cache(maxsize=64)
 def once(world: Scenario, seed: int | None = None, at: str | None = None) -> Run:
-    """Runs a world with its packets; with a capture, if a node is named."""
+    """Runs a world with its packets; with a capture if a node is named."""
     return world.single(seed=seed, trace=True, capture_at=at)
 
 
 def completed(run: Run) -> Run:
-    """The same run. Raises `UserError` if a transfer of it failed, whose packets show no claim."""
+    """Runs a world likewise. Raises `UserError` if a transfer failed, whose packets show no claim.
+    """
     for transfer in run.transfers:
         if not transfer["completed"]:
             raise UserError(f"a run with packets failed: {transfer.get('failure')}")

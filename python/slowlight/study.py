@@ -1,4 +1,4 @@
-"""Studies: running one here or on a Dask cluster, and reading what came of it.
+"""Studies: running one here or on a Dask cluster, and reading their results.
 
 >>> import slowlight
 >>> [name for name, about in slowlight.studies()][:2]
@@ -22,13 +22,13 @@ __all__ = ["Study", "studies"]
 
 
 def studies() -> list[tuple[str, str]]:
-    """The studies that come with slowlight: name and what each is about."""
+    """Returns the built-in studies: name and description."""
     return _native.studies()
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study by its name or path, and which of its runs are meant: all, if nothing is said."""
+    """A study by its name or path, and its selected runs; by default all."""
 
     name: str
     edition: str | None = None
@@ -37,12 +37,12 @@ class Study:
     runs: int | None = None
 
     def plan(self) -> _native.Plan:
-        """What is to be run."""
+        """Returns the planned runs."""
         filters = list(self.filters.items())
         return _native.Plan.find(self.name, self.edition, self.sheets, filters, self.runs)
 
     def folder(self) -> Path:
-        """Where its results go if no other place is named."""
+        """Default folder of its results."""
         plan = self.plan()
         return Path("results") / f"{plan.name}-{plan.edition_name}"
 
@@ -53,9 +53,9 @@ class Study:
         folder: str | Path | None = None,
         progress: bool | None = None,
     ) -> dict[str, pl.DataFrame]:
-        """Runs what is not done yet, in threads: the table of each sheet.
+        """Executes the missing runs in threads; returns the table of each sheet.
 
-        Results are kept in `folder`, if one is given, and another call goes on with them.
+        With a `folder`, results are stored there, and another call resumes.
         """
         plan = self.plan()
         hidden = None if progress is None else not progress
@@ -72,11 +72,12 @@ class Study:
         batch: int = 16,
         progress: bool | None = None,
     ) -> dict[str, pl.DataFrame]:
-        """Runs what is not done yet on the workers of a Dask client: the same tables as `run`.
+        """Executes the missing runs on the workers of a Dask client; returns the same tables as
+        `run`.
 
-        Each task is `batch` runs. What is over is kept in `folder` as it comes in, so a cluster
-        that goes away costs the tasks under way. Workers need this package, and the study's files
-        if it is not one that comes with slowlight.
+        Each task is `batch` runs. Completed tasks are stored in `folder` as they arrive, so losing
+        the cluster costs only the tasks under way. Workers need this package, and the study's files
+        unless it is built in.
         """
         from distributed import as_completed
 
@@ -86,7 +87,7 @@ class Study:
         batches = [missing[at : at + batch] for at in range(0, len(missing), batch)]
         hidden = None if progress is None else not progress
         with tqdm(total=len(plan), initial=len(plan) - len(missing), disable=hidden) as bar:
-            # Some tasks a worker wait for it, and no more: a large study has many.
+            # Only a few tasks wait for each worker: a large study has many.
             waiting = iter(batches)
             most = 4 * max(1, len(client.scheduler_info()["workers"]))
             futures = as_completed([_task(client, self, one) for one in _first(waiting, most)])
@@ -108,5 +109,5 @@ def _task(client: Any, study: Study, batch: list[int]) -> Any:
 
 
 def _some(study: Study, batch: list[int]) -> list[str]:
-    """What a worker does."""
+    """Executes runs on a worker."""
     return study.plan().some(batch)

@@ -1,4 +1,4 @@
-"""What physics and counting allow. Packets, seconds, bytes, bits a second; p is a probability.
+"""Analytical results. Units: packets, seconds, bytes, bits per second; p is a probability.
 
 >>> from slowlight import theory
 >>> round(theory.expected_rounds(10_031, 1e-2), 2)

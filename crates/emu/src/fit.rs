@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_the_way_for_long_takes_memory() {
+    fn long_delays_take_memory() {
         // 100 Mbit/s for 20 min are 15 GB; the overhead of packets of 1,500 bytes adds 2 or 3 GB.
         let there = config(Some(100_000_000), 1200);
         let plan = pair(there.clone(), there, 1, 1 << 30);

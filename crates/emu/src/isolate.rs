@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_forbidden_says_how_it_is_allowed() {
+    fn forbidden_namespaces_are_reported_with_a_remedy() {
         let message = |setting| {
             let error = io::Error::from_raw_os_error(libc::EPERM);
             IsolateError::Forbidden { error, setting }.to_string()

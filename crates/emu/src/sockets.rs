@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_for_others_is_told_from_what_has_a_peer() {
+    fn listening_sockets_differ_from_connected_ones() {
         let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt
    0: 0100000A:0FA0 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1
    1: 0100000A:A2C4 0200000A:0016 01 00000000:00000000 00:00000000 00000000     0        0 2 1\n";

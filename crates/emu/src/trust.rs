@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn who_refuses_or_plays_a_host_too_late_is_doubted() {
+    fn refusals_and_late_hosts_cause_doubts() {
         let timings = |late: &[(u64, u32)]| {
             let timings = Timings::new();
             for &(micros, times) in late {

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_ready_are_told_until_they_are_read() {
+    fn ready_devices_are_reported_until_they_are_read() {
         let (wake, devices) = (Arc::new(event()), [(); 100].map(|()| event()));
         let of = devices.iter().map(AsFd::as_fd);
         let watch = Watch::new(Arc::clone(&wake), of).unwrap();

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_reported_with_their_offset() {
+    fn errors_name_the_file_and_key() {
         let error = Adapters::default().find("spc").unwrap_err().to_string();
         assert!(error.contains("did you mean \"scp\"?"), "{error}");
         for (text, wanted) in [

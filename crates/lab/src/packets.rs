@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_scaled_as_agreed_and_sack_is_told() {
+    fn windows_are_scaled_and_sack_is_decoded() {
         let scale = [TcpOption::WindowScale(7), TcpOption::NoOperation];
         let block = SackBlock { left: 300, right: 400 };
         let sack = [

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_told_of() {
+    fn loopback_is_reported() {
         let monitor = Monitor::open("lo").unwrap();
         let condition = monitor.news().unwrap().unwrap();
         assert!(condition.mtu >= 1280, "{condition:?}");

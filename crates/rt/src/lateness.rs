@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn every_time_is_told_to_three_digits() {
+    fn lateness_has_three_digits() {
         let mut before = 0;
         for step in 0..60_000_u64 {
             let nanos = step * step * 16;
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_seen_by_others_meanwhile() {
+    fn other_threads_read_consistent_counts() {
         let timings = Timings::new();
         std::thread::scope(|scope| {
             let count = || {

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_cover_as_much_as_was_said() {
+    fn checksums_cover_the_requested_bytes() {
         let Some(((here, lite), (there, other))) = pair(10).zip(pair(20)) else { return };
         for covered in [19u8, 20, 0, 21, 10] {
             let datagram = [covered; 50];

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_on_is_what_nobody_else_heard_and_once() {
+    fn only_new_signals_are_forwarded() {
         /// Code of signals sent by `kill`, as opposed to those of a terminal.
         const SENT: libc::c_int = 0;
         const KERNEL: libc::c_int = 0x80;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_faster_than_echoes_fade_is_heard_again() {
+    fn repeated_signals_count_again_after_a_while() {
         let mut requests = Requests::of_others().unwrap();
         let begun = Instant::now();
         let mut requests = |after: u64| {

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_by_the_emulator_is_told() {
+    fn losses_of_the_emulator_are_reported() {
         let report = Report {
             links: Vec::new(),
             hosts: Vec::new(),

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_to_a_group_takes_the_ways_to_its_members() {
+    fn multicast_takes_the_routes_to_its_members() {
         let scenario = resolved(
             r#"
             seed = 1

@@ -402,13 +402,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tools_are_told_a_little_less_than_links_have_but_never_nothing() {
+    fn tools_get_less_than_the_rate_of_links_but_never_zero() {
         let result = [8_000_000, 100, 99, 20, 1, u64::MAX].map(offered_rate);
         assert_eq!(result, [7_600_000, 95, 94, 19, 1, 17_524_406_870_024_074_034]);
     }
 
     #[test]
-    fn what_is_missing_says_where_it_is_had() {
+    fn missing_programs_are_named_with_a_remedy() {
         let text = "client = \"x\"\nport = 1\nneeds = [{ program = \"no-such-tool\", package = \
                     \"none-such\" }, { program = \"sh\", package = \"dash\" }, \
                     { congestion_control = \"psychic\" }]";

@@ -1,8 +1,9 @@
-"""Claims of papers, checked against results: what a paper says, what is found, and the verdict."""
+"""Claims of papers, checked against results: the paper's statement, the finding, and the verdict.
+"""
 
 from __future__ import annotations
 
-# Each module adds the claims that it checks to its paper.
+# Each module adds its claims to its paper.
 from slowlight.claims import s0 as s0
 from slowlight.claims import s0_far as s0_far
 from slowlight.claims import s0_others as s0_others

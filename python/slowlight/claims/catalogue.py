@@ -1,4 +1,4 @@
-"""The claims of the papers as `studies/claims.toml` has them, and what held so far."""
+"""The claims of the papers in `studies/claims.toml`, and which held so far."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE = "studies/claims.toml"
 
 @dataclass(frozen=True)
 class Entry:
-    """A claim: where the paper has it, what it says, which kind it is, what held of it."""
+    """A claim: its place in the paper, its text, its kind, and which parts held."""
 
     id: str
     where: str
@@ -37,18 +37,18 @@ class Entry:
 
 @dataclass(frozen=True)
 class Checked:
-    """A claim and what became of it."""
+    """A claim with its findings."""
 
     entry: Entry
-    # When its parts hold.
+    # Condition under which its parts hold.
     bounds: str
     findings: tuple[Finding, ...]
-    # What is missing, and the command that makes it.
+    # Missing results, and the command that makes them.
     missing: str = ""
 
     @property
     def lost(self) -> list[str]:
-        """The parts that held and do not hold any more."""
+        """Parts that held and no longer hold."""
         holding = {one.part for one in self.findings if one.verdict is Verdict.HOLDS}
         if self.missing:
             return []
@@ -57,13 +57,13 @@ class Checked:
 
 
 def path() -> Path | None:
-    """Where the catalogue is, in a checkout: here, or where this package is."""
+    """Path of the catalogue in a checkout: the current one, or that of this package."""
     places = [Path(FILE), Path(__file__).resolve().parents[3] / FILE]
     return next((place for place in places if place.is_file()), None)
 
 
 def read(file: Path | None = None) -> list[Entry]:
-    """The claims in their order: those of a checkout, else those that come with the package.
+    """Reads the claims in order: those of a checkout, else those of the package.
 
     Raises `UserError` that names a wrong key.
     """
@@ -89,7 +89,7 @@ def read(file: Path | None = None) -> list[Entry]:
 
 
 def chosen(entries: list[Entry], only: Iterable[str]) -> list[Entry]:
-    """Those that are named: by id (`S0-08`), paper (`S0`) or study (`grc-2012`)."""
+    """Returns the named claims: by id (`S0-08`), paper (`S0`) or study (`grc-2012`)."""
     names = list(only)
     if not names:
         return entries
@@ -106,7 +106,7 @@ def chosen(entries: list[Entry], only: Iterable[str]) -> list[Entry]:
 
 
 def check(entries: list[Entry], where: Iterable[Path]) -> list[Checked]:
-    """Checks claims, in the order of the entries. None is left out."""
+    """Checks all claims, in the order of the entries."""
     evidence = Evidence(list(where))
     checked = []
     for entry in entries:
@@ -130,12 +130,12 @@ def check(entries: list[Entry], where: Iterable[Path]) -> list[Checked]:
 
 
 def counts(checked: Iterable[Checked]) -> dict[str, int]:
-    """How many parts of claims have each verdict."""
+    """Counts the parts of claims by verdict."""
     told = [finding.verdict for one in checked for finding in one.findings]
     return {verdict.value: told.count(verdict) for verdict in Verdict}
 
 
-# Verdicts of one part and of several, as sentences have them.
+# Verbs for verdicts of one part and of several.
 _VERBS = {
     Verdict.HOLDS: ("holds", "hold"),
     Verdict.DIFFERS: ("differs", "differ"),
@@ -156,7 +156,8 @@ def counted(checked: Iterable[Checked]) -> str:
 
 
 def with_held(text: str, checked: Iterable[Checked]) -> str:
-    """The catalogue's text with what holds now as what held; what was not run stays."""
+    """Returns the catalogue's text with the current results; claims that were not run keep theirs.
+    """
     now = {}
     for one in checked:
         if not one.missing:

@@ -1,4 +1,4 @@
-"""What claims are checked with: results of studies, estimates, verdicts."""
+"""Evidence for claims: results of studies, estimates, verdicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slowlight.results import Results, chosen, find
 
 
 class Verdict(enum.Enum):
-    """What became of a claim."""
+    """Verdict on a claim."""
 
     HOLDS = "holds"
     DIFFERS = "differs"
@@ -25,15 +25,15 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One part of a claim: what the paper says of it, what is found here, and the verdict."""
+    """One part of a claim: the paper's statement, the finding, and the verdict."""
 
-    # `a`, `b` and so on; empty where a claim has but one part.
+    # `a`, `b` and so on; empty if a claim has only one part.
     part: str
     what: str
     paper: str
     here: str
     verdict: Verdict
-    # Why it differs or cannot be checked.
+    # Reason why it differs or cannot be checked.
     why: str = ""
 
 
@@ -42,26 +42,26 @@ class NotRunError(Exception):
 
 
 def found(part: str, what: str, paper: str, here: str, *, holds: bool, why: str = "") -> Finding:
-    """A part of a claim that holds or differs; `why` is told where it differs."""
+    """Returns a part of a claim that holds or differs; `why` is shown if it differs."""
     verdict = Verdict.HOLDS if holds else Verdict.DIFFERS
     return Finding(part, what, paper, here, verdict, "" if holds else why)
 
 
 def cannot(part: str, what: str, paper: str, why: str, here: str = "—") -> Finding:
-    """A part that results here say nothing about."""
+    """Returns a part that these results cannot decide."""
     return Finding(part, what, paper, here, Verdict.CANNOT, why)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean and its standard error, in the unit of what it was made of."""
+    """A mean and its standard error, in the unit of its samples."""
 
     mean: float
     sem: float
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Estimate:
-        """Of samples; of one alone the error is taken for 0."""
+        """Estimates the mean of samples; a single one has the error 0."""
         count = len(samples)
         mean = math.fsum(samples) / count
         if count < 2:
@@ -71,13 +71,13 @@ class Estimate:
 
     @classmethod
     def mean_of(cls, parts: Sequence[Estimate]) -> Estimate:
-        """The mean of several that are independent."""
+        """Returns the mean of several independent estimates."""
         count = len(parts)
         mean = math.fsum(part.mean for part in parts) / count
         return cls(mean, math.sqrt(math.fsum(part.sem**2 for part in parts)) / count)
 
     def more_than(self, base: Estimate) -> Estimate:
-        """By how many percent this is more than `base`."""
+        """Returns by how many percent this exceeds `base`."""
         ratio = self.mean / base.mean
         error = math.hypot(self.sem / self.mean, base.sem / base.mean)
         return Estimate(100 * (ratio - 1), 100 * ratio * error)
@@ -87,12 +87,12 @@ class Estimate:
         return f"{self.mean:+.1f} ± {self.sem:.1f} %"
 
     def is_near(self, said: float) -> bool:
-        """Whether it has the sign of what a paper says, and its size to a third."""
+        """Whether it has the sign of a paper's value, and its size to a third."""
         return abs(self.mean - said) <= abs(said) / 3
 
 
 def near(value: float, said: float, share: float) -> bool:
-    """Whether a value is what was said, up to this share of it."""
+    """Whether a value equals the expected one, up to this share of it."""
     return abs(value - said) <= share * abs(said)
 
 
@@ -102,12 +102,12 @@ def joined(values: Iterable[float], form: str = ".0f") -> str:
 
 
 def rising(values: Sequence[float]) -> bool:
-    """Whether each is more than the one before."""
+    """Whether each is greater than the previous one."""
     return all(one < two for one, two in itertools.pairwise(values))
 
 
 def falling(values: Sequence[float]) -> bool:
-    """Whether none is more than the one before."""
+    """Whether none is greater than the previous one."""
     return all(one >= two for one, two in itertools.pairwise(values))
 
 

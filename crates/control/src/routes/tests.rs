@@ -111,7 +111,7 @@ async fn requests_are_checked_and_bounded() {
 }
 
 #[tokio::test]
-async fn a_world_of_nothing_is_told_as_such() {
+async fn an_empty_world_is_reported() {
     let router = world();
     let (status, body) = ask(&router, Method::GET, "/world", "").await;
     let body: World = serde_json::from_str(&body).unwrap();

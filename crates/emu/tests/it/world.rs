@@ -150,7 +150,7 @@ fn datagrams_take_the_delay_in_order_in_both_versions() {
 }
 
 #[test]
-fn what_is_on_the_way_is_counted_until_it_is_there() {
+fn packets_in_flight_are_counted_until_delivery() {
     calmly(|| {
         let delay = Duration::from_millis(200);
         let Some(world) = start(&row(2, &delayed(delay), &Config::default())) else { return };
@@ -200,7 +200,7 @@ fn exactly_the_packets_of_a_list_are_lost() {
 }
 
 #[test]
-fn a_row_of_hosts_forwards_and_a_packet_too_large_is_told_to_its_sender() {
+fn a_row_of_hosts_forwards_and_discovers_the_path_mtu() {
     let mut plan = row(3, &delayed(Duration::from_millis(5)), &delayed(Duration::from_millis(5)));
     plan.links[2].mtu = 1300;
     plan.links[3].mtu = 1300;
@@ -288,7 +288,7 @@ fn compressed_headers_carry_a_kernels_tcp_and_losses_are_repaired() {
 }
 
 #[test]
-fn a_group_hears_what_is_sent_once() {
+fn a_group_receives_each_datagram_once() {
     let link = |from, to| LinkPlan { from, to, config: Config::default(), mtu: 1500 };
     let mut links: Vec<_> = (1..4).map(|to| link(0, to)).collect();
     links.extend((1..4).map(|from| link(from, 0)));

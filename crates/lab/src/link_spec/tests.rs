@@ -116,7 +116,7 @@ fn listed_losses_are_of_one_direction() {
 }
 
 #[test]
-fn ppp_compresses_headers_where_it_is_told_to() {
+fn ppp_compresses_headers_where_configured() {
     let config = |text: &str| {
         let spec: LinkSpec = transport::text::parse(text, "test").unwrap();
         let again = toml::to_string(&spec).unwrap();
@@ -147,7 +147,7 @@ fn ppp_compresses_headers_where_it_is_told_to() {
 }
 
 #[test]
-fn packets_that_are_overtaken_are_said_in_a_table_or_in_a_word() {
+fn reordering_has_a_table_and_a_short_form() {
     let spec: LinkSpec =
         transport::text::parse("reorder = { probability = \"0.02\", by = \"20 ms\" }", "test")
             .unwrap();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_short_form_is_refused_with_an_example() {
+    fn invalid_short_forms_are_refused_with_an_example() {
         for wrong in ["0.1", "", "+0.1", "0.1+", "0.1+0.2+0.3+0.4"] {
             let error = wrong.parse::<Burst>().unwrap_err().to_string();
             assert!(error.contains("0.001+0.2"), "{error}");

@@ -83,7 +83,7 @@ fn two_waypoints_by_every_overlay_and_class() {
 }
 
 #[test]
-fn what_is_behind_a_waypoint_is_reached_by_no_other_way() {
+fn nodes_behind_a_waypoint_have_no_other_route() {
     let mut scenario = moon();
     let mut direct = scenario.transfers[0].clone();
     direct.via.clear();

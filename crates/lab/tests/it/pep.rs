@@ -55,7 +55,7 @@ fn without_delay_a_gateway_does_not_help_and_over_a_satellite_it_does() {
 }
 
 #[test]
-fn what_is_no_tcp_passes() {
+fn traffic_other_than_tcp_passes() {
     let direct = row(Some(Between::None), "cfdp", link(600, 0.001), 500_000);
     let cfdp = row(Some(Between::Tcp), "cfdp", link(600, 0.001), 500_000);
     assert_eq!(delivered_s(&direct).to_bits(), delivered_s(&cfdp).to_bits());

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_joined_is_cut_into_the_same_again() {
+    fn joined_packets_are_segmented_into_the_same() {
         for v6 in [false, true] {
             let packets = datagrams(v6, &[100, 100, 100, 40], 1);
             let joint = joined(&packets);

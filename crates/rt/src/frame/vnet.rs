@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_decodes_to_the_same() {
+    fn encoding_round_trips() {
         for kind in [None, Some(Kind::TcpV4), Some(Kind::TcpV6), Some(Kind::Udp)] {
             for ecn in [false, true] {
                 let cut = kind.map(|kind| Cut { kind, segment: 1448, ecn });

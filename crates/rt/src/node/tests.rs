@@ -218,7 +218,7 @@ fn bundles_wait_on_disk_for_a_neighbour_that_comes_after_a_restart() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_of() {
+fn a_port_in_use_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listening = Listening {
         address: taken.local_addr().unwrap(),

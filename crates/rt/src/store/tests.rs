@@ -309,7 +309,7 @@ fn a_missing_root_is_named_with_what_to_do() {
 }
 
 #[test]
-fn the_store_counts_what_is_under_way() {
+fn the_store_counts_pending_effects() {
     let place = tempfile::tempdir().unwrap();
     let config = StoreConfig { bytes_max: 1000, effects_max: 3, ..StoreConfig::new(place.path()) };
     let mut store = open_store(config);

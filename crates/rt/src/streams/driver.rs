@@ -96,9 +96,8 @@ impl<E: Engine> StreamDriver<E> {
         })
     }
 
-    /// Takes over a TUN device, which has this name in the calling thread's network namespace, as
-    /// the path [`StreamDriver::INTERFACE`]. An engine with a TCP of its own uses it beside the
-    /// kernel's. The path is up when the interface is up and [`StreamDriver::run`] runs.
+    /// Adds the TUN device of this name in the calling thread's network namespace as the path
+    /// [`StreamDriver::INTERFACE`]. It is up when the interface is up and the driver runs.
     ///
     /// # Errors
     ///
@@ -146,8 +145,7 @@ impl<E: Engine> StreamDriver<E> {
         StreamStatistics { streams: streams.len(), streams_peak, kept, ..self.statistics }
     }
 
-    /// Returns the addresses of the configured listeners in order, with ports that the system
-    /// chose.
+    /// Returns the addresses of the configured listeners, in order.
     ///
     /// # Errors
     ///
@@ -296,15 +294,13 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// Starts TLS on a stream. Ends the stream if that is impossible, rather than sending in clear
-    /// text.
+    /// Starts TLS on a stream, or resets the stream if that is impossible.
     fn secure(&mut self, path: PathId, server: Option<&str>, early: &[u8]) {
         let held = self.outbox.take(path);
         let Some(stream) = self.streams.get_mut(path).filter(|stream| stream.is_up()) else {
             return;
         };
         if held.is_some() {
-            // It was pulled before.
             stream.write(self.outbox.bytes());
         }
         let none = || rustls::Error::General("no certificate is set here".to_owned());
@@ -392,8 +388,7 @@ impl<E: Engine> StreamDriver<E> {
         Some(stream)
     }
 
-    /// Leaves a stream whose sent data is still to arrive. Closing now, with data unread or still
-    /// to come, would reset the peer and discard data in flight.
+    /// Leaves a stream. Closing it with unread data would reset it and discard data in flight.
     fn leave(&mut self, path: PathId) {
         let held = self.outbox.take(path);
         let Some(stream) = self.streams.get_mut(path) else { return };

@@ -264,7 +264,7 @@ fn short_answers_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn streams_are_connected_from_where_the_engine_says() {
+fn streams_are_connected_from_the_engines_address() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = far.local_addr().unwrap();
     let (mut driver, _) = driver(StreamConfig::default(), Toy::default());
@@ -364,7 +364,7 @@ fn half_a_stream_lives_on() {
 }
 
 #[test]
-fn a_reset_is_told_at_once_even_to_who_has_paused() {
+fn a_reset_is_reported_at_once_even_when_paused() {
     for paused in [false, true] {
         let (mut driver, peer, path) = pair(config());
         if paused {
@@ -391,7 +391,7 @@ fn a_reset_that_the_engine_asks_for_is_one() {
 }
 
 #[test]
-fn who_dies_resets_what_has_not_ended_and_delivers_what_has() {
+fn a_dead_process_resets_open_streams_and_delivers_ended_ones() {
     for (resets, ends) in [(false, false), (true, false), (true, true)] {
         let options = StreamOptions { reset_on_death: resets, ..StreamOptions::default() };
         let config = StreamConfig {
@@ -534,7 +534,7 @@ fn one_stream_is_awaited_when_the_engine_asks() {
 }
 
 #[test]
-fn options_reach_the_kernel_and_wrong_ones_are_said() {
+fn options_reach_the_kernel_and_wrong_ones_are_reported() {
     let options = StreamOptions {
         congestion: Some("reno".to_owned()),
         send_buffer: Some(100_000),

@@ -112,7 +112,7 @@ fn whole(client: &mut NodeClient, coming: &mut Coming, len: u64) -> Vec<u8> {
 }
 
 #[test]
-fn payloads_come_to_who_asks_for_them_until_they_are_confirmed() {
+fn payloads_are_delivered_until_they_are_confirmed() {
     for on_disk in [false, true] {
         let place = Place::new(on_disk);
         let mut client = place.client();
@@ -192,7 +192,7 @@ fn bundles_are_listed_and_cancelled_and_survive() {
 }
 
 #[test]
-fn echoes_are_measured_and_what_answers_nothing_is_told() {
+fn pings_are_timed_and_lost_ones_reported() {
     let place = Place::new(false);
     let mut client = place.client();
     let mut pongs = Vec::new();
@@ -271,7 +271,7 @@ fn a_bundle_is_followed_to_its_end() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_told() {
+fn invalid_requests_are_refused_with_a_reason() {
     let place = Place::new(false);
     let mut client = place.client();
     // A client refused early reads the reason, however much is still to be sent.

@@ -9,7 +9,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn the_least_that_is_said_is_the_interfaces() {
+fn interfaces_are_the_only_required_settings() {
     let gateway = Gateway::parse(LEAST, "g.toml").unwrap();
     assert_eq!(gateway.intercept.taken(), Ports::default());
     assert_eq!(gateway.rules.ports(), [7430, 7431]);
@@ -43,7 +43,7 @@ fn idle_peers_are_asked_unless_that_is_off() {
 }
 
 #[test]
-fn everything_can_be_said_and_is_written_as_it_is_read() {
+fn all_settings_round_trip() {
     let text = r#"
         name = "gate_1"
         [lan]
@@ -128,7 +128,7 @@ fn the_page_has_every_key_and_default() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_remedy() {
+fn errors_name_the_fault_and_its_remedy() {
     let unknown = refused(&format!("{LEAST}congestio = \"bbr\""));
     assert!(unknown.contains("line 5") && unknown.contains("unknown field"), "{unknown}");
     let near = refused(&format!("{LEAST}[wan.kernel]\ncongestio = \"bbr\""));

@@ -91,7 +91,7 @@ fn names_of_services_belong_to_the_node() {
 
 /// Errors name the location and a remedy.
 #[test]
-fn mistakes_are_told() {
+fn invalid_settings_are_refused() {
     for (from, to, told) in [
         ("id = \"ipn:2.0\"", "id = \"ipn:2.5\"", "id: \"ipn:2.5\" names no node"),
         ("id = \"ipn:2.0\"", "id = \"two\"", "id: \"two\" names no endpoint"),
@@ -233,7 +233,7 @@ fn neighbours_over_ltp_are_engines() {
 }
 
 #[test]
-fn mistakes_over_saratoga_and_norm_are_told() {
+fn invalid_saratoga_and_norm_settings_are_refused() {
     let text = |more: &str| {
         format!(
             "id = \"dtn://a/\"\nstore.memory = \"1 MB\"\n[[layer]]\nkind = \"saratoga\"\n\
@@ -324,7 +324,7 @@ kind = "tcpcl4"
 "#;
 
 #[test]
-fn security_custody_and_copies_are_as_said() {
+fn security_custody_and_copies_are_configured() {
     use proto::bp::security::{OnFault, Operation, Role};
     use wire::bpsec::{AesVariant, ShaVariant};
 
@@ -354,7 +354,7 @@ fn security_custody_and_copies_are_as_said() {
 }
 
 #[test]
-fn what_is_wrong_with_security_is_told() {
+fn invalid_security_settings_are_refused() {
     let error = |from: &str, to: &str| {
         let text = SECURED.replacen(from, to, 1);
         assert_ne!(text, SECURED);

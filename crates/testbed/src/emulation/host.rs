@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_does_what_is_planned_when_it_is() {
+    fn planned_events_happen_on_time() {
         let mut host = sender();
         assert_eq!(host.poll_timeout().unwrap().at, Time::ZERO, "the beginning");
         assert_eq!(turn(&mut host, at(1)), 0, "nothing was asked for");
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_its_way_is_not_at_rest_and_whose_way_never_comes_is() {
+    fn a_host_is_at_rest_only_if_its_path_never_comes_up() {
         let mut host = sender();
         for millis in [0, 10] {
             turn(&mut host, at(millis));

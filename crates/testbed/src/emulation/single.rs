@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told() {
+    fn invalid_transfers_are_refused() {
         for (wish, why) in [
             (Wish { to: "fleet".to_owned(), ..wish() }, "is a group"),
             (Wish { to: "bb".to_owned(), ..wish() }, "did you mean \"b\"?"),

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_tool_is_told() {
+    fn invalid_tools_are_refused() {
         for (more, why) in [
             (
                 "tool = \"spc\"",
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_simulated_has_no_tools() {
+    fn simulated_scenarios_have_no_tools() {
         let scenario = resolved("{ from = \"a\", to = \"b\", tool = \"iperf3-cubic\" }").unwrap();
         let failed = lab::run::refuse_tools(&scenario).unwrap_err().to_string();
         assert!(

@@ -175,7 +175,7 @@ mod tests {
     "#;
 
     #[test]
-    fn the_first_axis_changes_slowest_and_what_is_skipped_is_left_out() {
+    fn the_first_axis_changes_slowest_and_skipped_cells_are_omitted() {
         let study = Study::parse(STUDY, "s.toml").unwrap();
         let (name, edition) = study.edition(None).unwrap();
         let sheet = &edition.sheets[0];

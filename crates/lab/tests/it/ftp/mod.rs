@@ -95,7 +95,7 @@ fn a_window_bounds_what_crosses_in_a_round_trip() {
 }
 
 #[test]
-fn a_file_that_is_fetched_is_timed_by_who_asked_for_it() {
+fn a_fetched_file_is_timed_by_the_client() {
     for settings in ["", "data = \"port\"", "data = \"epsv\""] {
         let run = completed(&world("ftp-get", "2 MB", GEO, settings));
         let transfer = &run.transfers[0];
@@ -298,7 +298,7 @@ fn other_programs_read_its_captures() {
 }
 
 #[test]
-fn the_senders_own_queue_drops_unless_it_is_told_to_press_back() {
+fn the_senders_own_queue_drops_without_backpressure() {
     let link = "rate = \"10 Mbit/s\"\ndelay = \"300 ms\"\nqueue = \"5 packets\"";
     let dropped = |link: &str| {
         let run = completed(&world("ftp/cubic", "1 MB", link, ""));
@@ -343,7 +343,7 @@ fn traces_say_what_packets_are() {
 }
 
 #[test]
-fn a_comparison_changes_what_is_said_of_tcp_and_nothing_else() {
+fn a_comparison_overrides_tcp_settings_only() {
     let tcp = TcpSettings::default()
         .with(&["congestion"], Congestion::Vegas.name())
         .with(&["timestamps"], false);

@@ -92,7 +92,7 @@ fn a_session_ends_at_its_bounds() {
 }
 
 #[test]
-fn segments_are_no_larger_than_said() {
+fn segments_respect_their_maximum() {
     let longest = |observed: &Observations| {
         data(observed).iter().map(|(_, data)| data.data.len()).max().unwrap()
     };

@@ -110,7 +110,7 @@ fn cut(packets: &[Vec<u8>], train: &Train) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_is_joined_is_cut_into_the_same_again() {
+fn joined_packets_are_segmented_into_the_same() {
     for v6 in [false, true] {
         let mut packets = segments(v6, &[100, 100, 100]);
         packets.push(segment(v6, (149, Flags::ACK | Flags::PSH | Flags::FIN, 40)));

@@ -48,7 +48,7 @@ fn duplicates(place: &Place) -> u64 {
 }
 
 #[test]
-fn a_session_that_is_said_again_brings_nothing_twice() {
+fn a_replayed_session_delivers_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
     for store in [None, Some(folder.path())] {
         let second = place(2, None, store);

@@ -102,7 +102,7 @@ fn crosses_within(
 }
 
 #[test]
-fn nodes_that_prove_who_they_are_speak_over_tls() {
+fn nodes_with_valid_certificates_use_tls() {
     let authority = Authority::new();
     let (one, two) = (authority.files("ipn:1.0", true), authority.files("ipn:2.0", true));
     let second = place_as(2, None, None, with(&two));
@@ -127,7 +127,7 @@ fn nodes_that_prove_who_they_are_speak_over_tls() {
 }
 
 #[test]
-fn who_does_not_prove_it_is_refused() {
+fn nodes_without_a_valid_certificate_are_refused() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (one, two) = (authority.files("ipn:1.0", true), authority.files("ipn:2.0", true));
     assert!(crosses_within(SURELY, with(&one), with(&two)), "these do");
@@ -172,7 +172,7 @@ fn a_listener_may_accept_peers_without_certificates() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told() {
+fn faulty_certificate_files_are_reported() {
     let authority = Authority::new();
     let files = authority.files("ipn:1.0", true);
     let error = |files: &TlsFiles| Tls::read(files).unwrap_err().to_string();
