@@ -1,7 +1,7 @@
-"""Refuses a dependency under a licence that `deny.toml` does not allow, or from elsewhere.
+"""Refuses dependencies under a licence that `deny.toml` does not allow, or from another source.
 
-Reads what Cargo says of the two workspaces, so it needs nothing but Cargo. `cargo deny` checks
-more (known holes, for one), where it is installed.
+Reads Cargo's metadata of the two workspaces, so it needs only Cargo. `cargo deny` checks more
+(advisories, for example), where it is installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Expression:
         self.allowed = allowed
 
     def holds(self) -> bool:
-        """Whether some choice of licences is allowed as a whole."""
+        """Whether some choice of licences is allowed."""
         found = self.any_of()
         if self.tokens:
             raise ValueError(f"left over: {self.tokens}")
@@ -45,7 +45,7 @@ class Expression:
         """Terms with OR between them; `/` is how older crates write it."""
         found = self.all_of()
         while self.take("OR", "/"):
-            # Both sides are read in any case.
+            # Parses both sides in any case.
             found = self.all_of() or found
         return found
 
@@ -72,10 +72,10 @@ class Expression:
 
 
 def objections(package: dict[str, Any], allowed: frozenset[str]) -> list[str]:
-    """What speaks against a package."""
+    """Returns the objections against a package."""
     found = []
     source = package["source"]
-    # Without a source it is a folder, and only ours are.
+    # A package without a source is a folder, which must be in the repository.
     inside = Path(package["manifest_path"]).is_relative_to(ROOT)
     if source != CRATES_IO and (source is not None or not inside):
         found.append(f"comes from {source or package['manifest_path']}")

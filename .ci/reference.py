@@ -18,7 +18,7 @@ PAGES = ROOT / "docs" / "reference"
 COLUMN = re.compile(r'"(\w+)" = (\w+)\(\|row\| (.*)\);')
 FIELD = re.compile(r"((?:^ *///.*\n)+)(?:^ *#\[.*\n)*^ *pub (?:\(\w+\) )?(\w+):", re.MULTILINE)
 KINDS = {"Count": "count", "Flag": "yes or no", "Number": "number", "Text": "text"}
-# What the fields' documentation does not say, as it is said elsewhere, or by code that is no field.
+# Columns that have no documented field, or are documented elsewhere.
 OTHERS = {
     "cell": "Which cell of the grid, from 0 on",
     "run": "Which run of the cell, from 0 on",
@@ -82,7 +82,7 @@ def documented(path: str, struct: str) -> dict[str, str]:
     for comment, name in FIELD.findall(body[1]):
         lines = [line.strip().removeprefix("///").strip() for line in comment.splitlines()]
         sentence = re.split(r"\.(?:\s|$)", " ".join(lines))[0]
-        # Links to code mean nothing here.
+        # Drops links to code, which have no target here.
         found[name] = re.sub(r"\[(`[^`]*`)\](\([^)]*\))?", r"\1", sentence)
     return found
 
@@ -90,7 +90,7 @@ def documented(path: str, struct: str) -> dict[str, str]:
 def columns() -> str:
     """The page of the columns of a study's tables."""
     transfer = documented("crates/lab/src/metrics.rs", "TransferMetrics")
-    # Fields of a part say more than the field of the part.
+    # The fields of a part are more specific than the field that has the part.
     transfer |= documented("crates/lab/src/metrics.rs", "Traffic")
     done = documented("crates/testbed/src/study/runner.rs", "Done")
     lines = [

@@ -47,9 +47,9 @@ FORMS = {
     "ByForm": '`"short"`, `"bits"` or `"off"`',
     "ByRate": 'rate, `"interface"` or `"off"`',
 }
-# Structs of which the settings stand in the table around them.
+# Structs whose settings are part of the enclosing table.
 INLINE = {"Buffers": "buffers.rs"}
-# Parts of structs that may be off, of which the settings stand in the table around them.
+# Optional parts of structs whose settings are part of the enclosing table.
 PARTS = {"Scps": (("tcp/scps/snack.rs", "Snack"), ("tcp/scps/rate.rs", "RateControl"))}
 BOUNDED = {"Interval": ", at least 1 ms", "Seconds": ", whole seconds"}
 
@@ -90,7 +90,7 @@ def declared(path: str, struct: str) -> list[Setting]:
 
 
 def visited(source: str) -> list[Setting]:
-    """The settings that a file visits by itself, with the defaults of all buffers."""
+    """Returns the settings that a file visits by itself, with the defaults of all buffers."""
     buffers = {setting.key: setting.default for setting in declared("buffers.rs", "Buffers")}
     settings = []
     for comment, key, form, bound in VISITED.findall(source):
@@ -162,7 +162,7 @@ def span(path: str, text: str) -> str:
 
 
 def default(path: str, setting: Setting) -> str:
-    """The default as it is written in TOML; a dash where it cannot be written."""
+    """Returns the default as written in TOML; a dash if it cannot be written."""
     form, text = setting.form, setting.default
     inner = re.sub(r"^Option<(.*)>$", r"\1", setting.type)
     if some := re.fullmatch(r"Some\((.*)\)", text):
@@ -205,7 +205,7 @@ def default(path: str, setting: Setting) -> str:
 
 
 def values(path: str, setting: Setting) -> str:
-    """The values that a setting may have."""
+    """Returns the possible values of a setting."""
     form, words = setting.form, ""
     for wrapper, word in (("Off", '`"off"`'), ("Auto", '`"auto"`'), ("Maybe", "")):
         if inside := re.fullmatch(rf"{wrapper}<(.*)>", form):

@@ -1,8 +1,8 @@
-"""A hook of mkdocs: links of docs/ that lead to other files of the project lead to the repository.
+"""A hook of mkdocs: links from docs/ to other files of the project lead to the repository.
 
-In a clone, and where the repository is shown, `../scenarios/geo.toml` is a file. A site has only
-what is in docs/, so there the link leads to the repository; one to a file that does not exist is a
-warning, which fails a strict build. A notebook, which is for a kernel, is shown as a page, too.
+In a clone, and in the repository's web view, `../scenarios/geo.toml` is a file. A site has only
+docs/, so there the link leads to the repository. A link to a missing file is a warning, which fails
+a strict build. A notebook is also shown as a page.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
-# The target of a link, as far as a blank or what closes it: [text](target), without a scheme.
+# The target of a link without a scheme, up to a blank or bracket: [text](target).
 TARGET = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
-# What a browser loads with a page, from another host.
+# Resources that a browser loads with a page from another host.
 LOADED = re.compile(
     r"<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]+)"
 )
@@ -36,7 +36,7 @@ def on_files(files: Files, *, config: Any, **_: Any) -> Files:
 
 
 def told(notebook: Path) -> str:
-    """What a notebook says and does, as a page. It ends with where the notebook is."""
+    """Renders a notebook as a page that ends with a link to the notebook."""
     parts = []
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
@@ -46,13 +46,13 @@ def told(notebook: Path) -> str:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
-    """The page with links out of docs/ made links to the repository."""
+    """Returns the page with links out of docs/ replaced by links to the repository."""
     folder = posixpath.dirname(page.file.src_uri)
 
     def leads_to(found: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join("docs", folder, found[1]))
         if path.startswith("docs/"):
-            # A notebook has a page, whose end leads to the notebook itself.
+            # The page of a notebook ends with a link to the notebook itself.
             own = f"docs/{page.file.src_uri}"
             is_page = path.endswith(".ipynb") and own != path.removesuffix(".ipynb") + ".md"
             return found[1].removesuffix(".ipynb") + ".md" if is_page else found[1]
@@ -65,7 +65,7 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
 
 
 def on_post_page(output: str, *, page: Any, **_: Any) -> str:
-    """The page as it is, with a warning for each file that it loads from elsewhere."""
+    """Returns the page unchanged, with a warning for each resource of another host."""
     for url in LOADED.findall(output):
         log.warning("%s: loads %s", page.file.src_uri, url)
     return output

@@ -1,11 +1,12 @@
-"""What every peer script is told, and the pace of a sender.
+"""Arguments of every peer script, and the pace of a sender.
 
     peer.py send|recv BIND PEER ENTITY REMOTE CLASS DATAGRAM RATE TIMEOUT PATH NAME
 
 PATH is the file to send or the directory to receive into, NAME the file's name there, DATAGRAM
-the largest PDU in bytes, RATE the sender's pace in bit/s (0 = none), TIMEOUT in seconds. A peer
-prints how long the transfer took as a JSON object with the key `elapsed_s`, and exits with 0 if its
-entity says that the transfer is complete, 1 if not, 127 if it cannot do what it is asked.
+the largest PDU in bytes, RATE the sender's rate in bit/s (0 = unlimited), TIMEOUT in seconds. A
+peer prints the duration of the transfer as a JSON object with the key `elapsed_s`. It exits with 0
+if its entity reports that the transfer is complete, 1 if not, 127 if it does not support the
+request.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ UNSUPPORTED = 127
 
 @dataclass(frozen=True)
 class Arguments:
-    """The command line of a peer script."""
+    """Command line of a peer script."""
 
     role: str
     bind: tuple[str, int]
@@ -38,13 +39,13 @@ class Arguments:
 
 
 def address(text: str) -> tuple[str, int]:
-    """Reads HOST:PORT."""
+    """Parses HOST:PORT."""
     host, _, port = text.rpartition(":")
     return host, int(port)
 
 
 def arguments() -> Arguments:
-    """The command line, or the end of the process if there is something wrong with it."""
+    """Parses the command line, or exits with an error."""
     given = sys.argv[1:]
     if len(given) != 11 or given[0] not in ("send", "recv"):
         unsupported(__doc__ or "")
@@ -65,18 +66,18 @@ def arguments() -> Arguments:
 
 
 def unsupported(why: str) -> NoReturn:
-    """Ends the process as a peer that cannot do what it is asked."""
+    """Exits as a peer that does not support the request."""
     print(why, file=sys.stderr)
     sys.exit(UNSUPPORTED)
 
 
 def report(seconds: float) -> None:
-    """Prints how long the transfer took, from the request (or the start) to its end."""
+    """Prints the duration of the transfer, from the request (or the start) to its end."""
     print(json.dumps({"elapsed_s": seconds}), flush=True)
 
 
 class Pace:
-    """Holds a sender back to a rate: none of the peers does that by itself."""
+    """Limits the rate of a sender, which none of the peers does itself."""
 
     def __init__(self, rate_bps: int) -> None:
         self.rate_bps = rate_bps
@@ -84,11 +85,11 @@ class Pace:
         self.bytes = 0
 
     def sent(self, count: int) -> None:
-        """Counts what was sent, and sleeps off what was sent too early."""
+        """Counts sent bytes, and sleeps if they were too early."""
         self.bytes += count
         if self.rate_bps == 0:
             return
         ahead = self.start + self.bytes * 8 / self.rate_bps - time.monotonic()
-        # A sleep overshoots by some 60 µs, so shorter ones are saved up.
+        # A sleep overshoots by some 60 µs, so short waits are accumulated.
         if ahead > 0.0005:
             time.sleep(ahead)

@@ -1,4 +1,4 @@
-"""A slowlight node beside other implementations of bundles, and what crosses between them."""
+"""A slowlight node next to other implementations of bundles, with a capture of their traffic."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 OURS, THEIRS = "dtn://ours/", "dtn://theirs/"
-# tshark reads what it holds in memory.
+# Longest bundle that is captured: tshark holds it in memory.
 CAPTURED_MAX = 1_000_000
 PATIENCE = 60.0
 
 
 class FailedError(Exception):
-    """What went wrong."""
+    """Failure of a case."""
 
 
 def free_port() -> int:
-    """A port that nobody has now."""
+    """Returns an unused port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -30,8 +30,9 @@ def free_port() -> int:
 
 
 class Node:
-    """A slowlight node with one layer, which listens on the port or connects to it; `further` is
-    what its file says of the layer besides."""
+    """A slowlight node with one layer, which listens on the port or connects to it; `further` has
+    more settings of the layer.
+    """
 
     def __init__(
         self,
@@ -58,14 +59,14 @@ class Node:
         self.process = subprocess.Popen(command)
 
     def bp(self, *asked: str) -> subprocess.CompletedProcess[str]:
-        """`slowlight bp`."""
+        """Runs `slowlight bp`."""
         command = [str(self.slowlight), "bp", *asked, "--node", str(self.sock)]
         return subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=PATIENCE
         )
 
     def wait(self) -> None:
-        """Until it takes bundles."""
+        """Waits until it accepts bundles."""
         limit = time.monotonic() + PATIENCE
         while time.monotonic() < limit:
             asked = self.bp("query", "--json")
@@ -77,7 +78,7 @@ class Node:
         raise FailedError("the node is not ready")
 
     def receive(self) -> bytes:
-        """The payload of the next bundle for service `in`."""
+        """Returns the payload of the next bundle for service `in`."""
         inbox = self.folder / "inbox"
         inbox.mkdir()
         received = self.bp("recv", "in", str(inbox), "--count", "1")
@@ -96,12 +97,12 @@ class Node:
             raise FailedError(sent.stderr.strip())
 
     def stop(self) -> None:
-        """Ends it in order."""
+        """Stops it in order."""
         stop(self.process)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process, in order if it does so within ten seconds."""
+    """Ends a process, and kills it after ten seconds."""
     process.terminate()
     try:
         process.wait(10)
@@ -112,13 +113,13 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def captured(path: Path, port: int, size: int) -> Iterator[None]:
-    """Keeps what crosses, of bundles that are not too long."""
+    """Captures traffic, unless bundles are too long."""
     if size > CAPTURED_MAX or shutil.which("dumpcap") is None:
         yield
         return
     command = ["dumpcap", "-q", "-i", "lo", "-f", f"tcp port {port}", "-w", str(path), "-B", "64"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    # It says so when it has begun.
+    # It prints a line when it has started.
     assert process.stderr is not None
     process.stderr.readline()
     time.sleep(0.3)
@@ -131,13 +132,13 @@ def captured(path: Path, port: int, size: int) -> Iterator[None]:
 
 
 def malformed(path: Path, port: int, layer: str, known: str | None = None) -> str | None:
-    """What tshark finds wrong in a capture, but for what the peer is known to do.
+    """Returns the faults that tshark finds in a capture, except for known faults of the peer.
 
     It has no dissector for MTCP.
     """
     if not path.exists() or layer == "mtcp" or shutil.which("tshark") is None:
         return None
-    # Twice: at first it does not know what follows.
+    # Two passes: in the first it does not know later packets.
     read = ["tshark", "-2", "-r", str(path), "-d", f"tcp.port=={port},tcpcl"]
     wrong = "_ws.expert.severity == error" + ("" if known is None else f" && !({known})")
     wrong = f"_ws.malformed || ({wrong})"

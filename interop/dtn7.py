@@ -32,18 +32,18 @@ from pyd3tn.bundle7 import CRCType, serialize_bundle7
 from pyd3tn.mtcp import MTCPConnection
 
 VERSION = "0.21.0"
-# Building takes 2.5 minutes on two free cores; nobody waits longer than this.
+# Time limit of the build, which takes 2.5 minutes on two free cores.
 BUILD_MAX = 1200.0
-# What its HTTP server takes in one request.
+# Maximum size of a request to its HTTP server.
 REQUEST_MAX = 2_000_000
-# How long nothing may arrive while speed is measured.
+# Silence after which a speed measurement ends.
 FLOW_PATIENCE = 20.0
-# In place of a bundle.
+# Response if there is no bundle.
 NOTHING = b"Nothing to receive"
 
 
 def install(target: Path) -> Path | None:
-    """The daemon, built below the folder if it is not there; None, and a message, if that fails."""
+    """Builds the daemon below the folder if it is missing; None, with a message, if that fails."""
     root = target / f"dtn7-{VERSION}"
     daemon = root / "bin/dtnd"
     if daemon.exists():
@@ -52,7 +52,7 @@ def install(target: Path) -> Path | None:
         print("dtn7 is left out: there is no cargo", file=sys.stderr)
         return None
     print(f"building dtn7 {VERSION}", file=sys.stderr)
-    # Without the stores on disk, which are not what is tried.
+    # Without the stores on disk, which are not tested.
     command = ["cargo", "install", "--quiet", "--locked", "--no-default-features"]
     command += ["--root", str(root), "--target-dir", str(target / "dtn7"), f"dtn7@{VERSION}"]
     environment = {key: value for key, value in os.environ.items() if key != "RUSTFLAGS"}
@@ -66,11 +66,11 @@ def install(target: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a daemon listens and whom it knows."""
+    """Addresses of a daemon and of its neighbours."""
 
-    # Layers and their ports: `mtcp`, `tcp` (which is TCPCL 4).
+    # Layers and ports: `mtcp`, `tcp` (which is TCPCL 4).
     listens: tuple[tuple[str, int], ...] = ()
-    # The neighbours: layer, port and name.
+    # Neighbours: layer, port and name.
     neighbours: tuple[tuple[str, int, str], ...] = ()
 
 
@@ -82,12 +82,12 @@ class Daemon:
         folder.mkdir(exist_ok=True)
         command = [str(program), "--nodeid", name, "--workdir", str(folder), "--db", "mem"]
         command += ["--endpoint", "in", "--web-port", str(self.web), "--ipv4"]
-        # Tried again each second, if a neighbour is not there yet.
+        # Reconnects each second, if a neighbour is not up yet.
         command += ["--disable_nd", "--interval", "0", "--janitor", "1s"]
         for layer, port in place.listens:
             command += ["--cla", f"{layer}:port={port}:bind=127.0.0.1"]
         for layer, port, neighbour in place.neighbours:
-            # Without an agent for it a neighbour is not reached.
+            # A neighbour is only reached if there is an agent for the layer.
             if layer not in dict(place.listens):
                 command += ["--cla", f"{layer}:port={free_port()}:bind=127.0.0.1"]
             command += ["--static-peer", f"{layer}://127.0.0.1:{port}/{neighbour}"]
@@ -98,14 +98,14 @@ class Daemon:
             )
 
     def ask(self, what: str, body: bytes | None = None) -> bytes:
-        """A request to its HTTP server."""
+        """Sends a request to its HTTP server."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.web}/{what}", data=body)
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             data: bytes = answer.read()
             return data
 
     def wait(self) -> None:
-        """Until it answers."""
+        """Waits until it responds."""
         limit = time.monotonic() + PATIENCE
         while time.monotonic() < limit:
             try:
@@ -118,11 +118,11 @@ class Daemon:
         raise FailedError("dtn7 does not answer")
 
     def send(self, to: str, payload: bytes) -> None:
-        """Has it make a bundle."""
+        """Makes it send a bundle."""
         self.ask(f"send?dst={urllib.parse.quote(to, safe='')}", payload)
 
     def received(self) -> Iterator[bytes]:
-        """The bundles for `in`, one after the other, each as soon as it is there."""
+        """Yields the bundles for `in` as they arrive."""
         limit = time.monotonic() + PATIENCE
         while time.monotonic() < limit:
             bundle = self.ask("endpoint?in")
@@ -133,14 +133,14 @@ class Daemon:
         raise FailedError(f"no more bundle for dtn7's application: {self.said()}")
 
     def said(self) -> str:
-        """Its last warnings."""
+        """Returns its last warnings."""
         lines = self.log.read_text(errors="replace").splitlines()
         return " / ".join(lines[-3:]) or "it says nothing"
 
 
 @contextmanager
 def running(program: Path, folder: Path, name: str, place: Place) -> Iterator[Daemon]:
-    """A daemon that answers."""
+    """Runs a daemon, and waits until it responds."""
     daemon = Daemon(program, folder, name, place)
     try:
         daemon.wait()
@@ -150,7 +150,7 @@ def running(program: Path, folder: Path, name: str, place: Place) -> Iterator[Da
 
 
 def made(count: int, payload: bytes) -> list[bytes]:
-    """So many bundles with one payload each."""
+    """Returns bundles with one payload each."""
     now = datetime.now(UTC)
     return [
         bytes(
@@ -168,14 +168,14 @@ def made(count: int, payload: bytes) -> list[bytes]:
 
 
 def give(mtcp: MTCPConnection, bundles: list[bytes]) -> None:
-    """Sends bundles, unless the other side goes."""
+    """Sends bundles until the peer goes."""
     with suppress(OSError):
         for bundle in bundles:
             mtcp.send_bundle(bundle)
 
 
 def flow(program: Path, folder: Path, size: int, count: int) -> dict[str, float]:
-    """Measures once."""
+    """Measures the speed once."""
     inlet, between = free_port(), free_port()
     given = made(count, bytes(size))
     to = Place(listens=(("tcp", between),))
@@ -203,7 +203,7 @@ def flow(program: Path, folder: Path, size: int, count: int) -> dict[str, float]
 
 
 def main() -> int:
-    """Measures once; 1 without dtn7."""
+    """Measures the speed once; returns 1 without dtn7."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--target", type=Path, required=True, help="where programs are built")
     parser.add_argument("--size", type=int, required=True, help="of each payload")

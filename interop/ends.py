@@ -1,4 +1,4 @@
-"""What runners have in common: how processes end, and what they leave behind."""
+"""Shared functions of runners: ends of processes, and the files they leave."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# In place of a process's exit code where the peer cannot do what a case asks for.
+# Exit code of a peer that does not support a case.
 UNSUPPORTED = 127
-# In place of an exit code: the process still ran when its time was over, and ended when it was
-# interrupted (it waited) or did not (it hung).
+# Results in place of an exit code: the process exceeded its time limit, and ended when it was
+# interrupted (WAITED) or did not (HUNG).
 WAITED, HUNG = 1000, 1001
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file; of nothing, if there is no file."""
+    """Returns the SHA-256 of a file, or of nothing if it does not exist."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
@@ -26,9 +26,9 @@ def digest(path: Path) -> str:
 
 
 def finish(process: subprocess.Popen[bytes], limit: float) -> int:
-    """Waits for a process; one that outlives the limit is interrupted (ctrl-C), then killed.
+    """Waits for a process; one that exceeds the limit is interrupted (ctrl-C), then killed.
 
-    Its standard input is closed, if that is a pipe.
+    Its standard input is closed, if it is a pipe.
     """
     if process.stdin is not None:
         process.stdin.close()
@@ -46,7 +46,7 @@ def finish(process: subprocess.Popen[bytes], limit: float) -> int:
 
 
 def reported_seconds(output: Path, elapsed: float) -> float:
-    """The time a sender reports for its transfer, else the wall clock's."""
+    """Returns the duration that a sender reports for its transfer, else the wall clock's."""
     for line in reversed(output.read_text().splitlines()):
         try:
             report = json.loads(line)
@@ -58,5 +58,5 @@ def reported_seconds(output: Path, elapsed: float) -> float:
 
 
 def target_folder() -> Path:
-    """Where programs are built."""
+    """Returns the folder in which programs are built."""
     return Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target")).resolve()

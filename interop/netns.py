@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-# Where `ip netns` keeps its names; hidden by an empty file system of our own.
+# Folder of `ip netns` names; hidden by an empty file system of our own.
 NAMES = Path("/run/netns")
 INTERFACE = "eth0"
-# What `unshare` is told: `--kill-child` ends all processes in there, should it die itself.
+# Arguments of `unshare`: `--kill-child` ends all processes inside if it dies itself.
 NAMESPACES = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-# The variable that tells a program that it has namespaces of its own.
+# Environment variable set in a program with namespaces of its own.
 MARK = "SLOWLIGHT_NAMESPACES"
 TOOLS = ("unshare", "nsenter", "ip", "nft")
 
@@ -41,11 +41,11 @@ class Host:
 
 
 def why_not() -> str | None:
-    """Why there can be no namespaces here; None if there can."""
+    """Reason why namespaces are unavailable; None if they work."""
     for tool in TOOLS:
         if find(tool) is None:
             return f"the program {tool} is missing"
-    # Making a host takes all that may be forbidden.
+    # Creating a host needs every privilege that may be missing.
     trial = "from netns import hosts\nwith hosts(2, 0.01): pass"
     python = ["python3", "-c", trial]
     here = {"PYTHONPATH": str(Path(__file__).resolve().parent)}
@@ -57,18 +57,18 @@ def why_not() -> str | None:
 
 
 def find(tool: str) -> str | None:
-    """Where a program is; those of the administrator may not be in an ordinary user's path."""
+    """Returns the path of a program; administrators' folders may be missing in a user's path."""
     return shutil.which(tool, path=environment()["PATH"])
 
 
 def environment(more: dict[str, str] | None = None) -> dict[str, str]:
-    """The environment in which everything here is found."""
+    """Returns the environment with those folders in the path."""
     path = os.environ.get("PATH", "/usr/bin:/bin")
     return {**os.environ, "PATH": f"{path}:/usr/sbin:/sbin", **(more or {})}
 
 
 def inside(command: list[str]) -> list[str]:
-    """The command line that runs a command in namespaces of its own."""
+    """Returns the command line that runs a command in namespaces of its own."""
     user = () if os.geteuid() == 0 else ("--map-root-user",)
     return ["unshare", *user, *NAMESPACES, "env", f"{MARK}=1", *command]
 
@@ -103,13 +103,13 @@ def hide_names() -> None:
         return
     if MARK not in os.environ:
         raise RuntimeError("hosts are made only in a program that `inside` started")
-    # An ordinary user can make no folder in `/run`, but can cover it.
+    # An ordinary user cannot create a folder in `/run`, but can cover it.
     run("mount", "-t", "tmpfs", "slowlight", str(NAMES if NAMES.is_dir() else NAMES.parent))
     NAMES.mkdir(exist_ok=True)
 
 
 def connect(host: Host) -> None:
-    """Makes a host and plugs it into the bridge."""
+    """Creates a host and connects it to the bridge."""
     port = f"port-{host.name}"
     run("ip", "netns", "add", host.name)
     peer = ("peer", "name", host.interface, "netns", host.name)
@@ -123,17 +123,17 @@ def connect(host: Host) -> None:
 
 
 def disconnect(host: Host) -> None:
-    """Removes a host as far as it was made."""
-    # `/sys` still shows the interfaces of the outside, `/proc/net` ours.
+    """Removes a host, even if it is incomplete."""
+    # `/sys` still shows the interfaces outside, `/proc/net` ours.
     if f"port-{host.name}:" in Path("/proc/net/dev").read_text().split():
-        # The kernel would remove the pair at some time after the host.
+        # The kernel would remove the pair some time after the host.
         run("ip", "link", "delete", f"port-{host.name}")
     if (NAMES / host.name).exists():
         run("ip", "netns", "delete", host.name)
 
 
 def lose(host: Host, share: float) -> None:
-    """Has a host lose datagrams before its sockets see them."""
+    """Makes a host drop datagrams before its sockets receive them."""
     if not 0 <= share <= 1:
         raise ValueError(f"{share} is no share")
     rule = (

@@ -45,13 +45,13 @@ from pyd3tn.tcpcl import (
 )
 
 SIZES = (1000, 65_536, 1_000_000, 100_000_000)
-# Checks of the library are made by Python, a byte at a time.
+# Longest bundle that the library verifies: Python computes the CRC a byte at a time.
 CHECKED_MAX = 1_000_000
 # The message of TCPCL 3 with data of a bundle (RFC 7242, 5.1).
 DATA_SEGMENT = 1
-# What dtn7 calls the layers.
+# dtn7's names of the layers.
 LAYERS = {"mtcp": "mtcp", "tcpcl4": "tcp"}
-# Random bundles, and from where they are counted.
+# Number of random bundles, and the first seed.
 BP7_BUNDLES, BP7_SEED = 20_000, 1
 
 
@@ -66,13 +66,13 @@ class Case:
     size: int
 
     def name(self) -> str:
-        """As the table calls it."""
+        """Name in the table."""
         way = f"{self.peer} to slowlight" if self.to_us else f"slowlight to {self.peer}"
         return f"{way}, {self.layer}, version {self.version}, {self.size} B"
 
 
 def cases(peers: list[str]) -> Iterator[Case]:
-    """All that is run."""
+    """Returns all cases."""
     for peer, layer, versions in (
         ("pyD3TN", "mtcp", (7,)),
         ("pyD3TN", "tcpcl3", (6, 7)),
@@ -88,7 +88,7 @@ def cases(peers: list[str]) -> Iterator[Case]:
 
 
 def made(case: Case, payload: bytes) -> bytes:
-    """A bundle of the library."""
+    """Makes a bundle with the library."""
     to, source = f"{OURS}in", f"{THEIRS}out"
     if case.version == 6:
         return bytes(serialize_bundle6(source, to, payload, report_to_eid=THEIRS))
@@ -97,7 +97,7 @@ def made(case: Case, payload: bytes) -> bytes:
 
 
 def give(case: Case, port: int, bundle: bytes) -> None:
-    """Sends a bundle to the node by the library."""
+    """Sends a bundle to the node with the library."""
     if case.layer == "mtcp":
         with MTCPConnection("127.0.0.1", port) as mtcp:
             mtcp.send_bundle(bundle)
@@ -107,7 +107,7 @@ def give(case: Case, port: int, bundle: bytes) -> None:
 
 
 def exactly(stream: socket.socket, size: int) -> bytes:
-    """So many bytes."""
+    """Reads this number of bytes."""
     parts = []
     while size > 0:
         part = stream.recv(min(size, 1 << 20))
@@ -119,7 +119,7 @@ def exactly(stream: socket.socket, size: int) -> bytes:
 
 
 def number(stream: socket.socket) -> bytes:
-    """An SDNV as it stands there."""
+    """Reads an SDNV, undecoded."""
     data = exactly(stream, 1)
     while data[-1] & 0x80:
         data += exactly(stream, 1)
@@ -127,7 +127,7 @@ def number(stream: socket.socket) -> bytes:
 
 
 def take(case: Case, listener: socket.socket) -> bytes:
-    """A bundle of the node, read by the library."""
+    """Reads a bundle of the node with the library."""
     stream, _ = listener.accept()
     stream.settimeout(PATIENCE)
     with stream:
@@ -152,7 +152,7 @@ def take(case: Case, listener: socket.socket) -> bytes:
 
 
 def payload_of(case: Case, bundle: bytes, expected: bytes) -> bytes:
-    """The payload of a bundle of the node."""
+    """Returns the payload of a bundle of the node."""
     if case.version == 6:
         # The payload block is the last, and nothing follows it.
         return bundle[-len(expected) :]
@@ -161,7 +161,7 @@ def payload_of(case: Case, bundle: bytes, expected: bytes) -> bytes:
 
 
 def run_library(slowlight: Path, case: Case, folder: Path, port: int, payload: bytes) -> bytes:
-    """Runs a case with pyD3TN: the payload that came."""
+    """Runs a case with pyD3TN; returns the received payload."""
     with socket.socket() as listener:
         if not case.to_us:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -181,7 +181,7 @@ def run_library(slowlight: Path, case: Case, folder: Path, port: int, payload: b
 
 
 def assembled(bundles: Iterator[bytes]) -> bytes:
-    """The payload of a bundle, or of all fragments of one."""
+    """Returns the payload of a bundle, or of all fragments of one."""
     whole, missing = bytearray(), -1
     for encoded in bundles:
         bundle = Bundle.parse(encoded)
@@ -195,7 +195,7 @@ def assembled(bundles: Iterator[bytes]) -> bytes:
         if missing < 0:
             whole, missing = bytearray(total), total
         whole[offset : offset + len(data)] = data
-        # A fragment that comes twice is noticed: others are missing then, and the payload differs.
+        # A duplicate fragment is detected: others are missing then, and the payload differs.
         missing -= len(data)
         if missing <= 0:
             return bytes(whole)
@@ -205,9 +205,9 @@ def assembled(bundles: Iterator[bytes]) -> bytes:
 def run_dtn7(
     slowlight: Path, program: Path, case: Case, folder: Path, port: int, payload: bytes
 ) -> bytes:
-    """Runs a case with dtn7: the payload that came."""
+    """Runs a case with dtn7; returns the received payload."""
     layer = LAYERS[case.layer]
-    # With 0 it would end the session at once, for it waits so long for a sign of life.
+    # With 0 it would end the session at once, because that is its keepalive timeout.
     node = Node(slowlight, folder, case.layer, port, listens=case.to_us, keepalive=30)
     try:
         if not case.to_us:
@@ -231,7 +231,7 @@ def run_dtn7(
 
 
 def run_secured(slowlight: Path, case: Case, folder: Path, port: int, payload: bytes) -> bytes:
-    """Runs a case over OpenSSL's TLS: the payload that came."""
+    """Runs a case over OpenSSL's TLS; returns the received payload."""
     papers = tls_peer.Papers.made(folder)
     with socket.socket() as listener:
         if not case.to_us:
@@ -261,7 +261,7 @@ def run(slowlight: Path, daemon: Path | None, case: Case) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
         capture = folder / "capture.pcapng"
-        # What TLS has encrypted says nothing to tshark.
+        # tshark cannot decode TLS.
         is_clear = case.peer != "OpenSSL"
         with captured(capture, port, case.size) if is_clear else nullcontext():
             if case.peer == "dtn7":
@@ -282,7 +282,7 @@ def run(slowlight: Path, daemon: Path | None, case: Case) -> None:
 
 
 def check_codec(target: Path) -> None:
-    """Random bundles by the codec of the crate bp7, and by ours."""
+    """Compares random bundles of the crate bp7's codec and ours."""
     cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--package", "bp7-check"]
     manifest = ["--manifest-path", str(HERE / "Cargo.toml"), "--target-dir", str(target)]
     subprocess.run([*cargo, *manifest], check=True)
@@ -293,7 +293,7 @@ def check_codec(target: Path) -> None:
 
 
 def judged(what: str, work: Callable[[], None]) -> bool:
-    """Does something, and prints how it went; whether it went well."""
+    """Runs a function, and prints its result. Returns whether it succeeded."""
     begun, wrong = time.monotonic(), ""
     try:
         work()

@@ -30,30 +30,30 @@ import netns
 from ends import HERE, HUNG, UNSUPPORTED, WAITED, digest, finish, reported_seconds, target_folder
 from netns import Host
 
-# Ours is the first, the reference the second.
+# Ours and the reference.
 SLOWLIGHT, LIBNORM = "slowlight", "libnorm"
 GROUP, PORT = "224.1.2.3", 6003
 SENDER = 1
-# How our settings call the codes.
+# Names of the codes in our settings.
 SCHEMES = {2: "rs16", 5: "rs8", 129: "rs8-129"}
 LOST_SHARES = (0.0, 0.01, 0.05, 0.20)
-# What is sent, and what it is called where it arrives.
+# Name of the sent file, and of the received one.
 SOURCE = "source.bin"
-# Bytes of a segment.
+# Segment size in bytes.
 SEGMENT = 1024
-# What applications say where they say something.
+# Command of the sender's application.
 COMMAND = "well begun"
 
 
 @dataclass(frozen=True)
 class Coding:
-    """Which code is used, and how."""
+    """Erasure code and its use."""
 
     name: str
     fec_id: int
     block: int
     parity: int
-    # How many of the parity symbols are sent without being asked for.
+    # Number of parity symbols sent proactively.
     proactive: int = 0
 
 
@@ -75,11 +75,11 @@ class Case:
     multicast: bool
     lost_share: float
     coding: Coding
-    # Whether the sender finds its rate by itself.
+    # Whether the sender uses congestion control.
     heeds_congestion: bool = False
-    # Whether the file's bytes go as a stream.
+    # Whether the file is sent as a stream.
     stream: bool = False
-    # Whether the sender's application says something to those of receivers.
+    # Whether the sender's application sends commands to those of receivers.
     commands: bool = False
 
     def name(self) -> str:
@@ -89,14 +89,14 @@ class Case:
         return f"{self.sender}-to-{to}-{how}-{self.lost_share:.0%}-{self.pace_and_coding()}"
 
     def pace_and_coding(self) -> str:
-        """What differs beside who speaks with whom."""
+        """Rate and code of the case."""
         kind = "-stream" if self.stream else "-command" if self.commands else ""
         return ("congestion" if self.heeds_congestion else self.coding.name) + kind
 
 
 @dataclass(frozen=True)
 class Programs:
-    """What is run, how fast, and how long at most."""
+    """Programs, rate, and time limit."""
 
     slowlight: Path | None
     libnorm: Path
@@ -114,7 +114,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it."""
+    """Result of a case."""
 
     sender: str
     receivers: list[str]
@@ -127,21 +127,21 @@ class Outcome:
     seconds: float
     goodput_bps: float
     note: str
-    # Where there is something to look at.
+    # Folder for inspection, if any.
     folder: str | None
 
 
 def stream_buffer(case: Case) -> int:
-    """The bytes of a stream that are kept.
+    """Returns the size of a stream's buffer.
 
-    The library gives up what is missing once what it keeps is nearly full, so that where there are
-    losses, what is kept must be more than the file; where there are none, it is less.
+    The library gives up missing data once its buffer is nearly full. With losses the buffer must be
+    larger than the file; without, it is smaller.
     """
     return 4_000_000 if case.lost_share else 400_000
 
 
 def destination(case: Case, hosts: list[Host]) -> str:
-    """Where the sender sends to."""
+    """Destination address of the sender."""
     return f"{GROUP if case.multicast else hosts[1].address}:{PORT}"
 
 
@@ -155,7 +155,7 @@ def send_command(
         code = ["--fec", str(coding.fec_id), "--block", str(coding.block)]
         code += ["--parity", str(coding.parity), "--auto-parity", str(coding.proactive)]
         ends = ["--group", group, "--interface", hosts[0].interface, "--node", str(SENDER)]
-        # The library's own estimate, 0.25 s, makes a multicast round of repair take seconds.
+        # The library's own estimate, 0.25 s, makes a multicast repair round take seconds.
         pace = ["--cc"] if case.heeds_congestion else ["--rate", str(programs.rate_bps)]
         pace += ["--segment", "1024", "--grtt", "0.05"]
         acks = [word for node in nodes for word in ("--ack", node)]
@@ -177,7 +177,7 @@ def send_command(
 
 
 def sender_settings(case: Case) -> str:
-    """The settings file of a sender of ours."""
+    """Returns the settings file of a slowlight sender."""
     coding = case.coding
     return (
         "[sender]\n"
@@ -187,7 +187,7 @@ def sender_settings(case: Case) -> str:
         f"parity = {coding.parity}\n"
         f"auto_parity = {coding.proactive}\n"
         f"receivers = {len(case.receivers)}\n"
-        # As libnorm is told.
+        # As libnorm is configured.
         'grtt_initial = "50 ms"\n'
         f'[limits]\nstream = "{stream_buffer(case)} B"\n'
     )
@@ -201,7 +201,7 @@ def recv_command(
     if name == LIBNORM:
         ends = ["--group", destination(case, hosts), "--interface", host.interface]
         ends += ["--node", node]
-        # It stays until its standard input ends, and that is when the sender has ended.
+        # It stays until its standard input ends, which is when the sender has ended.
         limits = ["--timeout", str(programs.limit_s), "--stay"]
         return [str(programs.libnorm), "recv", str(root), *ends, *limits]
     listen = ["--listen", "0.0.0.0:0" if case.multicast else f"0.0.0.0:{PORT}"]
@@ -214,7 +214,7 @@ def recv_command(
 
 
 def start(host: Host, command: list[str], folder: Path, name: str) -> subprocess.Popen[bytes]:
-    """Starts a program on a host; what it says goes to two files."""
+    """Starts a program on a host; its output goes into two files."""
     with (folder / f"{name}.out").open("wb") as out, (folder / f"{name}.err").open("wb") as err:
         command = host.command(command)
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=err)
@@ -222,7 +222,7 @@ def start(host: Host, command: list[str], folder: Path, name: str) -> subprocess
 
 @contextmanager
 def capture(host: Host, file: Path) -> Iterator[None]:
-    """Captures what passes a host's interface, before any of it is lost; nothing without tshark."""
+    """Captures the traffic of a host's interface, before losses; nothing without tshark."""
     dumpcap = netns.find("dumpcap")
     if dumpcap is None:
         yield
@@ -234,7 +234,7 @@ def capture(host: Host, file: Path) -> Iterator[None]:
         while not file.exists() and process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
         yield
-        # What came last is still in the kernel's buffer.
+        # The last packets are still in the kernel's buffer.
         time.sleep(0.3)
     finally:
         process.terminate()
@@ -295,17 +295,18 @@ def run(case: Case, programs: Programs, source: Path, folder: Path) -> Outcome:
 
 
 def tells_command(output: Path) -> bool:
-    """Whether a receiver told what the sender's application said, in a line of its own."""
+    """Whether a receiver printed the command of the sender's application, in a line of its own."""
     lines = output.read_text().splitlines()
     told = f'"command":"{COMMAND}"'
     return any(told in line.replace('": "', '":"') for line in lines)
 
 
 def bytes_before(source: Path, received: Path) -> int:
-    """How many bytes of a stream a receiver lacks that began late; 0 if that is not all it lacks.
+    """Returns the number of bytes at the start of a stream that a late receiver lacks; 0 if it
+    lacks others.
 
-    The library delivers a stream from the first segment that it hears of on, and drops those before
-    it in the same block although it has them repaired.
+    The library delivers a stream from the first segment received on, and drops earlier ones of the
+    same block although it has repaired them.
     """
     if not received.exists():
         return 0
@@ -314,7 +315,7 @@ def bytes_before(source: Path, received: Path) -> int:
 
 
 def judge(case: Case, same: list[bool], exits: list[int], heard: list[bool]) -> Judgement:
-    """Whether a run ended as expected: files the same, commands heard, and every end says so."""
+    """Whether a run ended as expected: equal files, received commands, and success at every end."""
     if UNSUPPORTED in exits:
         return Judgement("unsupported")
     ends = [f"the sender {case.sender}"]
@@ -362,13 +363,13 @@ def cases(senders_and_receivers: list[tuple[str, str]]) -> list[Case]:
 
 
 def speaks_norm(slowlight: Path) -> bool:
-    """Whether this binary knows the protocol."""
+    """Whether this binary supports the protocol."""
     ended = subprocess.run([str(slowlight), "send", "--help"], capture_output=True, text=True)
     return "norm:" in ended.stdout.lower()
 
 
 def build(target: Path) -> Path | str:
-    """Compiles the peer if it is not newer than its source; the reason if that cannot be."""
+    """Compiles the peer if it is older than its source; returns the reason of a failure."""
     source, program = HERE / "norm/norm_peer.cpp", target / "release/norm-peer"
     if program.exists() and program.stat().st_mtime >= source.stat().st_mtime:
         return program

@@ -1,4 +1,4 @@
-"""Tests of the hosts in namespaces: who hears what, how much is lost, and that nothing stays."""
+"""Tests of the hosts in namespaces: multicast, loss rates, and cleanup."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import netns
 
-# Run in namespaces: host 0 sends numbered datagrams to a group, or to the first of two receivers.
-# Each receiver says how many it got.
+# Runs in namespaces: host 0 sends numbered datagrams to a group, or to the first of two receivers.
+# Each receiver prints how many it received.
 STORY = """
 import json, subprocess, sys
 import netns
@@ -51,7 +51,7 @@ with netns.hosts(3, share) as hosts:
     send = hosts[0].command([sys.executable, "-c", SEND, destination, count])
     subprocess.run(send, check=True)
     print(json.dumps([int(receiver.communicate()[0]) for receiver in receivers]))
-# A second time: all that the first made is gone by now.
+# A second time: everything of the first has been removed.
 with netns.hosts(3, share):
     pass
 """
@@ -60,7 +60,7 @@ WHY_NOT = netns.why_not()
 
 
 def counted(share: float, destination: str, count: int) -> list[int]:
-    """How many datagrams each of the two receivers got."""
+    """Returns the number of datagrams that each of the two receivers received."""
     folder = str(Path(__file__).resolve().parent)
     ended = subprocess.run(
         netns.inside([sys.executable, "-c", STORY, str(share), destination, str(count)]),
@@ -111,7 +111,7 @@ class Hosts(unittest.TestCase):
         self.assertEqual(killed.stdout.readline(), b"made\n")
         killed.kill()
         killed.wait()
-        # The program inside holds the other end: it is read to its end when that is dead, too.
+        # The program inside holds the pipe: it ends when that program has ended, too.
         self.assertEqual(killed.stdout.read(), b"")
         killed.stdout.close()
         self.assertEqual(seen(), before)

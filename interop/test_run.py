@@ -23,7 +23,7 @@ THEIRS = Peer("theirs", ("theirs",), 1)
 
 
 class Judgement(unittest.TestCase):
-    """What counts as expected."""
+    """Expected results."""
 
     def test_class_2_needs_the_file_and_both_entities(self) -> None:
         case = Case(OURS, THEIRS, 2, 0.05)
@@ -70,20 +70,20 @@ class Judgement(unittest.TestCase):
 
 
 class Ends(unittest.TestCase):
-    """How a process ended."""
+    """Ends of processes."""
 
     def test_an_exit_code_is_passed_on(self) -> None:
         process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
         self.assertEqual(finish(process, 30), 3)
 
     def test_a_process_that_waits_ends_when_interrupted(self) -> None:
-        # Whoever started the tests may ignore the signal, and processes inherit that.
+        # The parent of the tests may ignore the signal, which processes inherit.
         process = subprocess.Popen(["env", "--default-signal=INT", "sleep", "60"])
         self.assertEqual(finish(process, 0.1), WAITED)
 
 
 class Matrix(unittest.TestCase):
-    """Which transfers are made."""
+    """Selection of transfers."""
 
     def test_every_peer_both_ways_both_classes_clean_and_lossy(self) -> None:
         known = peers(Path("slowlight"), Path("target"))
@@ -94,7 +94,7 @@ class Matrix(unittest.TestCase):
 
 
 class Files(unittest.TestCase):
-    """What is read back."""
+    """Result files."""
 
     def test_the_last_report_counts(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

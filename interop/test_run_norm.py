@@ -1,4 +1,4 @@
-"""Tests of the NORM runner's own judgement, and of libnorm against itself where that can be."""
+"""Tests of the NORM runner's judgement, and of libnorm against itself where available."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from run_norm import (
 )
 
 GROUP_OF_TWO = Case(SLOWLIGHT, (LIBNORM, SLOWLIGHT), True, 0.05, REPAIR)
-# Neither receiver heard a command.
+# Neither receiver got a command.
 SILENT = [False, False]
 HOSTS = [netns.Host(f"h{number}", f"10.0.0.{number + 1}") for number in range(3)]
 
 
 class Judgement(unittest.TestCase):
-    """What counts as expected."""
+    """Expected results."""
 
     def test_every_file_and_every_end_must_be_right(self) -> None:
         self.assertEqual(judge(GROUP_OF_TWO, [True, True], [0, 0, 0], SILENT).verdict, "ok")
@@ -68,7 +68,7 @@ class Judgement(unittest.TestCase):
 
 
 class Matrix(unittest.TestCase):
-    """Which transfers are made."""
+    """Selection of transfers."""
 
     def test_both_ways_unicast_and_multicast_every_loss_with_and_without_parity(self) -> None:
         found = cases([(SLOWLIGHT, LIBNORM), (LIBNORM, SLOWLIGHT)])
@@ -88,12 +88,12 @@ class Matrix(unittest.TestCase):
         self.assertTrue(all(case.receivers == (LIBNORM,) * 2 for case in self.groups_of_libnorm()))
 
     def groups_of_libnorm(self) -> list[Case]:
-        """What libnorm sends to itself by multicast."""
+        """Returns the datagrams that libnorm sends to itself by multicast."""
         return [case for case in cases([(LIBNORM, LIBNORM)]) if case.multicast]
 
 
 class Commands(unittest.TestCase):
-    """What the programs are told."""
+    """Command lines of the programs."""
 
     def test_both_ends_name_the_same_group_and_different_nodes(self) -> None:
         for multicast, expected in ((True, "224.1.2.3:6003"), (False, "10.0.0.2:6003")):
@@ -102,12 +102,12 @@ class Commands(unittest.TestCase):
                 self.assertEqual(destination(case, HOSTS), expected)
                 commands = self.commands(case)
                 self.assertIn(expected, commands[0])
-                # Our receiver of unicast listens to everybody.
+                # Our receiver of unicast accepts any sender.
                 self.assertTrue(any(word.endswith(":6003") for word in commands[1]), commands[1])
                 self.assertEqual([it[it.index(node) + 1] for it in commands], ["1", "2"])
 
     def commands(self, case: Case) -> list[list[str]]:
-        """What sender and receiver are told."""
+        """Returns the command lines of sender and receiver."""
         programs = Programs(Path("slowlight"), Path("norm-peer"), 1_000_000, 60.0)
         root = Path("root")
         with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +141,7 @@ class Commands(unittest.TestCase):
 
 
 class Reference(unittest.TestCase):
-    """libnorm against itself: what the runner says when all is well, and when it is not."""
+    """libnorm against itself: verdicts of successful and failed runs."""
 
     def setUp(self) -> None:
         why = netns.why_not()
@@ -152,7 +152,7 @@ class Reference(unittest.TestCase):
             self.skipTest(self.program)
 
     def run_matrix(self, folder: str, *options: str) -> tuple[int, list[dict[str, object]]]:
-        """The runner's exit code and results."""
+        """Returns the runner's exit code and results."""
         command = [sys.executable, str(HERE / "run_norm.py"), "--out", folder, *options]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=100)
         results = Path(folder) / "norm.json"
@@ -165,7 +165,7 @@ class Reference(unittest.TestCase):
             code, results = self.run_matrix(folder, *options)
         file, stream = results
         self.assertEqual((file["verdict"], file["same_files"]), ("ok", [True, True]))
-        # On a busy machine the library may begin a stream later than what is let pass.
+        # On a busy machine the library may start a stream later than the test allows.
         self.assertEqual(code, int(stream["verdict"] == "FAILED"), results)
         self.assertEqual(stream["exits"], [0, 0, 0])
 

@@ -1,7 +1,7 @@
-"""A peer that speaks TCPCL 4 over OpenSSL's TLS (Python's `ssl`), for one bundle each way.
+"""A peer with TCPCL 4 over OpenSSL's TLS (Python's `ssl`), for one bundle in each direction.
 
-Bundles are those of pyD3TN. Of TCPCL 4 (RFC 9174) there is what one bundle needs: contact headers,
-SESS_INIT, segments and their acknowledgments, and SESS_TERM.
+Bundles are those of pyD3TN. It implements the part of TCPCL 4 (RFC 9174) that one bundle needs:
+contact headers, SESS_INIT, segments and their acknowledgments, and SESS_TERM.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ CAN_TLS = 1
 XFER_SEGMENT, XFER_ACK, XFER_REFUSE, KEEPALIVE, SESS_TERM, MSG_REJECT, SESS_INIT = range(1, 8)
 END, START = 1, 2
 SEGMENT = 65_536
-# The kind of an alternative name that is an endpoint identifier (RFC 9174, 4.4.1).
+# Type of an alternative name that is an endpoint identifier (RFC 9174, 4.4.1).
 BUNDLE_EID = "1.3.6.1.5.5.7.8.11"
 
 
 @dataclass(frozen=True)
 class Papers:
-    """Certificates of both nodes, and of the authority that made them."""
+    """Certificates of both nodes, and of their authority."""
 
     folder: Path
 
@@ -62,7 +62,7 @@ class Papers:
         return cls(folder)
 
     def table(self) -> str:
-        """What a node's file says of them."""
+        """Returns the TLS table of a node's file."""
         place = {name: str(self.folder / name) for name in ("ours.pem", "ours.key")}
         trusted = self.folder / "authority.pem"
         return (
@@ -71,10 +71,10 @@ class Papers:
         )
 
     def context(self, *, listens: bool) -> ssl.SSLContext:
-        """How the peer speaks TLS: both sides show certificates."""
+        """Returns the peer's TLS context: both sides have certificates."""
         kind = ssl.PROTOCOL_TLS_SERVER if listens else ssl.PROTOCOL_TLS_CLIENT
         context = ssl.SSLContext(kind)
-        # Nodes are named by their endpoint, which OpenSSL does not compare.
+        # Certificates name endpoints, which OpenSSL does not compare.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(self.folder / "authority.pem")
@@ -102,7 +102,7 @@ class Session:
         self.exactly(extensions)
 
     def exactly(self, size: int) -> bytes:
-        """So many bytes."""
+        """Reads this number of bytes."""
         parts = []
         while size > 0:
             part = self.stream.recv(min(size, 1 << 20))
@@ -113,26 +113,26 @@ class Session:
         return b"".join(parts)
 
     def read(self, form: str) -> tuple[int, ...]:
-        """Numbers."""
+        """Reads numbers."""
         return struct.unpack(form, self.exactly(struct.calcsize(form)))
 
     def give(self, bundle: bytes) -> None:
-        """Sends a bundle, and waits until all of it is acknowledged."""
+        """Sends a bundle, and waits until it is acknowledged completely."""
         step = min(SEGMENT, self.segment)
-        told = 0
+        confirmed = 0
         for at in range(0, len(bundle), step):
             part = bundle[at : at + step]
             flags = (START if at == 0 else 0) | (END if at + step >= len(bundle) else 0)
             head = struct.pack("!BBQ", XFER_SEGMENT, flags, 0)
             head += struct.pack("!I", 0) if at == 0 else b""
             self.stream.sendall(head + struct.pack("!Q", len(part)) + part)
-            # One segment is under way, so that neither side waits for the other's buffers.
-            while told < at + len(part):
-                told = self.acknowledged()
+            # One segment in flight, so that neither side waits for the other's buffers.
+            while confirmed < at + len(part):
+                confirmed = self.acknowledged()
         self.end()
 
     def acknowledged(self) -> int:
-        """How much of the bundle the next acknowledgment is for."""
+        """Reads the length in the next acknowledgment."""
         (kind,) = self.read("!B")
         if kind == KEEPALIVE:
             return -1
@@ -142,7 +142,7 @@ class Session:
         return size
 
     def take(self) -> bytes:
-        """The next bundle."""
+        """Reads the next bundle."""
         bundle, is_last = bytearray(), False
         while not is_last:
             (kind,) = self.read("!B")
@@ -162,20 +162,21 @@ class Session:
         return bytes(bundle)
 
     def end(self) -> None:
-        """Ends the session in order, without waiting for the answer."""
+        """Ends the session in order, without waiting for the reply."""
         self.stream.sendall(struct.pack("!BBB", SESS_TERM, 0, 0))
 
 
 @contextmanager
 def session(papers: Papers, port: int, listener: socket.socket | None) -> Iterator[Session]:
-    """A session with the node: that it asks for at `listener`, or one that is asked for."""
+    """Opens a session with the node, or accepts one at `listener`."""
     if listener is None:
         stream = socket.create_connection(("127.0.0.1", port), PATIENCE)
     else:
         stream, _ = listener.accept()
         stream.settimeout(PATIENCE)
     with stream:
-        # A segment waits for its acknowledgment, so its end must not wait for another's.
+        # A segment waits for its acknowledgment, so its end must not be delayed by Nagle's
+        # algorithm.
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream.sendall(b"dtn!" + bytes([4, CAN_TLS]))
         header = stream.recv(6, socket.MSG_WAITALL)

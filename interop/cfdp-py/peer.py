@@ -1,4 +1,4 @@
-"""A CFDP entity over UDP made of the PyPI package cfdp-py (see arguments.py)."""
+"""A CFDP entity over UDP, built on the PyPI package cfdp-py (see arguments.py)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from spacepackets.util import ByteFieldU16, UnsignedByteField
 
 
 class Faults(DefaultFaultHandlerBase):
-    """Says what went wrong."""
+    """Prints faults."""
 
     def notice_of_suspension_cb(self, transaction_id: Any, cond: Any, progress: int) -> None:
         print(f"cfdp-py: suspended: {cond!r} at {progress}", file=sys.stderr)
@@ -49,7 +49,7 @@ class Faults(DefaultFaultHandlerBase):
 
 
 class User(CfdpUserBase):
-    """Remembers how the transfer ended."""
+    """Records the end of the transfer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class User(CfdpUserBase):
 
 
 class CheckTimers(CheckTimerProvider):
-    """One second: loopback has no delay to speak of."""
+    """One second: loopback has no delay."""
 
     def provide_check_timer(
         self,
@@ -90,7 +90,7 @@ class CheckTimers(CheckTimerProvider):
 
 
 class Peer:
-    """A socket and the settings that both roles share."""
+    """A socket and the settings of both roles."""
 
     def __init__(self, given: Arguments) -> None:
         self.given = given
@@ -126,7 +126,8 @@ class Peer:
         )
 
     def next_pdu(self, wait: bool) -> Any:
-        """The next PDU, or None; waits a millisecond for it if nothing else is to be done."""
+        """Returns the next PDU, or None; waits a millisecond for it if there is nothing else to do.
+        """
         self.socket.settimeout(0.001 if wait else 0.0)
         try:
             return PduFactory.from_raw(self.socket.recv(65_536))
@@ -134,7 +135,7 @@ class Peer:
             return None
 
     def run(self, handler: Any) -> bool:
-        """Turns the handler's crank until the transfer ends or the time is over."""
+        """Runs the handler until the transfer ends or the time is over."""
         start = time.monotonic()
         end = start + self.given.timeout_s
         sent = 0
@@ -145,7 +146,7 @@ class Peer:
             try:
                 handler.state_machine(pdu)
             except Exception as error:
-                # The handlers raise on PDUs they do not expect (a duplicate, say) and go on.
+                # The handlers raise on unexpected PDUs (duplicates, for example) and continue.
                 print(f"cfdp-py: {error!r}", file=sys.stderr)
             sent = 0
             while (holder := handler.get_next_packet()) is not None:
@@ -175,7 +176,7 @@ class Peer:
     def recv(self) -> bool:
         """Receives one file."""
         self.given.path.mkdir(parents=True, exist_ok=True)
-        # The package writes where the metadata says, below the working directory.
+        # The package writes to the path in the metadata, below the working directory.
         os.chdir(self.given.path)
         print("ready", flush=True)
         return self.run(DestHandler(self.local, self.user, self.remotes, CheckTimers()))

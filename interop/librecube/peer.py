@@ -1,4 +1,4 @@
-"""A CFDP entity over UDP made of LibreCube's PyPI package cfdp (see arguments.py)."""
+"""A CFDP entity over UDP, built on LibreCube's PyPI package cfdp (see arguments.py)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arguments import Arguments, Pace, arguments, report
 from cfdp.filestore import NativeFileStore
 from cfdp.transport.udp import UdpTransport
 
-# Bytes of a file data PDU besides the data: the header with one-byte identifiers, the offset.
+# Overhead of a file data PDU in bytes: the header with one-byte identifiers, the offset.
 FILE_DATA_OVERHEAD = 4 + 3 + 4
 
 
@@ -35,7 +35,7 @@ class Transport(UdpTransport):
 
 
 class Entity(cfdp.CfdpEntity):
-    """Remembers how the transfer ended."""
+    """Records the end of the transfer."""
 
     def __init__(self, given: Arguments, transport: Transport) -> None:
         root = given.path if given.role == "recv" else given.path.parent
@@ -46,7 +46,7 @@ class Entity(cfdp.CfdpEntity):
             filestore=NativeFileStore(str(root)),
             transport=transport,
             transaction_finished_indication_required=True,
-            # Loopback: a second is an age. The limits allow for many lost acknowledgements.
+            # On loopback a second is long. The limits allow for many lost acknowledgments.
             positive_ack_timer_interval=1,
             positive_ack_timer_expiration_limit=10,
             nak_timer_interval=1,
@@ -72,7 +72,7 @@ def main() -> int:
     given = arguments()
     if given.role == "recv":
         given.path.mkdir(parents=True, exist_ok=True)
-    # The size of a segment is a default of the transaction, and not to be had otherwise.
+    # The segment size is only a default argument of the transaction.
     cfdp.core.Transaction = functools.partial(
         cfdp.core.Transaction, maximum_file_segment_length=given.datagram - FILE_DATA_OVERHEAD
     )
@@ -96,7 +96,7 @@ def main() -> int:
     ended = entity.ended.wait(given.timeout_s)
     report(time.monotonic() - start)
     if ended and given.role == "recv" and given.cfdp_class == 2:
-        # The indication comes with the Finished PDU; stay until that is acknowledged.
+        # The indication comes with the Finished PDU; wait until that is acknowledged.
         for machine in list(entity.machines.values()):
             for _ in range(100):
                 if entity.is_complete(machine.transaction.id):

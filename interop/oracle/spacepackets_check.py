@@ -33,7 +33,7 @@ def repair(pdu: Any) -> None:
 
 
 def fields_of(pdu: Any) -> dict[str, Any]:
-    """What the body says, by the field names of the book; numbers as numbers."""
+    """Returns the fields of the body by their names in the book; numbers as numbers."""
     match pdu:
         case FileDataPdu():
             metadata = pdu.segment_metadata
@@ -88,14 +88,14 @@ def fields_of(pdu: Any) -> dict[str, Any]:
 
 
 def location_of(pdu: Any) -> int | None:
-    """The fault location's entity."""
+    """Returns the entity of the fault location."""
     if pdu.fault_location is None:
         return None
     return int.from_bytes(pdu.fault_location.value)
 
 
 def operation_of(tlv: bytes) -> dict[str, Any] | None:
-    """A user operation, as far as the package takes it apart."""
+    """Returns a user operation, as far as the package parses it."""
     if tlv[0] != 2:
         return None
     message = MessageToUserTlv.unpack(tlv).to_reserved_msg_tlv()
@@ -105,7 +105,7 @@ def operation_of(tlv: bytes) -> dict[str, Any] | None:
 
 
 def parameters_of(message: ReservedCfdpMessage) -> dict[str, Any]:
-    """The parameters of the operations that the package knows."""
+    """Returns the parameters of the operations that the package parses."""
     if put := message.get_proxy_put_request_params():
         return {
             "destination": put.dest_entity_id.value,
@@ -137,7 +137,7 @@ def parameters_of(message: ReservedCfdpMessage) -> dict[str, Any]:
 
 
 def check(data: bytes) -> dict[str, Any]:
-    """One PDU, read and written."""
+    """Decodes and encodes one PDU."""
     try:
         pdu: Any = PduFactory.from_raw(data)
         repair(pdu)
@@ -157,7 +157,7 @@ def check(data: bytes) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer line by line."""
+    """Replies line by line."""
     for line in sys.stdin:
         print(json.dumps(check(bytes.fromhex(line))))
 
