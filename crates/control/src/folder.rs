@@ -54,7 +54,7 @@ pub enum FolderError {
     #[error("no world runs; start one with slowlight emu up")]
     None,
     /// Several worlds run and none was named.
-    #[error("several worlds run; say which with --name ({0})")]
+    #[error("several worlds run; choose one with --name ({0})")]
     Several(String),
     /// Another user could change its content.
     #[error("{}: is not a folder of this user's alone; remove it or set XDG_RUNTIME_DIR", .0.display())]
@@ -224,7 +224,7 @@ impl Folder {
         let base = base()?;
         // Only a folder of ours may be removed.
         if path.parent() != Some(&base) {
-            let error = io::Error::other("that is no place for a world");
+            let error = io::Error::other("a world cannot have its folder there");
             return Err(at(path)(error));
         }
         Self::claim_in(base, path)
@@ -388,7 +388,7 @@ mod tests {
         assert!(lives(&path));
         assert!(matches!(claim(), Err(FolderError::Taken(name)) if name == "alpha"));
         let elsewhere = Folder::claim(&path).unwrap_err().to_string();
-        assert!(elsewhere.contains("no place for a world"), "{elsewhere}");
+        assert!(elsewhere.contains("a world cannot have its folder there"), "{elsewhere}");
         let dead = base.path().join("beta");
         fs::create_dir(&dead).unwrap();
         File::create(lock_of(&dead)).unwrap();

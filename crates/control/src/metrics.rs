@@ -111,7 +111,7 @@ impl OfLinks {
         registry.register("link_up", "1 where a link carries packets, 0 in an outage", self.up);
         registry.register("link_queued_packets", "Packets waiting or on their way", self.queued);
         registry.register("link_waiting_packets", "Packets waiting for the line", self.waiting);
-        let help = "How much later than their logical times packets were handed over";
+        let help = "Lateness of packets after their logical times";
         registry.register_with_unit("link_lateness", help, Unit::Seconds, self.lateness);
     }
 }

@@ -77,7 +77,7 @@ impl fmt::Display for Misfit {
             Self::Memory { needed, bound, bps, delay, .. } => write!(
                 f,
                 "{:.1} Mbit/s for {delay:?} are on the way at once: with all links {:.2} GB, and \
-                 packets may take {:.2} GB; what is more is lost (see --memory)",
+                 packets may take {:.2} GB; packets beyond that are dropped (see --memory)",
                 bps / 1e6,
                 gigabytes(needed),
                 gigabytes(bound)

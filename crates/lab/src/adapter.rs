@@ -308,7 +308,7 @@ mod tests {
         folder
     }
 
-    fn error(files: &[(&str, &str)], name: &str) -> String {
+    fn message(files: &[(&str, &str)], name: &str) -> String {
         let folder = folder(files);
         let adapters = Adapters::with(Some(folder.path())).unwrap();
         adapters.find(name).unwrap_err().to_string()
@@ -358,7 +358,7 @@ mod tests {
             ("client = \"x\"\nport = 1\nneeds = [{ program = \"x\" }]", "`package` or a `remedy`"),
             ("like = \"sftp\"", "like another"),
         ] {
-            let error = error(&[("x.toml", text)], "x");
+            let error = message(&[("x.toml", text)], "x");
             assert!(error.contains(wanted) && error.contains("x.toml"), "{error}");
         }
         let missing = Adapters::with(Some(Path::new("/nowhere"))).unwrap_err().to_string();

@@ -371,7 +371,7 @@ impl Watch<'_> {
 
     fn failure(&self, transfer: &Transfer) -> String {
         match &self.answer {
-            None => return "it was never asked for".to_owned(),
+            None => return "it was never requested".to_owned(),
             Some(Err(why)) => return format!("refused: {why}"),
             Some(Ok(())) => {}
         }

@@ -90,7 +90,7 @@ pub(crate) fn settle(
         let kind = transfer.protocol.as_ref().unwrap_or(&Protocol::default()).kind;
         if !kind.hands_on() {
             return Err(SpecError::invalid(format!(
-                "waypoints hand on what comes by CFDP, by ltp-t or as bundles, not by {}",
+                "waypoints forward CFDP, ltp-t and bundles, not {}",
                 kind.name()
             )));
         }

@@ -182,7 +182,7 @@ fn wan_neighbour(
     match (farthest.next(), farthest.next()) {
         (Some((neighbour, _)), None) => Ok((*neighbour).to_owned()),
         _ => Err(SpecError::invalid(format!(
-            "say with wan.towards to which neighbour the satellite's side leads ({})",
+            "set wan.towards to the neighbour on the satellite's side ({})",
             known()
         ))),
     }

@@ -15,7 +15,7 @@ pub fn entropy() -> io::Result<Rng> {
     // Requests of up to 256 bytes are filled completely once the kernel's pool is ready.
     let got = getrandom(&mut key, GetRandomFlags::empty())?;
     if got < key.len() {
-        return Err(io::Error::other("the system gave less entropy than asked for"));
+        return Err(io::Error::other("the system returned less entropy than requested"));
     }
     Ok(Rng::from_entropy(key))
 }

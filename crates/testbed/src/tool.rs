@@ -175,7 +175,7 @@ impl Job<'_> {
             let result = serde_json::from_slice::<serde_json::Value>(&result).ok();
             let goodput = result.as_ref().and_then(|result| result.pointer(pointer)?.as_f64());
             let Some(goodput) = goodput else {
-                let why = format!("what it printed is no JSON with a number at {pointer}");
+                let why = format!("its output is not JSON with a number at {pointer}");
                 return Ok(failed(&why, place, "client"));
             };
             let (verdict, why) = (Verdict::Measured, None);
@@ -186,7 +186,7 @@ impl Job<'_> {
             return Ok(failed("no file has arrived", place, "client"));
         };
         if sha256(&arrived)? != self.sha256 {
-            let why = Some("what has arrived is another file".to_owned());
+            let why = Some("a different file has arrived".to_owned());
             let (verdict, seconds, goodput_bps) = (Verdict::Different, None, None);
             return Ok(Outcome { verdict, seconds, goodput_bps, why });
         }

@@ -132,6 +132,7 @@ fn receive(socket: &UdpSocket, datagram: &mut [u8]) -> io::Result<(usize, Durati
             && (*first).cmsg_type == libc::SCM_TIMESTAMPNS;
         is_stamp.then(|| libc::CMSG_DATA(first).cast::<libc::timespec>().read_unaligned())
     };
-    let stamp = stamp.ok_or_else(|| io::Error::other("the kernel says no times of packets"))?;
+    let stamp =
+        stamp.ok_or_else(|| io::Error::other("the kernel does not report times of packets"))?;
     Ok((len, Duration::new(stamp.tv_sec.cast_unsigned(), stamp.tv_nsec as u32)))
 }

@@ -244,7 +244,7 @@ fn mistakes_are_named() {
     let text = text.replacen("bp-tcpcl\"", "bp-udp\"", 1);
     assert!(error(&text).contains("speaks another protocol"), "{}", error(&text));
     let text = chain("abc", "", "") + &transfer("abc", "").replace("bp-tcpcl", "ltp");
-    assert!(error(&text).contains("as bundles, not by ltp"), "{}", error(&text));
+    assert!(error(&text).contains("and bundles, not ltp"), "{}", error(&text));
 }
 
 #[test]

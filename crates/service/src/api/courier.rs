@@ -279,7 +279,7 @@ impl Rounds {
                     Err(ClientError::Refused { status, .. }) if status >= 500 => {}
                     Err(ClientError::Refused { error, .. }) => break Some(error),
                     // If the bundle was stored and the response was lost, it is sent twice.
-                    Err(error) => tracing::debug!(%error, "a bundle is handed in again"),
+                    Err(error) => tracing::debug!(%error, "a bundle is sent to the node again"),
                 }
                 tokio::time::sleep(PAUSE).await;
             };

@@ -104,7 +104,9 @@ impl Hub {
                 ));
             }
             Indication::StoreFailed(error) => {
-                self.trouble(format!("the store failed: {error}; what is not safe is refused"));
+                self.trouble(format!(
+                    "the store failed: {error}; bundles that are not stored are refused"
+                ));
             }
             Indication::Deleted { id, reason } => {
                 tracing::info!(%id, %reason, "a bundle was deleted");

@@ -14,16 +14,16 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("slowlight_node");
     let counts = &node.counts;
     for (name, help, value) in [
-        ("bundles_sourced", "Bundles that applications handed in", counts.sourced),
-        ("bundles_received", "Bundles that came whole", counts.received),
-        ("bundles_duplicate", "Bundles that came and had been here", counts.duplicates),
-        ("bundles_refused", "Bundles that were refused", counts.refused),
-        ("bundles_malformed", "What came and was no bundle", counts.malformed),
-        ("bundles_forwarded", "Bundles that neighbours took", counts.forwarded),
-        ("bundles_delivered", "Bundles that applications confirmed", counts.delivered),
-        ("bundles_expired", "Bundles that expired", counts.expired),
+        ("bundles_sourced", "Bundles sent by applications", counts.sourced),
+        ("bundles_received", "Bundles received completely", counts.received),
+        ("bundles_duplicate", "Duplicate bundles received", counts.duplicates),
+        ("bundles_refused", "Bundles refused", counts.refused),
+        ("bundles_malformed", "Input that was no bundle, or damaged", counts.malformed),
+        ("bundles_forwarded", "Bundles accepted by neighbours", counts.forwarded),
+        ("bundles_delivered", "Bundles confirmed by applications", counts.delivered),
+        ("bundles_expired", "Bundles expired", counts.expired),
         ("bundles_deleted", "Bundles deleted before their time", counts.deleted),
-        ("forwarding_failures", "Attempts to forward that failed", counts.failed),
+        ("forwarding_failures", "Failed attempts to forward", counts.failed),
     ] {
         let counter = Counter::<u64>::default();
         counter.inc_by(value);
@@ -33,9 +33,9 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
     for (name, help, value) in [
         ("bundles_held", "Bundles in the store", counts.bundles),
         ("bytes_held", "Bytes of bundles in the store", counts.bytes),
-        ("bundles_held_most", "The most bundles there were in the store", counts.bundles_peak),
-        ("bytes_held_most", "The most bytes there were in the store", counts.bytes_peak),
-        ("neighbours_up", "Neighbours that can be reached", neighbours),
+        ("bundles_held_most", "Maximum number of bundles in the store", counts.bundles_peak),
+        ("bytes_held_most", "Maximum bytes of bundles in the store", counts.bytes_peak),
+        ("neighbours_up", "Reachable neighbours", neighbours),
     ] {
         let gauge = Gauge::<i64>::default();
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));

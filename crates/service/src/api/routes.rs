@@ -389,7 +389,7 @@ fn handed_over(over: HandingOver) -> impl Stream<Item = std::io::Result<Bytes>> 
                 Ok(pieces) => over.pieces = Some((delivery, pieces)),
                 Err(error) => {
                     // It has expired, or the store is damaged: continue with the others.
-                    tracing::warn!(%id, %error, "a bundle cannot be handed over");
+                    tracing::warn!(%id, %error, "a bundle cannot be delivered");
                     continue;
                 }
             }

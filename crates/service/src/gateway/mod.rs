@@ -289,8 +289,8 @@ impl Gateway {
             && options.scps.is_some_and(|scps| !has_rate(scps))
         {
             return Err(SpecError::invalid(format!(
-                "wan.own: {} sends at a rate that has to be said; set wan.own.rate to the share of \
-                 the link that it may fill, as rate = \"7.6 Mbit/s\" of 8 Mbit/s",
+                "wan.own: {} sends at a fixed rate; set wan.own.rate to the share of the link that \
+                 it may use, as rate = \"7.6 Mbit/s\" of 8 Mbit/s",
                 own.profile
             )));
         }

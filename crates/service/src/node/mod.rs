@@ -316,7 +316,7 @@ impl NodeSpec {
             }
         }
         if self.layers.is_empty() {
-            return invalid("there is no [[layer]]: nothing comes, and nothing goes".to_owned());
+            return invalid("there is no [[layer]]; add one with its kind".to_owned());
         }
         let mut names = BTreeSet::new();
         for layer in self.layers.iter().map(Layer::spec) {
@@ -339,7 +339,7 @@ impl NodeSpec {
             && (self.contact_plan.is_some() || !self.routes.is_empty())
         {
             return invalid(format!(
-                "`{what}` asks neither contact_plan nor routes; leave out one or the other"
+                "`{what}` uses neither contact_plan nor routes; remove one of them"
             ));
         }
         self.rules.iter().try_for_each(|rule| rule.check(&self.keys))?;

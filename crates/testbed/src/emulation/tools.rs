@@ -255,7 +255,7 @@ impl Errand<'_> {
             verdict: Verdict::Failed,
             seconds: None,
             goodput_bps: None,
-            why: Some("it was never asked for".to_owned()),
+            why: Some("it was never requested".to_owned()),
         });
         let verified = outcome.verdict == Verdict::Identical;
         let completed = verified || outcome.verdict == Verdict::Measured;
