@@ -220,7 +220,7 @@ impl World {
         }
         let bytes: Vec<u8> = (offset..offset + len).map(|at| byte(number, at)).collect();
         let data = Data { kind, service: 1, offset, checkpoint, data: &bytes };
-        self.say(path, session, &transport, Body::Data(data));
+        self.send(path, session, &transport, Body::Data(data));
     }
 
     /// Replies as a neighbour to a datagram of the engine.
@@ -261,10 +261,10 @@ impl World {
             Body::Cancel { by, .. } => Body::CancelAck { by },
             Body::ReportAck { .. } | Body::CancelAck { .. } => return,
         };
-        self.say(path, segment.session, &transport, body);
+        self.send(path, segment.session, &transport, body);
     }
 
-    fn say(&mut self, path: usize, session: SessionId, transport: &Transport, body: Body<'_>) {
+    fn send(&mut self, path: usize, session: SessionId, transport: &Transport, body: Body<'_>) {
         let values = transport.values();
         let header: Vec<_> =
             values.iter().map(|(tag, value)| Extension { tag: *tag, value }).collect();

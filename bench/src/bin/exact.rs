@@ -72,7 +72,7 @@ fn ends(world: &World) -> Result<[&Host; 2]> {
     }
 }
 
-fn say(mut line: Value, report: Option<&Report>, real_time: bool) {
+fn print_line(mut line: Value, report: Option<&Report>, real_time: bool) {
     if let (Some(fields), Some(report)) = (line.as_object_mut(), report) {
         let late = &report.links[0].lateness;
         let micros = |share| late.quantile(share).as_nanos() as f64 / 1e3;
@@ -104,7 +104,7 @@ fn delays(delay: f64, bps: f64, seconds: f64) -> Result<()> {
         "p50_us": micros(0.5), "p99_us": micros(0.99), "p999_us": micros(0.999),
         "most_us": micros(1.0),
     });
-    say(line, Some(&report), real_time);
+    print_line(line, Some(&report), real_time);
     Ok(())
 }
 
@@ -127,7 +127,7 @@ fn rate(bps: f64, seconds: f64) -> Result<()> {
         "what": "rate", "rate_bps": bps, "measured_bps": measured,
         "error": measured / bps - 1.0, "sent": count, "packets": came, "reordered": reordered,
     });
-    say(line, Some(&report), real_time);
+    print_line(line, Some(&report), real_time);
     Ok(())
 }
 
@@ -156,7 +156,7 @@ fn losses(seconds: f64) -> Result<()> {
             "what": "loss", "kind": name, "probability": probability, "sent": count,
             "lost": lost, "reordered": reordered,
         });
-        say(line, Some(&report), real_time);
+        print_line(line, Some(&report), real_time);
     }
     Ok(())
 }
@@ -195,7 +195,7 @@ fn capacity(
             "alone_s": if busy > 0.0 { flood.received as f64 / busy } else { 0.0 },
             "bps": flood.per_second() * (DATAGRAM + HEADERS) as f64 * 8.0,
         });
-        say(line, report().as_ref(), true);
+        print_line(line, report().as_ref(), true);
     }
     for congestion in ["cubic", "bbr"] {
         let before = carried_for();
@@ -210,7 +210,7 @@ fn capacity(
             "intact": stream.intact, "bps": stream.bps(),
             "alone_bps": if busy > 0.0 { stream.bytes as f64 * 8.0 / busy } else { 0.0 },
         });
-        say(line, report().as_ref(), true);
+        print_line(line, report().as_ref(), true);
     }
     Ok(())
 }
@@ -230,6 +230,6 @@ fn tcp(bps: f64, seconds: f64) -> Result<()> {
         "what": "tcp at a rate", "rate_bps": bps, "bytes": stream.bytes,
         "intact": stream.intact, "bps": stream.bps(), "line_bps": stream.bps() * 1500.0 / 1448.0,
     });
-    say(line, Some(&report), real_time);
+    print_line(line, Some(&report), real_time);
     Ok(())
 }

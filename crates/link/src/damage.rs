@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flips_what_it_says_and_twice_is_nothing() {
+    fn damage_flips_its_bits_and_twice_restores() {
         let mut damage = Damage::default();
         let mut spare = vec![Vec::with_capacity(8)];
         for bit in [0, 7, 8, 23, 1_000, 8] {

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn even_the_end_of_time_comes() {
+    fn a_timer_at_the_end_of_time_fires() {
         let mut agenda = Agenda::default();
         assert_eq!(agenda.first(), None);
         agenda.set(0, Some(Time::MAX));

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_stepped_over() {
+    fn items_are_skipped() {
         // RFC 8949, appendix A: {"a": 1, "b": [2, 3]}, [_ 1, [2, 3], [_ 4, 5]], and a tagged text.
         for bytes in [
             &[0xa2, 0x61, 0x61, 0x01, 0x61, 0x62, 0x82, 0x02, 0x03][..],
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_end_with_an_error() {
+    fn huge_lengths_end_with_an_error() {
         let deep = [0x81; 100_000];
         assert_eq!(item(&mut Reader::new(&deep)).map_err(|e| e.offset), Err(DEPTH_MAX - 1));
         let wide = [0x9b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0];

@@ -136,7 +136,7 @@ mod tests {
     const PART: FilePart<'_> = FilePart { transfer: 0xa1b2, total: 5, offset: 3, name: "log" };
 
     #[test]
-    fn a_part_is_laid_out_as_the_table_says() {
+    fn a_part_has_the_layout_of_the_table() {
         let crc = crc_append(PART.crc().unwrap(), b"xy");
         let bytes = PART.encode(crc).unwrap();
         assert_eq!(bytes[..4], *b"SLF\x01");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_wrong_is_told() {
+    fn truncated_or_invalid_parts_are_refused() {
         let bytes = PART.encode(7).unwrap();
         for len in 0..bytes.len() {
             assert!(FilePart::decode(&bytes[..len]).is_err(), "{len}");

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_router_mends_the_checksum() {
+    fn a_router_updates_the_checksum() {
         let mut header = EXAMPLE;
         for ttl in (1..64).rev() {
             assert!(decrement_ttl(&mut header));

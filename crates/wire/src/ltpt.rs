@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused() {
+    fn invalid_fields_are_refused() {
         let read = |list: &[Extension<'_>]| Transport::from_extensions(Extensions::new(list));
         let other = Extension { tag: 0xc0, value: b"?" };
         assert_eq!(read(&[other]), Ok(Transport::default()));

@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_inherited() {
+    fn absent_fields_are_inherited() {
         let inherited = Inherited {
             source: 80,
             destination: 4000,
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused() {
+    fn invalid_fields_are_refused() {
         let head = Head { connection: 5, flags: Flags::ACK, sequence: Some(1), ..Head::default() };
         let good = built(&head, &[], b"data");
         for len in 0..8 {

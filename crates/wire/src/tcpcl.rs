@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_told_apart() {
+    fn versions_are_distinguished() {
         assert_eq!(version(b"dtn!\x03"), Ok(Some(3)));
         assert_eq!(version(b"dtn!\x04\x00"), Ok(Some(4)));
         assert_eq!(version(b"dtn!"), Ok(None));

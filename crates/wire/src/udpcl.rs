@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_byte_tells_what_a_datagram_is() {
+    fn the_first_byte_determines_the_datagram_type() {
         assert_eq!(Datagram::decode(&[0; 4]), Ok(Datagram::Keepalive));
         assert_eq!(Datagram::decode(&[0x06, 1]), Ok(Datagram::Bundle(&[0x06, 1])));
         assert_eq!(Datagram::decode(&[0x9f, 1]), Ok(Datagram::Bundle(&[0x9f, 1])));

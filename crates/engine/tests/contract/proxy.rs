@@ -202,7 +202,7 @@ fn a_side_that_goes_down_takes_the_other_with_it_after_the_last_byte() {
     let to = messages(&[60_000, 60_000]);
     let (mut world, [_, far]) = chain(&to, &[]);
     world.slow(far, 0, TICK * 30);
-    world.tell_at(world.now + TICK * 8, 1, SIDES[0], PathEvent::Down);
+    world.notify_at(world.now + TICK * 8, 1, SIDES[0], PathEvent::Down);
     world.run();
     let server = &world.nodes[2].notes;
     assert!(received(server) == to, "data the proxy had accepted still arrives");

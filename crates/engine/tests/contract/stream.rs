@@ -63,8 +63,8 @@ fn a_connection_that_breaks_is_indicated_once() {
     let client = Framed::new(PATH, Security::Plain, &messages(&[500_000 / 6]));
     let server = Framed::new(PATH, Security::Plain, &messages(&[10]));
     let (mut world, _) = pair(client, server, 100, 100);
-    world.tell_at(world.now + TICK * 20, 1, PATH, PathEvent::Down);
-    world.tell_at(world.now + TICK * 20, 0, PATH, PathEvent::Down);
+    world.notify_at(world.now + TICK * 20, 1, PATH, PathEvent::Down);
+    world.notify_at(world.now + TICK * 20, 0, PATH, PathEvent::Down);
     for node in 0..2 {
         world.up(node, PATH, PathInfo::stream());
     }

@@ -134,7 +134,7 @@ impl World {
         self.drain(node);
     }
 
-    pub(crate) fn tell_at(&mut self, at: Time, node: usize, path: PathId, event: PathEvent) {
+    pub(crate) fn notify_at(&mut self, at: Time, node: usize, path: PathId, event: PathEvent) {
         self.schedule(at, Event::Path { node, path, event });
     }
 

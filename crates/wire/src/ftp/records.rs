@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_file_of_read_is_as_the_reference_writes_it() {
+    fn a_read_control_file_matches_the_reference() {
         let control = ReadControl {
             path: "a/b".to_owned(),
             forced: true,
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_file_of_updt_is_as_the_reference_reads_it() {
+    fn an_updt_control_file_matches_the_reference() {
         let control = UpdateControl {
             original: "old".to_owned(),
             new: "new".to_owned(),
@@ -522,7 +522,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_found_between_two_files_makes_one_of_the_other((old, new) in edits()) {
+        fn changes_between_two_files_turn_one_into_the_other((old, new) in edits()) {
             let control = UpdateControl::between(("o", &old), ("n", &new)).unwrap();
             prop_assert_eq!(control.apply(&old).unwrap(), new);
             let file = control.encode().unwrap();

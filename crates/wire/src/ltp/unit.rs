@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_stand_one_behind_the_other() {
+    fn consecutive_units_are_decoded() {
         let block = b"\x01\x02hi\x81\x00\x00";
         let units = Unit::decode_all(block).expect("two units");
         assert_eq!(units, [Unit { service: 1, data: b"hi" }, Unit { service: 128, data: b"" }]);

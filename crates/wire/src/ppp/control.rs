@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn ipcp_asks_for_compression_with_slots() {
+    fn ipcp_requests_compression_with_slots() {
         let mut options = Vec::new();
         IpcpOption::VjCompression(Slots::default()).encode(&mut options);
         IpcpOption::Address(Ipv4Addr::new(10, 0, 0, 1)).encode(&mut options);

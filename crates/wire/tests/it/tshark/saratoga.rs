@@ -633,7 +633,7 @@ fn the_dissector_complains_about_what_the_codec_refuses() {
 }
 
 #[test]
-fn what_the_capture_cut_is_not_malformed() {
+fn truncated_captures_are_not_malformed() {
     let fields = [
         "_ws.lua.error",
         "_ws.malformed",
