@@ -331,8 +331,8 @@ pub fn end(world: &Running) -> Result<(), FolderError> {
 }
 
 fn is_gone(world: &Running, within: Duration) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < within {
+    let started = Instant::now();
+    while started.elapsed() < within {
         if !lives(&world.path) {
             return true;
         }

@@ -217,9 +217,9 @@ async fn start_capture(
         limits.files = usize::from(files).max(1);
     }
     let mut capture = locked(&state.capture);
-    let begun =
+    let started =
         state.world.links().capture(request.hosts.clone(), FilePath::new(&request.folder), limits);
-    begun.map_err(|error| refused(&error))?;
+    started.map_err(|error| refused(&error))?;
     *capture = Some(request.clone());
     state.tell(state.now(), What::CaptureStarted { folder: request.folder.clone() });
     Ok((StatusCode::CREATED, Json(Capture { running: Some(request) })))

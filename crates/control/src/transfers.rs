@@ -128,9 +128,9 @@ pub(crate) fn end(state: &State) {
         }
         threads.extend(record.thread.take());
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     for thread in threads {
-        while !thread.is_finished() && begun.elapsed() < PATIENCE {
+        while !thread.is_finished() && started.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(2));
         }
         if thread.is_finished() {

@@ -324,9 +324,9 @@ impl Pump {
 
     /// Reads a host's packets and passes them to its links.
     fn take(&mut self, port: usize) -> io::Result<bool> {
-        let begun = Instant::now();
+        let started = Instant::now();
         for done in 0..READS {
-            if begun.elapsed() > TURN {
+            if started.elapsed() > TURN {
                 break;
             }
             if self.store.room().is_none() {
@@ -360,8 +360,8 @@ impl Pump {
             self.push(port, ends, len, shape);
         }
         // There may be more, some of which may have waited since then.
-        let since = *self.ports[port].behind_since.get_or_insert(begun);
-        self.unattended = self.unattended.max(begun - since);
+        let since = *self.ports[port].behind_since.get_or_insert(started);
+        self.unattended = self.unattended.max(started - since);
         Ok(true)
     }
 

@@ -106,9 +106,9 @@ mod tests {
         assert!(watch.look(&mut ready).unwrap());
         assert_eq!(ready, [] as [usize; 0]);
         let time = Duration::from_micros(1_300);
-        let begun = Instant::now();
+        let started = Instant::now();
         assert!(!watch.sleep(Some(time)).unwrap());
-        assert!(begun.elapsed() >= time);
+        assert!(started.elapsed() >= time);
         raise(&wake);
         assert!(watch.sleep(None).unwrap());
         watch.look(&mut ready).unwrap();

@@ -86,8 +86,8 @@ impl Group {
 }
 
 pub(crate) fn twice(names: &[String]) -> Option<&String> {
-    let mut seen = BTreeSet::new();
-    names.iter().find(|name| !seen.insert(*name))
+    let mut unique = BTreeSet::new();
+    names.iter().find(|name| !unique.insert(*name))
 }
 
 /// Receivers of a transfer: a node, a group, or several of these.

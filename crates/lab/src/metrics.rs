@@ -206,7 +206,7 @@ pub(crate) struct Watch<'a> {
     /// Number of requests: one per receiver, or one for a group.
     pub(crate) requests: usize,
     /// Time when the file was ready to cross.
-    pub(crate) begun: Option<Time>,
+    pub(crate) started: Option<Time>,
     /// Whether the receiver requested it.
     pub(crate) is_fetched: bool,
     /// Whether the whole file crosses, as the bound assumes.
@@ -295,10 +295,10 @@ impl Watch<'_> {
             failure: (!completed).then(|| self.failure(transfer)),
             delivered_s,
             confirmed_s: confirmed_at.map(since),
-            ready_s: self.begun.map(since),
+            ready_s: self.started.map(since),
             transfer_s: (if self.is_fetched { delivered_at } else { confirmed_at })
-                .zip(self.begun)
-                .map(|(over, begun)| over.since(begun).as_secs_f64()),
+                .zip(self.started)
+                .map(|(over, started)| over.since(started).as_secs_f64()),
             latency: self.latency.map(LatencyMetrics::from),
             quiet_s,
             wire_s,

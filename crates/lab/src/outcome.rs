@@ -111,7 +111,7 @@ impl Observations {
             file_bytes: content.len() as u64,
             answer: self.answers[index].clone(),
             requests: plan::requests(scenario, transfer)?.len(),
-            begun: self.begun(transfer, if is_fetched { receiver } else { sender }),
+            started: self.started(transfer, if is_fetched { receiver } else { sender }),
             is_fetched,
             is_whole: transfer.carries() == ContentKind::File,
             latency: self.latency(transfer, sender),
@@ -125,7 +125,7 @@ impl Observations {
     }
 
     /// Time when the file was ready to cross to the only receiver.
-    fn begun(&self, transfer: &Transfer, client: usize) -> Option<Time> {
+    fn started(&self, transfer: &Transfer, client: usize) -> Option<Time> {
         let name = transfer.name.as_deref().unwrap_or_default();
         let mut begins = self.begins.iter().filter(|(_, at, file)| *at == client && file == name);
         let (first, another) = (begins.next(), begins.next());

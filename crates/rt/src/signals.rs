@@ -175,9 +175,9 @@ mod tests {
     #[test]
     fn repeated_signals_count_again_after_a_while() {
         let mut requests = Requests::of_others().unwrap();
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut requests = |after: u64| {
-            let now = begun + Duration::from_millis(after);
+            let now = started + Duration::from_millis(after);
             requests.requests_of(&[info(SIGINT, 0)], now).len()
         };
         let received = [0, 200, 400, 600, 800, 1_000, 1_200].map(&mut requests);

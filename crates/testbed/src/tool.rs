@@ -233,7 +233,7 @@ impl Job<'_> {
         ready: Ready,
         cancelled: &AtomicBool,
     ) -> io::Result<Option<String>> {
-        let begun = Instant::now();
+        let started = Instant::now();
         while !listens(at, ready, self.port)? {
             if let Some(status) = server.child.try_wait()? {
                 return Ok(Some(format!("its server ended with {status}")));
@@ -241,7 +241,7 @@ impl Job<'_> {
             if cancelled.load(Ordering::Relaxed) {
                 return Ok(Some("stopped".to_owned()));
             }
-            if begun.elapsed() > READY_MAX {
+            if started.elapsed() > READY_MAX {
                 let port = self.port;
                 return Ok(Some(format!("its server does not listen on port {port}")));
             }
@@ -273,11 +273,11 @@ impl Prepared<'_> {
     pub fn run(self, cancelled: &AtomicBool) -> io::Result<Outcome> {
         let Self { job, at, peer, ref place, .. } = self;
         let mut command = job.shell(place, at, peer)?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let text = &job.adapter.client;
         let client = Running::start(at.command(&mut command), place, "client", text)?;
         let status = client.end(job.limit, cancelled)?;
-        let seconds = begun.elapsed().as_secs_f64();
+        let seconds = started.elapsed().as_secs_f64();
         match status {
             None if cancelled.load(Ordering::Relaxed) => Ok(failed("stopped", place, "client")),
             None => {
@@ -365,12 +365,12 @@ impl Running {
 
     /// Waits for its end; `None` if it takes longer than `limit`, or is cancelled.
     fn end(mut self, limit: Duration, cancelled: &AtomicBool) -> io::Result<Option<ExitStatus>> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Some(status));
             }
-            if begun.elapsed() > limit || cancelled.load(Ordering::Relaxed) {
+            if started.elapsed() > limit || cancelled.load(Ordering::Relaxed) {
                 return Ok(None);
             }
             std::thread::sleep(LOOK);

@@ -178,7 +178,7 @@ def unusable(evidence: Evidence) -> list[Finding]:
 @PAPER.claim("S1-06")
 def start_up(_: Evidence) -> list[Finding]:
     """Cannot be checked: processes that start are not simulated."""
-    why = "Processes that are started anew for each file take no time in a simulator."
+    why = "Processes that are started for each file take no time in a simulator."
     return [cannot("", "small files at small delays", "large discrepancies", why)]
 
 

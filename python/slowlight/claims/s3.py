@@ -154,8 +154,8 @@ def alike(evidence: Evidence) -> list[Finding]:
             found(
                 part, f"fp with VJ {what} against FTP, 1 MB at 0; 1e-6; 1e-5", "within 2 %",
                 _told(each), holds=all(abs(one.mean) <= 2 + 2 * one.sem for one in each),
-                why="SNACK mends what duplicate acknowledgments do not; the study wanted both "
-                "configured alike, so fp stands without it in what follows.",
+                why="SNACK repairs losses that duplicate acknowledgments do not; the study wanted "
+                "both configured alike, so fp stands without it in what follows.",
             )
         )  # fmt: skip
     return found_here

@@ -125,9 +125,9 @@ fn fill(
     let batch = if load.batches { BATCH } else { 1 };
     let mut content = vec![0x5a; load.datagram * batch];
     let most = IN_FLIGHT / load.datagram as u64;
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut sent = 0;
-    while begun.elapsed() < load.time {
+    while started.elapsed() < load.time {
         // An overrun receiver stays behind for good, so lost datagrams are not waited for long.
         let mut waited = Duration::ZERO;
         while sent - came.load(Ordering::Acquire) > most && waited < QUIET {
@@ -224,9 +224,9 @@ pub fn stream(
 }
 
 fn write(mut socket: TcpStream, pattern: &[u8], time: Duration) -> io::Result<u64> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut sent = 0;
-    while begun.elapsed() < time {
+    while started.elapsed() < time {
         let at = (sent % PATTERN as u64) as usize;
         sent += socket.write(&pattern[at..at + PIECE])? as u64;
     }
@@ -237,7 +237,7 @@ fn write(mut socket: TcpStream, pattern: &[u8], time: Duration) -> io::Result<u6
 fn compare(mut socket: TcpStream, pattern: &[u8], time: Duration) -> io::Result<Stream> {
     let mut stream = Stream { intact: true, ..Stream::default() };
     let mut piece = vec![0; PIECE];
-    let mut begun: Option<Instant> = None;
+    let mut started: Option<Instant> = None;
     let mut steady: Option<(Instant, u64)> = None;
     loop {
         let len = socket.read(&mut piece)?;
@@ -248,7 +248,7 @@ fn compare(mut socket: TcpStream, pattern: &[u8], time: Duration) -> io::Result<
         let at = (stream.bytes % PATTERN as u64) as usize;
         stream.intact &= piece[..len] == pattern[at..at + len];
         stream.bytes += len as u64;
-        stream.elapsed = now - *begun.get_or_insert(now);
+        stream.elapsed = now - *started.get_or_insert(now);
         match steady {
             None if stream.elapsed > time / 2 => steady = Some(count(&socket)?),
             Some((since, before)) if stream.elapsed <= time => {

@@ -14,9 +14,9 @@ const WORST: Duration = Duration::from_millis(10);
 #[must_use]
 pub fn is_calm() -> bool {
     let late = |_| {
-        let begun = Instant::now();
+        let started = Instant::now();
         thread::sleep(NAP);
-        begun.elapsed() - NAP
+        started.elapsed() - NAP
     };
     let mut late: Vec<_> = (0..NAPS).map(late).collect();
     late.sort_unstable();

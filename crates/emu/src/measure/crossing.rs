@@ -84,17 +84,17 @@ fn send(socket: &UdpSocket, pace: &Pace) -> io::Result<Vec<Crossing>> {
     }
     let mut datagrams = vec![0x5a; payload * pace.at_once.max(1) as usize];
     let mut sent = Vec::with_capacity(pace.count as usize);
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut woken = Duration::ZERO;
     let mut number = 0;
     while number < pace.count {
         let due = pace.gap * number;
         if due > woken {
-            let sleep = due.max(woken + BURST_GAP).saturating_sub(begun.elapsed());
+            let sleep = due.max(woken + BURST_GAP).saturating_sub(started.elapsed());
             if !sleep.is_zero() {
                 thread::sleep(sleep);
             }
-            woken = begun.elapsed();
+            woken = started.elapsed();
         }
         let numbers = number..(number + pace.at_once.max(1)).min(pace.count);
         for (number, datagram) in numbers.clone().zip(datagrams.chunks_exact_mut(payload)) {

@@ -130,7 +130,7 @@ fn datagrams_take_the_delay_in_order_in_both_versions() {
                 true => IpAddr::V6(host.plan().address6),
             };
             let (sender, receiver) = (udp(near, of(near)), udp(far, of(far)));
-            let begun = Instant::now();
+            let started = Instant::now();
             for number in 0..60_u8 {
                 sender.send_to(&[number; 700], (of(far), PORT)).unwrap();
             }
@@ -139,9 +139,9 @@ fn datagrams_take_the_delay_in_order_in_both_versions() {
                 let (len, from) = receiver.recv_from(&mut bytes).unwrap();
                 assert_eq!((len, bytes[0]), (700, number));
                 assert_eq!(from, SocketAddr::new(of(near), PORT));
-                assert!(begun.elapsed() >= delay, "{:?}", begun.elapsed());
+                assert!(started.elapsed() >= delay, "{:?}", started.elapsed());
             }
-            assert_in_time(begun.elapsed() < delay * 10, &begun.elapsed());
+            assert_in_time(started.elapsed() < delay * 10, &started.elapsed());
         }
         let report = world.stop().unwrap();
         assert!(report.links[0].stats.delivered.packets >= 120);
@@ -161,9 +161,9 @@ fn packets_in_flight_are_counted_until_delivery() {
         for number in 0..7 {
             sender.send_to(&[number; 100], (of(far), PORT)).unwrap();
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut most = 0;
-        while begun.elapsed() < delay / 2 {
+        while started.elapsed() < delay / 2 {
             most = most.max(world.links().on_the_way().unwrap());
             let came = world.links().report().unwrap().links[0].lateness.packets();
             assert_in_time(came == 0, &came);
@@ -174,7 +174,7 @@ fn packets_in_flight_are_counted_until_delivery() {
         }
         // Counters are updated after delivery.
         while world.links().on_the_way() != Some(0) {
-            assert!(begun.elapsed() < Duration::from_secs(5));
+            assert!(started.elapsed() < Duration::from_secs(5));
         }
         assert_eq!(world.links().report().unwrap().links[0].lateness.packets(), 7);
         let links = world.links();
@@ -229,10 +229,10 @@ fn tcp_survives_loss_at_the_rate_of_the_link() {
     let bytes = content(5_000_000);
     let address = IpAddr::V4(world.hosts()[1].plan().address);
     let (from, to) = connection(&world.hosts()[0], &world.hosts()[1], address);
-    let begun = Instant::now();
+    let started = Instant::now();
     assert!(carry(from, to, &bytes) == bytes);
     // 5 MB take 400 ms at 100 Mbit/s.
-    assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
+    assert!(started.elapsed() >= Duration::from_millis(400), "{:?}", started.elapsed());
     let report = world.stop().unwrap();
     assert!(report.links[0].stats.lost_total().packets > 5);
 }
@@ -401,10 +401,10 @@ fn links_change_while_they_run() {
     links
         .change(0, move |config| Config { delay: Delay::Constant(delay), ..config.clone() })
         .unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     sender.send_to(b"x", (b, PORT)).unwrap();
     receiver.recv(&mut bytes).unwrap();
-    assert!(begun.elapsed() >= delay);
+    assert!(started.elapsed() >= delay);
     let nonsense = links.change(0, |config| Config { rate: Rate::Constant(0), ..config.clone() });
     assert!(nonsense.is_err());
     assert!(links.report().unwrap().links[0].stats.delivered.packets >= 1);
@@ -506,13 +506,13 @@ fn a_capture_tells_of_packets_that_found_no_memory_or_were_refused() {
     for _ in 0..sent {
         sender.send_to(&[7], (b, PORT)).unwrap();
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let report = loop {
         let report = links.report().unwrap();
         if report.links[0].refused + report.no_memory == sent {
             break report;
         }
-        assert!(begun.elapsed() < Duration::from_secs(20), "{report:?}");
+        assert!(started.elapsed() < Duration::from_secs(20), "{report:?}");
         thread::sleep(Duration::from_millis(5));
     };
     let pushed = report.links[0].stats.pushed.packets;

@@ -106,14 +106,14 @@ fn nothing_is_lost_over_many_contacts() {
     let made = Instant::now();
     let scenario = world(days, folder.path());
     let contents = run::contents(&scenario).unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     let run = run::run(&scenario, &contents, Recorders::default()).unwrap();
     println!(
         "world made in {:.1} s; {} transfers, {} events in {:.1} s of real time; ended {} at day {:.1}",
-        (begun - made).as_secs_f64(),
+        (started - made).as_secs_f64(),
         run.transfers.len(),
         run.events,
-        begun.elapsed().as_secs_f64(),
+        started.elapsed().as_secs_f64(),
         run.ended,
         run.time_s / DAY as f64
     );

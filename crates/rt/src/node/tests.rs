@@ -175,15 +175,15 @@ fn over_a_relay(folders: [Option<&Path>; 3]) {
     }
     assert_eq!(first.stored.len(), 16);
     assert_eq!(third.stored.len(), 8);
-    let begun = Instant::now();
+    let started = Instant::now();
     for place in [first, second, third] {
         assert!(!place.node.has_failed());
         place.node.stop(patience);
     }
     assert!(
-        begun.elapsed() < Duration::from_secs(5),
+        started.elapsed() < Duration::from_secs(5),
         "sessions end in order: {:?}",
-        begun.elapsed()
+        started.elapsed()
     );
 }
 

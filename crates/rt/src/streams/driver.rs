@@ -345,16 +345,16 @@ impl<E: Engine> StreamDriver<E> {
         let place = from.and_then(|from| self.streams.place((to, from)));
         let onward = place.and_then(|place| self.config.listen[place].onward.as_ref());
         let options = onward.unwrap_or(&self.config.options);
-        let begun = if self.streams.len() < self.config.streams_max {
+        let started = if self.streams.len() < self.config.streams_max {
             options.connect(from, to).map_err(|error| why_not(&error))
         } else {
             Err(EffectError::NotAllowed)
         };
-        let begun = begun.and_then(|socket| {
+        let started = started.and_then(|socket| {
             let stream = KernelStream::new(socket, Phase::Opening(ticket));
             self.streams.insert(&self.poll, path, stream).map_err(|error| why_not(&error))
         });
-        if let Err(why) = begun {
+        if let Err(why) = started {
             self.fail_open(path, ticket, why);
         }
     }

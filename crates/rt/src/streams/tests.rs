@@ -144,11 +144,11 @@ fn driver(config: StreamConfig, toy: Toy) -> (StreamDriver<Toy>, SocketAddr) {
 
 /// Runs until a condition holds, for 20 s at most.
 fn run_until(driver: &mut StreamDriver<Toy>, what: &str, mut holds: impl FnMut(&mut Toy) -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let turn = |_now, toy: &mut Toy, event| match event {
         StreamEvent::Indication(()) => Control::Continue,
         StreamEvent::Turn => {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+            assert!(started.elapsed() < Duration::from_secs(20), "{what}");
             if holds(toy) { Control::Stop } else { Control::Continue }
         }
     };
@@ -248,7 +248,7 @@ fn short_answers_do_not_wait_for_each_other() {
     let peer = std::thread::spawn(move || {
         let mut peer = TcpStream::connect(address).unwrap();
         peer.set_nodelay(true).unwrap();
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut byte = [0];
         for _ in 0..100 {
             // Two short writes and a reply: Nagle's algorithm would take 40 ms.
@@ -257,7 +257,7 @@ fn short_answers_do_not_wait_for_each_other() {
             peer.read_exact(&mut byte).unwrap();
             peer.read_exact(&mut byte).unwrap();
         }
-        begun.elapsed()
+        started.elapsed()
     });
     let took = run_beside(&mut driver, "a hundred answers", peer);
     assert!(took < Duration::from_secs(2), "{took:?}");
@@ -425,8 +425,8 @@ fn a_peer_that_ends_and_then_resets_is_no_place_to_send_to_for_ever() {
     // The peer's end arrives first; data sent after it is answered by a reset.
     drop(peer);
     run_until(&mut driver, "the end is reported", |toy| toy.ended == [path]);
-    let begun = Instant::now();
-    while driver.engine_mut().down.is_empty() && begun.elapsed() < Duration::from_secs(10) {
+    let started = Instant::now();
+    while driver.engine_mut().down.is_empty() && started.elapsed() < Duration::from_secs(10) {
         driver.engine_mut().send(path, &content(10_000));
         run_for(&mut driver, Duration::from_millis(5));
     }
@@ -457,8 +457,8 @@ fn what_was_sent_arrives_though_the_stream_is_left_and_the_peer_sends_on() {
     assert!(back == bytes[..pulled], "{} bytes of {pulled}", back.len());
     let toy = driver.engine_mut();
     assert!(!toy.got.contains_key(&path) && toy.down.is_empty(), "who left hears nothing");
-    let begun = Instant::now();
-    while driver.statistics().streams > 0 && begun.elapsed() < Duration::from_secs(5) {
+    let started = Instant::now();
+    while driver.statistics().streams > 0 && started.elapsed() < Duration::from_secs(5) {
         run_for(&mut driver, Duration::from_millis(10));
     }
     assert_eq!(driver.statistics().streams, 0);

@@ -492,15 +492,15 @@ async fn trace(State(shared): Running, request: Queried<TraceRequest>) -> Answer
     let request = SendRequest { lifetime, flags, ..SendRequest::new(to, &b"trace"[..]) };
     let (follower, reports) = unbounded_channel();
     let hub = Arc::clone(&shared.hub);
-    let begun = Instant::now();
+    let started = Instant::now();
     let reply = shared.ask(move |now, agent| {
         let id = agent.send(now, request)?;
         hub.follow(id.clone(), follower);
         Ok(id)
     });
     let id = reply.await?.map_err(refused)?;
-    let until = tokio::time::Instant::from_std(begun + lifetime);
-    let following = Following { shared, id, reports, begun, seen: BTreeSet::new() };
+    let until = tokio::time::Instant::from_std(started + lifetime);
+    let following = Following { shared, id, reports, started, seen: BTreeSet::new() };
     let lines = stream::unfold(following, move |mut following| async move {
         loop {
             let next = tokio::time::timeout_at(until, following.reports.recv()).await;
@@ -508,7 +508,7 @@ async fn trace(State(shared): Running, request: Queried<TraceRequest>) -> Answer
             let what = asserted(&report);
             // A report may arrive twice, over two paths.
             if following.seen.insert((from.clone(), what.clone())) {
-                let seconds = following.begun.elapsed().as_secs_f64();
+                let seconds = following.started.elapsed().as_secs_f64();
                 let reason = report.reason.to_string();
                 let line = line_of(&Report { from: from.to_string(), what, reason, seconds });
                 return Some((Ok::<_, std::io::Error>(line), following));
@@ -523,7 +523,7 @@ struct Following {
     shared: Arc<Shared>,
     id: BundleId,
     reports: UnboundedReceiver<Reported>,
-    begun: Instant,
+    started: Instant,
     seen: BTreeSet<(Eid, Vec<String>)>,
 }
 

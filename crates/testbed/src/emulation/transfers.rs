@@ -402,8 +402,8 @@ fn play(
             Stay::Begins => world.begin().map_err(TransfersError::Links),
             Stay::Began { .. } => Ok(world.clock()),
         };
-        let begun = failed.map_or_else(begin, Err);
-        let clock = begun.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+        let started = failed.map_or_else(begin, Err);
+        let clock = started.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
         for begin in begins {
             // A host that is gone has reported why.
             let _ = begin.send(clock);

@@ -135,7 +135,7 @@ fn what_a_tool_starts_ends_with_it() {
         made_up(&format!("server = \"{server}\"\nclient = 'sleep 0.3; cp \"$FILE\" \"$OUT\"'"));
     let outcome = carry(&world, &adapter, Duration::from_secs(20));
     assert_eq!(outcome.verdict, Verdict::Identical, "{outcome:?}");
-    let begun = Instant::now();
+    let started = Instant::now();
     let now = || std::fs::read_to_string(&alive).unwrap();
     let mut last = now();
     loop {
@@ -145,7 +145,7 @@ fn what_a_tool_starts_ends_with_it() {
             break;
         }
         last = next;
-        assert!(begun.elapsed() < Duration::from_secs(10), "it still runs");
+        assert!(started.elapsed() < Duration::from_secs(10), "it still runs");
     }
     world.stop().unwrap();
 }

@@ -98,8 +98,8 @@ fn peers_that_say_little_at_a_time_keep_nobody_else_waiting() {
         assert!(got.0 == id && !known.contains(&id));
     }
     drop(slow);
-    let begun = Instant::now();
+    let started = Instant::now();
     first.node.stop(Duration::from_secs(5));
     second.node.stop(Duration::from_secs(5));
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
 }

@@ -119,11 +119,11 @@ fn nodes_with_valid_certificates_use_tls() {
     let back = second.send(1, bytes(100_000, 3));
     let got = first.delivered.recv_timeout(Duration::from_secs(20)).unwrap();
     assert_eq!(got, (back, bytes(100_000, 3)));
-    let begun = Instant::now();
+    let started = Instant::now();
     for place in [first, second] {
         place.node.stop(Duration::from_secs(20));
     }
-    assert!(begun.elapsed() < SURELY, "sessions end in order");
+    assert!(started.elapsed() < SURELY, "sessions end in order");
 }
 
 #[test]
