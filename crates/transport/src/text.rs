@@ -111,7 +111,7 @@ fn malformed(error: &toml::de::Error, origin: &str) -> SpecError {
     SpecError::Malformed { origin: origin.to_owned(), message: message(error) }
 }
 
-/// Error with its place and remedy. A line that holds a secret is not shown.
+/// Error with its line, its key and a remedy. Lines that hold a secret are left out.
 pub fn message(error: &toml::de::Error) -> String {
     let text = error.to_string();
     let mut is_secret = false;
@@ -123,7 +123,100 @@ pub fn message(error: &toml::de::Error) -> String {
         !is_secret
     });
     let shown = shown.collect::<Vec<_>>().join("\n");
-    format!("{shown}{}", suggestion(error.message()))
+    let place = shown.strip_suffix(error.message()).unwrap_or_default();
+    match in_toml(error.message(), source_line(&text)) {
+        Some(message) if shown.ends_with(error.message()) => format!("{place}{message}"),
+        Some(_) | None => format!("{shown}{}", suggestion(error.message())),
+    }
+}
+
+/// First line of the file that an error of the TOML parser shows.
+fn source_line(text: &str) -> Option<&str> {
+    let mut lines = text.lines().filter_map(|line| line.split_once('|'));
+    let (_, line) = lines.find(|(margin, _)| margin.trim().parse::<usize>().is_ok())?;
+    Some(line.trim())
+}
+
+/// Message of serde in TOML's words, with a remedy; `None` for messages that need no translation.
+/// `line` is the line of the file.
+fn in_toml(message: &str, line: Option<&str>) -> Option<String> {
+    if message == "invalid socket address syntax" {
+        return Some(format!(
+            "{}expected an IP address and a port, e.g. \"192.0.2.1:4556\" or \"[2001:db8::1]:4556\"; \
+             host names are not resolved here",
+            key(line).map(|key| format!("`{key}`: ")).unwrap_or_default()
+        ));
+    }
+    if let Some(name) = message.strip_prefix("missing field ") {
+        return Some(format!("the key {name} is missing"));
+    }
+    let rest = message.strip_prefix("invalid type: ").or(message.strip_prefix("invalid value: "))?;
+    let (found, expected) = rest.split_once(", expected ")?;
+    let key = key(line);
+    let remedy = remedy(found, expected, key, line);
+    let key = key.map(|key| format!("`{key}`: ")).unwrap_or_default();
+    Some(format!("{key}expected {}, found {}{remedy}", kind(expected), value(found)))
+}
+
+/// Key of a line of TOML: that of a value, or of the table that it opens.
+fn key(line: Option<&str>) -> Option<&str> {
+    let line = line?;
+    let opened = line.strip_prefix('[').map(|line| line.trim_start_matches('['));
+    let name = match opened {
+        Some(opened) => opened.split(']').next()?,
+        None => line.split_once('=')?.0,
+    };
+    Some(name.trim()).filter(|name| !name.is_empty())
+}
+
+/// Remedy for a value of the wrong type, for the usual mistakes.
+fn remedy(found: &str, expected: &str, key: Option<&str>, line: Option<&str>) -> String {
+    let is_table_line = line.is_some_and(|line| line.starts_with('[') && !line.starts_with("[["));
+    let is_list_line = line.is_some_and(|line| line.starts_with("[["));
+    match (kind(expected), key) {
+        ("an array", Some(key)) if is_table_line => format!("; write `[[{key}]]`"),
+        ("an array", Some(_)) if found != "map" => "; put it in brackets: `[...]`".to_owned(),
+        ("a table", Some(key)) if is_list_line => format!("; write `[{key}]`, once"),
+        ("a string", _) if found.starts_with("integer") || found.starts_with("floating") => {
+            "; put it in quotes".to_owned()
+        }
+        ("a whole number" | "a whole number from 0" | "a number" | "true or false", _)
+            if found.starts_with("string") =>
+        {
+            "; write it without quotes".to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// Type of TOML for a type of Rust or serde.
+fn kind(expected: &str) -> &str {
+    match expected {
+        "a map" => "a table",
+        "a sequence" => "an array",
+        "a boolean" => "true or false",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    }
+}
+
+/// Value as TOML calls it, for a value as serde calls it.
+fn value(found: &str) -> String {
+    let literal = || found.split_once(' ').map_or(found, |(_, value)| value).replace('`', "");
+    match found {
+        "map" => "a table".to_owned(),
+        "sequence" => "an array".to_owned(),
+        _ if found.starts_with("string ") => format!("the string {}", literal()),
+        _ if found.starts_with("integer ") => format!("the number {}", literal()),
+        _ if found.starts_with("floating point ") => {
+            format!("the number {}", found.trim_start_matches("floating point ").replace('`', ""))
+        }
+        _ if found.starts_with("boolean ") => literal(),
+        other => other.to_owned(),
+    }
 }
 
 /// Line `did you mean ...?` for serde's message about an unknown name, from the names that it lists;
@@ -177,5 +270,39 @@ mod tests {
         assert!(text.contains("did you mean `delay`?"), "{text}");
         let far = parse::<Spec>("colour = 1", "a.toml").unwrap_err().to_string();
         assert!(!far.contains("did you mean"), "{far}");
+    }
+
+    #[test]
+    fn wrong_types_are_reported_in_the_words_of_toml() {
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "only the errors are looked at")]
+        struct World {
+            #[serde(default)]
+            seed: u64,
+            #[serde(default)]
+            name: String,
+            #[serde(default)]
+            transfers: Vec<Spec>,
+            limits: Spec,
+            address: Option<std::net::SocketAddr>,
+        }
+        for (text, expected) in [
+            (
+                "[transfers]\nrate = 'x'",
+                "`transfers`: expected an array, found a table; write `[[transfers]]`",
+            ),
+            ("[[limits]]", "`limits`: expected a table, found an array; write `[limits]`, once"),
+            (
+                "seed = 'one'",
+                "`seed`: expected a whole number from 0, found the string \"one\"; write it without quotes",
+            ),
+            ("seed = -1", "`seed`: expected a whole number from 0, found the number -1"),
+            ("name = 5", "`name`: expected a string, found the number 5; put it in quotes"),
+            ("seed = 1", "the key `limits` is missing"),
+            ("address = 'localhost:4556'", "host names are not resolved here"),
+        ] {
+            let error = parse::<World>(text, "a.toml").unwrap_err().to_string();
+            assert!(error.ends_with(expected), "{error}");
+        }
     }
 }

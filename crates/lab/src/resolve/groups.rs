@@ -224,7 +224,7 @@ mod tests {
         assert!(inner.contains("fleet is a group"), "{inner}");
         let link =
             refused("from = \"relay\"\n        to = \"fleet\"", "from = \"fleet\"\nto = \"fleet\"");
-        assert!(link.contains("another node") || link.contains("not both"), "{link}");
+        assert!(link.contains("two different nodes") || link.contains("not both"), "{link}");
         let sender =
             refused("from = \"earth\"\n        to = \"fleet\"", "from = \"fleet\"\nto = \"earth\"");
         assert!(sender.contains("a group cannot send"), "{sender}");

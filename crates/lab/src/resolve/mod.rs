@@ -393,8 +393,10 @@ fn of_node(name: &str, error: &SpecError) -> SpecError {
 fn resolve_link(link: LinkSpec) -> Result<LinkSpec, SpecError> {
     let ends = match (&link.from, &link.to) {
         (Some(from), Some(to)) if from != to => format!("{from} -> {to}"),
-        (Some(_), Some(_)) => {
-            return Err(SpecError::invalid("links: a link leads to another node"));
+        (Some(from), Some(_)) => {
+            return Err(SpecError::invalid(format!(
+                "links: `from` and `to` are both {from:?}; a link joins two different nodes"
+            )));
         }
         _ => return Err(SpecError::invalid("links: each link needs `from` and `to`")),
     };
@@ -488,7 +490,7 @@ mod tests {
         let link = Scenario::parse(hop, "my.toml").unwrap_err();
         assert!(link.to_string().contains("compare --link my.toml"), "{link}");
         let text = refused(|text| text.replace("seed = 1", ""));
-        assert!(text.contains("missing field `seed`"), "{text}");
+        assert!(text.contains("the key `seed` is missing"), "{text}");
         let text = refused(|text| text.replace("delay =", "dealy ="));
         assert!(text.contains("did you mean `delay`?"), "{text}");
         let text = refused(|text| text.replace("\"100 kB\"", "100"));
@@ -512,6 +514,8 @@ mod tests {
         assert!(text.contains("one entity"), "{text}");
         let text = refused(|text| text + "[nodes.earth]\ninactivity = \"0 s\"");
         assert!(text.contains("nodes.earth.inactivity is 0 s; it must be at least 1 ms"), "{text}");
+        let text = refused(|text| text.replace("from = \"earth\"", "from = \"lander\""));
+        assert!(text.contains("`from` and `to` are both \"lander\""), "{text}");
         let text = refused(|text| text.replace("from = \"earth\"\n", ""));
         assert!(text.contains("`from` and `to`"), "{text}");
     }
