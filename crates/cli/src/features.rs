@@ -1,4 +1,4 @@
-//! Which feature each command belongs to, and the answer for one that is not built.
+//! Feature of each command, and the error for a command that is not built.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 

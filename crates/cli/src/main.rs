@@ -1,8 +1,7 @@
 //! slowlight: transport over links where light is slow.
 //!
-//! Exit codes: 0 done, 1 a transfer failed or the system forbids it, 2 wrong usage, which another
-//! command line mends; 130 where ctrl-C stopped a comparison, as shells have it. What is asked for
-//! goes to the standard output, what is said to people to the standard error.
+//! Results go to the standard output, messages for people to the standard error. `exit.rs` lists
+//! the exit codes, `help.rs` the sections of `--help` beyond options.
 
 #![forbid(unsafe_code)]
 
@@ -10,8 +9,11 @@
 mod compute;
 #[cfg(feature = "emulate")]
 mod emulate;
+mod exit;
 mod features;
 mod generate;
+mod help;
+mod known;
 mod show;
 #[cfg(feature = "sockets")]
 mod sockets;
@@ -23,14 +25,21 @@ mod switch;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use transport::SpecError;
 
+use crate::exit::Exit;
+
+/// Transports over links where light is slow: simulated, emulated and real
+///
+/// Computes how transports perform over a link (`compare`, `advise`, `sim`, `study`), emulates
+/// links for unchanged programs (`link`, `emu`), and transfers files and bundles between machines
+/// (`send`, `recv`, `node`, `bp`, `pep`).
 #[derive(Debug, Parser)]
-#[command(name = "slowlight", version, about, max_term_width = 100)]
+#[command(name = "slowlight", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -47,13 +56,13 @@ enum Command {
     #[cfg(feature = "sockets")]
     #[command(flatten)]
     Sockets(Box<sockets::Command>),
-    /// Print a script that completes slowlight's commands in a shell
+    /// Print a completion script for a shell
     Completions(generate::CompletionsArgs),
-    /// Write manual pages
+    /// Write the manual pages, one for each command
     Man(generate::ManArgs),
 }
 
-/// Wrong usage that only a command can see.
+/// Wrong usage that a command finds after clap has read the command line.
 #[derive(Debug)]
 struct Usage(String);
 
@@ -65,9 +74,9 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// The command that the user wrote, if it is built and its options are for its protocol.
+/// Command of the command line, if it is built and its options apply to its protocol.
 fn parsed() -> Result<Command, Usage> {
-    let mut command = Cli::command();
+    let mut command = help::command();
     let matches = match command.try_get_matches_from_mut(std::env::args_os()) {
         Ok(matches) => matches,
         Err(error) => return Err(features::refusal(&error).unwrap_or_else(|| error.exit())),
@@ -78,16 +87,21 @@ fn parsed() -> Result<Command, Usage> {
     Ok(cli.unwrap_or_else(|error| error.exit()).command)
 }
 
-/// Levels of the log, as `RUST_LOG` gives them: `debug`, or `rt=trace,warn` for each crate.
+/// Log levels by `RUST_LOG`: `debug`, or `rt=trace,warn` for each crate [default: warn].
 fn log_filter() -> Targets {
     let given = std::env::var("RUST_LOG").ok().and_then(|text| text.parse().ok());
     given.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN))
 }
 
+/// Whether `NO_COLOR` is set to anything (no-color.org).
+fn is_colour_off() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
 fn main() -> ExitCode {
     let format = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(io::stderr().is_terminal() && !is_colour_off())
         .with_target(false)
         .without_time();
     tracing_subscriber::registry().with(log_filter()).with(format).init();
@@ -108,7 +122,7 @@ fn main() -> ExitCode {
     result.unwrap_or_else(|error| report(&error))
 }
 
-/// Whether a reader of the output has closed it.
+/// Whether the reader of the output has closed it.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken_pipe = |e: &(dyn std::error::Error + 'static)| {
         e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
@@ -116,18 +130,18 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(broken_pipe)
 }
 
-/// The exit code of a command whose result is known, whether or not somebody read about it.
+/// Exit code of a command whose result is known; a reader that closed the output does not count
+/// as a failure.
 fn exit_code(outcome: anyhow::Result<()>, succeeded: bool) -> anyhow::Result<ExitCode> {
     match outcome {
         Err(error) if !is_broken_pipe(&error) => Err(error),
-        Ok(()) | Err(_) => Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
+        Ok(()) | Err(_) => Ok(Exit::of(succeeded).into()),
     }
 }
 
 fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
-        // Whoever read has seen enough.
-        return ExitCode::SUCCESS;
+        return Exit::Done.into();
     }
     // Nothing can be done about a standard error that is closed.
     let _ = writeln!(io::stderr(), "error: {error:#}");
@@ -136,5 +150,6 @@ fn report(error: &anyhow::Error) -> ExitCode {
     let is_usage = |e: &(dyn std::error::Error + 'static)| is_usage(e) || compute::is_usage(e);
     #[cfg(feature = "emulate")]
     let is_usage = |e: &(dyn std::error::Error + 'static)| is_usage(e) || emulate::is_usage(e);
-    ExitCode::from(if error.chain().any(is_usage) { 2 } else { 1 })
+    let exit = if error.chain().any(is_usage) { Exit::Usage } else { Exit::Failed };
+    exit.into()
 }

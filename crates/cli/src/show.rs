@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers with units, for people.
 
 /// A rate with four significant digits.
 pub(crate) fn rate(bps: f64) -> String {

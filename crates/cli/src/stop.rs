@@ -11,6 +11,8 @@ use anyhow::{Context as _, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::exit::Exit;
+
 /// A signal that comes again within this time is the same request: whoever signals all processes
 /// of a group signals each by itself, and those that wait for others pass it on.
 const ECHO: Duration = Duration::from_millis(500);
@@ -30,7 +32,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
             if is_new(&mut last, signal, Instant::now())
                 && is_stopping.swap(true, Ordering::Relaxed)
             {
-                process::exit(1);
+                process::exit(Exit::Failed.code().into());
             }
         }
     };

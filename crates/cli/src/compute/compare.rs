@@ -23,71 +23,78 @@ use crate::Usage;
 use crate::compute::link_options::LinkOptions;
 use crate::compute::table::Page;
 use crate::compute::{conditions, show};
+use crate::exit::Exit;
 use crate::stop::stop_flag;
 use crate::switch::{self, Switch};
 
 /// Options of `compare`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// File to send; its bytes cross and the copy is verified
+    /// File to send; the received copy is verified
     #[arg(long, value_name = "PATH", conflicts_with = "size")]
     file: Option<PathBuf>,
 
-    /// Size of a made-up file, like "10MB"
+    /// Size of a generated file, e.g. "10MB"
     #[arg(long, value_name = "SIZE", default_value = "10MB", allow_hyphen_values = true)]
     size: Size,
 
-    /// Protocols, separated by commas; a profile follows a slash, as in cfdp/gsfc-2007
-    /// [default: those that repeat what is lost, without models of programs, SCPS-FP's records and CFDP in bundles]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Protocols or stacks, separated by commas [default: all reliable ones]
+    ///
+    /// A profile follows a slash, e.g. cfdp/gsfc-2007. The default leaves out models of programs,
+    /// SCPS-FP's records and CFDP in bundles.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = crate::known::protocol(), hide_possible_values = true)]
     protocol: Vec<Protocol>,
 
-    /// Receivers behind the link, each with errors of its own, 1000 at most; protocols that know
-    /// groups send once to all, the others to each at an equal share of the rate
+    /// Receivers behind the link, each with independent errors (1 to 1000)
+    ///
+    /// Multicast protocols send once to all; others send to each at an equal share of the rate.
     #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(lab::groups::MEMBERS_MAX)))]
     receivers: u32,
 
-    /// Runs of each protocol, each with a seed of its own
+    /// Runs of each protocol, each with its own seed
     #[arg(long, value_name = "N", default_value = "10", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: u32,
 
-    /// The first seed; the same seeds are used for every protocol
+    /// First seed; every protocol uses the same seeds
     #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::compute::seed)]
     seed: u64,
 
-    /// Silence after which either end gives up, like "1 d"; each protocol's own if left out
+    /// Inactivity timeout of both ends, e.g. "1 d" [default: the protocol's]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     inactivity: Option<Span>,
 
-    /// Congestion control of protocols over TCP; that of the profile if left out
+    /// Congestion control of protocols over TCP [default: the profile's]
     #[arg(long, value_name = "NAME", value_parser = switch::congestion())]
     congestion: Option<Congestion>,
 
-    /// Growth limit of the buffers of protocols over TCP [default: unlimited, but for kernels'
-    /// profiles]
+    /// Limit of the autotuned buffers of protocols over TCP [default: unlimited; profiles of
+    /// kernels: theirs]
     #[arg(long, value_name = "SIZE", value_parser = switch::buffers())]
     tcp_buffers: Option<TcpBuffers>,
 
-    /// Time stamps of protocols over TCP; as in the profile if left out
+    /// Timestamps option of protocols over TCP [default: the profile's]
     #[arg(long, value_name = "ON|OFF")]
     timestamps: Option<Switch>,
 
-    /// Bytes of the file that scps-fp-read reads, or that differ for scps-fp-update, separated by
-    /// commas, like "0-99,5000-"
+    /// Byte ranges of SCPS-FP's records, e.g. "0-99,5000-"
+    ///
+    /// scps-fp-read reads them; scps-fp-update changes them.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     records: Vec<Record>,
 
-    /// Hosts between the ends and the link, with short links of 100 Mbit/s to the ends: they split
-    /// the TCP connections that cross them, or route
+    /// Hosts on both sides of the link that route, or split TCP connections
+    ///
+    /// Links of 100 Mbit/s and short delay connect them to the ends.
     #[arg(long, value_name = "NONE|TCP|SCPS")]
     pep: Option<Pep>,
 
-    /// The hosts between the hops of a link that has several keep what they hand on: bundles, blocks
-    /// of LTP-T, and files by CFDP; for all other protocols they route
+    /// Store and forward at the hosts between the hops of a link
+    ///
+    /// They store bundles, LTP-T blocks and CFDP files; for all other protocols they route.
     #[arg(long)]
     relay: bool,
 
-    /// Threads; one a core if left out
+    /// Threads [default: one per core]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
 
@@ -230,8 +237,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     let Some(rows) = rows? else {
         writeln!(io::stderr(), "stopped")?;
-        // What a shell reports for a program that ctrl-C ended.
-        return Ok(ExitCode::from(130));
+        return Ok(Exit::Interrupted.into());
     };
     let is_done = |row: &Row| row.completed == row.runs;
     // Without names the question is which of all can do it: FTP cannot reach Mars.

@@ -11,17 +11,19 @@ use pcap::{Checksum, Reader, Record};
 use wire::DecodeError;
 
 use crate::Usage;
+use crate::exit::Exit;
 
 /// Options of `decode`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Files, - for the standard input, or the hexadecimal digits of one PDU. A file is a capture
-    /// (pcapng or pcap), or text: hexadecimal digits with an empty line between PDUs, and comments
-    /// after #
+    /// Captures, text files, - for standard input, or the hexadecimal digits of one PDU
+    ///
+    /// A capture is pcapng or pcap. A text file has hexadecimal digits, an empty line between PDUs,
+    /// and comments after #.
     #[arg(value_name = "FILE|HEX", required = true, num_args = 1..)]
     what: Vec<String>,
 
-    /// Protocol: cfdp, ltp, saratoga or norm [default: whichever can read the most of it]
+    /// Protocol: cfdp, ltp, saratoga or norm [default: the one that decodes most]
     #[arg(long, value_name = "NAME")]
     protocol: Option<Language>,
 }
@@ -39,13 +41,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true
     };
     out.flush()?;
-    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(Exit::of(whole).into())
 }
 
-/// What stands for the standard input.
+/// Name of standard input.
 const STDIN: &str = "-";
 
-/// Prints what files hold; whether all of it was PDUs.
+/// Decodes files; returns whether everything was a PDU.
 fn files(names: &[String], given: Option<Language>, out: &mut impl Write) -> anyhow::Result<bool> {
     let mut tally = Tally::default();
     let mut whole = true;
@@ -68,17 +70,17 @@ fn files(names: &[String], given: Option<Language>, out: &mut impl Write) -> any
     Ok(whole)
 }
 
-/// What captures held.
+/// Counts of captured packets.
 #[derive(Default)]
 struct Tally {
     packets: u64,
-    /// Those that are UDP over IPv4.
+    /// Packets with UDP over IPv4.
     read: u64,
-    /// Those of them whose UDP checksum is wrong.
+    /// Packets with a wrong UDP checksum.
     wrong: u64,
 }
 
-/// Prints what one file holds; whether all of it was PDUs.
+/// Decodes one file; returns whether everything was a PDU.
 fn file(
     name: &str,
     given: Option<Language>,
@@ -102,7 +104,7 @@ fn file(
     }
     let language = match given {
         Some(language) => Some(language),
-        // What comes from a pipe can be read once.
+        // A pipe can be read once.
         None if !path.is_file() => None,
         None => Some(spoken(path)?),
     };
@@ -110,7 +112,7 @@ fn file(
     capture(&mut Capture { name, language, describe, tally }, source, out)
 }
 
-/// How a pcapng file begins: it alone of the captures begins with ASCII.
+/// First bytes of a pcapng file, the only capture format that begins with ASCII.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 /// Prints the PDUs of a text of hexadecimal digits.
@@ -136,7 +138,7 @@ fn digits(
     }
     let mut whole = true;
     for pdu in pdus {
-        // It is the file's fault, not the command line's.
+        // An error of the file, not of the command line.
         let bytes = hex(pdu.trim()).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
         match one(&bytes, given) {
             Ok(text) => writeln!(out, "{text}")?,
@@ -149,7 +151,7 @@ fn digits(
     Ok(whole)
 }
 
-/// The packets of a capture, as far as it can be read.
+/// Packets of a capture, as far as it can be read.
 fn packets<R: Read>(
     name: &str,
     source: R,
@@ -161,7 +163,7 @@ fn packets<R: Read>(
     }))
 }
 
-/// The protocol that most of a capture is.
+/// Protocol of most packets of a capture.
 fn spoken(path: &Path) -> anyhow::Result<Language> {
     let name = path.display().to_string();
     let source = File::open(path).with_context(|| name.clone())?;
@@ -177,14 +179,14 @@ fn spoken(path: &Path) -> anyhow::Result<Language> {
 /// A capture that is being printed.
 struct Capture<'a> {
     name: &'a str,
-    /// The protocol; that of the first datagram that can be read if it is not known yet.
+    /// Protocol; if `None`, that of the first datagram that can be decoded.
     language: Option<Language>,
-    /// How a datagram is told: [`Language::line`], or [`Language::likely`] if the protocol is a guess.
+    /// Decoder: [`Language::line`], or [`Language::likely`] if the protocol is a guess.
     describe: fn(Language, &[u8]) -> Result<String, DecodeError>,
     tally: &'a mut Tally,
 }
 
-/// Prints every datagram of a capture; whether all of them were PDUs.
+/// Prints every datagram of a capture; returns whether all were PDUs.
 fn capture(
     capture: &mut Capture<'_>,
     source: impl Read,

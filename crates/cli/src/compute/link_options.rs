@@ -8,14 +8,14 @@ use transport::quantity::Window;
 use transport::quantity::{Probability, Rate, Size, Span};
 
 use crate::Usage;
+use crate::known;
 use crate::switch::Switch;
 
-/// A link that has a name, and changes to it. As options, this comes last: its headings hold for
-/// every option after them.
+/// A named link and changes to it. Flatten it last: its headings hold for every option after them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LinkOptions {
-    /// Link to start from: a name (see `slowlight links`) or a file like theirs
-    #[arg(long, value_name = "NAME|FILE", default_value = "terrestrial")]
+    /// Link: a name of `slowlight links`, or a TOML file like theirs
+    #[arg(long, value_name = "NAME|FILE", default_value = "terrestrial", value_parser = known::link(), hide_possible_values = true)]
     link: String,
 
     #[command(flatten)]
@@ -25,73 +25,77 @@ pub(crate) struct LinkOptions {
     back: Back,
 }
 
-/// Changes to the link; with several hops they hold for each of them.
+/// Changes to the link, applied to each of its hops.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Link")]
 struct Forward {
-    /// Line rate, like "10 Mbit/s"; 0 is without limit
+    /// Line rate, e.g. "10 Mbit/s"; 0: unlimited
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
 
-    /// One-way delay, like "250 ms"
+    /// One-way delay, e.g. "250 ms"
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<Span>,
 
-    /// Probability to lose a packet, whatever its length
+    /// Packet error rate: probability of losing a packet of any length, e.g. 0.01 or 1%
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     per: Option<Probability>,
 
-    /// Bit error rate
+    /// Bit error rate, e.g. 1e-7
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     ber: Option<Probability>,
 
-    /// Losses in bursts: probabilities to enter and to leave a bad state after a packet, and to lose a
-    /// packet in it (default 1), like "0.001+0.2"
+    /// Burst losses (Gilbert-Elliott), e.g. "0.001+0.2"
+    ///
+    /// Per-packet probabilities of entering the bad state, of leaving it, and of losing a packet in
+    /// it [default of the third: 1].
     #[arg(long, value_name = "P+P[+P]", allow_hyphen_values = true)]
     burst: Option<Burst>,
 
-    /// Effect of an error on a packet: drop, or damage where the link layer has no checksum
+    /// Effect of an error: drop the packet, or damage it, as without a link-layer checksum
     #[arg(long, value_name = "DROP|DAMAGE")]
     on_error: Option<OnError>,
 
     #[arg(long, hide = true, allow_hyphen_values = true, value_parser = no_loss)]
     loss: Option<Probability>,
 
-    /// Largest IP packet, like "1500B"
+    /// MTU: largest IP packet, e.g. "1500B"
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     mtu: Option<Size>,
 
-    /// Most bytes of protocol data in a datagram, like "1024B" [default: what the MTU holds]
+    /// Largest UDP payload, e.g. "1024B" [default: as the MTU allows]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     datagram: Option<Size>,
 
-    /// How much may wait, like "1000 packets" or "64 KiB"
+    /// Queue limit in packets or bytes, e.g. "1000 packets" or "64 KiB"
     #[arg(long, value_name = "LENGTH", allow_hyphen_values = true)]
     queue: Option<Queue>,
 
-    /// Token bucket in front of the line: sustained rate and burst, like "8 Mbit/s+64 KiB"
+    /// Token bucket before the line: sustained rate and burst, e.g. "8 Mbit/s+64 KiB"
     #[arg(long, value_name = "RATE+SIZE", allow_hyphen_values = true)]
     bucket: Option<Bucket>,
 
-    /// Packets that others overtake: a probability, and how much longer they take, like "0.01+20 ms"
+    /// Reordering: probability and extra delay of a packet, e.g. "0.01+20 ms"
     #[arg(long, value_name = "P+TIME", allow_hyphen_values = true)]
     reorder: Option<Reorder>,
 
-    /// The frame around each IP packet, both ways: raw, ethernet, ethernet-fcs, ethernet-wire, ppp,
-    /// ppp-compressed, ppp-async or hdlc
+    /// Link-layer framing in both directions
+    ///
+    /// One of raw, ethernet, ethernet-fcs, ethernet-wire, ppp, ppp-compressed, ppp-async, hdlc.
     #[arg(long, value_name = "NAME")]
     framing: Option<Framing>,
 
-    /// Van Jacobson's compression of TCP's headers, both ways; needs a framing of PPP
+    /// Van Jacobson header compression of TCP in both directions; needs a PPP framing
     #[arg(long, value_name = "ON|OFF")]
     header_compression: Option<Switch>,
 
-    /// An outage of both directions: begin and length, like "10 s+30 s"; may be repeated
+    /// Outage of both directions: begin and length, e.g. "10 s+30 s"; repeatable
     #[arg(long, value_name = "WINDOW", allow_hyphen_values = true)]
     outage: Vec<Window>,
 
-    /// Periodic outages of both directions: period, length and begin of the first (default 0 s), like
-    /// "60 s+5 s"
+    /// Periodic outages of both directions, e.g. "60 s+5 s"
+    ///
+    /// Period, length, and begin of the first [default of the third: 0 s].
     #[arg(
         long,
         value_name = "TIME+TIME[+TIME]",
@@ -100,65 +104,65 @@ struct Forward {
     )]
     outage_every: Option<Periodic>,
 
-    /// Policy for packets during outages: hold them in the queue, or drop them
+    /// Packets during outages: hold them in the queue, or drop them
     #[arg(long, value_name = "HOLD|DROP")]
     while_down: Option<WhileDown>,
 }
 
-/// What the way back does differently.
+/// Changes to the return link.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Way back, like the way there if left out")]
+#[command(next_help_heading = "Return link")]
 struct Back {
-    /// Line rate
+    /// Line rate [default: as --rate]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     return_rate: Option<Rate>,
 
-    /// One-way delay
+    /// One-way delay [default: as --delay]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     return_delay: Option<Span>,
 
-    /// Probability to lose a packet
+    /// Packet error rate [default: as --per]
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     return_per: Option<Probability>,
 
-    /// Bit error rate
+    /// Bit error rate, e.g. 1e-7
     #[arg(long, value_name = "P", allow_hyphen_values = true)]
     return_ber: Option<Probability>,
 
-    /// Losses in bursts
+    /// Burst losses [default: as --burst]
     #[arg(long, value_name = "P+P[+P]", allow_hyphen_values = true)]
     return_burst: Option<Burst>,
 
-    /// Largest IP packet
+    /// MTU [default: as --mtu]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     return_mtu: Option<Size>,
 
-    /// Length of the queue
+    /// Queue limit [default: as --queue]
     #[arg(long, value_name = "LENGTH", allow_hyphen_values = true)]
     return_queue: Option<Queue>,
 
-    /// Token bucket in front of the line
+    /// Token bucket before the line [default: as --bucket]
     #[arg(long, value_name = "RATE+SIZE", allow_hyphen_values = true)]
     return_bucket: Option<Bucket>,
 
-    /// Packets that others overtake
+    /// Reordering [default: as --reorder]
     #[arg(long, value_name = "P+TIME", allow_hyphen_values = true)]
     return_reorder: Option<Reorder>,
 }
 
-/// Refuses `--loss`, which other programs have, with the option to use.
+/// Rejects `--loss`, an option of other programs, and names the one to use.
 fn no_loss(text: &str) -> Result<Probability, Usage> {
     let unit = "the probability to lose a packet";
     Err(Usage(format!("the option is `--per {text}`, {unit}; 0.01 and 1% are the same")))
 }
 
 impl LinkOptions {
-    /// What it starts from.
+    /// Name or file of the link that the options change.
     pub(crate) fn name(&self) -> &str {
         &self.link
     }
 
-    /// The link that the options describe.
+    /// Link with the options applied.
     pub(crate) fn preset(&self) -> anyhow::Result<Preset> {
         let forward = LinkSpec {
             rate: self.forward.rate,
@@ -209,7 +213,7 @@ impl LinkOptions {
         Ok(preset)
     }
 
-    /// The outages in the order of time.
+    /// Outages in time order.
     fn outages(&self) -> anyhow::Result<Option<Vec<Window>>> {
         let mut outages = self.forward.outage.clone();
         outages.sort_by_key(|outage| outage.at);

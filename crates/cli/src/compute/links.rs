@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use lab::preset::{self, Preset};
 
 use crate::compute::table::{Column, Page, Table};
+use crate::exit::Exit;
 
 /// Options of `links`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The link to show as TOML, a start for one of your own
-    #[arg(value_name = "NAME")]
+    /// Link to print as TOML [default: list all]
+    #[arg(value_name = "NAME", value_parser = crate::known::link(), hide_possible_values = true)]
     name: Option<String>,
 }
 
@@ -31,12 +32,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             match known {
                 Some((_, text)) => out.write_all(text.as_bytes())?,
                 None => {
-                    // Names the nearest one, or what is wrong with a file of that name.
+                    // The error names the nearest link, or the fault of the file.
                     let preset = Preset::find(name)?;
                     write!(out, "{}", toml::to_string(&preset)?)?;
                 }
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done.into())
 }

@@ -20,15 +20,15 @@ use crate::Usage;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Send a file over a simulated link by every protocol, and rank them
+    /// Rank protocols by simulated transfers over a link
     Compare(Box<compare::Args>),
-    /// Say which transport to take for a link and a file, and what to expect of it
+    /// Recommend a transport for a link and a file
     Advise(Box<advise::Args>),
-    /// Run the world that a scenario describes
+    /// Simulate a scenario
     Sim(simulate::Args),
-    /// List the links that have names, or show one
+    /// List the built-in links, or print one
     Links(links::Args),
-    /// Show what a capture or hexadecimal digits say, one line a PDU
+    /// Decode the PDUs of a capture or of hexadecimal digits, one per line
     Decode(decode::Args),
 }
 

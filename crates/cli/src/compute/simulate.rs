@@ -21,29 +21,28 @@ use crate::switch;
 /// Options of `sim`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The world, as TOML
+    /// Scenario
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
 
-    /// Seed, in place of the scenario's
+    /// Seed [default: the scenario's]
     #[arg(long, allow_hyphen_values = true, value_parser = crate::compute::seed)]
     seed: Option<u64>,
 
-    /// Growth limit of the buffers of protocols over TCP [default: what the scenario says, or
-    /// unlimited, but for kernels' profiles]
+    /// Limit of the autotuned buffers of protocols over TCP [default: the scenario's, or unlimited;
+    /// profiles of kernels: theirs]
     #[arg(long, value_name = "SIZE", value_parser = switch::buffers())]
     tcp_buffers: Option<TcpBuffers>,
 
-    /// Write a capture (pcapng) to this file
+    /// Write a capture (pcapng) of all links
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
 
-    /// Write a line for every packet of every link to this file
+    /// Write a trace with a line for each packet of each link
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Keep the scenario as given and resolved, a manifest, the metrics and what the scenario asks
-    /// to be recorded in this folder
+    /// Folder for the scenario, a manifest, the metrics and the scenario's recordings
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! `slowlight emu baseline`: what this machine can carry.
+//! `slowlight emu baseline`: capacity of this machine.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -16,17 +16,18 @@ use transport::quantity::Span;
 use super::ended;
 use crate::compute::show;
 use crate::compute::table::{Cell, Column, Page, Table};
+use crate::exit::Exit;
 use crate::state::state_home;
 
-/// Where it is kept, below the user's directory for such things.
+/// File name below the state folder.
 const FILE: &str = "emulator.json";
 /// Bytes of a datagram, and of its headers.
 const DATAGRAM: usize = 1_024;
 const HEADERS: usize = 28;
-/// The link: so long a delay that packets are held, and not so long that they fill the memory.
+/// Delay of the link: long enough to hold packets, short enough not to fill the memory.
 const DELAY: Duration = Duration::from_millis(10);
 const MEMORY: u64 = 1 << 30;
-/// What lateness is measured with: 1,000 bytes each 400 us on a line of 100 Mbit/s.
+/// Packets that measure lateness: 1,000 bytes every 400 us on a line of 100 Mbit/s.
 const PACKET: usize = 1_000;
 const LINE_BPS: u64 = 100_000_000;
 const GAP: Duration = Duration::from_micros(400);
@@ -34,44 +35,44 @@ const GAP: Duration = Duration::from_micros(400);
 /// Options of `emu baseline`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// How long each of the measurements takes
+    /// Duration of each measurement
     #[arg(long, value_name = "TIME", default_value = "1 s")]
     time: Span,
 
-    /// Print what was measured as JSON
+    /// Print the measurements as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What this machine can carry.
+/// Capacity of this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Baseline {
-    /// The kernel that it was measured with.
+    /// Kernel of the measurement.
     kernel: String,
-    /// How many processors there were.
+    /// Number of processors.
     processors: usize,
-    /// Whether the emulator had a priority above all programs'.
+    /// Whether the emulator had real-time priority.
     real_time: bool,
-    /// Two hosts with a wire of the kernel's between them.
+    /// Two hosts with a veth pair between them.
     wire: Figures,
-    /// The same with a link of the emulator's.
+    /// Two hosts with an emulated link between them.
     link: Figures,
-    /// How late packets came over a link, in microseconds.
+    /// Lateness of packets over an emulated link, in microseconds.
     late: Late,
 }
 
-/// What two hosts can send each other.
+/// Throughput between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Figures {
-    /// Datagrams of 1,024 bytes a second, handed to the kernel in batches.
+    /// Datagrams of 1,024 bytes per second, sent in batches.
     batched_datagrams_s: f64,
-    /// The same, one by one.
+    /// Datagrams of 1,024 bytes per second, sent one by one.
     single_datagrams_s: f64,
-    /// What TCP gets.
+    /// Throughput of TCP.
     tcp_bps: f64,
 }
 
-/// By when so many came.
+/// Quantiles of lateness.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Late {
     half_us: f64,
@@ -107,7 +108,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         )?;
     }
     writeln!(io::stderr(), "kept in {}", path.display())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done.into())
 }
 
 fn path() -> anyhow::Result<PathBuf> {
@@ -123,7 +124,7 @@ fn processors() -> usize {
 }
 
 impl Baseline {
-    /// What was measured on this machine, if it was, with this kernel and as many processors.
+    /// Measurement of this machine with this kernel and number of processors, if there is one.
     pub(super) fn read() -> Option<Self> {
         let text = fs::read_to_string(path().ok()?).ok()?;
         let baseline: Self = serde_json::from_str(&text).ok()?;
@@ -131,7 +132,7 @@ impl Baseline {
         holds.then_some(baseline)
     }
 
-    /// What a world may ask for.
+    /// Capacity for a world.
     pub(super) fn capacity(&self) -> Capacity {
         let Figures { batched_datagrams_s, single_datagrams_s, tcp_bps } = self.link;
         let bytes = batched_datagrams_s * (DATAGRAM + HEADERS) as f64;

@@ -31,6 +31,7 @@ use super::{ended, limit_tcp_buffers};
 use crate::compute::link_options::LinkOptions;
 use crate::compute::table::Page;
 use crate::compute::{conditions, show};
+use crate::exit::Exit;
 use crate::{Usage, switch};
 
 /// What is compared unless something is named: programs that carry files.
@@ -45,56 +46,56 @@ const PLAN: &str = "plan.json";
 /// Options of `emu compare`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Programs, separated by commas (see `slowlight emu tools`)
-    /// [default: those for files, unless protocols are named]
+    /// Programs of `slowlight emu tools`, separated by commas [default: those for files, unless
+    /// --protocol is given]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tool: Vec<String>,
 
-    /// Protocols of slowlight, separated by commas, as for `slowlight compare`
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Protocols of slowlight, separated by commas, as in `slowlight compare`
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = crate::known::protocol(), hide_possible_values = true)]
     protocol: Vec<Protocol>,
 
-    /// A folder with adapters of your own, one a file, NAME.toml
+    /// Folder with your own adapters, NAME.toml
     #[arg(long, value_name = "DIR")]
     adapters: Option<PathBuf>,
 
-    /// File to carry
+    /// File to transfer
     #[arg(long, value_name = "PATH", conflicts_with = "size")]
     file: Option<PathBuf>,
 
-    /// Size of a made-up file, like "10MB"
+    /// Size of a generated file, e.g. "10MB"
     #[arg(long, value_name = "SIZE", default_value = "10MB", allow_hyphen_values = true)]
     size: Size,
 
-    /// One-way delays of each hop, separated by commas, in place of the link's
+    /// One-way delays to compare at, separated by commas [default: the link's]
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "delay")]
     delays: Vec<Span>,
 
-    /// Probabilities of each hop to lose a packet, separated by commas, in place of the link's
+    /// Packet error rates to compare at, separated by commas [default: the link's]
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "per")]
     pers: Vec<Probability>,
 
-    /// Runs of each, each with a seed of its own
+    /// Runs of each, each with its own seed
     #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     runs: u32,
 
-    /// The first seed
+    /// First seed
     #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::compute::seed)]
     seed: u64,
 
-    /// How long one transfer may take
+    /// Timeout of each transfer
     #[arg(long, value_name = "TIME", default_value = "10 min", allow_hyphen_values = true)]
     timeout: Span,
 
-    /// Worlds at the same time; as many as are not much work if left out
+    /// Worlds that run at the same time [default: as many as the machine carries easily]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
 
-    /// Growth limit of TCP's buffers on the hosts, unless a program sets them
+    /// Limit of TCP's autotuned buffers on the hosts
     #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = switch::buffers())]
     tcp_buffers: TcpBuffers,
 
-    /// Keep the results in this folder; what is there already is not done again, unless it failed
+    /// Folder for results; runs that succeeded earlier are not repeated
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -179,7 +180,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if cancelled.load(Ordering::Relaxed) {
         let go_on = args.out.as_ref().map_or("", |_| "; the same command goes on from here");
         writeln!(io::stderr(), "stopped{go_on}")?;
-        return Ok(ExitCode::from(130));
+        return Ok(Exit::Interrupted.into());
     }
     let succeeded = kept.done.iter().all(|done| done.outcome.why.is_none());
     crate::exit_code(print_results(&plan, &kept.done), succeeded)

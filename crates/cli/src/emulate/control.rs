@@ -1,4 +1,4 @@
-//! Worlds that stay: `slowlight emu up`, and what is done with them meanwhile.
+//! Worlds in the background: `slowlight emu up` and the commands that use them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -28,56 +28,57 @@ use super::{PEER, Recording, ended, first_host, limit_tcp_buffers, not_started, 
 use crate::compute::link_options::LinkOptions;
 use crate::compute::simulate;
 use crate::compute::table::{Cell, Column, Page, Table, Tone};
+use crate::exit::Exit;
 use crate::{Usage, switch};
 
-/// What a world is called, unless said otherwise.
+/// Default name of a world.
 const NAME: &str = "default";
-/// What a world that runs in the background says when it is there.
+/// Line that a world in the background prints when it is ready.
 const READY: &str = "ready";
-/// The program as it runs, even where its file was replaced.
+/// Running program, even if its file was replaced.
 const SELF: &str = "/proc/self/exe";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Action {
-    /// Make a world that stays, in the background, while programs come and go
+    /// Start a world in the background
     Up(Box<UpArgs>),
-    /// Run a program on a host of a world that stays
+    /// Run a program on a host of a world in the background
     Exec(ExecArgs),
-    /// Carry a file from one host of a world to another, by a protocol or a program of others
+    /// Transfer a file between hosts of a world by a protocol or a program
     Transfer(transfer::Args),
-    /// Change what links of a world do
+    /// Change links of a world
     Set(SetArgs),
     /// Show the hosts, links and counters of a world
     Status(StatusArgs),
-    /// List the worlds that stay
+    /// List worlds in the background
     List,
-    /// End a world, and all programs in it
+    /// End a world and all programs in it
     Down(DownArgs),
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct UpArgs {
-    /// The world, as TOML; two hosts and a link between them if left out
+    /// Scenario [default: two hosts and the link of --link]
     #[arg(value_name = "SCENARIO.toml", conflicts_with_all = ["LinkOptions", "Forward", "Back"])]
     scenario: Option<PathBuf>,
 
-    /// What to call it
+    /// Name of the world
     #[arg(long, value_name = "NAME", default_value = NAME)]
     name: String,
 
-    /// Seed of the links' errors, in place of the scenario's
+    /// Seed of the links' random errors [default: the scenario's]
     #[arg(long, allow_hyphen_values = true, value_parser = crate::compute::seed)]
     seed: Option<u64>,
 
-    /// Stay in the foreground, until ctrl-C
+    /// Stay in the foreground until ctrl-C
     #[arg(long)]
     foreground: bool,
 
-    /// Let the interface listen on this address, too, for those who have the token
+    /// Address for the control interface over TCP; clients need the token
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
 
-    /// Allow --listen on an address that others can reach: who has the token runs programs here
+    /// Allow --listen on a non-loopback address; whoever has the token can run programs here
     #[arg(long, requires = "listen")]
     listen_anywhere: bool,
 
@@ -87,8 +88,7 @@ pub(super) struct UpArgs {
     #[command(flatten)]
     demands: Demands,
 
-    /// Growth limit of TCP's buffers on the hosts, unless a program sets them [default: what the
-    /// scenario says, or unlimited]
+    /// Limit of TCP's autotuned buffers on the hosts [default: the scenario's, or unlimited]
     #[arg(long, value_name = "SIZE", value_parser = switch::buffers())]
     tcp_buffers: Option<TcpBuffers>,
 
@@ -99,10 +99,10 @@ pub(super) struct UpArgs {
     link: LinkOptions,
 }
 
-/// Which world.
+/// World of a command.
 #[derive(Debug, clap::Args)]
 pub(super) struct Which {
-    /// Which world; the only one if left out
+    /// Name of the world [default: the only one]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }
@@ -112,14 +112,14 @@ pub(super) struct ExecArgs {
     #[command(flatten)]
     which: Which,
 
-    /// The host to run it on
+    /// Host of the program
     #[arg(value_name = "HOST")]
     host: String,
 
     #[command(flatten)]
     user: AsUser,
 
-    /// The program and its arguments
+    /// Program and arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     program: Vec<OsString>,
 }
@@ -133,14 +133,15 @@ pub(super) struct SetArgs {
     #[arg(long)]
     both: bool,
 
-    /// Links as FROM:TO, and what to change: KEY=VALUE as in a scenario's table of a link, like
-    /// delay=2s or per=1e-4; KEY=null takes a key away; outage="10 s+30 s" adds an outage that begins
-    /// 10 s from now and lasts for 30 s
+    /// Links as FROM:TO and changes as KEY=VALUE, e.g. delay=2s or per=1e-4
+    ///
+    /// Keys are those of a link in a scenario; KEY=null removes a key. outage="10 s+30 s" adds an
+    /// outage of 30 s that begins 10 s from now.
     #[arg(required = true, value_name = "FROM:TO|KEY=VALUE")]
     what: Vec<String>,
 }
 
-/// What `set` is asked for.
+/// Arguments of `set`.
 #[derive(Debug, Default)]
 struct Parts {
     links: Vec<String>,
@@ -177,14 +178,14 @@ pub(super) fn run(action: &Action) -> anyhow::Result<ExitCode> {
             let world = args.which.world()?;
             folder::end(&world)?;
             writeln!(io::stderr(), "world {:?} has ended", world.name)?;
-            Ok(ExitCode::SUCCESS)
+            Ok(Exit::Done.into())
         }
     }
 }
 
-/// Removes what worlds and runs left that were killed; what cannot be removed hinders nobody.
+/// Removes remains of killed worlds and runs. Remains that cannot be removed do no harm.
 pub(super) fn remove_dead() {
-    // Within a world, those outside belong to others.
+    // Inside a world, the remains outside belong to others.
     if !emu::is_outer() || emu::enclosing_world().is_some() {
         return;
     }
@@ -199,7 +200,7 @@ pub(super) fn remove_dead() {
     }
 }
 
-/// What another command line would mend is wrong usage.
+/// Error of a client; requests that the server rejects are wrong usage.
 pub(super) fn client_error(error: ClientError) -> anyhow::Error {
     match error {
         ClientError::Refused { status: 400..500, error } => Usage(error).into(),
@@ -255,7 +256,7 @@ impl UpArgs {
         }
         let Some(folder) = std::env::var_os(folder::VARIABLE) else {
             if !self.foreground {
-                // What is said later is not heard.
+                // Later output has no reader.
                 self.demands.settle(&scenario, &mut plan)?;
             }
             return self.launch();
@@ -279,7 +280,7 @@ impl UpArgs {
         }
     }
 
-    /// Starts this program again as the world.
+    /// Starts this program again as the world's process.
     fn launch(&self) -> anyhow::Result<ExitCode> {
         let folder = Folder::free(&self.name).map_err(which)?;
         let mut arguments = std::env::args_os();
@@ -289,7 +290,7 @@ impl UpArgs {
         if self.foreground {
             return Err(command.exec()).context("starting the world");
         }
-        // What it says before it is ready is told here; this has no name that could be left behind.
+        // Output of the world until it is ready; an unnamed file leaves nothing behind.
         let mut messages = tempfile::tempfile()?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages.try_clone()?);
         let mut child = command.spawn().context("starting the world")?;
@@ -303,7 +304,7 @@ impl UpArgs {
             let token = || fs::read_to_string(folder.join("token"));
             let listen = world.listen.map(|listen| token().map(|token| (listen, token)));
             self.print_start(&folder, listen.transpose()?)?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(Exit::Done.into());
         }
         let status = child.wait()?;
         let mut text = String::new();
@@ -313,7 +314,7 @@ impl UpArgs {
         Ok(ended(emu::exit_code(status).max(1)))
     }
 
-    /// The world, until somebody ends it.
+    /// Runs the world until a request to end.
     fn stay(
         &self,
         folder: &Path,
@@ -321,7 +322,7 @@ impl UpArgs {
         plan: &emu::Plan,
         joined: Joined,
     ) -> anyhow::Result<ExitCode> {
-        // Where the port is taken, that is told before there is anything.
+        // First, so that a port in use is reported before anything is created.
         let server = Server::bind(&Places { socket: folder::socket(folder), listen: self.listen })?;
         if let Some((_, token)) = server.address() {
             folder::write_private(&folder.join("token"), &format!("{token}\n"))?;
@@ -336,7 +337,7 @@ impl UpArgs {
         let bounds = self.demands.bounds(scenario);
         server.run(&self.name, scenario, (bounds, capture), &world, || {
             if self.foreground {
-                // It goes on where nobody listens.
+                // The world runs on although nobody reads.
                 let _ = self.print_start(folder, listen);
                 return Ok(());
             }
@@ -344,12 +345,12 @@ impl UpArgs {
             folder::log_into(folder)
         })?;
         let world = Arc::into_inner(world).ok_or_else(|| anyhow!("the interface has not ended"))?;
-        // It ends a capture, too.
+        // This ends a capture too.
         let account = self.demands.account(scenario, &world.stop()?)?;
-        Ok(if self.demands.accept(&account) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(Exit::of(self.demands.accept(&account)).into())
     }
 
-    /// Begins to capture, if that is asked for; what the interface would have been asked for.
+    /// Starts the capture, if requested, as a request of the control interface does.
     fn capture(&self, world: &World) -> anyhow::Result<Option<model::CaptureRequest>> {
         let Some(folder) = &self.recording.pcap else { return Ok(None) };
         world.links().capture(None, folder, self.recording.limits())?;
@@ -359,7 +360,7 @@ impl UpArgs {
         Ok(Some(model::CaptureRequest { folder, hosts: None, file_size, files }))
     }
 
-    /// Says how the world is used.
+    /// Prints the commands that use the world.
     fn print_start(&self, folder: &Path, listen: Option<(String, String)>) -> io::Result<()> {
         let socket = folder::socket(folder);
         let name = &self.name;
@@ -431,10 +432,10 @@ impl SetArgs {
                 client.ask(Method::POST, &path, Some(outage)).map_err(client_error)?;
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done.into())
     }
 
-    /// Which links, which keys to change, and which outages to add.
+    /// Links, changes of keys, and outages to add.
     fn parts(&self) -> anyhow::Result<Parts> {
         let Parts { mut links, mut keys, mut outages } = Parts::default();
         for part in &self.what {
@@ -471,7 +472,7 @@ impl SetArgs {
     }
 }
 
-/// A value as people write it: text, or a table or list of TOML.
+/// Value from text: a string, or a TOML table or array.
 fn value(key: &str, text: &str) -> anyhow::Result<Value> {
     if text == "null" {
         return Ok(Value::Null);
@@ -494,11 +495,11 @@ impl StatusArgs {
         } else {
             write!(out, "{}", shown(&serde_json::from_value(world)?))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(Exit::Done.into())
     }
 }
 
-/// A world as people read it.
+/// World as text.
 fn shown(world: &model::World) -> String {
     let mut hosts = Table::new(["host", "address", ""].map(Column::left));
     for host in &world.hosts {
@@ -545,5 +546,5 @@ fn list() -> anyhow::Result<ExitCode> {
         let pid = world.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
         writeln!(out, "{:<16}{pid:<10}{}", world.name, world.path.display())?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done.into())
 }

@@ -1,4 +1,4 @@
-//! What a world asks of the machine, and how exact a run has to be.
+//! Resources of a world, and the exactness of a run.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -13,34 +13,35 @@ use transport::quantity::{Size, Span};
 use super::baseline::Baseline;
 use crate::Usage;
 
-/// Options of all commands that make a world.
+/// Options of all commands that start a world.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Demands {
-    /// What packets on their way may take; what is more is lost, and counted
+    /// Memory for packets in transit; packets beyond it are dropped and counted
     #[arg(long, help_heading = "Exactness", value_name = "SIZE", default_value = "1 GiB")]
     memory: Size,
 
-    /// Refuse a world that asks for more than this machine carries, as `slowlight emu baseline`
-    /// measured it, and fail if the run was not exact
+    /// Refuse a world beyond this machine's baseline, and fail if the run was not exact
+    ///
+    /// `slowlight emu baseline` measures the baseline.
     #[arg(long, help_heading = "Exactness")]
     strict: bool,
 
-    /// How late 99 of 100 packets of each link may be in a run that is trusted [default: the
-    /// scenario's, or 1 ms]
+    /// Lateness bound for 99 % of each link's packets in a trusted run [default: the scenario's, or
+    /// 1 ms]
     #[arg(long, help_heading = "Exactness", value_name = "TIME")]
     late: Option<Span>,
 
-    /// How late every packet may be [default: the scenario's, or 10 ms]
+    /// Lateness bound for every packet in a trusted run [default: the scenario's, or 10 ms]
     #[arg(long, help_heading = "Exactness", value_name = "TIME")]
     late_most: Option<Span>,
 
-    /// Write what became of the packets, and whether the run is trusted, to this file as JSON
+    /// Write packet counts, lateness and whether the run is trusted as JSON
     #[arg(long, help_heading = "Exactness", value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
 impl Demands {
-    /// Checks the options, before anything is made.
+    /// Checks the options before anything is created.
     pub(super) fn check(&self) -> Result<(), Usage> {
         match (self.late, self.late_most) {
             (Some(late), Some(most)) if late > most => Err(Usage(format!(
@@ -50,8 +51,8 @@ impl Demands {
         }
     }
 
-    /// Settles what the world may take, and tells what it may ask for that is not there; fails then,
-    /// if it shall.
+    /// Sets the limits of the world, and warns of resources that the machine lacks; with --strict
+    /// that is an error.
     pub(super) fn settle(&self, scenario: &Scenario, plan: &mut Plan) -> anyhow::Result<()> {
         plan.memory = self.memory.bytes();
         let baseline = Baseline::read();
@@ -81,7 +82,7 @@ impl Demands {
         Ok(())
     }
 
-    /// Tells what the links did, and whether they did it in time.
+    /// Prints the counters of the links, and whether they were exact.
     pub(super) fn account(&self, scenario: &Scenario, report: &Report) -> anyhow::Result<Account> {
         let account = Account::new(scenario, report, &self.bounds(scenario));
         if let Some(path) = &self.report {
@@ -110,12 +111,12 @@ impl Demands {
         Ok(account)
     }
 
-    /// Whether a run with this account counts as done.
+    /// Whether a run with this account succeeded.
     pub(super) fn accept(&self, account: &Account) -> bool {
         account.trusted || !self.strict
     }
 
-    /// How late packets may be.
+    /// Bounds of lateness.
     pub(super) fn bounds(&self, scenario: &Scenario) -> Bounds {
         let of_scenario = account::bounds(&scenario.limits);
         Bounds {
@@ -125,7 +126,7 @@ impl Demands {
     }
 }
 
-/// The memory that the machine has to spare, in bytes.
+/// Available memory of the machine, in bytes.
 fn available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

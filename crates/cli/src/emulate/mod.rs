@@ -1,4 +1,4 @@
-//! Commands that need the machine: emulated worlds, and studies, whose results are tables in Parquet.
+//! Emulated worlds, and studies, whose results are tables in Parquet.
 
 mod baseline;
 mod compare;
@@ -29,6 +29,7 @@ use transport::settings::tcp::TcpBuffers;
 
 use crate::compute::link_options::LinkOptions;
 use crate::compute::simulate;
+use crate::exit::Exit;
 use crate::{Usage, switch};
 
 use self::demands::Demands;
@@ -36,19 +37,18 @@ use self::outside::{Entered, Outside};
 use self::servers::{Servers, Started};
 use self::user::AsUser;
 
-/// The variable in which a program finds the address of the other end.
+/// Environment variable with the address of the peer's host.
 const PEER: &str = "SLOWLIGHT_PEER";
-/// What a shell reports for a program that is not there, and of one that signal 0 would end.
-const NOT_FOUND: u8 = 127;
+/// Exit code of a program that signal 0 would end, as shells report it.
 const SIGNALLED: i32 = 128;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Run many worlds of one kind, and tell what came of them
+    /// Run a parameter study and report its results
     Study(study::Args),
-    /// Run a program at one end of an emulated link
+    /// Run a program over an emulated link
     Link(Box<LinkArgs>),
-    /// Run programs over emulated links, in real time
+    /// Emulate networks of links in real time
     Emu(Args),
 }
 
@@ -61,47 +61,47 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Make the hosts and links of a scenario and run its transfers, or a program on one of them
+    /// Emulate a scenario and run its transfers, or a program on one host
     Run(RunArgs),
-    /// Open a shell at one end of a link
+    /// Open a shell at one end of an emulated link
     Shell(Box<ShellArgs>),
-    /// Measure what this machine can carry, for later runs to be judged by
+    /// Measure the packet rate and exactness that this machine sustains
     Baseline(baseline::Args),
-    /// List the programs of others that can be compared, and what this machine lacks
+    /// List third-party programs for comparisons, and those missing here
     Tools(tools::Args),
-    /// Compare programs of others and slowlight's own protocols over the same links, in real time
+    /// Compare third-party programs and slowlight's protocols in real time
     Compare(Box<compare::Args>),
     #[command(flatten)]
     Control(control::Action),
 }
 
-/// What is recorded.
+/// Options of captures.
 #[derive(Clone, Debug, clap::Args)]
 struct Recording {
-    /// Capture what every host sends and receives, a pcapng a host, below this folder
+    /// Folder for captures, one pcapng per host
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
 
-    /// Begin a new file after so much
+    /// Size at which a capture continues in a new file
     #[arg(long, value_name = "SIZE", default_value = "256 MiB", requires = "pcap")]
     pcap_size: Size,
 
-    /// Keep so many files a host, the newest
+    /// Number of capture files to keep per host, newest first
     #[arg(long, value_name = "N", default_value = "8", requires = "pcap", value_parser = clap::value_parser!(u16).range(1..))]
     pcap_files: u16,
 }
 
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// The world, as TOML
+    /// Scenario
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
 
-    /// Seed, in place of the scenario's
+    /// Seed [default: the scenario's]
     #[arg(long, allow_hyphen_values = true, value_parser = crate::compute::seed)]
     seed: Option<u64>,
 
-    /// The host to run the program on; the first transfer's sender, or the first link's, if left out
+    /// Host of the program [default: sender of the first transfer, or of the first link]
     #[arg(long, value_name = "HOST", requires = "program")]
     on: Option<String>,
 
@@ -111,13 +111,11 @@ struct RunArgs {
     #[command(flatten)]
     demands: Demands,
 
-    /// Growth limit of TCP's buffers on the hosts, unless a program sets them [default: what the
-    /// scenario says, or unlimited]
+    /// Limit of TCP's autotuned buffers on the hosts [default: the scenario's, or unlimited]
     #[arg(long, value_name = "SIZE", value_parser = switch::buffers())]
     tcp_buffers: Option<TcpBuffers>,
 
-    /// Keep the scenario as given and resolved, a manifest and the metrics of its transfers in this
-    /// folder
+    /// Folder for the scenario, a manifest and the metrics of its transfers
     #[arg(long, value_name = "DIR", conflicts_with = "program")]
     out: Option<PathBuf>,
 
@@ -131,18 +129,18 @@ struct RunArgs {
     #[command(flatten)]
     user: AsUser,
 
-    /// The program and its arguments; without one, the transfers of the scenario are run
+    /// Program and arguments [default: run the scenario's transfers]
     #[arg(last = true, value_name = "CMD")]
     program: Vec<OsString>,
 }
 
 #[derive(Debug, clap::Args)]
 struct ShellArgs {
-    /// Seed of the link's errors
+    /// Seed of the link's random errors
     #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::compute::seed)]
     seed: u64,
 
-    /// Growth limit of TCP's buffers on the hosts, unless a program sets them
+    /// Limit of TCP's autotuned buffers on the hosts
     #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = switch::buffers())]
     tcp_buffers: TcpBuffers,
 
@@ -165,20 +163,21 @@ struct ShellArgs {
 /// Options of `link`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LinkArgs {
-    /// Seed of the link's errors
+    /// Seed of the link's random errors
     #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::compute::seed)]
     seed: u64,
 
-    /// A program to run at the far end meanwhile, in a shell; the other one starts when it listens
+    /// Shell command to run at the far end; repeatable
+    ///
+    /// The program starts once the server listens.
     #[arg(long, value_name = "CMD")]
     server: Vec<OsString>,
 
-    /// Start the program when the server listens on this port, of TCP or UDP, and wait for that up to
-    /// a minute [default: on any port, and up to 3 s]
+    /// TCP or UDP port of the server to wait for, up to 1 min [default: any port, up to 3 s]
     #[arg(long, value_name = "PORT", requires = "server", value_parser = clap::value_parser!(u16).range(1..))]
     wait_for: Option<u16>,
 
-    /// Growth limit of TCP's buffers on the hosts, unless a program sets them
+    /// Limit of TCP's autotuned buffers on the hosts
     #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = switch::buffers())]
     tcp_buffers: TcpBuffers,
 
@@ -194,8 +193,7 @@ pub(crate) struct LinkArgs {
     #[command(flatten)]
     user: AsUser,
 
-    /// The program and its arguments; the other end is called `far`, and its address is in
-    /// $SLOWLIGHT_PEER
+    /// Program and arguments; the peer's host is `far`, its address is in $SLOWLIGHT_PEER
     #[arg(last = true, required = true, value_name = "CMD")]
     program: Vec<OsString>,
 
@@ -203,18 +201,18 @@ pub(crate) struct LinkArgs {
     link: LinkOptions,
 }
 
-/// What runs in a world.
+/// Programs to run in a world.
 struct Work {
     scenario: Scenario,
     host: String,
     peer: Option<String>,
     servers: Vec<OsString>,
-    /// The port that they are to listen on.
+    /// Port of the servers to wait for.
     wait_for: Option<u16>,
     program: Vec<OsString>,
     recording: Recording,
     demands: Demands,
-    /// Growth limit of TCP's buffers, in place of the scenario's.
+    /// Limit of TCP's autotuned buffers, in place of the scenario's.
     tcp_buffers: Option<TcpBuffers>,
     outside: Outside,
     user: AsUser,
@@ -355,7 +353,8 @@ impl Work {
         };
         let mut plan = joined.plan(&mut self.scenario)?;
         self.demands.settle(&self.scenario, &mut plan)?;
-        // In an enclosing world its far end is the peer, unless something runs at the own one.
+        // In an enclosing world the peer is that world's far end, unless servers run at this
+        // world's.
         let leads_on = joined.is_nested() && self.servers.is_empty();
         joined.name(&plan, leads_on)?;
         let world = World::start(&plan)?;
@@ -369,10 +368,11 @@ impl Work {
         let account = self.demands.account(&self.scenario, &world.stop()?)?;
         let status = status?;
         captured?;
-        Ok(if self.demands.accept(&account) { status } else { ExitCode::FAILURE })
+        Ok(if self.demands.accept(&account) { status } else { Exit::Failed.into() })
     }
 
-    /// Runs the servers and the program. If the world leads on into another, the peer is that one's.
+    /// Runs the servers and the program. If this world leads into an enclosing one, the peer is the
+    /// latter's.
     fn carry_out(
         &self,
         world: &World,
@@ -401,7 +401,7 @@ impl Work {
         if let Some(peer) = peer.filter(|_| !leads_on) {
             command.env(PEER, peer.plan().address.to_string());
         }
-        // What asks for the end asks the program, and what there is to tell is told afterwards.
+        // Signals are forwarded to the program; reports follow after its end.
         match emu::carry_out(emu::unmarked(&mut command), &mut requests) {
             Ok(status) => Ok(ended(emu::exit_code(status))),
             Err(error) => not_started(program, error),
@@ -425,7 +425,7 @@ fn limit_tcp_buffers(
     emulation::limit_tcp_buffers(world, scenario, limit).context("limiting TCP's buffers")
 }
 
-/// Ends the capture, and tells what it has not got.
+/// Ends the capture, and reports missed packets.
 fn end_capture(world: &World) -> anyhow::Result<()> {
     let missed = world.links().end_capture()?.missed;
     if missed > 0 {
@@ -434,17 +434,17 @@ fn end_capture(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a shell would report of a program that did not start.
+/// Exit code of a program that did not start, as shells report it.
 fn not_started(program: &OsStr, error: io::Error) -> anyhow::Result<ExitCode> {
     let program = program.to_string_lossy();
     if error.kind() != io::ErrorKind::NotFound {
         return Err(error).context(program.into_owned());
     }
     writeln!(io::stderr(), "error: {program}: no such program")?;
-    Ok(ExitCode::from(NOT_FOUND))
+    Ok(Exit::NotFound.into())
 }
 
-/// The exit code of a process, which is a byte.
+/// Exit code of a process, limited to a byte.
 pub(crate) fn ended(code: i32) -> ExitCode {
     ExitCode::from(code.clamp(0, 255) as u8)
 }

@@ -16,11 +16,13 @@ use crate::Usage;
 /// Options of commands that make a world.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Outside {
-    /// Connect a host to the machine's network and name servers (IPv4; without root by slirp4netns);
-    /// the machine is called `outside` [default host: far]
+    /// Connect a host to the machine's network and name servers [default host: far]
+    ///
+    /// IPv4 only; users other than root need slirp4netns. In the world, the machine's name is
+    /// `outside`.
     #[arg(
         long,
-        help_heading = "Outside",
+        help_heading = "Network outside",
         value_name = "HOST",
         num_args = 0..=1,
         require_equals = true,
@@ -28,9 +30,10 @@ pub(super) struct Outside {
     )]
     uplink: Option<String>,
 
-    /// Forward TCP connections to this port of the machine over the link to the same port of a host
-    /// [default: of 127.0.0.1, to the host that programs run on]; may be repeated
-    #[arg(long, help_heading = "Outside", value_name = "[ADDRESS:]PORT[=HOST]")]
+    /// Forward a TCP port of the machine over the link to the same port of a host; repeatable
+    ///
+    /// [default: address 127.0.0.1, to the host of the programs]
+    #[arg(long, help_heading = "Network outside", value_name = "[ADDRESS:]PORT[=HOST]")]
     publish: Vec<Published>,
 }
 

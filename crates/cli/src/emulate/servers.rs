@@ -1,4 +1,4 @@
-//! Programs at the far end, and when they can be asked for something.
+//! Servers at the far end, and their readiness.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,30 +11,30 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use emu::{Host, Listening, Requests, User, listening};
 
-/// How often sockets are looked at.
+/// Interval of checks of sockets.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a program may take to listen somewhere: not all do.
+/// Longest wait for a program that may never listen.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long it may take to listen where it was said that it will.
+/// Longest wait for a program that listens on a known port.
 const LONG_PATIENCE: Duration = Duration::from_secs(60);
-/// Programs that run at the far end until this goes.
+/// Programs at the far end, which end when this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     children: Vec<Child>,
 }
 
-/// Whether it goes on.
+/// Result of starting servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Started {
-    /// The servers can be asked for something, as far as one can see.
+    /// The servers listen, as far as their sockets show.
     Ready,
-    /// The end was asked for by a signal of this number.
+    /// A signal of this number requested the end.
     Over(i32),
 }
 
 impl Servers {
-    /// Starts shells with these commands on a host, each of them when the one before it listens, or
-    /// all at once and then waits until something listens on `port`.
+    /// Starts shells with these commands on a host, each once the previous one listens. With
+    /// `port`, starts all at once and waits for a listener on that port.
     pub(super) fn start(
         &mut self,
         (host, user): (&Host, Option<&User>),
@@ -77,7 +77,7 @@ impl Servers {
             match self.wait(host, requests, left, is_ready)? {
                 Some(Waited::Signalled(signal)) => return Ok(Started::Over(signal)),
                 Some(Waited::Listens) => return Ok(Started::Ready),
-                // Some leave another process behind, which will.
+                // Some daemonize, and their child listens.
                 Some(Waited::Ended) => thread::sleep(LOOK),
                 None => break,
             }
@@ -85,8 +85,8 @@ impl Servers {
         bail!("nothing listens on port {port} of the far end after {LONG_PATIENCE:?} (--wait-for)")
     }
 
-    /// Waits until sockets are as they shall be, the last server has ended well, or the end is asked
-    /// for; `None` if nothing of it comes in time.
+    /// Waits until the sockets listen, the last server has ended successfully, or a signal requests
+    /// the end; `None` after a timeout.
     fn wait(
         &mut self,
         host: &Host,
@@ -120,7 +120,7 @@ impl Servers {
     }
 }
 
-/// What a server was waited for.
+/// Result of waiting for a server.
 enum Waited {
     Listens,
     Ended,
@@ -130,7 +130,7 @@ enum Waited {
 impl Drop for Servers {
     fn drop(&mut self) {
         for server in &mut self.children {
-            // It may be over.
+            // It may have ended already.
             let _ = server.kill();
             let _ = server.wait();
         }

@@ -1,4 +1,4 @@
-//! `slowlight emu tools`: the programs that can be compared, and what this machine lacks.
+//! `slowlight emu tools`: third-party programs for comparisons, and those missing here.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::compute::table::{Cell, Column, Page, Table, Tone};
 /// Options of `emu tools`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A folder with adapters of your own, one a file, NAME.toml
+    /// Folder with your own adapters, NAME.toml
     #[arg(long, value_name = "DIR")]
     adapters: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `slowlight emu transfer`: a file between hosts of a world that stays.
+//! `slowlight emu transfer`: transfers a file between hosts of a world in the background.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -18,12 +18,11 @@ use super::control::{Which, client_error};
 use crate::Usage;
 use crate::compute::simulate;
 use crate::compute::table::Page;
+use crate::exit::Exit;
 use crate::stop::stop_flag;
 
-/// How often the world is asked how the transfer stands.
+/// Interval of requests for the transfer's state.
 const LOOK: Duration = Duration::from_millis(50);
-/// What a command reports that ctrl-C or another signal has stopped, as shells do.
-const STOPPED: u8 = 130;
 
 /// Options of `emu transfer`.
 #[derive(Debug, clap::Args)]
@@ -31,36 +30,35 @@ pub(super) struct Args {
     #[command(flatten)]
     which: Which,
 
-    /// The host that has the file
+    /// Sending host
     #[arg(long, value_name = "HOST", default_value = emulation::ENDS.0)]
     from: String,
 
-    /// The host that shall have it
+    /// Receiving host
     #[arg(long, value_name = "HOST", default_value = emulation::ENDS.1)]
     to: String,
 
-    /// The protocol; that of the hosts in the world's scenario, or cfdp, if left out
-    #[arg(long, value_name = "PROTOCOL")]
+    /// Protocol [default: the hosts' in the scenario, or cfdp]
+    #[arg(long, value_name = "PROTOCOL", value_parser = crate::known::protocol_name(), hide_possible_values = true)]
     protocol: Option<String>,
 
-    /// A program of others, in place of a protocol: a name (see `slowlight emu tools`), or the path of
-    /// an adapter, which ends in .toml
+    /// Third-party program: a name of `slowlight emu tools`, or the path of an adapter (.toml)
     #[arg(long, value_name = "TOOL", conflicts_with = "protocol")]
     tool: Option<String>,
 
-    /// File to carry
+    /// File to transfer
     #[arg(long, value_name = "PATH", conflicts_with = "size")]
     file: Option<PathBuf>,
 
-    /// Size of a made-up file, like "1MB"
+    /// Size of a generated file, e.g. "1MB"
     #[arg(long, value_name = "SIZE", default_value = "10MB", allow_hyphen_values = true)]
     size: Size,
 
-    /// How long it may take
+    /// Timeout of the transfer
     #[arg(long, value_name = "TIME", default_value = "10 min", allow_hyphen_values = true)]
     timeout: Span,
 
-    /// Print what is known of the transfer as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -81,10 +79,10 @@ impl Args {
             print_end(&done)?;
         }
         Ok(match done.state {
-            TransferState::Completed => ExitCode::SUCCESS,
-            _ if stop.load(Ordering::Relaxed) => ExitCode::from(STOPPED),
+            TransferState::Completed => Exit::Done.into(),
+            _ if stop.load(Ordering::Relaxed) => Exit::Interrupted.into(),
             TransferState::Running | TransferState::Failed | TransferState::Stopped => {
-                ExitCode::FAILURE
+                Exit::Failed.into()
             }
         })
     }
@@ -113,7 +111,7 @@ impl Args {
     }
 }
 
-/// Waits until a transfer has ended, or stops it when this program is asked to end.
+/// Waits for the end of a transfer, or stops it when a signal requests that.
 fn follow(
     client: &Client,
     path: &str,

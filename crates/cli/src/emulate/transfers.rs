@@ -19,10 +19,10 @@ use crate::Usage;
 use crate::compute::show;
 use crate::compute::simulate;
 
-/// How often progress is shown.
+/// Interval of progress updates.
 const SHOW: Duration = Duration::from_millis(200);
 
-/// What became of a world, with what is told of a simulated one, and of the emulator.
+/// Result of a world: the metrics of a simulated one, and the emulator's account.
 #[derive(serde::Serialize)]
 struct Emulated {
     #[serde(flatten)]
@@ -76,13 +76,13 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     crate::exit_code(printed, succeeded)
 }
 
-/// Where packets are captured to: where the user says, or beside the results if the scenario asks.
+/// Folder of captures: that of --pcap, or beside the results if the scenario requests captures.
 fn captures(args: &RunArgs, scenario: &Scenario) -> Option<PathBuf> {
     let out = args.out.as_ref().filter(|_| scenario.capture.pcap);
     args.recording.pcap.clone().or_else(|| out.map(|folder| folder.join("captures")))
 }
 
-/// A line that says how far the world has come, on a terminal.
+/// Progress line on a terminal.
 struct Line {
     bar: ProgressBar,
     shown: Option<Duration>,
@@ -115,7 +115,7 @@ impl Line {
 
     fn clear(&self) {
         self.bar.finish_and_clear();
-        // Nobody is left to see it.
+        // A closed standard error has no reader.
         let _ = io::stderr().flush();
     }
 }

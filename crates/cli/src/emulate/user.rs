@@ -1,4 +1,4 @@
-//! The user that programs in a world run as.
+//! User of the programs in a world.
 
 use emu::User;
 
@@ -7,7 +7,9 @@ use crate::Usage;
 /// Option of commands that run programs in a world.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct AsUser {
-    /// Run programs as an ordinary user: the caller (also through sudo), or the named one (root only)
+    /// Run programs as an ordinary user [default name: the caller, also through sudo]
+    ///
+    /// Only root can name another user.
     #[arg(
         long,
         help_heading = "Programs",

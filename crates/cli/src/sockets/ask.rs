@@ -1,4 +1,4 @@
-//! `slowlight get`, `ls` and `rm`: what another end has, by CFDP or Saratoga.
+//! `slowlight get`, `ls` and `rm`: files and directories of a peer, by CFDP or Saratoga.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,46 +10,46 @@ use crate::sockets::scope;
 use crate::sockets::session::{self, Ends, Job, Wish};
 use crate::sockets::transfer;
 
-/// Fetch a file
+/// Fetch a file from a peer by CFDP or Saratoga
 #[derive(Debug, clap::Args)]
 pub(crate) struct GetArgs {
     #[command(flatten)]
     common: Common,
 
-    /// The file there, below its root
+    /// File at the peer, below its root
     file: String,
 
-    /// Name the file shall have here [default: the last part of its own]
+    /// Local name [default: last part of FILE]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Directory here that receives the file
+    /// Local folder for the file
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
 
-    /// Delete it there once it is here
+    /// Delete the file at the peer after delivery
     #[arg(long, help_heading = scope::SARATOGA)]
     take: bool,
 }
 
-/// List a directory of another end
+/// List a directory of a peer by CFDP or Saratoga
 #[derive(Debug, clap::Args)]
 pub(crate) struct LsArgs {
     #[command(flatten)]
     common: Common,
 
-    /// Directory below its root
+    /// Directory below the peer's root
     #[arg(default_value = "")]
     directory: String,
 }
 
-/// Delete a file at another end
+/// Delete a file at a peer by CFDP or Saratoga
 #[derive(Debug, clap::Args)]
 pub(crate) struct RmArgs {
     #[command(flatten)]
     common: Common,
 
-    /// The file there, below its root
+    /// File at the peer, below its root
     file: String,
 }
 

@@ -20,8 +20,9 @@ const LIFETIME: Duration = Duration::from_secs(86_400);
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = scope::CFDP_IN_BUNDLES)]
 pub(crate) struct NodeOptions {
-    /// The socket of the bundle node of this end, as its configuration says; PDUs are
-    /// payloads of its bundles, and the entity has its number
+    /// Socket of the local bundle node
+    ///
+    /// PDUs are payloads of its bundles; the entity has the node's number.
     #[arg(long, value_name = "SOCKET")]
     pub(crate) node: Option<PathBuf>,
 
@@ -88,24 +89,24 @@ impl NodeOptions {
         user.cfdp.entity = number;
         let lifetime = self.lifetime.map_or(LIFETIME, Span::duration);
         ensure!(!lifetime.is_zero(), "--lifetime is 0: a bundle would be of use to nobody");
-        // However it is written, it is the same node.
+        // Different paths of one socket mean the same node.
         let socket = socket.canonicalize().with_context(|| socket.display().to_string())?;
         Ok(Some(Node { entity: number, user, socket, lifetime }))
     }
 }
 
 impl Node {
-    /// The socket of its node.
+    /// Socket of the node.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The configuration of its entity.
+    /// Configuration of the entity.
     pub(crate) fn cfdp(&mut self) -> &mut proto::cfdp::Config {
         &mut self.user.cfdp
     }
 
-    /// Sets the number of entities, besides those of the settings, from which it receives.
+    /// Sets the number of entities it receives from, in addition to those of the settings.
     pub(crate) fn set_strangers(&mut self, most: usize) {
         self.user.ut.limits.strangers = most;
     }

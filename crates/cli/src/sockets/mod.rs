@@ -25,27 +25,27 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Receive files over UDP, or by CFDP in bundles
+    /// Receive files by CFDP, LTP, NORM or Saratoga
     Recv(recv::Args),
-    /// Send a file over UDP, or by CFDP in bundles
+    /// Send a file by CFDP, LTP, NORM or Saratoga
     Send(Box<send::Args>),
-    /// Fetch a file that another end serves
+    /// Fetch a file from a peer by CFDP or Saratoga
     Get(ask::GetArgs),
-    /// List a directory of another end
+    /// List a directory of a peer by CFDP or Saratoga
     Ls(ask::LsArgs),
-    /// Delete a file at another end
+    /// Delete a file at a peer by CFDP or Saratoga
     Rm(ask::RmArgs),
-    /// List who says by Saratoga's beacons that it is there
+    /// List Saratoga peers discovered by beacon
     Peers(peers::Args),
-    /// Ask a CFDP entity for something: a listing, a status, one of its files
+    /// Send a request to a CFDP entity: listing, status, suspend, resume, file
     Cfdp(operations::Args),
-    /// Our TCP on a TUN device, against the kernel's
+    /// Run slowlight's own TCP on a TUN device
     Tcp(Box<tcp::Args>),
-    /// Split TCP connections that pass this router, as a gateway at a long link does
+    /// Run a performance-enhancing proxy that splits TCP connections
     Pep(pep::Args),
-    /// Run a bundle node: it keeps bundles and passes them on, over every convergence layer that it is given
+    /// Run a bundle node (store and forward)
     Node(node::Args),
-    /// Send and receive bundles, ask and measure, by a node that runs
+    /// Send, receive, measure and inspect bundles through a running node
     Bp(bp::Args),
 }
 

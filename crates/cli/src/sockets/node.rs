@@ -15,25 +15,27 @@ use service::api::{Hub, Limits, NodeServer, Shared, model};
 use service::node::{NodeSpec, Store};
 use transport::protocol::Kind;
 
+use crate::exit::Exit;
 use crate::sockets::session;
 use crate::stop::stop_flag;
 
 /// Options of `node`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The node's settings, in TOML
+    /// Settings of the node (TOML)
     config: PathBuf,
 
-    /// Read the settings, say what is wrong with them, and do nothing
+    /// Check the settings and exit
     #[arg(long)]
     check: bool,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// Bytes under way to the disk at which the store counts as full: a few pieces of all bundles that come.
+/// Bytes in flight to the disk at which the store counts as full: a few pieces of each incoming
+/// bundle.
 const UNDER_WAY: usize = 64 << 20;
 
 /// Runs the command.
@@ -49,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let waker = Waker::new()?;
     let mut store = open(&spec.store, &waker)?;
     session::sweep(&mut store, Kind::node_spools())?;
-    // Before the node: a socket that another node has is told at once.
+    // Before the node starts, so that a socket in use is reported at once.
     let server = NodeServer::bind(&spec.socket)?;
     let hub = Arc::new(Hub::new(spec.echo_endpoint()?));
     let hears = Arc::clone(&hub);
@@ -80,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     server.run(shared, ends);
     let has_failed = node.has_failed();
     node.stop(if has_failed { Duration::ZERO } else { spec.drain.duration() });
-    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(Exit::of(!has_failed).into())
 }
 
 fn open(store: &Store, waker: &Waker) -> Result<FileStore> {

@@ -1,7 +1,7 @@
-//! `slowlight cfdp`: asks a CFDP entity for something (CCSDS 727.0-B-5 §6).
+//! `slowlight cfdp`: requests to a CFDP entity (CCSDS 727.0-B-5 §6).
 //!
-//! Each command is an entity of its own for as long as it takes: it sends the request, receives
-//! the answer, and stays until the other side knows that the answer came.
+//! Each command runs as an entity: it sends the request, receives the response, and stays until the
+//! peer has received its acknowledgment.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ use crate::sockets::session::{self, Driver};
 use crate::sockets::transfer::{self, Options, resolve};
 use crate::stop::stop_flag;
 
-/// Ask a CFDP entity for something
+/// Send a request to a CFDP entity
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -43,7 +43,7 @@ pub(crate) enum Operation {
         #[command(flatten)]
         common: Common,
 
-        /// Directory below its root
+        /// Directory below the peer's root
         #[arg(default_value = "")]
         directory: String,
     },
@@ -52,15 +52,15 @@ pub(crate) enum Operation {
         #[command(flatten)]
         common: Common,
 
-        /// The file there, below its root
+        /// File at the peer, below its root
         file: String,
     },
-    /// Ask the entity at ADDR how far a transaction is
+    /// Request the status of a transaction from the entity at ADDR
     Status {
         #[command(flatten)]
         common: Common,
 
-        /// The transaction, as 1_4711: source entity and sequence number
+        /// Transaction: source entity and sequence number, e.g. 1_4711
         transaction: Id,
     },
     /// Have the entity at ADDR suspend a transaction
@@ -68,47 +68,47 @@ pub(crate) enum Operation {
         #[command(flatten)]
         common: Common,
 
-        /// The transaction, as 1_4711: source entity and sequence number
+        /// Transaction: source entity and sequence number, e.g. 1_4711
         transaction: Id,
     },
-    /// Have the entity at ADDR go on with a suspended transaction
+    /// Have the entity at ADDR resume a transaction
     Resume {
         #[command(flatten)]
         common: Common,
 
-        /// The transaction, as 1_4711: source entity and sequence number
+        /// Transaction: source entity and sequence number, e.g. 1_4711
         transaction: Id,
     },
-    /// Have the entity at ADDR send one of its files, here or to a third entity
+    /// Have the entity at ADDR send a file, here or to a third entity
     PutFrom {
         #[command(flatten)]
         common: Common,
 
-        /// The file there, below its root
+        /// File at the peer, below its root
         file: String,
 
-        /// Name the file shall have where it goes [default: the same]
+        /// Name of the file at its destination [default: the same]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
 
-        /// Directory here that receives the file
+        /// Local folder for the file
         #[arg(long, value_name = "DIR", default_value = ".", conflicts_with = "to_entity")]
         root: PathBuf,
 
-        /// Entity to send it to, in place of this end; the entity at ADDR must know the way
+        /// Destination entity [default: this end]; the entity at ADDR needs a route to it
         #[arg(long, value_name = "ID")]
         to_entity: Option<u64>,
     },
 }
 
-/// What all operations need.
+/// Options of all operations.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Common {
-    /// The entity's address, as 192.0.2.1:7542 or host:7542
+    /// Peer's address, e.g. 192.0.2.1:7542 or host:7542
     #[arg(value_name = "ADDR")]
     address: String,
 
-    /// Address to ask from [default: any]
+    /// Local address [default: any]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
 
@@ -116,7 +116,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "ID")]
     entity: Option<u64>,
 
-    /// Entity number of the one at ADDR
+    /// Entity number of the peer
     #[arg(long, value_name = "ID", default_value_t = 2)]
     remote_entity: u64,
 
@@ -129,7 +129,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The address to ask, and the one to ask from.
+    /// Addresses of the peer and of this end.
     pub(crate) fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
         let to = resolve(&self.address)?;
         Ok((to, transfer::from_address(self.listen.as_deref(), to)?))
@@ -177,7 +177,7 @@ impl Operation {
         }
     }
 
-    /// Where the answer arrives: `place`, unless it is a file to keep.
+    /// Folder of the response: `place`, unless it is a file to keep.
     fn root<'a>(&'a self, place: &'a Path) -> &'a Path {
         match self {
             Self::PutFrom { root, to_entity: None, .. } => root,
@@ -232,24 +232,24 @@ impl Operation {
     }
 }
 
-/// The name under which a listing or report arrives.
+/// Name of the file of a listing or report.
 const ANSWER: &str = "answer";
 
-/// How long an operation takes that has no time limit and one light time of zero. Timers of an
-/// entity would try for hours.
+/// Time limit of an operation without --timeout, at a light time of zero. An entity's timers would
+/// retry for hours.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the other side may take to learn that its answer came.
+/// Time for the peer to receive the acknowledgment of its response.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// Asks, waits for the answer and prints it.
+/// Sends a request, waits for the response and prints it.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     carry_out(args.operation)
 }
 
-/// The same for one operation.
+/// Runs one operation.
 pub(crate) fn carry_out(operation: Operation) -> Result<ExitCode> {
-    // Listings and reports are files; nobody wants to keep them.
+    // Listings and reports arrive as files, which are temporary.
     let place = tempfile::tempdir().context("cannot make a working directory")?;
     let spool = operation.root(place.path()).join(FileName::SPOOL_DIRECTORY);
     let is_ours = !spool.exists();
@@ -263,7 +263,7 @@ pub(crate) fn carry_out(operation: Operation) -> Result<ExitCode> {
     pending.end(place.path())
 }
 
-/// Checks everything that can be wrong with the command.
+/// Validates the command.
 fn prepare(operation: Operation, place: &Path) -> Result<(Driver, Pending)> {
     let common = operation.common();
     let (to, listen) = common.addresses()?;
@@ -274,7 +274,7 @@ fn prepare(operation: Operation, place: &Path) -> Result<(Driver, Pending)> {
     configuration.set_path(remote, PathId(0));
     let config = configuration.cfdp_mut();
     let config = config.with_context(|| format!("{} is not CFDP", common.options.protocol))?;
-    // A command that was stopped makes a new request rather than resuming the old one.
+    // After an interruption, the command makes a new request instead of resuming the old one.
     config.journal.enabled = false;
     let waker = rt::Waker::new().context("cannot start")?;
     let store = rt::FileStore::open(rt::StoreConfig::new(operation.root(place)), &waker)?;
@@ -290,16 +290,16 @@ fn prepare(operation: Operation, place: &Path) -> Result<(Driver, Pending)> {
     Ok((driver, pending))
 }
 
-/// One request and its answer.
+/// One request and its response.
 struct Pending {
     operation: Operation,
     screen: Screen,
     phase: Phase,
-    /// When the answer is not waited for any longer.
+    /// Deadline of the response.
     until: Time,
 }
 
-/// Where the command is.
+/// Phase of the command.
 enum Phase {
     Beginning,
     Requested(TransactionId),
@@ -307,7 +307,7 @@ enum Phase {
     Failed(String),
 }
 
-/// What came of a request.
+/// Response to a request.
 enum Answer {
     Listing { success: bool },
     Status { status: TransactionStatus, report: bool },
@@ -396,7 +396,8 @@ impl Pending {
         }
     }
 
-    /// The request itself must get there; the file of the answer is told of with the answer.
+    /// Handles the end of a transaction. The request must be delivered; a file that responds to it
+    /// is reported with the response.
     fn finished(&mut self, now: Time, request: TransactionId, finished: &TransactionFinished) {
         let response = finished.filestore_responses.first();
         if let Some(response) = response.filter(|_| finished.id == request) {
@@ -419,7 +420,7 @@ impl Pending {
         }
     }
 
-    /// Prints the answer.
+    /// Prints the response.
     fn end(&self, place: &Path) -> Result<ExitCode> {
         let answer = match &self.phase {
             Phase::Answered(answer, _) => answer,
@@ -480,7 +481,7 @@ impl Pending {
         self.print(false, &json!({ "failure": why }), "")
     }
 
-    /// The answer as an object or as text.
+    /// Prints the response as an object or as text.
     fn print(&self, completed: bool, fields: &Value, text: &str) -> Result<ExitCode> {
         let common = self.operation.common();
         let text = if common.options.json {
@@ -501,7 +502,7 @@ impl Pending {
     }
 }
 
-/// The answer to the request `asked`, if it is one.
+/// Response to the request, if it is one.
 fn answer(
     request: TransactionId,
     operation: &Operation,
@@ -542,7 +543,7 @@ fn answer(
 
 fn word(status: TransactionStatus) -> &'static str {
     match status {
-        // A transaction it knows nothing of, or does not speak of to everybody.
+        // The peer does not know the transaction, or does not disclose it.
         TransactionStatus::Undefined => "refused",
         TransactionStatus::Active => "active",
         TransactionStatus::Terminated => "terminated",

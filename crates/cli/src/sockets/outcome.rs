@@ -25,7 +25,7 @@ pub(crate) struct Outcome {
     /// The entity or engine at the other side, where these have numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     peer_entity: Option<u64>,
-    /// The file here.
+    /// Local file.
     file: PathBuf,
     /// Its name at the other side.
     remote: String,

@@ -1,4 +1,4 @@
-//! `slowlight peers`: who says by beacons that it is there.
+//! `slowlight peers`: peers discovered by Saratoga beacons.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,34 +15,35 @@ use serde_json::json;
 use crate::sockets::transfer::{self, bind_error};
 use crate::stop::stop_flag;
 
-/// The groups of Saratoga, and its port (draft-wood-tsvwg-saratoga-22 §10).
+/// Multicast groups and port of Saratoga (draft-wood-tsvwg-saratoga-22 §10).
 const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 108);
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x6c);
 const PORT: u16 = 7542;
 
-/// The port of NORM where none is said: that of the examples of its reference implementation.
+/// Default port of NORM, from the examples of its reference implementation.
 pub(crate) const NORM_PORT: u16 = 6003;
 
-/// The version of Saratoga whose beacons are understood.
+/// Saratoga version of the beacons it reads.
 const VERSION: u8 = 1;
 
 /// Peers remembered at the same time.
 const PEERS_MAX: usize = 1024;
 
-/// Which multicast group beacons go to.
+/// Multicast group of beacons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct GroupOptions {
-    /// Multicast group of beacons, with a port or without [default: 224.0.0.108:7542, or
-    /// `[ff02::6c]:7542` where this end has an address of IPv6]; with NORM, that of the sender
-    /// [default port: 6003]
+    /// Multicast group of beacons, or of the NORM sender
+    ///
+    /// [default: 224.0.0.108:7542, or `[ff02::6c]:7542` if this end listens on IPv6; NORM: port
+    /// 6003]
     #[arg(long, value_name = "ADDR")]
     group: Option<String>,
 
-    /// Network interface of the group, as eth0 [default: the routing table's; IPv6 needs one]
+    /// Network interface of the group, e.g. eth0; required for IPv6 [default: by the routing table]
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
 
-    /// Routers that what is sent to the group may pass, and one more [default: 1]
+    /// Multicast TTL (hop limit) [default: 1]
     #[arg(long, value_name = "N")]
     ttl: Option<u32>,
 }
@@ -53,7 +54,7 @@ impl GroupOptions {
         Self { group, interface, ttl }
     }
 
-    /// The group, as an end that listens on `listen` reaches it.
+    /// Group for an end that listens on `listen`.
     pub(crate) fn group(&self, listen: IpAddr) -> Result<rt::Group> {
         let usual = match listen {
             IpAddr::V4(_) => SocketAddr::from((GROUP_V4, PORT)),
@@ -63,18 +64,18 @@ impl GroupOptions {
         self.reached(given.unwrap_or(usual))
     }
 
-    /// The group of a sender of NORM.
+    /// Group of a NORM sender.
     pub(crate) fn of_norm(&self) -> Result<rt::Group> {
         let given = self.given(NORM_PORT)?;
         self.reached(given.context("--interface and --ttl are for a group; give --group")?)
     }
 
-    /// The group that was given, if any, and its port if that was not.
+    /// Group of the option, with this default port.
     fn given(&self, port: u16) -> Result<Option<SocketAddr>> {
         self.group.as_deref().map(|text| group(text, port)).transpose()
     }
 
-    /// How a group is reached.
+    /// Group at an address, with the interface and TTL of the options.
     pub(crate) fn reached(&self, address: SocketAddr) -> Result<rt::Group> {
         let mut group = rt::Group::new(address);
         if let Some(ttl) = self.ttl {
@@ -88,7 +89,7 @@ impl GroupOptions {
         Ok(group)
     }
 
-    /// The family of the group if it was given.
+    /// Whether the options demand IPv6.
     fn is_ipv6(&self) -> bool {
         self.given(PORT).ok().flatten().is_some_and(|group| group.is_ipv6())
     }
@@ -116,13 +117,13 @@ pub(crate) fn group(text: &str, port: u16) -> Result<SocketAddr> {
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
     match Duration::try_from_secs_f64(seconds) {
-        // A year is as good as for ever, and can be added to any time.
+        // A year is the limit, so that it can be added to any time.
         Ok(time) if time >= Duration::from_millis(10) && seconds <= 31_557_600.0 => Ok(time),
         Ok(_) | Err(_) => Err(format!("{text} seconds: from 0.01 to a year will do")),
     }
 }
 
-/// Makes a driver send to a group and hear it.
+/// Makes a driver send to a group and receive from it.
 pub(crate) fn join<E: engine::Engine>(
     driver: &mut rt::Driver<E>,
     group: rt::Group,
@@ -140,28 +141,28 @@ pub(crate) fn machine() -> Option<String> {
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// List who says by Saratoga's beacons that it is there
+/// List Saratoga peers discovered by beacon
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long to listen; others send a beacon every 5 to 30 s, as they are set
+    /// Seconds to listen; peers send beacons every 5 to 30 s
     #[arg(long, value_name = "N", default_value = "10", value_parser = seconds)]
     seconds: Duration,
 
     #[command(flatten)]
     group: GroupOptions,
 
-    /// Print one JSON object a line
+    /// Print results as JSON, one object per line
     #[arg(long)]
     json: bool,
 }
 
-/// What was heard of a peer.
+/// Contents of a peer's last beacon.
 struct Found {
     about: About,
     beacons: u64,
 }
 
-/// Listens for the time given or until a signal comes, and lists whom it heard.
+/// Listens for the given time or until a signal, and lists the peers.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (mut driver, _state) = prepare(args).map_err(transfer::usage)?;
     let stop = stop_flag()?;
@@ -190,7 +191,7 @@ fn prepare(args: &Args) -> Result<(rt::Driver<Node>, tempfile::TempDir)> {
     let state = tempfile::tempdir().context("cannot make a directory for working files")?;
     let waker = rt::Waker::new().context("cannot start")?;
     let store = rt::FileStore::open(rt::StoreConfig::new(state.path()), &waker)?;
-    // It does nothing for anybody.
+    // Serves no requests.
     let mut config = saratoga::Config {
         permissions: saratoga::Permissions { put: false, get: false, delete: false },
         ..saratoga::Config::default()
@@ -210,16 +211,16 @@ fn prepare(args: &Args) -> Result<(rt::Driver<Node>, tempfile::TempDir)> {
     Ok((driver, state))
 }
 
-/// How peers with numbers are reached.
+/// Paths to peers with numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
-    /// Their addresses: drivers number the paths of their static peers from zero, one for each address.
+    /// Addresses; drivers number the paths of static peers from zero, one per address.
     pub(crate) addresses: Vec<SocketAddr>,
     /// The path to each.
     pub(crate) to: Vec<(u64, PathId)>,
 }
 
-/// The paths to peers of which these are the numbers and addresses.
+/// Paths to peers with these numbers and addresses.
 pub(crate) fn paths(peers: &[(u64, SocketAddr)]) -> Result<Paths> {
     let mut paths = Paths::default();
     for (id, address) in peers {

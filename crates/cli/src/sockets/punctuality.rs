@@ -16,11 +16,11 @@ pub(crate) struct Exactness {
     #[arg(long, help_heading = "Exactness")]
     pub(crate) strict: bool,
 
-    /// Lateness of 99 of 100 timers and wake-ups in a run that is trusted
+    /// Lateness bound for 99 % of timers and wake-ups in a trusted run
     #[arg(long, help_heading = "Exactness", value_name = "TIME", default_value = "1 ms")]
     late: Span,
 
-    /// Lateness of each of them
+    /// Lateness bound for every timer and wake-up
     #[arg(long, help_heading = "Exactness", value_name = "TIME", default_value = "10 ms")]
     late_most: Span,
 }

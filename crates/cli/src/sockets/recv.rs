@@ -13,22 +13,22 @@ use crate::sockets::scope;
 use crate::sockets::session::{self, Beacons, Routes, Service};
 use crate::sockets::transfer::{self, Options, resolve};
 
-/// Receive files over UDP, or by CFDP in bundles
+/// Receive files by CFDP, LTP, NORM or Saratoga
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address to listen on, as 192.0.2.1:7542, or :7542 for all addresses
+    /// Address to listen on, e.g. 192.0.2.1:7542; :7542 means all addresses
     #[arg(long, value_name = "ADDR", required_unless_present = "node", conflicts_with = "node")]
     listen: Option<String>,
 
-    /// Directory that receives the files
+    /// Folder for received files
     #[arg(long, value_name = "DIR", required_unless_present = "stream")]
     root: Option<PathBuf>,
 
-    /// Entity number of this end [default: the MIB's, or 2; with --node that of the node]
+    /// Entity number of this end [default: the MIB's, or 2; with --node the node's]
     #[arg(long, value_name = "ID")]
     entity: Option<u64>,
 
-    /// End after the first transaction, with exit code 1 if it failed
+    /// Exit after the first transaction, with status 1 if it failed
     #[arg(long)]
     once: bool,
 
@@ -39,21 +39,24 @@ pub(crate) struct Args {
     #[command(flatten)]
     options: Options,
 
-    /// Another entity and its address, as 3=192.0.2.7:7542: replies, and files forwarded to it for
-    /// others, go there, whatever port it sends from; may be repeated
+    /// Entity and its address, e.g. 3=192.0.2.7:7542; repeatable
+    ///
+    /// Replies and forwarded files go to this address, whatever port the entity sends from.
     #[arg(long, value_name = "ID=ADDR", conflicts_with = "node", help_heading = scope::CFDP_AND_LTP)]
     peer: Vec<String>,
 
     #[command(flatten)]
     node: NodeOptions,
 
-    /// An engine and the next one on the way to it, as 4=3, or any=3 for all engines without a
-    /// route of their own; may be repeated
+    /// Static route DEST=NEXT_HOP, e.g. 4=3; repeatable
+    ///
+    /// `any=3` sets the default route.
     #[arg(long, value_name = "ID=ID", requires = "peer", help_heading = scope::LTP_T)]
     route: Vec<String>,
 
-    /// Receive a stream into this file, or - for standard output, and end when it ends, with exit
-    /// code 1 if part of it is missing; files are not received
+    /// Receive a stream instead of files into this file, or - for standard output
+    ///
+    /// Exits at the end of the stream, with status 1 if part of it is missing.
     #[arg(long, value_name = "FILE", conflicts_with = "root", help_heading = scope::NORM)]
     stream: Option<PathBuf>,
 
@@ -68,27 +71,26 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = scope::SARATOGA)]
 struct SaratogaOptions {
-    /// Let others fetch files, and list directories
+    /// Let peers fetch files and list directories
     #[arg(long)]
     serve: bool,
 
-    /// Let others delete files
+    /// Let peers delete files
     #[arg(long)]
     allow_delete: bool,
 
-    /// Send a beacon every so many seconds to a multicast group: that this end is there, and what
-    /// it does
+    /// Interval of multicast beacons, which announce this end to peers
     #[arg(long, value_name = "SECONDS", value_parser = peers::seconds)]
     beacon: Option<Duration>,
 
-    /// Identifier in beacons, which nobody else has [default: ipn:N.0 with --entity N, else the
-    /// settings' one, else the name of this machine]
+    /// Unique identifier in beacons [default: ipn:N.0 with --entity N, or the MIB's, or the host
+    /// name]
     #[arg(long, value_name = "TEXT")]
     eid: Option<String>,
 }
 
 impl Args {
-    /// Address to listen on; any with a node, which has its own.
+    /// Address to listen on; unspecified with a node, which has its own.
     fn listen(&self) -> Result<SocketAddr> {
         match &self.listen {
             Some(listen) => resolve(listen),
@@ -96,7 +98,7 @@ impl Args {
         }
     }
 
-    /// The beacons to send, if any are wanted.
+    /// Beacons to send, if requested.
     fn beacons(&self, listen: SocketAddr) -> Result<Option<Beacons>> {
         let SaratogaOptions { beacon, eid, .. } = &self.saratoga;
         let Some(interval) = *beacon else {

@@ -1,4 +1,4 @@
-//! Options that only some protocols take. Their heading in `--help` says which ones.
+//! Options that only some protocols take. Their heading in `--help` names these.
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
@@ -8,7 +8,7 @@ use crate::Usage;
 
 /// Headings of options, which name the protocols that take them.
 pub(crate) const CFDP: &str = "CFDP";
-pub(crate) const CFDP_REQUEST: &str = "CFDP, along with the file";
+pub(crate) const CFDP_REQUEST: &str = "CFDP requests with the file";
 pub(crate) const CFDP_IN_BUNDLES: &str = "CFDP in bundles";
 pub(crate) const CFDP_AND_LTP: &str = "CFDP and LTP";
 pub(crate) const LTP_T: &str = "LTP-T";

@@ -13,25 +13,25 @@ use crate::sockets::scope;
 use crate::sockets::session::{self, CfdpOptions, Ends, Job, SendFile, Source, Wish};
 use crate::sockets::transfer::{self, Options, resolve};
 
-/// Send a file over UDP, or by CFDP in bundles
+/// Send a file by CFDP, LTP, NORM or Saratoga
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// File to send
     file: PathBuf,
 
-    /// Receiver's address, as 192.0.2.1:7542 or host:7542
+    /// Receiver's address, e.g. 192.0.2.1:7542 or host:7542
     #[arg(required_unless_present_any = ["group", "node"], conflicts_with = "node")]
     address: Option<String>,
 
-    /// Name the file shall have at the receiver [default: the file's own]
+    /// Name of the file at the receiver [default: the local name]
     #[arg(long, value_name = "NAME")]
     remote: Option<String>,
 
-    /// Address to send from [default: any]
+    /// Local address [default: any]
     #[arg(long, value_name = "ADDR", conflicts_with = "node")]
     listen: Option<String>,
 
-    /// Entity number of this end [default: the MIB's, or 1; with --node that of the node]
+    /// Entity number of this end [default: the MIB's, or 1; with --node the node's]
     #[arg(long, value_name = "ID")]
     entity: Option<u64>,
 
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID", default_value_t = 2)]
     remote_entity: u64,
 
-    /// Give up after this time; the same command goes on later
+    /// Give up after this time; the same command resumes later
     #[arg(long, value_name = "TIME")]
     timeout: Option<Span>,
 
@@ -52,8 +52,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     node: NodeOptions,
 
-    /// The engine at that address, if it is one on the way to the receiver; nobody reports whether
-    /// the file comes further
+    /// Engine number of the next hop at ADDRESS; delivery beyond it is not confirmed
     #[arg(long, value_name = "ID", help_heading = scope::LTP_T)]
     via: Option<u64>,
 
@@ -68,11 +67,11 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = scope::NORM)]
 struct NormOptions {
-    /// Multicast group to send to, as 224.1.2.3 or 224.1.2.3:6003
+    /// Multicast group to send to, e.g. 224.1.2.3 or 224.1.2.3:6003
     #[arg(long, value_name = "ADDR", conflicts_with = "address")]
     group: Option<String>,
 
-    /// Network interface of the group, as eth0 [default: the routing table's]
+    /// Network interface of the group, e.g. eth0 [default: by the routing table]
     #[arg(long, value_name = "NAME", requires = "group")]
     interface: Option<String>,
 
@@ -80,17 +79,20 @@ struct NormOptions {
     #[arg(long, value_name = "N", requires = "group")]
     ttl: Option<u32>,
 
-    /// Send the file as a stream, which may be a pipe, or - for standard input: bytes are sent as
-    /// soon as they are read, and `slowlight recv --stream` delivers them as they arrive
+    /// Send the file as a stream; it may be a pipe, or - for standard input
+    ///
+    /// Bytes are sent as soon as they are read; `slowlight recv --stream` delivers them as they
+    /// arrive.
     #[arg(long)]
     stream: bool,
 
-    /// Let new data of a stream overwrite what receivers may lack, instead of waiting
+    /// Overwrite unacknowledged data of a stream instead of waiting for receivers
     #[arg(long, requires = "stream")]
     push: bool,
 
-    /// Send a command to the applications of receivers, ahead of the file; libnorm may deliver it
-    /// more than once; may be repeated
+    /// Command for the receivers' applications, sent before the file; repeatable
+    ///
+    /// libnorm may deliver it more than once.
     #[arg(long, value_name = "TEXT", conflicts_with = "stream")]
     command: Vec<String>,
 }
@@ -99,11 +101,11 @@ struct NormOptions {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = scope::SARATOGA)]
 struct SaratogaOptions {
-    /// Ask first whether the file is taken
+    /// Request permission before sending the file
     #[arg(long)]
     ask: bool,
 
-    /// Delete the file here once it is there
+    /// Delete the local file after delivery
     #[arg(long)]
     give: bool,
 }
@@ -172,7 +174,8 @@ impl Args {
     }
 }
 
-/// Sends the file; returns when the receiver has it, or when it is sent if nobody confirms it.
+/// Sends the file; returns after delivery, or once it is sent if the protocol does not confirm
+/// delivery.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if !args.norm.stream {
         return session::run(args.job().map_err(transfer::usage)?);

@@ -1,4 +1,4 @@
-//! What the two ends of a real transfer have in common.
+//! Options and addresses that both ends of a transfer have in common.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -14,24 +14,24 @@ use crate::sockets::scope;
 /// Bytes of Ethernet's header, which a rate counts.
 const ETHERNET: usize = 14;
 
-/// At a given rate, a sender that was kept from the processor for this long loses nothing of it.
+/// Longest scheduling delay that a paced sender catches up on.
 pub(crate) const CATCH_UP: Duration = Duration::from_millis(10);
 
-/// Without a rate, how far a sender runs ahead of its receiver: half of what the receiver's socket
-/// holds where the kernel lets it, so that some datagrams of others have room too.
+/// Window of an unpaced sender, in bytes: half of the receiver's socket buffer where the kernel
+/// allows its full size, which leaves room for datagrams of others.
 pub(crate) const UNPACED_WINDOW: u64 = 16 << 20;
 
-/// Longest packet of Ethernet, which most paths carry whatever the interface here takes.
+/// MTU of Ethernet, which most paths carry, whatever the local interface takes.
 const MTU_MAX: usize = 1500;
 /// Bytes of the headers of IPv4 and UDP, and of IPv6 and UDP.
 const HEADERS: [usize; 2] = [20 + 8, 40 + 8];
-/// Least datagram.
+/// Smallest datagram, in bytes.
 const DATAGRAM_MIN: usize = 64;
 
-/// Least time without an answer after which a sender reports that.
+/// Minimum time without a reply after which a sender warns.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Time without an answer after which a sender reports that: six light times, at least 5 s.
+/// Time without a reply after which a sender warns: six light times, at least 5 s.
 pub(crate) fn patience(light_time: Duration) -> Duration {
     SILENCE.max(6 * light_time)
 }
@@ -39,28 +39,31 @@ pub(crate) fn patience(light_time: Duration) -> Duration {
 /// Options of both ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Protocol: cfdp (class 2, unless the MIB says otherwise), cfdp-1 (class 1), cfdp-ltp (over LTP), ltp,
-    /// ltp-green, ltp-1k-red, ltp-t (over several hops), norm, saratoga or saratoga-blind; a profile
-    /// follows a slash, as in ltp/checkpoints
-    #[arg(long, default_value = "cfdp", value_name = "NAME")]
+    /// Protocol: cfdp, cfdp-1, cfdp-ltp, ltp, ltp-green, ltp-1k-red, ltp-t, norm, saratoga,
+    /// saratoga-blind
+    ///
+    /// cfdp is class 2 unless the MIB sets class 1, cfdp-1 is class 1, cfdp-ltp runs over LTP,
+    /// ltp-t over several hops. A profile follows a slash, e.g. ltp/checkpoints.
+    #[arg(long, default_value = "cfdp", value_name = "NAME", value_parser = crate::known::socket_protocol(), hide_possible_values = true)]
     pub(crate) protocol: Protocol,
 
-    /// Rate to send at, headers included; 0 is as fast as the socket takes it [default: the MIB's,
-    /// or 0]; NORM: as receivers report it, if none is given
+    /// Send rate including headers; 0: unlimited [default: the MIB's, or 0; NORM adapts to the
+    /// receivers]
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
 
-    /// Rate of the return link, where it carries a hundredth of --rate or less: a sender with
-    /// --delay then repeats what is not confirmed while replies take long
+    /// Rate of a return link with 1 % of --rate or less
+    ///
+    /// A sender with --delay then retransmits unconfirmed data while replies are delayed.
     #[arg(long, value_name = "RATE")]
     pub(crate) return_rate: Option<Rate>,
 
-    /// One-way light time to the other end, as "1.28 s"; found out by measuring if not given
+    /// One-way light time to the peer, e.g. "1.28 s" [default: measured]
     #[arg(long, value_name = "TIME")]
     pub(crate) delay: Option<Span>,
 
-    /// Settings of this end (its management information base) in the keys of the protocol, as TOML;
-    /// options given here come before it
+    /// Settings (management information base) in TOML, with the protocol's keys; options override
+    /// it
     #[arg(long, value_name = "FILE")]
     pub(crate) mib: Option<PathBuf>,
 
@@ -68,17 +71,18 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
 
-    /// Largest datagram in bytes, without IP and UDP headers [default: what the MTU of the route
-    /// holds, at most 1472 over IPv4 and 1452 over IPv6]
+    /// Largest UDP payload, in bytes [default: by the route's MTU, at most 1472 (IPv4) or 1452
+    /// (IPv6)]
     #[arg(long, value_name = "BYTES", value_parser = datagram)]
     pub(crate) datagram: Option<usize>,
 
-    /// Content may be damaged on the way, and goes by UDP-Lite with a checksum over the headers
-    /// only, and none over the file; all but data still goes by UDP
+    /// Send content by UDP-Lite, which may deliver it damaged
+    ///
+    /// The checksum covers headers only, and the file has none. PDUs other than data use UDP.
     #[arg(long, help_heading = scope::SARATOGA)]
     pub(crate) udp_lite: bool,
 
-    /// Print results as JSON, one object a line
+    /// Print results as JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -108,14 +112,14 @@ pub(crate) fn fitting(to: SocketAddr, mtu: usize) -> usize {
 impl Options {
     /// Largest datagram to an address, or from it where it is the one to listen on.
     pub(crate) fn datagram_to(&self, to: SocketAddr) -> usize {
-        // Where there is no route yet, one may come.
+        // A route may appear later.
         let fits = || fitting(to, rt::route_mtu(to).unwrap_or(MTU_MAX));
         self.datagram.unwrap_or_else(fits)
     }
 
-    /// Path facts for an engine whose peer, or own end, has this address; most paths have the rate of
-    /// a remote's settings. How much is sent at a time depends on the rate, so it must be the one
-    /// that the engine keeps to.
+    /// Path properties for an engine whose peer, or own end, has this address; most paths have the
+    /// rate of a remote's settings. The burst size depends on the rate, so it must be the rate that
+    /// the engine keeps to.
     pub(crate) fn path(&self, rate_bps: Option<u64>, to: SocketAddr) -> PathInfo {
         let rate_bps = self.rate.map(Rate::bps).or(rate_bps);
         PathInfo {
@@ -127,10 +131,9 @@ impl Options {
         }
     }
 
-    /// The protocol with its profile, wherever that is given.
+    /// Protocol with its profile, of --protocol or --profile.
     ///
-    /// # Errors
-    /// Two profiles are given.
+    /// # Errors Two profiles are given.
     pub(crate) fn full_protocol(&self) -> Result<Protocol> {
         let mut protocol = self.protocol.clone();
         if let Some(profile) = &self.profile {
@@ -144,17 +147,17 @@ impl Options {
         Ok(protocol)
     }
 
-    /// The light time that was given; nothing if it was not.
+    /// Light time of --delay, or zero.
     pub(crate) fn light_time(&self) -> Duration {
         self.delay.map_or(Duration::ZERO, Span::duration)
     }
 }
 
-/// The address a user wrote: `host:port`, or `:port` for all of this machine's addresses.
+/// Address from text: `host:port`, or `:port` for all addresses of this machine.
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
     ensure!(full.contains(':'), "address {text:?} has no port; write it like {text}:7542");
-    // A name that is not found is most likely not the name.
+    // An unknown name is most likely misspelled.
     let mut found = full.to_socket_addrs().map_err(|error| {
         let remedy = "write it like 192.0.2.1:7542 or host:7542";
         anyhow!("address {text:?} cannot be used; {remedy}: {error}")
@@ -162,7 +165,7 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
     found.next().ok_or_else(|| anyhow!("the name in {text:?} has no address"))
 }
 
-/// The address to send from: the one given, or any of the family of the one to send to.
+/// Local address: the one given, or the unspecified one of the destination's family.
 pub(crate) fn from_address(given: Option<&str>, to: SocketAddr) -> Result<SocketAddr> {
     match given {
         Some(address) => resolve(address),
@@ -171,8 +174,8 @@ pub(crate) fn from_address(given: Option<&str>, to: SocketAddr) -> Result<Socket
     }
 }
 
-/// Marks an error as one that the command line can mend, if it can: another name, directory or
-/// address may do. Where the system has no room or forbids it, the same command may work later.
+/// Marks an error as wrong usage if another name, folder or address can fix it. If the system has
+/// no room or forbids the operation, the same command may work later.
 pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
     use std::io::ErrorKind::{
         AddrInUse, AddrNotAvailable, InvalidInput, IsADirectory, NotADirectory, NotFound, Other,
@@ -186,7 +189,7 @@ pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
             InvalidInput,
             AddrInUse,
             AddrNotAvailable,
-            // What this program or the resolver of names says.
+            // An error of this program or of the name resolver.
             Other,
         ]
         .contains(&kind)
@@ -201,7 +204,7 @@ pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Tells why a socket cannot be opened, and what to do.
+/// Error of opening a socket, with a remedy.
 pub(crate) fn bind_error(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
     let remedy = match error.kind() {
         std::io::ErrorKind::AddrInUse => "another program uses this port; choose another",

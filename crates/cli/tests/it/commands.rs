@@ -266,7 +266,7 @@ fn the_options_of_compare_stand_under_their_headings() {
     let help = done(&["compare", "--help"]);
     let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
     assert!(at("--json") < at("Link:") && at("--runs") < at("Link:"), "{help}");
-    assert!(at("Link:") < at("--outage <") && at("--outage <") < at("Way back"), "{help}");
+    assert!(at("Link:") < at("--outage <") && at("--outage <") < at("Return link:"), "{help}");
 }
 
 /// Signals of a process, one bit each, of the kind of `/proc/PID/status` that has this name.
@@ -547,7 +547,49 @@ fn lists_completions_and_pages() {
     assert!(done(&["completions", "bash"]).contains("compare"));
     let folder = tempfile::tempdir().unwrap();
     done(&["man", folder.path().to_str().unwrap()]);
-    for page in ["slowlight.1", "slowlight-compare.1", "slowlight-send.1"] {
-        assert!(Path::new(&folder.path().join(page)).exists(), "{page}");
+    for page in ["slowlight.1", "slowlight-compare.1", "slowlight-send.1", "slowlight-bp-ping.1"] {
+        let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
+        for section in ["SYNOPSIS", "\"EXIT STATUS\"", "\"ENVIRONMENT\""] {
+            assert!(text.contains(&format!("\n.SH {section}\n")), "{page}: {text}");
+        }
     }
+    let compare = std::fs::read_to_string(folder.path().join("slowlight-compare.1")).unwrap();
+    assert!(compare.contains("\n[\\-\\-size <SIZE>]\n"), "{compare}");
+    assert!(compare.contains("\n.SH EXAMPLES\n"), "{compare}");
+}
+
+/// Completions that bash proposes for the last of these words.
+fn completed(words: &[&str]) -> Vec<String> {
+    let script = done(&["completions", "bash"]);
+    let (current, before) = (words[words.len() - 1], words[words.len() - 2]);
+    let line = format!(
+        "{script}\nCOMP_WORDS=({}); COMP_CWORD={}; _slowlight slowlight '{current}' '{before}'\n\
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        words.join(" "),
+        words.len() - 1
+    );
+    let output = Command::new("bash").args(["-c", &line]).output().unwrap();
+    assert!(output.status.success(), "{}", err(&output));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn shells_complete_names_of_links_protocols_and_studies() {
+    for (words, expected) in [
+        (&["slowlight", "compare", "--link", "cis"][..], "cislunar"),
+        (&["slowlight", "link", "--link", "moon"], "moon-farside"),
+        (&["slowlight", "compare", "--protocol", "sara"], "saratoga"),
+        (&["slowlight", "send", "--protocol", "nor"], "norm"),
+        (&["slowlight", "study", "run", "grc"], "grc-2012"),
+        (&["slowlight", "links", "mars-f"], "mars-far"),
+    ] {
+        let proposed = completed(words);
+        assert!(proposed.iter().any(|name| name == expected), "{words:?}: {proposed:?}");
+    }
+    // The names do not exclude files and stacks.
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("my.toml");
+    std::fs::write(&link, done(&["links", "geo"])).unwrap();
+    let (link, stack) = (link.to_str().unwrap(), "cfdp/gsfc-2007+bp+ltp/checkpoints");
+    done(&["compare", "--link", link, "--protocol", stack, "--size", "10 kB", "--runs", "1"]);
 }

@@ -14,16 +14,17 @@ use transport::quantity::{Size, Span};
 use crate::compute::link_options::LinkOptions;
 use crate::compute::table::{Cell, Column, Page, Table, Tone};
 use crate::compute::{conditions, show};
+use crate::exit::Exit;
 use crate::stop::stop_flag;
 
 /// Options of `advise`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Size of the file, like "10MB"
+    /// Size of the file, e.g. "10MB"
     #[arg(long, value_name = "SIZE", default_value = "10MB", allow_hyphen_values = true)]
     size: Size,
 
-    /// There is no return link
+    /// No return link
     #[arg(long)]
     no_return: bool,
 
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(lab::groups::MEMBERS_MAX)))]
     receivers: u32,
 
-    /// The receiver reads the bytes in order while they arrive
+    /// The receiver reads the bytes in order during the transfer
     #[arg(long)]
     in_order: bool,
 
@@ -39,20 +40,20 @@ pub(crate) struct Args {
     #[arg(long)]
     relay: bool,
 
-    /// Time within which the file must be delivered, like "8 min" of a pass
+    /// Deadline for the delivery, e.g. "8 min" of a pass
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     deadline: Option<Span>,
 
-    /// Others use the path too: recommend only transports with congestion control [default: what
-    /// the link's file says, or shared]
+    /// Shared path: recommend only transports with congestion control [default: the link's setting,
+    /// or shared]
     #[arg(long, conflicts_with = "dedicated")]
     shared: bool,
 
-    /// The path's rate is yours alone: recommend transports without congestion control too
+    /// Dedicated path: also recommend transports without congestion control
     #[arg(long)]
     dedicated: bool,
 
-    /// Processor time for simulations, like "1 min", counted as 250,000 packets a second
+    /// Processor time for simulations, e.g. "1 min"; a second counts as 250,000 packets
     #[arg(long, value_name = "TIME", default_value = "15 s", value_parser = budget)]
     budget: Span,
 
@@ -60,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::compute::seed)]
     seed: u64,
 
-    /// Threads [default: one a core]
+    /// Threads [default: one per core]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
 
@@ -114,7 +115,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cancelled = stop_flag()?;
     let Some(advice) = advise::advise(&question, &cancelled)? else {
         writeln!(io::stderr(), "stopped")?;
-        return Ok(ExitCode::from(130));
+        return Ok(Exit::Interrupted.into());
     };
     let serves = advice.ranking.first().is_some_and(|best| serves(&question, best));
     crate::exit_code(print(args, &question, &advice), serves)

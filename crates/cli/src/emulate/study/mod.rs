@@ -19,6 +19,7 @@ use transport::quantity::Span;
 use crate::Usage;
 use crate::compute::show;
 use crate::compute::table::{Cell, Column, Page, Table, Tone};
+use crate::exit::Exit;
 use crate::stop::stop_flag;
 
 mod python;
@@ -32,38 +33,40 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// List the studies that come with slowlight
+    /// List the built-in studies
     List,
-    /// Show what a study would run
+    /// Show the runs of a study
     Show(ShowArgs),
-    /// Run what of a study is not done yet
+    /// Run a study
     Run(RunArgs),
-    /// Make a page and a PDF of a study's results: figures, tables, claims (needs the Python package)
+    /// Write a study's report in HTML and PDF (needs the Python package)
     Report(python::ReportArgs),
-    /// Check the papers' claims against results, and say which hold (needs the Python package)
+    /// Check papers' claims against results (needs the Python package)
     Claims(python::ClaimsArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct ShowArgs {
-    /// A study's name, or the path of one
+    /// Study: a name of `slowlight study list`, or a file
+    #[arg(value_parser = crate::known::study(), hide_possible_values = true)]
     name: String,
 }
 
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// A study's name, or the path of one
+    /// Study: a name of `slowlight study list`, or a file
+    #[arg(value_parser = crate::known::study(), hide_possible_values = true)]
     name: String,
 
-    /// The edition; the only one, or `published`, if left out
+    /// Edition [default: the only one, or `published`]
     #[arg(long, value_name = "NAME")]
     edition: Option<String>,
 
-    /// Threads; one a core if left out. Results do not depend on it
+    /// Threads; results do not depend on them [default: one per core]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
 
-    /// Go on where an earlier run stopped, or add what is new since
+    /// Resume an earlier run, and add new cells
     #[arg(long, conflicts_with = "again")]
     resume: bool,
 
@@ -71,33 +74,33 @@ struct RunArgs {
     #[arg(long)]
     again: bool,
 
-    /// Only these sheets, separated by commas
+    /// Sheets to run, separated by commas [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     sheet: Vec<String>,
 
-    /// Only cells with these values of an axis, like "delay=25 ms,250 ms"; may be given again for
-    /// another axis
+    /// Values of an axis to run, e.g. "delay=25 ms,250 ms"; repeatable for other axes
     #[arg(long, value_name = "AXIS=LIST")]
     filter: Vec<Filter>,
 
-    /// Runs of each cell, in place of what the study says
+    /// Runs of each cell [default: the study's]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: Option<u32>,
 
-    /// Where worlds are run: `sim`, or `emu` in real time, with real programs in place of models
+    /// Simulator, or emulator in real time with real programs instead of models
     #[arg(long, value_enum, default_value = "sim")]
     world: World,
 
-    /// How long a run may take in real time
+    /// Timeout of a run in the emulator
     #[arg(long, value_name = "TIME", default_value = "10 min")]
     timeout: Span,
 
-    /// Run on the Dask cluster of this address, like "tcp://10.0.0.1:8786", or on processes of this
-    /// machine with `local`; same results (needs the Python package)
+    /// Dask cluster to run on, e.g. "tcp://10.0.0.1:8786", or `local` (needs the Python package)
+    ///
+    /// `local` runs processes on this machine. Results are the same.
     #[arg(long, value_name = "ADDRESS")]
     dask: Option<String>,
 
-    /// The folder of results; results/NAME-EDITION if left out
+    /// Folder for results [default: results/NAME-EDITION]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }
@@ -238,7 +241,7 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     let Some(all) = all? else {
         writeln!(io::stderr(), "stopped; go on with --resume")?;
-        return Ok(ExitCode::from(130));
+        return Ok(Exit::Interrupted.into());
     };
     let of = Of { study: &study, name: &name, edition_name, edition };
     let complete = selection.is_all() && all.jobs.len() == jobs.len();

@@ -8,17 +8,20 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, bail};
 use testbed::study::Filter;
 
+use crate::exit::Exit;
+
 /// Options of `study report`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArgs {
-    /// A study's name
+    /// Study: a name of `slowlight study list`
+    #[arg(value_parser = crate::known::study(), hide_possible_values = true)]
     name: String,
 
-    /// Folders of results; those in `results` of this study if left out
+    /// Folders of results [default: the study's in `results`]
     #[arg(long, value_name = "FOLDER")]
     results: Vec<PathBuf>,
 
-    /// Where the report goes; report/NAME if left out
+    /// Folder for the report [default: report/NAME]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }
@@ -26,10 +29,10 @@ pub(crate) struct ReportArgs {
 /// Options of `study claims`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ClaimsArgs {
-    /// Only these papers or claims, like S0 or S4-05
+    /// Papers or claims to check, e.g. S0 or S4-05 [default: all]
     only: Vec<String>,
 
-    /// The folder that has the results of studies
+    /// Folder with the results of studies
     #[arg(long, value_name = "FOLDER", default_value = "results")]
     results: PathBuf,
 
@@ -108,5 +111,5 @@ fn call(needs: &str, module: &str, rest: &[OsString]) -> anyhow::Result<ExitCode
     let status = Command::new(&python).args(["-m", module]).args(rest).status();
     let status = status.with_context(|| format!("cannot start {}", python.display()))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+    Ok(code.map_or(Exit::Failed.into(), ExitCode::from))
 }

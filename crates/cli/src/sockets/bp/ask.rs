@@ -1,4 +1,4 @@
-//! What asks a node a question.
+//! `slowlight bp ping`, `trace`, `query` and `cancel`: requests to a node.
 
 use std::process::ExitCode;
 
@@ -9,28 +9,30 @@ use transport::quantity::{Size, Span};
 
 use super::{Place, print};
 
+use crate::exit::Exit;
+
 #[derive(Debug, clap::Args)]
 pub(super) struct PingArgs {
-    /// The endpoint of an echo, as ipn:2.2047
+    /// Echo endpoint, e.g. ipn:2.2047
     to: String,
 
-    /// How often
+    /// Number of bundles
     #[arg(long, short, default_value_t = 4)]
     count: u32,
 
-    /// Between an answer and the next bundle
+    /// Pause between a reply and the next bundle
     #[arg(long, short, value_name = "TIME", default_value = "1 s")]
     interval: Span,
 
-    /// How long an answer is waited for
+    /// Timeout of each reply
     #[arg(long, value_name = "TIME", default_value = "10 s")]
     timeout: Span,
 
-    /// Payload of a bundle
+    /// Payload size of a bundle
     #[arg(long, value_name = "SIZE", default_value = "64 B")]
     size: Size,
 
-    /// Say it as JSON, when all is over
+    /// Print a summary as JSON at the end
     #[arg(long)]
     json: bool,
 
@@ -60,7 +62,7 @@ pub(super) fn ping(args: &PingArgs) -> Result<ExitCode> {
         sent += 1;
         let line = match pong.rtt_us {
             Some(rtt) => format!("{} from {}: {:.3} ms", pong.number, args.to, rtt / 1000.0),
-            None => format!("{} from {}: no answer within {}", pong.number, args.to, args.timeout),
+            None => format!("{} from {}: no reply within {}", pong.number, args.to, args.timeout),
         };
         times.extend(pong.rtt_us);
         if !args.json {
@@ -95,10 +97,10 @@ fn summary(sent: u32, times: &[f64]) -> String {
     let within = p50
         .zip(p99)
         .map(|(p50, p99)| format!("; half within {p50:.3} ms, 99 % within {p99:.3} ms"));
-    format!("{sent} sent, {answered} answered{}", within.unwrap_or_default())
+    format!("{sent} sent, {answered} received{}", within.unwrap_or_default())
 }
 
-/// The value below which this part of them lies, by the nearest rank.
+/// Quantile of sorted values, by the nearest rank.
 fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
@@ -106,10 +108,10 @@ fn quantile(sorted: &[f64], part: f64) -> Option<f64> {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct TraceArgs {
-    /// The endpoint for which the bundle is
+    /// Destination endpoint, e.g. ipn:2.2047
     to: String,
 
-    /// How long reports are waited for
+    /// Time to wait for reports
     #[arg(long, value_name = "TIME", default_value = "10 s")]
     timeout: Span,
 
@@ -133,13 +135,14 @@ pub(super) fn trace(args: &TraceArgs) -> Result<ExitCode> {
         printed.is_ok() && !arrived && !gone
     })?;
     if !arrived && printed.is_ok() {
-        printed =
-            print("it was not reported as delivered; nodes report what their [reports] allow");
+        printed = print(
+            "no node reported the delivery; nodes send the reports that their [reports] settings allow",
+        );
     }
     if arrived && is_end_alone && printed.is_ok() {
         printed = print(
-            "no other node reported; with `reports.forwarding = true` and `reports.reception = true` \
-             they do",
+            "no other node reported; set `reports.forwarding = true` and `reports.reception = true` in \
+             their settings",
         );
     }
     crate::exit_code(printed, arrived)
@@ -147,11 +150,11 @@ pub(super) fn trace(args: &TraceArgs) -> Result<ExitCode> {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct QueryArgs {
-    /// List the bundles that are held, too
+    /// List the bundles of the node too
     #[arg(long)]
     bundles: bool,
 
-    /// Say it as JSON
+    /// Print as JSON
     #[arg(long)]
     json: bool,
 
@@ -216,7 +219,7 @@ fn state(node: &Node) -> String {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CancelArgs {
-    /// The bundle, as `slowlight bp query --bundles` calls it
+    /// Bundle identifier, as `slowlight bp query --bundles` prints it
     id: String,
 
     #[command(flatten)]
@@ -225,7 +228,7 @@ pub(super) struct CancelArgs {
 
 pub(super) fn cancel(args: &CancelArgs) -> Result<ExitCode> {
     args.place.connect()?.delete("/bundles", &[("id", &args.id)])?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done.into())
 }
 
 #[cfg(test)]
@@ -234,8 +237,8 @@ mod tests {
 
     #[test]
     fn a_ping_without_answers_has_no_times() {
-        assert_eq!(summary(4, &[]), "4 sent, 0 answered");
-        let expected = "2 sent, 1 answered; half within 2.500 ms, 99 % within 2.500 ms";
+        assert_eq!(summary(4, &[]), "4 sent, 0 received");
+        let expected = "2 sent, 1 received; half within 2.500 ms, 99 % within 2.500 ms";
         assert_eq!(summary(2, &[2_500.0]), expected);
     }
 

@@ -1,5 +1,5 @@
-//! Files that are too long for one bundle, on their way out: cut into parts that say where they belong, so that the same
-//! command goes on where an earlier one ended.
+//! Sends files that are too long for one bundle, in parts that carry their offset. The same command
+//! resumes an interrupted transfer.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,28 +22,28 @@ use crate::sockets::screen::Screen;
 use crate::sockets::session::hash;
 use crate::state::state_home;
 
-/// Bytes that are read at one time.
+/// Bytes per read.
 const PIECE: usize = 256 << 10;
-/// How long to wait for room in the node's store, at first and at most.
+/// Wait for room in the node's store: first and longest.
 const WAIT: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
-/// What the interface answers where the store has no room.
+/// HTTP status of a node whose store has no room.
 const NO_ROOM: u16 = 507;
 
-/// What is known of a file that is being sent.
+/// State of a file that is being sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Transfer {
     what: What,
-    /// The number that all parts carry.
+    /// Transfer number in all parts.
     number: u64,
-    /// Seconds since 1970 when its first part was made.
+    /// Creation time of its first part, in seconds since 1970.
     begun: u64,
-    /// The node's process, where its store ends with it.
+    /// Process of a node whose store is in memory.
     memory_of: Option<u32>,
-    /// Bytes that the node has.
+    /// Bytes that the node has accepted.
     kept: u64,
 }
 
-/// What makes a transfer the same as an earlier one.
+/// Properties by which a transfer resumes an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct What {
     file: PathBuf,
@@ -55,7 +55,7 @@ struct What {
     lifetime_ms: u128,
 }
 
-/// Sends a file in parts; returns in how many.
+/// Sends a file in parts; returns their number.
 pub(super) fn send(
     args: &SendArgs,
     client: &mut NodeClient,
@@ -112,7 +112,7 @@ pub(super) fn send(
     Ok(transfer.what.bytes.div_ceil(transfer.what.part))
 }
 
-/// What an earlier command left of this transfer, or a new one.
+/// Transfer that an earlier command recorded, or a new one.
 fn begin(record: &Path, what: What, client: &mut NodeClient) -> Result<Transfer> {
     let node: Node = client.get("/node", &[])?;
     let memory_of = (!node.is_persistent).then_some(node.pid);
@@ -125,7 +125,7 @@ fn begin(record: &Path, what: What, client: &mut NodeClient) -> Result<Transfer>
     };
     if let Some(mut earlier) = earlier.filter(is_alive) {
         if earlier.memory_of != memory_of {
-            // Whoever has some of it already takes these for the same.
+            // A receiver with earlier parts takes these for the same transfer.
             earlier.kept = 0;
             earlier.memory_of = memory_of;
         }
@@ -137,7 +137,7 @@ fn begin(record: &Path, what: What, client: &mut NodeClient) -> Result<Transfer>
     Ok(transfer)
 }
 
-/// The check over a part: over its header, and over that and its bytes.
+/// Checksums of a part: of its header, and of header and bytes.
 fn check(file: &File, part: &FilePart<'_>, len: u64) -> Result<(u32, u32)> {
     let begun = part.crc()?;
     let mut crc = begun;
@@ -162,7 +162,7 @@ fn changed() -> io::Error {
     io::Error::other("the file was changed while it was sent; send it again when it is complete")
 }
 
-/// Hands a part to the node, and waits while the node has no room.
+/// Submits a part to the node; waits while the node has no room.
 fn hand_in(
     args: &SendArgs,
     client: &mut NodeClient,
@@ -186,7 +186,7 @@ fn hand_in(
                 std::thread::sleep(wait);
                 wait = (wait * 2).min(most);
             }
-            // What is wrong with the command itself is so the next time, too.
+            // A retry cannot fix a wrong command.
             Err(error @ ClientError::Refused { status: 400..=499, .. }) => return Err(error.into()),
             Err(error) => {
                 return Err(anyhow!(error).context("the same command goes on where this one ends"));
@@ -195,13 +195,13 @@ fn hand_in(
     }
 }
 
-/// The payload of a bundle with a part.
+/// Payload of a bundle with a part.
 struct Part {
     header: io::Cursor<Vec<u8>>,
     file: Arc<File>,
     at: u64,
     left: u64,
-    /// The check over what was read, and over what is promised.
+    /// Checksum of the bytes read, and the one in the header.
     crc: (u32, u32),
     bar: ProgressBar,
 }
@@ -217,7 +217,7 @@ impl Read for Part {
         self.at += read as u64;
         self.left -= read as u64;
         self.crc.0 = crc_append(self.crc.0, &into[..read]);
-        // An error here, and the node does not take the bundle.
+        // After an error here the node rejects the bundle.
         if read == 0 || self.left == 0 && self.crc.0 != self.crc.1 {
             return Err(changed());
         }

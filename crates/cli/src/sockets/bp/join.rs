@@ -1,6 +1,8 @@
-//! Files that come in several bundles: parts are put where they belong, and the file gets its name when all are there.
+//! Joins files that arrive in several bundles: writes parts at their offsets, and names the file
+//! when it is complete.
 //!
-//! A part is confirmed when it is synced and recorded, so that a receiver that is killed goes on with what it has.
+//! A part is confirmed once it is synced and recorded, so a killed receiver resumes with the parts
+//! it has.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,39 +22,39 @@ use super::kept;
 use super::recv::Payload;
 use crate::sockets::screen::Screen;
 
-/// Stretches of a file that came without what is between them.
+/// Largest number of ranges per file.
 const STRETCHES_MAX: usize = 65_536;
-/// Files that are remembered after they were whole, because a part may come again.
+/// Number of completed files to remember, because a part may arrive again.
 const WHOLE_KEPT: usize = 1024;
 
-/// What became of a payload.
+/// Outcome of a payload.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It is no part of a file.
+    /// Not a part of a file.
     Other,
-    /// It was a part of a file of which more is to come, or that is there already.
+    /// A part of an incomplete file, or a duplicate.
     Part,
-    /// The file is whole: its place, and its bytes.
+    /// The last part of a file: path and size in bytes.
     Whole(PathBuf, u64),
 }
 
-/// Files below a folder of which parts came.
+/// Incomplete files below a folder.
 pub(super) struct Joins<'a> {
     into: &'a Path,
-    /// Where parts and records are.
+    /// Folder of parts and records.
     parts: PathBuf,
     screen: &'a Screen,
     bars: BTreeMap<PathBuf, ProgressBar>,
 }
 
-/// What is there of a file.
+/// Record of an incomplete file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     name: String,
     total: u64,
-    /// Where stretches that are there begin and end, in order, with gaps between.
+    /// Received ranges: begin and end, in order, with gaps between.
     there: Vec<(u64, u64)>,
-    /// The name that it gets, or has.
+    /// Final name, once it is chosen.
     named: Option<String>,
 }
 
@@ -84,7 +86,7 @@ impl<'a> Joins<'a> {
         let is_new = found.is_none();
         let mut record = found.unwrap_or_else(|| Record::of(&part));
         if record.named.is_some() && data.exists() {
-            // It was about to be named.
+            // The process ended before it renamed the file.
             record.named = None;
         }
         if record.name != part.name || record.total != part.total {
@@ -129,13 +131,13 @@ impl<'a> Joins<'a> {
         bar.clone()
     }
 
-    /// A file as long as the part says, if there can be one.
+    /// Data file of the length that the part gives, if the file system can hold it.
     fn room_for(&self, data: &Path, part: &FilePart<'_>) -> Result<Option<File>> {
         std::fs::create_dir_all(&self.parts).with_context(|| self.parts.display().to_string())?;
         let open = || -> io::Result<File> {
             let mut how = File::options();
             let file = how.read(true).write(true).create(true).truncate(false).open(data)?;
-            // Empty blocks only: what this file system cannot have is known before anything is written.
+            // Sparse: a file that is too long for the file system fails before anything is written.
             if file.metadata()?.len() != part.total {
                 file.set_len(part.total)?;
             }
@@ -156,7 +158,7 @@ impl<'a> Joins<'a> {
         }
     }
 
-    /// Gives a file that is whole its name: never one that another file has.
+    /// Renames a complete file; never overwrites another one.
     fn name(
         &self,
         paper: &Path,
@@ -181,7 +183,7 @@ impl<'a> Joins<'a> {
                     return Ok(place);
                 }
                 Err(failed) => {
-                    // It is not temporary.
+                    // The file must outlive this process.
                     failed.path.keep()?;
                     if failed.error.kind() != io::ErrorKind::AlreadyExists {
                         return Err(failed.error).with_context(|| place.display().to_string());
@@ -194,7 +196,7 @@ impl<'a> Joins<'a> {
             .with_context(|| format!("{}; move it away", place.display()))
     }
 
-    /// Forgets files that became whole long ago.
+    /// Removes records of files that were completed long ago.
     fn forget_old(&self) -> Result<()> {
         let mut papers = Vec::new();
         for entry in std::fs::read_dir(&self.parts)? {
@@ -212,7 +214,8 @@ impl<'a> Joins<'a> {
     }
 }
 
-/// Writes a part to its place, and says whether it is sound. One that is not is put back.
+/// Writes a part at its offset; returns whether its checksum is right. Puts the payload back if
+/// not.
 fn write(
     (data, file): (&Path, File),
     bar: &ProgressBar,
@@ -241,18 +244,18 @@ impl Record {
         Self { name: part.name.to_owned(), total: part.total, there: Vec::new(), named: None }
     }
 
-    /// Whether all of a stretch is there. An empty file has one part that is nowhere.
+    /// Whether all of a range was received. An empty file has one part of no bytes.
     fn has(&self, start: u64, end: u64) -> bool {
         start < end && self.there.iter().any(|(from, to)| *from <= start && end <= *to)
     }
 
-    /// Whether nothing of a stretch is there, and it can be recorded.
+    /// Whether nothing of a range was received and the record has room for it.
     fn takes(&self, start: u64, end: u64) -> bool {
         let is_apart = |(from, to): &(u64, u64)| end <= *from || *to <= start;
         self.there.iter().all(is_apart) && self.there.len() < STRETCHES_MAX
     }
 
-    /// Records a stretch that was not there.
+    /// Records a new range.
     fn add(&mut self, start: u64, end: u64) {
         let at = self.there.partition_point(|(from, _)| *from < start);
         self.there.insert(at, (start, end));

@@ -1,4 +1,5 @@
-//! Small records of what a command has done, for the next one: there is the old one or the new one, whatever ends the process.
+//! Small records of a command's progress. Writes are atomic: after a crash there is the old record
+//! or the new one.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -8,7 +9,7 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Reads a record, if there is one. One that was written by another version counts as none.
+/// Reads a record, if it exists. Ignores records of other versions.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     match std::fs::read(path) {
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),
@@ -17,7 +18,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     }
 }
 
-/// Writes a record, which survives a crash when this returns.
+/// Writes a record durably.
 pub(super) fn write(path: &Path, value: &impl Serialize) -> Result<()> {
     let new = path.with_extension("new");
     let written = || -> Result<()> {
@@ -30,7 +31,7 @@ pub(super) fn write(path: &Path, value: &impl Serialize) -> Result<()> {
     written().with_context(|| path.display().to_string())
 }
 
-/// Makes the names beside `path`, its own included, survive a crash.
+/// Syncs the folder of `path`, so that its names survive a crash.
 pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) => File::open(folder)?.sync_all(),

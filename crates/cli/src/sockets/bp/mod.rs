@@ -1,4 +1,4 @@
-//! `slowlight bp`: what applications do with a node that runs.
+//! `slowlight bp`: client of a running bundle node.
 
 mod ask;
 mod cut;
@@ -23,24 +23,27 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Send files, each as the payload of a bundle, or of several if it is long
+    /// Send files as payloads of bundles; long files in several parts
     Send(send::SendArgs),
-    /// Receive what comes for an endpoint, and write it into files
+    /// Receive payloads of an endpoint into files
     Recv(recv::RecvArgs),
-    /// Measure how long bundles take to an echo and back
+    /// Measure round trips of bundles to an echo endpoint
     Ping(ask::PingArgs),
-    /// Follow a bundle by the reports of the nodes that it passes
+    /// Trace a bundle by the status reports of nodes on its path
+    ///
+    /// Nodes report forwarding and reception only if their settings have `reports.forwarding` and
+    /// `reports.reception`; both are off by default.
     Trace(ask::TraceArgs),
-    /// Show what a node does, and the bundles that it holds
+    /// Show the state and counters of a node, and its bundles
     Query(ask::QueryArgs),
-    /// Delete a bundle that is held
+    /// Delete a bundle at the node
     Cancel(ask::CancelArgs),
 }
 
-/// Which node is asked.
+/// Node of a command.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Place {
-    /// The socket of the node, as its configuration says
+    /// Socket of the node
     #[arg(long, value_name = "SOCKET", default_value = "/run/slowlight/node.sock")]
     node: PathBuf,
 }

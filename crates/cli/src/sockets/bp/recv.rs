@@ -1,4 +1,4 @@
-//! What comes for an endpoint.
+//! `slowlight bp recv`: receives payloads of an endpoint.
 
 use std::fs::File;
 use std::io;
@@ -13,24 +13,25 @@ use service::api::{Coming, NodeClient};
 
 use super::join::{Joins, Outcome};
 use super::{Place, kept, print};
+use crate::exit::Exit;
 use crate::sockets::screen::Screen;
 
-/// Bytes of a file that are read at one time.
+/// Bytes per read of a file.
 const PIECE: u64 = 256 << 10;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RecvArgs {
-    /// The endpoint: whole, as ipn:2.1, or the number or name of its service
+    /// Endpoint, e.g. ipn:2.1, or its service number or name
     endpoint: String,
 
-    /// The folder in which payloads are put, a file each, and files that came in parts; - writes payloads one after the other to the standard output
+    /// Folder for payloads, one file each; - writes them to standard output
     into: PathBuf,
 
-    /// End after so many payloads; a file in several parts counts once, when it is whole
+    /// Exit after this many payloads; a file in parts counts once
     #[arg(long, short, value_name = "NUMBER")]
     count: Option<u64>,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(long, short)]
     quiet: bool,
 
@@ -48,7 +49,7 @@ pub(super) fn run(args: &RecvArgs) -> Result<ExitCode> {
         .into());
     }
     let mut client = args.place.connect()?;
-    // The first connection is the stream's.
+    // The first connection carries the stream of deliveries.
     let mut confirming = args.place.connect()?;
     let mut coming = client.take(&[("endpoint", &args.endpoint)])?;
     let screen = Screen::new(args.quiet || to_output);
@@ -70,18 +71,18 @@ pub(super) fn run(args: &RecvArgs) -> Result<ExitCode> {
         confirming.confirm(&delivery)?;
         done += u64::from(is_done);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done.into())
 }
 
-/// The payload of a bundle, as it comes.
+/// Payload of a bundle while it is received.
 pub(super) struct Payload<'a> {
     client: &'a mut NodeClient,
     coming: &'a mut Coming,
-    /// Bytes that the node has still to hand over.
+    /// Bytes that the node has not sent yet.
     left: u64,
-    /// Bytes that come before these.
+    /// Bytes to return first.
     ahead: Bytes,
-    /// Where bytes that follow those lie in a file.
+    /// Bytes to return next: a file and their range in it.
     lying: Option<(File, u64, u64)>,
 }
 
@@ -90,7 +91,7 @@ impl<'a> Payload<'a> {
         Self { client, coming, left, ahead: Bytes::new(), lying: None }
     }
 
-    /// Some bytes more, or none when all were there.
+    /// Next bytes, or `None` at the end.
     pub(super) fn piece(&mut self) -> Result<Option<Bytes>> {
         if !self.ahead.is_empty() {
             return Ok(Some(std::mem::take(&mut self.ahead)));
@@ -111,7 +112,7 @@ impl<'a> Payload<'a> {
         Ok(Some(piece))
     }
 
-    /// The first bytes, up to so many, which come all the same.
+    /// First `most` bytes at most; they stay in the payload.
     pub(super) fn peek(&mut self, most: usize) -> Result<Bytes> {
         let mut beginning = BytesMut::new();
         while beginning.len() < most {
@@ -122,18 +123,18 @@ impl<'a> Payload<'a> {
         Ok(self.ahead.slice(..most.min(self.ahead.len())))
     }
 
-    /// The first bytes, of which so many were peeked at.
+    /// Takes the first `len` bytes, which were peeked at.
     pub(super) fn take(&mut self, len: usize) -> Bytes {
         self.ahead.split_to(len.min(self.ahead.len()))
     }
 
-    /// Does without the rest.
+    /// Discards the rest.
     pub(super) fn skip(&mut self) -> Result<()> {
         while self.piece()?.is_some() {}
         Ok(())
     }
 
-    /// Comes once more: a beginning, and then what was written into a file, from one place to another.
+    /// Puts bytes back: a beginning, then a range of a file.
     pub(super) fn put_back(&mut self, beginning: Bytes, file: File, (from, to): (u64, u64)) {
         self.ahead = beginning;
         self.lying = Some((file, from, to));
@@ -147,7 +148,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Takes a payload, which survives a crash when this returns; says whether something is complete.
+/// Stores a payload durably; returns whether it completes a file or is one by itself.
 fn take(
     args: &RecvArgs,
     delivery: &Delivery,
@@ -166,7 +167,7 @@ fn take(
     Ok(true)
 }
 
-/// Writes a payload into a file of its own.
+/// Writes a payload into its own file.
 fn write(args: &RecvArgs, delivery: &Delivery, payload: &mut Payload<'_>) -> Result<PathBuf> {
     let name: String = delivery
         .id

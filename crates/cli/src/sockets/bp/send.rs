@@ -1,4 +1,4 @@
-//! Payloads on their way out.
+//! `slowlight bp send`: sends files as payloads of bundles.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,49 +11,51 @@ use service::http::ClientError;
 use transport::quantity::{Size, Span};
 
 use super::{Place, cut, print};
+use crate::exit::Exit;
 use crate::sockets::screen::Screen;
 
-/// Bytes of the shortest part: its header is no more than a third of it.
+/// Minimum part size in bytes: the header takes at most a third of it.
 const PART_MIN: u64 = 4096;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SendArgs {
-    /// The endpoint for which it is, as ipn:2.1
+    /// Destination endpoint, e.g. ipn:2.1
     pub(super) to: String,
 
-    /// Files; - is the standard input, as the payload of one bundle
+    /// Files; - sends standard input as the payload of one bundle
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
-    /// The endpoint from which it comes: whole, or its service; the node itself if it is not said
+    /// Source endpoint, or its service number or name [default: the node's endpoint]
     #[arg(long, value_name = "ENDPOINT")]
     pub(super) from: Option<String>,
 
-    /// How long it is of use
+    /// Lifetime of the bundles
     #[arg(long, value_name = "TIME", default_value = "1 d")]
     pub(super) lifetime: Span,
 
-    /// A longer file goes in several bundles with so much each, which `slowlight bp recv` puts together
+    /// Size of the parts of a longer file; `slowlight bp recv` joins them
     #[arg(long, value_name = "SIZE", default_value = "64 MiB")]
     pub(super) part: Size,
 
-    /// bulk, normal or expedited, in this node's own queues
+    /// Priority in this node's queues: bulk, normal or expedited
     #[arg(long, default_value = "normal")]
     priority: String,
 
-    /// The version of the bundles, 6 or 7
+    /// Bundle protocol version: 6 or 7
     #[arg(long, value_name = "VERSION", default_value_t = 7)]
     bundle_version: u8,
 
-    /// Have the nodes on the way take custody of it, which is of version 6
+    /// Request custody transfer (version 6 only)
     #[arg(long)]
     custody: bool,
 
-    /// Where to remember what the node has of files in parts, so that the same command goes on
+    /// Folder for the state of files in parts, to resume by the same command [default: the state
+    /// folder]
     #[arg(long, value_name = "FOLDER")]
     pub(super) state: Option<PathBuf>,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(long, short)]
     quiet: bool,
 
@@ -86,11 +88,11 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
             screen.above(|| print(&line))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Done.into())
 }
 
 impl SendArgs {
-    /// Hands a bundle in; returns what it is called.
+    /// Submits a bundle; returns its identifier.
     pub(super) fn hand_in(
         &self,
         client: &mut NodeClient,

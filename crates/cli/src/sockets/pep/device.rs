@@ -1,4 +1,5 @@
-//! The device between the kernel, which forwards, and our own TCP at the side of the long link.
+//! TUN device between the kernel, which forwards, and slowlight's own TCP at the side of the long
+//! link.
 
 use std::process::Command;
 
@@ -7,7 +8,7 @@ use rt::tun::Tun;
 use serde_json::Value;
 use service::gateway::{Gateway, OwnTcp};
 
-/// Makes it. Its packets are as long as the shortest of the long link's.
+/// Creates the device. Its MTU is the smallest of the long link's interfaces.
 pub(super) fn open(own: &OwnTcp, gateway: &Gateway) -> Result<Tun> {
     let device = &own.device;
     let strict = std::fs::read_to_string("/proc/sys/net/ipv4/conf/all/rp_filter")?;
@@ -17,7 +18,7 @@ pub(super) fn open(own: &OwnTcp, gateway: &Gateway) -> Result<Tun> {
          from where it would not send to; sysctl -w net.ipv4.conf.all.rp_filter=2"
     );
     let mtu = gateway.wan.interfaces.iter().map(|name| mtu(name)).min_by_key(|mtu| {
-        // An error is less than any length.
+        // An error sorts before any MTU.
         mtu.as_ref().map_or(0, |mtu| *mtu)
     });
     let mtu = mtu.expect("a side has an interface")?;
@@ -39,7 +40,7 @@ pub(super) fn open(own: &OwnTcp, gateway: &Gateway) -> Result<Tun> {
 /// the device wherever `rp_filter` is on, loose (2) or strict.
 const ADDRESS: &str = "192.0.0.8/32";
 
-/// The arguments of `ip` that set it up.
+/// Arguments of `ip` that configure it.
 fn lines(device: &str, mtu: &str) -> [String; 3] {
     [
         format!("addr add {ADDRESS} dev {device} scope host"),
@@ -48,7 +49,7 @@ fn lines(device: &str, mtu: &str) -> [String; 3] {
     ]
 }
 
-/// What [`open`] does, as commands of a shell.
+/// Shell commands equivalent to [`open`].
 pub(super) fn shell(own: &OwnTcp, gateway: &Gateway) -> String {
     let device = &own.device;
     let wan = gateway.wan.interfaces.iter().map(|name| format!(" /sys/class/net/{name}/mtu"));
@@ -62,7 +63,7 @@ pub(super) fn shell(own: &OwnTcp, gateway: &Gateway) -> String {
 
 const EBUSY: i32 = 16;
 
-/// The longest packet of an interface.
+/// MTU of an interface.
 fn mtu(name: &str) -> Result<u64> {
     let output = Command::new("ip").args(["-j", "link", "show", "dev", name]).output()?;
     let links: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Whether a gateway takes connections over IPv6: those that this host forwards, unless it is set.
+//! Use of IPv6 by a gateway: as this host forwards it, unless it is set.
 
 use std::fs;
 
@@ -8,11 +8,11 @@ use service::gateway::Gateway;
 /// Use of IPv6 in this network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Host {
-    /// It forwards packets, and its loopback device has an address.
+    /// The host forwards packets, and its loopback device has an address.
     Forwards,
-    /// It forwards none.
+    /// The host forwards no packets.
     IsNoRouter,
-    /// Its loopback device has no address, to which connections could be diverted.
+    /// The loopback device has no address to divert connections to.
     HasNoLoopback,
     /// The kernel has no IPv6.
     HasNone,
@@ -30,8 +30,8 @@ impl Host {
     }
 }
 
-/// Decides whether IPv6 is taken, where the settings leave that open. Returns a line for the user
-/// if connections over IPv6 bypass the gateway.
+/// Decides on IPv6 where the settings leave it open. Returns a line for the user if connections
+/// over IPv6 bypass the gateway.
 pub(super) fn settle(gateway: &mut Gateway) -> Option<String> {
     let (takes, notice) = decide(gateway.intercept.ipv6, Host::find());
     gateway.intercept.ipv6 = Some(takes);
@@ -61,7 +61,7 @@ fn decide(setting: Option<bool>, host: Host) -> (bool, Option<&'static str>) {
 const NO_LOOPBACK: &str = "the loopback device has no address of IPv6; \
                            sysctl -w net.ipv6.conf.lo.disable_ipv6=0 gives it one";
 
-/// Whether this host can do what the settings demand of IPv6.
+/// Checks that this host meets the settings for IPv6.
 pub(super) fn check(gateway: &Gateway) -> Result<()> {
     if !gateway.intercept.takes_ipv6() {
         return Ok(());

@@ -36,32 +36,32 @@ use crate::stop::stop_flag;
 /// Options of `pep`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The gateway's settings, in TOML
+    /// Settings of the gateway (TOML)
     config: PathBuf,
 
-    /// Print the commands that set and remove the rules in the kernel, and do nothing
+    /// Print the commands that set and remove the kernel's rules, and exit
     #[arg(long)]
     print_rules: bool,
 
-    /// Write the statistics as JSON into this file, again and again
+    /// File for statistics as JSON, rewritten every interval
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// How often; on a terminal a line is shown as often
+    /// Interval of the statistics, in the file and on a terminal
     #[arg(long, value_name = "TIME", default_value = "10 s")]
     interval: Span,
 
-    /// Say what happens to each connection
+    /// Log each connection
     #[arg(long, short)]
     verbose: bool,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(long, short, conflicts_with = "verbose")]
     quiet: bool,
 }
 
-/// Descriptors beside those of connections: standard streams, listeners, and what the system's
-/// libraries take.
+/// File descriptors other than those of connections: standard streams, listeners, and those of
+/// system libraries.
 const DESCRIPTORS: u64 = 64;
 
 /// Runs the command.
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         None => Running::start(args, &gateway, pep)?.carry_out(rules, lock, &stop, &dump),
         Some(options) => {
             let own = gateway.wan.own.as_ref().expect("there are options for it");
-            // Before the rest: routes lead to it.
+            // First of all, since routes lead to the device.
             let tun = device::open(own, &gateway)?;
             let engine = proxy::over_own_tcp(&gateway, options, pep)?;
             let mut running = Running::start(args, &gateway, engine)?;
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// Sees to it that the process may have what it needs, and that the kernel takes all settings.
+/// Raises the limits of the process and checks that the kernel accepts all settings.
 fn prepare(gateway: &Gateway) -> Result<()> {
     let connections = gateway.limits.connections;
     let wanted = 2 * connections as u64 + DESCRIPTORS;
@@ -121,7 +121,7 @@ fn prepare(gateway: &Gateway) -> Result<()> {
     Ok(())
 }
 
-/// Whether this host is a router that has the interfaces.
+/// Checks that this host is a router with these interfaces.
 fn check_network(gateway: &Gateway) -> Result<()> {
     for name in gateway.lan.interfaces.iter().chain(&gateway.wan.interfaces) {
         rt::interface(name).map_err(|error| match error.raw_os_error() {
@@ -152,7 +152,7 @@ fn check_network(gateway: &Gateway) -> Result<()> {
 
 const ENODEV: i32 = 19;
 
-/// The kernel's TCP of one side.
+/// Options of the kernel's TCP on one side.
 fn options(kernel: &KernelTcp) -> StreamOptions {
     let bytes = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
     StreamOptions {
@@ -165,12 +165,14 @@ fn options(kernel: &KernelTcp) -> StreamOptions {
         mss: kernel.mss,
         keep_alive: kernel.keep_alive,
         timeout: kernel.timeout.map(Span::duration),
-        // Whoever took part of a stream for all of it would be deceived by a gateway that died.
+        // Without a reset, a peer of a gateway that died could take a partial stream for a complete
+        // one.
         reset_on_death: true,
     }
 }
 
-/// What streams are awaited where, and how those are set that go on for them: by the other side.
+/// Listeners of both sides, each with the options of the other side, where its connections
+/// continue.
 fn listening(gateway: &Gateway) -> Vec<Listening> {
     let wan = gateway.wan.kernel.clone().unwrap_or_default();
     let [lan, wan] = [options(&gateway.lan.kernel), options(&wan)];
@@ -200,20 +202,20 @@ struct Running<'a, E: Proxy> {
     driver: StreamDriver<E>,
     installed: Option<Installed>,
     shows: bool,
-    /// When a connection was over last.
+    /// End of the last connection.
     last_end: Option<Time>,
-    /// Statistics could not be written the last time, and the user was told.
+    /// Whether the last write of the statistics failed, which the user was warned of.
     unwritten: bool,
-    /// Lateness of our own TCP, if it is part of it.
+    /// Lateness of slowlight's own TCP, if it is in use.
     punctuality: Option<Punctuality>,
-    /// The user has read that our own TCP is late.
+    /// Whether the user was warned that slowlight's own TCP is late.
     doubted: bool,
 }
 
 impl<'a, E: Proxy> Running<'a, E> {
     fn start(args: &'a Args, gateway: &'a Gateway, engine: E) -> Result<Self> {
         let listen = listening(gateway);
-        // A few are left and have something to send, beside those of the proxy.
+        // A few more than the proxy's: closed streams that still send.
         let streams_max = 2 * gateway.limits.connections + DESCRIPTORS as usize / 2;
         let options = options(&gateway.lan.kernel);
         let config = StreamConfig { listen, options, streams_max, ..StreamConfig::default() };
@@ -238,14 +240,14 @@ impl<'a, E: Proxy> Running<'a, E> {
         })
     }
 
-    /// Requests real-time priority, and measures how late our own TCP is.
+    /// Requests real-time priority, and measures the lateness of slowlight's own TCP.
     fn measure(&mut self) {
         let punctuality = Punctuality::hurry(Bounds::default());
         self.driver.set_timings(punctuality.timings());
         self.punctuality = Some(punctuality);
     }
 
-    /// Runs with its rules set, from the first connection to the last.
+    /// Runs the gateway while its rules are installed.
     fn carry_out(
         mut self,
         rules: Rules,
@@ -261,7 +263,7 @@ impl<'a, E: Proxy> Running<'a, E> {
         let over = self.last_end.map_or(Duration::ZERO, |at| (at + linger).since(now));
         let installed = self.installed.take();
         let gateway = self.gateway;
-        // Its ports and its device are free for who comes next.
+        // Frees the ports and the device for the next gateway.
         drop(self);
         if let Some(installed) = installed {
             installed.remove(gateway, lock, over)?;
@@ -276,7 +278,7 @@ impl<'a, E: Proxy> Running<'a, E> {
         }
     }
 
-    /// Runs until the end is asked for, and all connections are over or have had their time.
+    /// Runs until a request to stop, and until all connections have ended or timed out.
     fn run(&mut self, stop: &AtomicBool, dump: &AtomicBool) -> Result<()> {
         let interval = self.args.interval.duration().max(Duration::from_millis(100));
         let mut next = self.driver.now() + interval;
@@ -318,7 +320,7 @@ impl<'a, E: Proxy> Running<'a, E> {
         self.driver.engine_mut().is_idle()
     }
 
-    /// New connections pass by from here on, or are reset if that cannot be.
+    /// Stops intercepting new connections, or resets them if that is impossible.
     fn pass_new(&mut self) {
         let now = self.driver.now();
         self.driver.engine_mut().ask(now, Pep::stop_accepting);
@@ -333,7 +335,7 @@ impl<'a, E: Proxy> Running<'a, E> {
         }
     }
 
-    /// Resets what is left, and tells what there was.
+    /// Resets the remaining connections, and prints the statistics.
     fn end(&mut self) -> Result<()> {
         let verbose = self.args.verbose;
         let now = self.driver.now();
@@ -352,7 +354,7 @@ impl<'a, E: Proxy> Running<'a, E> {
         Ok(())
     }
 
-    /// Tells how it goes; also to who asked by a signal.
+    /// Prints statistics, at intervals or on request by a signal.
     fn report(&mut self, is_requested: bool) {
         let (now, streams) = (self.driver.now(), self.driver.statistics());
         let interface = self.driver.interface();
@@ -374,7 +376,7 @@ impl<'a, E: Proxy> Running<'a, E> {
                     }
                     self.unwritten = failed.is_some();
                 }
-                // Nobody reads it any more: the gateway goes on.
+                // The gateway continues although nobody reads its output.
                 None => _ = writeln!(io::stdout(), "{value}"),
             }
         }

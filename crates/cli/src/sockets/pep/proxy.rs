@@ -1,4 +1,5 @@
-//! The engine of a gateway: the proxy over the kernel's streams alone, or with our own TCP at one side.
+//! Engine of a gateway: the proxy over the kernel's streams alone, or with slowlight's own TCP at
+//! one side.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,18 +10,18 @@ use proto::stack::{self, OverTcp};
 use proto::tcp::{self, Stack};
 use service::gateway::Gateway;
 
-/// An engine in which a proxy is.
+/// Engine that contains a proxy.
 pub(super) trait Proxy: Engine<Indication = Indication> {
     fn pep(&self) -> &Pep;
 
-    /// Asks the proxy for something.
+    /// Calls the proxy.
     fn ask<R>(&mut self, now: Time, request: impl FnOnce(&mut Pep) -> R) -> R;
 
-    /// Our own TCP, if it is part of it.
+    /// slowlight's own TCP, if it is in use.
     fn own(&self) -> Option<&Stack>;
 
-    /// Whether there is no connection. What our own TCP has to send goes with this process, while the
-    /// kernel's stays.
+    /// Whether there is no connection. Unsent data of slowlight's own TCP is lost with this
+    /// process; the kernel's is not.
     fn is_idle(&self) -> bool {
         self.pep().statistics().open == 0 && self.own().is_none_or(|stack| stack.open() == 0)
     }
@@ -57,8 +58,8 @@ impl Proxy for OverTcp<Pep> {
 /// A few streams are left and have something to send, beside those of the proxy.
 const LEFT: usize = 64;
 
-/// The proxy between the kernel's streams and those of our own TCP, which takes whatever the rules of
-/// the kernel divert to it, for any address and port.
+/// Proxy between the kernel's streams and those of slowlight's own TCP, which accepts what the
+/// kernel's rules divert to it, for any address and port.
 pub(super) fn over_own_tcp(
     gateway: &Gateway,
     options: tcp::Options,

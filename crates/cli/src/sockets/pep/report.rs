@@ -1,4 +1,4 @@
-//! What is told of a gateway that runs.
+//! Statistics of a running gateway.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use super::proxy::Proxy;
 use crate::Usage;
 use crate::sockets::punctuality::Account;
 
-/// Everything that is known, as JSON: times in seconds, what is held in bytes.
+/// Statistics as JSON: times in seconds, buffers in bytes.
 pub(super) fn value(
     now: Time,
     engine: &impl Proxy,
@@ -55,7 +55,7 @@ pub(super) fn value(
     })
 }
 
-/// What our own TCP has done.
+/// Statistics of slowlight's own TCP.
 fn own((interface, account): (&TunStatistics, &Account), stack: &Stack) -> Value {
     let (counts, lost) = (stack.totals(), stack.statistics());
     json!({
@@ -92,7 +92,7 @@ fn connection(now: Time, report: &Report) -> Value {
     })
 }
 
-/// One line on how it goes.
+/// Line of statistics.
 pub(super) fn line(now: Time, pep: &Pep) -> String {
     let all = pep.statistics();
     format!(
@@ -111,7 +111,7 @@ pub(super) fn line(now: Time, pep: &Pep) -> String {
     )
 }
 
-/// One line on what happened to a connection.
+/// Line about an event of a connection.
 pub(super) fn news(indication: &Indication) -> String {
     let whose = |ends: Option<(SocketAddr, SocketAddr)>| match ends {
         Some((client, server)) => format!("{client} -> {server}"),
@@ -158,7 +158,7 @@ fn seconds(time: Duration) -> f64 {
     time.as_secs_f64()
 }
 
-/// Whether a file can be written at this place: by writing beside it, as is done later.
+/// Checks that a file can be written, as later writes do it: under a temporary name.
 pub(super) fn check(path: &Path) -> Result<()> {
     let tried = || -> io::Result<()> {
         if path.is_dir() {
@@ -184,11 +184,11 @@ fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Writes a value into a file, which has either the old content or all of the new one.
+/// Writes a value into a file atomically.
 pub(super) fn write(path: &Path, value: &Value) -> Result<()> {
     let written = || -> io::Result<()> {
         let new = temporary(path);
-        // In one piece: connections wait meanwhile.
+        // In one write, since connections wait meanwhile.
         std::fs::write(&new, format!("{value:#}\n"))?;
         std::fs::rename(&new, path)
     };

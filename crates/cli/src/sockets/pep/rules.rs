@@ -1,5 +1,5 @@
-//! What the kernel is told, so that packets find the gateway: a table of nftables, routing rules and a
-//! routing table, all its own.
+//! Kernel rules that divert packets to the gateway: its own nftables table, routing rules and
+//! routing table.
 
 use std::io::{self, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
@@ -13,19 +13,19 @@ use service::gateway::{Gateway, OwnTcp};
 
 use super::device;
 
-/// The rules of a gateway, as commands.
+/// Rules of a gateway, as commands.
 pub(super) struct Rules {
-    /// The name of the table.
+    /// Name of the table.
     table: String,
-    /// Whether a side's TCP is our own.
+    /// Whether one side uses slowlight's own TCP.
     has_own: bool,
-    /// What `nft -f -` reads.
+    /// Input of `nft -f -`.
     pub(super) nft: String,
-    /// The arguments of `ip`.
+    /// Arguments of `ip`.
     ip: Vec<String>,
-    /// The commands of a shell that take all of it away, and do nothing where there is none.
+    /// Shell commands that remove all rules; no-ops if there are none.
     remove: String,
-    /// Those of nftables that have new connections pass.
+    /// Commands of nftables that stop intercepting new connections.
     pass: String,
 }
 
@@ -41,13 +41,13 @@ impl Rules {
         let own = gateway.wan.own.as_ref();
         for family in families {
             let any = if *family == "-4" { "0.0.0.0/0" } else { "::/0" };
-            // What is marked is this host's own, whatever address it is for.
+            // Marked packets are delivered locally, whatever their destination.
             ip.push(format!("{family} route replace local {any} dev lo table {number}"));
             ip.push(format!(
                 "{family} rule add priority {priority} fwmark {mark:#x} lookup {number}"
             ));
             if let Some(own) = own {
-                // What comes over the long link goes to our own TCP, whatever address it is for.
+                // Packets from the long link go to slowlight's own TCP, whatever their destination.
                 let (mark, number, device) = (mark + 1, number + 1, &own.device);
                 ip.push(format!("{family} route replace {any} dev {device} table {number}"));
                 ip.push(format!(
@@ -65,13 +65,13 @@ impl Rules {
         remove += "true\n";
         let mut pass = format!("flush chain inet {table} new");
         if own.is_some() {
-            // Connections of our own TCP are gone with it: who sends on them has to be told.
+            // Connections of slowlight's own TCP end with it, so their senders get a reset.
             pass += &format!("; flush chain inet {table} own; add rule inet {table} own goto gone");
         }
         Self { table, has_own: own.is_some(), nft, ip, remove, pass }
     }
 
-    /// The commands, for people.
+    /// The commands, with comments for people.
     pub(super) fn shell(&self, gateway: &Gateway) -> String {
         let ip: String = self.ip.iter().map(|line| format!("ip {line}\n")).collect();
         let (nft, remove) = (&self.nft, &self.remove);
@@ -79,7 +79,7 @@ impl Rules {
         if let Some(own) = &gateway.wan.own {
             before = device::shell(own, gateway);
             before += &format!("echo 0 > {EARLY_DEMUX}\n");
-            // The device goes with the process that has it; by hand, by a command.
+            // The device is removed with its process, or manually by a command.
             after = format!(
                 "ip link del {}\n# if it was 1 before\necho 1 > {EARLY_DEMUX}\n",
                 own.device
@@ -93,8 +93,8 @@ impl Rules {
         run(list.args(["list", "chain", "inet", &self.table, CHANGED_DEMUX]), None).is_ok()
     }
 
-    /// Takes away what a gateway of this name has left behind, and sets them. They
-    /// are gone when what is returned is dropped, or this process is no more.
+    /// Removes rules that a gateway of this name left, and installs these. They are removed when
+    /// the returned value is dropped, or when this process ends.
     pub(super) fn set(mut self, linger: Duration) -> Result<Installed> {
         let mut changed = self.has_changed_demux();
         shell(&self.remove).context("removing rules that were left behind")?;
@@ -127,23 +127,23 @@ impl Rules {
     }
 }
 
-/// The name of a chain that says that [`EARLY_DEMUX`] is to be 1 again at the end: to a gateway that
-/// comes next, before that was done.
+/// Name of a chain that marks [`EARLY_DEMUX`] for restoration to 1, also by the next gateway if
+/// this one did not.
 const CHANGED_DEMUX: &str = "changed_early_demux";
 
-/// The statement that marks a packet as this gateway's own: `next` 0, or one of its own TCP: 1.
+/// Statement that marks a packet as this gateway's own (`next` 0), or as its own TCP's (1).
 fn mark(gateway: &Gateway, next: u32) -> String {
     format!("meta mark set {:#x}", gateway.rules.mark + next)
 }
 
-/// Rules of nftables that pick packets of connections.
+/// nftables rules that match packets of connections.
 #[derive(Default)]
 struct Picks {
     /// First packets of new connections.
     new: String,
-    /// Packets for our own TCP.
+    /// Packets for slowlight's own TCP.
     own: String,
-    /// Packets of the rules above once the gateway is gone.
+    /// Packets of the rules above after the gateway has ended.
     gone: String,
 }
 
@@ -166,7 +166,7 @@ fn picks(gateway: &Gateway) -> Picks {
             take(&gateway.wan.interfaces, wan);
             continue;
         }
-        // Whichever end is the server, its port is one of those.
+        // Either end may be the server with one of these ports.
         for end in ["dport", "sport"] {
             let from = format!("meta nfproto {protocol} iifname {}", set(&gateway.wan.interfaces));
             let theirs = format!("{from} tcp {end} {taken} fib daddr type != local");
@@ -179,7 +179,8 @@ fn picks(gateway: &Gateway) -> Picks {
 
 fn nft(gateway: &Gateway, table: &str) -> String {
     let Picks { new, own, gone } = picks(gateway);
-    // Packets of our own TCP have the addresses of a stream of the kernel's, which they are not of.
+    // Packets of slowlight's own TCP have the addresses of a kernel stream to which they do not
+    // belong.
     let (mut chains, mut jumps) = (String::new(), String::new());
     let (mut reports, mut own_reports) = (String::new(), String::new());
     if let Some(OwnTcp { device, .. }) = &gateway.wan.own {
@@ -245,13 +246,13 @@ fn reports_to_own(gateway: &Gateway, mark: &str) -> Vec<String> {
     rules
 }
 
-/// Names of interfaces, as nftables has a set.
+/// nftables set of interface names.
 fn set(interfaces: &[String]) -> String {
     let quoted: Vec<_> = interfaces.iter().map(|name| format!("\"{name}\"")).collect();
     format!("{{ {} }}", quoted.join(", "))
 }
 
-/// Rules that are set.
+/// Installed rules.
 pub(super) struct Installed {
     table: String,
     has_own: bool,
@@ -260,8 +261,8 @@ pub(super) struct Installed {
 }
 
 impl Installed {
-    /// Lets new connections pass; those that the gateway has stay with it. Whether that can be: what
-    /// goes to our own TCP is told by ports only, of connections that pass too.
+    /// Stops intercepting new connections; established ones continue. Returns `false` with
+    /// slowlight's own TCP, whose packets are matched by port only.
     pub(super) fn pass_new(&self) -> Result<bool> {
         if self.has_own {
             return Ok(false);
@@ -293,10 +294,10 @@ impl Installed {
     }
 }
 
-/// How long a gateway may take from its beginning until its rules are set.
+/// Longest time from the start of a gateway until its rules are installed.
 const TO_START: Duration = Duration::from_secs(10);
 
-/// A process that takes the rules away when this one is no more, whatever became of it.
+/// Process that removes the rules after this one has ended for any reason.
 struct Keeper(Option<Child>);
 
 impl Keeper {
@@ -319,12 +320,12 @@ impl Keeper {
         Ok(Self(Some(command.spawn().context("sh, which removes the rules at the end")?)))
     }
 
-    /// Its number, which names the rules that are its own to remove.
+    /// Process number, which names the rules that it has to remove.
     fn number(&self) -> u32 {
         self.0.as_ref().map_or(0, Child::id)
     }
 
-    /// A line for nftables that does nothing where the rules are another gateway's.
+    /// Line for nftables that has no effect on the rules of another gateway.
     fn only_own(&self, table: &str, line: &str) -> String {
         format!("flush chain inet {table} of_{}; {line}", self.number())
     }
@@ -352,7 +353,7 @@ impl Drop for Keeper {
     }
 }
 
-/// Whether the kernel looks for a packet's stream before it looks where it goes.
+/// Setting: look up a packet's socket before its route.
 const EARLY_DEMUX: &str = "/proc/sys/net/ipv4/tcp_early_demux";
 
 /// Keeps others away that would have the same rules, as long as it is there: names of this kind are
@@ -370,7 +371,7 @@ pub(super) fn lock(gateway: &Gateway) -> Result<UnixListener> {
     })
 }
 
-/// Whether the programs are there, and this user may set rules.
+/// Checks that the programs are installed and that this user may set rules.
 pub(super) fn check_programs() -> Result<()> {
     run(Command::new("ip").arg("-V"), None)?;
     run(Command::new("nft").args(["list", "tables"]), None).map_err(|error| {

@@ -19,6 +19,7 @@ use wire::cfdp::{FileStatus, TransmissionMode};
 use super::job::{Ends, Job, SendFile, Wish};
 use super::place::Place;
 use super::{Driver, LINGER, Linger, Runner, configured, leave, listing, put, routes};
+use crate::exit::Exit;
 use crate::show;
 use crate::sockets::outcome::{Measures, Outcome};
 use crate::sockets::screen::{Bar, Screen};
@@ -32,7 +33,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// receivers.
 const CFDP_LINGER: Duration = Duration::from_millis(1500);
 
-/// Carries out the job; returns when it is done or given up.
+/// Runs the job until it is done or given up.
 pub(crate) fn run(job: Job) -> Result<ExitCode> {
     let (mut runner, mut client, place) = prepare(job).map_err(transfer::usage)?;
     let stop = stop_flag()?;
@@ -47,7 +48,7 @@ pub(crate) fn run(job: Job) -> Result<ExitCode> {
     client.end()
 }
 
-/// Checks everything that can be wrong with the command.
+/// Validates the command.
 fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
     let waker = rt::Waker::new().context("cannot start")?;
     if let Some(mut node) = job.node.take() {
@@ -81,7 +82,7 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
 fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)> {
     let Job { options, ends, wish, .. } = job;
     ensure!(ends.to.port() != 0, "address {}: nobody can listen on port 0", ends.to);
-    // A file that is deleted because it arrived must have arrived undamaged.
+    // A file is deleted at its sender only if it arrived undamaged.
     ensure!(!wish.moves() || !options.udp_lite, "--give and --take do not go with --udp-lite");
     ensure!(
         !wish.moves() || options.protocol.kind.is_reliable(),
@@ -139,7 +140,7 @@ fn receives(job: &Job, config: &cfdp::Config) -> Receives {
 pub(super) fn connect(driver: &mut Driver, ends: &Ends, has_ports: bool) -> Result<()> {
     let path = match ends.group {
         Some(group) => crate::sockets::peers::join(driver, group)?,
-        // It may send from other ports than the one that it listens on.
+        // The peer may send from other ports than the one it listens on.
         None if has_ports => driver.add_peer(ends.to),
         None => driver
             .connect_peer(ends.to)
@@ -161,7 +162,7 @@ struct Client {
     /// File bytes that this process moved.
     moved: u64,
     resumed: bool,
-    /// Whether the user knows that nobody listens, or that nobody replies.
+    /// Whether the user was warned that nobody listens or replies.
     is_warned: bool,
     /// Whether a peer that does not reply for a while is worth a warning.
     is_quick: bool,
@@ -183,7 +184,7 @@ enum Phase {
     Over(Result<bool>, Linger, Time),
     /// It was given up here, for this reason; the peer is informed until then.
     Stopped(Option<TransferId>, String, Time),
-    /// The request makes no sense.
+    /// The request is invalid.
     Refused(String),
 }
 
@@ -243,7 +244,7 @@ impl Client {
         if stays { rt::Control::Continue } else { rt::Control::Stop }
     }
 
-    /// The peer may be started later, so that this is no reason to end.
+    /// Reports that nobody listens. Continues, since the peer may start later.
     fn refused(&mut self, address: SocketAddr) {
         if !self.is_warned && self.active().is_some() {
             self.is_warned = true;
@@ -311,7 +312,7 @@ impl Client {
     fn event(&mut self, now: Time, transport: &dyn Transport, event: Event) {
         match transport.reported(event) {
             Event::Ended(mut ended) if self.active() == Some(&ended.id) => {
-                // An engine on the way replies for the file, and nobody reports more of it.
+                // The next hop confirms the file; its delivery beyond is not reported.
                 ended.is_confirmed &= self.ends.via.is_none();
                 let linger = self.linger(transport);
                 let printed = self.print_end(now, transport, &ended);
@@ -339,7 +340,7 @@ impl Client {
             Event::Warning(text) => tracing::warn!("{text}"),
             Event::Log(text) => tracing::debug!("{text}"),
             Event::Relay(indication) => self.screen.say(routes::words(&indication)),
-            // They are for receivers.
+            // Only receivers get these.
             Event::Ended(_)
             | Event::Message { .. }
             | Event::Repeated { .. }
@@ -352,7 +353,7 @@ impl Client {
         }
     }
 
-    /// Time for which the peer, which may not have received the last message, gets replies.
+    /// Time to stay and reply to a peer that may have missed the last message.
     fn linger(&self, transport: &dyn Transport) -> Linger {
         let light = self.options.light_time();
         let usual = Linger { time: LINGER.max(6 * light), until_idle: true };
@@ -361,17 +362,17 @@ impl Client {
         let given = cfdp.linger.map(Span::duration);
         let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
         let time = match (is_acknowledged, transport.replies_below()) {
-            // A node carries what it has by itself.
+            // A node sends what it holds without this process.
             _ if !self.is_quick => given.unwrap_or_default(),
             (true, _) => given.unwrap_or(CFDP_LINGER.max(6 * light)),
-            // The last message of the layer below is to go out, and may be requested again.
+            // The layer below has to send its last message, which may be requested again.
             (false, true) => given.unwrap_or(LINGER.max(6 * light)),
             (false, false) => Duration::ZERO,
         };
         Linger { time, until_idle: false }
     }
 
-    /// Prints the outcome; returns whether the wish is fulfilled.
+    /// Prints the outcome; returns whether the request succeeded.
     fn print_end(&self, now: Time, transport: &dyn Transport, ended: &Ended) -> Result<bool> {
         self.bar.clear();
         let id = &ended.id;
@@ -435,7 +436,7 @@ impl Client {
         if self.active().is_none() {
             return;
         }
-        // A block may be sent by another session than the first, for instance over other engines.
+        // Another session than the first may send a block, for instance through other engines.
         let transfers = transport.transfers();
         let known = transfers.iter().find(|report| self.active() == Some(&report.id));
         let Some(report) = known.or(transfers.first()) else { return };
@@ -449,22 +450,22 @@ impl Client {
         self.bar.show(now, &report, self.moved, self.is_answered);
     }
 
-    /// File bytes that a CFDP entity moved. An earlier process sent some of a file that is resumed;
-    /// this one sends what is requested again.
+    /// File bytes that a CFDP entity moved. After a resume, this process sends only
+    /// retransmissions.
     fn moved_by_entity(&self, transport: &dyn Transport) -> Option<u64> {
         self.wish.put()?;
         let stats = transport.cfdp()?.entity().stats();
         Some(stats.data_bytes + if self.resumed { stats.repair_bytes } else { 0 })
     }
 
-    /// Whether anything was received of the peer, or nothing will be.
+    /// Whether the peer has replied, or never will.
     fn has_answered(&self, transport: &dyn Transport) -> bool {
         let expects = match (&self.wish, self.wish.put()) {
             (_, Some(put)) => {
                 let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
                 is_acknowledged || transport.replies_below()
             }
-            // Members of a group request what they lack, and nothing else.
+            // Members of a group only request retransmissions.
             (Wish::Send(_), None) => {
                 self.options.protocol.kind.is_reliable() && self.ends.group.is_none()
             }
@@ -476,7 +477,7 @@ impl Client {
     /// Reports once that a peer does not reply, when nothing was sent for a while either.
     fn warn_of_silence(&mut self, now: Time) {
         let patience = transfer::patience(self.options.light_time());
-        // Without a rate a sender may be slow until receivers report theirs.
+        // Without --rate a sender may be slow until receivers report their rate.
         let is_slow = self.options.rate.is_none() && self.options.protocol.kind.is_multicast();
         let since = if is_slow { self.bar.began } else { self.advanced };
         let is_late = now.since(since) >= patience;
@@ -510,13 +511,13 @@ impl Client {
         }
     }
 
-    /// The transfer that the peer must forget if this process ends now: not one that the same
-    /// command resumes.
+    /// Transfer to cancel at the peer if this process ends now; `None` if the same command resumes
+    /// it.
     fn to_cancel(&self) -> Option<TransferId> {
         self.active().filter(|_| self.wish.put().is_none()).cloned()
     }
 
-    /// Clause on the effect of the same command after this one was stopped.
+    /// Clause about running the same command again.
     fn next(&self) -> &'static str {
         match self.wish {
             Wish::Send(_) | Wish::Get { .. } if self.options.protocol.kind.resumes() => {
@@ -527,12 +528,12 @@ impl Client {
         }
     }
 
-    /// The exit code; reports a transfer that did not come to an end.
+    /// Exit code; reports a transfer that did not end.
     fn end(self) -> Result<ExitCode> {
         self.bar.clear();
         let next = self.next();
         let (id, why) = match self.phase {
-            Phase::Over(printed, ..) => return printed.map(|good| ExitCode::from(u8::from(!good))),
+            Phase::Over(printed, ..) => return printed.map(|good| Exit::of(good).into()),
             Phase::Refused(why) => return Err(crate::Usage(why).into()),
             Phase::Stopped(id, why, _) => (id, why),
             Phase::Loading => (None, "stopped".to_owned()),
@@ -546,7 +547,7 @@ impl Client {
             let outcome = Outcome::given_up(protocol, is_send, id.as_ref(), names, &why);
             outcome.after(Some(self.ends.remote_entity), file_bytes, self.moved).print()?;
         }
-        Ok(ExitCode::from(1))
+        Ok(Exit::Failed.into())
     }
 }
 

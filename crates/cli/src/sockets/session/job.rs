@@ -30,7 +30,7 @@ pub(crate) enum Wish {
         remote: String,
         root: PathBuf,
         name: String,
-        /// Whether to delete it there once it is here.
+        /// Whether to delete the file at the peer after delivery.
         takes: bool,
     },
     /// List a directory.
@@ -47,9 +47,9 @@ pub(crate) struct SendFile {
     pub(crate) remote: String,
     /// Name of the file as the user wrote it.
     pub(crate) called: String,
-    /// Whether to ask first.
+    /// Whether to request permission first.
     pub(crate) asks: bool,
-    /// Whether to delete it here once it is there.
+    /// Whether to delete the local file after delivery.
     pub(crate) gives: bool,
     /// Commands to the applications of receivers.
     pub(crate) commands: Vec<String>,
@@ -68,7 +68,7 @@ impl Wish {
         }
     }
 
-    /// The name at the peer.
+    /// Name at the peer.
     pub(super) fn remote(&self) -> &str {
         match self {
             Self::Send(file) => &file.remote,
@@ -77,7 +77,7 @@ impl Wish {
         }
     }
 
-    /// The file here.
+    /// Local file.
     pub(super) fn local(&self) -> PathBuf {
         match self {
             Self::Send(file) => file.root.join(&file.name),
@@ -112,13 +112,13 @@ impl Wish {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub(crate) to: SocketAddr,
-    /// The multicast group at that address, if it is one.
+    /// Multicast group at that address, if it is one.
     pub(crate) group: Option<rt::Group>,
     pub(crate) listen: SocketAddr,
     /// The number given to this end, if any.
     pub(crate) entity: Option<u64>,
     pub(crate) remote_entity: u64,
-    /// The engine of LTP-T at that address, if it is not the one that shall have the file.
+    /// LTP-T engine at that address, if it is not the destination.
     pub(crate) via: Option<u64>,
 }
 
@@ -130,7 +130,7 @@ impl Ends {
         Self { to: any, group: None, listen: any, entity, remote_entity, via: None }
     }
 
-    /// The engine at that address.
+    /// Engine at that address.
     pub(crate) fn next(&self) -> u64 {
         self.via.unwrap_or(self.remote_entity)
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Result;
 use proto::saratoga;
 
-/// Prints the entries of a directory: a line an entry, as text or JSON.
+/// Prints the entries of a directory, one per line, as text or JSON.
 pub(super) fn print(entries: &[saratoga::Listed], json: bool) -> Result<()> {
     let mut out = std::io::stdout().lock();
     for entry in entries {
@@ -31,7 +31,7 @@ pub(super) fn print(entries: &[saratoga::Listed], json: bool) -> Result<()> {
     Ok(())
 }
 
-/// A time in seconds since 1970, as people read it.
+/// Time in seconds since 1970 as text in UTC.
 fn utc(seconds: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
 }

@@ -31,7 +31,7 @@ use transport::{Configuration, Event, Process, Role, TransferId, Transport};
 
 use crate::sockets::transfer::{self, CATCH_UP, Options, UNPACED_WINDOW, bind_error};
 
-/// Time for which an end stays to reply to peers that did not receive its last message.
+/// Time for which an end stays to reply to peers that missed its last message.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Driver of a transport's socket.
@@ -61,22 +61,22 @@ impl Runner {
 #[derive(Clone, Copy, Debug)]
 struct Linger {
     time: Duration,
-    /// Whether it stays no longer than a transfer is under way.
+    /// Whether to leave earlier when no transfer is active.
     until_idle: bool,
 }
 
 impl Linger {
     const NONE: Self = Self { time: Duration::ZERO, until_idle: false };
 
-    /// Whether it lasts, when the transfer was over at `since`.
+    /// Whether to stay on after a transfer that ended at `since`.
     fn lasts(self, since: Time, now: Time, transport: &dyn Transport) -> bool {
         now < since + self.time && !(self.until_idle && transport.transfers().is_empty())
     }
 }
 
-/// The configuration of a transport, and facts of its paths, which lead to or begin at `address`.
-/// Options come before the file, and that before `default`, the usual number of this end. Most
-/// paths lead to `remote`.
+/// Configuration of a transport, and properties of its paths, which lead to or begin at `address`.
+/// Options override the file, and the file overrides `default`, the default number of this end.
+/// Most paths lead to `remote`.
 pub(crate) fn configured(
     options: &Options,
     address: SocketAddr,
@@ -108,7 +108,7 @@ pub(crate) fn configured(
     Ok((configuration, options.path(rate_bps, address)))
 }
 
-/// The addresses of the peers that settings name, each with its name.
+/// Addresses of the peers in the settings, each with its name.
 fn named_peers(
     configuration: &dyn Configuration,
     options: &Options,
@@ -126,7 +126,7 @@ fn named_peers(
     Ok(named)
 }
 
-/// `error` with the file of settings that it is about.
+/// `error` with the path of the settings file.
 fn within(options: &Options, error: anyhow::Error) -> anyhow::Error {
     match &options.mib {
         Some(path) => error.context(path.display().to_string()),
@@ -145,8 +145,7 @@ pub(crate) fn open(
     rt::Driver::new(settings, transport, store, waker).map_err(|error| bind_error(listen, error))
 }
 
-/// Removes files that an earlier process, which was killed, left of receptions that cannot be
-/// resumed.
+/// Removes files of receptions that a killed process left and that cannot be resumed.
 pub(crate) fn sweep(
     store: &mut rt::FileStore,
     spools: impl IntoIterator<Item = &'static Spool>,
@@ -162,7 +161,7 @@ pub(crate) fn sweep(
     Ok(())
 }
 
-/// Use of UDP-Lite; `assumed` says that the peer is known to take it.
+/// Use of UDP-Lite; `assumed`: the peer is known to support it.
 fn udp_lite(options: &Options, assumed: bool) -> Option<rt::UdpLite> {
     options.udp_lite.then_some(rt::UdpLite {
         coverage: lite::coverage,

@@ -1,4 +1,4 @@
-//! Working files of one transfer, and the state of one that the same command resumes.
+//! Working files of a transfer, and the state from which the same command resumes it.
 
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -16,16 +16,16 @@ use crate::state::state_home;
 pub(super) enum Place {
     /// State that is kept until the transfer is over.
     Kept(State),
-    /// A folder that goes with the process.
+    /// A temporary folder of this process.
     Temporary(
         #[expect(dead_code, reason = "it is removed when this is dropped")] tempfile::TempDir,
     ),
-    /// The folder of the file that is received.
+    /// The folder of the received file.
     Root,
 }
 
 impl Place {
-    /// The store for a job with the peer at `to`: only a file that is fetched leaves anything behind.
+    /// Store for a job with the peer at `to`. Only fetched files leave anything behind.
     pub(super) fn open(job: &Job, to: &str, waker: &rt::Waker) -> Result<(rt::FileStore, Self)> {
         let temporary = || tempfile::tempdir().context("cannot make a directory for working files");
         let of_one = |file: &SendFile, state: PathBuf| -> Result<rt::FileStore> {
@@ -61,7 +61,7 @@ impl Place {
         }
     }
 
-    /// Forgets a transfer that is over.
+    /// Removes the state of a transfer that has ended.
     pub(super) fn forget(self) {
         if let Self::Kept(state) = self
             && let Err(error) = std::fs::remove_dir_all(&state.directory)
@@ -71,14 +71,14 @@ impl Place {
     }
 }
 
-/// The directory of one transfer: the engine's records, and the transfer that they are about.
+/// Folder of one transfer: the engine's records, and the transfer they belong to.
 #[derive(Debug)]
 pub(super) struct State {
     directory: PathBuf,
     transfer: Transfer,
 }
 
-/// Facts by which a transfer is the same as an earlier one.
+/// Properties by which a transfer resumes an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Transfer {
     file: PathBuf,
@@ -89,12 +89,11 @@ struct Transfer {
     request: String,
 }
 
-/// The name of the file that holds the [`Transfer`].
+/// Name of the file that holds the [`Transfer`].
 const TRANSFER: &str = "transfer.json";
 
 impl State {
-    /// The state of sending a file to `to`, below the directory given for such things or the
-    /// user's.
+    /// State of sending a file to `to`, below --state or the user's state folder.
     fn open(file: &SendFile, to: &str) -> Result<Self> {
         let base = match &file.cfdp.state {
             Some(base) => base.clone(),
@@ -119,7 +118,7 @@ impl State {
         Ok(Self { directory, transfer })
     }
 
-    /// Whether the directory is about this very transfer.
+    /// Whether the folder belongs to this transfer.
     fn is_current(&self) -> Result<bool> {
         match std::fs::read(self.directory.join(TRANSFER)) {
             Ok(text) => {
@@ -131,23 +130,23 @@ impl State {
         }
     }
 
-    /// Makes the directory one about this transfer; it must be empty of records.
+    /// Assigns the folder, which must have no records, to this transfer.
     fn begin(&mut self) -> Result<()> {
         let path = self.directory.join(TRANSFER);
         let text = serde_json::to_vec_pretty(&self.transfer)?;
-        // A torn file is about no transfer, so the next run begins with a new one.
+        // The next run ignores a torn file and begins anew.
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
-/// The terms of a request: one that differs is not taken for an interrupted one.
+/// Terms of a request; a request with other terms does not resume the transfer.
 fn described(put: &PutRequest) -> String {
     let way = (put.destination, &put.destination_name, put.mode, put.closure, put.unbounded);
     let along = (&put.messages, &put.filestore_requests, &put.fault_handlers);
     format!("{way:?} {along:?}")
 }
 
-/// FNV-1a, 64 bits: a short name, not a secret. Different transfers of one name begin again.
+/// FNV-1a, 64 bits: a short name, not a secret. After a collision a transfer restarts.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! Requests to send a file by CFDP, with what goes along with the file.
+//! Requests to send a file by CFDP, with messages, filestore requests and fault handlers.
 
 use std::path::PathBuf;
 
@@ -20,8 +20,10 @@ use crate::sockets::scope;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = scope::CFDP)]
 pub(crate) struct CfdpOptions {
-    /// Transmission class: 1 sends once, 2 sends until all has arrived [default: 1 for the
-    /// protocol cfdp-1, else the MIB's, or 2; over LTP and in bundles, which repeat what is lost, 1]
+    /// Transmission class: 1 (unacknowledged) or 2 (acknowledged)
+    ///
+    /// [default: 1 for cfdp-1, over LTP and in bundles, which are reliable themselves; else the
+    /// MIB's, or 2]
     #[arg(long, value_name = "CLASS", value_parser = clap::value_parser!(u8).range(1..=2))]
     class: Option<u8>,
 
@@ -29,8 +31,8 @@ pub(crate) struct CfdpOptions {
     #[arg(long, value_name = "TYPE", value_parser = named::<ChecksumType>)]
     checksum: Option<ChecksumType>,
 
-    /// Time to stay after the end to answer the receiver if it asks again, because the last
-    /// acknowledgement may be lost [default: 1.5 s, or three round trips if that is longer]
+    /// Time to stay after the end, to repeat a lost last acknowledgment [default: 1.5 s or three
+    /// round trips, the longer]
     #[arg(long, value_name = "TIME")]
     pub(crate) linger: Option<Span>,
 
@@ -47,33 +49,35 @@ pub(crate) struct CfdpOptions {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = scope::CFDP_REQUEST)]
 struct RequestOptions {
-    /// Message to the receiver's user: a text, or bytes as hex:00ff; may be repeated
+    /// Message to the receiver's user: text, or bytes as hex:00ff; repeatable
     #[arg(long, value_name = "TEXT|hex:BYTES", value_parser = message)]
     message: Vec<Bytes>,
 
-    /// Something to do in the receiver's filestore once the file is there, like "delete NAME",
-    /// "rename OLD NEW" or "create-directory NAME"; may be repeated, and is done in this order
+    /// Filestore request after delivery, e.g. "rename OLD NEW"; repeatable, done in order
+    ///
+    /// Actions: create, delete, rename, append, replace, create-directory, remove-directory, deny
+    /// and deny-directory.
     #[arg(long, value_name = "ACTION NAME [NAME]", value_parser = filestore)]
     filestore: Vec<FilestoreRequest>,
 
-    /// What both ends do about a fault, like "nak-limit=suspend"; may be repeated
+    /// Fault handler of both ends, e.g. "nak-limit=suspend"; repeatable
     #[arg(long, value_name = "CONDITION=HANDLER", value_parser = fault)]
     fault: Vec<(ConditionCode, FaultHandler)>,
 
-    /// Have a class 1 receiver say how it ended
+    /// Request transaction closure: a class 1 receiver reports how it ended
     #[arg(long)]
     closure: bool,
 
-    /// Leave the file's size open until its end, as for a file that is still being written
+    /// Unbounded file: its size is open until its end, e.g. while it is being written
     #[arg(long)]
     unbounded: bool,
 }
 
-/// The request for a file to an entity of these settings, by this protocol to entity `remote`.
+/// Request for a file to an entity with these settings, by this protocol to entity `remote`.
 ///
 /// # Errors
 ///
-/// The file's name is none.
+/// The file's name is invalid.
 pub(super) fn request(
     file: &SendFile,
     kind: Kind,
@@ -105,8 +109,7 @@ fn mode_of(class: u8) -> TransmissionMode {
     }
 }
 
-/// The transmission mode towards an entity, unless the user gives a class: that of the protocol
-/// where its name says it, else the MIB's.
+/// Transmission mode without --class: the protocol's if its name implies one, else the MIB's.
 pub(crate) fn mode(kind: Kind, config: &Config, remote: u64) -> TransmissionMode {
     if kind.is_reliable() { config.remote(remote).mode } else { TransmissionMode::Unacknowledged }
 }
@@ -133,7 +136,7 @@ fn hex(digits: &str) -> Result<Vec<u8>, String> {
     bytes.ok_or_else(|| format!("{digits:?} is not pairs of hexadecimal digits"))
 }
 
-/// The filestore actions by their names here.
+/// Filestore actions by name.
 const ACTIONS: &[(&str, FilestoreAction)] = &[
     ("create", FilestoreAction::CreateFile),
     ("delete", FilestoreAction::DeleteFile),
@@ -160,7 +163,7 @@ pub(super) fn described(response: &FilestoreResponse) -> String {
     format!("{words}: {result}")
 }
 
-/// An action with its name or names. The name of an action that takes one may hold blanks.
+/// Filestore request: an action with one or two names. A single name may contain spaces.
 fn filestore(text: &str) -> Result<FilestoreRequest, String> {
     let (verb, names) = text.trim().split_once(' ').unwrap_or((text, ""));
     let Some((_, action)) = ACTIONS.iter().find(|(name, _)| *name == verb) else {

@@ -1,4 +1,4 @@
-//! LTP-T: routes of blocks for other engines, and reports about these.
+//! LTP-T: routes of blocks for other engines, and reports about relayed blocks.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,19 +13,19 @@ use crate::sockets::peers::paths;
 use crate::sockets::screen::Screen;
 use crate::sockets::transfer::Options;
 
-/// The engines that blocks for others are forwarded to.
+/// Routes of blocks for other engines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
-    /// Engines that are next to this one, and their addresses.
+    /// Neighbour engines and their addresses.
     peers: Vec<(u64, SocketAddr)>,
-    /// The next engine, by the last one.
+    /// Next hop by destination engine.
     routes: BTreeMap<u64, u64>,
-    /// The next engine on the way to all others.
+    /// Next hop of the default route.
     otherwise: Option<u64>,
 }
 
 impl Routes {
-    /// Of these peers, and of routes as users write them.
+    /// Routes with these peers, from `--route` options.
     pub(crate) fn new(peers: Vec<(u64, SocketAddr)>, routes: &[String]) -> Result<Self> {
         let mut known = Self { peers, ..Self::default() };
         for text in routes {
@@ -49,7 +49,7 @@ impl Routes {
         Ok(known)
     }
 
-    /// Sets them in a configuration; returns the addresses of paths, which count from zero.
+    /// Sets the routes in a configuration; returns the addresses of paths, numbered from zero.
     pub(super) fn settle(&self, config: &mut dyn Configuration) -> Result<Vec<SocketAddr>> {
         if let Some(own) = config.number() {
             ensure!(
@@ -67,7 +67,7 @@ impl Routes {
         Ok(paths.addresses)
     }
 
-    /// Reports where blocks for others are forwarded to, if they are, or else where replies go.
+    /// Prints the routes of relayed blocks, or the addresses of replies if it relays none.
     pub(super) fn print(&self, screen: &Screen, forwards: bool) {
         for (id, address) in &self.peers {
             match forwards {
@@ -84,10 +84,10 @@ impl Routes {
     }
 }
 
-/// The word for all engines that nothing is said of.
+/// Destination of the default route.
 const ANY: &str = "any";
 
-/// Line for people about a block on its way.
+/// Line of text about a relayed block.
 pub(super) fn words(indication: &Indication) -> String {
     match indication {
         Indication::Relaying(transfer) => format!("{}: passing on", block(transfer)),
@@ -107,7 +107,7 @@ pub(super) fn words(indication: &Indication) -> String {
     }
 }
 
-/// The engine that a block comes from, and its number there, as sessions are written.
+/// Source engine of a block and its session number.
 fn block(transfer: &Transfer) -> String {
     format!("{} for engine {}", name(transfer), transfer.destination)
 }
@@ -127,7 +127,7 @@ fn source(transfer: &Transfer) -> Option<u64> {
     }
 }
 
-/// End of a block for another engine here: it was forwarded, or the reason why it was not.
+/// Outcome of a relayed block: forwarded, or the reason why it was not.
 pub(super) fn outcome(indication: &Indication) -> Option<(Transfer, Result<(), String>)> {
     match indication {
         Indication::Forwarded(transfer) => Some((*transfer, Ok(()))),
@@ -142,7 +142,7 @@ pub(super) fn outcome(indication: &Indication) -> Option<(Transfer, Result<(), S
     }
 }
 
-/// Prints the end of a block as a line of JSON.
+/// Prints the outcome of a relayed block as a line of JSON.
 pub(super) fn print(
     options: &Options,
     transfer: &Transfer,

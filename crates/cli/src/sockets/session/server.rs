@@ -1,4 +1,4 @@
-//! Receives files, passes on blocks for other engines (LTP-T), and with Saratoga serves files.
+//! Receives files, relays blocks for other engines (LTP-T), and serves files (Saratoga).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,6 +13,7 @@ use service::api::Receives;
 use transport::{Configuration, Ended, Event, Role, TransferId, Transport};
 
 use super::{Driver, LINGER, Routes, Runner, configured, routes};
+use crate::exit::Exit;
 use crate::show;
 use crate::sockets::cfdp_over_node::Node;
 use crate::sockets::outcome::{self, Measures, Outcome};
@@ -24,10 +25,10 @@ use crate::stop::stop_flag;
 /// Time between looks at progress.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Time after the first transaction of a CFDP entity in which its last acknowledgement is awaited.
+/// Longest wait of a CFDP entity for the last acknowledgment after the first transaction.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// Time in which a sender that requested the end of a transaction again receives it.
+/// Time to let a sender that requested the end of a transaction again receive it.
 const REPEATED: Duration = Duration::from_secs(2);
 
 /// Service of this end to its peers.
@@ -36,22 +37,22 @@ pub(crate) struct Service {
     pub(crate) root: PathBuf,
     /// The number given to this end, if any.
     pub(crate) entity: Option<u64>,
-    /// Whether to end after the first file.
+    /// Whether to exit after the first file.
     pub(crate) once: bool,
     pub(crate) peers_max: usize,
     /// Whether others may fetch files and list directories, and delete files.
     pub(crate) gets: bool,
     pub(crate) deletes: bool,
-    /// The beacons of this end, if it sends any.
+    /// Beacons of this end, if it sends any.
     pub(crate) beacons: Option<Beacons>,
-    /// The group that is received.
+    /// Multicast group to receive.
     pub(crate) group: Option<rt::Group>,
     /// Routes of blocks for other engines.
     pub(crate) routes: Routes,
 }
 
 impl Service {
-    /// The part of this process.
+    /// Role of this process.
     pub(super) fn role(&self) -> Role {
         Role::Server { gets: self.gets, deletes: self.deletes }
     }
@@ -67,8 +68,8 @@ pub(crate) struct Beacons {
 }
 
 impl Beacons {
-    /// Adds the group to those that beacons go to. An identifier that was given comes before the
-    /// settings, and these before the name of this machine.
+    /// Adds the group to the destinations of beacons. The identifier is that of the option, of the
+    /// settings, or else the host name.
     fn settle(
         &self,
         configuration: &mut dyn Configuration,
@@ -80,7 +81,7 @@ impl Beacons {
             configuration.set_identifier(eid);
         } else if number.is_none() && configuration.identifier() == Some(&format!("ipn:{ENTITY}.0"))
         {
-            // All others without settings have that number, too.
+            // All other ends without settings have that number too.
             let name = peers::machine().context("this machine has no name; give --eid")?;
             configuration.set_identifier(&name);
         }
@@ -88,20 +89,20 @@ impl Beacons {
     }
 }
 
-/// The number of a receiver that was given none.
+/// Default number of a receiver.
 const ENTITY: u64 = 2;
 
-/// Receives until a signal comes, or with `once` the first file has come or failed.
+/// Receives until a signal, or with `once` until the first file is complete or has failed.
 pub(crate) fn serve(options: Options, service: Service, node: Option<Node>) -> Result<ExitCode> {
     let (mut runner, mut server) = prepare(options, service, node).map_err(transfer::usage)?;
     let stop = stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| server.on(now, transport, event))?;
     server.failure.map_or(Ok(()), Err)?;
     let failed = server.service.once && server.first != Some(true);
-    Ok(ExitCode::from(u8::from(failed)))
+    Ok(Exit::of(!failed).into())
 }
 
-/// Checks everything that can be wrong with the command.
+/// Validates the command.
 fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Runner, Server)> {
     let waker = rt::Waker::new().context("cannot start")?;
     let screen = Screen::new(options.json);
@@ -147,7 +148,7 @@ fn open(
     if service.group.is_some() {
         configuration.add_group(group);
     }
-    // What comes without a name is named by its number.
+    // Files without a name are named by their number.
     configuration.receive_unnamed();
     let transport = configuration.build(rt::entropy().context("no entropy")?);
     let settings = rt::Config {
@@ -189,7 +190,7 @@ pub(super) fn join_group(driver: &mut Driver, service: &Service, screen: &Screen
     Ok(())
 }
 
-/// The addresses of the peers that settings name; the driver numbers their paths from zero.
+/// Addresses of the peers in the settings; the driver numbers their paths from zero.
 fn named_peers(
     configuration: &mut dyn Configuration,
     options: &Options,
@@ -207,7 +208,7 @@ fn named_peers(
         .ok_or_else(|| super::within(options, anyhow::anyhow!(hint)))
 }
 
-/// Least time between two looks at the room for files.
+/// Minimum interval of checks of the free space.
 const ROOM: Duration = Duration::from_secs(1);
 
 fn announce_room(transport: &mut dyn Transport, root: &Path) {
@@ -219,17 +220,17 @@ struct Server {
     service: Service,
     screen: Screen,
     under_way: BTreeMap<TransferId, UnderWay>,
-    /// Whether the first file arrived whole.
+    /// Whether the first file is complete.
     first: Option<bool>,
     closing_until: Time,
     /// Whether the first transfer was over before its sender could be informed.
     is_repeated: bool,
-    /// When to look again at the room for files.
+    /// Time of the next check of the free space.
     room_at: Time,
     failure: Option<anyhow::Error>,
 }
 
-/// A transfer as the user sees it.
+/// Progress of a transfer.
 struct UnderWay {
     bar: Bar,
     /// Bytes that an earlier process had received.
@@ -277,19 +278,19 @@ impl Server {
                 self.progress(now, transport);
                 self.room(now, transport);
             }
-            // It has no single peer that could refuse.
+            // A receiver has no single peer that could refuse.
             rt::Event::Refused(_) => {}
             rt::Event::Indication(event) => self.event(now, transport, event),
         }
         // A CFDP entity knows when its sender has received the end. Other senders may request it
-        // again soon.
+        // again.
         let is_known = transport.cfdp().is_some() && !self.is_repeated;
         let is_over = now >= self.closing_until || is_known && transport.transfers().is_empty();
         let is_closed = self.service.once && self.first.is_some() && is_over;
         if is_closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
     }
 
-    /// Looks from time to time at the room for files, which beacons announce.
+    /// Checks the free space, which beacons announce, at intervals.
     fn room(&mut self, now: Time, transport: &mut dyn Transport) {
         if let Some(beacons) = self.service.beacons.as_ref().filter(|_| now >= self.room_at) {
             self.room_at = now + beacons.interval.max(ROOM);
@@ -395,7 +396,7 @@ impl Server {
             Ok(()) if has_file => {
                 self.screen.say(format_args!("{id}: received {name}: {}", outcome.summary()));
             }
-            // Messages alone were printed when they came.
+            // A put with messages only was printed on reception.
             Ok(()) => {}
             Err(why) => {
                 let status = outcome::status(ended, "file");
@@ -426,7 +427,7 @@ impl Server {
             Err(why) if is_request => {
                 self.screen.say(format_args!("{id}: {name}: not served: {why}"));
             }
-            // The request to a CFDP entity was printed.
+            // The request to the CFDP entity was printed before.
             Ok(()) | Err(_) => {}
         }
     }
@@ -448,7 +449,7 @@ impl Server {
         self.close_at(now + CLOSING);
     }
 
-    /// A sender requested the end of a transfer that an earlier process had received.
+    /// Reports that a sender requested the end of a transfer that an earlier process received.
     fn repeated(&mut self, now: Time, id: &TransferId, condition: &str, is_whole: bool) {
         if self.service.once && self.first.is_none() {
             self.screen.say(format_args!("{id}: was received before: {condition}"));
@@ -471,11 +472,12 @@ impl Server {
         self.close_soon(now, false);
     }
 
-    /// Whoever requests the end again gets it until then, if this was the first to end.
+    /// Sets the time to exit after the first transfer; until then, requests of its end are replied
+    /// to.
     fn close_soon(&mut self, now: Time, is_entity: bool) {
         let usual = match (is_entity, self.service.group) {
             (true, _) => CLOSING,
-            // In a group, a sender says twice where its end is before it believes the replies.
+            // In a group, a sender announces its end twice before it accepts the replies.
             (false, Some(_)) => 8 * LINGER,
             (false, None) => LINGER,
         };

@@ -1,4 +1,4 @@
-//! Streams by NORM: bytes from a pipe to a pipe, as they come.
+//! NORM streams: bytes from a pipe to a pipe, as they arrive.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,6 +18,7 @@ use super::client::connect;
 use super::job::Ends;
 use super::server::{self, Service, join_group};
 use super::{Driver, LINGER, configured, leave};
+use crate::exit::Exit;
 use crate::show;
 use crate::sockets::outcome::{Measures, Outcome};
 use crate::sockets::screen::Screen;
@@ -27,7 +28,7 @@ use crate::stop::stop_flag;
 /// Time between polls of the source.
 const TICK: Duration = Duration::from_millis(2);
 
-/// Bytes read at once, and how often ahead of what is sent.
+/// Bytes per read, and reads ahead of the sender.
 const PIECE: usize = 64 << 10;
 const PIECES: usize = 16;
 
@@ -40,11 +41,11 @@ pub(crate) struct Source {
     pub(crate) from: PathBuf,
     /// Name of the stream at the receiver.
     pub(crate) name: String,
-    /// Whether new data overwrites what receivers may lack.
+    /// Whether new data overwrites unacknowledged data.
     pub(crate) push: bool,
 }
 
-/// Sends all bytes of a file or pipe; returns when receivers have them.
+/// Sends all bytes of a file or pipe; returns after delivery.
 pub(crate) fn send(
     options: Options,
     ends: &Ends,
@@ -107,7 +108,7 @@ fn open_input(from: &Path) -> Result<Box<dyn Read + Send>> {
     Ok(Box::new(file))
 }
 
-/// Reads ahead, on a thread of its own: a pipe may have nothing for long.
+/// Reads ahead on a separate thread, since a pipe may block.
 fn pump(mut input: Box<dyn Read + Send>) -> Result<Receiver<std::io::Result<Vec<u8>>>> {
     let (sender, receiver) = sync_channel(PIECES);
     let read = move || loop {
@@ -130,7 +131,7 @@ fn pump(mut input: Box<dyn Read + Send>) -> Result<Receiver<std::io::Result<Vec<
     Ok(receiver)
 }
 
-/// The stream of a command as its user sees it.
+/// Progress of a command's stream.
 struct View {
     options: Options,
     screen: Screen,
@@ -186,21 +187,21 @@ impl View {
         let outcome = Outcome::of(&self.options.protocol, ended, self.file.clone(), measures);
         self.screen.say(outcome.line(ended));
         let printed = if self.options.json { outcome.print() } else { Ok(()) };
-        // A receiver that lost a part has not all, though it received the end.
+        // A receiver may have received the end, but not every part.
         let is_whole = ended.is_success() && (ended.at_sender || ended.is_confirmed);
         self.end = Some(printed.map(|()| is_whole));
     }
 
-    /// The exit code; prints the reason why the stream did not end, if there is one.
+    /// Exit code; prints the reason if the stream did not end.
     fn end(self, why: Option<&str>) -> Result<ExitCode> {
         self.bar.finish_and_clear();
         if let Some(end) = self.end {
-            return end.map(|good| ExitCode::from(u8::from(!good)));
+            return end.map(|good| Exit::of(good).into());
         }
         if let Some(why) = why {
             self.screen.say(format_args!("not finished: {why}"));
         }
-        Ok(ExitCode::from(1))
+        Ok(Exit::Failed.into())
     }
 }
 
@@ -211,7 +212,7 @@ fn streams(transport: &mut dyn Transport) -> Result<&mut dyn Streams> {
 /// The stream that is sent.
 struct Writer {
     input: Receiver<std::io::Result<Vec<u8>>>,
-    /// Bytes for which there was no room.
+    /// Bytes that the transport had no room for.
     waiting: Vec<u8>,
     is_flushed: bool,
     /// Whether all was written.
@@ -253,7 +254,7 @@ impl Writer {
         if self.view.end.is_some() || is_late { rt::Control::Stop } else { rt::Control::Continue }
     }
 
-    /// Writes the bytes that were read, as far as there is room.
+    /// Writes the bytes read, as far as the transport has room.
     fn feed(&mut self, now: Time, transport: &mut dyn Transport) -> Result<()> {
         let streams = streams(transport)?;
         let id = match &self.id {
@@ -296,7 +297,7 @@ impl Writer {
     }
 }
 
-/// Receives the first stream that begins into a file or pipe; returns when it has ended.
+/// Receives the first stream into a file or pipe until it ends.
 pub(crate) fn receive(options: Options, service: &Service, to: &Path) -> Result<ExitCode> {
     let (mut driver, mut reader, _state) =
         receiver(options, service, to).map_err(transfer::usage)?;
@@ -339,9 +340,9 @@ fn receiver(
 struct Reader {
     output: Box<dyn Write>,
     id: Option<TransferId>,
-    /// Whether anything came.
+    /// Whether any bytes were received.
     is_begun: bool,
-    /// End of its stay, in which its sender may request the end of the stream again.
+    /// Time to exit; until then the sender may request the end of the stream again.
     until: Time,
     view: View,
 }

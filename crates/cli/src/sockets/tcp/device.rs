@@ -1,4 +1,4 @@
-//! The device between the kernel and our TCP.
+//! TUN device between the kernel and slowlight's own TCP.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -53,29 +53,29 @@ fn shares(one: IpAddr, other: IpAddr, bits: u8) -> bool {
     }
 }
 
-/// The device, and the addresses at both sides of it.
+/// Device and the addresses on both sides.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Device")]
 pub(crate) struct Device {
-    /// Our address; no other host and no device of the kernel's may have it
+    /// Own address and prefix length; no other host or kernel device may have it
     #[arg(long, value_name = "ADDR/BITS", default_value = "10.9.0.2/24")]
     pub(crate) address: Prefixed,
 
-    /// The kernel's address in the same network
+    /// Kernel's address in the same network
     #[arg(long, value_name = "ADDR", default_value = "10.9.0.1")]
     pub(crate) kernel: IpAddr,
 
-    /// Name of the TUN device, which is made, and goes at the end
+    /// Name of the TUN device, which exists during the run
     #[arg(long, value_name = "NAME", default_value = "slowtcp")]
     pub(crate) device: String,
 
-    /// The longest IP packet, in bytes
+    /// MTU: largest IP packet, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
     mtu: u32,
 }
 
 impl Device {
-    /// Makes it.
+    /// Creates the device.
     pub(crate) fn open(&self) -> Result<Tun> {
         let Prefixed { address, bits } = self.address;
         if address == self.kernel || !shares(address, self.kernel, bits) {
@@ -108,7 +108,7 @@ impl Device {
     fn configure(&self) -> Result<()> {
         let Self { kernel, device, mtu, .. } = self;
         let bits = self.address.bits;
-        // Neither a neighbour nor a duplicate is to be looked for: nobody would answer.
+        // No neighbour discovery and no duplicate detection: nobody would reply.
         let nodad = if kernel.is_ipv6() { " nodad" } else { "" };
         let lines = format!(
             "link set {device} mtu {mtu} txqueuelen 10000\n\

@@ -1,4 +1,4 @@
-//! `slowlight tcp`: our TCP on a TUN device, against the kernel's.
+//! `slowlight tcp`: slowlight's own TCP on a TUN device, with the kernel's as its peer.
 
 mod device;
 mod options;
@@ -25,6 +25,7 @@ use self::options::TcpOptions;
 use self::relay::{Outcome, Relay, Role};
 use self::streams::{Sink, Source};
 use crate::Usage;
+use crate::exit::Exit;
 use crate::sockets::punctuality::{Exactness, Punctuality};
 use crate::sockets::transfer;
 use crate::stop::stop_flag;
@@ -39,25 +40,25 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Connect to a port, and send a file
+    /// Connect and send a file
     Send(SendArgs),
-    /// Wait for a connection, and receive a file
+    /// Accept a connection and receive a file
     Recv(RecvArgs),
-    /// Connect to a port: standard input goes there, what comes goes to standard output
+    /// Connect standard input and output to a port, as netcat does
     Connect(ConnectArgs),
-    /// Wait for a connection: standard input goes there, what comes goes to standard output
+    /// Accept a connection for standard input and output, as netcat does
     Listen(ListenArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct SendArgs {
-    /// The file, or - for standard input
+    /// File to send, or - for standard input
     file: PathBuf,
 
     /// Address and port of the peer
     to: SocketAddr,
 
-    /// The port it comes from; otherwise a free one
+    /// Local port [default: a free one]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     from_port: Option<u16>,
 
@@ -67,11 +68,11 @@ struct SendArgs {
 
 #[derive(Debug, clap::Args)]
 struct RecvArgs {
-    /// The port
+    /// Port to listen on
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
-    /// The file, or - for standard output
+    /// File to write, or - for standard output
     file: PathBuf,
 
     #[command(flatten)]
@@ -83,7 +84,7 @@ struct ConnectArgs {
     /// Address and port of the peer
     to: SocketAddr,
 
-    /// The port it comes from; otherwise a free one
+    /// Local port [default: a free one]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     from_port: Option<u16>,
 
@@ -93,7 +94,7 @@ struct ConnectArgs {
 
 #[derive(Debug, clap::Args)]
 struct ListenArgs {
-    /// The port
+    /// Port to listen on
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
@@ -109,22 +110,22 @@ struct Common {
     #[command(flatten)]
     tcp: TcpOptions,
 
-    /// The checks of RFC 5961 on resets and SYNs within a connection
+    /// Checks of RFC 5961 on resets and SYNs within a connection
     #[arg(long, value_name = "ON|OFF", default_value = "on", help_heading = "TCP")]
     robust: Switch,
 
     #[command(flatten)]
     exactness: Exactness,
 
-    /// Reset the connection after so long
+    /// Reset the connection after this time
     #[arg(long, value_name = "TIME", help_heading = None::<&str>)]
     timeout: Option<Span>,
 
-    /// Write the statistics as JSON into this file
+    /// File for statistics as JSON
     #[arg(long, value_name = "FILE", help_heading = None::<&str>)]
     json: Option<PathBuf>,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(long, short, help_heading = None::<&str>)]
     quiet: bool,
 }
@@ -249,7 +250,7 @@ impl Common {
     }
 }
 
-/// A file for the statistics, opened before there is a connection.
+/// File for statistics, opened before the connection.
 struct Report<'a> {
     path: &'a Path,
     file: File,
@@ -275,7 +276,7 @@ fn finish(outcome: &Outcome) -> Result<ExitCode> {
         return Err(anyhow!(fault.clone()));
     }
     match outcome.reason {
-        Some(CloseReason::Graceful) => Ok(ExitCode::SUCCESS),
+        Some(CloseReason::Graceful) => Ok(Exit::Done.into()),
         Some(
             CloseReason::Refused
             | CloseReason::Reset

@@ -1,4 +1,4 @@
-//! The settings of a connection, as options.
+//! Options of a connection.
 
 use std::str::FromStr;
 
@@ -14,31 +14,31 @@ use super::scps::ScpsOptions;
 use crate::Usage;
 use crate::switch::{self, Switch};
 
-/// What is sent after a loss.
+/// Loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Recovery {
-    /// One segment a round trip (RFC 6582)
+    /// One segment per round trip (RFC 6582)
     Newreno,
     /// By the scoreboard (RFC 6675)
     Sack,
-    /// With the reduction spread over the round trip (RFC 6937)
+    /// Proportional rate reduction (RFC 6937)
     Prr,
     /// One segment for every two that arrive
     RateHalving,
 }
 
-/// What a window is worth after a pause.
+/// Congestion window after an idle period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AfterPause {
-    /// What it was
+    /// Unchanged
     Keep,
-    /// The initial window (RFC 5681)
+    /// Initial window (RFC 5681)
     Restart,
-    /// Half for each time-out that passed (RFC 2861)
+    /// Halved for each retransmission timeout that passed (RFC 2861)
     Decay,
 }
 
-/// A buffer: a size, `auto`, or `auto:` and the most that it may grow to.
+/// Buffer: a size, `auto`, or `auto:` and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     Fixed(u64),
@@ -72,7 +72,7 @@ impl Room {
     }
 }
 
-/// The window before anything is acknowledged: a number of segments, or `rfc3390`.
+/// Initial window: a number of segments, or `rfc3390`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Initial(InitialWindow);
 
@@ -91,7 +91,7 @@ impl FromStr for Initial {
     }
 }
 
-/// Options of a connection. Options that are left out are as in a Linux of today.
+/// Options of a connection. Defaults are those of current Linux.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "TCP")]
 pub(crate) struct TcpOptions {
@@ -124,27 +124,28 @@ struct SendOptions {
     #[arg(long, value_name = "NAME", default_value = "cubic", value_parser = switch::congestion())]
     congestion: Congestion,
 
-    /// Segments before anything is acknowledged, or rfc3390
+    /// Initial window in segments, or rfc3390
     #[arg(long, value_name = "N", default_value = "10")]
     initial_window: Initial,
 
-    /// The window after a pause
+    /// Congestion window after an idle period
     #[arg(long, value_name = "HOW", default_value = "decay")]
     after_pause: AfterPause,
 
-    /// Congestion marks (RFC 3168)
+    /// Explicit congestion notification (RFC 3168)
     #[arg(long, value_name = "ON|OFF", default_value = "off")]
     ecn: Switch,
 
-    /// Short segments wait for acknowledgments
+    /// Nagle's algorithm: short segments wait for acknowledgments (RFC 896)
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     nagle: Switch,
 
-    /// Short segments wait for other short ones only, as in Linux
+    /// Minshall's variant of Nagle's algorithm: wait for unacknowledged short segments only, as in
+    /// Linux
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     minshall: Switch,
 
-    /// Segments spread over the round trip, whatever the congestion control
+    /// Pacing of segments over the round trip, for any congestion control
     #[arg(long, value_name = "ON|OFF", default_value = "off")]
     pacing: Switch,
 }
@@ -152,7 +153,7 @@ struct SendOptions {
 /// Options of loss detection and recovery.
 #[derive(Clone, Debug, clap::Args)]
 struct LossOptions {
-    /// What is sent after a loss
+    /// Loss recovery
     #[arg(long, value_name = "HOW", default_value = "prr")]
     recovery: Recovery,
 
@@ -160,11 +161,11 @@ struct LossOptions {
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     sack: Switch,
 
-    /// Reports of what arrived twice (RFC 2883)
+    /// Duplicate SACK (RFC 2883)
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     duplicate_sack: Switch,
 
-    /// Losses by time (RFC 8985)
+    /// RACK: loss detection by time (RFC 8985)
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     rack: Switch,
 
@@ -172,16 +173,17 @@ struct LossOptions {
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     tail_loss_probe: Switch,
 
-    /// New data for the first duplicates (RFC 3042)
+    /// Limited transmit: new data for the first duplicate acknowledgments (RFC 3042)
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     limited_transmit: Switch,
 
-    /// Taking back what was done for a loss that was none
+    /// Undo of window reductions after spurious retransmissions
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     undo: Switch,
 
-    /// Smaller segments after repeated timeouts of a full one, and a probe of the full size later
-    /// (RFC 4821)
+    /// Packetization-layer path MTU discovery (RFC 4821)
+    ///
+    /// Uses smaller segments after repeated timeouts of a full one, and probes the full size later.
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     mtu_probing: Switch,
 }
@@ -189,23 +191,23 @@ struct LossOptions {
 /// Options of segments' headers.
 #[derive(Clone, Debug, clap::Args)]
 struct HeaderOptions {
-    /// Windows of more than 65,535 bytes (RFC 7323)
+    /// Window scale option (RFC 7323)
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     window_scale: Switch,
 
-    /// Time stamps, and protection against wrapped numbers (RFC 7323)
+    /// Timestamps option and PAWS (RFC 7323)
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     timestamps: Switch,
 
-    /// The longest segment to announce, in bytes [default: what the MTU takes]
+    /// Announced maximum segment size, in bytes [default: by the MTU]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..))]
     mss: Option<u16>,
 
-    /// Routers that a packet may cross
+    /// TTL or hop limit of packets
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..))]
     hop_limit: u8,
 
-    /// Differentiated services code point
+    /// Differentiated services code point (DSCP)
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..64))]
     dscp: u8,
 }
@@ -213,15 +215,15 @@ struct HeaderOptions {
 /// Options of acknowledgments.
 #[derive(Clone, Debug, clap::Args)]
 struct AckOptions {
-    /// Acknowledge every so many full segments; 1: at once; 0: after the delay alone
+    /// Full segments per acknowledgment; 1: at once; 0: after --ack-delay only
     #[arg(long, value_name = "N", default_value_t = 2)]
     ack_every: u32,
 
-    /// And after so long at the latest
+    /// Longest delay of an acknowledgment
     #[arg(long, value_name = "TIME", default_value = "40 ms")]
     ack_delay: Span,
 
-    /// Segments at the beginning that are acknowledged at once
+    /// Initial segments that are acknowledged at once
     #[arg(long, value_name = "N", default_value_t = 16)]
     quick_acks: u32,
 }
@@ -229,15 +231,15 @@ struct AckOptions {
 /// Options of buffers.
 #[derive(Clone, Debug, clap::Args)]
 struct BufferOptions {
-    /// Growth limit of buffers that are `auto`
+    /// Limit of `auto` buffers
     #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = switch::buffers())]
     tcp_buffers: TcpBuffers,
 
-    /// Send buffer, as 64KiB, auto or auto:16MiB
+    /// Send buffer, e.g. 64KiB, auto or auto:16MiB
     #[arg(long, value_name = "SIZE", default_value = "auto")]
     send_buffer: Room,
 
-    /// Receive buffer, as 64KiB, auto or auto:16MiB
+    /// Receive buffer, e.g. 64KiB, auto or auto:16MiB
     #[arg(long, value_name = "SIZE", default_value = "auto")]
     receive_buffer: Room,
 }
@@ -245,37 +247,37 @@ struct BufferOptions {
 /// Options of timeouts.
 #[derive(Clone, Debug, clap::Args)]
 struct TimeoutOptions {
-    /// The least retransmission time-out
+    /// Minimum retransmission timeout
     #[arg(long, value_name = "TIME", default_value = "200 ms")]
     rto_min: Span,
 
-    /// The most
+    /// Maximum retransmission timeout
     #[arg(long, value_name = "TIME", default_value = "120 s")]
     rto_max: Span,
 
-    /// That before the round trip is known
+    /// Retransmission timeout before the first round-trip sample
     #[arg(long, value_name = "TIME", default_value = "1 s")]
     rto_initial: Span,
 
-    /// SYNs that are sent again
+    /// Retransmissions of a SYN
     #[arg(long, value_name = "N", default_value_t = 6)]
     syn_retries: u32,
 
-    /// Time-outs of the same data before the connection is given up
+    /// Timeouts of the same data before the connection is aborted
     #[arg(long, value_name = "N", default_value_t = 15)]
     retries: u32,
 
-    /// Ask an idle peer after so long whether it is there
+    /// Keep-alive probe after this idle time [default: off]
     #[arg(long, value_name = "TIME")]
     keep_alive: Option<Span>,
 }
 
 impl TcpOptions {
-    /// As the stack has them.
+    /// Options of the stack.
     ///
     /// # Errors
     ///
-    /// When the least time-out is above the most.
+    /// The minimum timeout is above the maximum.
     pub(crate) fn options(&self) -> Result<Options, Usage> {
         let (min, max) = (self.timeouts.rto_min, self.timeouts.rto_max);
         if min > max {

@@ -1,4 +1,4 @@
-//! One connection between our TCP and streams.
+//! Relay between one connection and standard streams or files.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,40 +10,40 @@ use proto::tcp::{
 
 use super::streams::{Sink, Source};
 
-/// Bytes that are moved before packets are looked at again.
+/// Bytes to move before packets are processed again.
 const TURN: usize = 4 << 20;
 
-/// Who begins.
+/// Side that opens the connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role {
-    /// We connect to a peer, from this port if it is said.
+    /// Connect to a peer, from this port if given.
     Connect { to: SocketAddr, from_port: Option<u16> },
-    /// We wait for one.
+    /// Accept a connection on a port.
     Listen(u16),
 }
 
-/// What became of the connection.
+/// Outcome of the connection.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// Why it ended; `None` if it did not, because we were told to stop.
+    /// Reason of the end; `None` if a request to stop came first.
     pub(super) reason: Option<CloseReason>,
-    /// What was wrong at our side.
+    /// Local error.
     pub(super) fault: Option<String>,
     /// Bytes that the peer acknowledged, and bytes received.
     pub(super) bytes: (u64, u64),
-    /// Whether there was a connection.
+    /// Whether the connection was established.
     pub(super) connected: bool,
-    /// From the connection's beginning to the end of both directions.
+    /// Time from the establishment to the end of both directions.
     pub(super) lasted: Duration,
-    /// Its condition at the last look.
+    /// State of the connection at the last poll.
     pub(super) info: Option<Info>,
 }
 
 enum Phase {
     Waiting,
     Open(ConnectionId),
-    /// The connection is over, what was received is being written, and the peer may still ask
-    /// whether we have its end.
+    /// The connection has ended; received data is being written, and the peer may retransmit its
+    /// FIN.
     Over {
         until: Time,
     },
@@ -55,13 +55,13 @@ pub(super) struct Relay {
     listener: Option<ListenerId>,
     phase: Phase,
     source: Option<Source>,
-    /// Bytes that the connection took to send.
+    /// Bytes that the connection accepted.
     taken: u64,
-    /// Where to; without one, what is received is counted and forgotten.
+    /// Destination; without one, received bytes are counted and discarded.
     sink: Option<Sink>,
     begun: Time,
     ended: Option<Time>,
-    /// We have closed, and the peer has.
+    /// Whether this side and the peer have closed.
     closed: (bool, bool),
     closed_first: bool,
     outcome: Outcome,
@@ -92,7 +92,7 @@ impl Relay {
         }
     }
 
-    /// Whom it connects to, if it does.
+    /// Peer to connect to, if this side connects.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         match self.role {
             Role::Connect { to, .. } => Some(to),
@@ -100,7 +100,7 @@ impl Relay {
         }
     }
 
-    /// Asks for the connection, once there is an interface.
+    /// Opens the connection or the listener, once the interface is up.
     pub(super) fn begin(
         &mut self,
         now: Time,
@@ -123,7 +123,7 @@ impl Relay {
         Ok(())
     }
 
-    /// What the stack says. Returns a line for people, where there is one.
+    /// Handles an indication of the stack. Returns a line for people, if there is one.
     pub(super) fn on(
         &mut self,
         now: Time,
@@ -133,7 +133,7 @@ impl Relay {
         match indication {
             Indication::Incoming { connection, remote, .. } => {
                 if !matches!(self.phase, Phase::Waiting) {
-                    // It was established before the listener was gone. It may have ended by itself.
+                    // It was established before the listener closed. It may have ended already.
                     let _ = stack.abort(now, connection);
                     return None;
                 }
@@ -141,7 +141,7 @@ impl Relay {
                 self.begun = now;
                 self.connected();
                 if let Some(listener) = self.listener.take() {
-                    // Nobody else is waited for: a second peer is refused.
+                    // A second peer is refused.
                     let _ = stack.unlisten(now, listener);
                 }
                 Some(format!("connection from {remote}"))
@@ -181,14 +181,14 @@ impl Relay {
         }
     }
 
-    /// Moves what can be moved.
+    /// Moves as many bytes as possible.
     pub(super) fn turn(&mut self, now: Time, stack: &mut Stack) {
         let Phase::Open(connection) = self.phase else { return };
         self.look(stack, connection);
         self.write(now, stack, connection);
         let emptied = self.read(now, stack, connection);
         if self.outcome.fault.is_some() {
-            // The peer is told that it is not as it should be; it may know already.
+            // Reset the peer, which may have closed already.
             let _ = stack.abort(now, connection);
             self.outcome.reason = Some(CloseReason::Aborted);
         }
@@ -206,8 +206,8 @@ impl Relay {
         }
     }
 
-    /// How long the peer may still ask for the acknowledgment of its end: as it does again after its
-    /// time-out, which is about ours.
+    /// Time for retransmissions of the peer's FIN, from its retransmission timeout, which is about
+    /// as long as ours.
     fn linger(&self) -> Duration {
         let graceful = self.outcome.reason == Some(CloseReason::Graceful);
         let rto = self.outcome.info.as_ref().map_or(Duration::ZERO, |info| info.rto);
@@ -219,7 +219,7 @@ impl Relay {
             return;
         }
         let is_over = match &mut self.source {
-            // Who only receives closes after the peer.
+            // A side that only receives closes after the peer.
             None => self.closed.1,
             Some(source) => {
                 let mut moved = 0;
@@ -231,7 +231,7 @@ impl Relay {
                             return;
                         }
                     };
-                    // One that is not open yet, or no more, takes nothing.
+                    // A connection that is not open accepts nothing.
                     let taken = stack.send(now, connection, piece).unwrap_or(0);
                     if taken == 0 {
                         break;
@@ -249,7 +249,7 @@ impl Relay {
         }
     }
 
-    /// Whether nothing is left to read.
+    /// Reads received bytes; returns whether none are left.
     fn read(&mut self, now: Time, stack: &mut Stack, connection: ConnectionId) -> bool {
         if let Some(Err(error)) = self.sink.as_ref().and_then(Sink::ended) {
             self.outcome.fault = Some(format!("writing what was received: {error}"));
@@ -273,7 +273,7 @@ impl Relay {
         false
     }
 
-    /// Whether everything is done.
+    /// Whether the relay has finished.
     pub(super) fn is_over(&mut self, now: Time) -> bool {
         let Phase::Over { until } = self.phase else { return false };
         if self.outcome.fault.is_some() {
@@ -292,18 +292,18 @@ impl Relay {
         now >= until
     }
 
-    /// Ends it at once; the peer is reset.
+    /// Aborts the connection with a reset.
     pub(super) fn stop(&mut self, now: Time, stack: &mut Stack) {
         if let Phase::Open(connection) = self.phase {
             self.look(stack, connection);
-            // One that has ended meanwhile needs no reset.
+            // A connection that has ended needs no reset.
             let _ = stack.abort(now, connection);
         }
     }
 
     pub(super) fn outcome(self, now: Time) -> Outcome {
         let ended = self.ended.unwrap_or(now);
-        // After a graceful end the peer has all of it, which the last look did not know yet.
+        // After a graceful end the peer has all bytes, which the last poll may have missed.
         let acknowledged = match self.outcome.reason {
             Some(CloseReason::Graceful) => self.taken,
             Some(

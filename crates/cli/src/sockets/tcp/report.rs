@@ -1,4 +1,4 @@
-//! What a connection was like, for people and for programs.
+//! Statistics of a connection, for people and for programs.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn milliseconds(duration: Duration) -> f64 {
     seconds(duration) * 1e3
 }
 
-/// In the busier direction; without a connection there is none.
+/// Goodput of the busier direction in bit/s; `None` without a connection.
 fn goodput_bps(outcome: &Outcome) -> Option<f64> {
     let (sent, received) = outcome.bytes;
     let seconds = seconds(outcome.lasted);
@@ -27,7 +27,7 @@ fn goodput_bps(outcome: &Outcome) -> Option<f64> {
     some.then(|| sent.max(received) as f64 * 8.0 / seconds)
 }
 
-/// How a connection ended, in words.
+/// Reason of a connection's end, for people.
 pub(super) fn reason(reason: Option<CloseReason>) -> &'static str {
     match reason {
         Some(CloseReason::Graceful) => "closed by both sides",
@@ -39,7 +39,7 @@ pub(super) fn reason(reason: Option<CloseReason>) -> &'static str {
     }
 }
 
-/// Its name in JSON.
+/// Reason of a connection's end, in JSON.
 fn name(reason: Option<CloseReason>) -> &'static str {
     match reason {
         Some(CloseReason::Graceful) => "graceful",
@@ -51,7 +51,7 @@ fn name(reason: Option<CloseReason>) -> &'static str {
     }
 }
 
-/// A paragraph, much as `ss -ti` has it.
+/// Paragraph similar to the output of `ss -ti`.
 pub(super) fn text(outcome: &Outcome, packets: &TunStatistics) -> String {
     let (sent, received) = outcome.bytes;
     let mut text = format!(
@@ -121,7 +121,7 @@ fn line(info: &Info) -> String {
     line
 }
 
-/// The same for programs; times are in seconds, windows and buffers in bytes.
+/// Statistics as JSON; times are in seconds, windows and buffers in bytes.
 pub(super) fn value(
     outcome: &Outcome,
     packets: &TunStatistics,

@@ -1,30 +1,30 @@
-//! The settings of SCPS-TP, as options.
+//! Options of SCPS-TP.
 
 use clap::ValueEnum;
 use proto::tcp::scps::{Carrier, LossCause, RateControl, Scps, Snack, SnackForm};
 use transport::quantity::{Rate, Span};
 
-/// The form of selective negative acknowledgments.
+/// Form of selective negative acknowledgments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SnackOption {
-    /// One hole each
+    /// One gap per SNACK
     Short,
-    /// One hole, and bits for what follows it
+    /// One gap and a bit vector of further ones
     Bits,
     /// None
     Off,
 }
 
-/// What losses are put down to.
+/// Assumed cause of losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Assume {
-    /// Queues that are full
+    /// Full queues: the window is reduced
     Congestion,
-    /// Damage
+    /// Damage: the window is kept
     Corruption,
 }
 
-/// A protocol of IP.
+/// IP protocol number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Protocol {
     /// 6
@@ -37,7 +37,7 @@ pub(crate) enum Protocol {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "SCPS-TP")]
 pub(crate) struct ScpsOptions {
-    /// Offer SCPS-TP (CCSDS 714.0-B-2); with a peer that has none it is TCP
+    /// Offer SCPS-TP (CCSDS 714.0-B-2); falls back to TCP with other peers
     #[arg(long)]
     scps: bool,
 
@@ -45,15 +45,15 @@ pub(crate) struct ScpsOptions {
     #[arg(long, value_name = "FORM", requires = "scps")]
     snack: Option<SnackOption>,
 
-    /// Tell of a hole after so long; the path may put things out of order within it
+    /// Delay before a SNACK reports a gap, for paths that reorder packets [default: 0 s]
     #[arg(long, value_name = "TIME", requires = "scps")]
     snack_delay: Option<Span>,
 
-    /// What losses are put down to [default: congestion]
+    /// Assumed cause of losses [default: congestion]
     #[arg(long, value_name = "CAUSE", requires = "scps")]
     assume: Option<Assume>,
 
-    /// The rate of the route, in IP packets [default: none]
+    /// Fixed send rate, counted in IP packets [default: none]
     #[arg(long, value_name = "RATE", requires = "scps")]
     route_rate: Option<Rate>,
 
@@ -61,13 +61,13 @@ pub(crate) struct ScpsOptions {
     #[arg(long, value_name = "PROTOCOL", requires = "scps")]
     scps_protocol: Option<Protocol>,
 
-    /// Compressed headers, in packets of IP protocol 105
+    /// Header compression, in packets of IP protocol 105
     #[arg(long, requires = "scps")]
     compress_headers: bool,
 }
 
 impl ScpsOptions {
-    /// As the stack has them.
+    /// Settings of the stack.
     pub(crate) fn scps(&self) -> Option<Scps> {
         let base = self.scps.then(Scps::default)?;
         let snack = match self.snack {

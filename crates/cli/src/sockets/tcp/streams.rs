@@ -1,4 +1,4 @@
-//! Files and standard streams beside the loop of packets: no disk and no pipe holds up a packet.
+//! Files and standard streams on threads, so that disks and pipes do not delay packets.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,21 +9,21 @@ use bytes::{Buf as _, Bytes};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 use rt::Waker;
 
-/// Bytes of a piece.
+/// Bytes of a chunk.
 const PIECE: usize = 256 << 10;
-/// Pieces that wait.
+/// Chunks in the queue.
 const QUEUE: usize = 8;
 
-/// What is to be sent, read by a thread.
+/// Bytes to send, read by a thread.
 pub(super) struct Source {
     pieces: Receiver<io::Result<Bytes>>,
     current: Bytes,
     over: bool,
 }
 
-/// What is received, written by a thread.
+/// Received bytes, written by a thread.
 pub(super) struct Sink {
-    /// `None` after the last piece.
+    /// `None` after the last chunk.
     pieces: Option<Sender<Bytes>>,
     ended: Receiver<io::Result<()>>,
 }
@@ -43,7 +43,7 @@ impl Source {
             Box::new(file)
         };
         let (sender, pieces) = crossbeam_channel::bounded(QUEUE);
-        // It is never joined: a terminal may keep it waiting for ever.
+        // Never joined: reading a terminal may block for ever.
         std::thread::Builder::new().name("source".to_owned()).spawn(move || {
             loop {
                 let mut piece = vec![0; PIECE];
@@ -68,7 +68,7 @@ impl Source {
         Ok(Self { pieces, current: Bytes::new(), over: false })
     }
 
-    /// What there is now: nothing while the reader has nothing, or when it is over.
+    /// Bytes available now; empty while the reader has none, and after the end.
     pub(super) fn peek(&mut self) -> io::Result<&[u8]> {
         if self.current.is_empty() && !self.over {
             match self.pieces.try_recv() {
@@ -80,12 +80,12 @@ impl Source {
         Ok(&self.current)
     }
 
-    /// Takes bytes away that were sent.
+    /// Removes bytes that were sent.
     pub(super) fn consume(&mut self, bytes: usize) {
         self.current.advance(bytes);
     }
 
-    /// Whether everything was taken.
+    /// Whether the end was reached.
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
@@ -105,7 +105,7 @@ impl Sink {
                 waker.wake();
                 written
             });
-            // Who waits for it is there until it comes.
+            // The receiver of this message lives until it arrives.
             let _ = end.send(written);
             drop(pieces);
             waker.wake();
@@ -113,15 +113,15 @@ impl Sink {
         Ok(Self { pieces: Some(sender), ended })
     }
 
-    /// There is a connection: what the file held goes.
+    /// Truncates the file, once there is a connection.
     pub(super) fn begin(&self) {
         if let Some(pieces) = &self.pieces {
-            // The queue is empty before the first piece, and a writer that is gone says why.
+            // The queue is empty before the first chunk, and a writer that ended reports its error.
             let _ = pieces.try_send(Bytes::new());
         }
     }
 
-    /// Takes a piece as long as [`PIECE`] at most, if there is room; else it stays where it is.
+    /// Accepts up to [`PIECE`] bytes, if the queue has room; returns how many.
     pub(super) fn take(&mut self, first: &[u8], second: &[u8]) -> usize {
         let Some(pieces) = self.pieces.as_ref().filter(|pieces| !pieces.is_full()) else {
             return 0;
@@ -134,32 +134,32 @@ impl Sink {
         }
     }
 
-    /// There is no more.
+    /// Ends the input.
     pub(super) fn end(&mut self) {
         self.pieces = None;
     }
 
-    /// How the writing ended, once it has.
+    /// Result of writing, once it has ended.
     pub(super) fn ended(&self) -> Option<io::Result<()>> {
         self.ended.try_recv().ok()
     }
 }
 
-/// Opens a file to write, and leaves what it holds.
+/// Opens a file for writing without truncating it.
 pub(super) fn kept(path: &Path) -> Result<File> {
     let mut options = File::options();
     options.write(true).create(true).truncate(false);
     options.open(path).with_context(|| path.display().to_string())
 }
 
-/// Empties a file; a device or a pipe is left alone.
+/// Truncates a file; leaves devices and pipes alone.
 pub(super) fn emptied(file: &File) -> io::Result<()> {
     if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
 }
 
-/// Where pieces go.
+/// Destination of chunks.
 struct Output {
-    /// `None`: the standard output.
+    /// `None`: standard output.
     file: Option<File>,
     begun: bool,
 }
@@ -183,7 +183,7 @@ impl Output {
     }
 }
 
-/// A path that may stand for a standard stream.
+/// Path that stands for a standard stream.
 pub(super) fn standard() -> PathBuf {
     PathBuf::from("-")
 }

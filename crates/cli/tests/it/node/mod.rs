@@ -50,7 +50,7 @@ fn files_cross_a_relay_and_nodes_end_in_order() {
         "{}",
         text(&traced)
     );
-    let hint = "no other node reported; with `reports.forwarding = true`";
+    let hint = "no other node reported; set `reports.forwarding = true`";
     assert!(text(&traced).contains(hint), "{}", text(&traced));
     for n in 1..=3 {
         let child = row.nodes[n - 1].take().unwrap();
