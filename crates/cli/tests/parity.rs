@@ -21,14 +21,14 @@ use serde_json::Value;
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 /// Worlds that run at once: mostly they wait.
 const AT_ONCE: usize = 3;
-/// How often a world may run beside others of which the emulator itself says that it was late.
+/// Attempts beside other worlds while the emulator reports that it was late.
 const DOUBTED: usize = 6;
-/// How often one that runs alone may be so although the machine is calm before it and after it.
+/// Attempts alone, while the emulator reports lateness on a calm machine.
 const DOUBTED_IN_CALM: usize = 3;
-/// How long those that were doubted, or otherwise, are tried again, alone.
+/// Time limit for repeating doubted or differing runs alone.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// How often times may differ though it does not. Programs of others can also hold up a host, so that
-/// one difference is outvoted by two runs that agree; a second one cannot be.
+/// Differing runs that decide. Other programs can delay a host, so two runs that agree outvote one
+/// difference, but not two.
 const DIFFERING: usize = 2;
 /// Scenarios that need not agree in every seed, as they are on an edge or doubted.
 const SPARED: usize = 3;
@@ -36,22 +36,22 @@ const SPARED: usize = 3;
 fn run(command: &[&str], scenario: &Path) -> Result<Value, String> {
     let output = Command::new(SLOWLIGHT).args(command).arg(scenario).arg("--json").output();
     let output = output.map_err(|error| error.to_string())?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("{error}: {told}"))
+    let reply = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("{error}: {reply}"))
 }
 
-/// What became of a scenario with one seed.
+/// Verdict on a scenario with one seed.
 enum Verdict {
     /// Delivered at these times in both worlds, in seconds, in a run that the emulator trusts.
     Agrees { sim: f64, emu: f64 },
-    /// It is not so, but the time is that of the simulator with links longer by microseconds: which
-    /// of two packets comes first, and so what the errors strike, is decided by less than that.
+    /// Times differ, but agree with a simulator whose links are microseconds longer: such
+    /// differences decide which of two packets comes first, and so which one an error hits.
     Edge,
-    /// It is not so, and the emulator has no doubts.
+    /// Times differ in a run that the emulator trusts.
     Differs(String),
-    /// The emulator doubts itself, whether or not the times agree.
+    /// The emulator does not trust the run.
     Doubted(String),
-    /// It does so as often as it is tried, and this machine holds up whoever sleeps.
+    /// The emulator trusts no run, and this machine delays sleeping programs.
     Busy(String),
 }
 
@@ -64,7 +64,7 @@ fn delivered(world: &Value) -> Result<f64, String> {
     transfer["delivered_s"].as_f64().ok_or_else(|| transfer.to_string())
 }
 
-/// The same in the simulator.
+/// Delivery time in the simulator.
 fn simulated(scenario: &Path) -> Result<f64, String> {
     run(&["sim"], scenario).and_then(|world| delivered(&world))
 }
@@ -108,8 +108,7 @@ fn longer(scenario: &Path) -> impl Iterator<Item = f64> {
     })
 }
 
-/// What most of as many runs say as it takes to tell, without those that the emulator doubts, and what
-/// was wrong with some.
+/// Verdict of the majority of trusted runs, and the faults of the others.
 fn judge(scenario: &Path) -> (Verdict, Vec<String>) {
     match simulated(scenario) {
         Ok(sim) => decide(|| compare(scenario, sim), DOUBTED),
@@ -117,8 +116,8 @@ fn judge(scenario: &Path) -> (Verdict, Vec<String>) {
     }
 }
 
-/// The same for a scenario that runs alone, as long as it is the machine that holds it up: what a
-/// program that only sleeps is told too late, the emulator cannot be told in time.
+/// Verdict on a scenario that runs alone, repeated while the machine is the cause of delays: if a
+/// program that only sleeps wakes late, so does the emulator.
 fn judge_alone(scenario: &Path, until: Instant) -> (Verdict, Vec<String>) {
     let sim = match simulated(scenario) {
         Ok(sim) => sim,
@@ -190,7 +189,7 @@ fn decide(mut compare: impl FnMut() -> Verdict, most: usize) -> (Verdict, Vec<St
 
 #[test]
 fn one_difference_is_outvoted_and_two_are_not() {
-    let told = |runs: &str| {
+    let reply = |runs: &str| {
         let mut runs = runs.chars();
         let (verdict, wrong) = decide(
             || match runs.next().unwrap() {
@@ -223,7 +222,7 @@ fn one_difference_is_outvoted_and_two_are_not() {
         ("??????", ('?', 6)),
         ("x?b", ('b', 3)),
     ] {
-        assert_eq!(told(runs), verdict, "{runs}");
+        assert_eq!(reply(runs), verdict, "{runs}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `slowlight emu baseline`, and worlds that are held against what it measured.
+//! `slowlight emu baseline`, and worlds that are checked against the baseline.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ fn slowlight(state: &Path, arguments: &[&str]) -> Output {
     command.args(arguments).env("XDG_STATE_HOME", state).output().unwrap()
 }
 
-fn told(output: &Output) -> String {
+fn reply(output: &Output) -> String {
     text(&output.stderr)
 }
 
@@ -28,11 +28,11 @@ fn a_world_is_held_against_what_was_measured() {
     }
     let unknown = slowlight(state, &["link", "--strict", "--", "true"]);
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(told(&unknown).contains("`slowlight emu baseline` first"), "{}", told(&unknown));
+    assert!(reply(&unknown).contains("`slowlight emu baseline` first"), "{}", reply(&unknown));
 
     let measured = slowlight(state, &["emu", "baseline", "--time", "100 ms", "--json"]);
-    assert!(measured.status.success(), "{}", told(&measured));
-    assert!(told(&measured).contains("measuring: TCP over a link"), "{}", told(&measured));
+    assert!(measured.status.success(), "{}", reply(&measured));
+    assert!(reply(&measured).contains("measuring: TCP over a link"), "{}", reply(&measured));
     let figures: Value = serde_json::from_slice(&measured.stdout).unwrap();
     for between in ["wire", "link"] {
         for figure in ["batched_datagrams_s", "single_datagrams_s", "tcp_bps"] {
@@ -45,14 +45,14 @@ fn a_world_is_held_against_what_was_measured() {
 
     let slow = ["link", "--strict", "--rate", "1 Mbit/s", "--late", "1 s", "--late-most", "1 min"];
     let fits = slowlight(state, &[&slow[..], &["--", "true"]].concat());
-    assert!(fits.status.success(), "{}", told(&fits));
+    assert!(fits.status.success(), "{}", reply(&fits));
     let fast = ["link", "--rate", "1000 Gbit/s", "--", "true"];
     let warned = slowlight(state, &fast);
-    assert!(warned.status.success(), "{}", told(&warned));
-    assert!(told(&warned).contains("warning: full links ask for 1000000 Mbit/s"));
+    assert!(warned.status.success(), "{}", reply(&warned));
+    assert!(reply(&warned).contains("warning: full links ask for 1000000 Mbit/s"));
     let refused = slowlight(state, &[&["link", "--strict"], &fast[1..]].concat());
     assert_eq!(refused.status.code(), Some(1));
-    assert!(told(&refused).contains("does not fit this machine"), "{}", told(&refused));
+    assert!(reply(&refused).contains("does not fit this machine"), "{}", reply(&refused));
 }
 
 #[test]
@@ -63,12 +63,12 @@ fn a_long_way_takes_memory_and_that_is_told_before() {
     }
     let far = ["link", "--rate", "100 Mbit/s", "--delay", "20 min", "--", "true"];
     let warned = slowlight(state.path(), &far);
-    assert!(warned.status.success(), "{}", told(&warned));
+    assert!(warned.status.success(), "{}", reply(&warned));
     let expected = "warning: near -> far: 100.0 Mbit/s for 1200s are on the way at once";
-    assert!(told(&warned).contains(expected), "{}", told(&warned));
+    assert!(reply(&warned).contains(expected), "{}", reply(&warned));
     let near = ["link", "--rate", "100 Mbit/s", "--delay", "2 s", "--memory", "64 MiB"];
     let fits = slowlight(state.path(), &[&near[..], &["--", "true"]].concat());
-    assert!(!told(&fits).contains("warning"), "{}", told(&fits));
+    assert!(!reply(&fits).contains("warning"), "{}", reply(&fits));
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn a_run_that_was_late_is_marked() {
     let ping = ["--report", path, "--", "ping", "-c", "1", "far"];
     let wide = ["link", "--late", "10 s", "--late-most", "10 s"];
     let trusted = slowlight(state, &[&wide[..], &ping].concat());
-    assert!(trusted.status.success(), "{}", told(&trusted));
-    assert!(!told(&trusted).contains("not trustworthy"), "{}", told(&trusted));
+    assert!(trusted.status.success(), "{}", reply(&trusted));
+    assert!(!reply(&trusted).contains("not trustworthy"), "{}", reply(&trusted));
     let account: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     assert_eq!((&account["trusted"], &account["doubts"]), (&true.into(), &Value::Array(vec![])));
     assert!(account["links"][0]["delivered"].as_u64().unwrap() >= 1);
@@ -92,8 +92,8 @@ fn a_run_that_was_late_is_marked() {
     // No packet is handed over within a microsecond.
     let narrow = ["link", "--late", "1 us"];
     let late = slowlight(state, &[&narrow[..], &ping].concat());
-    assert!(late.status.success(), "{}", told(&late));
-    assert!(told(&late).contains("not trustworthy: near -> far: "), "{}", told(&late));
+    assert!(late.status.success(), "{}", reply(&late));
+    assert!(reply(&late).contains("not trustworthy: near -> far: "), "{}", reply(&late));
     let account: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     assert_eq!(account["trusted"], false);
     assert!(account["doubts"][0].as_str().unwrap().contains("(bound 1µs)"));

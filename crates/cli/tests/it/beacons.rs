@@ -1,5 +1,5 @@
-//! Beacons and UDP-Lite by the program itself, in a network namespace that has nothing but a
-//! loopback interface and goes away with its process.
+//! Beacons and UDP-Lite by the program itself, in a temporary network namespace with only a
+//! loopback interface.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
@@ -13,8 +13,8 @@ use serde_json::Value;
 /// Set in the namespace.
 const INSIDE: &str = "SLOWLIGHT_TEST_NAMESPACE";
 
-/// Runs the test of the whole `name` again in a namespace of its own, a minute at most; `true` if
-/// this is that run.
+/// Runs the test `name` again in a namespace of its own, a minute at most; `true` if this is that
+/// run.
 fn inside(name: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -55,23 +55,23 @@ struct Server {
 }
 
 impl Server {
-    /// What it says instead, if it does not begin.
+    /// Starts it; the error is its output if it does not begin.
     fn start(root: &Path, arguments: &[&str]) -> Result<Self, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
         command.args(["recv", "--protocol", "saratoga", "--root"]).arg(root).args(arguments);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut said = String::new();
+        let mut message = String::new();
         let address = lines.by_ref().map(Result::unwrap).find_map(|line| {
-            said += &line;
+            message += &line;
             let (address, _) = line.strip_prefix("receiving on ")?.split_once(' ')?;
             Some(address.to_owned())
         });
         let Some(address) = address else {
             child.wait().unwrap();
-            return Err(said);
+            return Err(message);
         };
-        // It shall not stop for want of a reader.
+        // A full pipe would stop it.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Self { child, address })
     }
@@ -95,13 +95,13 @@ fn peers_are_heard() {
     let beacon = ["--beacon", "0.2"];
     let first = [&["--listen", "127.0.0.1:0", "--entity", "7", "--serve"][..], &beacon].concat();
     let first = Server::start(&one, &first).unwrap();
-    // The port of the group is in use by those who hear it, and can be had all the same.
+    // Receivers share the port of the group.
     let second =
         [&["--listen", ":7542", "--eid", "second \u{1b}", "--interface", "lo"], &beacon[..]];
     let _second = Server::start(&two, &second.concat()).unwrap();
 
-    let heard = objects(&slowlight(&["peers", "--seconds", "1.5", "--json"]));
-    let [second, other] = heard.as_slice() else { panic!("{heard:?}") };
+    let received = objects(&slowlight(&["peers", "--seconds", "1.5", "--json"]));
+    let [second, other] = received.as_slice() else { panic!("{received:?}") };
     let (second, other) = if other["eid"] == "ipn:7.0" { (second, other) } else { (other, second) };
     assert_eq!(other["address"], first.address);
     assert_eq!(other["version"], 1);
@@ -140,9 +140,9 @@ fn files_cross_by_udp_lite() {
     let serves = ["--listen", "127.0.0.1:0", "--serve", "--allow-delete", "--udp-lite"];
     let server = match Server::start(&root, &serves) {
         Ok(server) => server,
-        Err(said) => {
-            assert!(said.contains("UDP-Lite is missing; leave out --udp-lite"), "{said}");
-            eprintln!("skipped: {said}");
+        Err(message) => {
+            assert!(message.contains("UDP-Lite is missing; leave out --udp-lite"), "{message}");
+            eprintln!("skipped: {message}");
             return;
         }
     };
@@ -165,7 +165,7 @@ fn files_cross_by_udp_lite() {
     assert_eq!(std::fs::read(here.join("file")).unwrap(), content);
     assert!(fetched >= sent + 137);
 
-    // What others did not ask for by UDP-Lite, and what is no file's content, goes by UDP.
+    // Only content goes by UDP-Lite, and only to peers that requested it.
     let into = ["--root", here.to_str().unwrap(), "--name", "again"];
     let plain = run(&[&["get", &server.address, "file"], &into[..]].concat());
     assert_eq!(std::fs::read(here.join("again")).unwrap(), content);
@@ -195,8 +195,8 @@ fn what_makes_no_sense_is_refused() {
         (vec!["peers", "--interface", "no-such-one"], "no network interface"),
     ] {
         let output = slowlight(&arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains(why), "{arguments:?}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(why), "{arguments:?}: {message}");
     }
 }

@@ -1,11 +1,11 @@
-//! Processes of a test that are run to their end, which comes whatever happens.
+//! Processes of a test that run to their end, within a limit.
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use super::guard::guarded_for;
 
-/// Longest time that such a process may take: many times what the slowest takes on a busy machine.
+/// Time limit of a process: many times that of the slowest on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs a command to its end. Panics with what it has printed if it takes longer than [`LIMIT`].

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use crate::guard::guarded;
@@ -26,14 +26,14 @@ fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// What a command that must succeed prints.
+/// Output of a command that must succeed.
 fn done(args: &[&str]) -> String {
     let output = run(args);
     assert_eq!(output.status.code(), Some(0), "{args:?}: {}", err(&output));
     out(&output)
 }
 
-/// What a command that is used wrongly says.
+/// Error message of a command that is used wrongly.
 fn misused(args: &[&str]) -> String {
     let output = run(args);
     assert_eq!(output.status.code(), Some(2), "{args:?}: {} {}", out(&output), err(&output));
@@ -72,8 +72,8 @@ fn three_protocols_are_ranked_over_every_link_with_a_name() {
 #[test]
 fn options_for_no_protocol_of_a_comparison_are_refused() {
     for (option, value) in [("--congestion", "vegas"), ("--timestamps", "off")] {
-        let said = misused(&["compare", "--protocol", "cfdp,ltp", option, value]);
-        assert!(said.contains(option) && said.contains("over TCP"), "{said}");
+        let message = misused(&["compare", "--protocol", "cfdp,ltp", option, value]);
+        assert!(message.contains(option) && message.contains("over TCP"), "{message}");
         done(&[
             "compare",
             "--protocol",
@@ -216,10 +216,10 @@ fn an_outage_at_the_start_counts() {
 
 #[test]
 fn an_outage_of_hours_is_survived() {
-    // What is under way when it begins reaches the receiver within it.
+    // Packets in flight at the begin of the outage arrive during it.
     let outage = ["--outage", "200 ms+5 h", "--protocol"];
     assert_eq!(geo(&[&outage[..], &["cfdp"]].concat())["completed"], 1);
-    // Behind the relay nobody is told of it, so the ends must have the patience.
+    // Ends behind the relay do not learn of the outage, so their timeouts have to be long.
     let far = ["compare", "--link", "moon-farside", "--size", "100 kB", "--runs", "1"];
     let args = [&far[..], &["--outage", "1 s+5 h", "--protocol", "cfdp,ltp,saratoga"]].concat();
     done(&[&args[..], &["--inactivity", "1 d"]].concat());
@@ -280,18 +280,18 @@ const HUP: u64 = 1;
 const INT: u64 = 1 << 1;
 const TERM: u64 = 1 << 14;
 
-/// Starts what takes long, waits until it listens for these signals, and sends one; what it said.
-fn stopped(mut command: Command, heard: u64, signal: &str) -> Output {
+/// Starts a long command, waits until it handles these signals, and sends one; returns its output.
+fn stopped(mut command: Command, received: u64, signal: &str) -> Output {
     command.args(["compare", "--size", "100 MB", "--per", "0.5", "--runs", "1"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut running = guarded(command.env_remove("RUST_LOG"));
     let id = running.child.id().to_string();
-    while signals(&id, "SigCgt") & heard != heard {
+    while signals(&id, "SigCgt") & received != received {
         assert!(running.child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::yield_now();
     }
     // It is the first that would be.
-    assert_eq!(signals(&id, "SigCgt") & HUP, heard & HUP);
+    assert_eq!(signals(&id, "SigCgt") & HUP, received & HUP);
     assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     running.child.wait_with_output().unwrap()
 }
@@ -306,7 +306,7 @@ fn whoever_asks_for_the_end_stops_compare() {
         let output = stopped(slowlight(&[]), INT | TERM | hangs_up, signal);
         assert_eq!((output.status.code(), err(&output)), (Some(130), "stopped\n".to_owned()));
     }
-    // Who was told to go on without a terminal does.
+    // With `nohup` it continues without a terminal.
     let mut command = Command::new("nohup");
     command.arg(env!("CARGO_BIN_EXE_slowlight"));
     let output = stopped(command, INT | TERM, "-INT");
@@ -430,7 +430,7 @@ fn a_slip_in_the_name_of_a_node_is_found() {
     let text = misused(&["sim", path]);
     assert!(text.contains("no links lead back from remote to ground, and ltp needs"), "{text}");
     assert!(text.contains("only one link names \"remot\": did you mean \"remote\"?"), "{text}");
-    // What nobody answers needs no way back.
+    // An unacknowledged transfer needs no return link.
     world("remote", "remot", "cfdp-1");
     done(&["sim", path]);
 }
@@ -462,16 +462,16 @@ fn decode_reads_files_of_any_kind() {
     let all = done(&["decode", pcap, &ack, &nak]);
     assert!(all.starts_with(&format!("{pcap}:\n{alone}{ack}:\n")), "{all}");
     assert!(all.lines().last().is_some_and(|line| line.contains("NAK")), "{all}");
-    for (given, said) in [(pcap, &alone), (&ack, &line)] {
+    for (given, message) in [(pcap, &alone), (&ack, &line)] {
         let stdin = std::fs::File::open(given).unwrap();
         let output = slowlight(&["decode", "-"]).stdin(stdin).output().unwrap();
-        assert_eq!((output.status.code(), &out(&output)), (Some(0), said), "{}", err(&output));
+        assert_eq!((output.status.code(), &out(&output)), (Some(0), message), "{}", err(&output));
     }
     assert!(misused(&["decode", vectors]).contains("is a directory"));
     let output = run(&["decode", pcap, "no-such-file"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("cannot read no-such-file"), "{}", err(&output));
-    // One PDU that is none among others that are.
+    // One invalid PDU among valid ones.
     let several = folder.path().join("several.hex");
     let bad = "# two\n2800031100650001006606 4001\n\n28000311006500\n";
     std::fs::write(&several, bad).unwrap();
@@ -488,7 +488,7 @@ fn decode_knows_norm_from_the_others() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        // Those that say what they mean.
+        // PDUs whose decoding the file states.
         let Some(reads) = text.lines().find_map(|line| line.strip_prefix("# reads: ")) else {
             continue;
         };
@@ -529,7 +529,7 @@ fn a_reader_that_leaves_does_not_turn_failure_into_success() {
     let (failing, good) = (compare("1"), compare("0"));
     let sim = ["sim", world.to_str().unwrap()];
     for (args, code) in [(&failing[..], 1), (&good, 0), (&sim, 1)] {
-        // The pipe has nobody at its other end from the start.
+        // The pipe has no reader from the start.
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = slowlight(args).stdout(writer).output().unwrap();

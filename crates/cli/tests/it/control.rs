@@ -1,4 +1,4 @@
-//! Worlds that stay, as users control them: by commands, over the interface, killed.
+//! Worlds in the background: control by commands, over the interface, and killed worlds.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,12 +21,12 @@ mod transfers;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 
-/// Whether there can be worlds here; says why not.
+/// Whether worlds are possible here; prints the reason if not.
 fn possible() -> bool {
     crate::world::possible(true)
 }
 
-/// Runs the program; what it says is in a file, as a world that stays could hold a pipe.
+/// Runs the program with its output in a file, since a world in the background could hold a pipe.
 fn slowlight(arguments: &[&str]) -> Output {
     Command::new(SLOWLIGHT).arg("emu").args(arguments).stdin(Stdio::null()).output().unwrap()
 }
@@ -53,7 +53,7 @@ impl World {
         slowlight(&[&[command, "--name", &self.name], rest].concat())
     }
 
-    /// Runs a command that is to be refused as wrong usage; what it says.
+    /// Runs a command that must be refused as wrong usage; returns its error message.
     fn refused(&self, command: &str, rest: &[&str]) -> String {
         let output = self.run(command, rest);
         assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
@@ -84,7 +84,7 @@ impl World {
         fs::read_to_string(self.folder().join("lock")).unwrap().trim().to_owned()
     }
 
-    /// Asks over the socket; the status and the body.
+    /// Sends a request over the socket; returns status and body.
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let stream = UnixStream::connect(self.folder().join("api.sock")).unwrap();
         exchange(stream, &request(method, path, "", body))
@@ -113,11 +113,11 @@ fn exchange(mut stream: impl std::io::Read + std::io::Write, request: &str) -> (
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-/// The milliseconds that one `ping` took.
+/// Round trip of one `ping`, in ms.
 fn round_trip(world: &World) -> f64 {
     let output = world.exec("near", &["ping", "-c", "1", "-W", "5", "far"]);
-    let said = text(&output.stdout);
-    let (_, rest) = said.split_once("time=").unwrap_or_else(|| panic!("{said}"));
+    let message = text(&output.stdout);
+    let (_, rest) = message.split_once("time=").unwrap_or_else(|| panic!("{message}"));
     rest.split_once(" ms").unwrap().0.parse().unwrap()
 }
 
@@ -139,10 +139,10 @@ fn a_world_stays_and_is_changed_while_programs_come_and_go() {
     command.arg("cat; pwd; echo $SLOWLIGHT_PEER $MARK; exit 7").env("MARK", "here");
     command.current_dir("/usr").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut exec = guarded(&mut command);
-    exec.child.stdin.take().unwrap().write_all(b"said\n").unwrap();
+    exec.child.stdin.take().unwrap().write_all(b"message\n").unwrap();
     let output = exec.child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(7));
-    assert_eq!(text(&output.stdout), "said\n/usr\n10.0.0.2 here\n");
+    assert_eq!(text(&output.stdout), "message\n/usr\n10.0.0.2 here\n");
     assert_eq!(world.exec("far", &["no-such-program"]).status.code(), Some(127));
     let link = world.link("near:far");
     assert_eq!(
@@ -170,7 +170,7 @@ fn an_outage_begins_when_it_was_said_to_and_is_told() {
     events.write_all(request("GET", "/events", "", "").as_bytes()).unwrap();
     let mut events = BufReader::new(events).lines().map(Result::unwrap);
     events.find(|line| line.starts_with("HTTP/1.1 200")).unwrap();
-    let begun = world.status()["now"].as_f64().unwrap();
+    let first_state = world.status()["now"].as_f64().unwrap();
     let output = world.run("set", &["near:far", "outage=0.3 s+0.5 s"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let mut next = |what: &str| -> Value {
@@ -181,7 +181,7 @@ fn an_outage_begins_when_it_was_said_to_and_is_told() {
     let (down, up) = (next("outage-began"), next("outage-ended"));
     assert_eq!((&down["link"], &up["link"]), (&"near:far".into(), &"near:far".into()));
     let at = |event: &Value| event["at"].as_f64().unwrap();
-    assert!((0.3..1.0).contains(&(at(&down) - begun)), "{down}, said at {begun}");
+    assert!((0.3..1.0).contains(&(at(&down) - first_state)), "{down}, message at {first_state}");
     assert!((at(&up) - at(&down) - 0.5).abs() < 1e-6, "{down} {up}");
     assert_eq!(world.link("near:far")["up"], true);
 }
@@ -201,8 +201,9 @@ fn a_scenario_stays_in_the_foreground_until_it_is_terminated() {
     command.args(["emu", "up", scenario, "--foreground", "--name", &world.name, "--pcap"]);
     command.arg(&capture).stdin(Stdio::null()).stderr(Stdio::piped());
     let mut running = guarded(&mut command);
-    let mut said = BufReader::new(running.child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    said.find(|line| line.contains("is up")).unwrap();
+    let mut message =
+        BufReader::new(running.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    message.find(|line| line.contains("is up")).unwrap();
     let status = world.status();
     let names = |key: &str| -> Vec<String> {
         let list = status[key].as_array().unwrap().iter();
@@ -212,7 +213,7 @@ fn a_scenario_stays_in_the_foreground_until_it_is_terminated() {
     assert!(names("links").contains(&"lander:relay".to_owned()), "{:?}", names("links"));
     let pid = running.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    assert!(said.any(|line| line.starts_with("lander -> relay: ")), "what became of packets");
+    assert!(message.any(|line| line.starts_with("lander -> relay: ")), "what became of packets");
     assert_eq!(running.child.wait().unwrap().code(), Some(0));
     assert!(!world.folder().exists());
     assert_eq!(fs::read_dir(capture).unwrap().count(), 3, "a file a host, complete");
@@ -230,8 +231,8 @@ fn several_worlds_have_several_names() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("runs already"), "{}", text(&output.stderr));
     let output = slowlight(&["status"]);
-    let told = text(&output.stderr);
-    assert!(told.contains("--name") && told.contains(&one.name), "{told}");
+    let reply = text(&output.stderr);
+    assert!(reply.contains("--name") && reply.contains(&one.name), "{reply}");
     let listed = text(&slowlight(&["list"]).stdout);
     assert!(listed.contains(&one.name) && listed.contains(&two.name), "{listed}");
     assert_eq!(slowlight(&["up", "--name", "../x"]).status.code(), Some(2));
@@ -256,15 +257,18 @@ fn whatever_is_wrong_is_told_with_what_is_right() {
         (&["near", "delay=1s"], "neither a link"),
         (&["near:far", "drop=[1"], "drop"),
     ] {
-        let told = world.refused("set", what);
-        assert!(told.contains(expected), "{what:?}: {told}");
+        let reply = world.refused("set", what);
+        assert!(reply.contains(expected), "{what:?}: {reply}");
     }
     assert!(world.run("set", &["near:far", "outage=100 s+10 s"]).status.success());
-    let told = world.refused("set", &["near:far", "outage=105 s+10 s"]);
-    assert!(told.contains("another outage begins in") && told.contains("outages=null"), "{told}");
-    assert!(!told.contains("outages["), "{told}");
-    let told = world.refused("exec", &["fra", "--", "true"]);
-    assert!(told.contains("did you mean \"far\"?"), "{told}");
+    let reply = world.refused("set", &["near:far", "outage=105 s+10 s"]);
+    assert!(
+        reply.contains("another outage begins in") && reply.contains("outages=null"),
+        "{reply}"
+    );
+    assert!(!reply.contains("outages["), "{reply}");
+    let reply = world.refused("exec", &["fra", "--", "true"]);
+    assert!(reply.contains("did you mean \"far\"?"), "{reply}");
     assert_eq!(world.link("near:far")["settings"]["delay"], "0 s", "nothing was changed");
     let output = slowlight(&["status", "--name", "no-such-world"]);
     assert_eq!(output.status.code(), Some(2));
@@ -319,8 +323,8 @@ fn captures_and_commands_over_the_interface() {
     let body = r#"{"host": "near", "argv": ["sh", "-c", "ping -c 3 -i 0.1 far; echo to-err >&2; exit 3"]}"#;
     let (status, answer) = world.ask("POST", "/commands", body);
     assert_eq!(status, 201, "{answer}");
-    let begun: Value = serde_json::from_str(&answer).unwrap();
-    let path = format!("/commands/{}", begun["id"]);
+    let first_command: Value = serde_json::from_str(&answer).unwrap();
+    let path = format!("/commands/{}", first_command["id"]);
     let look = || -> Value { serde_json::from_str(&world.ask("GET", &path, "").1).unwrap() };
     wait_for("the command to end", || look()["running"] == false);
     let ended = look();
@@ -358,10 +362,10 @@ fn a_capture_of_the_worlds_own_is_known_to_the_interface() {
     let captures = folder.path().join("captures");
     let options = ["--pcap", captures.to_str().unwrap(), "--pcap-files", "3"];
     let world = World::started("captured", &options);
-    let told: Value = serde_json::from_str(&world.ask("GET", "/capture", "").1).unwrap();
-    assert_eq!(told["running"]["folder"], captures.to_str().unwrap(), "{told}");
+    let reply: Value = serde_json::from_str(&world.ask("GET", "/capture", "").1).unwrap();
+    assert_eq!(reply["running"]["folder"], captures.to_str().unwrap(), "{reply}");
     assert_eq!(
-        (&told["running"]["files"], &told["running"]["file_size"]),
+        (&reply["running"]["files"], &reply["running"]["file_size"]),
         (&3.into(), &"256 MiB".into())
     );
     let (status, answer) = world.ask("DELETE", "/capture", "");
@@ -369,7 +373,7 @@ fn a_capture_of_the_worlds_own_is_known_to_the_interface() {
     assert!(world.ask("GET", "/capture", "").1.contains("null"));
 }
 
-/// What shows that something lives: a file that is written again and again.
+/// Whether a process lives, by a file that it keeps writing.
 fn lives(file: &Path) -> bool {
     let now = || fs::read_to_string(file).unwrap_or_default();
     let before = now();
@@ -392,8 +396,8 @@ fn what_a_command_left_in_the_background_dies_with_it_and_with_the_world() {
         let body = serde_json::json!({ "host": "near", "argv": argv }).to_string();
         let (status, answer) = world.ask("POST", "/commands", &body);
         assert_eq!(status, 201, "{answer}");
-        let told: Value = serde_json::from_str(&answer).unwrap();
-        let path = format!("/commands/{}", told["id"]);
+        let reply: Value = serde_json::from_str(&answer).unwrap();
+        let path = format!("/commands/{}", reply["id"]);
         wait_for("the command to end", || {
             world.ask("GET", &path, "").1.contains("\"running\":false,\"exit_code\":0")
         });
@@ -448,7 +452,7 @@ fn nothing_is_left_of_a_world_that_was_killed_or_terminated() {
         assert_eq!(exec.child.wait().unwrap().code(), Some(137), "it ends with its world");
         wait_for("everything to be gone", || !sleeps());
         if signal == "-KILL" {
-            // Whatever comes next removes its folder, a command of another test perhaps.
+            // The next command removes its folder, perhaps one of another test.
             let next = Command::new(SLOWLIGHT).args(["link", "--", "true"]).output().unwrap();
             assert!(next.status.success(), "{}", text(&next.stderr));
         }

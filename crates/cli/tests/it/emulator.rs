@@ -17,8 +17,8 @@ fn slowlight(arguments: &[&str]) -> Output {
     guarded(&mut command).child.wait_with_output().unwrap()
 }
 
-/// A program that says how long a datagram takes to the far end and back: it is echoed by `SERVER`.
-/// It is the least of five round trips, as a busy machine may hold up either end in one.
+/// Program that prints the shortest of five round trips to `SERVER`, since a busy machine may delay
+/// some.
 const ROUND_TRIP: &str = "import socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.settimeout(0.3)
@@ -59,9 +59,9 @@ fn a_world_that_is_asked_to_end_still_tells_what_there_was() {
     let child = guarded.child;
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(143), "as the program: {said}");
-    assert!(said.contains("near -> far: 0 of 0 packets arrived;"), "{said}");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(143), "as the program: {message}");
+    assert!(message.contains("near -> far: 0 of 0 packets arrived;"), "{message}");
     let report = fs::read_to_string(folder.path().join("report.json")).unwrap();
     assert!(report.contains("\"trusted\""), "{report}");
     assert!(fs::metadata(folder.path().join("captures/near.pcapng")).unwrap().len() > 0);
@@ -153,8 +153,8 @@ fn a_scenario_has_its_hosts_and_a_wrong_name_is_told() {
     assert!(["earth", "lander", "relay"].iter().all(|name| hosts.contains(name)), "{hosts}");
     let output = slowlight(&["emu", "run", scenario, "--on", "mars", "--", "true"]);
     assert_eq!(output.status.code(), Some(2));
-    let told = text(&output.stderr);
-    assert!(told.contains("no such host") && told.contains("lander"), "{told}");
+    let reply = text(&output.stderr);
+    assert!(reply.contains("no such host") && reply.contains("lander"), "{reply}");
     let output = slowlight(&["emu", "run", "/no/such.toml", "--", "true"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
@@ -166,7 +166,7 @@ fn marked(mark: &str) -> Vec<String> {
     lines.map(|line| text(&line)).filter(|line| line.contains(mark)).collect()
 }
 
-/// How many of them sleep.
+/// Number of those that sleep.
 fn asleep(mark: &str) -> usize {
     marked(mark).iter().filter(|line| line.starts_with("sleep\0")).count()
 }

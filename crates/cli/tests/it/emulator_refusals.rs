@@ -1,4 +1,4 @@
-//! What the emulator refuses, and that it says what to do instead.
+//! Refusals of the emulator, each with a remedy.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use crate::guard::guarded;
 use crate::world::{possible, text};
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
-/// A world of two hosts; `RATE` and `TO` are put in.
+/// World of two hosts, with `RATE` and `TO` as placeholders.
 const SCENARIO: &str = r#"
 seed = 1
 links = [
@@ -24,13 +24,13 @@ fn slowlight(arguments: &[&str]) -> Output {
     Command::new(SLOWLIGHT).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Sees that a command line is refused as wrong usage, with this said.
+/// Checks that a command line is refused as wrong usage, with these texts.
 fn refused(arguments: &[&str], expected: &[&str]) {
     let output = slowlight(arguments);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+    let reply = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {reply}");
     for part in expected {
-        assert!(told.contains(part), "{arguments:?}: no {part:?} in: {told}");
+        assert!(reply.contains(part), "{arguments:?}: no {part:?} in: {reply}");
     }
     assert!(output.stdout.is_empty(), "{arguments:?}: {}", text(&output.stdout));
 }
@@ -123,11 +123,11 @@ fn missing_programs() {
         let mut command = Command::new(SLOWLIGHT);
         command.args(["emu", "compare", "--tool", tool]).env("PATH", "/nonexistent");
         let output = command.stdin(Stdio::null()).output().unwrap();
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{told}");
+        let reply = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{reply}");
         let expected =
             format!("there is no program {program}; it is in the package {program}: apt-get");
-        assert!(told.contains(&expected), "{told}");
+        assert!(reply.contains(&expected), "{reply}");
     }
 }
 
@@ -166,15 +166,16 @@ fn a_port_that_is_in_use_at_the_far_end() {
         world.exec("far", &[&[SLOWLIGHT][..], &receive].concat())
     };
     let mut first = guarded(&mut listen(":2502", "first"));
-    let mut said = BufReader::new(first.child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    said.find(|line| line.contains("receiving on")).unwrap();
+    let mut message =
+        BufReader::new(first.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    message.find(|line| line.contains("receiving on")).unwrap();
     let output = listen(":2502", "second").output().unwrap();
-    let told = text(&output.stderr);
-    assert!(!output.status.success(), "{told}");
-    assert!(told.contains("another program uses this port; choose another"), "{told}");
+    let reply = text(&output.stderr);
+    assert!(!output.status.success(), "{reply}");
+    assert!(reply.contains("another program uses this port; choose another"), "{reply}");
     let output = listen("192.0.2.1:2502", "third").output().unwrap();
-    let told = text(&output.stderr);
-    assert!(told.contains("this machine does not have this address"), "{told}");
+    let reply = text(&output.stderr);
+    assert!(reply.contains("this machine does not have this address"), "{reply}");
     drop(world);
     first.child.wait().unwrap();
 }

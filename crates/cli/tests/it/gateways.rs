@@ -1,11 +1,11 @@
-//! What tests of gateways need of the machine.
+//! Requirements of tests of gateways.
 
 use std::process::Command;
 
 /// Servers and clients: `python3 programs.py NAME ...`.
 pub(crate) const PROGRAMS: &str = include_str!("pep/programs.py");
 
-/// Whether there can be worlds with gateways here; says why not.
+/// Whether worlds with gateways are possible here; prints the reason if not.
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 pub(crate) fn possible() -> bool {
     if !crate::world::possible(true) {

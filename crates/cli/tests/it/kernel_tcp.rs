@@ -11,14 +11,14 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
-/// The kernel's side: a program that carries out what a test asks for, and fails if it goes wrong.
+/// Program of the kernel's side: runs one case of a test, and fails if the case fails.
 const PEER: &str = include_str!("kernel_tcp/peer.py");
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Whether there can be namespaces and devices here; says why not.
+/// Whether namespaces and devices are possible here; prints the reason if not.
 fn possible() -> bool {
     let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !is_root {
@@ -38,7 +38,7 @@ fn bytes() -> u64 {
     given.map_or(1_000_000, |bytes| bytes.parse().unwrap())
 }
 
-/// A program of the kernel's side, in a namespace of its own.
+/// Runs the kernel's side in a namespace of its own.
 fn peer(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     // As long as the program takes, which counts itself.
@@ -47,12 +47,12 @@ fn peer(folder: &Path, arguments: &[&str]) -> Output {
     command.arg(folder).args(arguments).output().unwrap()
 }
 
-/// Has it carry out something; what it says.
+/// Runs a case that must succeed; returns its output.
 fn carried_out(arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let output = peer(folder.path(), arguments);
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}");
+    let message = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {message}");
     text(&output.stdout)
 }
 
@@ -212,7 +212,8 @@ fn files_arrive_whole_over_links_that_lose_and_reorder() {
     fs::write(&script, PEER).unwrap();
     let script = script.to_str().unwrap();
     let place = folder.path().to_str().unwrap();
-    // Some 30 packets are within 3 ms: those that are held up look lost to who counts three.
+    // Some 30 packets fall within 3 ms, so delayed ones look lost to a sender that counts three
+    // duplicates.
     let links = [
         ("--per 0.01", ""),
         ("--per 0.05", ""),
@@ -230,8 +231,8 @@ fn files_arrive_whole_over_links_that_lose_and_reorder() {
         command.args(errors.split('|').flat_map(|option| option.splitn(2, ' ')));
         command.args(["--rate", "100 Mbit/s", "--server", &server, "--", "sh", "-c", &program]);
         let output = command.output().unwrap();
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert!(output.status.success(), "{link:?} {way}: {said}");
+        let message = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success(), "{link:?} {way}: {message}");
         if way == "send" && errors.contains("--per") {
             let report = json(&text(&output.stdout));
             assert!(report["connection"]["retransmissions"].as_u64().unwrap() > 0, "{report}");
@@ -239,8 +240,7 @@ fn files_arrive_whole_over_links_that_lose_and_reorder() {
     }
 }
 
-/// Both ask while the other's SYN is under way, 2 s each way: one connection comes of it (RFC 9293
-/// §3.5).
+/// Simultaneous open with SYNs 2 s in flight gives one connection (RFC 9293 §3.5).
 #[test]
 fn two_that_open_at_once_have_one_connection() {
     if !possible() {
@@ -257,8 +257,8 @@ fn two_that_open_at_once_have_one_connection() {
     command.args(["--server", &format!("{python} far-opens-too 20000"), "--", "sh", "-c"]);
     command.arg(format!("{python} near-opens-too 20000"));
     let output = command.output().unwrap();
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let message = text(&output.stdout) + &text(&output.stderr);
+    assert!(output.status.success(), "{message}");
     if Command::new("tshark").arg("--version").output().is_err() {
         eprintln!("not looked at: there is no tshark");
         return;
@@ -268,7 +268,7 @@ fn two_that_open_at_once_have_one_connection() {
         command.args(["-r", captures.join("near.pcapng").to_str().unwrap(), "-Y"]);
         command.arg(format!("tcp.flags.syn == 1 && tcp.flags.ack == 0 && ip.src == {host}"));
         let syns = text(&command.output().unwrap().stdout);
-        assert!(!syns.is_empty(), "{host} did not ask: {said}");
+        assert!(!syns.is_empty(), "{host} did not ask: {message}");
     }
 }
 
@@ -309,30 +309,30 @@ fn packets_are_in_order_for_tshark() {
 
 #[test]
 fn what_cannot_be_is_said_with_its_remedy() {
-    let said = |arguments: &[&str]| {
+    let message = |arguments: &[&str]| {
         let output = Command::new(SLOWLIGHT).arg("tcp").args(arguments).output().unwrap();
         (output.status.code(), text(&output.stderr))
     };
-    let (code, error) = said(&["connect", "10.9.0.1:9", "--kernel", "10.8.0.1"]);
+    let (code, error) = message(&["connect", "10.9.0.1:9", "--kernel", "10.8.0.1"]);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("--kernel 10.8.0.1"), "{error}");
-    let (code, error) = said(&["connect", "[fd00::1]:9"]);
+    let (code, error) = message(&["connect", "[fd00::1]:9"]);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("same family"), "{error}");
     for peer in ["127.0.0.1:9", "[::1]:9"] {
-        let (code, error) = said(&["connect", peer]);
+        let (code, error) = message(&["connect", peer]);
         assert_eq!(code, Some(2), "{error}");
         assert!(error.contains("--kernel 10.9.0.1"), "{error}");
     }
-    let (code, error) = said(&["send", "/there/is/none", "10.9.0.1:9"]);
+    let (code, error) = message(&["send", "/there/is/none", "10.9.0.1:9"]);
     assert_eq!(code, Some(2), "{error}");
-    let (code, error) = said(&["listen", "9", "--rto-max", "100 ms"]);
+    let (code, error) = message(&["listen", "9", "--rto-max", "100 ms"]);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("--rto-min 200 ms is above --rto-max 100 ms"), "{error}");
-    let (code, error) = said(&["listen", "9", "--late", "1 s"]);
+    let (code, error) = message(&["listen", "9", "--late", "1 s"]);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("--late 1 s is more than --late-most 10 ms"), "{error}");
-    let (code, error) = said(&["listen", "9", "--json", "/there/is/none"]);
+    let (code, error) = message(&["listen", "9", "--json", "/there/is/none"]);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("/there/is/none"), "{error}");
     let output = Command::new(SLOWLIGHT).args(["tcp", "send", "--help"]).output().unwrap();
@@ -346,7 +346,7 @@ fn what_cannot_be_is_said_with_its_remedy() {
         command.args(["--reuid", "65534", "--clear-groups", SLOWLIGHT, "tcp", "listen", "9"]);
         let error = text(&command.output().unwrap().stderr);
         let remedies = ["unshare -rn", "chmod 0666 /dev/net/tun"];
-        // Where the program lies in a folder of root's it does not even start.
+        // In a folder of root the program does not start.
         let starts = !error.contains("Permission denied") || error.contains("tun");
         assert!(!starts || remedies.iter().any(|remedy| error.contains(remedy)), "{error}");
     }

@@ -1,7 +1,7 @@
-//! Either end of a transfer is killed at a random moment and started again: the transfer ends with
-//! the right file, nobody says "done" before that, and nothing else ever has the file's name.
+//! Either end of a transfer is killed at a random moment and restarted: the transfer ends with the
+//! right file, nobody reports it earlier, and no other file ever has its name.
 //!
-//! `SLOWLIGHT_KILLS` is how many transfers are made (6), `SLOWLIGHT_SEED` the first one's seed (1).
+//! `SLOWLIGHT_KILLS` is the number of transfers (6), `SLOWLIGHT_SEED` the first seed (1).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,10 +23,10 @@ const RATE: &str = "16 Mbit/s";
 const KILL_WITHIN_MS: u64 = 1000;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How often a command is given that may fail when the other end is killed.
+/// Attempts of a command that may fail when the peer is killed.
 const TRIES: u32 = 6;
 
-/// How the file moves.
+/// Direction and protocol of the transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Cfdp,
@@ -72,9 +72,9 @@ struct Transfer {
 
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// Which moves one file and ends: it sends, or fetches.
+    /// Sends or fetches one file, and ends.
     Client,
-    /// Which serves until it is killed.
+    /// Serves until it is killed.
     Server,
 }
 
@@ -121,7 +121,7 @@ impl Transfer {
             command.arg("--state").arg(self.path("state"));
         }
         command.args(["--json", "--protocol", self.way.protocol()]);
-        // A file a process: what the killed one said stays.
+        // One file per process, so that the output of a killed one remains.
         let out = File::create(self.path(&format!("{}-{end:?}.out", self.starts))).unwrap();
         let err = File::create(self.path(&format!("{}-{end:?}.err", self.starts))).unwrap();
         let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().unwrap();
@@ -152,7 +152,7 @@ impl Transfer {
         fs::read(self.path("root/received.bin")).is_ok_and(|received| received == self.content)
     }
 
-    /// Nobody says that it is there before it is, and there is no other file of its name.
+    /// Checks that nobody reports the file too early, and that no other file has its name.
     fn no_wrong_success(&self, seed: u64, story: &str) {
         if self.said_done() || self.path("root/received.bin").exists() {
             let way = self.way;
@@ -160,7 +160,7 @@ impl Transfer {
         }
     }
 
-    /// Whether any process has said that the file is there.
+    /// Whether any process has reported the file as complete.
     fn said_done(&self) -> bool {
         let outputs = fs::read_dir(self.directory.path()).unwrap();
         outputs.map(|entry| entry.unwrap().path()).any(|path| {
@@ -169,7 +169,7 @@ impl Transfer {
         })
     }
 
-    /// Everything the processes said, for the report of a failure.
+    /// Output of all processes, for the message of a failure.
     fn transcript(&self) -> String {
         let mut paths: Vec<_> = fs::read_dir(self.directory.path())
             .unwrap()
@@ -193,7 +193,7 @@ fn read_lossy(path: &Path) -> String {
 }
 
 fn says_done(path: &Path) -> bool {
-    // The last line may be cut short by the kill; it says nothing then.
+    // The kill may have cut the last line, which does not count then.
     let text = read_lossy(path);
     let mut lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.any(|outcome| outcome["completed"] == Value::Bool(true))
@@ -236,15 +236,15 @@ fn survives(way: Way, seed: u64) {
     assert!(transfer.said_done(), "nobody says so: {about}");
 }
 
-/// How the client ends.
+/// Waits for the end of the client.
 fn await_client(transfer: &mut Transfer, seed: u64, story: &str) -> ExitStatus {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         transfer.no_wrong_success(seed, story);
         if let Some(status) = transfer.client_ended() {
             return status;
         }
-        let text = if begun.elapsed() < LIMIT { String::new() } else { transfer.transcript() };
+        let text = if started.elapsed() < LIMIT { String::new() } else { transfer.transcript() };
         let way = transfer.way;
         assert!(text.is_empty(), "{way:?}, seed {seed} is stuck: {story}\n{text}");
         thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! Two UDP hosts that each listen on one port and send from another, as some LTP engines do.
+//! UDP hosts that listen on one port and send from another, as some LTP engines do.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

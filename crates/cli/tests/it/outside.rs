@@ -34,7 +34,7 @@ fetch() { python3 -c "$FETCH" "$@"; }
 within() { for i in $(seq 200); do if "$@"; then return; fi; sleep 0.1; done; echo "never: $*"; false; }
 "#;
 
-/// Whether there can be worlds, by root, with nft and the programs of the scripts.
+/// Whether root can start worlds here, with nft and the programs of the scripts.
 fn connectable() -> bool {
     let missing = |program: &&str| {
         Command::new(program)

@@ -77,12 +77,12 @@ impl Path {
         self.running.push(child);
         let before: Vec<_> =
             lines.by_ref().take_while(|line| line != "the gateway is ready").collect();
-        // Somebody has to read what it says.
+        // A full pipe would stop it.
         std::thread::spawn(move || lines.for_each(drop));
         before
     }
 
-    /// The statistics of the gateway that fulfil something, which comes within some seconds.
+    /// Statistics of the gateway, once they fulfil a condition.
     fn statistics(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let path = self.at("gate.json");
         let mut last = Value::Null;
@@ -150,7 +150,7 @@ fn the_kernels_tcp_of_a_gateway_discovers_the_path_mtu() {
     path.cross("no gateway");
     for host in HOSTS {
         let flush = "ip route flush cache; ip -6 route flush cache";
-        path.world.told(host, &["sh", "-c", flush]);
+        path.world.reply(host, &["sh", "-c", flush]);
     }
     assert_eq!(path.start_gateway(""), [""; 0]);
     path.cross("kernel");
@@ -183,11 +183,11 @@ fn our_tcp_of_a_gateway_discovers_the_path_mtu() {
             let rules = "add table inet t; add chain inet t c { type filter hook prerouting \
                          priority -400; }; add rule inet t c icmp type 3 drop; \
                          add rule inet t c icmpv6 type 2 drop";
-            assert_eq!(path.world.told("gate", &["nft", rules]), "");
+            assert_eq!(path.world.reply("gate", &["nft", rules]), "");
         }
         // As many distributions set it.
         let loose = "echo 2 > /proc/sys/net/ipv4/conf/all/rp_filter";
-        assert_eq!(path.world.told("gate", &["sh", "-c", loose]), "");
+        assert_eq!(path.world.reply("gate", &["sh", "-c", loose]), "");
         assert_eq!(path.start_gateway("[wan.own]\n"), [""; 0]);
         path.cross(if reports { "own" } else { "own, no reports" });
         let value = path.statistics("both are complete", |value| value["completed"] == 2);
@@ -213,16 +213,16 @@ fn slowlight_tcp_discovers_the_path_mtu() {
     for pair in HOSTS.windows(2) {
         for network in ["10.9.0.0/24", "fd99::/64"] {
             let route = ["ip", "route", "add", network, "dev", pair[0]];
-            assert_eq!(path.world.told(pair[1], &route), "");
+            assert_eq!(path.world.reply(pair[1], &route), "");
         }
     }
     let forward = "for name in ipv4/ip_forward ipv6/conf/all/forwarding; do \
                    echo 1 > /proc/sys/net/$name; done";
-    assert_eq!(path.world.told("client", &["sh", "-c", forward]), "");
+    assert_eq!(path.world.reply("client", &["sh", "-c", forward]), "");
     let [file, back, json] = ["file", "back", "tcp.json"].map(|name| path.at(name));
     let data: Vec<u8> = (0..LENGTH.parse().unwrap()).map(|n: u32| (n / 251 + n) as u8).collect();
     fs::write(&file, &data).unwrap();
-    let addresses = path.world.told("server", &["hostname", "-I"]);
+    let addresses = path.world.reply("server", &["hostname", "-I"]);
     let of = |has: char| addresses.split_whitespace().find(|it| it.contains(has)).unwrap();
     for (to, address, kernel) in [
         (format!("{}:5000", of('.')), "10.9.0.2/24", "10.9.0.1"),

@@ -22,7 +22,7 @@ const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 const GATES: [(&str, &str, &str); 2] =
     [("gate-a", "client", "gate-b"), ("gate-b", "server", "gate-a")];
 
-/// Whether there can be worlds with transparent proxies here; says why not.
+/// Whether worlds with transparent proxies are possible here; prints the reason if not.
 fn possible() -> bool {
     if !crate::gateways::possible() {
         return false;
@@ -51,7 +51,7 @@ impl Networks {
         Self { world: World::up("gateways"), folder, gateways: [None, None] }
     }
 
-    /// With gateways that are told something beside their interfaces.
+    /// With gateways that have more settings than their interfaces.
     fn with_gateways(more: &str) -> Self {
         let mut networks = Self::plain();
         for number in [0, 1] {
@@ -86,16 +86,16 @@ impl Networks {
         );
         let mut child = self.world.start(gate, &["sh", "-c", &command]);
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut said = Vec::new();
+        let mut message = Vec::new();
         let mut lines = stderr.lines();
         loop {
             match lines.next() {
                 Some(Ok(line)) if line == "the gateway is ready" => break,
-                Some(Ok(line)) => said.push(line),
-                Some(Err(_)) | None => panic!("{gate} does not start: {said:?}"),
+                Some(Ok(line)) => message.push(line),
+                Some(Err(_)) | None => panic!("{gate} does not start: {message:?}"),
             }
         }
-        // Somebody has to read what it says.
+        // A full pipe would stop it.
         std::thread::spawn(move || lines.for_each(drop));
         self.gateways[number] = Some(child);
     }
@@ -105,14 +105,14 @@ impl Networks {
         fs::read_to_string(self.path(&format!("{gate}.pid"))).unwrap().trim().to_owned()
     }
 
-    /// Sends a gateway a signal, and waits until it is over; its exit code.
+    /// Sends a gateway a signal and waits for its end; returns its exit code.
     fn end_gateway(&mut self, number: usize, signal: &str) -> Option<i32> {
-        let told = self.world.told(GATES[number].0, &["kill", signal, &self.pid(number)]);
-        assert_eq!(told, "");
+        let reply = self.world.reply(GATES[number].0, &["kill", signal, &self.pid(number)]);
+        assert_eq!(reply, "");
         self.gateways[number].take().unwrap().wait().unwrap().code()
     }
 
-    /// The statistics of a gateway that fulfil something, which comes within some seconds.
+    /// Statistics of a gateway, once they fulfil a condition.
     fn statistics(&self, number: usize, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let path = self.path(&format!("{}.json", GATES[number].0));
         let mut last = Value::Null;
@@ -130,8 +130,8 @@ impl Networks {
     /// Bytes of memory that a gateway takes.
     fn resident(&self, number: usize) -> u64 {
         let command = format!("grep VmRSS /proc/{}/status", self.pid(number));
-        let said = self.world.told(GATES[number].0, &["sh", "-c", &command]);
-        let kibibytes: u64 = said.split_whitespace().nth(1).unwrap().parse().unwrap();
+        let message = self.world.reply(GATES[number].0, &["sh", "-c", &command]);
+        let kibibytes: u64 = message.split_whitespace().nth(1).unwrap().parse().unwrap();
         kibibytes << 10
     }
 
@@ -139,10 +139,10 @@ impl Networks {
     fn rules(&self, number: usize) -> String {
         let command = "nft list ruleset; ip rule | grep -v '^\\(0\\|32766\\|32767\\):'; \
                        ip route show table 1513; ip link | grep -o 'slowlight[^:]*'";
-        self.world.told(GATES[number].0, &["sh", "-c", command]).trim().to_owned()
+        self.world.reply(GATES[number].0, &["sh", "-c", command]).trim().to_owned()
     }
 
-    /// Starts one of the programs, and reads its first line if it is one that says something.
+    /// Starts one of the programs, and reads its first line if it prints one.
     fn start(&self, host: &str, arguments: &[&str]) -> Child {
         let script = self.path("programs.py");
         let program =
@@ -158,7 +158,7 @@ impl Networks {
         (child, lines)
     }
 
-    /// What a program of the client's prints, which has to succeed.
+    /// Output of a client's program, which must succeed.
     fn client(&self, arguments: &[&str]) -> String {
         printed(self.start("client", arguments))
     }
@@ -195,15 +195,15 @@ fn wget(networks: &Networks, bytes: usize) -> Duration {
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
     assert!(lines.next().unwrap().unwrap().contains("8000"));
     let got = networks.path("got");
-    let begun = Instant::now();
+    let started = Instant::now();
     let arguments = ["wget", "-q", "-T", "30", "-t", "1", "-O", got.to_str().unwrap()];
     let client = [&arguments[..], &["http://server:8000/file"]].concat();
     printed(networks.world.start("client", &client));
-    let took = begun.elapsed();
+    let took = started.elapsed();
     server.kill().unwrap();
     let output = server.wait_with_output().unwrap();
     assert!(fs::read(&got).unwrap() == data, "the file is another");
-    let (log, client) = (text(&output.stderr), networks.world.told("client", &["hostname", "-I"]));
+    let (log, client) = (text(&output.stderr), networks.world.reply("client", &["hostname", "-I"]));
     let own = client.split_whitespace().any(|address| log.contains(address));
     assert!(own, "the server saw {log:?}, the client is {client:?}");
     took
@@ -229,14 +229,14 @@ fn a_file_crosses_and_nothing_is_left_behind() {
         assert!(value["bytes_to_clients"].as_u64().unwrap() > bytes as u64, "{value}");
         assert!(networks.rules(number).contains("slowlight_pep"));
     }
-    // A connection under way is waited for.
+    // The gateway waits for an active connection.
     let (_server, _lines) = networks.serve(&["echo", "5000"]);
     let many = networks.start("client", &["many", "5000", "1", "1500000"]);
     networks.statistics(0, "it is open", |value| value["open"] == 1);
     assert_eq!(networks.end_gateway(0, "-TERM"), Some(0));
     printed(many);
     assert_eq!(networks.rules(0), "");
-    // And after the worst of ends.
+    // Also after SIGKILL.
     networks.end_gateway(1, "-KILL");
     wait_for("the rules are gone", || networks.rules(1).is_empty());
 }
@@ -286,9 +286,9 @@ fn scp(networks: &Networks, bytes: usize) -> Duration {
         networks.path("file").display(),
         got.display()
     );
-    let begun = Instant::now();
+    let started = Instant::now();
     printed(networks.world.start("client", &["sh", "-c", &client]));
-    let took = begun.elapsed();
+    let took = started.elapsed();
     server.kill().unwrap();
     server.wait().unwrap();
     assert!(fs::read(&got).unwrap() == data, "the file is another");
@@ -303,9 +303,9 @@ fn hundreds_of_connections_at_once_and_one_beyond() {
     let networks = Networks::with_gateways("[limits]\nconnections = 500\n");
     let (_server, mut lines) = networks.serve(&["echo", "5000"]);
     let before = networks.resident(0);
-    let said = networks.client(&["many", "5000", "500", "2000"]);
-    eprintln!("{said}; a gateway took {before} bytes before, {} after", networks.resident(0));
-    assert!(said.starts_with("500 in"), "{said}");
+    let message = networks.client(&["many", "5000", "500", "2000"]);
+    eprintln!("{message}; a gateway took {before} bytes before, {} after", networks.resident(0));
+    assert!(message.starts_with("500 in"), "{message}");
     for number in [0, 1] {
         let done = |value: &Value| value["completed"] == 500;
         let value = networks.statistics(number, "all are complete", done);
@@ -315,16 +315,16 @@ fn hundreds_of_connections_at_once_and_one_beyond() {
         // 1000 directions with a piece of 64 KiB each, if all were full.
         assert!(networks.resident(number) < before + (100 << 20));
     }
-    let client = networks.world.told("client", &["hostname", "-I"]);
+    let client = networks.world.reply("client", &["hostname", "-I"]);
     let own = client.split_whitespace().next().unwrap();
-    let seen: Vec<_> = lines.by_ref().take(500).collect();
-    assert!(seen.iter().all(|peer| peer.starts_with(own)), "{own}: {:?}", &seen[..3]);
+    let found: Vec<_> = lines.by_ref().take(500).collect();
+    assert!(found.iter().all(|peer| peer.starts_with(own)), "{own}: {:?}", &found[..3]);
 
     let more = networks.start("client", &["many", "5000", "501", "100"]);
     let output = more.wait_with_output().unwrap();
-    let said = text(&output.stderr);
-    assert!(!output.status.success(), "{said}");
-    assert!(said.contains("(1, [") && said.contains("ConnectionResetError"), "{said}");
+    let message = text(&output.stderr);
+    assert!(!output.status.success(), "{message}");
+    assert!(message.contains("(1, [") && message.contains("ConnectionResetError"), "{message}");
     networks.statistics(0, "one is turned away", |value| value["turned_away"] == 1);
     networks.statistics(0, "the others are complete", |value| value["completed"] == 1000);
 }
@@ -336,15 +336,15 @@ fn ends_and_resets_cross_and_nobody_listening_is_no_success() {
     }
     let networks = Networks::with_gateways("[limits]\nbuffer = \"64KiB\"\n");
     let (server, lines) = networks.serve(&["odd-server", "5000"]);
-    let said = networks.client(&["odd-client", "5000"]);
-    assert_eq!(said, "as it should be");
+    let message = networks.client(&["odd-client", "5000"]);
+    assert_eq!(message, "as it should be");
     assert!(server.wait_with_output().unwrap().status.success());
-    let seen: Vec<_> = lines.collect();
-    assert_eq!(seen, ["server got 30000", "server saw reset"]);
-    let said = networks.client(&["closed", "5999"]);
-    let (how, seconds) = said.split_once(' ').unwrap();
-    assert!(how == "reset" || how == "refused", "{said}");
-    assert!(seconds.parse::<f64>().unwrap() < 5.0, "{said}");
+    let found: Vec<_> = lines.collect();
+    assert_eq!(found, ["server got 30000", "server saw reset"]);
+    let message = networks.client(&["closed", "5999"]);
+    let (how, seconds) = message.split_once(' ').unwrap();
+    assert!(how == "reset" || how == "refused", "{message}");
+    assert!(seconds.parse::<f64>().unwrap() < 5.0, "{message}");
     let refused = |value: &Value| value["not_connected"].as_u64() >= Some(1);
     networks.statistics(1, "the server is not reached", refused);
     // Nothing is held beyond the bound, though a reader slept.
@@ -373,10 +373,10 @@ fn killed(more: &str) {
     let carries = |value: &Value| value["bytes_to_servers"].as_u64() > Some(100_000);
     networks.statistics(1, "bytes cross", carries);
     networks.end_gateway(1, "-KILL");
-    let begun = Instant::now();
+    let started = Instant::now();
     let how = lines.next().unwrap().unwrap();
     assert!(how.starts_with("reset"), "{how}");
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     assert!(pours.wait().unwrap().success());
     networks.statistics(0, "nothing is open", |value| value["open"] == 0);
     // Without the far gateway connections go through, as the server answers itself.
@@ -394,8 +394,7 @@ fn part_of_a_download_is_never_taken_for_all_of_it() {
     if !possible() {
         return;
     }
-    // Where the reset that says so is lost, a stream on which nothing is under way hears of its peer's
-    // end when it asks.
+    // If the reset is lost, an idle stream learns of its peer's end by keep-alive.
     let own = OWN.trim_end().trim_end_matches('}');
     let own = format!("{own}, keep_alive = {{ idle = \"2 s\", interval = \"1 s\" }} }}\n");
     for more in ["[wan.kernel]\nkeep_alive = \"2 s\"\n", &own] {
@@ -419,10 +418,10 @@ fn killed_in_downloads(more: &str) {
         };
         networks.statistics(0, "bytes cross", all);
         networks.end_gateway(1, "-KILL");
-        let begun = Instant::now();
+        let started = Instant::now();
         let line = lines.next().unwrap().unwrap();
         assert_eq!(line, format!("{count} reset"), "{more}");
-        eprintln!("{count} reset within {:?}", begun.elapsed());
+        eprintln!("{count} reset within {:?}", started.elapsed());
         assert!(drains.wait().unwrap().success());
         networks.statistics(0, "nothing is open", |value| value["open"] == 0);
         wait_for("the rules are gone", || networks.rules(1).is_empty());
@@ -458,8 +457,8 @@ fn our_own_tcp_carries_over_the_link() {
     eprintln!("wget: {bytes} bytes in {took:?}, {:.2} Mbit/s", goodput(bytes, took));
     let (_server, _lines) = networks.serve(&["odd-server", "5000"]);
     assert_eq!(networks.client(&["odd-client", "5000"]), "as it should be");
-    let said = networks.client(&["closed", "5999"]);
-    assert!(said.starts_with("reset") || said.starts_with("refused"), "{said}");
+    let message = networks.client(&["closed", "5999"]);
+    assert!(message.starts_with("reset") || message.starts_with("refused"), "{message}");
     let (_echo, _lines) = networks.serve(&["echo", "5001"]);
     networks.client(&["many", "5001", "100", "3000"]);
     for number in [0, 1] {
@@ -537,7 +536,7 @@ fn ipv6_crosses_if_it_is_asked_for() {
 fn what_cannot_be_is_said_with_its_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.toml");
-    let said = |text: &str| {
+    let message = |text: &str| {
         fs::write(&path, text).unwrap();
         let mut command = Command::new("unshare");
         command.args(["-n", SLOWLIGHT, "pep", path.to_str().unwrap()]);
@@ -568,10 +567,10 @@ fn what_cannot_be_is_said_with_its_remedy() {
     if !possible() {
         return;
     }
-    let (code, error) = said("[lan]\ninterface = [\"lo\"]\n");
+    let (code, error) = message("[lan]\ninterface = [\"lo\"]\n");
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("did you mean `interfaces`?"), "{error}");
-    let (code, error) = said(good);
+    let (code, error) = message(good);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("there is no network interface \"sat0\""), "{error}");
     let output = Command::new("setpriv")
@@ -579,7 +578,7 @@ fn what_cannot_be_is_said_with_its_remedy() {
         .output()
         .unwrap();
     let error = text(&output.stderr);
-    // Where the program lies in a folder of root's it does not even start.
+    // In a folder of root the program does not start.
     let starts = !error.contains("setpriv");
     assert!(!starts || error.contains("only root") || error.contains("cannot read"), "{error}");
 }
@@ -612,12 +611,12 @@ fn a_gateway_may_come_as_soon_as_the_one_before_has_ended() {
         let (_server, _lines) = networks.serve(&["echo", "5000"]);
         networks.client(&["many", "5000", "2", "20000"]);
         networks.statistics(0, "both are complete", |value| value["completed"] == 2);
-        assert_eq!(networks.world.told("gate-a", &["kill", "-TERM", &networks.pid(0)]), "");
+        assert_eq!(networks.world.reply("gate-a", &["kill", "-TERM", &networks.pid(0)]), "");
         let mut before = networks.gateways[0].take().unwrap();
         let names = ["grep", "-o", "slowlight/pep/pep", "/proc/net/unix"];
-        wait_for("its name is free", || networks.world.told("gate-a", &names).is_empty());
+        wait_for("its name is free", || networks.world.reply("gate-a", &names).is_empty());
         networks.start_gateway(0, more);
-        // The one before takes nothing away that is not its own.
+        // The earlier gateway removes only its own rules.
         assert!(before.wait().unwrap().success());
         networks.client(&["many", "5000", "3", "20000"]);
         networks.statistics(0, "it carries", |value| value["completed"] == 3);
@@ -625,7 +624,7 @@ fn a_gateway_may_come_as_soon_as_the_one_before_has_ended() {
         assert_eq!(networks.end_gateway(0, "-TERM"), Some(0));
         assert_eq!(networks.rules(0), "");
         let demux = ["cat", "/proc/sys/net/ipv4/tcp_early_demux"];
-        assert_eq!(networks.world.told("gate-a", &demux).trim(), "1");
+        assert_eq!(networks.world.reply("gate-a", &demux).trim(), "1");
     }
 }
 
@@ -636,9 +635,9 @@ fn two_of_one_name_do_not_get_into_each_others_way() {
     }
     let networks = Networks::with_gateways("");
     let config = networks.path("gate-a.toml");
-    let said = networks.world.told("gate-a", &[SLOWLIGHT, "pep", config.to_str().unwrap()]);
-    assert!(said.contains("runs in this network namespace"), "{said}");
+    let message = networks.world.reply("gate-a", &[SLOWLIGHT, "pep", config.to_str().unwrap()]);
+    assert!(message.contains("runs in this network namespace"), "{message}");
     assert!(networks.rules(0).contains("slowlight_pep"), "the first one goes on");
-    let rules = networks.world.told("gate-a", &["nft", "list", "ruleset"]);
+    let rules = networks.world.reply("gate-a", &["nft", "list", "ruleset"]);
     assert_eq!(rules.matches("table inet").count(), 1, "{rules}");
 }

@@ -17,7 +17,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Reserves one.
+    /// Reserves a port.
     pub(crate) fn reserve() -> Self {
         // Tests that run at the same time begin at different places.
         let begin = std::process::id().wrapping_mul(61) as u16 % RANGE.len() as u16;

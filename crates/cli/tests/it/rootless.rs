@@ -1,4 +1,4 @@
-//! The emulator as an ordinary user has it: one that the test makes, and removes.
+//! The emulator for an ordinary user, which the test creates and removes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
@@ -32,34 +32,34 @@ transfers = [
 ]
 "#;
 
-/// What was said, in one.
-fn said(output: &Output) -> String {
+/// Output and error output, joined.
+fn message(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// A user of this machine, until this goes.
+/// User of this machine, removed on drop.
 struct User {
     name: String,
-    /// His home is in it, and all that he needs.
+    /// Folder with the user's home and programs.
     folder: TempDir,
 }
 
-/// Runs what changes the list of users, which somebody else may be changing.
+/// Runs a command that changes the list of users; retries while it is locked.
 fn change_users(command: &mut Command) -> Result<(), String> {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let output = command.output().map_err(|error| error.to_string())?;
         match output.status.success() {
             true => return Ok(()),
-            false if !said(&output).contains("lock") => return Err(said(&output)),
-            false if begun.elapsed() > Duration::from_secs(20) => return Err(said(&output)),
+            false if !message(&output).contains("lock") => return Err(message(&output)),
+            false if started.elapsed() > Duration::from_secs(20) => return Err(message(&output)),
             false => std::thread::sleep(Duration::from_millis(50)),
         }
     }
 }
 
 impl User {
-    /// A new one; `None` where there can be none, and why is said.
+    /// Creates a user; `None`, with a printed reason, if that is impossible.
     fn new() -> Option<Self> {
         if fs::metadata("/proc/self").unwrap().uid() != 0 {
             eprintln!("skipped: only root can make a user");
@@ -118,17 +118,17 @@ impl Drop for User {
     }
 }
 
-/// Whether root has worlds here, and this user may have namespaces; says why not.
+/// Whether root can start worlds here and this user may have namespaces; prints the reason if not.
 fn possible(user: &User) -> bool {
     if !crate::world::possible(true) {
         return false;
     }
     let tried = user.run("slowlight link -- true");
-    let forbidden = said(&tried).contains("user namespace");
+    let forbidden = message(&tried).contains("user namespace");
     if forbidden {
-        eprintln!("skipped: {}", said(&tried));
+        eprintln!("skipped: {}", message(&tried));
     }
-    assert!(forbidden || tried.status.success(), "{}", said(&tried));
+    assert!(forbidden || tried.status.success(), "{}", message(&tried));
     !forbidden
 }
 
@@ -165,15 +165,15 @@ fn a_program_over_a_link(user: &User) {
     let script = "id -un; slowlight link --delay 30ms -- \
                   sh -c 'id -u; cat /proc/net/dev; ping -c 3 -i 0.2 far'; ls -A tmp run";
     let output = user.run(script);
-    assert!(output.status.success(), "{}", said(&output));
-    let told = text(&output.stdout);
-    assert!(told.starts_with(&format!("{}\n0\n", user.name)), "{told}");
-    assert!(told.contains("far:") && told.contains("3 received"), "{told}");
+    assert!(output.status.success(), "{}", message(&output));
+    let reply = text(&output.stdout);
+    assert!(reply.starts_with(&format!("{}\n0\n", user.name)), "{reply}");
+    assert!(reply.contains("far:") && reply.contains("3 received"), "{reply}");
     // "rtt min/avg/max/mdev = 60.3/60.4/60.5/0.1 ms"
-    let (_, times) = told.split_once("mdev = ").unwrap();
+    let (_, times) = reply.split_once("mdev = ").unwrap();
     let least: f64 = times.split('/').next().unwrap().parse().unwrap();
-    assert!((60.0..80.0).contains(&least), "{told}");
-    assert!(text(&output.stderr).contains("near -> far"), "{}", said(&output));
+    assert!((60.0..80.0).contains(&least), "{reply}");
+    assert!(text(&output.stderr).contains("near -> far"), "{}", message(&output));
 }
 
 fn transfers_of_a_scenario(user: &User) {
@@ -182,11 +182,11 @@ fn transfers_of_a_scenario(user: &User) {
         test -s captures/lander.pcapng && test -s captures/orbiter.pcapng"
     );
     let output = user.run(&script);
-    assert!(output.status.success(), "{}", said(&output));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let transfers = told["transfers"].as_array().unwrap();
+    assert!(output.status.success(), "{}", message(&output));
+    let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let transfers = reply["transfers"].as_array().unwrap();
     assert_eq!(transfers.len(), 2);
-    assert!(transfers.iter().all(|transfer| transfer["verified"] == true), "{told}");
+    assert!(transfers.iter().all(|transfer| transfer["verified"] == true), "{reply}");
 }
 
 fn a_world_that_stays(user: &User) {
@@ -211,7 +211,7 @@ fn a_world_that_stays(user: &User) {
 }
 
 fn programs_that_are_not_root(user: &User) {
-    // A program of his own may have namespaces, as browsers have.
+    // Programs of the user may have namespaces of their own, as browsers do.
     let script = "slowlight link --delay 5ms --user -- \
             sh -c 'id -un; touch mine; ping -c 1 far; unshare --user --map-root-user id -u'
         stat -c %U mine; slowlight emu up --delay 5ms
@@ -234,9 +234,9 @@ fn worlds_in_a_world(user: &User) {
                   ping -c 3 -i 0.2 far | grep -o 'mdev = .*'";
     let output = user.run(script);
     let out = text(&output.stdout);
-    let (_, times) = out.split_once("mdev = ").unwrap_or_else(|| panic!("{}", said(&output)));
+    let (_, times) = out.split_once("mdev = ").unwrap_or_else(|| panic!("{}", message(&output)));
     let least: f64 = times.split('/').next().unwrap().parse().unwrap();
-    assert!((150.0..200.0).contains(&least), "{}", said(&output));
+    assert!((150.0..200.0).contains(&least), "{}", message(&output));
 }
 
 /// To a server of the machine, and without the program that this takes.
@@ -256,11 +256,11 @@ print(socket.create_connection((\"outside\", {port}), timeout=20).recv(10).decod
         PATH=/nonexistent ../slowlight link --uplink -- true || echo refused"
     );
     let output = user.run(&script);
-    assert!(output.status.success(), "{}", said(&output));
-    assert!(text(&output.stdout).starts_with("hello\n"), "{}", said(&output));
-    assert!(text(&output.stdout).ends_with("refused\n"), "{}", said(&output));
+    assert!(output.status.success(), "{}", message(&output));
+    assert!(text(&output.stdout).starts_with("hello\n"), "{}", message(&output));
+    assert!(text(&output.stdout).ends_with("refused\n"), "{}", message(&output));
     let missing = "without root it takes the program slirp4netns, of the package of that name";
-    assert!(text(&output.stderr).contains(missing), "{}", said(&output));
+    assert!(text(&output.stderr).contains(missing), "{}", message(&output));
     server.join().unwrap();
 }
 
@@ -270,12 +270,12 @@ fn a_comparison(user: &User, tool: &str) {
          --delay '5 ms' --json; ls -A tmp >&2"
     );
     let output = user.run(&script);
-    assert!(output.status.success(), "{}", said(&output));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let results = told.as_array().unwrap();
-    assert_eq!(results.len(), 2, "{told}");
-    assert!(results.iter().all(|result| result["verdict"] == "identical"), "{told}");
-    assert!(!text(&output.stderr).contains("slowlight-"), "no folder stays: {}", said(&output));
+    assert!(output.status.success(), "{}", message(&output));
+    let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let results = reply.as_array().unwrap();
+    assert_eq!(results.len(), 2, "{reply}");
+    assert!(results.iter().all(|result| result["verdict"] == "identical"), "{reply}");
+    assert!(!text(&output.stderr).contains("slowlight-"), "no folder stays: {}", message(&output));
 }
 
 #[test]
@@ -289,14 +289,14 @@ fn what_is_forbidden_is_told_with_what_allows_it() {
         format!("mknod -m 600 {folder}/tun c 10 200; mount --bind {folder}/tun /dev/net/tun");
     let output = user.prepared(&device, "slowlight link -- true");
     assert!(!output.status.success());
-    assert!(said(&output).contains("chmod 0666 /dev/net/tun (as root)"), "{}", said(&output));
+    assert!(message(&output).contains("chmod 0666 /dev/net/tun (as root)"), "{}", message(&output));
     let output = user.prepared("mount -t tmpfs none /dev/net", "slowlight link -- true");
     assert!(!output.status.success());
-    assert!(said(&output).contains("modprobe tun (as root)"), "{}", said(&output));
+    assert!(message(&output).contains("modprobe tun (as root)"), "{}", message(&output));
     let output = without_user_namespaces(&user);
     assert!(!output.status.success());
     let remedy = "allow it: sysctl -w user.max_user_namespaces=10000 (as root)";
-    assert!(said(&output).contains(remedy), "{}", said(&output));
+    assert!(message(&output).contains(remedy), "{}", message(&output));
 }
 
 /// Runs the program as this user where he may have no user namespace: in one of root's, in which
@@ -313,13 +313,13 @@ fn without_user_namespaces(user: &User) -> Output {
          exec setpriv --reuid {id} --regid {id} --clear-groups {} link -- true",
         program.display()
     );
-    // Whoever starts a program is root in there only after this is said, from outside.
+    // The user is root in the namespace only after this is written from outside.
     let mut command = Command::new("unshare");
     command.args(["--user", "sh", "-c", "echo; read go; exec sh -c \"$INSIDE\""]);
     command.env("INSIDE", inside).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut begun = [0];
-    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut begun).unwrap();
+    let mut started = [0];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut started).unwrap();
     for map in ["uid_map", "gid_map"] {
         fs::write(format!("/proc/{}/{map}", child.id()), "0 0 65536\n").unwrap();
     }

@@ -1,4 +1,4 @@
-//! A world that stays while a test runs programs in it.
+//! World in the background for the programs of a test.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use crate::world::text;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 
-/// How many worlds there were.
+/// Number of worlds so far.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A world of a scenario that comes with slowlight, or of a file; it ends with the test.
@@ -46,8 +46,8 @@ impl World {
         command.spawn().expect("slowlight can be run")
     }
 
-    /// Runs one that need not succeed; what it says.
-    pub(crate) fn told(&self, host: &str, program: &[&str]) -> String {
+    /// Runs a program that may fail; returns its output.
+    pub(crate) fn reply(&self, host: &str, program: &[&str]) -> String {
         let output = self.start(host, program).wait_with_output().expect("it ends");
         text(&output.stdout) + &text(&output.stderr)
     }

@@ -1,4 +1,4 @@
-//! `slowlight study` and `slowlight advise`: results that survive, and what they are told of.
+//! `slowlight study` and `slowlight advise`: results that survive kills, and their reports.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ fn run(folder: &Path, args: &[&str]) -> Output {
     slowlight(folder, args).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn message(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -77,8 +77,8 @@ fn tables_are_the_same_bytes_for_any_number_of_jobs() {
     for (jobs, out) in [("1", "one"), ("3", "three")] {
         let output =
             run(folder.path(), &["study", "run", "own.toml", "--jobs", jobs, "--out", out]);
-        assert!(output.status.success(), "{}", said(&output));
-        assert!(said(&output).contains("180 runs, 0 of them done before; 0 without success"));
+        assert!(output.status.success(), "{}", message(&output));
+        assert!(message(&output).contains("180 runs, 0 of them done before; 0 without success"));
     }
     let one = table(folder.path(), "one");
     assert!(one.starts_with(b"PAR1") && one == table(folder.path(), "three"));
@@ -116,9 +116,9 @@ fn what_was_done_before_a_kill_is_not_done_again() {
         before = now;
     }
     let output = run(folder.path(), &["study", "run", "own.toml", "--resume"]);
-    assert!(output.status.success(), "{}", said(&output));
-    let told = format!("180 runs, {before} of them done before");
-    assert!(said(&output).contains(&told), "{told}: {}", said(&output));
+    assert!(output.status.success(), "{}", message(&output));
+    let reply = format!("180 runs, {before} of them done before");
+    assert!(message(&output).contains(&reply), "{reply}: {}", message(&output));
     assert_eq!(table(folder.path(), "results/own-own"), expected);
 }
 
@@ -127,14 +127,16 @@ fn results_are_gone_on_with_or_started_over_as_the_user_says() {
     let folder = folder();
     let some = ["study", "run", "own.toml", "--filter", "per=0", "--runs", "1"];
     let output = run(folder.path(), &some);
-    assert!(said(&output).contains("3 runs, 0 of them done before"), "{}", said(&output));
+    assert!(message(&output).contains("3 runs, 0 of them done before"), "{}", message(&output));
     let again = run(folder.path(), &some);
     assert_eq!(again.status.code(), Some(2));
-    assert!(said(&again).contains("has 3 runs; --resume goes on with them, --again starts over"));
+    assert!(
+        message(&again).contains("has 3 runs; --resume goes on with them, --again starts over")
+    );
     let more = run(folder.path(), &["study", "run", "own.toml", "--resume", "--runs", "2"]);
-    assert!(said(&more).contains("18 runs, 3 of them done before"), "{}", said(&more));
+    assert!(message(&more).contains("18 runs, 3 of them done before"), "{}", message(&more));
     let over = run(folder.path(), &[&some[..], &["--again"]].concat());
-    assert!(said(&over).contains("3 runs, 0 of them done before"), "{}", said(&over));
+    assert!(message(&over).contains("3 runs, 0 of them done before"), "{}", message(&over));
     let manifest = fs::read_to_string(folder.path().join("results/own-own/manifest.json")).unwrap();
     assert!(manifest.contains("\"complete\": false"), "{manifest}");
 }
@@ -144,8 +146,8 @@ fn mistakes_are_named() {
     let folder = folder();
     let refused = |args: &[&str]| {
         let output = run(folder.path(), &[&["study", "run"], args].concat());
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        said(&output)
+        assert_eq!(output.status.code(), Some(2), "{}", message(&output));
+        message(&output)
     };
     assert!(refused(&["grc-2021"]).contains("did you mean \"grc-2012\"?"));
     assert!(refused(&["own.toml", "--edition", "won"]).contains("did you mean \"own\"?"));
@@ -215,7 +217,7 @@ fn advice_names_a_transport_and_why() {
     assert!(run(folder.path(), &["sim", "best.toml"]).status.success());
     for bad in [&["--shared", "--dedicated"][..], &["--budget", "0 s"]] {
         let refused = run(folder.path(), &[&["advise"], bad].concat());
-        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+        assert_eq!(refused.status.code(), Some(2), "{}", message(&refused));
     }
 }
 

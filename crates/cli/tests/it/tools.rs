@@ -15,7 +15,7 @@ use crate::world::text;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 
-/// Whether there can be worlds here; says why not.
+/// Whether worlds are possible here; prints the reason if not.
 fn possible() -> bool {
     crate::world::possible(false)
 }
@@ -52,8 +52,8 @@ fn compare(folder: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// What was said, in one.
-fn said(output: &Output) -> String {
+/// Output and error output, joined.
+fn message(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
@@ -64,7 +64,7 @@ fn tools_are_listed_with_what_is_missing() {
     let mut command = Command::new(SLOWLIGHT);
     let output = command.args(["emu", "tools", "--adapters"]).arg(adapters).output().unwrap();
     let listed = text(&output.stdout);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", message(&output));
     let line =
         |name: &str| listed.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
     assert!(line("copy").ends_with("here"), "{listed}");
@@ -86,7 +86,7 @@ fn what_cannot_be_compared_is_told() {
     ] {
         let output = compare(folder.path(), more).output().unwrap();
         assert!(!output.status.success(), "{more:?}");
-        assert!(said(&output).contains(why), "{more:?}: {}", said(&output));
+        assert!(message(&output).contains(why), "{more:?}: {}", message(&output));
     }
 }
 
@@ -101,7 +101,7 @@ fn tools_and_protocols_are_compared_in_one_table_and_kept() {
     let who = ["--tool", "copy,broken", "--protocol", "cfdp/gsfc-2007"];
     let more = [&who[..], &["--pers", "0,1e-2", "--runs", "2", "--out", out.to_str().unwrap()]];
     let output = compare(folder.path(), &more.concat()).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "one fails: {}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "one fails: {}", message(&output));
     let shown = text(&output.stdout);
     let row = |name: &str| shown.lines().rfind(|line| line.contains(name)).unwrap();
     assert!(row("program or protocol").contains("0.01"), "{shown}");
@@ -122,7 +122,7 @@ fn tools_and_protocols_are_compared_in_one_table_and_kept() {
     let more = [&more.concat()[..], &["--json"]].concat();
     let again = compare(folder.path(), &more).output().unwrap();
     let all: Value = serde_json::from_str(&text(&again.stdout)).unwrap();
-    assert_eq!(all.as_array().unwrap().len(), 12, "{}", said(&again));
+    assert_eq!(all.as_array().unwrap().len(), 12, "{}", message(&again));
     // Twelve, those that had failed once more, and the one that was cut off, if it had not.
     let cut = first.lines().last().unwrap();
     assert_eq!(results().lines().count(), 12 + 4 + usize::from(!cut.contains("broken")));
@@ -130,7 +130,7 @@ fn tools_and_protocols_are_compared_in_one_table_and_kept() {
     let mut command = Command::new(SLOWLIGHT);
     command.args(["emu", "compare", "--size", "100kB", "--adapters"]);
     let other = command.arg(folder.path().join("adapters")).args(other).output().unwrap();
-    assert!(said(&other).contains("choose another folder"), "{}", said(&other));
+    assert!(message(&other).contains("choose another folder"), "{}", message(&other));
 }
 
 /// A scenario of two hosts with these transfers, in the folder of the adapters.
@@ -162,8 +162,8 @@ fn tools_of_a_scenario_are_checked_before_it_runs() {
     ] {
         let transfer = format!("{{ from = \"a\", to = \"b\", {transfer} }}");
         let output = slowlight(command, &scenario(folder.path(), &transfer));
-        assert_eq!(output.status.code(), Some(2), "{transfer}: {}", said(&output));
-        assert!(said(&output).contains(why), "{transfer}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{transfer}: {}", message(&output));
+        assert!(message(&output).contains(why), "{transfer}: {}", message(&output));
     }
 }
 
@@ -194,13 +194,13 @@ fn tools_carry_transfers_of_a_scenario_beside_protocols() {
     let out = folder.path().join("out");
     let run = ["emu", "run", "--json", "--out", out.to_str().unwrap()];
     let output = slowlight(&run, &path);
-    assert_eq!(output.status.code(), Some(1), "one fails: {}", said(&output));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["ended"], "idle");
-    let verdicts = told["transfers"].as_array().unwrap().iter().map(|one| &one["verdict"]);
+    assert_eq!(output.status.code(), Some(1), "one fails: {}", message(&output));
+    let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reply["ended"], "idle");
+    let verdicts = reply["transfers"].as_array().unwrap().iter().map(|one| &one["verdict"]);
     let wanted = ["identical", "identical", "null", "measured", "failed"];
     assert_eq!(verdicts.map(|one| one.as_str().unwrap_or("null")).collect::<Vec<_>>(), wanted);
-    let field = |number: usize, key: &str| told["transfers"][number][key].clone();
+    let field = |number: usize, key: &str| reply["transfers"][number][key].clone();
     for number in 0..3 {
         assert_eq!(
             (field(number, "verified"), field(number, "completed")),
@@ -216,9 +216,9 @@ fn tools_carry_transfers_of_a_scenario_beside_protocols() {
     assert!(failure.as_str().unwrap().contains("exit status: 3: no way"), "{failure}");
     let kept: Value =
         serde_json::from_str(&fs::read_to_string(out.join("metrics.json")).unwrap()).unwrap();
-    assert_eq!(kept["transfers"], told["transfers"]);
+    assert_eq!(kept["transfers"], reply["transfers"]);
     let shown = slowlight(&["emu", "run"], &path);
-    let shown = said(&shown);
+    let shown = message(&shown);
     for word in ["verified", "measured", "failed", "over ", "no way"] {
         assert!(shown.contains(word), "{word}: {shown}");
     }
@@ -236,11 +236,11 @@ fn nuttcp_measures_twice_at_once() {
     let one = "{ from = \"a\", to = \"b\", tool = \"nuttcp\", size = \"500 kB\" },\n";
     let path = scenario(folder.path(), &one.repeat(2));
     let output = slowlight(&["emu", "run", "--json"], &path);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", message(&output));
+    let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
     for number in 0..2 {
-        let rate = told["transfers"][number]["goodput_bps"].as_f64().unwrap();
-        assert!((1e5..20e6).contains(&rate), "{told}");
+        let rate = reply["transfers"][number]["goodput_bps"].as_f64().unwrap();
+        assert!((1e5..20e6).contains(&rate), "{reply}");
     }
 }
 
@@ -265,21 +265,21 @@ fn an_interrupt_ends_what_is_still_prepared() {
         command.args(["emu", "run", "--json"]).arg(&path).arg("--pcap").arg(&capture);
         command.env("TMPDIR", &temporary).stdout(Stdio::piped()).stderr(Stdio::piped());
         let running = guarded(&mut command);
-        let begun = Instant::now();
+        let started = Instant::now();
         // The file's folder, and the tool's.
         while fs::read_dir(&temporary).unwrap().count() < 2 {
-            assert!(begun.elapsed() < Duration::from_secs(20), "it does not begin");
+            assert!(started.elapsed() < Duration::from_secs(20), "it does not begin");
             std::thread::sleep(Duration::from_millis(10));
         }
         std::thread::sleep(Duration::from_millis(200));
-        let begun = Instant::now();
+        let started = Instant::now();
         let id = running.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
         let output = running.child.wait_with_output().unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(4), "{tool}: {:?}", begun.elapsed());
-        assert_eq!(output.status.code(), Some(1), "{tool}: {}", said(&output));
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(told["ended"], "cancelled", "{tool}: {told}");
+        assert!(started.elapsed() < Duration::from_secs(4), "{tool}: {:?}", started.elapsed());
+        assert_eq!(output.status.code(), Some(1), "{tool}: {}", message(&output));
+        let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(reply["ended"], "cancelled", "{tool}: {reply}");
         assert_eq!(fs::read_dir(&capture).unwrap().count(), 2, "{tool}: a file a host, complete");
         assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{tool}: something is left");
     }
@@ -297,12 +297,12 @@ fn a_scenario_ends_its_tools_at_its_time() {
     let path = scenario(folder.path(), transfers);
     let text = fs::read_to_string(&path).unwrap().replace("30 s", "700 ms");
     fs::write(&path, text).unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     let output = slowlight(&["emu", "run", "--json"], &path);
-    assert!(begun.elapsed() < Duration::from_secs(15), "{}", said(&output));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["ended"], "time limit");
-    let why = |number: usize| told["transfers"][number]["failure"].as_str().unwrap().to_owned();
+    assert!(started.elapsed() < Duration::from_secs(15), "{}", message(&output));
+    let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reply["ended"], "time limit");
+    let why = |number: usize| reply["transfers"][number]["failure"].as_str().unwrap().to_owned();
     assert!(why(0).contains("stopped") || why(0).contains("not over"), "{}", why(0));
     assert!(why(1).contains("never asked for"), "{}", why(1));
 }
@@ -320,19 +320,19 @@ fn what_a_killed_comparison_left_is_removed_by_the_next_command() {
     let command = command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = guarded(command);
     let left = || fs::read_dir(&temporary).unwrap().count();
-    let begun = Instant::now();
+    let started = Instant::now();
     // The file's folder, and the tool's.
     while left() < 2 {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", running.child.try_wait());
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", running.child.try_wait());
         std::thread::sleep(Duration::from_millis(20));
     }
     running.child.kill().unwrap();
     running.child.wait().unwrap();
     assert_eq!(left(), 2);
-    let begun = Instant::now();
+    let started = Instant::now();
     // The kernel ends what is in there a moment later.
     while left() > 0 {
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert!(started.elapsed() < Duration::from_secs(10));
         let mut list = Command::new(SLOWLIGHT);
         assert!(list.args(["emu", "list"]).env("TMPDIR", &temporary).status().unwrap().success());
     }
@@ -349,23 +349,27 @@ fn an_interrupted_comparison_keeps_what_it_has() {
     let more = ["--tool", "copy,slow", "--jobs", "1", "--out", out.to_str().unwrap()];
     let mut command = compare(folder.path(), &more);
     let mut running = guarded(command.stdout(Stdio::null()).stderr(Stdio::piped()));
-    let begun = Instant::now();
+    let started = Instant::now();
     let results = || fs::read_to_string(out.join("results.jsonl")).unwrap_or_default();
     while results().is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", running.child.try_wait());
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", running.child.try_wait());
         std::thread::sleep(Duration::from_millis(20));
     }
     let id = running.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     let output = running.child.wait_with_output().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(40), "it was not waited for what is slow");
-    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
-    assert!(said(&output).contains("the same command goes on from here"), "{}", said(&output));
+    assert!(started.elapsed() < Duration::from_secs(40), "it was not waited for what is slow");
+    assert_eq!(output.status.code(), Some(130), "{}", message(&output));
+    assert!(
+        message(&output).contains("the same command goes on from here"),
+        "{}",
+        message(&output)
+    );
     assert_eq!(results().lines().count(), 1);
 }
 
-/// The server of ssh waits 120 s for a login, which takes some seven round trips: at 10 s one way
-/// that is too long for it. It takes as long to see, so only `SLOWLIGHT_SFTP` has it done.
+/// sshd waits 120 s for a login, which takes some seven round trips: too long at 10 s one way. The
+/// test takes as long, so it runs only with `SLOWLIGHT_SFTP`.
 #[test]
 fn sftp_works_at_one_second_and_fails_at_ten_where_cfdp_does_not() {
     if std::env::var_os("SLOWLIGHT_SFTP").is_none() {
@@ -379,7 +383,7 @@ fn sftp_works_at_one_second_and_fails_at_ten_where_cfdp_does_not() {
     command.args(["emu", "compare", "--tool", "sftp", "--protocol", "cfdp", "--size", "100kB"]);
     command.args(["--rate", "8 Mbit/s", "--delays", "1 s,10 s", "--jobs", "4", "--json"]);
     let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "one fails: {}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "one fails: {}", message(&output));
     let all: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
     let of = |what: &str, delay: &str| {
         let mut all = all.as_array().unwrap().iter();

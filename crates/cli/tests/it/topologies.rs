@@ -67,7 +67,7 @@ try:
 except TimeoutError:
     pass";
 
-/// Says that it listens to a group, and prints the first that it hears.
+/// Joins a group, prints a line when it listens, then the first message.
 const LISTEN: &str = "
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -77,7 +77,7 @@ s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
 s.settimeout(20)
 print(*s.recvfrom(100))";
 
-/// Says something to the group several times, as packets are lost.
+/// Sends a message to the group several times, since packets are lost.
 const SPEAK: &str = "
 import socket, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -86,7 +86,7 @@ for attempt in range(20):
     s.sendto(b'to all', ('239.0.0.1', 5002))
     time.sleep(0.2)";
 
-/// Whether there can be worlds here, with programs in Python; says why not.
+/// Whether worlds with programs in Python are possible here; prints the reason if not.
 fn possible() -> bool {
     if !crate::world::possible(true) {
         return false;
@@ -112,7 +112,7 @@ fn now() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
-/// What a program printed that has to succeed.
+/// Output of a program that must succeed.
 fn printed(child: Child) -> String {
     let output: Output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -172,21 +172,21 @@ fn an_orbiter_forwards_both_versions_and_tells_of_packets_too_large() {
         return;
     }
     let world = World::up("lander");
-    let path = world.told("lander", &["ping", "-c", "1", "-t", "1", "ground"]);
+    let path = world.reply("lander", &["ping", "-c", "1", "-t", "1", "ground"]);
     assert!(path.contains("Time to live exceeded") && path.contains("orbiter"), "{path}");
-    let path = world.told("lander", &["ping", "-c", "1", "-M", "do", "-s", "1300", "ground"]);
+    let path = world.reply("lander", &["ping", "-c", "1", "-M", "do", "-s", "1300", "ground"]);
     assert!(path.contains("mtu = 1280") || path.contains("mtu=1280"), "{path}");
-    let path = world.told("lander", &["ping", "-c", "1", "-M", "do", "-s", "1300", "ground-6"]);
+    let path = world.reply("lander", &["ping", "-c", "1", "-M", "do", "-s", "1300", "ground-6"]);
     assert!(path.contains("Packet too big: mtu=1280"), "{path}");
-    let devices = world.told("orbiter", &["ip", "-o", "link"]);
+    let devices = world.reply("orbiter", &["ip", "-o", "link"]);
     let mtu =
         |name: &str| devices.lines().find(|line| line.contains(&format!(" {name}: "))).unwrap();
     assert!(mtu("lander").contains("mtu 1500") && mtu("ground").contains("mtu 1280"), "{devices}");
     for ground in ["ground", "ground-6"] {
-        let said = world.told("lander", &["ping", "-c", "2", "-i", "0.2", ground]);
-        let (_, times) = said.split_once("mdev = ").unwrap_or_else(|| panic!("{said}"));
+        let message = world.reply("lander", &["ping", "-c", "2", "-i", "0.2", ground]);
+        let (_, times) = message.split_once("mdev = ").unwrap_or_else(|| panic!("{message}"));
         let least: f64 = times.split('/').next().unwrap().parse().unwrap();
-        assert!((420.0..440.0).contains(&least), "{said}");
+        assert!((420.0..440.0).contains(&least), "{message}");
         let sink = world.start("ground", &["python3", "-c", SINK]);
         let source = ["python3", "-c", SOURCE, ground, "200000", "60"];
         let (bytes, seconds, received, sent) = carried(sink, world.start("lander", &source));
@@ -205,14 +205,17 @@ fn a_hub_carries_to_one_and_to_all() {
     let members = ["fleet-01", "fleet-07", "fleet-20"];
     let listeners = members.map(|name| world.start(name, &["python3", "-c", LISTEN, name]));
     // From one terminal to another it is two hops up and two down.
-    let said = world.told("fleet-07", &["ping", "-c", "3", "-i", "0.3", "fleet-20"]);
-    let (_, times) = said.split_once("mdev = ").unwrap_or_else(|| panic!("{said}"));
+    let message = world.reply("fleet-07", &["ping", "-c", "3", "-i", "0.3", "fleet-20"]);
+    let (_, times) = message.split_once("mdev = ").unwrap_or_else(|| panic!("{message}"));
     let least: f64 = times.split('/').next().unwrap().parse().unwrap();
-    assert!((500.0..520.0).contains(&least), "{said}");
+    assert!((500.0..520.0).contains(&least), "{message}");
     printed(world.start("ground", &["python3", "-c", SPEAK]));
     for (name, listener) in members.into_iter().zip(listeners) {
-        let heard = printed(listener);
-        assert!(heard.contains("b'to all'") && heard.contains("'10.0.0.21'"), "{name}: {heard}");
+        let announced = printed(listener);
+        assert!(
+            announced.contains("b'to all'") && announced.contains("'10.0.0.21'"),
+            "{name}: {announced}"
+        );
     }
 }
 
@@ -232,7 +235,7 @@ fn a_flow_sees_what_is_changed_below_it() {
     let stream = world.start("lander", &["python3", "-c", STREAM, "ground", "1700"]);
     let wait = |seconds| thread::sleep(Duration::from_secs_f64(seconds));
     wait(1.0);
-    let (begun, link) = (now(), "orbiter:ground");
+    let (started, link) = (now(), "orbiter:ground");
     wait(0.8);
     let nearer = world.set(link, &["delay=50ms"]);
     wait(1.0);
@@ -256,7 +259,11 @@ fn a_flow_sees_what_is_changed_below_it() {
         median(within(from, until).iter().map(|one| one.came - one.sent).collect())
     };
     // 10 ms and 2 ms on the line to the orbiter, then 200 ms, then 50 ms.
-    assert!((0.210..0.225).contains(&delay(begun, begun + 0.5)), "{}", delay(begun, begun + 0.5));
+    assert!(
+        (0.210..0.225).contains(&delay(started, started + 0.5)),
+        "{}",
+        delay(started, started + 0.5)
+    );
     let changed = delay(nearer + 0.05, lossy - 0.3);
     assert!((0.060..0.075).contains(&changed), "{changed} s");
     let (arrived, sent) = (within(lossy + 0.1, lossy + 1.1).len(), 200);

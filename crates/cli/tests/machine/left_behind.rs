@@ -1,5 +1,5 @@
-//! Worlds are killed in the middle, and the next command is given: nothing of them is left on this
-//! machine, no process, no network namespace, no device, no folder.
+//! After worlds are killed, the next command removes all their remains: processes, network
+//! namespaces, devices, folders.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -68,7 +68,7 @@ fn started(process: &Path) -> Option<u64> {
     stat(process, 19)
 }
 
-/// Whether it has ended, and only its parent has not heard so.
+/// Whether it has ended and waits for its parent.
 fn is_zombie(process: &Path) -> bool {
     fs::read_to_string(process.join("stat")).is_ok_and(|line| line.contains(") Z "))
 }
@@ -95,7 +95,7 @@ fn mounted_namespaces() -> BTreeSet<String> {
     mounts.lines().filter(|line| line.contains(" - nsfs ")).map(str::to_owned).collect()
 }
 
-/// What the machine has that a world could leave.
+/// Objects of the machine that a world could leave.
 #[derive(Debug)]
 struct Machine {
     devices: BTreeSet<String>,
@@ -112,7 +112,7 @@ impl Machine {
         }
     }
 
-    /// Whether nothing is there that was not there before.
+    /// Whether there is nothing new since `before`.
     fn is_within(&self, before: &Self) -> bool {
         self.devices.is_subset(&before.devices)
             && self.named.is_subset(&before.named)

@@ -1,5 +1,5 @@
-//! Processes of the emulator: when they are asked to end, when programs of a world begin, and which of
-//! them a process takes itself for.
+//! Processes of the emulator: requests to end, the start of programs in a world, and the role of
+//! each process.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,14 +21,14 @@ fn slowlight(arguments: &[&str]) -> Output {
     guarded(&mut command).child.wait_with_output().unwrap()
 }
 
-/// Starts it, and asks it alone to end once something is as it shall be.
-fn asked(arguments: &[&str], signal: &str, begun: impl FnMut() -> bool) -> Output {
+/// Starts the program, and sends it alone a signal once a condition holds.
+fn command_line(arguments: &[&str], signal: &str, started: impl FnMut() -> bool) -> Output {
     // Also where these tests are to go on without a terminal.
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP", SLOWLIGHT]).args(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let guarded = guarded(&mut command);
-    wait_for("it begins", begun);
+    wait_for("it begins", started);
     let pid = guarded.child.id().to_string();
     assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     let at = Instant::now();
@@ -49,11 +49,12 @@ fn who_is_asked_alone_ends_programs_and_tells_what_there_was() {
         let (captures, report) = (path("captures"), path("report.json"));
         let link = ["link", "--delay", "1 ms", "--pcap", &captures, "--report", &report];
         let arguments = [&link[..], &["--", "sh", "-c", &program]].concat();
-        let begun = || fs::read_to_string(path("begun")).is_ok_and(|said| said.contains("rtt"));
-        let output = asked(&arguments, signal, begun);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "as the program: {said}");
-        assert!(said.contains("near -> far: 1 of 1 packets arrived;"), "{said}");
+        let started =
+            || fs::read_to_string(path("begun")).is_ok_and(|message| message.contains("rtt"));
+        let output = command_line(&arguments, signal, started);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "as the program: {message}");
+        assert!(message.contains("near -> far: 1 of 1 packets arrived;"), "{message}");
         assert!(fs::read_to_string(&report).unwrap().contains("\"trusted\""));
         let far = fs::File::open(Path::new(&captures).join("far.pcapng")).unwrap();
         assert_eq!(pcap::Reader::new(far).unwrap().map(Result::unwrap).count(), 2);
@@ -91,11 +92,11 @@ fn who_is_asked_alone_tells_how_far_transfers_came() {
         let (scenario, captures, out) = (path("moon.toml"), path("captures"), path("out"));
         let arguments = ["emu", "run", &scenario, "--pcap", &captures, "--out", &out];
         let far = Path::new(&captures).join("earth.pcapng");
-        let begun = || fs::metadata(&far).is_ok_and(|far| far.len() > 100_000);
-        let output = asked(&arguments, signal, begun);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "a transfer failed: {said}");
-        assert!(said.contains("moon -> earth: "), "{said}");
+        let started = || fs::metadata(&far).is_ok_and(|far| far.len() > 100_000);
+        let output = command_line(&arguments, signal, started);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "a transfer failed: {message}");
+        assert!(message.contains("moon -> earth: "), "{message}");
         let metrics = fs::read_to_string(Path::new(&out).join("metrics.json")).unwrap();
         assert!(metrics.contains("\"ended\": \"cancelled\""), "{metrics}");
         let records = pcap::Reader::new(fs::File::open(&far).unwrap()).unwrap();
@@ -113,10 +114,10 @@ fn who_is_asked_alone_takes_its_world_away() {
         let listed = || text(&slowlight(&["emu", "list"]).stdout).contains(&name);
         let up = ["emu", "up", "--name", &name, "--delay", "1 ms", "--foreground"];
         let answers = || slowlight(&["emu", "status", "--name", &name]).status.success();
-        let output = asked(&up, signal, answers);
-        let said = text(&output.stderr);
-        assert!(output.status.success(), "{signal}: {said}");
-        assert!(said.contains("near -> far: 0 of 0 packets arrived;"), "{said}");
+        let output = command_line(&up, signal, answers);
+        let message = text(&output.stderr);
+        assert!(output.status.success(), "{signal}: {message}");
+        assert!(message.contains("near -> far: 0 of 0 packets arrived;"), "{message}");
         assert!(!listed());
     }
 }
@@ -157,16 +158,16 @@ fn a_server_that_fails_or_listens_nowhere_is_told_of() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("exit code 3, before it listened"));
     assert!(!text(&output.stdout).contains("begun"));
-    let begun = Instant::now();
+    let started = Instant::now();
     let output = slowlight(&["link", "--server", "sleep 60", "--", "echo", "begun"]);
-    assert!(output.status.success() && begun.elapsed() < Duration::from_secs(30));
+    assert!(output.status.success() && started.elapsed() < Duration::from_secs(30));
     assert!(text(&output.stderr).contains("listens nowhere"), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("begun"));
     // What only prepares something has done so.
-    let begun = Instant::now();
+    let started = Instant::now();
     let output = slowlight(&["link", "--server", "true", "--", "echo", "begun"]);
     assert!(output.status.success() && !text(&output.stderr).contains("listens nowhere"));
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
@@ -182,9 +183,9 @@ fn a_variable_from_anywhere_is_not_believed() {
         let output = command.env(STAGE, stage).stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{stage}: {}", text(&output.stderr));
         // It is one of the first processes of a namespace of its own.
-        let said = text(&output.stdout);
-        let pid: u32 = said.lines().last().unwrap().parse().unwrap();
-        assert!(pid < 1000 && said.contains("1 received"), "{stage}: {said}");
+        let message = text(&output.stdout);
+        let pid: u32 = message.lines().last().unwrap().parse().unwrap();
+        assert!(pid < 1000 && message.contains("1 received"), "{stage}: {message}");
     }
     assert_eq!(mounts(), before);
 }

@@ -1,10 +1,10 @@
-//! Whether there can be worlds on this machine.
+//! Whether worlds are possible on this machine.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
-/// What a world is made of.
+/// Namespaces of a world.
 const NAMESPACES: [&str; 6] = ["--fork", "--pid", "--mount", "--net", "--ipc", "true"];
 
 pub(crate) fn text(bytes: &[u8]) -> String {

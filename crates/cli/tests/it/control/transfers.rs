@@ -1,4 +1,4 @@
-//! Transfers that a world is asked for over its interface.
+//! Transfers requested over the interface of a world.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
@@ -14,12 +14,12 @@ use crate::guard::guarded;
 use crate::wait::wait_for;
 use crate::world::text;
 
-/// Asks for a transfer from `near` to `far`; the status and the body.
+/// Requests a transfer from `near` to `far`; returns status and body.
 fn ask(world: &World, more: &str) -> (u16, String) {
     world.ask("POST", "/transfers", &format!("{{\"from\": \"near\", \"to\": \"far\", {more}}}"))
 }
 
-/// Asks for a transfer that begins.
+/// Requests a transfer, which must begin.
 fn begin(world: &World, more: &str) -> Value {
     let (status, answer) = ask(world, more);
     assert_eq!(status, 201, "{answer}");
@@ -31,7 +31,7 @@ fn look(world: &World, id: u64) -> Value {
     serde_json::from_str(&world.ask("GET", &format!("/transfers/{id}"), "").1).unwrap()
 }
 
-/// Record of a transfer that is over, by the interface.
+/// Record of an ended transfer, by the interface.
 fn ended(world: &World, id: u64) -> Value {
     wait_for("a transfer to end", || look(world, id)["state"] != "running");
     look(world, id)
@@ -121,7 +121,7 @@ fn transfers_over_the_interface_complete_or_are_stopped() {
     assert_eq!(events.next("transfer-started", own[0])["from"], "near");
     assert_eq!(events.next("transfer-ended", own[0])["state"], "completed");
     assert_eq!(events.next("transfer-ended", endless)["state"], "stopped");
-    // One that is under way keeps nobody from ending the world.
+    // An active transfer does not prevent the end of the world.
     begin(&format!("\"tool\": {slow:?}"));
     begin("\"protocol\": \"cfdp\", \"size\": \"100 MB\"");
     let output = world.run("down", &[]);
@@ -143,7 +143,7 @@ fn servers_of_transfers_have_ports_of_their_own() {
         begin(&world, &format!("\"tool\": {tool:?}, \"size\": \"100 kB\""))["id"].as_u64().unwrap()
     };
     let tells = tells.to_str().unwrap();
-    // What is refused uses up no number.
+    // A refused request uses no number.
     assert_eq!(ask(&world, "\"tool\": \"spc\"").0, 422);
     let both = [begin(tells), begin(tells)];
     assert_eq!(both, [1, 2]);
@@ -168,8 +168,7 @@ fn servers_of_transfers_have_ports_of_their_own() {
     }
 }
 
-/// Something that is never ready: as long as it is prepared, or its server begins, nothing else
-/// does.
+/// A tool whose preparation or server never gets ready does not block other transfers.
 #[test]
 fn a_transfer_that_is_still_prepared_hears_the_end() {
     if !possible() {
@@ -284,7 +283,7 @@ fn a_file_is_carried_by_a_command() {
     assert!(reply.contains("did you mean \"far\"?"), "{reply}");
     let reply = world.refused("transfer", &["--tool", "iperf"]);
     assert!(reply.contains("iperf3-cubic"), "{reply}");
-    // What takes too long fails; what is interrupted is stopped.
+    // A timeout counts as failed, an interruption as stopped.
     world.run("set", &["near:far", "rate=8 kbit/s"]);
     let output = world.run("transfer", &["--size", "1MB", "--timeout", "300 ms"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));

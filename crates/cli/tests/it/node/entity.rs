@@ -36,9 +36,13 @@ impl Entities {
         self.row.folder.path().join("inbox").join(name)
     }
 
-    fn command(&self, n: usize, asked: &[&str]) -> Command {
+    fn command(&self, n: usize, arguments: &[&str]) -> Command {
         let mut command = Command::new(SLOWLIGHT);
-        command.args(asked).arg("--json").arg("--node").arg(self.row.place(n).join("node.sock"));
+        command
+            .args(arguments)
+            .arg("--json")
+            .arg("--node")
+            .arg(self.row.place(n).join("node.sock"));
         command.env("XDG_STATE_HOME", self.row.place(n)).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -46,8 +50,8 @@ impl Entities {
 
     fn sending(&self, path: &Path, more: &[&str]) -> Command {
         let last = self.last.to_string();
-        let asked = ["send", path.to_str().unwrap(), "--remote-entity", &last];
-        self.command(1, &[&asked, more].concat())
+        let arguments = ["send", path.to_str().unwrap(), "--remote-entity", &last];
+        self.command(1, &[&arguments, more].concat())
     }
 
     fn send(&self, path: &Path, more: &[&str]) -> Output {
@@ -60,8 +64,8 @@ impl Entities {
 
     fn receiver_beside(&self, n: usize, more: &[&str]) -> Guarded {
         let inbox = self.inbox("");
-        let asked = ["recv", "--root", inbox.to_str().unwrap()];
-        guarded(&mut self.command(n, &[&asked, more].concat()))
+        let arguments = ["recv", "--root", inbox.to_str().unwrap()];
+        guarded(&mut self.command(n, &[&arguments, more].concat()))
     }
 
     fn has(&self, name: &str, len: usize) -> bool {
@@ -99,17 +103,17 @@ fn files_cross_a_relay_in_both_classes() {
         assert!(entities.has(&name, len), "{name}");
         assert_eq!(sent["transaction"], received["transaction"]);
         assert_eq!((&sent["file_bytes"], &sent["completed"]), (&len.into(), &true.into()));
-        // That the node has it is no word of the receiver's.
+        // Custody of the node is no confirmation of the receiver.
         assert_eq!(sent["delivery"], if class == "1" { "unreported" } else { "complete" });
         assert_eq!(received["delivery"], "complete");
     }
-    // Class 1 with a word at its end.
+    // Class 1 with transaction closure.
     let path = entities.make("closed", 70_000);
     let receiver = entities.receiver(&["--once"]);
     let sent = outcome(&entities.send(&path, &["--class", "1", "--closure"]));
     assert_eq!(sent["delivery"], "complete");
     outcome(&receiver.child.wait_with_output().unwrap());
-    // Receivers that begin anew told once more how the last ones ended, which an entity there takes.
+    // Restarted receivers re-send the last outcomes, which an entity at the sender consumes.
     let taker = entities.receiver_beside(1, &[]);
     entities.await_nothing_held();
     stop(taker);
@@ -137,8 +141,8 @@ fn several_entities_send_to_one() {
     let receiver = entities.receiver(&[]);
     let paths = [("a", 400_000), ("b", 500_000)].map(|(name, len)| entities.make(name, len));
     let near = guarded(&mut entities.sending(&paths[0], &["--class", "2"]));
-    let asked = ["send", paths[1].to_str().unwrap(), "--remote-entity", "3", "--class", "2"];
-    let other = guarded(&mut entities.command(2, &asked));
+    let arguments = ["send", paths[1].to_str().unwrap(), "--remote-entity", "3", "--class", "2"];
+    let other = guarded(&mut entities.command(2, &arguments));
     for sender in [near, other] {
         assert_eq!(outcome(&sender.child.wait_with_output().unwrap())["delivery"], "complete");
     }
@@ -209,26 +213,28 @@ fn an_entity_hears_why_it_cannot_be() {
     failed(&entities.send(&path, &["--lifetime", "0 s"]), "--lifetime is 0");
     let mib = entities.row.folder.path().join("mib.toml");
     let mib_path = mib.to_str().unwrap();
-    for (told, why) in [("ut.pdu = \"1 B\"", "ut.pdu is 1 B"), ("rate = 3", "unknown field `rate`")]
+    for (reply, why) in
+        [("ut.pdu = \"1 B\"", "ut.pdu is 1 B"), ("rate = 3", "unknown field `rate`")]
     {
-        fs::write(&mib, told).unwrap();
+        fs::write(&mib, reply).unwrap();
         failed(&entities.send(&path, &["--mib", mib_path]), why);
     }
     let mut nowhere = Command::new(SLOWLIGHT);
     nowhere.args(["send", path.to_str().unwrap(), "--node", "/nonexistent/node.sock"]);
     failed(&output(&mut nowhere), "is the node running?");
-    // Whoever would hear answers needs the endpoint for itself; who does not may send beside another.
+    // An entity that expects replies needs the endpoint alone; one that does not can send beside
+    // it.
     let both = Entities::new(1);
     let receiver = both.receiver(&[]);
     wait_for("it has its endpoint", || {
         both.row.query(1).is_some_and(|node| node["endpoints"].to_string().contains("ipn:1.65"))
     });
     let path = both.make("file", 1000);
-    let asked = ["send", path.to_str().unwrap(), "--remote-entity", "2", "--class"];
-    let second = output(&mut both.command(1, &[&asked[..], &["2"]].concat()));
+    let arguments = ["send", path.to_str().unwrap(), "--remote-entity", "2", "--class"];
+    let second = output(&mut both.command(1, &[&arguments[..], &["2"]].concat()));
     assert_eq!(second.status.code(), Some(1), "{}", text(&second));
     assert!(text(&second).contains("another entity runs beside it"), "{}", text(&second));
-    outcome(&output(&mut both.command(1, &[&asked[..], &["1"]].concat())));
+    outcome(&output(&mut both.command(1, &[&arguments[..], &["1"]].concat())));
     stop(receiver);
 }
 
@@ -238,8 +244,8 @@ fn what_waits_for_another_is_left_to_it() {
     // A file for the first node, which nobody receives yet, in both classes.
     for class in ["1", "2"] {
         let path = entities.make(&format!("waiting-{class}"), 300_000);
-        let asked = ["send", path.to_str().unwrap(), "--remote-entity", "1", "--class", class];
-        let mut waiting = guarded(&mut entities.command(2, &asked));
+        let arguments = ["send", path.to_str().unwrap(), "--remote-entity", "1", "--class", class];
+        let mut waiting = guarded(&mut entities.command(2, &arguments));
         if class == "1" {
             assert!(waiting.child.wait().unwrap().success());
         } else {

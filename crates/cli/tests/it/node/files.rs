@@ -32,7 +32,7 @@ impl Files {
         Self { row, file, content, inbox }
     }
 
-    fn asked<'a>(&'a self, to: &'a str) -> [&'a str; 5] {
+    fn arguments<'a>(&'a self, to: &'a str) -> [&'a str; 5] {
         ["send", to, self.file.to_str().unwrap(), "--part", PART]
     }
 
@@ -42,14 +42,14 @@ impl Files {
         assert!(received.status.success(), "{}", text(&received));
     }
 
-    /// Parts of files that are there and not whole.
+    /// Number of incomplete files.
     fn pieces(&self) -> usize {
         let entries = fs::read_dir(self.inbox.join(".slowlight/parts")).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
         paths.filter(|path| path.extension().unwrap() == "data").count()
     }
 
-    /// What the sender remembers.
+    /// Records of the sender.
     fn remembered(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.row.place(1).join("slowlight")) else {
             return Vec::new();
@@ -61,7 +61,7 @@ impl Files {
 #[test]
 fn a_long_file_goes_in_several_bundles_and_is_one_again() {
     let files = Files::new(3);
-    let sent = files.row.bp(1, &files.asked("ipn:3.1"));
+    let sent = files.row.bp(1, &files.arguments("ipn:3.1"));
     assert!(sent.status.success(), "{}", text(&sent));
     assert!(text(&sent).contains("750001 bytes in 8 bundles"), "{}", text(&sent));
     assert!(files.remembered().is_empty(), "it is over");
@@ -71,7 +71,7 @@ fn a_long_file_goes_in_several_bundles_and_is_one_again() {
     assert_eq!(files.pieces(), 0);
     // One of the same name is another file, which does not replace it.
     fs::write(&place, b"edited").unwrap();
-    let sent = files.row.bp(1, &files.asked("ipn:3.1"));
+    let sent = files.row.bp(1, &files.arguments("ipn:3.1"));
     assert!(sent.status.success(), "{}", text(&sent));
     files.receive(3, "1");
     assert_eq!(fs::read(&place).unwrap(), b"edited");
@@ -88,7 +88,7 @@ fn a_long_file_goes_on_after_each_kill() {
     let mut receiver = files.row.receiver(2, &files.inbox);
     for round in 0..6_u64 {
         let mut sending = Command::new(SLOWLIGHT);
-        sending.arg("bp").args(files.asked("ipn:2.1")).arg("--node");
+        sending.arg("bp").args(files.arguments("ipn:2.1")).arg("--node");
         sending.arg(files.row.place(1).join("node.sock"));
         sending.env("XDG_STATE_HOME", files.row.place(1));
         let mut sender = guarded(sending.stdout(Stdio::null()).stderr(Stdio::null()));
@@ -107,7 +107,7 @@ fn a_long_file_goes_on_after_each_kill() {
         }
         sender.child.wait().unwrap();
     }
-    let sent = files.row.bp(1, &files.asked("ipn:2.1"));
+    let sent = files.row.bp(1, &files.arguments("ipn:2.1"));
     assert!(sent.status.success(), "{}", text(&sent));
     assert!(files.remembered().is_empty(), "it is over");
     wait_for("the nodes are empty", || {
@@ -120,21 +120,21 @@ fn a_long_file_goes_on_after_each_kill() {
     assert_eq!(files.pieces(), 0, "no part is left over");
 }
 
-/// What another application sends and only looks like a part is handed over as it is.
+/// Payloads of other applications that only look like a part are delivered unchanged.
 #[test]
 fn what_only_looks_like_a_part_is_a_payload() {
     let files = Files::new(1);
     let header = |part: FilePart<'_>, crc| part.encode(crc).unwrap();
     let sound = FilePart { transfer: 9, total: 100, offset: 10, name: "log" };
     let payloads = [
-        // The check is wrong.
+        // Wrong checksum.
         [header(sound, 1), vec![7; 50]].concat(),
-        // It ends behind the file.
+        // A range beyond the end of the file.
         [header(sound, 1), vec![7; 91]].concat(),
-        // No file can be so long.
+        // A file length that no file system supports.
         [header(FilePart { total: u64::MAX, offset: u64::MAX - 3, ..sound }, 1), vec![7; 3]]
             .concat(),
-        // There is not even a name.
+        // No name.
         header(sound, 1)[..36].to_vec(),
     ];
     for payload in &payloads {
@@ -163,7 +163,7 @@ fn a_file_that_is_longer_than_the_store_crosses() {
     let mut files = Files::new(1);
     files.row.change(1, "limits.bytes = \"300 kB\"", "");
     let mut receiver = files.row.receiver(1, &files.inbox);
-    let sent = files.row.bp(1, &files.asked("ipn:1.1"));
+    let sent = files.row.bp(1, &files.arguments("ipn:1.1"));
     assert!(sent.status.success(), "{}", text(&sent));
     let place = files.inbox.join("image.raw");
     wait_for("the file is there", || place.exists());

@@ -57,9 +57,9 @@ fn files_cross_a_relay_and_nodes_end_in_order() {
         let killed = Command::new("kill").arg(child.id().to_string()).status().unwrap();
         assert!(killed.success());
         let mut child = child;
-        let begun = Instant::now();
+        let started = Instant::now();
         let status = child.wait().unwrap();
-        assert!(status.success() && begun.elapsed() < Duration::from_secs(5), "{status}");
+        assert!(status.success() && started.elapsed() < Duration::from_secs(5), "{status}");
         assert!(!row.place(n).join("node.sock").exists());
     }
 }
@@ -103,8 +103,8 @@ fn what_is_acknowledged_arrives_whole_whatever_is_killed() {
         std::thread::sleep(delay);
         row.kill(victim);
         let sent = sender.child.wait_with_output().unwrap();
-        let told = String::from_utf8(sent.stdout).unwrap();
-        acknowledged.extend(told.lines().map(|id| (id.to_owned(), round)));
+        let reply = String::from_utf8(sent.stdout).unwrap();
+        acknowledged.extend(reply.lines().map(|id| (id.to_owned(), round)));
         row.start(victim);
         if victim == 3 {
             receiver.child.wait().unwrap();
@@ -189,12 +189,13 @@ fn crosses_to_a_full_disk(has_reserve: bool) {
         let node = row.query(2).unwrap();
         node["counts"]["refused"].as_u64() > Some(0) && node["trouble"].is_string()
     });
-    // An application is told the same. Where two came at once and neither fitted, there is room for one until the neighbour tries again.
+    // An application gets the same error. If two bundles arrived at once and neither fitted, there
+    // is room for one until the neighbour retries.
     wait_for("an application is refused", || {
         let refused = row.bp(2, &["send", "ipn:1.1", &path.to_string_lossy()]);
-        let said = text(&refused);
+        let message = text(&refused);
         let is_so = !refused.status.success();
-        assert!(!is_so || said.contains("o space left"), "{said}");
+        assert!(!is_so || message.contains("o space left"), "{message}");
         is_so
     });
     // Somebody takes the last blocks, too.

@@ -122,9 +122,9 @@ impl Row {
         }
     }
 
-    pub(super) fn bp(&self, n: usize, asked: &[&str]) -> Output {
+    pub(super) fn bp(&self, n: usize, arguments: &[&str]) -> Output {
         let mut command = Command::new(SLOWLIGHT);
-        command.arg("bp").args(asked).arg("--node").arg(self.place(n).join("node.sock"));
+        command.arg("bp").args(arguments).arg("--node").arg(self.place(n).join("node.sock"));
         output(command.env("XDG_STATE_HOME", self.place(n)))
     }
 

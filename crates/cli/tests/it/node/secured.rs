@@ -4,7 +4,8 @@ use std::fs;
 
 use super::row::{Row, bytes, text, wait_for};
 
-/// Rules of a node that adds, or checks and takes off, a signature and then encryption of payloads for the third node.
+/// Rules of a node that adds, or verifies and removes, a signature and then encryption of payloads
+/// for the third node.
 fn rules(row: &Row, n: usize, role: &str, key: &str) -> String {
     let place = row.place(n);
     fs::write(place.join("sign.key"), key.repeat(32)).unwrap();
@@ -68,7 +69,7 @@ fn a_payload_that_another_key_signed_is_deleted() {
             node["counts"]["deleted"].as_u64() > Some(0) && node["counts"]["bundles"] == 0
         })
     });
-    // One without a signature fares no better.
+    // A bundle without a signature is rejected too.
     let sent = row.bp(2, &["send", "ipn:3.1", path.to_str().unwrap()]);
     assert!(sent.status.success(), "{}", text(&sent));
     wait_for("it is deleted, too", || {
@@ -86,8 +87,8 @@ fn custody_stays_with_who_has_it_until_another_has() {
     let path = path.to_str().unwrap();
     // The second node declines: the first keeps it though its neighbour has it.
     row.change(2, "custody.accept = false", "");
-    let asked = ["send", "ipn:3.1", path, "--bundle-version", "6", "--custody"];
-    let sent = row.bp(1, &asked);
+    let arguments = ["send", "ipn:3.1", path, "--bundle-version", "6", "--custody"];
+    let sent = row.bp(1, &arguments);
     assert!(sent.status.success(), "{}", text(&sent));
     wait_for("both have it", || {
         [1, 2].iter().all(|n| row.query(*n).is_some_and(|node| node["counts"]["bundles"] == 1))
@@ -107,7 +108,7 @@ fn custody_stays_with_who_has_it_until_another_has() {
 #[test]
 fn a_bundle_that_is_sprayed_waits_for_its_destination() {
     let mut row = Row::new(2);
-    // A third one that nobody knows: copies stay where they were sprayed.
+    // A third node that nobody knows: copies stay where they were sprayed.
     row.change(1, "spray = 2", "");
     row.change(2, "spray = 2", "");
     let path = row.folder.path().join("payload");

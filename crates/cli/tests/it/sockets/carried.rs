@@ -33,7 +33,7 @@ fn await_clean(place: &Place) {
     await_that("nothing is kept", || working_files(&root, "spool").is_empty());
 }
 
-/// Passes datagrams on between whoever sends to it and `to`, but for each whose number it is told to lose.
+/// Relay of datagrams between its client and `to`, except for those whose number is to be lost.
 struct Relay {
     address: String,
     lost: Arc<AtomicU64>,
@@ -90,11 +90,11 @@ fn files_of_all_sizes_arrive_in_both_classes() {
         assert_eq!((&sent["file_bytes"], &received["file_bytes"]), (&len.into(), &len.into()));
         assert_eq!(sent["transaction"], received["transaction"]);
         assert_eq!(sent["protocol"], CFDP_LTP);
-        // LTP says that all of it came; only class 2 says that it has its name.
+        // LTP confirms reception; only class 2 confirms that the file has its name.
         assert_eq!(sent["delivery"], if class == "1" { "unreported" } else { "complete" });
         assert_eq!(received["delivery"], "complete");
         await_clean(&place);
-        // Nothing is left to go on with.
+        // No state is left.
         assert_eq!(std::fs::read_dir(place.here("state")).unwrap().count(), 0);
     }
 }
@@ -144,7 +144,7 @@ fn several_senders_are_answered_each() {
         assert_eq!(sent["delivery"], "complete");
         check(&place.root(number), 1_000_000);
     }
-    // One that comes again from another port is found there.
+    // A peer that returns with another port is found there.
     make(&place.here("more"), 5_000);
     let more = ["--entity", "11", "--class", "2"];
     send(&place, "more", &address, &more).end().complete();
@@ -210,7 +210,7 @@ fn nobody_who_answers_is_told_of() {
     let (_socket, address) = silent();
     let ended = send(&place, "file", &address, &["--timeout", "6 s"]).end();
     ended.failed("no answer from");
-    assert!(ended.said.contains("the time given is over"), "{}", ended.said);
+    assert!(ended.message.contains("the time given is over"), "{}", ended.message);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn what_makes_no_sense_is_told() {
         (&recv, &["--peer", "3"], "write it like 3=192.0.2.7:7542"),
     ] {
         let ended = Running::start(&[command, more].concat()).end();
-        assert_eq!(ended.code, Some(2), "{more:?}: {}", ended.said);
-        assert!(ended.said.contains(why), "{more:?}: {}", ended.said);
+        assert_eq!(ended.code, Some(2), "{more:?}: {}", ended.message);
+        assert!(ended.message.contains(why), "{more:?}: {}", ended.message);
     }
 }

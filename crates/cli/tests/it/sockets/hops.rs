@@ -4,7 +4,7 @@ use super::process::{Place, Running, await_that, check, make, silent, working_fi
 
 const LTP_T: &str = "ltp-t";
 
-/// An engine on the way, which knows these others by their addresses.
+/// A relay engine with the addresses of its neighbours.
 fn relay(
     place: &Place,
     number: u64,
@@ -27,7 +27,7 @@ fn send(place: &Place, name: &str, to: u64, address: &str, more: &[&str]) -> Run
     place.send(LTP_T, name, address, &[&["--via", "2", "--remote-entity", &to], more].concat())
 }
 
-/// Waits until an engine on the way keeps nothing any more.
+/// Waits until a relay engine has no blocks.
 fn await_clean(place: &Place) {
     let is_clean = || {
         let kinds = ["spool", "index"].map(|kind| working_files(&place.root(""), kind));
@@ -48,7 +48,7 @@ fn files_cross_an_engine_on_the_way() {
         check(&end.root("file"), len);
         let passed = between.end().complete();
         assert_eq!((&sent["file_bytes"], &received["file_bytes"]), (&len.into(), &len.into()));
-        // The first engine on the way answers for it; what comes of it later the source does not hear.
+        // The first relay confirms the block; the source does not learn of its delivery.
         assert_eq!(sent["delivery"], "unreported");
         assert_eq!(received["delivery"], "complete");
         assert_eq!((&passed["role"], &passed["destination_entity"]), (&"relay".into(), &3.into()));
@@ -93,7 +93,7 @@ fn a_block_waits_for_the_next_engine() {
     let (between, next) = relay(&way, 2, "127.0.0.1:0", &[(3, &last)], &["--once"]);
     make(&way.here("file"), 500_000);
     send(&way, "file", 3, &next, &[]).end().complete();
-    // It tries, and nobody answers.
+    // The relay sends, and nobody replies.
     absent.recv(&mut [0; 2048]).unwrap();
     drop(absent);
     let (receiver, _) = end.recv(LTP_T, &last, &["--entity", "3", "--once"]);
@@ -184,7 +184,7 @@ fn what_makes_no_sense_is_told() {
         (&recv, &[&["cfdp"][..], &peer, &["--route", "4=3"]].concat(), "--route is for LTP-T"),
     ] {
         let ended = Running::start(&[command, more].concat()).end();
-        assert_eq!(ended.code, Some(2), "{more:?}: {}", ended.said);
-        assert!(ended.said.contains(why), "{more:?}: {}", ended.said);
+        assert_eq!(ended.code, Some(2), "{more:?}: {}", ended.message);
+        assert!(ended.message.contains(why), "{more:?}: {}", ended.message);
     }
 }

@@ -1,4 +1,4 @@
-//! What the program does over real sockets on loopback.
+//! Transfers over real sockets on loopback.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::process::{Place, Running, await_that, check, make, silent};
 
-/// What is heard on a socket until nothing comes for a second.
-fn heard(socket: &UdpSocket, what: impl Fn(&Body<'_>) -> bool) -> usize {
+/// Number of matching messages on a socket until it is silent for a second.
+fn received(socket: &UdpSocket, what: impl Fn(&Body<'_>) -> bool) -> usize {
     socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     let mut datagram = [0; 65536];
     let mut count = 0;
@@ -28,9 +28,9 @@ fn commands_are_heard_and_the_end_of_the_session() {
     let place = Place::new();
     make(&place.here("file"), 300_000);
     let (receiver, address) = place.recv("norm", "127.0.0.1:0", &[]);
-    let said =
+    let reported =
         ["--rate", "50 Mbit/s", "--entity", "7", "--command", "two\nlines", "--command", "b"];
-    let sender = place.send("norm", "file", &address, &said).end();
+    let sender = place.send("norm", "file", &address, &reported).end();
     assert_eq!(sender.complete()["delivery"], "complete");
     await_that("the file", || place.root("file").exists());
     receiver.interrupt();
@@ -44,8 +44,12 @@ fn commands_are_heard_and_the_end_of_the_session() {
         [json!({ "sender": 7, "command": "two\nlines" }), json!({ "sender": 7, "command": "b" })];
     assert_eq!(commands, expected, "each is repeated, and told once");
     assert_eq!(lines.len(), 3, "and the file: {}", receiver.out);
-    assert!(receiver.said.contains(r#"sender 00000007 says "two\nlines""#), "{}", receiver.said);
-    assert!(receiver.said.contains("sender 00000007 ended its session"), "{}", receiver.said);
+    assert!(
+        receiver.message.contains(r#"sender 00000007 says "two\nlines""#),
+        "{}",
+        receiver.message
+    );
+    assert!(receiver.message.contains("sender 00000007 ended its session"), "{}", receiver.message);
 }
 
 #[test]
@@ -65,7 +69,7 @@ fn a_sender_that_is_stopped_or_gives_up_says_so() {
         let why = if timeout.is_none() { "stopped" } else { "the time given is over" };
         sender.end().failed(&format!("not finished: {why}"));
         assert!(began.elapsed() < Duration::from_secs(10));
-        assert!(heard(&socket, is_end) > 0);
+        assert!(received(&socket, is_end) > 0);
     }
 }
 
@@ -82,7 +86,7 @@ fn a_stream_arrives_byte_by_byte_and_both_ends_are_over_with_it() {
     let sender = place.send("norm", "file", &address, &more).end();
     assert_eq!(sender.complete()["delivery"], "complete");
     let receiver = receiver.end();
-    assert_eq!(receiver.code, Some(0), "{}", receiver.said);
+    assert_eq!(receiver.code, Some(0), "{}", receiver.message);
     check(&out, 3_000_000);
 }
 
@@ -97,7 +101,7 @@ fn streams_end_their_session() {
     let more = ["--rate", "50 Mbit/s", "--stream", "--mib", settings];
     let sender = place.send("norm", "file", &address, &more).end();
     assert_eq!(sender.complete()["delivery"], "unreported");
-    assert!(heard(&socket, is_end) > 0);
+    assert!(received(&socket, is_end) > 0);
 }
 
 #[test]
@@ -112,7 +116,7 @@ fn commands_are_of_norm_and_have_an_end() {
     ] {
         let more = ["--rate", "1 Mbit/s", "--command", command];
         let ended = place.send(protocol, "file", "127.0.0.1:9", &more).end();
-        assert_eq!(ended.code, Some(2), "{}", ended.said);
-        assert!(ended.said.contains(why), "{why}: {}", ended.said);
+        assert_eq!(ended.code, Some(2), "{}", ended.message);
+        assert!(ended.message.contains(why), "{why}: {}", ended.message);
     }
 }

@@ -1,4 +1,4 @@
-//! What entities ask of each other, by the program itself over loopback.
+//! Requests between CFDP entities, by the program itself over loopback.
 
 use std::path::{Path, PathBuf};
 
@@ -51,14 +51,14 @@ fn a_listing() {
     std::fs::write(server.file("images/one.raw"), b"1").unwrap();
     std::fs::write(server.file("log"), b"x").unwrap();
     let ended = server.ask("ls", &[]);
-    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "images/\nlog\n"), "{}", ended.said);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "images/\nlog\n"), "{}", ended.message);
     let ended = server.ask("ls", &["images", "--json"]);
     let answer = ended.json();
     assert_eq!((&answer["operation"], &answer["completed"]), (&"ls".into(), &true.into()));
     assert_eq!(answer["entries"].as_array().unwrap().len(), 1, "{answer}");
     let ended = server.ask("ls", &["nothing"]);
-    assert_eq!(ended.code, Some(1), "{}", ended.said);
-    assert!(ended.said.contains("no such directory"), "{}", ended.said);
+    assert_eq!(ended.code, Some(1), "{}", ended.message);
+    assert!(ended.message.contains("no such directory"), "{}", ended.message);
 }
 
 #[test]
@@ -74,12 +74,12 @@ fn requests_cross_ltp() {
         Running::of(command).end()
     };
     let listed = request("ls", &[]);
-    assert_eq!((listed.code, listed.out.as_str()), (Some(0), "log\n"), "{}", listed.said);
+    assert_eq!((listed.code, listed.out.as_str()), (Some(0), "log\n"), "{}", listed.message);
     let fetched = request("get", &["log", "--root", place.path().to_str().unwrap()]);
-    assert_eq!(fetched.code, Some(0), "{}", fetched.said);
+    assert_eq!(fetched.code, Some(0), "{}", fetched.message);
     assert_eq!(std::fs::read(place.path().join("log")).unwrap(), b"hello");
     let deleted = request("rm", &["log"]);
-    assert_eq!(deleted.code, Some(0), "{}", deleted.said);
+    assert_eq!(deleted.code, Some(0), "{}", deleted.message);
     assert!(!server.file("log").exists());
 }
 
@@ -99,7 +99,7 @@ fn what_is_not_permitted_is_refused() {
         ("put-from", vec!["secret", "--root", root]),
     ] {
         let ended = server.ask(operation, &[more, vec!["--json"]].concat());
-        assert_eq!(ended.code, Some(1), "{operation}: {}{}", ended.out, ended.said);
+        assert_eq!(ended.code, Some(1), "{operation}: {}{}", ended.out, ended.message);
         assert_eq!(ended.json()["completed"], false, "{operation}");
     }
     assert!(!place.path().join("secret").exists());
@@ -116,15 +116,15 @@ fn a_file_is_fetched_and_sent_on() {
     let place = tempfile::tempdir().unwrap();
     let root = place.path().to_str().unwrap();
     let ended = server.ask("put-from", &["image.raw", "--root", root, "--name", "mine"]);
-    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.said);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.message);
     assert!(std::fs::read(place.path().join("mine")).unwrap() == content);
     let ended = server.ask("put-from", &["image.raw", "--to-entity", "3"]);
-    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.said);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.message);
     assert!(std::fs::read(third.file("image.raw")).unwrap() == content);
     let left: Vec<_> = place.path().read_dir().unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["mine"], "nothing else stays behind");
     let ended = server.ask("put-from", &["missing", "--root", root]);
-    assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.said);
+    assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.message);
 }
 
 #[test]
@@ -138,17 +138,17 @@ fn a_transfer_is_looked_at_suspended_and_resumed() {
     let id = sending.word_between("", ": sending");
     let status = || {
         let ended = server.ask("status", &[&id, "--json"]);
-        assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.said);
+        assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.message);
         ended.json()
     };
     assert_eq!(status()["report"]["role"], "receiver");
     let ended = server.ask("suspend", &[&id]);
-    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "suspended\n"), "{}", ended.said);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "suspended\n"), "{}", ended.message);
     assert_eq!(status()["report"]["state"], "suspended");
     let ended = server.ask("resume", &[&id]);
-    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "going on\n"), "{}", ended.said);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "going on\n"), "{}", ended.message);
     let ended = sending.end();
-    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert_eq!(ended.code, Some(0), "{}", ended.message);
     assert_eq!(status()["status"], "terminated");
     let ended = server.ask("status", &["1_7"]);
     assert_eq!((ended.code, ended.out.as_str()), (Some(1), "state: unrecognized\n"));
@@ -171,24 +171,24 @@ fn what_goes_along_with_a_file() {
         "--unbounded",
     ];
     let ended = send(&file, &server.address, &place.path().join("state"), &more).end();
-    assert_eq!(ended.code, Some(0), "{}", ended.said);
-    assert!(ended.said.contains("delete old: done"), "{}", ended.said);
-    assert!(ended.said.contains("rename new taken/new: done"), "{}", ended.said);
+    assert_eq!(ended.code, Some(0), "{}", ended.message);
+    assert!(ended.message.contains("delete old: done"), "{}", ended.message);
+    assert!(ended.message.contains("rename new taken/new: done"), "{}", ended.message);
     assert!(!server.file("old").exists());
     assert_eq!(std::fs::read(server.file("taken/new")).unwrap().len(), 10_000);
     let more = ["--class=1", "--closure", "--filestore=delete missing"];
     let ended = send(&file, &server.address, &place.path().join("state"), &more).end();
-    assert_eq!(ended.code, Some(0), "{}", ended.said);
-    assert!(ended.said.contains("delete missing: refused"), "{}", ended.said);
+    assert_eq!(ended.code, Some(0), "{}", ended.message);
+    assert!(ended.message.contains("delete missing: refused"), "{}", ended.message);
     let usage = ["--filestore=vanish x"];
     let ended = send(&file, &server.address, &place.path().join("state"), &usage).end();
-    assert_eq!(ended.code, Some(2), "{}", ended.said);
+    assert_eq!(ended.code, Some(2), "{}", ended.message);
 }
 
 #[test]
 fn nobody_answers() {
     let (_socket, address) = silent();
     let ended = Running::start(&["cfdp", "ls", &address, "--timeout", "300 ms", "--json"]).end();
-    assert_eq!(ended.code, Some(1), "{}", ended.said);
+    assert_eq!(ended.code, Some(1), "{}", ended.message);
     assert_eq!(ended.json()["failure"], "no answer within the time given");
 }

@@ -15,15 +15,15 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// A process that does not outlive its test.
 pub(crate) struct Running {
     child: Option<Child>,
-    /// What it said as far as that was read.
-    pub(crate) said: String,
+    /// Output read so far.
+    pub(crate) message: String,
 }
 
 /// A process that ended: its exit code and what it printed.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
-    pub(crate) said: String,
+    pub(crate) message: String,
 }
 
 /// The program with these arguments.
@@ -40,22 +40,22 @@ impl Running {
 
     pub(crate) fn of(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self { child: Some(command.spawn().unwrap()), said: String::new() }
+        Self { child: Some(command.spawn().unwrap()), message: String::new() }
     }
 
-    /// The address that a receiver says it listens on.
+    /// Address that a receiver prints.
     pub(crate) fn address(&mut self) -> String {
         self.word_between("receiving on ", " ")
     }
 
-    /// What it says between `before` and `after`, in the first line that has both.
+    /// Text between `before` and `after`, in the first line with both.
     pub(crate) fn word_between(&mut self, before: &str, after: &str) -> String {
         let child = self.child.as_mut().unwrap();
         let mut lines = BufReader::with_capacity(1, child.stderr.as_mut().unwrap());
         loop {
             let mut line = String::new();
-            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended: {}", self.said);
-            self.said.push_str(&line);
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended: {}", self.message);
+            self.message.push_str(&line);
             if let Some((_, rest)) = line.split_once(before)
                 && let Some((word, _)) = rest.split_once(after)
             {
@@ -64,7 +64,7 @@ impl Running {
         }
     }
 
-    /// What ctrl-C does.
+    /// Sends SIGINT, as ctrl-C does.
     pub(crate) fn interrupt(&self) {
         let id = self.child.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
@@ -84,9 +84,9 @@ impl Running {
         while child.try_wait().unwrap().is_none() {
             if start.elapsed() > LIMIT {
                 child.kill().unwrap();
-                let mut said = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-                panic!("no end after {LIMIT:?}: {}{said}", self.said);
+                let mut message = String::new();
+                child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+                panic!("no end after {LIMIT:?}: {}{message}", self.message);
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -94,7 +94,7 @@ impl Running {
         Ended {
             code: status.code(),
             out: String::from_utf8(stdout).unwrap(),
-            said: std::mem::take(&mut self.said) + &String::from_utf8(stderr).unwrap(),
+            message: std::mem::take(&mut self.message) + &String::from_utf8(stderr).unwrap(),
         }
     }
 }
@@ -112,21 +112,21 @@ impl Ended {
     /// The one object it printed.
     pub(crate) fn json(&self) -> Value {
         let text = &self.out;
-        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}{}", self.said))
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}{}", self.message))
     }
 
-    /// The one outcome it printed; it must be that of something done.
+    /// The one outcome it printed, which must be complete.
     pub(crate) fn complete(&self) -> Value {
-        assert_eq!(self.code, Some(0), "{}", self.said);
+        assert_eq!(self.code, Some(0), "{}", self.message);
         let outcome = self.json();
         assert_eq!(outcome["completed"], true, "{outcome}");
         outcome
     }
 
-    /// It must have failed and said so, and why.
+    /// Checks that it failed with this reason.
     pub(crate) fn failed(&self, why: &str) {
-        assert_eq!(self.code, Some(1), "{why}: {}{}", self.out, self.said);
-        assert!(self.said.contains(why), "{why}: {}", self.said);
+        assert_eq!(self.code, Some(1), "{why}: {}{}", self.out, self.message);
+        assert!(self.message.contains(why), "{why}: {}", self.message);
     }
 }
 
@@ -207,7 +207,7 @@ pub(crate) fn check(path: &Path, len: usize) {
     assert!(found == content(len), "{} has {} other bytes", path.display(), found.len());
 }
 
-/// A socket that takes datagrams and never answers, and its address.
+/// A socket that receives datagrams and never replies, and its address.
 pub(crate) fn silent() -> (UdpSocket, String) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
@@ -215,7 +215,7 @@ pub(crate) fn silent() -> (UdpSocket, String) {
     (socket, address)
 }
 
-/// Waits until `happened` says so.
+/// Waits until `happened` returns `true`.
 pub(crate) fn await_that(what: &str, mut happened: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happened() {

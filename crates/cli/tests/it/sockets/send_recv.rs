@@ -87,11 +87,11 @@ fn files_of_all_sizes_arrive() {
         assert_eq!(sent["file_bytes"], len);
         assert_eq!(received["file_bytes"], len);
         assert_eq!(sent["transaction"], received["transaction"]);
-        // Nobody tells a sender by class 1 what came of it.
+        // A class 1 sender does not learn the outcome.
         assert_eq!(sent["delivery"], if class == "1" { "unreported" } else { "complete" });
         assert_eq!(received["delivery"], "complete");
         assert_eq!((&sent["role"], &received["role"]), (&"sender".into(), &"receiver".into()));
-        // Nothing is left to go on with.
+        // No state is left.
         assert_eq!(std::fs::read_dir(place.path("state")).unwrap().count(), 0);
     }
 }
@@ -207,12 +207,12 @@ fn a_name_that_leads_out_of_the_root_is_refused() {
     let file = place.file("file", 1000);
     let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
     let sender = place.send(&file, &address, &["--remote", "../escaped"]).end();
-    assert_eq!(sender.code, Some(1), "{}", sender.said);
-    assert!(sender.said.contains("filestore rejection"), "{}", sender.said);
-    assert!(sender.said.contains("its output has the reason"), "{}", sender.said);
+    assert_eq!(sender.code, Some(1), "{}", sender.message);
+    assert!(sender.message.contains("filestore rejection"), "{}", sender.message);
+    assert!(sender.message.contains("its output has the reason"), "{}", sender.message);
     let receiver = receiver.end();
     assert_eq!(receiver.code, Some(1));
-    assert!(receiver.said.contains("name is refused"), "{}", receiver.said);
+    assert!(receiver.message.contains("name is refused"), "{}", receiver.message);
     assert!(!place.path("escaped").exists());
 }
 
@@ -223,10 +223,10 @@ fn what_the_store_refuses_is_told_with_its_reason() {
     std::fs::create_dir_all(place.root().join("taken/by")).unwrap();
     let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
     let sender = place.send(&file, &address, &["--remote", "taken"]).end();
-    assert_eq!(sender.code, Some(1), "{}", sender.said);
+    assert_eq!(sender.code, Some(1), "{}", sender.message);
     let receiver = receiver.end();
-    let said = "cannot give a file that came its name \"taken\": ";
-    assert!(receiver.said.contains(said), "{}", receiver.said);
+    let reported = "cannot give a file that came its name \"taken\": ";
+    assert!(receiver.message.contains(reported), "{}", receiver.message);
 }
 
 #[test]
@@ -235,11 +235,11 @@ fn pdus_for_another_entity_are_told_of_once() {
     let file = place.file("file", 10_000);
     let (receiver, address) = place.recv("127.0.0.1:0", &["--entity", "5"]);
     let sender = place.send(&file, &address, &["--timeout", "1 s"]).end();
-    assert_eq!(sender.code, Some(1), "{}", sender.said);
+    assert_eq!(sender.code, Some(1), "{}", sender.message);
     receiver.interrupt();
-    let said = receiver.end().said;
-    let told = said.matches("PDUs for entity 2 come here and are dropped: this is entity 5");
-    assert_eq!(told.count(), 1, "{said}");
+    let reported = receiver.end().message;
+    let reply = reported.matches("PDUs for entity 2 come here and are dropped: this is entity 5");
+    assert_eq!(reply.count(), 1, "{reported}");
 }
 
 /// An engine of 2007 counts its transactions from 1 in each run. A receiver that knows number 1
@@ -307,8 +307,8 @@ fn mistakes_are_told_with_exit_code_2() {
         let mut command = program(&arguments);
         command.env("XDG_STATE_HOME", place.path("state"));
         let ended = Running::of(command).end();
-        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.said);
-        assert!(ended.said.contains(message), "{arguments:?}: {}", ended.said);
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.message);
+        assert!(ended.message.contains(message), "{arguments:?}: {}", ended.message);
     }
 }
 
@@ -316,8 +316,8 @@ fn mistakes_are_told_with_exit_code_2() {
 fn what_the_system_forbids_is_no_mistake_of_the_command() {
     // Nobody makes directories there, whoever asks.
     let ended = Running::start(&["recv", "--listen", "127.0.0.1:0", "--root", "/sys"]).end();
-    assert_eq!(ended.code, Some(1), "{}", ended.said);
-    assert!(ended.said.contains("working directory /sys/.slowlight"), "{}", ended.said);
+    assert_eq!(ended.code, Some(1), "{}", ended.message);
+    assert!(ended.message.contains("working directory /sys/.slowlight"), "{}", ended.message);
 }
 
 #[test]
@@ -326,11 +326,15 @@ fn the_command_line_comes_before_the_mib_for_the_entity() {
     let mib = place.mib("entity = 9");
     for (more, number) in [(&[][..], 2), (&mib[..], 9), (&["--entity", "7"][..], 7)] {
         let (receiver, _) = place.recv("127.0.0.1:0", more);
-        assert!(receiver.said.contains(&format!("as entity {number}\n")), "{}", receiver.said);
+        assert!(
+            receiver.message.contains(&format!("as entity {number}\n")),
+            "{}",
+            receiver.message
+        );
     }
     let both = [&mib[..], &["--entity", "7"]].concat();
     let (receiver, _) = place.recv("127.0.0.1:0", &both);
-    assert!(receiver.said.contains("as entity 7\n"), "{}", receiver.said);
+    assert!(receiver.message.contains("as entity 7\n"), "{}", receiver.message);
 
     let file = place.file("file", 10);
     let (_socket, address) = silent();
@@ -342,8 +346,8 @@ fn the_command_line_comes_before_the_mib_for_the_entity() {
     }
     let same = [&mib[..], &["--remote-entity", "9"]].concat();
     let refused = place.send(&file, &address, &same).end();
-    assert_eq!(refused.code, Some(2), "{}", refused.said);
-    assert!(refused.said.contains("numbers of their own"), "{}", refused.said);
+    assert_eq!(refused.code, Some(2), "{}", refused.message);
+    assert!(refused.message.contains("numbers of their own"), "{}", refused.message);
 }
 
 #[test]
@@ -368,7 +372,7 @@ fn the_class_is_the_one_asked_for_then_the_protocols_then_the_mibs() {
         let limit = if class == 1 { "60 s" } else { "200 ms" };
         let more = [mib, more, &["--timeout", limit]].concat();
         let ended = place.send(&file, &address, &more).end();
-        assert_eq!(ended.code, Some(if class == 1 { 0 } else { 1 }), "{more:?}: {}", ended.said);
+        assert_eq!(ended.code, Some(if class == 1 { 0 } else { 1 }), "{more:?}: {}", ended.message);
     }
 }
 
@@ -386,7 +390,7 @@ fn the_command_line_comes_before_the_mib_for_the_rate() {
     }
     let slow = [&mib[..], &["--class", "1", "--timeout", "500 ms"]].concat();
     let ended = place.send(&file, &address, &slow).end();
-    assert_eq!(ended.code, Some(1), "{}", ended.said);
+    assert_eq!(ended.code, Some(1), "{}", ended.message);
     assert!(ended.json()["moved_bytes"].as_u64() < Some(100_000), "{}", ended.out);
 }
 
@@ -409,13 +413,13 @@ fn a_send_that_fails_says_what_was_sent() {
     place.await_spool(500_000);
     std::fs::File::options().write(true).open(&file).unwrap().set_len(1000).unwrap();
     let ended = sender.end();
-    assert_eq!(ended.code, Some(1), "{}", ended.said);
+    assert_eq!(ended.code, Some(1), "{}", ended.message);
     let outcome = ended.json();
     assert_eq!(outcome["file_bytes"], 20_000_000, "{outcome}");
     assert_eq!(outcome["goodput_bps"], Value::Null, "{outcome}");
     let moved = outcome["moved_bytes"].as_u64().unwrap();
     assert!((500_000..15_000_000).contains(&moved), "{outcome}");
-    assert!(!ended.said.contains("failed after 20 MB"), "{}", ended.said);
+    assert!(!ended.message.contains("failed after 20 MB"), "{}", ended.message);
 }
 
 #[test]
@@ -424,8 +428,8 @@ fn a_sender_without_a_receiver_gives_up_when_told_to() {
     let file = place.file("file", 10);
     let (_nobody, address) = silent();
     let sender = place.send(&file, &address, &["--timeout", "300 ms"]).end();
-    assert_eq!(sender.code, Some(1), "{}", sender.said);
-    assert!(sender.said.contains("the same command goes on"), "{}", sender.said);
+    assert_eq!(sender.code, Some(1), "{}", sender.message);
+    assert!(sender.message.contains("the same command goes on"), "{}", sender.message);
     let outcome = sender.json();
     assert_eq!(outcome["completed"], false, "{outcome}");
     assert_eq!(outcome["condition"], "the time given is over", "{outcome}");
@@ -443,7 +447,7 @@ fn a_slow_sender_stops_when_told_to() {
     sender.interrupt();
     let start = Instant::now();
     let ended = sender.end();
-    assert_eq!(ended.code, Some(1), "{}", ended.said);
+    assert_eq!(ended.code, Some(1), "{}", ended.message);
     // The next batch alone is due later than that at this rate.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     let outcome = ended.json();
@@ -455,7 +459,7 @@ fn a_receiver_that_only_repeats_its_answer_ends() {
     let place = Place::new();
     let file = place.file("file", 100_000);
     let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
-    // The sender hears nothing: it is killed when all is received, and asks again later.
+    // The sender receives nothing: it is killed once all is received, and retries later.
     let sender = place.send(&file, &address, &["--rate", "1 Mbit/s"]);
     let arrived = place.root().join("file");
     let start = Instant::now();
@@ -479,7 +483,7 @@ fn a_receiver_whose_answers_are_lost_is_answered_for_a_while() {
     let sender = place.send(&file, &address, &["--linger", "60 s"]);
     let start = Instant::now();
     await_that("the file's arrival", || place.root().join("file").exists());
-    // The result is told before the wait, and ctrl-C ends the wait without changing it.
+    // The result is printed before the wait, and ctrl-C ends the wait without changing it.
     std::thread::sleep(Duration::from_millis(300));
     sender.interrupt();
     sender.end().complete();
@@ -495,7 +499,7 @@ fn records_do_not_go_where_a_link_in_the_root_leads() {
     let mut command = program(&["recv", "--listen", "127.0.0.1:0", "--root"]);
     command.arg(place.root());
     let ended = Running::of(command).end();
-    assert_eq!(ended.code, Some(2), "{}", ended.said);
-    assert!(ended.said.contains("symbolic link"), "{}", ended.said);
+    assert_eq!(ended.code, Some(2), "{}", ended.message);
+    assert!(ended.message.contains("symbolic link"), "{}", ended.message);
     assert_eq!(std::fs::read_dir(elsewhere.root()).unwrap().count(), 0);
 }

@@ -24,7 +24,7 @@ impl Server {
         Self { place, address, _process: process }
     }
 
-    /// What `get`, `ls` or `rm` says about `what` by Saratoga.
+    /// Result of `get`, `ls` or `rm` of `what` by Saratoga.
     fn ask(&self, verb: &str, what: &str, more: &[&str]) -> Ended {
         let more = [&[what, "--timeout", "20 s"], more].concat();
         self.place.run("saratoga", &[verb], &self.address, &more).end()
@@ -86,8 +86,8 @@ fn ltp_engines_may_send_from_other_ports_than_they_listen_on() {
             check(&place.root("copy"), len);
             // Each is informed once.
             for (ended, engine) in [(sender, 2), (receiver, 1)] {
-                let count = ended.said.matches(&format!("engine {engine} sends from")).count();
-                assert_eq!(count, 1, "{}", ended.said);
+                let count = ended.message.matches(&format!("engine {engine} sends from")).count();
+                assert_eq!(count, 1, "{}", ended.message);
             }
         }
     }
@@ -237,7 +237,7 @@ fn a_listing() {
         file.set_modified(UNIX_EPOCH + Duration::from_secs(1_300_000_000)).unwrap();
     }
     let ended = server.ask("ls", "", &[]);
-    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert_eq!(ended.code, Some(0), "{}", ended.message);
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
     let mut lines: Vec<Vec<String>> = ended.out.lines().map(words).collect();
     lines.sort();
@@ -248,7 +248,7 @@ fn a_listing() {
     let entry = serde_json::json!({
         "name": "one.raw", "kind": "file", "bytes": 17, "modified": 1_300_000_000,
     });
-    assert_eq!((ended.code, ended.json()), (Some(0), entry), "{}", ended.said);
+    assert_eq!((ended.code, ended.json()), (Some(0), entry), "{}", ended.message);
     let ended = server.ask("ls", "", &["--json"]);
     assert_eq!(ended.out.lines().count(), 2, "{}", ended.out);
     let ended = server.ask("ls", "nothing", &["--json"]);
@@ -263,7 +263,7 @@ fn a_file_is_deleted() {
     std::fs::create_dir(server.place.root("images")).unwrap();
     server.ask("rm", "file", &["--json"]).complete();
     assert!(!server.place.root("file").exists());
-    // What is not there need not be deleted.
+    // Deleting a missing file succeeds.
     server.ask("rm", "file", &["--json"]).complete();
     server.ask("rm", "images", &[]).failed("denied");
     assert!(server.place.root("images").exists());
@@ -297,7 +297,7 @@ fn a_peer_that_does_not_answer_is_reported() {
     for (protocol, sender) in &mut senders {
         assert_eq!(sender.word_between("no answer from ", " for 5 s; trying on."), nobody);
         let remedy = format!("Is `slowlight recv --protocol {protocol}` running there");
-        assert!(sender.said.contains(&remedy), "{}", sender.said);
+        assert!(sender.message.contains(&remedy), "{}", sender.message);
         sender.interrupt();
     }
     for (protocol, sender) in senders {
@@ -351,8 +351,8 @@ fn mistakes_are_told_with_exit_code_2() {
     for (command, more, message) in cases {
         let arguments = [*command, *more].concat();
         let ended = Running::start(&arguments).end();
-        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.said);
-        assert!(ended.said.contains(message), "{arguments:?}: {}", ended.said);
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.message);
+        assert!(ended.message.contains(message), "{arguments:?}: {}", ended.message);
     }
 }
 
@@ -362,14 +362,14 @@ fn nobody_listens() {
     make(&place.here("file"), 10);
     let (_socket, address) = silent();
     let timeout = ["--timeout", "300 ms"];
-    let asked = [
+    let command_line = [
         place.send("ltp", "file", &address, &timeout),
         place.send("saratoga", "file", &address, &timeout),
         place.get("saratoga", "file", &address, &timeout),
         place.run("saratoga", &["rm", "--json"], &address, &[&["file"], &timeout[..]].concat()),
         place.run("saratoga", &["ls", "--json"], &address, &timeout),
     ];
-    for ended in asked.map(Running::end) {
+    for ended in command_line.map(Running::end) {
         ended.failed("the time given is over");
         let outcome = ended.json();
         assert_eq!(outcome["completed"], false, "{outcome}");
@@ -399,14 +399,19 @@ fn get_ls_and_rm_by_cfdp() {
         (ended.code, &ended.json()["completed"]),
         (Some(1), &false.into()),
         "{}",
-        ended.said
+        ended.message
     );
     let ask = |verb: &str, what: &str| place.run("cfdp", &[verb], &address, &[what]).end();
     let ended = ask("ls", "images");
-    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "images/one.raw\n"), "{}", ended.said);
+    assert_eq!(
+        (ended.code, ended.out.as_str()),
+        (Some(0), "images/one.raw\n"),
+        "{}",
+        ended.message
+    );
     ask("ls", "nothing").failed("no such directory");
     let ended = ask("rm", "images/one.raw");
-    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "deleted\n"), "{}", ended.said);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "deleted\n"), "{}", ended.message);
     assert!(!place.root("images/one.raw").exists());
     ask("rm", "images/one.raw").failed("refused");
     ask("rm", "../here/mine").failed("refused");

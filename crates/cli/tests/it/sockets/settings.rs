@@ -1,4 +1,4 @@
-//! Settings of LTP and Saratoga in a file: what they change over sockets, and what comes before them.
+//! Settings of LTP and Saratoga in a file: their effect over sockets, and their precedence.
 
 use std::path::PathBuf;
 
@@ -28,8 +28,8 @@ impl Place {
 
     /// Runs a command to its end.
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
-        let Ended { code, out, said } = self.start(arguments).end();
-        (code, out + &said)
+        let Ended { code, out, message } = self.start(arguments).end();
+        (code, out + &message)
     }
 
     /// Sends the file.
@@ -75,10 +75,10 @@ fn mistakes_name_the_file_the_key_and_the_remedy() {
         let mib = place.mib("bad.toml", text);
         let listen = ["recv", "--listen", "127.0.0.1:0", "--root", "root"];
         let more = ["--protocol", protocol, "--mib", &mib];
-        let (code, said) = place.run(&[&listen[..], &more].concat());
-        assert_eq!(code, Some(2), "{text}: {said}");
+        let (code, message) = place.run(&[&listen[..], &more].concat());
+        assert_eq!(code, Some(2), "{text}: {message}");
         for part in ["bad.toml", key, remedy] {
-            assert!(said.contains(part), "{text}: {part:?} is missing in {said}");
+            assert!(message.contains(part), "{text}: {part:?} is missing in {message}");
         }
     }
 }
@@ -95,16 +95,16 @@ fn the_command_line_comes_before_the_file_for_an_engines_number() {
     ];
     for (more, number) in cases {
         let server = place.serve("ltp", more);
-        let said = &server.process.said;
-        assert!(said.contains(&format!("as engine {number}\n")), "{said}");
+        let message = &server.process.message;
+        assert!(message.contains(&format!("as engine {number}\n")), "{message}");
     }
 }
 
 /// The largest of the first three datagrams that `send` sends.
 fn largest(place: &Place, more: &[&str]) -> usize {
     let (socket, address) = silent();
-    let (code, said) = place.send(&address, &[more, &["--timeout", "500 ms"]].concat());
-    assert_eq!(code, Some(1), "{said}");
+    let (code, message) = place.send(&address, &[more, &["--timeout", "500 ms"]].concat());
+    assert_eq!(code, Some(1), "{message}");
     let mut buffer = [0; 2_000];
     (0..3).map(|_| socket.recv(&mut buffer).unwrap()).max().unwrap()
 }
@@ -118,7 +118,7 @@ fn the_file_comes_before_the_profile() {
     assert!((993..1_020).contains(&usual), "{usual}");
     let less = largest(&place, &[&profile[..], &["--mib", &mib]].concat());
     assert!((101..130).contains(&less), "{less}");
-    // What is said of one remote engine is not for another.
+    // Settings of one remote engine do not apply to another.
     let other = place.mib("other.toml", "[remotes.3]\nsegment_max = \"100 B\"");
     let more = ["--protocol", "ltp", "--mib", &other];
     assert!(largest(&place, &more) > 1_000);
@@ -134,11 +134,11 @@ fn the_command_line_comes_before_the_file_for_the_rate() {
     for protocol in ["ltp-green", "saratoga-blind"] {
         let (_socket, address) = silent();
         let more = ["--protocol", protocol, "--mib", &mib];
-        let (code, said) = place.send(&address, &[&more[..], &["--timeout", "500 ms"]].concat());
-        assert_eq!(code, Some(1), "{said}");
+        let (code, message) = place.send(&address, &[&more[..], &["--timeout", "500 ms"]].concat());
+        assert_eq!(code, Some(1), "{message}");
         let fast = [&more[..], &["--rate", "100 Mbit/s", "--timeout", "20 s"]].concat();
-        let (code, said) = place.send(&address, &fast);
-        assert_eq!(code, Some(0), "{said}");
+        let (code, message) = place.send(&address, &fast);
+        assert_eq!(code, Some(0), "{message}");
     }
 }
 
@@ -150,9 +150,9 @@ fn a_remote_engines_timers_and_limits_are_heeded() {
     let (_socket, address) = silent();
     // It gives up by itself.
     let more = ["--protocol", "ltp", "--mib", &mib, "--timeout", "20 s"];
-    let (code, said) = place.send(&address, &more);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(!said.contains("20 s"), "{said}");
+    let (code, message) = place.send(&address, &more);
+    assert_eq!(code, Some(1), "{message}");
+    assert!(!message.contains("20 s"), "{message}");
 }
 
 #[test]
@@ -169,14 +169,14 @@ fn engines_with_one_key_understand_each_other() {
     let send = |mib: &str, timeout: &str| {
         place.send(&server.address, &["--protocol", "ltp", "--mib", mib, "--timeout", timeout])
     };
-    let (code, said) = send(&two, "500 ms");
-    assert_eq!(code, Some(1), "{said}");
+    let (code, message) = send(&two, "500 ms");
+    assert_eq!(code, Some(1), "{message}");
     assert!(!place.path("root/file").exists());
-    let (code, said) = send(&one, "20 s");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, message) = send(&one, "20 s");
+    assert_eq!(code, Some(0), "{message}");
     assert!(place.path("root/file").exists());
     // The key itself is never shown.
-    assert!(!said.contains("0b0b"), "{said}");
+    assert!(!message.contains("0b0b"), "{message}");
 }
 
 #[test]
@@ -196,18 +196,18 @@ fn permissions_and_descriptors_of_saratoga_are_those_of_the_file() {
     }
     let mib = place.mib("open.toml", "[permissions]\nget = true\ndelete = true\nput = false");
     let server = place.serve("saratoga", &["--mib", &mib]);
-    let (code, said) = ask(&server, &["ls"], &[]);
-    assert!(code == Some(0) && said.contains("there"), "{said}");
+    let (code, message) = ask(&server, &["ls"], &[]);
+    assert!(code == Some(0) && message.contains("there"), "{message}");
     let more = ["--protocol", "saratoga", "--timeout", "20 s"];
     assert_eq!(place.send(&server.address, &more).0, Some(1));
-    // The one who asks says what fits.
+    // The requester announces the descriptor that fits.
     let narrow = place.mib("narrow.toml", "descriptor = 16");
-    let (code, said) = ask(&server, &["get", "there"], &["--mib", &narrow, "--root", "."]);
-    assert_eq!(code, Some(1), "{said}");
-    let (code, said) = ask(&server, &["get", "there"], &["--root", "."]);
-    assert_eq!(code, Some(0), "{said}");
-    let (code, said) = ask(&server, &["rm", "there"], &[]);
-    assert!(code == Some(0) && !place.path("root/there").exists(), "{said}");
+    let (code, message) = ask(&server, &["get", "there"], &["--mib", &narrow, "--root", "."]);
+    assert_eq!(code, Some(1), "{message}");
+    let (code, message) = ask(&server, &["get", "there"], &["--root", "."]);
+    assert_eq!(code, Some(0), "{message}");
+    let (code, message) = ask(&server, &["rm", "there"], &[]);
+    assert!(code == Some(0) && !place.path("root/there").exists(), "{message}");
 }
 
 #[test]
@@ -243,16 +243,16 @@ fn a_scenarios_settings_are_those_of_its_protocol() {
         ("cookie = true", "cookie", "did you mean `cookies`?"),
         ("limits = { sessions = 0 }", "nodes.a.mib: limits.sessions", "at least 1"),
     ] {
-        let (code, said) = world(settings);
-        assert_eq!(code, Some(2), "{said}");
+        let (code, message) = world(settings);
+        assert_eq!(code, Some(2), "{message}");
         for part in ["world.toml: ", key, remedy] {
-            assert!(said.contains(part), "{settings}: {part:?} is missing in {said}");
+            assert!(message.contains(part), "{settings}: {part:?} is missing in {message}");
         }
     }
-    let (code, said) = world("default = { segment_max = \"99 B\" }");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, message) = world("default = { segment_max = \"99 B\" }");
+    assert_eq!(code, Some(0), "{message}");
     let resolved = std::fs::read_to_string(place.path("out/resolved.toml")).unwrap();
     assert!(resolved.contains("segment_max = \"99 B\""), "{resolved}");
-    let (code, said) = place.run(&["sim", "out/resolved.toml"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, message) = place.run(&["sim", "out/resolved.toml"]);
+    assert_eq!(code, Some(0), "{message}");
 }
