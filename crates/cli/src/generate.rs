@@ -69,7 +69,7 @@ fn page(man: &Man, command: &Command, path: &[&str]) -> io::Result<Vec<u8>> {
     }
     write_examples(help::examples(path), &mut page)?;
     let rows = exit::ROWS.iter().filter(|row| help::concerns(row.commands, path));
-    write_list("EXIT STATUS", rows.map(|row| (row.code, row.about)), &mut page)?;
+    write_list("EXIT STATUS", rows.map(|row| (row.code(), row.about)), &mut page)?;
     let entries = |entries: &'static [Entry]| {
         let concerned = entries.iter().filter(|entry| help::concerns(entry.commands, path));
         concerned.map(|entry| (entry.name, entry.about)).collect::<Vec<_>>()
@@ -115,7 +115,7 @@ fn write_examples(examples: &[Example], page: &mut Vec<u8>) -> io::Result<()> {
 
 fn write_list<'a>(
     title: &str,
-    rows: impl Iterator<Item = (&'a str, &'a str)>,
+    rows: impl Iterator<Item = (impl AsRef<str>, &'a str)>,
     page: &mut Vec<u8>,
 ) -> io::Result<()> {
     let mut rows = rows.peekable();
@@ -123,7 +123,7 @@ fn write_list<'a>(
         writeln!(page, ".SH \"{title}\"")?;
     }
     for (name, about) in rows {
-        writeln!(page, ".TP\n\\fB{}\\fR\n{}", escaped(name), escaped(about))?;
+        writeln!(page, ".TP\n\\fB{}\\fR\n{}", escaped(name.as_ref()), escaped(about))?;
     }
     Ok(())
 }

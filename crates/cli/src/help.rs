@@ -345,39 +345,32 @@ pub(crate) const FILES: &[Entry] = &[
 
 /// The command line, with examples and further sections in `--help`.
 pub(crate) fn command() -> Command {
-    let mut command = Cli::command();
-    for (path, examples) in EXAMPLES {
-        // Features leave commands out.
-        if find(&command, path).is_some() {
-            let text = section("Examples", &lines(examples));
-            command = change(command, path, &|command| command.after_long_help(text.clone()));
-        }
+    with_examples(Cli::command(), &mut Vec::new()).after_long_help(general())
+}
+
+/// Adds examples to a command at a path, and to those below it.
+fn with_examples(command: Command, path: &mut Vec<String>) -> Command {
+    let command = command.mut_subcommands(|below| {
+        path.push(below.get_name().to_owned());
+        let below = with_examples(below, path);
+        path.pop();
+        below
+    });
+    match examples(path) {
+        [] => command,
+        examples => command.after_long_help(section("Examples", &lines(examples))),
     }
-    command.after_long_help(general())
 }
 
 /// Examples of a command, by its words below `slowlight`.
-pub(crate) fn examples(path: &[&str]) -> &'static [Example] {
-    EXAMPLES.iter().find(|(of, _)| *of == path).map_or(&[], |(_, examples)| *examples)
+pub(crate) fn examples(path: &[impl AsRef<str>]) -> &'static [Example] {
+    let is_of = |of: &[&str]| of.iter().copied().eq(path.iter().map(AsRef::as_ref));
+    EXAMPLES.iter().find(|(of, _)| is_of(of)).map_or(&[], |(_, examples)| *examples)
 }
 
 /// Whether an entry for these top-level commands belongs to the page of `path`.
 pub(crate) fn concerns(commands: &[&str], path: &[&str]) -> bool {
     commands.is_empty() || path.first().is_none_or(|first| commands.contains(first))
-}
-
-fn find<'a>(command: &'a Command, path: &[&str]) -> Option<&'a Command> {
-    path.iter().try_fold(command, |command, name| command.find_subcommand(name))
-}
-
-/// Changes the command at a path, which exists.
-fn change(command: Command, path: &[&str], with: &dyn Fn(Command) -> Command) -> Command {
-    match path {
-        [] => with(command),
-        [name, rest @ ..] => {
-            command.mut_subcommand((*name).to_owned(), |command| change(command, rest, with))
-        }
-    }
 }
 
 fn section(title: &str, text: &str) -> String {
@@ -393,7 +386,7 @@ fn lines(examples: &[Example]) -> String {
 
 /// Sections of the top-level command.
 fn general() -> String {
-    let rows = exit::ROWS.iter().map(|row| (row.code, row.about));
+    let rows = exit::ROWS.iter().map(|row| (row.code(), row.about));
     let entries = |entries: &[Entry]| -> String {
         list(entries.iter().map(|entry| (entry.name, entry.about)), "      ")
     };
@@ -408,7 +401,7 @@ fn general() -> String {
 }
 
 /// Rows with a short first column.
-fn table<'a>(rows: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+fn table<'a>(rows: impl Iterator<Item = (String, &'a str)>) -> String {
     rows.fold(String::new(), |mut text, (name, about)| {
         let _ = writeln!(text, "  {name:<4}{about}");
         text
@@ -463,7 +456,9 @@ mod tests {
     fn short_help_refers_to_the_long_one() {
         for (path, _) in EXAMPLES {
             let command = command();
-            let Some(found) = find(&command, path) else { continue };
+            let found = path.iter().try_fold(&command, |below, name| below.find_subcommand(name));
+            // Features leave commands out.
+            let Some(found) = found else { continue };
             let short = found.clone().render_help().to_string();
             assert!(short.contains("see more with '--help'"), "{path:?}: {short}");
         }
@@ -473,7 +468,7 @@ mod tests {
     fn the_top_command_lists_exit_codes_variables_and_files() {
         let long = command().render_long_help().to_string();
         for row in exit::ROWS {
-            assert!(long.contains(&format!("\n  {:<4}", row.code)), "{long}");
+            assert!(long.contains(&format!("\n  {:<4}", row.code())), "{long}");
         }
         for entry in ENVIRONMENT.iter().chain(FILES) {
             assert!(long.contains(entry.name), "{}", entry.name);

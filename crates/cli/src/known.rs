@@ -69,7 +69,6 @@ pub(crate) fn protocol_name() -> impl TypedValueParser<Value = String> {
     Known { parser: clap::builder::StringValueParser::new(), names }
 }
 
-#[cfg(any(feature = "compute", feature = "sockets"))]
 fn read_protocol(text: &str) -> Result<transport::protocol::Protocol, transport::SpecError> {
     text.parse()
 }

@@ -13,6 +13,7 @@ mod exit;
 mod features;
 mod generate;
 mod help;
+#[cfg(any(feature = "compute", feature = "sockets"))]
 mod known;
 mod show;
 #[cfg(feature = "sockets")]

@@ -164,7 +164,8 @@ fn key(line: Option<&str>) -> Option<&str> {
     let opened = line.strip_prefix('[').map(|line| line.trim_start_matches('['));
     let name = match opened {
         Some(opened) => opened.split(']').next()?,
-        None => line.split_once('=')?.0,
+        // Within an inline table the key may be another one.
+        None => line.split_once('=').filter(|(_, value)| !value.contains('{'))?.0,
     };
     Some(name.trim()).filter(|name| !name.is_empty())
 }
@@ -172,11 +173,9 @@ fn key(line: Option<&str>) -> Option<&str> {
 /// Remedy for a value of the wrong type, for the usual mistakes.
 fn remedy(found: &str, expected: &str, key: Option<&str>, line: Option<&str>) -> String {
     let is_table_line = line.is_some_and(|line| line.starts_with('[') && !line.starts_with("[["));
-    let is_list_line = line.is_some_and(|line| line.starts_with("[["));
     match (kind(expected), key) {
         ("an array", Some(key)) if is_table_line => format!("; write `[[{key}]]`"),
         ("an array", Some(_)) if found != "map" => "; put it in brackets: `[...]`".to_owned(),
-        ("a table", Some(key)) if is_list_line => format!("; write `[{key}]`, once"),
         ("a string", _) if found.starts_with("integer") || found.starts_with("floating") => {
             "; put it in quotes".to_owned()
         }
@@ -291,7 +290,6 @@ mod tests {
                 "[transfers]\nrate = 'x'",
                 "`transfers`: expected an array, found a table; write `[[transfers]]`",
             ),
-            ("[[limits]]", "`limits`: expected a table, found an array; write `[limits]`, once"),
             (
                 "seed = 'one'",
                 "`seed`: expected a whole number from 0, found the string \"one\"; write it without quotes",
