@@ -175,7 +175,7 @@ fn mistakes_are_found_before_anything_is_run() {
     write("", "");
     let shown = show();
     let text = String::from_utf8(shown.stdout.clone()).unwrap();
-    assert!(shown.status.success() && text.contains("cfdp, ltp, saratoga"), "{}", said(&shown));
+    assert!(shown.status.success() && text.contains("cfdp, ltp, saratoga"), "{}", message(&shown));
     for (from, to, says) in [
         ("\"cfdp\"", "\"cdfp\"", "did you mean \"cfdp\"?"),
         ("links.*.per", "links.*.pr", "did you mean `per`?"),
@@ -185,11 +185,11 @@ fn mistakes_are_found_before_anything_is_run() {
     ] {
         write(from, to);
         let refused = show();
-        assert_eq!(refused.status.code(), Some(2), "{to}: {}", said(&refused));
-        assert!(said(&refused).contains(says), "{says}: {}", said(&refused));
+        assert_eq!(refused.status.code(), Some(2), "{to}: {}", message(&refused));
+        assert!(message(&refused).contains(says), "{says}: {}", message(&refused));
         assert!(refused.stdout.is_empty(), "{to}");
         let refused = run(folder.path(), &["study", "run", "own.toml"]);
-        assert_eq!(refused.status.code(), Some(2), "{to}: {}", said(&refused));
+        assert_eq!(refused.status.code(), Some(2), "{to}: {}", message(&refused));
     }
 }
 

@@ -30,6 +30,7 @@ use transport::quantity::{Rate, Size, Span};
 use self::proxy::Proxy;
 use self::rules::{Installed, Rules};
 use crate::Usage;
+use crate::exit::Exit;
 use crate::sockets::punctuality::Punctuality;
 use crate::stop::stop_flag;
 
@@ -268,7 +269,7 @@ impl<'a, E: Proxy> Running<'a, E> {
         if let Some(installed) = installed {
             installed.remove(gateway, lock, over)?;
         }
-        ended.map(|()| ExitCode::SUCCESS)
+        ended.map(|()| Exit::Done.into())
     }
 
     fn say(&self, text: &str) {
