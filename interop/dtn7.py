@@ -185,7 +185,7 @@ def flow(program: Path, folder: Path, size: int, count: int) -> dict[str, float]
         running(program, folder / "relay", "relay", past),
         MTCPConnection("127.0.0.1", inlet) as mtcp,
     ):
-        begun = heard = time.monotonic()
+        started = heard = time.monotonic()
         sender = threading.Thread(target=give, args=(mtcp, given))
         sender.start()
         arrived = 0
@@ -197,7 +197,7 @@ def flow(program: Path, folder: Path, size: int, count: int) -> dict[str, float]
         with suppress(OSError):
             mtcp.sock.shutdown(socket.SHUT_RDWR)
         sender.join()
-    seconds = heard - begun
+    seconds = heard - started
     rate = arrived / seconds if seconds > 0 else 0.0
     return {"sent": count, "arrived": arrived, "seconds": seconds, "bundles_per_s": rate}
 

@@ -294,12 +294,12 @@ def check_codec(target: Path) -> None:
 
 def judged(what: str, work: Callable[[], None]) -> bool:
     """Runs a function, and prints its result. Returns whether it succeeded."""
-    begun, wrong = time.monotonic(), ""
+    started, wrong = time.monotonic(), ""
     try:
         work()
     except (FailedError, OSError, ValueError, subprocess.SubprocessError) as error:
         wrong = f"{type(error).__name__}: {error}"
-    print(f"{wrong or 'ok':<10} {what} ({time.monotonic() - begun:.1f} s)", flush=True)
+    print(f"{wrong or 'ok':<10} {what} ({time.monotonic() - started:.1f} s)", flush=True)
     return not wrong
 
 

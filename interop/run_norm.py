@@ -42,7 +42,7 @@ SOURCE = "source.bin"
 # Segment size in bytes.
 SEGMENT = 1024
 # Command of the sender's application.
-COMMAND = "well begun"
+COMMAND = "start now"
 
 
 @dataclass(frozen=True)

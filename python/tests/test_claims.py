@@ -1,4 +1,4 @@
-"""Claims: none is left out, what held is kept, and what is missing is told."""
+"""Claims: none is left out, earlier verdicts are kept, missing ones are reported."""
 
 from __future__ import annotations
 

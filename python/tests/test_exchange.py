@@ -30,7 +30,7 @@ class Captures(unittest.TestCase):
         # Larger ones do not fit into the 16 bits on the wire.
         self.assertGreater(max(one.window for one in answers), 65_535)
         edges = [edge for one in answers for edge in one.sack]
-        self.assertTrue(edges, "losses are told by SACK")
+        self.assertTrue(edges, "SACK reports losses")
         self.assertTrue(all(packets.after(right, left) for left, right in edges))
 
     def test_datagrams_say_what_they_are(self) -> None:
@@ -140,8 +140,8 @@ class OfProtocols(unittest.TestCase):
                 self.assertGreaterEqual(seen.high, 60_000)
                 self.assertLess(seen.high, 70_000)
                 self.assertTrue(any(one.lost for one in seen.data))
-                mended = any(one.again or one.parity for one in seen.data)
-                self.assertTrue(mended, "something is sent again")
+                repaired = any(one.again or one.parity for one in seen.data)
+                self.assertTrue(repaired, "something is sent again")
                 if protocol in ("ltp", "saratoga", "ftp", "bp-tcpcl"):
                     self.assertGreaterEqual(seen.acks[-1][1], 60_000)
 

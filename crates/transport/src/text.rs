@@ -218,7 +218,7 @@ fn value(found: &str) -> String {
     }
 }
 
-/// Line `did you mean ...?` for serde's message about an unknown name, from the names that it lists;
+/// Line `did you mean ...?` for serde's message about an unknown name, from the names it lists;
 /// empty for other messages.
 #[must_use]
 pub fn suggestion(message: &str) -> String {

@@ -30,7 +30,7 @@ def lines(
 ) -> list[tuple[tuple[float, float], tuple[float, float]]]:
     """Packets as vertical lines; those that follow each other within `apart_s` as one stroke.
 
-    On the page they could not be told apart; a file for xplot has each.
+    On the page they would coincide; a file for xplot has each.
     """
     found: list[tuple[tuple[float, float], tuple[float, float]]] = []
     for one in data:

@@ -165,7 +165,7 @@ def positions(rows: Chosen, column: str, scale: str) -> Positions:
     unit, factor = measure.unit_for(values.values())
     shown = {label: values[label] / factor for label in labels}
     positive = [value for value in shown.values() if value > 0]
-    # Zero and two values that are a decade apart are told apart on a logarithmic axis alone.
+    # Only a logarithmic axis separates zero and values a decade apart.
     has_decade = len(positive) < len(shown) and len(positive) > 1
     has_decade = has_decade and max(positive) >= 9.9 * min(positive)
     is_log = bool(positive) and (

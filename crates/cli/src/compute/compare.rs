@@ -115,7 +115,7 @@ pub(crate) struct Args {
     link: LinkOptions,
 }
 
-/// What hosts between the ends and the link do.
+/// Gateways between the ends and the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Pep {
     /// They route.
@@ -151,7 +151,7 @@ impl Args {
         Ok((name.unwrap_or_else(|| "file".to_owned()), content.into()))
     }
 
-    /// What is said of TCP, if anything is.
+    /// Settings of TCP that the options change, if any.
     fn tcp(&self) -> Option<TcpSettings> {
         let timestamps = self.timestamps.map(bool::from);
         let mut tcp = TcpSettings::default();
@@ -167,7 +167,7 @@ impl Args {
         (!tcp.is_empty()).then_some(tcp)
     }
 
-    /// Whether what was said of TCP is for any of the protocols that were named.
+    /// Checks that options of TCP apply to at least one of the named protocols.
     fn check(&self) -> anyhow::Result<()> {
         let is_over_tcp =
             |protocol: &Protocol| protocol.kind.runs_over_tcp() || protocol.kind.has_nodes();
@@ -203,10 +203,10 @@ impl Args {
             [] => every().map(Protocol::plain).collect(),
             some => some.to_vec(),
         };
-        let mut seen = Vec::new();
+        let mut listed = Vec::new();
         let protocols = protocols.into_iter().filter(|protocol| {
-            let new = !seen.contains(protocol);
-            seen.push(protocol.clone());
+            let new = !listed.contains(protocol);
+            listed.push(protocol.clone());
             new
         });
         Ok(Plan {
@@ -248,18 +248,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     crate::exit_code(print_results(args, &plan, &rows), succeeded)
 }
 
-/// What was compared and what came of it, for other programs.
+/// Conditions and results, for other programs.
 #[derive(Serialize)]
 struct Report<'a> {
     /// The version of this program.
     slowlight: &'static str,
     /// The first seed.
     seed: u64,
-    /// How many received the file.
+    /// Number of receivers.
     receivers: u32,
     /// The link, with the changes that options made.
     link: &'a Preset,
-    /// What hosts between the ends and the link do, if there are any.
+    /// Gateways between the ends and the link, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pep: Option<Between>,
     /// The ranking.

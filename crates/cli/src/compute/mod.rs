@@ -1,4 +1,4 @@
-//! Commands that compute: simulation, comparison, advice. They need neither sockets nor the machine.
+//! Commands that compute: simulation, comparison, advice. They need no sockets and no privileges.
 
 mod advise;
 mod compare;

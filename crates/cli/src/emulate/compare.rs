@@ -1,5 +1,5 @@
-//! `slowlight emu compare`: programs of others and slowlight's own protocols over the same links, in
-//! real time.
+//! `slowlight emu compare`: other programs and slowlight's own protocols over the same links, in real
+//! time.
 
 mod table;
 
@@ -34,7 +34,7 @@ use crate::compute::{conditions, show};
 use crate::exit::Exit;
 use crate::{Usage, switch};
 
-/// What is compared unless something is named: programs that carry files.
+/// Programs that are compared unless others are named.
 const TOOLS: [&str; 6] = ["scp", "sftp", "rsync", "rsync-daemon", "ftp", "http-wget"];
 /// The sum of the rates of worlds that run at the same time, in bit/s, and their number.
 const BUSY: u64 = 200_000_000;
@@ -120,7 +120,7 @@ struct Case {
     seed: u64,
 }
 
-/// What came of it.
+/// Case with its result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Done {
     #[serde(flatten)]
@@ -131,7 +131,7 @@ struct Done {
     doubts: Vec<String>,
 }
 
-/// What all results of a folder have in common.
+/// Conditions that all results of a folder share.
 #[derive(Debug, PartialEq, Serialize)]
 struct Common<'a> {
     link: &'a Preset,
@@ -142,13 +142,13 @@ struct Common<'a> {
     tcp_buffers: Option<&'static str>,
 }
 
-/// Who is compared.
+/// Compared program or protocol.
 enum Contender {
     Tool(Adapter),
     Protocol(Protocol),
 }
 
-/// What is to be done, and with what.
+/// Cases to run, with their programs.
 struct Plan<'a> {
     args: &'a Args,
     contenders: BTreeMap<String, Contender>,
@@ -221,8 +221,8 @@ impl Args {
             order.push(name.clone());
             contenders.insert(name, Contender::Protocol(protocol.clone()));
         }
-        let mut seen = BTreeSet::new();
-        order.retain(|name| seen.insert(name.clone()));
+        let mut listed = BTreeSet::new();
+        order.retain(|name| listed.insert(name.clone()));
         Ok((order, contenders))
     }
 
@@ -418,7 +418,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// What a run before left in the folder.
+    /// Results of an earlier run in the folder.
     fn open(plan: &Plan<'_>) -> anyhow::Result<Self> {
         let Some(folder) = &plan.args.out else { return Ok(Self { done: Vec::new(), file: None }) };
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;

@@ -72,8 +72,8 @@ impl Servers {
         let is_ready = |now: &BTreeSet<Listening>| {
             now.iter().any(|it| [it.tcp_port(), it.udp_port()].contains(&Some(port)))
         };
-        let begun = Instant::now();
-        while let Some(left) = LONG_PATIENCE.checked_sub(begun.elapsed()) {
+        let started = Instant::now();
+        while let Some(left) = LONG_PATIENCE.checked_sub(started.elapsed()) {
             match self.wait(host, requests, left, is_ready)? {
                 Some(Waited::Signalled(signal)) => return Ok(Started::Over(signal)),
                 Some(Waited::Listens) => return Ok(Started::Ready),
@@ -94,7 +94,7 @@ impl Servers {
         patience: Duration,
         is_ready: impl Fn(&BTreeSet<Listening>) -> bool,
     ) -> anyhow::Result<Option<Waited>> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             if is_ready(&listening(host)?) {
                 return Ok(Some(Waited::Listens));
@@ -112,7 +112,7 @@ impl Servers {
             if last.map_or(Ok(None), Child::try_wait)?.is_some() {
                 return Ok(Some(Waited::Ended));
             }
-            if begun.elapsed() > patience {
+            if started.elapsed() > patience {
                 return Ok(None);
             }
             thread::sleep(LOOK);

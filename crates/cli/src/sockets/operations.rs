@@ -1,7 +1,7 @@
 //! `slowlight cfdp`: requests to a CFDP entity (CCSDS 727.0-B-5 §6).
 //!
-//! Each command runs as an entity: it sends the request, receives the response, and stays until the
-//! peer has received its acknowledgment.
+//! Each command runs as an entity: it sends the request, receives the response, and stays until
+//! the peer has received its acknowledgment.
 
 use std::io::Write as _;
 use std::net::SocketAddr;

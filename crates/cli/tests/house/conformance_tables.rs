@@ -1,7 +1,7 @@
-//! What the conformance tables in `docs` say is tested is tested.
+//! Tests that conformance tables in `docs` name exist.
 //!
-//! A word in the last column names a file, in full or by a prefix that the page explains as "`t/` is
-//! `crates/…/`"; words after it are functions in that file.
+//! A word in the last column names a file, in full or by a prefix that the page explains as
+//! "`t/` is `crates/…/`"; words after it are functions in that file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ fn words(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// What the page calls its files.
+/// Prefixes that the page declares for its files.
 fn prefixes(page: &str) -> BTreeMap<&str, &str> {
     let parts: Vec<_> = page.split('`').collect();
     let explained = parts.windows(3).filter(|part| part[1] == " is " || part[1] == " is\n");

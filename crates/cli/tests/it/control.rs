@@ -299,7 +299,7 @@ fn an_address_asks_for_the_token() {
     let file = world.folder().join("token");
     assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
     let token = fs::read_to_string(file).unwrap().trim().to_owned();
-    assert!(text(&output.stderr).contains(&token), "it is told once");
+    assert!(text(&output.stderr).contains(&token), "the token is printed once");
     let address = world.status()["listen"].as_str().unwrap().to_owned();
     let ask = |headers: &str| {
         let stream = TcpStream::connect(&address).unwrap();

@@ -17,21 +17,20 @@ fn slowlight(arguments: &[&str]) -> Output {
     guarded(&mut command).child.wait_with_output().unwrap()
 }
 
-/// Program that prints the shortest of five round trips to `SERVER`, since a busy machine may delay
-/// some.
+/// Program that prints the shortest of five round trips to `SERVER`: a busy machine may delay some.
 const ROUND_TRIP: &str = "import socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.settimeout(0.3)
 times = []
 for attempt in range(50):
-    begun = time.monotonic()
+    started = time.monotonic()
     s.sendto(bytes([attempt]), (sys.argv[1], 4000))
     try:
         while s.recv(10) != bytes([attempt]):
             pass
     except TimeoutError:
         continue
-    times.append(time.monotonic() - begun)
+    times.append(time.monotonic() - started)
     if len(times) == 5:
         break
 print(min(times))";
@@ -53,9 +52,9 @@ fn a_world_that_is_asked_to_end_still_tells_what_there_was() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let mut command = Command::new(SLOWLIGHT);
     command.args(["link", "--pcap", &path("captures"), "--report", &path("report.json"), "--"]);
-    command.args(["sh", "-c", &format!("touch {}; exec sleep 60", path("begun"))]);
+    command.args(["sh", "-c", &format!("touch {}; exec sleep 60", path("started"))]);
     let guarded = guarded(command.stdout(Stdio::null()).stderr(Stdio::piped()));
-    wait_for("the program to begin", || folder.path().join("begun").exists());
+    wait_for("the program to begin", || folder.path().join("started").exists());
     let child = guarded.child;
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     let output = child.wait_with_output().unwrap();

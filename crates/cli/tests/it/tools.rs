@@ -1,5 +1,5 @@
-//! `slowlight emu tools` and `emu compare` as a user runs them, with adapters of the user's own, so
-//! that no program is needed that a machine may lack.
+//! `slowlight emu tools` and `emu compare` as a user runs them, with the user's own adapters, so that
+//! no program is needed that a machine may lack.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -251,7 +251,7 @@ fn an_interrupt_ends_what_is_still_prepared() {
     }
     let folder = tempfile::tempdir().unwrap();
     let adapters = adapters(folder.path());
-    let deaf = adapter("true") + "server = 'echo > begun; exec sleep 100'\nready = \"tcp\"\n";
+    let deaf = adapter("true") + "server = 'echo > started; exec sleep 100'\nready = \"tcp\"\n";
     fs::write(adapters.join("deaf.toml"), deaf).unwrap();
     let slow = adapter("true") + "prepare = 'exec sleep 100'\n";
     fs::write(adapters.join("idle.toml"), slow).unwrap();

@@ -48,9 +48,9 @@ print(digest.hexdigest())";
 const STREAM: &str = "
 import socket, struct, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-begun = time.monotonic()
+started = time.monotonic()
 for number in range(int(sys.argv[2])):
-    time.sleep(max(0, begun + number * 0.005 - time.monotonic()))
+    time.sleep(max(0, started + number * 0.005 - time.monotonic()))
     s.sendto(struct.pack('!Qd', number, time.time()).ljust(500), (sys.argv[1], 5001))";
 
 /// Prints the number of each, and when it was sent and came, until two seconds pass without one.

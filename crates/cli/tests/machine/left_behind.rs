@@ -34,7 +34,7 @@ transfers = [{ from = "a", to = "b", size = "10 MB" }]
 const SLOW: &str = r#"
 about = "sleeps"
 port = 4000
-server = "touch \"$DIR/begun\"; exec sleep 1000"
+server = "touch \"$DIR/started\"; exec sleep 1000"
 client = "exec sleep 1005"
 "#;
 

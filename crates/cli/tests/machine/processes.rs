@@ -45,12 +45,12 @@ fn who_is_asked_alone_ends_programs_and_tells_what_there_was() {
     for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        let program = format!("ping -c 1 far > {}; exec sleep 60", path("begun"));
+        let program = format!("ping -c 1 far > {}; exec sleep 60", path("started"));
         let (captures, report) = (path("captures"), path("report.json"));
         let link = ["link", "--delay", "1 ms", "--pcap", &captures, "--report", &report];
         let arguments = [&link[..], &["--", "sh", "-c", &program]].concat();
         let started =
-            || fs::read_to_string(path("begun")).is_ok_and(|message| message.contains("rtt"));
+            || fs::read_to_string(path("started")).is_ok_and(|message| message.contains("rtt"));
         let output = command_line(&arguments, signal, started);
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "as the program: {message}");
@@ -154,18 +154,18 @@ fn a_server_that_fails_or_listens_nowhere_is_told_of() {
     if !possible(false) {
         return;
     }
-    let output = slowlight(&["link", "--server", "exit 3", "--", "echo", "begun"]);
+    let output = slowlight(&["link", "--server", "exit 3", "--", "echo", "started"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("exit code 3, before it listened"));
-    assert!(!text(&output.stdout).contains("begun"));
+    assert!(!text(&output.stdout).contains("started"));
     let started = Instant::now();
-    let output = slowlight(&["link", "--server", "sleep 60", "--", "echo", "begun"]);
+    let output = slowlight(&["link", "--server", "sleep 60", "--", "echo", "started"]);
     assert!(output.status.success() && started.elapsed() < Duration::from_secs(30));
     assert!(text(&output.stderr).contains("listens nowhere"), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("begun"));
+    assert!(text(&output.stdout).contains("started"));
     // What only prepares something has done so.
     let started = Instant::now();
-    let output = slowlight(&["link", "--server", "true", "--", "echo", "begun"]);
+    let output = slowlight(&["link", "--server", "true", "--", "echo", "started"]);
     assert!(output.status.success() && !text(&output.stderr).contains("listens nowhere"));
     assert!(started.elapsed() < Duration::from_secs(20));
 }

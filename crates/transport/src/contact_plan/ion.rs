@@ -1,5 +1,5 @@
-//! ION's commands, one a line: `a contact`, `a range`, and `@`, which sets the reference of relative
-//! times (ionrc(5)). Other commands are skipped.
+//! ION's commands, one a line: `a contact`, `a range`, and `@`, the reference of relative times
+//! (ionrc(5)). Other commands are skipped.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};

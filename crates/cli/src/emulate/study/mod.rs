@@ -115,7 +115,7 @@ enum World {
 }
 
 impl RunArgs {
-    /// What tells the folder of what was measured.
+    /// Suffix of the folder, by the world that was measured.
     fn suffix(&self) -> &'static str {
         match self.world {
             World::Sim => "",
@@ -155,7 +155,7 @@ fn list() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many runs a sheet has.
+/// Number of runs of a sheet.
 fn runs_of(sheet: &Sheet) -> u64 {
     sheet.cells().count() as u64 * u64::from(sheet.runs)
 }

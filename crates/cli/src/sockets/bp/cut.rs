@@ -1,5 +1,5 @@
-//! Sends files that are too long for one bundle, in parts that carry their offset. The same command
-//! resumes an interrupted transfer.
+//! Sends files that are too long for one bundle, in parts with offsets. The same command resumes an
+//! interrupted transfer.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -36,7 +36,8 @@ struct Transfer {
     /// Transfer number in all parts.
     number: u64,
     /// Creation time of its first part, in seconds since 1970.
-    begun: u64,
+    #[serde(alias = "begun")]
+    created: u64,
     /// Process of a node whose store is in memory.
     memory_of: Option<u32>,
     /// Bytes that the node has accepted.
@@ -94,14 +95,14 @@ pub(super) fn send(
             offset: transfer.kept,
             name,
         };
-        let (begun, crc) = check(&file, &part, len)?;
+        let (head, crc) = check(&file, &part, len)?;
         let header = part.encode(crc)?;
         hand_in(args, client, &bar, || Part {
             header: io::Cursor::new(header.clone()),
             file: Arc::clone(&file),
             at: transfer.kept,
             left: len,
-            crc: (begun, crc),
+            crc: (head, crc),
             bar: bar.clone(),
         })?;
         transfer.kept += len;
@@ -120,8 +121,8 @@ fn begin(record: &Path, what: What, client: &mut NodeClient) -> Result<Transfer>
     let earlier: Option<Transfer> = kept::read(record)?;
     // The first parts of one that began too long ago have expired.
     let is_alive = |earlier: &Transfer| {
-        let age_ms = u128::from(now.saturating_sub(earlier.begun)) * 1000;
-        earlier.what == what && age_ms < what.lifetime_ms && earlier.begun <= now
+        let age_ms = u128::from(now.saturating_sub(earlier.created)) * 1000;
+        earlier.what == what && age_ms < what.lifetime_ms && earlier.created <= now
     };
     if let Some(mut earlier) = earlier.filter(is_alive) {
         if earlier.memory_of != memory_of {
@@ -132,15 +133,15 @@ fn begin(record: &Path, what: What, client: &mut NodeClient) -> Result<Transfer>
         return Ok(earlier);
     }
     let number = rt::entropy()?.next_u64();
-    let transfer = Transfer { what, number, begun: now, memory_of, kept: 0 };
+    let transfer = Transfer { what, number, created: now, memory_of, kept: 0 };
     kept::write(record, &transfer)?;
     Ok(transfer)
 }
 
 /// Checksums of a part: of its header, and of header and bytes.
 fn check(file: &File, part: &FilePart<'_>, len: u64) -> Result<(u32, u32)> {
-    let begun = part.crc()?;
-    let mut crc = begun;
+    let head = part.crc()?;
+    let mut crc = head;
     let mut piece = vec![0; PIECE];
     let (mut at, end) = (part.offset, part.offset + len);
     while at < end {
@@ -155,7 +156,7 @@ fn check(file: &File, part: &FilePart<'_>, len: u64) -> Result<(u32, u32)> {
             Err(error) => return Err(error.into()),
         }
     }
-    Ok((begun, crc))
+    Ok((head, crc))
 }
 
 fn changed() -> io::Error {
@@ -170,7 +171,7 @@ fn hand_in(
     part: impl Fn() -> Part,
 ) -> Result<()> {
     let [mut wait, most] = WAIT;
-    let begun = Instant::now();
+    let start = Instant::now();
     let before = bar.position();
     loop {
         match args.hand_in(client, part()) {
@@ -179,7 +180,7 @@ fn hand_in(
                 return Ok(());
             }
             Err(ClientError::Refused { status: NO_ROOM, error })
-                if begun.elapsed() < args.lifetime.duration() =>
+                if start.elapsed() < args.lifetime.duration() =>
             {
                 bar.set_position(before);
                 bar.set_message(format!("the node has no room, waiting: {error}"));

@@ -64,8 +64,8 @@ impl<'a> Joins<'a> {
         Self { into, parts, screen, bars: BTreeMap::new() }
     }
 
-    /// Takes a payload, if it is a part of a file. It may be confirmed when this returns something else than
-    /// [`Outcome::Other`]; what was read of one that is none is put back.
+    /// Takes a payload, if it is a part of a file. The payload may be confirmed unless this returns
+    /// [`Outcome::Other`], in which case the bytes read are put back.
     pub(super) fn take(
         &mut self,
         delivery: &Delivery,

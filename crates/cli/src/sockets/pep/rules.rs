@@ -356,8 +356,8 @@ impl Drop for Keeper {
 /// Setting: look up a packet's socket before its route.
 const EARLY_DEMUX: &str = "/proc/sys/net/ipv4/tcp_early_demux";
 
-/// Keeps others away that would have the same rules, as long as it is there: names of this kind are
-/// those of a network namespace.
+/// Excludes other gateways with the same rules while the socket exists: abstract names belong to a
+/// network namespace.
 pub(super) fn lock(gateway: &Gateway) -> Result<UnixListener> {
     let name = format!("slowlight/pep/{}", gateway.name);
     let address = SocketAddr::from_abstract_name(name.as_bytes())?;

@@ -134,7 +134,7 @@ impl State {
     fn begin(&mut self) -> Result<()> {
         let path = self.directory.join(TRANSFER);
         let text = serde_json::to_vec_pretty(&self.transfer)?;
-        // The next run ignores a torn file and begins anew.
+        // The next run ignores a torn file and starts over.
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 }

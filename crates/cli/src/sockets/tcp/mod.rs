@@ -190,11 +190,11 @@ impl Common {
         driver.set_timings(punctuality.timings());
         let local = SocketAddr::new(own, 0);
         let mut refused = None;
-        let (mut begun, mut stopped) = (false, false);
+        let (mut started, mut stopped) = (false, false);
         let limit = self.timeout.map(Span::duration);
         driver.run(|now, stack, event| match event {
             TunEvent::Interface(condition) => {
-                if condition.up && !std::mem::replace(&mut begun, true) {
+                if condition.up && !std::mem::replace(&mut started, true) {
                     refused = relay.begin(now, stack, local, &options).err();
                 }
                 Control::Continue

@@ -59,7 +59,7 @@ pub(super) struct Relay {
     taken: u64,
     /// Destination; without one, received bytes are counted and discarded.
     sink: Option<Sink>,
-    begun: Time,
+    started: Time,
     ended: Option<Time>,
     /// Whether this side and the peer have closed.
     closed: (bool, bool),
@@ -84,7 +84,7 @@ impl Relay {
             source,
             taken: 0,
             sink,
-            begun: Time::ZERO,
+            started: Time::ZERO,
             ended: None,
             closed: (false, false),
             closed_first: false,
@@ -113,7 +113,7 @@ impl Relay {
                 let local = SocketAddr::new(local.ip(), from_port.unwrap_or(local.port()));
                 let connection = stack.connect(now, local, to, options.clone())?;
                 self.phase = Phase::Open(connection);
-                self.begun = now;
+                self.started = now;
             }
             Role::Listen(port) => {
                 let local = SocketAddr::new(local.ip(), port);
@@ -138,7 +138,7 @@ impl Relay {
                     return None;
                 }
                 self.phase = Phase::Open(connection);
-                self.begun = now;
+                self.started = now;
                 self.connected();
                 if let Some(listener) = self.listener.take() {
                     // A second peer is refused.
@@ -315,6 +315,6 @@ impl Relay {
             | None => self.outcome.info.as_ref().map_or(0, |info| info.counts.bytes_acknowledged),
         };
         let bytes = (acknowledged, self.outcome.bytes.1);
-        Outcome { bytes, lasted: ended.since(self.begun), ..self.outcome }
+        Outcome { bytes, lasted: ended.since(self.started), ..self.outcome }
     }
 }

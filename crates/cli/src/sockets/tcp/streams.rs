@@ -96,7 +96,7 @@ impl Sink {
     /// [`Sink::begin`].
     pub(super) fn open(path: &Path, waker: Waker) -> Result<Self> {
         let file = (!is_standard(path)).then(|| kept(path)).transpose()?;
-        let mut to = Output { file, begun: false };
+        let mut to = Output { file, started: false };
         let (sender, pieces) = crossbeam_channel::bounded::<Bytes>(QUEUE);
         let (end, ended) = crossbeam_channel::bounded(1);
         std::thread::Builder::new().name("sink".to_owned()).spawn(move || {
@@ -161,12 +161,12 @@ pub(super) fn emptied(file: &File) -> io::Result<()> {
 struct Output {
     /// `None`: standard output.
     file: Option<File>,
-    begun: bool,
+    started: bool,
 }
 
 impl Output {
     fn write(&mut self, piece: &[u8]) -> io::Result<()> {
-        let first = !std::mem::replace(&mut self.begun, true);
+        let first = !std::mem::replace(&mut self.started, true);
         match &mut self.file {
             None => {
                 let mut to = io::stdout();

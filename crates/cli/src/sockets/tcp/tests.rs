@@ -70,11 +70,11 @@ fn every_option_changes_something() {
         "--scps|--compress-headers",
     ];
     let plain = options("");
-    let mut seen = vec![plain];
+    let mut known = vec![plain];
     for line in lines {
         let options = options(line);
-        assert!(!seen.contains(&options), "{line}");
-        seen.push(options);
+        assert!(!known.contains(&options), "{line}");
+        known.push(options);
     }
     assert_eq!(options("--recovery|rate-halving").recovery, LossRecovery::RateHalving);
     assert_eq!(options("--initial-window|4").initial_window, InitialWindow::Segments(4));

@@ -1,4 +1,4 @@
-//! CFDP entities beside nodes: files that cross in bundles, and entities and nodes that are killed.
+//! CFDP entities at nodes: files in bundles, and entities and nodes that are killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -125,7 +125,7 @@ fn a_receiver_may_come_long_after_its_sender_and_its_node() {
     let path = entities.make("image", 3_000_000);
     entities.row.kill(2);
     let sent = outcome(&entities.send(&path, &[]));
-    assert_eq!(sent["delivery"], "unreported", "class 1 is what is sent if nothing is said");
+    assert_eq!(sent["delivery"], "unreported", "class 1 is the default");
     // Nobody needs the file here any more.
     fs::remove_file(&path).unwrap();
     entities.row.start(2);

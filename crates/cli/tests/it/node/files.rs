@@ -81,7 +81,8 @@ fn a_long_file_goes_in_several_bundles_and_is_one_again() {
     assert!(fs::read(other).unwrap() == files.content);
 }
 
-/// Node, sender and receiver are killed at any moment; the same commands go on, and the file arrives once.
+/// Kills node, sender and receiver at any moment: the same commands resume, and the file arrives
+/// once.
 #[test]
 fn a_long_file_goes_on_after_each_kill() {
     let mut files = Files::new(2);

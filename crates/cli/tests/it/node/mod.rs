@@ -1,4 +1,4 @@
-//! Bundle nodes as processes: files over a relay, nodes that are killed at any moment, a disk that is full.
+//! Bundle nodes as processes: files over a relay, nodes killed at any moment, a full disk.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -83,7 +83,7 @@ impl Row {
         self.folder.path().join(n.to_string())
     }
 
-    /// Begins a node anew with more settings: `first` before the others, `last` behind them.
+    /// Restarts a node with more settings: `first` before the others, `last` behind them.
     pub(super) fn change(&mut self, n: usize, first: &str, last: &str) {
         if self.nodes[n - 1].is_some() {
             self.kill(n);

@@ -91,7 +91,7 @@ def echo(port: str) -> None:
 
 def many(port: str, count: str, size: str) -> None:
     """Many connections at one time, all of which carry something there and back."""
-    begun = time.monotonic()
+    started = time.monotonic()
     streams: list[socket.socket] = []
     lock = threading.Lock()
     faults: list[str] = []
@@ -121,7 +121,7 @@ def many(port: str, count: str, size: str) -> None:
     for thread in threads:
         thread.join()
     assert not faults, (len(faults), faults[:5])
-    print(f"{len(streams)} in {time.monotonic() - begun:.1f} s")
+    print(f"{len(streams)} in {time.monotonic() - started:.1f} s")
 
 
 def closed(port: str) -> None:
@@ -132,9 +132,9 @@ def closed(port: str) -> None:
         stream.sendall(b"hello")
         return everything(stream)
 
-    begun = time.monotonic()
+    started = time.monotonic()
     how = ends(attempt)
-    print(how, f"{time.monotonic() - begun:.1f}")
+    print(how, f"{time.monotonic() - started:.1f}")
 
 
 def odd_server(port: str) -> None:
@@ -200,17 +200,17 @@ def odd_client(port: str) -> None:
 
 
 def pour(port: str) -> None:
-    """Sends until it is told that it cannot; prints how that was, and after how many seconds."""
+    """Sends until an error; prints the error, and after how many seconds."""
     stream = connected(port)
     print("connected", flush=True)
-    begun = time.monotonic()
+    started = time.monotonic()
 
     def endless() -> bytes:
         while True:
             stream.sendall(content(1 << 16))
 
     how = ends(endless)
-    print(how, f"{time.monotonic() - begun:.1f}")
+    print(how, f"{time.monotonic() - started:.1f}")
 
 
 def flood(port: str) -> None:

@@ -60,7 +60,7 @@ fn a_sender_that_is_stopped_or_gives_up_says_so() {
         let (socket, address) = silent();
         let more = ["--rate", "1 Mbit/s", "--timeout", timeout.unwrap_or("1 min")];
         let sender = place.send("norm", "file", &address, &more);
-        // It has begun.
+        // The transfer has started.
         socket.recv(&mut [0; 65536]).unwrap();
         if timeout.is_none() {
             sender.interrupt();

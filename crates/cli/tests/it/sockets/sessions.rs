@@ -1,4 +1,4 @@
-//! LTP and Saratoga over real sockets on loopback, by the program itself; and `get`, `ls` and `rm`.
+//! LTP and Saratoga over sockets on loopback, by the program itself; `get`, `ls` and `rm`.
 
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
