@@ -70,9 +70,10 @@ interop: setup build ## other implementations of CFDP (over UDP on loopback), of
 	$(PYTHON) interop/run_bundles.py --slowlight $(SLOWLIGHT) || status=1; \
 	exit $$status
 
-reference: build ## the pages of docs/reference, which are made from code
+reference: setup build ## the pages of docs/reference and README's picture, which are made from code
 	@python3 .ci/settings.py
 	@python3 .ci/reference.py $(SLOWLIGHT)
+	@$(PYTHON) .ci/picture.py $(SLOWLIGHT)
 
 figures: python build ## the figures of docs/reproduction, from results/ of the studies
 	@SLOWLIGHT=$(abspath $(SLOWLIGHT)) .ci/figures .venv/bin/python

@@ -9,3 +9,4 @@ mod dependency_directions;
 mod limits;
 mod modules;
 mod names;
+mod readme;
