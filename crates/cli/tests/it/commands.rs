@@ -568,7 +568,11 @@ fn completed(words: &[&str]) -> Vec<String> {
         words.join(" "),
         words.len() - 1
     );
-    let output = Command::new("bash").args(["-c", &line]).output().unwrap();
+    // The script is longer than an argument may be.
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("complete.bash");
+    std::fs::write(&script, line).unwrap();
+    let output = Command::new("bash").arg(&script).output().unwrap();
     assert!(output.status.success(), "{}", err(&output));
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
