@@ -40,12 +40,12 @@ const fn entry(
     Entry { name, about, commands }
 }
 
-/// Examples of a command, by its words below `slowlight`.
-type Examples = (&'static [&'static str], &'static [Example]);
+/// Examples of a command, by its words below `slowlight`, separated by spaces.
+type Examples = (&'static str, &'static [Example]);
 
 const EXAMPLES: &[Examples] = &[
     (
-        &["compare"],
+        "compare",
         &[
             example(
                 "Rank all reliable protocols over a link to the Moon",
@@ -66,7 +66,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["advise"],
+        "advise",
         &[
             example(
                 "Recommend a transport for a file of 10 MB over a link to the Moon",
@@ -87,7 +87,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["sim"],
+        "sim",
         &[
             example("Run a scenario", "slowlight sim scenarios/geo.toml"),
             example(
@@ -101,7 +101,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["links"],
+        "links",
         &[
             example("List the links that come with slowlight", "slowlight links"),
             example("Start a link of your own", "slowlight links cislunar > moon.toml"),
@@ -109,7 +109,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["decode"],
+        "decode",
         &[
             example("Decode a capture", "slowlight decode geo.pcapng"),
             example("Decode one PDU", "slowlight decode --protocol cfdp 240006010002"),
@@ -117,7 +117,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["study"],
+        "study",
         &[
             example("List the studies that come with slowlight", "slowlight study list"),
             example("Run one with four threads", "slowlight study run grc-2012 --jobs 4"),
@@ -126,7 +126,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["link"],
+        "link",
         &[
             example(
                 "Ping the far end over a link to the Moon",
@@ -147,7 +147,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["emu"],
+        "emu",
         &[
             example(
                 "Run a scenario's transfers in real time",
@@ -160,7 +160,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["recv"],
+        "recv",
         &[
             example(
                 "Receive files by CFDP into a folder",
@@ -181,7 +181,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["send"],
+        "send",
         &[
             example(
                 "Send a file by CFDP; the same command resumes it",
@@ -202,7 +202,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["get"],
+        "get",
         &[
             example("Fetch a file by CFDP", "slowlight get 192.0.2.7:7542 logs/day1.txt"),
             example(
@@ -212,7 +212,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["cfdp"],
+        "cfdp",
         &[
             example("List a directory of an entity", "slowlight cfdp ls 192.0.2.7:7542 logs"),
             example(
@@ -226,7 +226,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["tcp"],
+        "tcp",
         &[
             example("Receive a file from the kernel's TCP", "slowlight tcp recv 5001 copy.raw"),
             example(
@@ -237,7 +237,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["pep"],
+        "pep",
         &[
             example("Run a gateway", "slowlight pep gateway.toml"),
             example("Show the rules that it sets", "slowlight pep gateway.toml --print-rules"),
@@ -248,14 +248,14 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["node"],
+        "node",
         &[
             example("Check the settings of a node", "slowlight node node.toml --check"),
             example("Run the node", "slowlight node node.toml"),
         ],
     ),
     (
-        &["bp"],
+        "bp",
         &[
             example("Send a file to service 1 of node 2", "slowlight bp send ipn:2.1 image.raw"),
             example("Receive files of service 1", "slowlight bp recv 1 inbox"),
@@ -264,7 +264,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["completions"],
+        "completions",
         &[
             example(
                 "Install completions for bash",
@@ -274,7 +274,7 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
-        &["man"],
+        "man",
         &[example(
             "Install the manual pages for this user",
             "slowlight man ~/.local/share/man/man1",
@@ -345,16 +345,14 @@ pub(crate) const FILES: &[Entry] = &[
 
 /// The command line, with examples and further sections in `--help`.
 pub(crate) fn command() -> Command {
-    with_examples(Cli::command(), &mut Vec::new()).after_long_help(general())
+    with_examples(Cli::command(), &[]).after_long_help(general())
 }
 
 /// Adds examples to a command at a path, and to those below it.
-fn with_examples(command: Command, path: &mut Vec<String>) -> Command {
+fn with_examples(command: Command, path: &[&str]) -> Command {
     let command = command.mut_subcommands(|below| {
-        path.push(below.get_name().to_owned());
-        let below = with_examples(below, path);
-        path.pop();
-        below
+        let name = below.get_name().to_owned();
+        with_examples(below, &[path, &[&name]].concat())
     });
     match examples(path) {
         [] => command,
@@ -363,9 +361,9 @@ fn with_examples(command: Command, path: &mut Vec<String>) -> Command {
 }
 
 /// Examples of a command, by its words below `slowlight`.
-pub(crate) fn examples(path: &[impl AsRef<str>]) -> &'static [Example] {
-    let is_of = |of: &[&str]| of.iter().copied().eq(path.iter().map(AsRef::as_ref));
-    EXAMPLES.iter().find(|(of, _)| is_of(of)).map_or(&[], |(_, examples)| *examples)
+pub(crate) fn examples(path: &[&str]) -> &'static [Example] {
+    let path = path.join(" ");
+    EXAMPLES.iter().find(|(of, _)| *of == path).map_or(&[], |(_, examples)| *examples)
 }
 
 /// Whether an entry for these top-level commands belongs to the page of `path`.
@@ -456,7 +454,8 @@ mod tests {
     fn short_help_refers_to_the_long_one() {
         for (path, _) in EXAMPLES {
             let command = command();
-            let found = path.iter().try_fold(&command, |below, name| below.find_subcommand(name));
+            let found =
+                path.split(' ').try_fold(&command, |below, name| below.find_subcommand(name));
             // Features leave commands out.
             let Some(found) = found else { continue };
             let short = found.clone().render_help().to_string();
