@@ -254,8 +254,7 @@ impl Sender {
         self.start(core);
     }
 
-    /// Cause that prevents sending the block, known before any of it is sent. Its description has
-    /// `description` bytes.
+    /// Cause that prevents sending the block, whose description has `description` bytes.
     fn obstacle(&self, core: &Core, description: u64) -> Option<Cause> {
         if self.layout.total == 0 {
             return Some(Cause::Empty);
@@ -297,8 +296,7 @@ impl Sender {
     fn room(&self, mtu: usize, offset: u64, checkpoint: Option<Checkpoint>) -> Option<usize> {
         let max = self.peer.segment_max(mtu);
         let head = Data::overhead(self.peer.session, self.service, offset, max as u64, checkpoint);
-        // A repair of one segment is a checkpoint, too, and must not need a second segment for
-        // that.
+        // A repair of one segment is a checkpoint, too, and must not need a second segment.
         let spare = if self.peer.remote.report_gaps && checkpoint.is_none() { SERIALS } else { 0 };
         let room = max.saturating_sub(head + spare);
         let most = self.peer.remote.segment_max.map_or(room, |most| most.min(room));
@@ -359,8 +357,7 @@ impl Sender {
         self.checkpoints.is_due(len, at, (every, checkpoint_interval))
     }
 
-    /// Kind of a segment `offset..end` of the block sent at `at`, and its serial numbers if it is a
-    /// checkpoint.
+    /// Kind of a segment `offset..end` sent at `at`, with the serial numbers of a checkpoint.
     fn kind(
         &mut self,
         offset: u64,
@@ -425,8 +422,7 @@ impl Sender {
         Some(data.len())
     }
 
-    /// Maximum bytes of the next segment, which needs room for serial numbers if it is a
-    /// checkpoint.
+    /// Maximum bytes of the next segment; a checkpoint needs room for serial numbers.
     fn room_of_checkpoint(&self, burst: &Burst<'_>, offset: u64, room: usize) -> usize {
         if offset >= self.layout.red || !self.is_checkpoint_due(room as u64, burst.departure()) {
             return room;
@@ -501,8 +497,7 @@ impl Sender {
             match sent {
                 None => return Turn::More,
                 Some(sent) if sent < len => {
-                    // The description is one segment; a path too narrow for it cannot carry the
-                    // file.
+                    // A path too narrow for the description, one segment, cannot carry the file.
                     self.cancel(core, CancelReason::System);
                     return Turn::Over;
                 }
