@@ -109,7 +109,7 @@ fn invalid_settings_are_refused() {
         ("address = \"192.0.2.3:4556\"", "", "has no `address`"),
         ("via = \"ipn:1.0\"", "via = \"ipn:9.0\"", "ipn:9.0 is no neighbour"),
         ("segment = \"1 MiB\"", "window = 0", "window is 0"),
-        ("drain = \"3 s\"", "epidemic = true", "`epidemic` asks neither"),
+        ("drain = \"3 s\"", "epidemic = true", "`epidemic` uses neither"),
         ("keepalive = \"15 s\"", "keepalive = \"70000 s\"", "keepalive is whole seconds up"),
         ("keepalive = \"15 s\"", "keepalive = \"900 ms\"", "keepalive is whole seconds up"),
         ("keepalive = \"15 s\"", "reconnect = [\"1 s\", \"9 s\"]", "reconnect_max"),

@@ -100,7 +100,7 @@ fn tools_that_fail_say_why() {
     for (lines, verdict, why) in [
         ("client = 'echo broken >&2; exit 3'", Verdict::Failed, "exit status: 3: broken"),
         ("client = 'true'", Verdict::Failed, "no file has arrived"),
-        ("client = 'echo other > \"$OUT\"'", Verdict::Different, "another file"),
+        ("client = 'echo other > \"$OUT\"'", Verdict::Different, "a different file"),
         ("client = 'exec sleep 60'", Verdict::Failed, "not over after 1 s"),
         ("client = 'true'\nprepare = 'false'", Verdict::Failed, "preparing it failed"),
         (
@@ -108,7 +108,7 @@ fn tools_that_fail_say_why() {
             Verdict::Failed,
             "server ended with exit status: 1: in use",
         ),
-        ("client = 'echo {}'\ngoodput = '/rate'", Verdict::Failed, "no JSON with a number"),
+        ("client = 'echo {}'\ngoodput = '/rate'", Verdict::Failed, "not JSON with a number"),
     ] {
         let outcome = carry(&world, &made_up(lines), second);
         assert_eq!(outcome.verdict, verdict, "{lines}: {outcome:?}");
