@@ -243,11 +243,13 @@ impl FromStr for Queue {
                 example: "1000 packets",
             }),
             // A bare 0 is a valid size, but here it could mean packets, or no limit.
-            None if text == "0" => Err(QuantityError::NotANumber {
-                text: text.to_owned(),
-                kind: "a queue length",
-                example: "1000 packets",
-            }),
+            None if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Err(QuantityError::NotANumber {
+                    text: text.to_owned(),
+                    kind: "a queue length",
+                    example: "1000 packets",
+                })
+            }
             None => text.parse().map(Self::Bytes),
         }
     }

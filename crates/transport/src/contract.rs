@@ -490,7 +490,7 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     ///
     /// It runs in the simulator only.
     fn prepare(&mut self, _process: &Process) -> Result<(), SpecError> {
-        Err(SpecError::invalid("runs in the simulator: slowlight sim and slowlight compare"))
+        Err(SpecError::invalid("runs in the simulator only: slowlight sim and slowlight compare"))
     }
 
     /// Completes it after settings were applied; returns the rate of the process's path, if

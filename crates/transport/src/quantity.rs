@@ -219,13 +219,17 @@ impl Kind {
         let near = known
             .map(|(name, _)| {
                 let is_other = !name.eq_ignore_ascii_case(unit);
-                (is_other, strsim::damerau_levenshtein(name, unit), *name)
+                // "m" is a mistake for "ms" or "min", not for "d".
+                let is_start = name.to_ascii_lowercase().starts_with(&unit.to_ascii_lowercase());
+                (is_other, !is_start, strsim::damerau_levenshtein(name, unit), *name)
             })
             .min()
-            .filter(|(is_other, distance, _)| !is_other || *distance <= 2);
+            .filter(|(is_other, is_no_start, distance, _)| {
+                !is_other || !is_no_start || (*distance <= 2 && unit.len() > 1)
+            });
         let nearest = if unit.ends_with("B/s") {
             // What looks alike is an eighth of it.
-            "; in bits it is eight times as many".to_owned()
+            "; rates count bits: write 8 times the number, in bit/s".to_owned()
         } else {
             near.map(|(.., name)| format!("; did you mean {name:?}?")).unwrap_or_default()
         };
@@ -614,8 +618,13 @@ mod tests {
         assert!(bare.contains("(units: bit/s, kbit/s"), "{bare}");
         assert!(refused::<Span>("250").contains("like \"250 ms\" or \"250 s\""));
         assert!(refused::<Span>("2 hs").contains("did you mean \"h\"?"));
+        assert!(refused::<Span>("1 m").contains("did you mean \"ms\"?"));
+        assert!(!refused::<Span>("1 y").contains("did you mean"));
         assert!(refused::<Rate>("10 MBit/s").contains("did you mean \"Mbit/s\"?"));
-        assert!(refused::<Rate>("5 MB/s").contains("in bits it is eight times as many"));
+        assert!(
+            refused::<Rate>("5 MB/s")
+                .contains("rates count bits: write 8 times the number, in bit/s")
+        );
         assert!(refused::<Size>("1 mb").contains("did you mean \"MB\"?"));
         assert!(refused::<Size>("much").contains("write one like \"10 MB\""));
         assert!(refused::<Size>("1e30 B").contains("out of range"));

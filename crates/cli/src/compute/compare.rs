@@ -297,7 +297,7 @@ fn print_results(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
         let (table, has_ties) = ranking::table(rows, plan.receivers);
         writeln!(out, "\n{}", table.drawn(page))?;
         if has_ties {
-            writeln!(out, "=: as fast as the row with a number above it, as far as the runs show")?;
+            writeln!(out, "=: tied with the numbered row above, within the noise of the runs")?;
         }
         for note in notes {
             writeln!(out, "{}", page.wrapped(&note))?;

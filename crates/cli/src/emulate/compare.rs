@@ -178,7 +178,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut kept = Kept::open(&plan)?;
     plan.run(&mut kept, &cancelled)?;
     if cancelled.load(Ordering::Relaxed) {
-        let go_on = args.out.as_ref().map_or("", |_| "; the same command goes on from here");
+        let go_on = args.out.as_ref().map_or("", |_| "; the same command resumes");
         writeln!(io::stderr(), "stopped{go_on}")?;
         return Ok(Exit::Interrupted.into());
     }
@@ -211,7 +211,8 @@ impl Args {
                     Ok(_) => format!("; here, use --tool {kind}"),
                     Err(_) => String::new(),
                 };
-                let message = format!("{name} runs in the simulator: slowlight compare{instead}");
+                let message =
+                    format!("{name} runs in the simulator only: slowlight compare{instead}");
                 return Err(Usage(message).into());
             }
             if let Some(Contender::Tool(_)) = contenders.get(&name) {

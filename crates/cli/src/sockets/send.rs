@@ -39,7 +39,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID", default_value_t = 2)]
     remote_entity: u64,
 
-    /// Give up after this time; the same command resumes later
+    /// Give up after this time. The same command then resumes with CFDP and Saratoga, and starts
+    /// again with LTP and NORM
     #[arg(long, value_name = "TIME")]
     timeout: Option<Span>,
 

@@ -156,6 +156,10 @@ impl Options {
 /// Address from text: `host:port`, or `:port` for all addresses of this machine.
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    ensure!(
+        text.is_empty() || text.bytes().any(|byte| !byte.is_ascii_digit()),
+        "{text:?} is only a port; write :{text} for all addresses of this machine"
+    );
     ensure!(full.contains(':'), "address {text:?} has no port; write it like {text}:7542");
     // An unknown name is most likely misspelled.
     let mut found = full.to_socket_addrs().map_err(|error| {

@@ -96,7 +96,7 @@ fn compare_prints_a_table_or_json() {
     let args = ["compare", "--link", "geo", "--per", "1e-2", "--runs", "3", "--file", path];
     let table = done(&args);
     for part in
-        ["50 kB over geo, 3 runs a protocol from seed 1", "both ways", "bound: ", "of bound"]
+        ["50 kB over geo, 3 runs per protocol from seed 1", "both ways", "bound: ", "of bound"]
     {
         assert!(table.contains(part), "{part}: {table}");
     }
@@ -132,7 +132,7 @@ fn compare_writes_values_for_papers() {
     let args = [&args[..], &["--protocol", "cfdp,ftp"]].concat();
     let csv = done(&[&args[..], &["--csv"]].concat());
     let (comments, rows): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
-    assert_eq!(comments[0], "# 50 kB over geo, 3 runs a protocol from seed 1");
+    assert_eq!(comments[0], "# 50 kB over geo, 3 runs per protocol from seed 1");
     assert!(comments.iter().any(|line| line.contains("packet errors 0.01")), "{csv}");
     let fields: Vec<Vec<_>> = rows.iter().map(|row| row.split(',').collect()).collect();
     assert_eq!(fields.len(), 3);

@@ -219,7 +219,7 @@ impl EntityDriver {
                 self.entity.inner_mut().with_below(now, ServiceLayer::is_there);
             }
             News::Gone(why) => {
-                tracing::warn!(why, "the node is gone; trying on");
+                tracing::warn!(why, "the node is gone; still trying");
                 self.deliveries.clear();
                 self.entity.inner_mut().with_below(now, ServiceLayer::is_gone);
             }

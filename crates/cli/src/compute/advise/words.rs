@@ -71,7 +71,7 @@ fn expectation(question: &Question, best: &Candidate) -> String {
                 (MANY.., Some(interval)) => format!(" (90 % of runs: {interval})"),
                 (runs, Some(interval)) => format!(" ({runs} runs: {interval})"),
             };
-            format!("{size} are delivered after {}{spread}", show::duration(mean))
+            format!("{size} is delivered after {}{spread}", show::duration(mean))
         }
         (Basis::Estimated, Some(mean)) => {
             let interval = interval.map(|interval| format!(" ({interval})")).unwrap_or_default();
@@ -250,7 +250,7 @@ fn sharing(question: &Question, advice: &Advice, best: &Candidate) -> Option<Str
     let shared = question.sharing() == Sharing::Shared;
     let why = if shared { "; without a return link no transport has any" } else { "" };
     Some(format!(
-        "{} has no congestion control{why}: send it at a rate that is yours alone.",
+        "{} has no congestion control{why}: send it at a rate reserved for it.",
         best.protocol
     ))
 }

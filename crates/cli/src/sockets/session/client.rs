@@ -248,7 +248,7 @@ impl Client {
     fn refused(&mut self, address: SocketAddr) {
         if !self.is_warned && self.active().is_some() {
             self.is_warned = true;
-            self.screen.say(format_args!("nobody listens on {address}; trying on"));
+            self.screen.say(format_args!("nobody listens on {address}; still trying"));
         }
     }
 
@@ -257,7 +257,7 @@ impl Client {
         match self.request(now, transport) {
             Ok(id) => {
                 (self.bar.began, self.advanced) = (now, now);
-                let verb = if self.resumed { "going on with" } else { self.wish.verb() };
+                let verb = if self.resumed { "resuming" } else { self.wish.verb() };
                 let local = self.wish.put().map(|_| self.wish.local().display().to_string());
                 let title = local.as_deref().unwrap_or(self.wish.remote());
                 self.screen.say(format_args!("{id}: {verb} {title}"));
@@ -306,7 +306,7 @@ impl Client {
             transport.cancel(now, &id);
             until = now + LINGER;
         }
-        self.phase = Phase::Stopped(id, "the time given is over".to_owned(), until);
+        self.phase = Phase::Stopped(id, "timeout".to_owned(), until);
     }
 
     fn event(&mut self, now: Time, transport: &dyn Transport, event: Event) {
@@ -496,7 +496,7 @@ impl Client {
             None => String::new(),
         };
         self.screen.say(format_args!(
-            "no answer from {to} for {}; trying on. Is `slowlight recv --protocol {protocol}` \
+            "no answer from {to} for {}; still trying. Is `slowlight recv --protocol {protocol}` \
              running there{number}, and does a firewall let UDP port {} through?",
             Span(patience),
             to.port()
@@ -521,7 +521,7 @@ impl Client {
     fn next(&self) -> &'static str {
         match self.wish {
             Wish::Send(_) | Wish::Get { .. } if self.options.protocol.kind.resumes() => {
-                "; the same command goes on from here"
+                "; the same command resumes"
             }
             Wish::Send(_) | Wish::Get { .. } => "; the same command sends all of it again",
             Wish::List(_) | Wish::Delete(_) => "",

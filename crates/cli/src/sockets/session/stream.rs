@@ -70,7 +70,7 @@ pub(crate) fn send(
     driver.run(&stop, |now, transport, event| writer.on(now, transport.as_mut(), event))?;
     let left = writer.id.filter(|_| writer.view.end.is_none());
     leave(&mut driver, left.as_ref(), writer.view.options.light_time())?;
-    let why = if writer.timeout.is_some() { "the time given is over" } else { "stopped" };
+    let why = if writer.timeout.is_some() { "timeout" } else { "stopped" };
     writer.view.end(Some(why))
 }
 

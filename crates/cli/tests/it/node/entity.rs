@@ -282,5 +282,5 @@ fn an_interrupted_sender_ends_soon_and_says_so() {
     assert!(killed.success());
     let ended = sender.child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(1), "{}", text(&ended));
-    assert!(text(&ended).contains("the same command goes on from here"), "{}", text(&ended));
+    assert!(text(&ended).contains("the same command resumes"), "{}", text(&ended));
 }

@@ -195,7 +195,7 @@ fn who_is_interrupted_says_so_and_goes_on() {
     await_some(&place, 1_000_000);
     sender.interrupt();
     let ended = sender.end();
-    ended.failed("the same command goes on from here");
+    ended.failed("the same command resumes");
     assert_eq!(ended.json()["completed"], false);
     assert!(!place.root("file").exists());
     send(&place, "file", &address, &more).end().complete();
@@ -210,7 +210,7 @@ fn nobody_who_answers_is_told_of() {
     let (_socket, address) = silent();
     let ended = send(&place, "file", &address, &["--timeout", "6 s"]).end();
     ended.failed("no answer from");
-    assert!(ended.message.contains("the time given is over"), "{}", ended.message);
+    assert!(ended.message.contains("timeout"), "{}", ended.message);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_receiver_that_is_another_entity_says_so() {
     make(&place.here("file"), 5_000);
     let (mut receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &["--entity", "7"]);
     let more = ["--class", "2", "--timeout", "2 s"];
-    send(&place, "file", &address, &more).end().failed("the time given is over");
+    send(&place, "file", &address, &more).end().failed("timeout");
     assert_eq!(receiver.word_between("PDUs for entity ", " come here"), "2");
     assert!(!place.root("file").exists());
 }

@@ -66,7 +66,7 @@ fn a_sender_that_is_stopped_or_gives_up_says_so() {
             sender.interrupt();
         }
         let began = Instant::now();
-        let why = if timeout.is_none() { "stopped" } else { "the time given is over" };
+        let why = if timeout.is_none() { "stopped" } else { "timeout" };
         sender.end().failed(&format!("not finished: {why}"));
         assert!(began.elapsed() < Duration::from_secs(10));
         assert!(received(&socket, is_end) > 0);

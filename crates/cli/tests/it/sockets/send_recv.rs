@@ -432,7 +432,7 @@ fn a_sender_without_a_receiver_gives_up_when_told_to() {
     assert!(sender.message.contains("the same command goes on"), "{}", sender.message);
     let outcome = sender.json();
     assert_eq!(outcome["completed"], false, "{outcome}");
-    assert_eq!(outcome["condition"], "the time given is over", "{outcome}");
+    assert_eq!(outcome["condition"], "timeout", "{outcome}");
     assert_eq!(outcome["file_bytes"], 10, "{outcome}");
     assert!(outcome["transaction"].as_str().unwrap().starts_with("1_"), "{outcome}");
 }

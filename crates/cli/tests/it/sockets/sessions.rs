@@ -127,7 +127,7 @@ fn a_given_file_is_deleted_once_it_is_there() {
     refused.end().failed("access denied");
     let (_socket, nobody) = silent();
     let late = place.send("saratoga", "file", &nobody, &["--give", "--timeout", "300 ms"]);
-    late.end().failed("the time given is over");
+    late.end().failed("timeout");
     check(&place.here("file"), 100_000);
     place.send("saratoga", "file", &server.address, &["--give"]).end().complete();
     assert!(!place.here("file").exists());
@@ -295,14 +295,14 @@ fn a_peer_that_does_not_answer_is_reported() {
     // All at once, as each waits for 5 s.
     let mut senders = ["ltp", "saratoga", "norm"].map(|protocol| (protocol, late(protocol)));
     for (protocol, sender) in &mut senders {
-        assert_eq!(sender.word_between("no answer from ", " for 5 s; trying on."), nobody);
+        assert_eq!(sender.word_between("no answer from ", " for 5 s; still trying."), nobody);
         let remedy = format!("Is `slowlight recv --protocol {protocol}` running there");
         assert!(sender.message.contains(&remedy), "{}", sender.message);
         sender.interrupt();
     }
     for (protocol, sender) in senders {
         let next = match protocol {
-            "saratoga" => "not finished: stopped; the same command goes on from here",
+            "saratoga" => "not finished: stopped; the same command resumes",
             _ => "not finished: stopped; the same command sends all of it again",
         };
         sender.end().failed(next);
@@ -370,10 +370,10 @@ fn nobody_listens() {
         place.run("saratoga", &["ls", "--json"], &address, &timeout),
     ];
     for ended in command_line.map(Running::end) {
-        ended.failed("the time given is over");
+        ended.failed("timeout");
         let outcome = ended.json();
         assert_eq!(outcome["completed"], false, "{outcome}");
-        assert_eq!(outcome["condition"], "the time given is over", "{outcome}");
+        assert_eq!(outcome["condition"], "timeout", "{outcome}");
         assert!(!outcome["transaction"].as_str().unwrap().is_empty(), "{outcome}");
         assert_eq!(outcome["goodput_bps"], Value::Null, "{outcome}");
     }
