@@ -179,8 +179,10 @@ fn remedy(found: &str, expected: &str, key: Option<&str>, line: Option<&str>) ->
         ("a string", _) if found.starts_with("integer") || found.starts_with("floating") => {
             "; put it in quotes".to_owned()
         }
-        ("a whole number" | "a whole number from 0" | "a number" | "true or false", _)
-            if found.starts_with("string") =>
+        (expected, _)
+            if found.starts_with("string")
+                && (expected.starts_with("a whole number")
+                    || matches!(expected, "a number" | "true or false")) =>
         {
             "; write it without quotes".to_owned()
         }
@@ -194,7 +196,10 @@ fn kind(expected: &str) -> &str {
         "a map" => "a table",
         "a sequence" => "an array",
         "a boolean" => "true or false",
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0",
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number from 0",
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         "f32" | "f64" => "a number",
         other if other.starts_with("struct ") => "a table",

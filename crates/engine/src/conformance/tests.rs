@@ -54,7 +54,7 @@ caught! {
     a_hidden_source_of_randomness: DrawsFromElsewhere, SameSeed, "same seed, same bytes:";
     a_timer_without_a_purpose: NeverSleeps, ManyDatagrams, "an idle engine has no deadline:";
     a_batch_of_unequal_datagrams: LiesAboutBatch, Clean,
-        "a batch is of equal datagrams that fit the path:";
+        "a batch consists of equal datagrams that fit the path:";
     a_send_on_a_full_path: IgnoresBlocked, Interruptions,
         "nothing is sent on a path that is down or blocked:";
     a_drain_without_end: IndicatesForEver, Clean, "a drain ends:";

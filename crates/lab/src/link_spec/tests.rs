@@ -183,11 +183,11 @@ fn contradictions_are_refused() {
     );
     assert!(refused("outage_every = {period = \"1 s\", down = \"2 s\"}").contains("shorter"));
     let empty = "outages = [{at = \"1 s\", for = \"0 s\"}]";
-    assert!(refused(empty).contains("outages: window 1 lasts no time"));
+    assert!(refused(empty).contains("outages: window 1 is empty"));
     let overlap = "[{at = \"1 s\", for = \"2 s\"}, {at = \"2 s\", for = \"2 s\"}]";
     for key in ["outages", "contacts", "loss_times"] {
         let text = refused(&format!("{key} = {overlap}"));
-        assert!(text.contains("window 2 begins before the end of"), "{text}");
+        assert!(text.contains("window 2 starts before the end of"), "{text}");
         assert!(text.contains(&key.replace('_', " ")), "{text}");
     }
     assert!(refused("mtu = \"59 B\"").contains("less than 60 B"));

@@ -176,7 +176,7 @@ fn what_of_a_block_is_red_arrives() {
         let text = chain("ab", "per = \"5e-2\"", &settings) + &transfer("ab", "size = \"100 kB\"");
         play(&text.replace("bp-tcpcl", "bp-ltp")).transfers[0].clone()
     };
-    for red in ["\"as-output\"", "\"red\"", "{ mixed = \"1 MB\" }"] {
+    for red in ["\"as-asked\"", "\"red\"", "{ mixed = \"1 MB\" }"] {
         let it = run(red);
         assert!(it.completed && it.confirmed_s.unwrap() < 20.0, "{red}: {it:?}");
     }

@@ -149,5 +149,5 @@ fn waypoints_of_cfdp_are_not_of_ltp() {
     let text = chain("abc", "", "") + &transfer("abc", "cfdp-ltp", "size = \"1 kB\"");
     let scenario = lab::scenario::Scenario::parse(&text, "world.toml").unwrap();
     let error = scenario.resolved().unwrap_err().to_string();
-    assert!(error.contains("not by cfdp-ltp"), "{error}");
+    assert!(error.contains("not cfdp-ltp"), "{error}");
 }

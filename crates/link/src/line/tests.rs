@@ -95,7 +95,7 @@ fn a_line_counts_what_goes_over_it() {
 }
 
 #[test]
-fn a_serial_line_takes_ten_bits_an_byte() {
+fn a_serial_line_takes_ten_bits_a_byte() {
     let packet = segment(0);
     let of = |serial, stuffing| {
         let framing = Framing::Ppp { fcs: Fcs::Bits16, compressed: false, stuffing, serial };

@@ -27,7 +27,11 @@ pub(super) fn table(
         };
         done.iter().filter(is_of).collect()
     };
-    if let [condition] = conditions {
+    // Under other conditions than the link's, the table has to name them.
+    if let [condition] = conditions
+        && condition.0.is_none()
+        && condition.1.is_none()
+    {
         return times(order, line_bps, |what| of_cell(what, *condition));
     }
     let heads = conditions.iter().map(|condition| Column::right(head(*condition)));

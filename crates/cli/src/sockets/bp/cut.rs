@@ -48,6 +48,7 @@ struct Transfer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct What {
     file: PathBuf,
+    #[serde(alias = "octets")]
     bytes: u64,
     modified_ns: u128,
     to: String,

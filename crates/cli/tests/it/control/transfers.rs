@@ -268,7 +268,7 @@ fn a_file_is_carried_by_a_command() {
     let output = world.run("transfer", &["--file", file.to_str().unwrap(), "--protocol", "cfdp"]);
     let shown = text(&output.stdout);
     assert!(output.status.success(), "{shown}{}", text(&output.stderr));
-    assert!(shown.contains("some file near -> far") && shown.contains("verified"), "{shown}");
+    assert!(shown.contains("some file  near -> far") && shown.contains("verified"), "{shown}");
     let back = ["--from", "far", "--to", "near", "--size", "10kB", "--protocol", "ltp", "--json"];
     let output = world.run("transfer", &back);
     let reply: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -121,7 +121,7 @@ fn a_closed_window_is_probed_and_opens() {
 }
 
 #[test]
-fn a_probe_with_an_byte_is_answered_once_and_what_it_acknowledges_counts() {
+fn a_probe_with_a_byte_is_answered_once_and_what_it_acknowledges_counts() {
     let mut raw = Raw::new(Config::default());
     let options = Options { receive_buffer: Buffer::Fixed(1000), ..Raw::bare() };
     let id = established(&mut raw, options);
