@@ -138,7 +138,8 @@ fn table() -> String {
         let conformance =
             line.conformance.map_or("—".into(), |page| format!("[table](docs/{page})"));
         for (peer, file) in line.peers {
-            let text = fs::read_to_string(root().join(file)).unwrap().to_lowercase();
+            let text =
+                fs::read_to_string(root().join(file)).expect("the file of a peer").to_lowercase();
             assert!(text.contains(&peer.to_lowercase()), "{file} does not run {peer}");
         }
         let peers: Vec<_> = line.peers.iter().map(|(peer, _)| *peer).collect();

@@ -220,14 +220,14 @@ impl Raw {
                 for option in arrived.segment.options.map(|option| option.expect("sound")) {
                     match option {
                         TcpOption::Timestamps { value, echo } => {
-                            received.stamps = Some((value, echo))
+                            received.stamps = Some((value, echo));
                         }
                         TcpOption::MaximumSegmentSize(mss) => received.mss = Some(mss),
                         TcpOption::WindowScale(shift) => received.scale = Some(shift),
                         TcpOption::SackPermitted => received.sack = true,
                         TcpOption::ScpsCapabilities(scps) => received.scps = Some(scps),
                         TcpOption::Snack { offset, size, .. } => {
-                            received.snack = Some((offset, size))
+                            received.snack = Some((offset, size));
                         }
                         TcpOption::Sack(blocks) => {
                             let edge = |number: u32| number.wrapping_sub(ISN);
