@@ -320,7 +320,7 @@ fn conditions(args: &Args, plan: &Plan) -> Vec<String> {
         runs => format!("{runs} runs"),
     };
     let (link, seed) = (args.link.name(), plan.seed);
-    let mut lines = vec![format!("{size} over {link}{to}, {runs} a protocol from seed {seed}")];
+    let mut lines = vec![format!("{size} over {link}{to}, {runs} per protocol from seed {seed}")];
     let between = match plan.pep {
         None => None,
         Some(Between::None) => Some("between two hosts that route"),

@@ -429,7 +429,7 @@ fn a_sender_without_a_receiver_gives_up_when_told_to() {
     let (_nobody, address) = silent();
     let sender = place.send(&file, &address, &["--timeout", "300 ms"]).end();
     assert_eq!(sender.code, Some(1), "{}", sender.message);
-    assert!(sender.message.contains("the same command goes on"), "{}", sender.message);
+    assert!(sender.message.contains("the same command resumes"), "{}", sender.message);
     let outcome = sender.json();
     assert_eq!(outcome["completed"], false, "{outcome}");
     assert_eq!(outcome["condition"], "timeout", "{outcome}");
