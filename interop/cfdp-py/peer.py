@@ -126,7 +126,7 @@ class Peer:
         )
 
     def next_pdu(self, wait: bool) -> Any:
-        """Returns the next PDU, or None; waits a millisecond for it if there is nothing else to do."""
+        """Returns the next PDU, or None; waits a millisecond if there is nothing else to do."""
         self.socket.settimeout(0.001 if wait else 0.0)
         try:
             return PduFactory.from_raw(self.socket.recv(65_536))

@@ -107,7 +107,7 @@ def _figures(words: argparse.Namespace, results: Sequence[Path]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command. 0: done; 1: a claim that held does not; 2: wrong usage, or missing results."""
+    """Runs a command. 0: done; 1: a claim holds no longer; 2: wrong usage or missing results."""
     words = _parser().parse_args(arguments)
     results = words.results or [Path()]
     run = {"claims": _claims, "report": _report, "figures": _figures}[words.command]

@@ -139,7 +139,7 @@ def _read(path: Path) -> pl.DataFrame:
 
 
 def find(name: str, folders: Iterable[Path | str]) -> dict[str, Results]:
-    """Returns the results of a study by edition, in or below `folders`; the first of each edition."""
+    """Returns the results of a study by edition, in or below `folders`; the first each."""
     found: dict[str, Results] = {}
     for given in map(Path, folders):
         candidates = [given, *sorted(given.glob(f"{name}-*"))]

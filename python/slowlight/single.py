@@ -15,7 +15,7 @@ def once(world: Scenario, seed: int | None = None, at: str | None = None) -> Run
 
 
 def completed(run: Run) -> Run:
-    """Runs a world likewise. Raises `UserError` if a transfer failed, whose packets show no claim."""
+    """Runs a world. Raises `UserError` if a transfer failed, as its packets show no claim."""
     for transfer in run.transfers:
         if not transfer["completed"]:
             raise UserError(f"a run with packets failed: {transfer.get('failure')}")

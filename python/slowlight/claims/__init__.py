@@ -1,4 +1,4 @@
-"""Claims of papers, checked against results: the paper's statement, the finding, and the verdict."""
+"""Claims of papers, checked against results: the paper's statement, the finding, the verdict."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def counted(checked: Iterable[Checked]) -> str:
 
 
 def with_held(text: str, checked: Iterable[Checked]) -> str:
-    """Returns the catalogue's text with the current results; claims that were not run keep theirs."""
+    """Returns the catalogue's text with the current results; claims not run keep theirs."""
     now = {}
     for one in checked:
         if not one.missing:
