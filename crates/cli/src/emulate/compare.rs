@@ -1,5 +1,5 @@
-//! `slowlight emu compare`: other programs and slowlight's own protocols over the same links, in real
-//! time.
+//! `slowlight emu compare`: other programs and slowlight's own protocols over the same links, in
+//! real time.
 
 mod table;
 

@@ -17,7 +17,7 @@ fn slowlight(arguments: &[&str]) -> Output {
     guarded(&mut command).child.wait_with_output().unwrap()
 }
 
-/// Program that prints the shortest of five round trips to `SERVER`: a busy machine may delay some.
+/// Program that prints the shortest of five round trips to `SERVER`; busy machines delay some.
 const ROUND_TRIP: &str = "import socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.settimeout(0.3)

@@ -1,5 +1,5 @@
-//! `slowlight emu tools` and `emu compare` as a user runs them, with the user's own adapters, so that
-//! no program is needed that a machine may lack.
+//! `slowlight emu tools` and `emu compare` as a user runs them, with the user's own adapters, so
+//! that no program is needed that a machine may lack.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,8 +1,8 @@
 //! Contact plans of a lander, an orbiter of its body, and Earth.
 //!
 //! The body is tidally locked like the Moon, so Earth stands still in its sky. The orbit is a
-//! circle in a fixed plane. The orbiter sees the lander while it is above the least elevation, and Earth
-//! while the body does not hide it.
+//! circle in a fixed plane. The orbiter sees the lander while it is above the least elevation, and
+//! Earth while the body does not hide it.
 
 use std::f64::consts::TAU;
 use std::time::Duration;

@@ -86,8 +86,8 @@ pub(super) fn run_on(
     call("slowlight.cluster", "slowlight.cluster", &rest)
 }
 
-/// Python interpreter: `$SLOWLIGHT_PYTHON`, that of an active environment, that of `make python`, or
-/// the system's.
+/// Python interpreter: `$SLOWLIGHT_PYTHON`, that of an active environment, that of `make python`,
+/// or the system's.
 fn interpreter() -> PathBuf {
     let active = || env::var_os("VIRTUAL_ENV").map(|e| PathBuf::from(e).join("bin/python"));
     let made = || Some(PathBuf::from(".venv/bin/python")).filter(|python| python.exists());

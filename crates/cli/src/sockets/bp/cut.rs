@@ -1,5 +1,5 @@
-//! Sends files that are too long for one bundle, in parts with offsets. The same command resumes an
-//! interrupted transfer.
+//! Sends files that are too long for one bundle, in parts with offsets. The same command resumes
+//! an interrupted transfer.
 
 use std::fs::File;
 use std::io::{self, Read};
