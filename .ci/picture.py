@@ -60,7 +60,8 @@ def printed(binary: str) -> str:
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
     command = [binary, *shlex.split(COMMAND)[1:]]
     environment = {**os.environ, "TERM": "xterm-256color"}
-    environment.pop("NO_COLOR", None)
+    for name in ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES"):
+        environment.pop(name, None)
     # Progress goes to the standard error, which is no terminal here.
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=slave, stderr=subprocess.PIPE, env=environment
