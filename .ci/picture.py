@@ -87,7 +87,13 @@ def printed(binary: str) -> str:
 def drawn(text: str) -> str:
     """The SVG."""
     console = Console(
-        record=True, width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor"
+        record=True,
+        width=COLUMNS,
+        height=50,
+        file=StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        no_color=False,
     )
     console.print(Text(f"$ {COMMAND}", style="bold"))
     console.print(Text.from_ansi(text))
