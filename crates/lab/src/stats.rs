@@ -11,6 +11,9 @@ pub struct Summary {
     pub median: f64,
     /// The standard error of the mean, s / sqrt(n); 0 for a single sample.
     pub sem: f64,
+    /// Standard deviation of the samples, s; 0 for a single sample.
+    #[serde(skip)]
+    pub sd: f64,
     /// Minimum.
     pub min: f64,
     /// Maximum.
@@ -28,8 +31,9 @@ impl Summary {
         let mean = mean(&sorted);
         let median = f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]);
         let squares: f64 = sorted.iter().map(|sample| (sample - mean).powi(2)).sum();
-        let sem = if n > 1 { (squares / (n - 1) as f64 / n as f64).sqrt() } else { 0.0 };
-        Some(Self { mean, median, sem, min, max })
+        let variance = if n > 1 { squares / (n - 1) as f64 } else { 0.0 };
+        let (sem, sd) = ((variance / n as f64).sqrt(), variance.sqrt());
+        Some(Self { mean, median, sem, sd, min, max })
     }
 }
 
@@ -50,8 +54,10 @@ mod tests {
         assert_eq!((summary.mean, summary.median), (5.0, 5.0));
         assert_eq!((summary.min, summary.max), (2.0, 8.0));
         assert!((summary.sem - 1.290_994).abs() < 1e-6);
+        assert!((summary.sd - 2.581_989).abs() < 1e-6);
         assert_eq!(Summary::of(&[]), None);
-        assert_eq!(Summary::of(&[3.0]).unwrap().sem, 0.0);
+        let single = Summary::of(&[3.0]).unwrap();
+        assert_eq!((single.sem, single.sd), (0.0, 0.0));
         assert_eq!(Summary::of(&[1.0, 9.0, 2.0]).unwrap().median, 2.0);
     }
 }

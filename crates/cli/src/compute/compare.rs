@@ -283,7 +283,7 @@ fn print_results(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
     } else if args.csv {
         let mut conditions = conditions(args, plan);
         conditions.push(format!("slowlight {}", env!("CARGO_PKG_VERSION")));
-        for line in csv::lines(&conditions, &ranking::ranked(rows), plan.receivers) {
+        for line in csv::lines(&conditions, &ranking::ranked(rows)) {
             writeln!(out, "{line}")?;
         }
     } else {

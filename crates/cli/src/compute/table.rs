@@ -33,9 +33,17 @@ pub(crate) struct Page {
 impl Page {
     /// Standard output: as wide as the terminal, in colours unless `NO_COLOR` is set.
     pub(crate) fn stdout() -> Self {
-        let size = Term::stdout().size_checked();
+        Self::of(&Term::stdout(), console::colors_enabled())
+    }
+
+    /// Standard error, likewise.
+    pub(crate) fn stderr() -> Self {
+        Self::of(&Term::stderr(), console::colors_enabled_stderr())
+    }
+
+    fn of(terminal: &Term, has_colors: bool) -> Self {
+        let size = terminal.size_checked();
         let width = size.map(|(_, width)| usize::from(width)).filter(|width| *width > 0);
-        let has_colors = console::colors_enabled();
         Self { width: width.unwrap_or(WIDTH), has_colors, is_wide: false }
     }
 

@@ -5,11 +5,6 @@ use lab::stats::Summary;
 
 use crate::compute::table::FIXED;
 
-/// Standard deviation of the samples of a summary, of which there are so many.
-pub(super) fn deviation(summary: Summary, samples: usize) -> f64 {
-    summary.sem * (samples as f64).sqrt()
-}
-
 /// Names and values of one row's columns; a value that there is not is empty.
 struct Columns {
     names: Vec<String>,
@@ -23,10 +18,10 @@ impl Columns {
     }
 
     /// Measures of many runs, with the unit at the end of each name.
-    fn summary(&mut self, name: &str, unit: &str, samples: usize, summary: Option<Summary>) {
+    fn summary(&mut self, name: &str, unit: &str, summary: Option<Summary>) {
         let of = |value: fn(Summary) -> f64| summary.map(value);
         self.add(format!("{name}_mean_{unit}"), of(|s| s.mean));
-        self.add(format!("{name}_sd_{unit}"), summary.map(|s| deviation(s, samples)));
+        self.add(format!("{name}_sd_{unit}"), of(|s| s.sd));
         self.add(format!("{name}_sem_{unit}"), of(|s| s.sem));
         self.add(format!("{name}_median_{unit}"), of(|s| s.median));
         self.add(format!("{name}_min_{unit}"), of(|s| s.min));
@@ -34,23 +29,22 @@ impl Columns {
     }
 }
 
-fn columns(row: &Row, receivers: u32) -> Columns {
+fn columns(row: &Row) -> Columns {
     let mut columns = Columns { names: Vec::new(), values: Vec::new() };
-    let n = row.completed;
     columns.add("protocol", Some(&row.protocol));
     columns.add("multicast", row.multicast);
     columns.add("runs", Some(row.runs));
-    columns.add("completed", Some(n));
+    columns.add("completed", Some(row.completed));
     columns.add("file_bytes", Some(row.file_bytes));
-    columns.summary("delivered", "s", n, row.delivered_s);
-    columns.summary("each_delivered", "s", n * receivers as usize, row.each_delivered_s);
-    columns.summary("confirmed", "s", n, row.confirmed_s);
-    columns.summary("ready", "s", n, row.ready_s);
-    columns.summary("transfer", "s", n, row.transfer_s);
-    columns.summary("quiet", "s", n, row.quiet_s);
-    columns.summary("wire", "s", n, row.wire_s);
-    columns.summary("goodput", "bps", n, row.goodput_bps);
-    columns.summary("goodput_grc", "bps", n, row.goodput_grc_bps);
+    columns.summary("delivered", "s", row.delivered_s);
+    columns.summary("each_delivered", "s", row.each_delivered_s);
+    columns.summary("confirmed", "s", row.confirmed_s);
+    columns.summary("ready", "s", row.ready_s);
+    columns.summary("transfer", "s", row.transfer_s);
+    columns.summary("quiet", "s", row.quiet_s);
+    columns.summary("wire", "s", row.wire_s);
+    columns.summary("goodput", "bps", row.goodput_bps);
+    columns.summary("goodput_grc", "bps", row.goodput_grc_bps);
     columns.add("bound_s", row.bound_s);
     columns.add("efficiency", row.efficiency);
     columns.add("throughput_bps", row.traffic.throughput_bps);
@@ -74,11 +68,11 @@ fn columns(row: &Row, receivers: u32) -> Columns {
 }
 
 /// Lines of a file: conditions as comments, one line of names, one a protocol.
-pub(super) fn lines(conditions: &[String], rows: &[&Row], receivers: u32) -> Vec<String> {
+pub(super) fn lines(conditions: &[String], rows: &[&Row]) -> Vec<String> {
     let comment = |line: &String| format!("# {}", line.trim().replace(FIXED, " "));
     let mut lines: Vec<_> = conditions.iter().map(comment).collect();
     for (at, row) in rows.iter().enumerate() {
-        let Columns { names, values } = columns(row, receivers);
+        let Columns { names, values } = columns(row);
         if at == 0 {
             lines.push(names.join(","));
         }

@@ -124,16 +124,11 @@ fn cells(rank: String, row: &Row, receivers: u32, has_common: bool, is_best: boo
         Cell::from(show::count(row.traffic.packets_str)),
         Cell::from(show::count(row.traffic.packets_rts)),
         Cell::of(row.goodput_bps.map(|goodput| show::rate(goodput.mean))),
-        Cell::of(delivered.filter(|time| time.sem > 0.0).map(|time| deviation(row, time))),
+        Cell::of(delivered.filter(|time| time.sem > 0.0).map(|time| show::seconds(time.sd))),
         Cell::of(delivered.map(|time| show::seconds(time.median))),
         mean(row.transfer_s),
         mean(row.quiet_s),
     ]
-}
-
-/// Standard deviation of single runs.
-fn deviation(row: &Row, time: Summary) -> String {
-    show::seconds(super::csv::deviation(time, row.completed))
 }
 
 #[cfg(test)]
@@ -151,6 +146,7 @@ mod tests {
             mean,
             median: mean,
             sem: error_s,
+            sd: error_s * (completed as f64).sqrt(),
             min: mean - 2.0 * error_s,
             max: mean + 3.0 * error_s,
         };

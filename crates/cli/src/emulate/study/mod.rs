@@ -256,7 +256,7 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
         let message = "are not to be trusted: the machine was too slow (column `trusted`)";
         writeln!(io::stderr(), "{untrusted} runs {message}")?;
     }
-    tell_of_failures(&all)?;
+    print_failures(&all)?;
     let (total, old, failed) = (all.done.len(), old.into_inner(), failed.into_inner());
     let text = format!(
         "{total} runs, {old} of them done before; {failed} without success\n{}",
@@ -268,8 +268,8 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
 /// Cells that are named of those in which runs failed.
 const FAILED_CELLS: usize = 5;
 
-/// Says in which cells runs were without success, and why the first of each was.
-fn tell_of_failures(all: &Finished<'_>) -> anyhow::Result<()> {
+/// Prints the cells with failed runs, each with its first reason.
+fn print_failures(all: &Finished<'_>) -> anyhow::Result<()> {
     let mut cells: BTreeMap<String, (u64, u64, Option<&str>)> = BTreeMap::new();
     for (job, done) in all.jobs.iter().zip(&all.done) {
         let labels = job.sheet.labels(&job.cell);
@@ -295,7 +295,7 @@ fn tell_of_failures(all: &Finished<'_>) -> anyhow::Result<()> {
         let share = Cell::from(format!("{failed} of {runs} runs")).tone(Tone::Bad);
         table.row([share, cell.as_str().into(), Cell::of(why.map(str::to_owned))]);
     }
-    writeln!(io::stderr(), "{}", table.drawn(Page::stdout()))?;
+    writeln!(io::stderr(), "{}", table.drawn(Page::stderr()))?;
     if bad.len() > FAILED_CELLS {
         let more = bad.len() - FAILED_CELLS;
         writeln!(
