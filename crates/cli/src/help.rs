@@ -1,7 +1,7 @@
 //! Sections of `--help` and of manual pages beyond options: examples, exit status, environment and
 //! files.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use clap::{Command, CommandFactory as _};
 
@@ -386,10 +386,10 @@ fn lines(examples: &[Example]) -> String {
 fn general() -> String {
     let rows = exit::ROWS.iter().map(|row| (row.code(), row.about));
     let entries = |entries: &[Entry]| -> String {
-        list(entries.iter().map(|entry| (entry.name, entry.about)), "      ")
+        list(entries.iter().map(|entry| (entry.name, entry.about)))
     };
     [
-        section("Exit status", &table(rows)),
+        section("Exit status", &list(rows)),
         section("Environment", &entries(ENVIRONMENT)),
         section("Files", &entries(FILES)),
         "`slowlight COMMAND --help` shows examples; `slowlight man DIR` writes manual pages."
@@ -398,18 +398,10 @@ fn general() -> String {
     .join("\n\n")
 }
 
-/// Rows with a short first column.
-fn table<'a>(rows: impl Iterator<Item = (String, &'a str)>) -> String {
-    rows.fold(String::new(), |mut text, (name, about)| {
-        let _ = writeln!(text, "  {name:<4}{about}");
-        text
-    })
-}
-
 /// Rows with the meaning below the name.
-fn list<'a>(rows: impl Iterator<Item = (&'a str, &'a str)>, indent: &str) -> String {
+fn list<'a>(rows: impl Iterator<Item = (impl Display, &'a str)>) -> String {
     rows.fold(String::new(), |mut text, (name, about)| {
-        let _ = writeln!(text, "  {name}\n{indent}{about}");
+        let _ = writeln!(text, "  {name}\n      {about}");
         text
     })
 }
@@ -467,7 +459,7 @@ mod tests {
     fn the_top_command_lists_exit_codes_variables_and_files() {
         let long = command().render_long_help().to_string();
         for row in exit::ROWS {
-            assert!(long.contains(&format!("\n  {:<4}", row.code())), "{long}");
+            assert!(long.contains(&format!("\n  {}\n      ", row.code())), "{long}");
         }
         for entry in ENVIRONMENT.iter().chain(FILES) {
             assert!(long.contains(entry.name), "{}", entry.name);

@@ -37,6 +37,7 @@ impl Page {
     }
 
     /// Standard error, likewise.
+    #[cfg(feature = "emulate")]
     pub(crate) fn stderr() -> Self {
         Self::of(&Term::stderr(), console::colors_enabled_stderr())
     }
