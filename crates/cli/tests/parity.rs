@@ -188,7 +188,7 @@ fn decide(mut compare: impl FnMut() -> Verdict, most: usize) -> (Verdict, Vec<St
 }
 
 #[test]
-fn one_difference_is_outvoted_and_two_are_not() {
+fn one_difference_is_outvoted_but_two_fail() {
     let reply = |runs: &str| {
         let mut runs = runs.chars();
         let (verdict, wrong) = decide(

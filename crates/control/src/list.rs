@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_are_remembered_and_what_runs_is_not_forgotten() {
+    fn entries_are_bounded_and_running_ones_are_kept() {
         let mut list = List::default();
         let running = list.add(false);
         for number in 0..KEPT as u64 + 10 {

@@ -183,7 +183,7 @@ mod tests {
     use crate::routes::tests::nothing;
 
     #[test]
-    fn so_many_are_served_at_a_time_and_others_wait() {
+    fn concurrent_connections_are_bounded_and_others_wait() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("api.sock");
         let server = Server::bind(&Places { socket: socket.clone(), listen: None }).unwrap();

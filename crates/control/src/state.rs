@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_laid_over_what_holds_and_null_takes_away() {
+    fn changes_merge_and_null_removes_keys() {
         let base = spec(json!({ "delay": "1 s", "rate": "1 Mbit/s", "per": "1e-3" }));
         let after = changed(&base, &keys(&json!({ "delay": "2 s", "per": null }))).unwrap();
         assert_eq!(after, spec(json!({ "delay": "2 s", "rate": "1 Mbit/s" })));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_within_another_says_when_that_is() {
+    fn overlapping_outages_are_refused_with_their_time() {
         let window = |at: &str, lasts: &str| -> Window {
             serde_json::from_value(json!({ "at": at, "for": lasts })).unwrap()
         };
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_changes_are_named() {
         let refused =
             |value: Value| changed(&LinkSpec::default(), &keys(&value)).unwrap_err().error;
         let message = refused(json!({ "dealy": "1 s" }));

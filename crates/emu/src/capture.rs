@@ -445,7 +445,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decision_that_was_left_out_holds_nothing_up() {
+    fn missing_decisions_do_not_block_the_capture() {
         let folder = tempfile::tempdir().unwrap();
         let device = Device { host: "near".to_owned(), name: "far".to_owned() };
         let (limits, epoch) = (CaptureLimits::default(), Time::ZERO);
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_the_disk_is_bounded_by_its_bytes() {
+    fn packets_waiting_for_the_disk_are_bounded_by_bytes() {
         let (events, receiver) = crossbeam_channel::unbounded();
         let thread = std::thread::spawn(|| Ok(CaptureReport::default()));
         let waiting = Arc::new(AtomicUsize::new(0));

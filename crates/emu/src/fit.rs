@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_held_against_what_was_measured() {
+    fn rates_are_compared_with_the_measured_baseline() {
         let fast = pair(config(Some(10_000_000_000), 0), config(Some(1_000), 0), 1, 1 << 30);
         let misfits = fast.misfits(Some(&CAPACITY), None);
         // 10 Gbit/s in packets of 1,500 bytes are 833,333 a second.

@@ -39,7 +39,7 @@ pub(crate) fn shorten() -> bool {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn every_thread_may_ask_for_short_turns() {
+    fn every_thread_may_request_short_time_slices() {
         assert!(super::shorten());
     }
 }

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn records_and_what_others_keep_count_as_well_as_bytes() {
+    fn memory_limit_includes_records_and_held_packets() {
         let max = 16 << 20;
         let mut store = Store::new(max as u64);
         let per_packet = 160;

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_in_time_is_trusted_and_another_says_why_not() {
+    fn punctual_runs_are_trusted_and_late_runs_name_the_reason() {
         let bounds = Bounds::default();
         let idle = report(vec![link(&[])]);
         assert_eq!(idle.doubts(&bounds), []);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_emulator_lost_or_overlooked_is_no_measurement() {
+    fn packets_lost_or_missed_by_the_emulator_cause_doubts() {
         let mut report = report(vec![link(&[(40, 100)])]);
         report.no_memory = 3;
         report.unattended = Duration::from_millis(20);

@@ -182,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn takes_what_segmentation_can_send_and_nothing_else(
+        fn accepts_only_batches_that_segmentation_can_send(
             lengths in prop::collection::vec(prop_oneof![0..12usize, Just(10), Just(10)], 0..20),
             segments_max in 0..8usize,
             bytes_max in 0..60usize,

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_come_with_slowlight_are_right() {
+    fn bundled_adapters_are_valid() {
         let adapters = Adapters::default();
         for name in adapters.names() {
             let adapter = adapters.find(name).unwrap();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_a_folder_come_first_and_may_be_like_others() {
+    fn folder_adapters_come_first_and_may_inherit() {
         let mine = "like = \"scp\"\nabout = \"mine\"\nclient = \"exec mine\"\n";
         let folder = folder(&[("scp-2.toml", mine), ("sftp.toml", mine), ("README", "")]);
         let adapters = Adapters::with(Some(folder.path())).unwrap();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_names_an_adapter_that_may_be_like_others() {
+    fn paths_name_adapters_that_may_inherit() {
         let folder = folder(&[("mine.toml", "like = \"scp\"\nclient = \"exec mine\"\n")]);
         let mine = named(folder.path().join("mine.toml").to_str().unwrap()).unwrap();
         assert_eq!((mine.name.as_str(), mine.port), ("mine", 2222));

@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn many_receivers_wait_for_the_least_lucky() {
+    fn many_receivers_wait_for_the_slowest() {
         let up = "rate = \"10 Mbit/s\"\ndelay = \"100 ms\"\nper = 0.05\ndatagram = \"1000 B\"";
         let branch = "delay = \"150 ms\"\nper = 0.01";
         let busy = 8.0 * 1042.0 / 1e7;
@@ -638,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn the_genie_waits_for_a_shorter_way() {
+    fn bound_includes_waiting_for_a_shorter_delay() {
         let hop = hop(
             "delay_points = [{ at = \"0 s\", delay = \"10 s\" }, { at = \"2 s\", delay = \"1 s\" }]",
         );

@@ -431,7 +431,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_full_queue_refuses_was_never_on_the_link() {
+    fn packets_refused_by_the_queue_do_not_occupy_the_link() {
         let queue = Queue { packets: Some(2), bytes: None };
         let config = Config { rate: Rate::Constant(1000), queue, ..Config::default() };
         let mut link = Link::new(config, Rng::new(1, "link")).unwrap();

@@ -501,7 +501,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_file_that_has_grown_only_its_beginning_is_read() {
+    fn only_the_initial_length_of_a_grown_file_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("log");
         std::fs::write(&file, "0123456789").unwrap();
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_take_the_longest_file_there_is() {
+    fn stores_accept_the_longest_file() {
         let world = r#"
             seed = 1
             links = [{ from = "a", to = "b" }, { from = "b", to = "a" }]

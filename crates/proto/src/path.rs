@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_known_light_time_is_the_least_timeout() {
+    fn known_light_time_bounds_the_timeout_from_below() {
         let mut rtt = RoundTrip::default();
         assert_eq!(rtt.timeout(Duration::from_secs(1)), Duration::from_secs(1));
         rtt.light = Some(Duration::from_millis(50));

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_at_one_time_is_no_measurement() {
+    fn simultaneous_arrivals_are_not_measured() {
         let mut rate = ArrivalRate::new();
         for _ in 0..64 {
             rate.arrived(Time::ZERO, 1000);

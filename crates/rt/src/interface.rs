@@ -176,7 +176,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_comes_makes_it_fail(bytes in prop::collection::vec(prop_oneof![any::<u8>(), 0..32u8], 0..200)) {
+        fn random_messages_cause_no_panic(bytes in prop::collection::vec(prop_oneof![any::<u8>(), 0..32u8], 0..200)) {
             let mut message = vec![0; 4];
             message.extend(&bytes);
             let len = message.len() as u32;

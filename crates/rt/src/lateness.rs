@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_that_nobody_observes_records_nothing() {
+    fn unobserved_loops_record_nothing() {
         let (late, timings) = (Time::from_secs(2), Arc::new(Timings::new()));
         let mut observed = Observed::default();
         observed.begin();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_what_was_recorded() {
+    fn quantiles_match_the_recorded_values() {
         let timings = Timings::new();
         assert_eq!(timings.so_far().quantile(0.5), Duration::ZERO);
         timings.record(Duration::from_micros(20), 99);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn each_datagram_goes_its_way() {
+    fn udp_and_udp_lite_datagrams_use_their_own_sockets() {
         let Some(((here, lite), (there, other))) = pair(10).zip(pair(10)) else { return };
         assert_eq!(lite.socket().local(), here.local());
         let mut bytes = Vec::new();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_say_whether_they_take_it() {
+    fn peers_indicate_udp_lite_support() {
         let Some((here, lite)) = pair(10) else { return };
         let mut peers = Peers::new(4, Duration::from_secs(1));
         let path = peers.add(here.local());

@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listening_is_no_error() {
+    fn closed_ports_are_not_errors() {
         let (a, b) = pair();
         let gone = b.local();
         drop(b);
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connected_socket_hears_that_nobody_listens() {
+    fn connected_sockets_report_closed_ports() {
         let (a, b) = pair();
         let gone = b.local();
         drop(b);

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_by_wake_up_and_by_time() {
+    fn waits_end_on_wake_up_or_timeout() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let waker = Waker::new().unwrap();
         let other = waker.clone();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_tells_what_the_socket_is_ready_for() {
+    fn wait_reports_socket_readiness() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let waker = Waker::new().unwrap();
         let both = Ready { readable: true, writable: true };

@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_what_looking_at_all_finds(
+        fn agenda_matches_a_linear_search(
             ops in prop::collection::vec((0..40_usize, prop::option::of(0..9_u64)), 0..200),
         ) {
             let mut agenda = Agenda::default();

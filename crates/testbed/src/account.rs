@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_says_how_late_is_too_late() {
+    fn scenarios_set_the_lateness_limit() {
         assert_eq!(bounds(&scenario("").limits), Bounds::default());
         let own = scenario("limits = { late = \"5 ms\", late_most = \"1 s\" }");
         let expected = Bounds { usual: Duration::from_millis(5), most: Duration::from_secs(1) };
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_was_late_has_a_name() {
+    fn late_hosts_are_named() {
         let (idle, late) = (emu::Timings::new(), emu::Timings::new());
         late.record(Duration::from_millis(30), 1);
         let scenario = scenario("");

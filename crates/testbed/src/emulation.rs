@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_links_and_ways_are_those_of_the_scenario() {
+    fn hosts_links_and_routes_match_the_scenario() {
         let scenario = resolved(
             r#"
             seed = 7
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_cannot_be_are_refused() {
+    fn invalid_mtus_are_refused() {
         let scenario = resolved(
             r#"
             seed = 1

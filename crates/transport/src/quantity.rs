@@ -583,7 +583,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_users_write() {
+    fn common_spellings_parse() {
         let rate = |text: &str| text.parse::<Rate>().unwrap().bps();
         assert_eq!(rate("10 Mbit/s"), 10_000_000);
         assert_eq!(rate("10Mbit/s"), 10_000_000);
@@ -670,7 +670,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_parses(value: u64, p in 0.0..=1.0_f64) {
+        fn printed_quantities_parse(value: u64, p in 0.0..=1.0_f64) {
             for value in [value, value % 100_000, value % 1_000_000 * 1_000, value >> 20 << 20] {
                 prop_assert_eq!(Rate(value).to_string().parse(), Ok(Rate(value)));
                 prop_assert_eq!(Size(value).to_string().parse(), Ok(Size(value)));
@@ -681,7 +681,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics(text in "\\PC{0,20}") {
+        fn arbitrary_text_never_panics(text in "\\PC{0,20}") {
             let _ = text.parse::<Rate>().map(|rate| rate.to_string());
             let _ = text.parse::<Span>().map(|span| span.to_string());
             let _ = text.parse::<Size>().map(|size| size.to_string());

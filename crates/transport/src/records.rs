@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_differs_in_its_records_alone() {
+    fn changed_files_differ_only_in_their_records() {
         let content = Bytes::from(vec![7; 100]);
         let records = ["10-19".parse().unwrap(), "95-".parse().unwrap()];
         let files = Files::of(ContentKind::Changes, "f", &content, &records);

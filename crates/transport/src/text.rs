@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_types_are_reported_in_the_words_of_toml() {
+    fn wrong_types_are_reported_with_toml_type_names() {
         #[derive(Debug, Deserialize)]
         #[expect(dead_code, reason = "only the errors are looked at")]
         struct World {

@@ -408,7 +408,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_come_back(value: i64, positive: u64) {
+        fn numbers_round_trip(value: i64, positive: u64) {
             let mut out = Vec::new();
             put_int(&mut out, value);
             put_uint(&mut out, positive);
@@ -420,7 +420,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             let mut reader = Reader::new(&bytes);
             if let Ok(one) = item(&mut reader) {
                 prop_assert_eq!(one.len(), bytes.len() - reader.remaining());

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn text_both_ways() {
+    fn text_round_trips() {
         for text in [
             "dtn:none",
             "ipn:1.0",
@@ -463,7 +463,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn endpoints_come_back(node: u64, service: u64, part in "[!-~]{1,40}") {
+        fn endpoints_round_trip(node: u64, service: u64, part in "[!-~]{1,40}") {
             for eid in [Eid::from_numbers(node, service), Eid::Dtn(part.clone().into())] {
                 if eid == Eid::Dtn("none".into()) { continue; }
                 prop_assert_eq!(read(&cbor(&eid)), Ok(eid.clone()));
@@ -472,7 +472,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..40), text in ".{0,40}") {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..40), text in ".{0,40}") {
             if let Ok(eid) = read(&bytes) {
                 prop_assert_eq!(read(&cbor(&eid)), Ok(eid));
             }

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worked_example_both_ways() {
+    fn worked_example_round_trips() {
         let mut bytes = [0xa5; 20];
         example().encode(&mut bytes);
         assert_eq!(bytes, EXAMPLE);

@@ -313,7 +313,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn extensions_come_back(
+        fn extensions_round_trip(
             source in prop::option::of(end()), destination in prop::option::of(end()),
             (size, flow) in any::<(Option<u64>, Option<u64>)>(), congestion in any::<Option<(u8, u64)>>(),
             intermediate_reports: bool, lifetime in any::<Option<(u8, u64)>>(),
@@ -331,7 +331,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_values_do_no_harm(
+        fn arbitrary_values_never_panic(
             list in prop::collection::vec((0xd0..0xd8_u8, prop::collection::vec(any::<u8>(), 0..24)), 0..9),
         ) {
             let list: Vec<_> = list.iter().map(|(tag, value)| Extension { tag: *tag, value }).collect();

@@ -608,7 +608,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn arbitrary_input_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = Compressed::decode(&bytes, pseudo());
         }
     }

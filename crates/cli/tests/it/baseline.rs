@@ -20,7 +20,7 @@ fn reply(output: &Output) -> String {
 }
 
 #[test]
-fn a_world_is_held_against_what_was_measured() {
+fn worlds_are_compared_with_the_measured_baseline() {
     let state = tempfile::tempdir().unwrap();
     let state = state.path();
     if !possible(false) {
@@ -56,7 +56,7 @@ fn a_world_is_held_against_what_was_measured() {
 }
 
 #[test]
-fn a_long_way_takes_memory_and_that_is_told_before() {
+fn long_delays_warn_about_memory_before_the_start() {
     let state = tempfile::tempdir().unwrap();
     if !possible(false) {
         return;

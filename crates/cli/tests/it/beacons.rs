@@ -85,8 +85,8 @@ impl Drop for Server {
 }
 
 #[test]
-fn peers_are_heard() {
-    if !inside("beacons::peers_are_heard") {
+fn peers_are_discovered_by_beacon() {
+    if !inside("beacons::peers_are_discovered_by_beacon") {
         return;
     }
     let place = tempfile::tempdir().unwrap();
@@ -176,7 +176,7 @@ fn files_cross_by_udp_lite() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_beacon_options_are_refused() {
     let root = std::env::temp_dir();
     let root = root.to_str().unwrap();
     let recv = ["recv", "--listen", "127.0.0.1:0", "--root", root];

@@ -29,7 +29,7 @@ fn output_within(limit: Duration, command: &mut Command) -> Output {
 
 #[test]
 #[should_panic(expected = "had not ended after 200ms:\nready")]
-fn what_takes_too_long_is_killed_and_shown() {
+fn commands_over_the_time_limit_are_killed_and_printed() {
     let script = "echo ready; sleep 600 & wait";
     output_within(Duration::from_millis(200), Command::new("sh").args(["-c", script]));
 }

@@ -47,7 +47,7 @@ fn scenario(name: &str) -> String {
 }
 
 #[test]
-fn three_protocols_are_ranked_over_every_link_with_a_name() {
+fn three_protocols_are_ranked_over_every_named_link() {
     for (link, _) in lab::preset::ALL {
         let args = ["compare", "--link", link, "--size", "100 kB", "--per", "1e-2", "--runs", "2"];
         let args = [&args[..], &["--inactivity", "1 d"]].concat();
@@ -185,7 +185,7 @@ fn compare_sends_to_several_receivers() {
 }
 
 #[test]
-fn compare_takes_what_is_odd_but_clear() {
+fn compare_accepts_unusual_but_valid_input() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(".slowlight");
     std::fs::write(&path, b"not a receiver's working folder").unwrap();
@@ -226,7 +226,7 @@ fn an_outage_of_hours_is_survived() {
 }
 
 #[test]
-fn compare_says_what_it_compares() {
+fn compare_reports_its_parameters() {
     let args = ["compare", "--size", "1 kB", "--runs", "1", "--protocol", "cfdp"];
     let outages = ["--outage", "1 min+2 s", "--outage", "10 s+30 s"];
     let output = run(&[&args[..], &outages, &["--mtu", "500 B", "--queue", "9 packets"]].concat());
@@ -262,7 +262,7 @@ fn negative_values_are_out_of_range() {
 }
 
 #[test]
-fn the_options_of_compare_stand_under_their_headings() {
+fn compare_options_are_grouped_under_their_headings() {
     let help = done(&["compare", "--help"]);
     let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
     assert!(at("--json") < at("Link:") && at("--runs") < at("Link:"), "{help}");
@@ -297,7 +297,7 @@ fn stopped(mut command: Command, received: u64, signal: &str) -> Output {
 }
 
 #[test]
-fn whoever_asks_for_the_end_stops_compare() {
+fn signals_stop_compare() {
     let hangs_up = HUP & !signals("self", "SigIgn");
     for (bit, signal) in [(INT, "-INT"), (TERM, "-TERM"), (hangs_up, "-HUP")] {
         if bit == 0 {
@@ -315,7 +315,7 @@ fn whoever_asks_for_the_end_stops_compare() {
 }
 
 #[test]
-fn a_trace_that_is_lost_is_told() {
+fn lost_traces_are_reported() {
     for option in ["--trace", "--pcap"] {
         let output = run(&["sim", &scenario("grc-10mb.toml"), option, "/dev/full"]);
         assert_eq!(output.status.code(), Some(1), "{option}");
@@ -324,7 +324,7 @@ fn a_trace_that_is_lost_is_told() {
 }
 
 #[test]
-fn a_return_path_of_its_own() {
+fn return_path_has_its_own_settings() {
     let args =
         ["compare", "--rate", "1 Mbit/s", "--delay", "1 s", "--size", "20 kB", "--runs", "1"];
     let back = ["--return-rate", "9600 bit/s", "--return-delay", "3 s", "--json"];
@@ -399,7 +399,7 @@ fn a_transfer_that_fails_exits_with_1() {
 }
 
 #[test]
-fn sim_shows_a_bound_that_is_a_mean_as_one() {
+fn sim_marks_bounds_that_are_means() {
     let output = run(&["sim", &scenario("geo.toml")]);
     let text = out(&output);
     let shown = text.split('~').skip(1).map(|cell| cell.contains('%')).collect::<Vec<_>>();
@@ -482,7 +482,7 @@ fn decode_reads_files_of_any_kind() {
 }
 
 #[test]
-fn decode_knows_norm_from_the_others() {
+fn decode_distinguishes_norm_from_other_protocols() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/vectors/norm");
     let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {

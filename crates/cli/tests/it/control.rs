@@ -122,7 +122,7 @@ fn round_trip(world: &World) -> f64 {
 }
 
 #[test]
-fn a_world_stays_and_is_changed_while_programs_come_and_go() {
+fn worlds_persist_and_change_across_programs() {
     if !possible() {
         return;
     }
@@ -160,7 +160,7 @@ fn a_world_stays_and_is_changed_while_programs_come_and_go() {
 }
 
 #[test]
-fn an_outage_begins_when_it_was_said_to_and_is_told() {
+fn outages_start_at_the_requested_time_and_are_reported() {
     if !possible() {
         return;
     }
@@ -239,7 +239,7 @@ fn several_worlds_have_several_names() {
 }
 
 #[test]
-fn whatever_is_wrong_is_told_with_what_is_right() {
+fn errors_name_the_invalid_value_and_the_remedy() {
     if !possible() {
         return;
     }
@@ -281,7 +281,7 @@ fn whatever_is_wrong_is_told_with_what_is_right() {
 }
 
 #[test]
-fn an_address_asks_for_the_token() {
+fn tcp_addresses_require_the_token() {
     if !possible() {
         return;
     }
@@ -354,7 +354,7 @@ fn captures_and_commands_over_the_interface() {
 }
 
 #[test]
-fn a_capture_of_the_worlds_own_is_known_to_the_interface() {
+fn api_lists_the_captures_of_the_world() {
     if !possible() {
         return;
     }
@@ -382,7 +382,7 @@ fn lives(file: &Path) -> bool {
 }
 
 #[test]
-fn what_a_command_left_in_the_background_dies_with_it_and_with_the_world() {
+fn background_processes_end_with_their_command_or_world() {
     if !possible() {
         return;
     }
@@ -414,7 +414,7 @@ fn what_a_command_left_in_the_background_dies_with_it_and_with_the_world() {
 }
 
 #[test]
-fn who_kills_exec_kills_its_program() {
+fn killing_exec_kills_its_program() {
     if !possible() {
         return;
     }
@@ -432,7 +432,7 @@ fn who_kills_exec_kills_its_program() {
 }
 
 #[test]
-fn nothing_is_left_of_a_world_that_was_killed_or_terminated() {
+fn killed_and_terminated_worlds_leave_nothing() {
     if !possible() {
         return;
     }

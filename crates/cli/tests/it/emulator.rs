@@ -44,7 +44,7 @@ while True:
     s.sendto(data, peer)\"";
 
 #[test]
-fn a_world_that_is_asked_to_end_still_tells_what_there_was() {
+fn terminated_worlds_still_print_their_report() {
     if !possible(false) {
         return;
     }
@@ -141,7 +141,7 @@ fn a_program_sees_the_delay_of_the_link_and_its_code_is_that_of_the_command() {
 }
 
 #[test]
-fn a_scenario_has_its_hosts_and_a_wrong_name_is_told() {
+fn scenario_hosts_exist_and_unknown_names_are_reported() {
     if !possible(false) {
         return;
     }
@@ -171,7 +171,7 @@ fn asleep(mark: &str) -> usize {
 }
 
 #[test]
-fn nothing_is_left_of_a_world_that_was_killed() {
+fn killed_worlds_leave_nothing() {
     if !possible(false) {
         return;
     }

@@ -36,7 +36,7 @@ fn refused(arguments: &[&str], expected: &[&str]) {
 }
 
 #[test]
-fn impossible_quantities() {
+fn impossible_quantities_are_refused() {
     for (option, value, expected) in [
         ("--rate", "-5 Mbit/s", "out of range for a rate: 0, or from 1 bit/s to 18 Ebit/s"),
         ("--rate", "0.1 bit/s", "out of range for a rate: 0, or from 1 bit/s"),
@@ -63,7 +63,7 @@ fn impossible_quantities() {
 }
 
 #[test]
-fn options_that_contradict_each_other() {
+fn contradictory_options_are_refused() {
     let late = ["--late", "20 ms", "--late-most", "10 ms"];
     for command in [&["link"][..], &["emu", "up"]] {
         let program: &[&str] = if command == ["link"] { &["--", "true"] } else { &[] };
@@ -76,7 +76,7 @@ fn options_that_contradict_each_other() {
 }
 
 #[test]
-fn unknown_names() {
+fn unknown_names_are_refused() {
     let did_you_mean = |name: &str| format!("did you mean \"{name}\"?");
     let geo = did_you_mean("geo");
     refused(&["link", "--link", "gep", "--", "true"], &[&geo, "links: terrestrial, leo"]);
@@ -92,7 +92,7 @@ fn unknown_names() {
 }
 
 #[test]
-fn scenarios_with_unknown_hosts_or_impossible_links() {
+fn invalid_scenarios_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -117,7 +117,7 @@ fn scenarios_with_unknown_hosts_or_impossible_links() {
 }
 
 #[test]
-fn missing_programs() {
+fn missing_programs_are_refused() {
     for (tool, program) in [("http-wget", "wget"), ("nuttcp", "nuttcp"), ("iperf3-cubic", "iperf3")]
     {
         let mut command = Command::new(SLOWLIGHT);

@@ -136,7 +136,7 @@ fn files_arrive_whole_with_every_option_switched() {
 }
 
 #[test]
-fn what_is_switched_off_is_not_agreed_on() {
+fn disabled_options_are_not_negotiated() {
     if !possible() {
         return;
     }
@@ -165,7 +165,7 @@ fn what_is_switched_off_is_not_agreed_on() {
 }
 
 #[test]
-fn connections_of_odd_kinds_end_as_they_should() {
+fn unusual_connections_close_cleanly() {
     if !possible() {
         return;
     }
@@ -185,7 +185,7 @@ fn connections_of_odd_kinds_end_as_they_should() {
 }
 
 #[test]
-fn a_run_whose_timers_were_late_is_not_trusted() {
+fn runs_with_late_timers_are_not_trusted() {
     if !possible() {
         return;
     }
@@ -242,7 +242,7 @@ fn files_arrive_whole_over_links_that_lose_and_reorder() {
 
 /// Simultaneous open with SYNs 2 s in flight gives one connection (RFC 9293 §3.5).
 #[test]
-fn two_that_open_at_once_have_one_connection() {
+fn simultaneous_open_gives_one_connection() {
     if !possible() {
         return;
     }
@@ -308,7 +308,7 @@ fn packets_are_in_order_for_tshark() {
 }
 
 #[test]
-fn what_cannot_be_is_said_with_its_remedy() {
+fn impossible_options_are_refused_with_a_remedy() {
     let message = |arguments: &[&str]| {
         let output = Command::new(SLOWLIGHT).arg("tcp").args(arguments).output().unwrap();
         (output.status.code(), text(&output.stderr))

@@ -263,31 +263,31 @@ fn all_survive(way: Way) {
 }
 
 #[test]
-fn a_killed_end_goes_on_where_it_was() {
+fn killed_cfdp_ends_resume() {
     all_survive(Way::Cfdp);
 }
 
 #[test]
-fn a_killed_end_of_cfdp_over_ltp_goes_on() {
+fn killed_cfdp_over_ltp_ends_resume() {
     all_survive(Way::CfdpLtp);
 }
 
 #[test]
-fn a_killed_end_of_ltp_is_no_wrong_success() {
+fn killed_ltp_ends_never_report_false_success() {
     all_survive(Way::Ltp);
 }
 
 #[test]
-fn a_killed_end_of_ltp_t_is_no_wrong_success() {
+fn killed_ltp_t_ends_never_report_false_success() {
     all_survive(Way::LtpT);
 }
 
 #[test]
-fn a_killed_end_of_a_saratoga_put_goes_on() {
+fn killed_saratoga_put_ends_resume() {
     all_survive(Way::SaratogaPut);
 }
 
 #[test]
-fn a_killed_end_of_a_saratoga_get_goes_on() {
+fn killed_saratoga_get_ends_resume() {
     all_survive(Way::SaratogaGet);
 }

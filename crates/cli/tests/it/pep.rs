@@ -296,7 +296,7 @@ fn scp(networks: &Networks, bytes: usize) -> Duration {
 }
 
 #[test]
-fn hundreds_of_connections_at_once_and_one_beyond() {
+fn connections_beyond_the_limit_are_refused() {
     if !possible() {
         return;
     }
@@ -330,7 +330,7 @@ fn hundreds_of_connections_at_once_and_one_beyond() {
 }
 
 #[test]
-fn ends_and_resets_cross_and_nobody_listening_is_no_success() {
+fn fins_and_resets_cross_and_closed_ports_fail() {
     if !possible() {
         return;
     }
@@ -356,7 +356,7 @@ fn ends_and_resets_cross_and_nobody_listening_is_no_success() {
 }
 
 #[test]
-fn a_far_gateway_that_is_killed_is_told_of_and_comes_back() {
+fn killed_far_gateways_are_reported_and_recover() {
     if !possible() {
         return;
     }
@@ -390,7 +390,7 @@ fn killed(more: &str) {
 }
 
 #[test]
-fn part_of_a_download_is_never_taken_for_all_of_it() {
+fn partial_downloads_never_count_as_complete() {
     if !possible() {
         return;
     }
@@ -430,7 +430,7 @@ fn killed_in_downloads(more: &str) {
 }
 
 #[test]
-fn ports_that_are_excepted_are_left_alone() {
+fn excluded_ports_bypass_the_gateway() {
     if !possible() {
         return;
     }
@@ -517,7 +517,7 @@ fn goodput_with_and_without() {
 }
 
 #[test]
-fn ipv6_crosses_if_it_is_asked_for() {
+fn ipv6_crosses_when_enabled() {
     if !possible() {
         return;
     }
@@ -533,7 +533,7 @@ fn ipv6_crosses_if_it_is_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_is_said_with_its_remedy() {
+fn impossible_settings_are_refused_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.toml");
     let message = |text: &str| {
@@ -602,7 +602,7 @@ fn statistics_that_cannot_be_written_do_not_end_a_gateway() {
 }
 
 #[test]
-fn a_gateway_may_come_as_soon_as_the_one_before_has_ended() {
+fn gateways_may_restart_immediately() {
     if !possible() {
         return;
     }
@@ -629,7 +629,7 @@ fn a_gateway_may_come_as_soon_as_the_one_before_has_ended() {
 }
 
 #[test]
-fn two_of_one_name_do_not_get_into_each_others_way() {
+fn gateways_of_the_same_name_do_not_interfere() {
     if !possible() {
         return;
     }

@@ -279,7 +279,7 @@ fn a_comparison(user: &User, tool: &str) {
 }
 
 #[test]
-fn what_is_forbidden_is_told_with_what_allows_it() {
+fn missing_permissions_are_reported_with_a_remedy() {
     let Some(user) = User::new() else { return };
     if !possible(&user) {
         return;

@@ -91,7 +91,7 @@ fn lines(folder: &Path) -> usize {
 }
 
 #[test]
-fn what_was_done_before_a_kill_is_not_done_again() {
+fn resumed_studies_skip_completed_runs() {
     let whole = folder();
     assert!(run(whole.path(), &["study", "run", "own.toml", "--out", "all"]).status.success());
     let expected = table(whole.path(), "all");
@@ -123,7 +123,7 @@ fn what_was_done_before_a_kill_is_not_done_again() {
 }
 
 #[test]
-fn results_are_gone_on_with_or_started_over_as_the_user_says() {
+fn results_are_resumed_or_restarted_as_requested() {
     let folder = folder();
     let some = ["study", "run", "own.toml", "--filter", "per=0", "--runs", "1"];
     let output = run(folder.path(), &some);
@@ -222,7 +222,7 @@ fn advice_names_a_transport_and_why() {
 }
 
 #[test]
-fn advice_says_who_uses_the_path_and_what_a_deadline_is_worth() {
+fn advice_respects_sharing_and_deadlines() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("mine.toml"), "hops = [{ rate = \"10 Mbit/s\" }]").unwrap();
     let args = ["advise", "--link", "mine.toml", "--size", "200 kB", "--text", "--budget", "2 s"];

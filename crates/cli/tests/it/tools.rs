@@ -58,7 +58,7 @@ fn message(output: &Output) -> String {
 }
 
 #[test]
-fn tools_are_listed_with_what_is_missing() {
+fn tools_are_listed_with_missing_programs() {
     let folder = tempfile::tempdir().unwrap();
     let adapters = adapters(folder.path());
     let mut command = Command::new(SLOWLIGHT);
@@ -73,7 +73,7 @@ fn tools_are_listed_with_what_is_missing() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_told() {
+fn invalid_comparisons_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     adapters(folder.path());
     for (more, why) in [
@@ -245,7 +245,7 @@ fn nuttcp_measures_twice_at_once() {
 }
 
 #[test]
-fn an_interrupt_ends_what_is_still_prepared() {
+fn interrupts_end_runs_in_preparation() {
     if !possible() {
         return;
     }
@@ -308,7 +308,7 @@ fn a_scenario_ends_its_tools_at_its_time() {
 }
 
 #[test]
-fn what_a_killed_comparison_left_is_removed_by_the_next_command() {
+fn remains_of_a_killed_comparison_are_removed_next_time() {
     if !possible() {
         return;
     }
@@ -339,7 +339,7 @@ fn what_a_killed_comparison_left_is_removed_by_the_next_command() {
 }
 
 #[test]
-fn an_interrupted_comparison_keeps_what_it_has() {
+fn interrupted_comparisons_keep_completed_results() {
     if !possible() {
         return;
     }

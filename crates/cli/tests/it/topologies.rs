@@ -167,7 +167,7 @@ fn two_tcp_flows_share_the_bottleneck_of_a_dumbbell() {
 }
 
 #[test]
-fn an_orbiter_forwards_both_versions_and_tells_of_packets_too_large() {
+fn orbiter_forwards_both_ip_versions_and_reports_large_packets() {
     if !possible() {
         return;
     }
@@ -226,7 +226,7 @@ struct Came {
 }
 
 #[test]
-fn a_flow_sees_what_is_changed_below_it() {
+fn flows_observe_changes_of_the_layer_below() {
     if !possible() {
         return;
     }

@@ -240,7 +240,7 @@ impl Drop for Doomed {
 }
 
 #[test]
-fn nothing_is_left_of_a_program_over_a_link_whichever_process_is_killed() {
+fn link_leaves_nothing_whichever_process_is_killed() {
     if !possible(true) {
         return;
     }
@@ -256,7 +256,7 @@ fn nothing_is_left_of_a_program_over_a_link_whichever_process_is_killed() {
 }
 
 #[test]
-fn nothing_is_left_of_transfers_of_a_scenario() {
+fn scenario_transfers_leave_nothing() {
     if !possible(true) {
         return;
     }
@@ -273,7 +273,7 @@ fn nothing_is_left_of_transfers_of_a_scenario() {
 }
 
 #[test]
-fn nothing_is_left_of_a_shell() {
+fn shells_leave_nothing() {
     if !possible(true) {
         return;
     }
@@ -289,7 +289,7 @@ fn nothing_is_left_of_a_shell() {
 }
 
 #[test]
-fn nothing_is_left_of_a_world_that_stays() {
+fn persistent_worlds_leave_nothing() {
     if !possible(true) {
         return;
     }
@@ -305,7 +305,7 @@ fn nothing_is_left_of_a_world_that_stays() {
 }
 
 #[test]
-fn nothing_is_left_of_a_comparison() {
+fn comparisons_leave_nothing() {
     if !possible(true) {
         return;
     }

@@ -38,7 +38,7 @@ fn command_line(arguments: &[&str], signal: &str, started: impl FnMut() -> bool)
 }
 
 #[test]
-fn who_is_asked_alone_ends_programs_and_tells_what_there_was() {
+fn signalled_process_ends_programs_and_reports() {
     if !possible(false) {
         return;
     }
@@ -81,7 +81,7 @@ size = \"100 MB\"
 ";
 
 #[test]
-fn who_is_asked_alone_tells_how_far_transfers_came() {
+fn signalled_process_reports_transfer_progress() {
     if !possible(false) {
         return;
     }
@@ -105,7 +105,7 @@ fn who_is_asked_alone_tells_how_far_transfers_came() {
 }
 
 #[test]
-fn who_is_asked_alone_takes_its_world_away() {
+fn signalled_process_removes_its_world() {
     if !possible(false) {
         return;
     }
@@ -150,7 +150,7 @@ fn a_program_begins_when_the_server_listens() {
 }
 
 #[test]
-fn a_server_that_fails_or_listens_nowhere_is_told_of() {
+fn servers_that_fail_or_do_not_listen_are_reported() {
     if !possible(false) {
         return;
     }

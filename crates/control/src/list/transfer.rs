@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_run_and_are_remembered_is_bounded() {
+    fn running_and_finished_transfers_are_bounded() {
         let mut transfers = Transfers::default();
         transfers.add(record(BYTES_MAX.bytes() - 10, None));
         assert!(transfers.check(10).is_ok());

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_against_a_line_that_was_busy() {
+    fn timing_errors_account_for_queueing() {
         // 125 bytes at 1 Mbit/s take 1 ms; the second waits for the first, the fourth does not
         // wait.
         let crossings = [

@@ -8,7 +8,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const POINTS: usize = 5;
 
 #[test]
-fn an_order_is_carried_out_whenever_it_comes_in_a_turn() {
+fn commands_are_executed_at_any_point_of_a_turn() {
     for point in 0..POINTS {
         let made = Pump::new(Vec::new(), Vec::new(), Arc::new([]), 1 << 20);
         let (mut pump, handle) = made.expect("an event descriptor");

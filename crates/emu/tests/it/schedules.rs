@@ -108,7 +108,7 @@ fn an_outage_begins_and_ends_to_the_millisecond() {
 }
 
 #[test]
-fn schedules_count_from_the_begin_of_the_world() {
+fn schedules_start_with_the_world() {
     calmly(|| {
         let outages = Outages::List(vec![Window { start: millis(0), end: millis(300) }]);
         let config = Config { outages, ..Config::default() };
@@ -124,7 +124,7 @@ fn schedules_count_from_the_begin_of_the_world() {
 }
 
 #[test]
-fn what_waits_for_the_end_of_an_outage_leaves_then() {
+fn packets_held_in_an_outage_leave_at_its_end() {
     calmly(|| {
         let outages = Outages::List(vec![Window { start: millis(500), end: millis(900) }]);
         let config = Config { outages, ..Config::default() };

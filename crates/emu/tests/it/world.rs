@@ -420,7 +420,7 @@ fn captured(path: &Path) -> Vec<(Time, u8, usize, Option<String>)> {
 }
 
 #[test]
-fn a_capture_says_what_became_of_each_packet() {
+fn captures_record_the_fate_of_each_packet() {
     let config = Config { rate: Rate::Constant(1_000_000), ..losing(&[1]) };
     let Some(world) = start(&row(2, &config, &Config::default())) else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -488,7 +488,7 @@ fn a_capture_keeps_within_its_limits() {
 }
 
 #[test]
-fn a_capture_tells_of_packets_that_found_no_memory_or_were_refused() {
+fn captures_report_packets_without_memory_or_refused() {
     let mut plan = row(2, &delayed(Duration::from_secs(3)), &Config::default());
     plan.memory = 4 << 20;
     let Some(world) = start(&plan) else { return };

@@ -198,7 +198,7 @@ fn the_other_direction_continues_after_a_half_close() {
 }
 
 #[test]
-fn a_side_that_goes_down_takes_the_other_with_it_after_the_last_byte() {
+fn side_going_down_closes_the_other_after_the_last_byte() {
     let to = messages(&[60_000, 60_000]);
     let (mut world, [_, far]) = chain(&to, &[]);
     world.slow(far, 0, TICK * 30);

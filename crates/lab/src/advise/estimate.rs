@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_faster_than_the_bound() {
+    fn estimates_are_never_faster_than_the_bound() {
         let found = estimate(&samples(|mb| 0.5 - 0.1 * mb), (400_000_000, 400.0), &CLEAR, false);
         assert!(found.low_s >= 400.0 && found.mean_s >= found.low_s, "{found:?}");
     }

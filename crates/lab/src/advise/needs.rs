@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ties_go_to_what_send_can_send() {
+    fn ties_prefer_protocols_that_send_supports() {
         let first = |names: [&str; 2], relay| {
             let both: [Protocol; 2] = names.map(|name| name.parse().expect("a protocol"));
             let [a, b] = &both;

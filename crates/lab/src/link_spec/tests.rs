@@ -67,7 +67,7 @@ fn resolved_tables_read_back() {
 }
 
 #[test]
-fn the_way_back_differs_where_it_says_so() {
+fn return_link_overrides_only_its_own_keys() {
     let spec: LinkSpec = transport::text::parse(
         "rate = \"4 Mbit/s\"\ndelay = \"182 s\"\nreturn = { rate = \"64 kbit/s\" }",
         "test",

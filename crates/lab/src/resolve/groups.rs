@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_groups_name_stands_for_its_members() {
+    fn group_names_expand_to_their_members() {
         let resolved = scenario(WORLD).unwrap();
         assert_eq!((resolved.nodes.len(), resolved.links.len()), (14, 26));
         let fleet = &resolved.groups["fleet"];

@@ -261,7 +261,7 @@ fn tcp_relay_and_norm() {
 
 proptest! {
     #[test]
-    fn more_loss_takes_longer(file in 0_u64..10_000_000, p in 0.0..0.5_f64, more in 0.0..0.4_f64) {
+    fn transfer_time_grows_with_loss(file in 0_u64..10_000_000, p in 0.0..0.5_f64, more in 0.0..0.4_f64) {
         let seconds = |p| channel(Loss::packet(p)).bound(file, 1024).seconds;
         prop_assert!(seconds(p) <= seconds(p + more));
         prop_assert!(seconds(0.0) >= 0.025);

@@ -226,7 +226,7 @@ fn random_links_have_every_property() {
 const PACKETS_MAX: f64 = 150_000.0;
 
 #[test]
-fn advice_is_what_whole_files_do() {
+fn advice_matches_whole_file_runs() {
     let nightly: Option<u64> = std::env::var("SLOWLIGHT_LINKS").ok().map(|n| n.parse().unwrap());
     // At night the budget is about the default one.
     let scale = if nightly.is_some() { 20 } else { 1 };
@@ -307,7 +307,7 @@ fn starlink() -> LinkSpec {
 }
 
 #[test]
-fn several_receivers_take_what_a_comparison_says() {
+fn advice_for_several_receivers_matches_compare() {
     let five = Question { receivers: 5, ..question(geo(1e-3), 10_000_000) };
     let found = compared("10 MB to five", &five);
     let best = &found.ranking[0];
@@ -403,7 +403,7 @@ fn more_budget_simulates_more() {
 }
 
 #[test]
-fn needs_admit_what_serves_them() {
+fn requirements_select_suitable_candidates() {
     let names = |question: &Question| -> Vec<String> {
         advise::candidates(question).unwrap().iter().map(ToString::to_string).collect()
     };
@@ -421,7 +421,7 @@ fn needs_admit_what_serves_them() {
 }
 
 #[test]
-fn without_a_return_link_parity_brings_what_losses_take() {
+fn parity_repairs_losses_without_a_return_link() {
     let lossy = Question { has_return: false, ..question(geo(1e-2), 1_000_000) };
     let best = &advice(&lossy).ranking[0];
     assert_eq!((best.protocol.to_string().as_str(), best.success), ("norm-fec", Some(1.0)));

@@ -100,7 +100,7 @@ fn check(run: &Run) {
 }
 
 #[test]
-fn nothing_is_lost_over_many_contacts() {
+fn many_contacts_lose_no_bundle() {
     let days = std::env::var("SLOWLIGHT_DAYS").map_or(30, |days| days.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let made = Instant::now();

@@ -99,7 +99,7 @@ fn relays_store_and_forward() {
 }
 
 #[test]
-fn a_relay_keeps_what_cannot_go_on_over_a_crash() {
+fn relays_keep_waiting_bundles_across_a_crash() {
     // The second hop is down for an hour, and the relay crashes while it holds the bundles.
     let outage = "outages = [{ at = \"0 s\", for = \"1 h\" }]";
     let text = chain("abc", "", "[nodes.b]\ncrashes = [{ at = \"600 s\", restart = \"700 s\" }]");
@@ -116,7 +116,7 @@ fn a_relay_keeps_what_cannot_go_on_over_a_crash() {
 }
 
 #[test]
-fn what_expires_is_not_delivered() {
+fn expired_bundles_are_not_delivered() {
     let outage = "outages = [{ at = \"0 s\", for = \"1 h\" }]";
     let text = chain("ab", outage, "nodes.a.mib.lifetime = \"10 min\"");
     let run = play(&(text + &transfer("ab", "size = \"1 kB\"")));
@@ -170,7 +170,7 @@ fn other_layers_and_versions_carry_them() {
 }
 
 #[test]
-fn what_of_a_block_is_red_arrives() {
+fn red_parts_of_blocks_arrive() {
     let run = |color: &str| {
         let settings = format!("nodes.a.mib = {{ lifetime = \"1 h\", ltpcl.color = {color} }}");
         let text = chain("ab", "per = \"5e-2\"", &settings) + &transfer("ab", "size = \"100 kB\"");
@@ -248,7 +248,7 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn tshark_reads_what_crosses() {
+fn tshark_reads_the_traffic() {
     let text = chain(
         "abc",
         "",

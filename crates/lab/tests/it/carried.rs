@@ -62,7 +62,7 @@ fn profiles_and_settings_of_the_layer_below_count() {
 }
 
 #[test]
-fn what_is_lost_is_repeated_below() {
+fn lower_layers_retransmit_lost_data() {
     for protocol in ["cfdp-ltp", "cfdp-bp-ltp", "cfdp-bp-tcpcl"] {
         let run = one_hop(protocol, "per = \"0.05\"", "");
         assert!(run.transfers[0].delivered_s.unwrap() < 30.0, "{protocol}: {run:#?}");
@@ -94,7 +94,7 @@ fn relays_keep_the_bundles_through_outages_and_crashes() {
 }
 
 #[test]
-fn a_receiver_that_crashes_has_what_it_was_said_to_have() {
+fn crashed_receivers_hold_every_confirmed_file() {
     for protocol in ["cfdp-ltp", "cfdp-bp-tcpcl", "cfdp-bp-ltp"] {
         for at in ["1500 ms", "2 s", "2500 ms"] {
             let crash = format!(

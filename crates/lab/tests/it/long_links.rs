@@ -192,12 +192,12 @@ macro_rules! long {
     ($($name:ident: $protocol:literal, $more_s:literal;)+) => {
         $(mod $name {
             #[test]
-            fn completes_at_the_farthest_mars_whatever_is_lost() {
+            fn completes_at_the_farthest_mars_with_any_losses() {
                 super::mars_far($protocol);
             }
 
             #[test]
-            fn survives_outages_that_nobody_announced() {
+            fn survives_unannounced_outages() {
                 super::survives_outages($protocol, $more_s);
             }
         })+
@@ -248,7 +248,7 @@ fn norm_weighs_a_thin_return_link() {
 /// One contact more than the best protocol is 1.3 times its time, and 1.11 if two seeds of six
 /// need it: 102.6 s against the 92.5 s of Saratoga.
 #[test]
-fn short_contacts_are_used_alike() {
+fn protocols_use_short_contacts_about_equally() {
     let protocols = [
         ("cfdp", 1.3),
         ("ltp", 1.3),

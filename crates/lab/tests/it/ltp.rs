@@ -21,7 +21,7 @@ fn ten_megabytes_at_six_error_rates() {
 }
 
 #[test]
-fn over_a_long_delay_it_is_what_deferred_reports_allow() {
+fn long_delay_efficiency_matches_deferred_reports() {
     // The formula for reports after each round gives 0.53; more checkpoints and reports of gaps
     // repair sooner.
     for (protocol, least) in

@@ -41,7 +41,7 @@ fn a_file_crosses_one_hop_and_is_confirmed() {
 }
 
 #[test]
-fn over_relays_it_takes_the_time_of_one_hop_and_the_light_of_all() {
+fn relays_add_light_time_but_no_transmission_time() {
     // 300 kB at 1 Mbit/s are 2.4 s, and 2.6 s with all headers.
     let one = delivered(&play(&(chain("ab", "", "") + &transfer("ab", "size = \"300 kB\""))));
     let text = chain("abcd", "", "") + &transfer("abcd", "size = \"300 kB\"");
@@ -107,7 +107,7 @@ fn cut(text: &str) -> String {
 }
 
 #[test]
-fn a_relay_keeps_what_cannot_go_on() {
+fn relays_keep_waiting_blocks() {
     let text = cut(&chain("abc", "", "")) + &transfer("abc", "size = \"100 kB\"");
     let run = play(&text);
     assert!((3600.0..3610.0).contains(&delivered(&run)), "{run:?}");
@@ -120,7 +120,7 @@ fn a_relay_keeps_what_cannot_go_on() {
 }
 
 #[test]
-fn a_relay_keeps_it_over_a_crash() {
+fn relays_keep_blocks_across_a_crash() {
     let crash = "[nodes.b]\ncrashes = [{ at = \"600 s\", restart = \"700 s\" }]";
     let text = cut(&chain("abc", "", crash)) + &transfer("abc", "size = \"100 kB\"");
     let run = play(&text);
@@ -128,7 +128,7 @@ fn a_relay_keeps_it_over_a_crash() {
 }
 
 #[test]
-fn what_nobody_needs_any_more_is_given_up() {
+fn expired_blocks_are_given_up() {
     let text = cut(&chain("abc", "", "")) + &transfer("abc", "size = \"100 kB\"");
     let run =
         play(&text.replace("seed = 3", "seed = 3\nnodes.a.mib.transport.lifetime = \"10 min\""));
@@ -139,7 +139,7 @@ fn what_nobody_needs_any_more_is_given_up() {
 }
 
 #[test]
-fn a_relay_without_room_has_the_one_before_wait() {
+fn full_relays_make_the_previous_hop_wait() {
     // Room for one file, of two.
     let text = chain("abc", "", "nodes.b.mib.transport.limits.storage = \"110 kB\"")
         + &transfer("abc", "size = \"100 kB\"\nname = \"one\"")
@@ -217,7 +217,7 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn tshark_reads_what_crosses() {
+fn tshark_reads_the_traffic() {
     let text = chain("abc", "per = \"1e-2\"", "capture = { at = \"b\", pcap = true }")
         + &transfer("abc", "size = \"100 kB\"");
     let capture = crate::runs::Shared::default();

@@ -228,7 +228,7 @@ const BLOCKS: u64 = 30;
 const SIZE: u64 = BLOCKS * 64 * 992;
 
 #[test]
-fn repairs_and_requests_of_groups_are_what_theory_says() {
+fn repairs_and_requests_of_groups_match_theory() {
     for (receivers, runs) in [(1, 30), (10, 10), (100, 2)] {
         let (repairs, requests) = of_group(receivers, runs);
         let many = f64::from(receivers);
@@ -321,7 +321,7 @@ fn over_thin_return(link: &str, size: &str, seeds: u64) -> (f64, f64) {
 }
 
 #[test]
-fn requests_over_a_thin_return_link_cost_less_than_what_they_ask_for() {
+fn thin_return_links_keep_norm_near_the_bound() {
     let link = "rate = \"150 Mbit/s\"\ndelay = \"10 ms\"\nper = 0.1\n|\
                 rate = \"2 kbit/s\"\ndelay = \"10 ms\"\nper = 0.1";
     let (worst, bound) = over_thin_return(link, "5 MB", seeds(4));

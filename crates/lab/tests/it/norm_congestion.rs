@@ -37,7 +37,7 @@ fn goodput(run: &Run, index: usize) -> f64 {
 }
 
 #[test]
-fn it_finds_the_rate_of_a_bottleneck() {
+fn congestion_control_finds_the_bottleneck_rate() {
     // With headers and frames the link carries 9.5 Mbit/s of a file. Slow start takes a part of a
     // short transfer, and of one over a long round trip.
     for (queue, delay, size, lost_most, least) in [
@@ -85,7 +85,7 @@ fn two_share_a_bottleneck() {
 }
 
 #[test]
-fn a_group_is_sent_to_as_its_slowest_way_allows() {
+fn group_rate_follows_the_slowest_path() {
     let text = r#"
         seed = 4
         nodes.earth.mib.rate = "100 Mbit/s"
@@ -113,7 +113,7 @@ fn a_group_is_sent_to_as_its_slowest_way_allows() {
 }
 
 #[test]
-fn random_losses_are_taken_for_congestion() {
+fn random_losses_count_as_congestion() {
     for (per, from, to) in [(1e-3, 0.6, 1.4), (1e-2, 0.6, 1.4)] {
         let capture = Shared::default();
         let text = format!(
@@ -146,7 +146,7 @@ fn random_losses_are_taken_for_congestion() {
 }
 
 #[test]
-fn it_is_compared_with_others() {
+fn efficiency_with_congestion_control_is_in_range() {
     // Limited by the known rate of the link.
     for (per, least, most) in [(0.0, 0.75, 1.0), (1e-2, 0.1, 0.35)] {
         let row = row("norm/cc", "25 ms", per, 3);

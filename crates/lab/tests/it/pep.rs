@@ -126,7 +126,7 @@ fn repairs_cross_the_link_alone_and_windows_of_the_hosts_stay_small() {
 }
 
 #[test]
-fn scps_between_the_gateways_goes_on_at_the_links_rate_though_packets_are_lost() {
+fn scps_between_gateways_keeps_the_link_rate_despite_losses() {
     let through = |pep| {
         let row = row(Some(pep), "ftp/linux-2.6.18", link(600, 0.01), 3_000_000);
         8.0 * 3e6 / row.transfer_s.unwrap().mean
@@ -174,7 +174,7 @@ fn all_connections_over_the_link_share_one_rate() {
 }
 
 #[test]
-fn a_gateway_that_crashes_ends_what_it_carried() {
+fn crashed_gateways_end_their_connections() {
     let far = "[[nodes.b.crashes]]\nat = \"10 s\"\nrestart = \"20 s\"\n";
     let text = format!(
         "seed = 1\n[nodes.a]\npep = {{}}\n[nodes.b]\npep = {{ early_accept = false }}\n{far}{}

@@ -85,7 +85,7 @@ fn a_login_must_come_within_its_grace() {
 }
 
 #[test]
-fn the_channels_window_bounds_what_crosses_in_a_round_trip() {
+fn channel_window_bounds_bytes_per_round_trip() {
     let far = "rate = \"100 Mbit/s\"\ndelay = \"300 ms\"";
     let crossing = |tool: &str, size: &str, settings: &str| {
         let transfer = carried(tool, size, far, settings);
@@ -103,7 +103,7 @@ fn the_channels_window_bounds_what_crosses_in_a_round_trip() {
 }
 
 #[test]
-fn keys_come_back_after_a_round_trip_unless_they_wait_for_others() {
+fn echo_latency_is_one_round_trip_unless_nagle_delays() {
     let far = link(Duration::from_millis(300));
     let of = |settings: &str| {
         let transfer = carried("telnet", "500 B", &far, settings);
@@ -124,7 +124,7 @@ fn keys_come_back_after_a_round_trip_unless_they_wait_for_others() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_noticed() {
+fn vanished_peers_are_detected() {
     for tool in TOOLS {
         let text = format!(
             "seed = 1

@@ -90,7 +90,7 @@ fn a_group_is_sent_to_once() {
 }
 
 #[test]
-fn a_receiver_that_lacks_the_file_fails_the_transfer() {
+fn receivers_without_the_file_fail_the_transfer() {
     let text = world("saratoga-blind") + "\n[nodes.b.store]\nfail_write_probability = 1";
     let run = run_once(&text);
     let transfer = &run.transfers[0];
@@ -161,7 +161,7 @@ fn losses_at_many_receivers_are_repaired_one_by_one() {
 }
 
 #[test]
-fn parity_mends_other_losses_at_each_receiver() {
+fn parity_repairs_different_losses_per_receiver() {
     let repaired = |receivers| {
         let plan = Plan { runs: 1, ..plan(&["norm"], receivers, 0.01) };
         rows(&Plan { content: content::made_up(1, 0, 2_000_000).unwrap(), ..plan }).remove(0)
@@ -183,7 +183,7 @@ fn parity_mends_other_losses_at_each_receiver() {
 }
 
 #[test]
-fn as_many_receivers_as_there_may_be() {
+fn number_of_receivers_is_bounded() {
     for receivers in [0, 1001] {
         let refused = compare(&plan(&["cfdp"], receivers, 0.0), &AtomicBool::new(false), &|| ());
         assert!(matches!(refused, Err(RunError::Spec(_))), "{receivers}");

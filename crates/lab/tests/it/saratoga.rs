@@ -24,7 +24,7 @@ fn ten_megabytes_at_six_error_rates() {
 }
 
 #[test]
-fn over_a_long_delay_early_questions_bring_repairs_sooner() {
+fn early_status_requests_speed_up_repairs_over_long_delays() {
     // With a request only at the end, the formula for reports after each round gives 0.53.
     for (protocol, least) in [("saratoga/deferred", 0.53), ("saratoga", 0.70)] {
         let row = row(protocol, "1250 ms", 1e-1, 10);
@@ -98,7 +98,7 @@ fn twenty_minutes_away_with_losses_and_a_long_outage() {
 }
 
 #[test]
-fn a_receiver_that_is_restarted_asks_only_for_the_rest() {
+fn restarted_receivers_request_only_the_rest() {
     let link = "rate = \"10 Mbit/s\"\ndelay = \"25 ms\"";
     let crash = "crashes = [{ at = \"20 s\", restart = \"21 s\" }]";
     let whole = sent(&run_once(&world("saratoga", "40 MB", link, ""), Recorders::default()));
@@ -210,7 +210,7 @@ fn senders_that_heed_congestion_share_a_bottleneck() {
 }
 
 #[test]
-fn who_takes_errors_for_congestion_is_slow() {
+fn tfrc_is_slow_when_errors_look_like_congestion() {
     for (per, least, most) in [(0.0, 0.9, 1.0), (1e-3, 0.5, 0.9), (1e-2, 0.1, 0.4)] {
         let row = row("saratoga/tfrc", "25 ms", per, 3);
         assert_eq!(row.completed, row.runs, "{:?}", row.failures);

@@ -52,7 +52,7 @@ fn bytes(run: &Run) -> u64 {
 }
 
 #[test]
-fn a_transfer_goes_on_after_an_outage_that_both_connections_do_not_survive() {
+fn transfers_resume_after_an_outage_ends_both_connections() {
     let whole = PLAIN.run();
     assert!(whole.succeeded(), "{whole:?}");
     // The file takes over eight seconds, after a dialogue of six, with an outage of ten minutes in
@@ -76,7 +76,7 @@ fn a_transfer_goes_on_after_an_outage_that_both_connections_do_not_survive() {
 }
 
 #[test]
-fn a_server_that_does_not_know_that_its_client_is_gone_lets_it_go_on() {
+fn clients_resume_at_servers_unaware_of_the_disconnect() {
     // The client gives up after 20 s; the server would wait for a day.
     let outage = "outages = [{ at = \"10 s\", for = \"3 min\" }]";
     let settings = "timeout = \"20 s\"\nidle = \"24 h\"\ndata_timeout = \"24 h\"";
@@ -122,7 +122,7 @@ fn records_are_read_and_changed_after_an_outage() {
 }
 
 #[test]
-fn a_comparison_has_records_for_those_that_take_them() {
+fn comparisons_pass_records_to_protocols_that_support_them() {
     let names = ["scps-fp", "scps-fp-read", "scps-fp-update", "scps-fp-copy"];
     let plan = Plan {
         records: Some(vec!["0-999".parse().unwrap()]),
@@ -142,7 +142,7 @@ fn a_comparison_has_records_for_those_that_take_them() {
 }
 
 #[test]
-fn what_was_sent_is_compared_by_its_checksum() {
+fn files_are_verified_by_checksum() {
     let confirmed = |settings| {
         let run = World { settings, ..PLAIN }.run();
         assert!(run.succeeded(), "{run:?}");
@@ -154,7 +154,7 @@ fn what_was_sent_is_compared_by_its_checksum() {
 }
 
 #[test]
-fn best_effort_tells_what_it_lacks_and_takes_no_part_for_the_whole() {
+fn best_effort_reports_gaps_and_rejects_partial_files() {
     // With this loss some segments never arrive in time.
     let to = "per = 0.2";
     let settings = "timeout = \"60 s\"\nbets = { receive_timeout = \"300 ms\" }";

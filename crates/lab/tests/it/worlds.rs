@@ -38,7 +38,7 @@ fn every_made_up_file_has_its_own_content() {
 }
 
 #[test]
-fn packets_are_those_of_a_transfer_only_where_it_is_alone() {
+fn packets_are_attributed_only_to_lone_transfers() {
     let one = play(&world(LINE, &["size = \"10 kB\""])).transfers.remove(0);
     assert!(one.traffic.packets_str > Some(6) && one.traffic.bytes_rts > Some(0));
     assert!(one.quiet_s.is_some() && one.wire_s.is_some() && one.traffic.throughput_bps.is_some());
@@ -122,7 +122,7 @@ fn plain_cfdp_is_of_the_class_that_the_senders_mib_has_for_the_receiver() {
 }
 
 #[test]
-fn the_end_is_told_whatever_a_mib_says() {
+fn completion_is_reported_with_any_mib() {
     let text = "seed = 1
         links = [{ from = \"a\", to = \"b\" }, { from = \"b\", to = \"a\" }]
         transfers = [{ from = \"a\", to = \"b\", size = \"1 kB\" }]
@@ -204,7 +204,7 @@ fn a_recording_that_is_lost_at_the_end_is_an_error() {
 }
 
 #[test]
-fn what_is_under_way_when_a_link_goes_down_begins_no_countdown() {
+fn outages_do_not_start_inactivity_timers() {
     // Longer than any protocol's inactivity timeout.
     let line =
         "rate = \"1 Mbit/s\"\ndelay = \"300 ms\"\noutages = [{ at = \"0.2 s\", for = \"7200 s\" }]";

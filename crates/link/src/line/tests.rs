@@ -81,7 +81,7 @@ fn carry(config: Config, count: u32) -> (Vec<Arrival>, LineStats) {
 }
 
 #[test]
-fn a_line_counts_what_goes_over_it() {
+fn lines_count_compressed_packets_and_bytes() {
     let (arrived, stats) = carry(config(Vec::new()), 3);
     assert_eq!(
         arrived.iter().map(|(_, packet)| packet.clone()).collect::<Vec<_>>(),
@@ -116,7 +116,7 @@ fn a_serial_line_takes_ten_bits_a_byte() {
 }
 
 #[test]
-fn after_a_loss_packets_are_missing_until_a_whole_header_comes() {
+fn packets_are_dropped_after_a_loss_until_a_full_header() {
     let lost = ErrorModel::dropping(ErrorKind::DropList(vec![2]));
     let (arrived, stats) = carry(config(vec![lost]), 6);
     let is_there: Vec<bool> = arrived.iter().map(|(_, packet)| packet.is_some()).collect();
@@ -125,7 +125,7 @@ fn after_a_loss_packets_are_missing_until_a_whole_header_comes() {
 }
 
 #[test]
-fn without_slots_left_out_what_follows_a_loss_is_wrong() {
+fn explicit_slots_restore_wrong_headers_after_a_loss() {
     let lost = ErrorModel::dropping(ErrorKind::DropList(vec![2]));
     let slots = HeaderCompression { may_omit: false, ..HeaderCompression::default() };
     let config = Config { header_compression: Some(slots), ..config(vec![lost]) };
@@ -192,7 +192,7 @@ fn header_compression_needs_ppp() {
 }
 
 #[test]
-fn a_link_in_use_keeps_what_its_ends_agreed_on() {
+fn links_in_use_keep_their_negotiated_compression() {
     let before = config(Vec::new());
     let mut link = Link::<()>::new(before.clone(), Rng::new(1, "line")).unwrap();
     let mut error = |config| link.set_config(Time::ZERO, config).map_err(|error| error.to_string());

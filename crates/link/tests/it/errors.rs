@@ -289,7 +289,7 @@ fn models_are_combined_and_do_not_disturb_each_other() {
 }
 
 #[test]
-fn the_seed_alone_decides() {
+fn results_depend_only_on_the_seed() {
     let config = || with(ErrorModel::damaging(ErrorKind::BitErrorRate(1e-4)));
     assert_eq!(fates(config(), 1, 2_000, 1_000), fates(config(), 1, 2_000, 1_000));
     assert_ne!(fates(config(), 1, 2_000, 1_000), fates(config(), 2, 2_000, 1_000));

@@ -59,7 +59,7 @@ fn five(while_down: WhileDown, release: Release) -> Vec<(u64, f64, bool)> {
 }
 
 #[test]
-fn held_packets_leave_when_the_link_returns_and_a_cut_one_is_lost() {
+fn held_packets_leave_after_the_outage_and_cut_ones_are_lost() {
     let up = 5.0 * 3_600_000.0;
     assert_eq!(
         five(WhileDown::Hold, Release::LastBit),

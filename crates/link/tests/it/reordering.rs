@@ -53,7 +53,7 @@ proptest! {
     /// Every packet arrives once, either on time or exactly the extra delay later, in the order of
     /// these times. Packets reported at the near end keep the order of transmission.
     #[test]
-    fn each_is_on_time_or_held_up(seed: u64, per_mille in 0_u32..=1_000, by_us in 1_u64..50_000) {
+    fn packets_arrive_on_time_or_delayed_in_order(seed: u64, per_mille in 0_u32..=1_000, by_us in 1_u64..50_000) {
         let by = Duration::from_micros(by_us);
         let reorder = Reorder { probability: f64::from(per_mille) / 1e3, by };
         let (all, reported) = run(line(reorder), seed, 300);

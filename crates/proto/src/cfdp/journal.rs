@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back_and_damage_is_seen() {
+    fn records_round_trip_and_damage_is_detected() {
         let mut ranges = Ranges::new();
         ranges.insert(0, 10);
         ranges.insert(20, 1 << 40);

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_the_paper() {
+    fn partition_matches_the_example_of_the_paper() {
         // 10 kB in segments of 1,024 bytes: 10 segments; blocks of 4 are 4 + 3 + 3.
         let partition = Partition::new(10_000, 1_024, 4).unwrap();
         assert_eq!(partition.blocks(), 3);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_is_nothing() {
+    fn empty_objects_have_no_blocks() {
         let partition = Partition::new(0, 1_024, 64).unwrap();
         assert_eq!((partition.blocks(), partition.segments()), (0, 0));
         assert_eq!((partition.block_len(0), partition.segment_len(0, 0)), (0, 0));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_cannot_be_cut() {
+    fn refuses_invalid_partitions() {
         assert_eq!(Partition::new(1, 0, 1), Err(PartitionError::NoSegment));
         assert_eq!(Partition::new(1, 1, 0), Err(PartitionError::NoBlock));
         assert_eq!(Partition::new(1 << 48, 1, 1), Err(PartitionError::TooLarge(1 << 48)));

@@ -89,7 +89,7 @@ fn the_generator_is_the_vandermonde_matrix_made_systematic() {
 }
 
 #[test]
-fn refuses_what_has_too_few_points() {
+fn refuses_codes_with_too_few_points() {
     assert!(Code::new(Field::Gf8, 196, 59).is_ok());
     assert!(Code::new(Field::Gf8, 255, 0).is_ok());
     let too_long = CodeError::TooLong { source_symbols: 196, parity: 60, max: 255 };
@@ -152,7 +152,7 @@ fn shuffled(count: usize, rng: &mut Rng) -> Vec<usize> {
 
 proptest! {
     #[test]
-    fn all_ways_to_encode_agree(case in cases()) {
+    fn all_encoders_agree(case in cases()) {
         let rng = &mut Rng::new(case.seed, "fec");
         let code = Code::with_path(case.field, case.source, case.parity, case.path).unwrap();
         let (segments, expected) = block(&code, &case, rng);

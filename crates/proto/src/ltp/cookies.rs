@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_of_ours_is_needed_once_the_peer_has_it() {
+    fn our_cookie_is_required_once_the_peer_received_it() {
         let mut cookies = Cookies::random(&mut Rng::new(1, "test"));
         let ours = sent(&cookies).concat();
         assert_eq!((ours.len(), cookies.len()), (LEN, LEN + 2));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_of_the_peer_goes_back() {
+    fn peer_cookies_are_returned() {
         let mut cookies = Cookies::default();
         assert!(admit(&mut cookies, &[]) && admit(&mut cookies, &[b""]));
         assert!(sent(&cookies).is_empty());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_not_kept() {
+    fn oversized_cookies_are_not_kept() {
         let mut cookies = Cookies::default();
         assert!(admit(&mut cookies, &[&[7; LEN_MAX + 1]]));
         assert!(sent(&cookies).is_empty());

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptions_come_back_and_damage_is_seen() {
+    fn descriptions_round_trip_and_damage_is_detected() {
         let description = Description { name: "a/b".into(), size: 1 << 40, checksum: 7 };
         let bytes = description.to_vec();
         assert_eq!(bytes.len() as u64, Description::len("a/b"));

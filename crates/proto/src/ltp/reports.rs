@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_report_on_more_makes_those_before_it_moot() {
+    fn later_reports_with_more_claims_replace_earlier_ones() {
         let mut reports = Reports::new();
         reports.insert(1, report(0, 100, &[(0, 50)]));
         reports.insert(2, report(100, 200, &[(100, 200)]));

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_repeated_when_it_is_asked_for() {
+    fn replies_are_repeated_on_request() {
         let mut answers = Answers::default();
         assert!(!answers.answer(16, 1, Bytes::new()));
         assert_eq!(answers.question(16, 1), QuestionState::New);

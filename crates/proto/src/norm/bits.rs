@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_comes_out() {
+    fn inserted_bits_are_found() {
         let mut bits = Bits::new();
         assert!(bits.insert(3) && bits.insert(64) && bits.insert(254) && !bits.insert(64));
         assert_eq!(bits.iter().collect::<Vec<_>>(), [3, 64, 254]);

@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn of_rates_that_are_alike_the_farthest_limits() {
+    fn farthest_of_similar_rates_limits() {
         let mut group = congestion(true);
         reports(&mut group, 100, (1, CcFlags::RTT), 10_000.0);
         reports(&mut group, 110, (2, CcFlags::RTT), 10_500.0);
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_round_trip_the_greatest_is_used() {
+    fn missing_round_trips_default_to_the_maximum() {
         let mut group = congestion(true);
         reports(&mut group, 100, (1, CcFlags::NONE), 600.0);
         assert!(near(group.reporters[&NodeId(1)].rate, 1200.0), "{group:?}");
@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_less_than_it_may_is_not_held_to_twice_what_arrives() {
+    fn application_limited_senders_keep_their_rate() {
         let mut alone = congestion(false);
         reports(&mut alone, 100, (1, CcFlags::RTT), 64_000.0);
         alone.set(64_000.0, GRTT);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_late_answers_say_nothing() {
+    fn silence_and_late_replies_leave_the_estimate() {
         let mut group = GroupSize::new();
         let before = group.estimate(0);
         let mut blurred = GroupSize::new();

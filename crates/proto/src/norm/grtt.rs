@@ -149,7 +149,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn it_grows_as_the_captures_of_2011_show() {
+    fn grtt_grows_as_in_the_captures_of_2011() {
         // Advertised values of the first paper's run with a round trip of 2.5 s.
         let mut grtt = Grtt::new(Duration::from_millis(250), Duration::ZERO, 10 * SECOND);
         let mut found = Vec::new();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn it_shrinks_only_after_some_rounds() {
+    fn grtt_shrinks_only_after_several_rounds() {
         let mut grtt = Grtt::new(SECOND, Duration::ZERO, 10 * SECOND);
         let before = grtt.quantised();
         for round in 0..5 {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn one_odd_answer_is_not_believed() {
+    fn single_outliers_are_limited() {
         let before = Duration::from_millis(25);
         let mut grtt = Grtt::new(before, Duration::ZERO, 1000 * SECOND);
         (0..5).for_each(|_| assert_eq!(grtt.answered(900 * SECOND), before * 10));

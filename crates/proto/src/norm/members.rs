@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_covers_what_came_before() {
+    fn acknowledgments_cover_earlier_objects() {
         let mut members = of_two();
         assert!(members.acknowledge(A, 7, None));
         assert!(!members.acknowledge(A, 5, None), "late, and no news");
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_receiver_is_not_polled_for_ever() {
+    fn silent_receivers_are_polled_a_bounded_number_of_times() {
         let mut members = of_two();
         members.acknowledge(A, 1, None);
         let begin = Time::from_secs(1);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_receivers_are_asked_too() {
+    fn unknown_receivers_are_polled_too() {
         let mut members = of_two();
         let now = Time::from_secs(1);
         assert!(members.expects_others(3) && !members.expects_others(2));

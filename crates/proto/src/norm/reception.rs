@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_reports_twice_what_arrives() {
+    fn slow_start_reports_twice_the_receive_rate() {
         let mut reception = Reception::new();
         assert_eq!(reception.fair(RTT, 5000.0), (10_000.0, CcFlags::START), "nothing is known");
         stream(&mut reception, (1, 100), &[]);
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_loss_makes_up_an_interval_that_gives_what_arrived() {
+    fn first_loss_interval_matches_the_receive_rate() {
         let mut reception = Reception::new();
         reception.assigned(entry(CcFlags::RTT, RTT));
         assert_eq!(stream(&mut reception, (1, 103), &[100]), [103], "after three later ones");
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_is_not_lost() {
+    fn reordered_messages_are_not_losses() {
         let mut reception = Reception::new();
         for (at, number) in [1, 2, 5, 3, 6, 4, 7, 8, 9, 10, 65_530, 11].into_iter().enumerate() {
             let is_event = arrives(&mut reception, millis(at as u64 * 10), number);
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_does_not_make_gaps_without_end() {
+    fn tracked_gaps_are_bounded() {
         let mut reception = Reception::new();
         arrives(&mut reception, millis(0), 0);
         arrives(&mut reception, millis(1), 30_000);
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_round_trip_shortens_what_was_made_up() {
+    fn shorter_round_trips_shorten_the_first_interval() {
         let guess = 4 * RTT;
         let mut reception = Reception::new();
         for n in (1..=103).filter(|n| *n != 100_u64) {

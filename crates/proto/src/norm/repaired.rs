@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_by_number_is_sent_once_a_round() {
+    fn requested_segments_are_sent_once_per_round() {
         let mut block = Repaired::new(0);
         block.requested(Time::ZERO, ROUND_TRIP);
         block.use_up(4);

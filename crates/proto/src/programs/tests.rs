@@ -41,7 +41,7 @@ fn drain(node: &mut Node, now: &mut Time) -> Vec<u8> {
 }
 
 #[test]
-fn shares_of_times_are_those_of_their_order() {
+fn time_quantiles_follow_the_order() {
     let ms = Duration::from_millis;
     assert_eq!(Latency::of(Vec::new()), None);
     let one = Latency::of(vec![ms(7)]).unwrap();
@@ -56,7 +56,7 @@ fn shares_of_times_are_those_of_their_order() {
 }
 
 #[test]
-fn a_client_says_its_version_first_and_waits_then() {
+fn clients_send_their_version_first_and_wait() {
     let mut now = Time::from_secs(1);
     let mut node = node(Tool::Sftp);
     node.put(PATH, FileName::file("a").unwrap(), "b").unwrap();
@@ -80,7 +80,7 @@ fn a_client_says_its_version_first_and_waits_then() {
 }
 
 #[test]
-fn names_that_no_program_takes_are_refused() {
+fn names_that_no_program_accepts_are_refused() {
     let mut node = node(Tool::Scp);
     let file = FileName::file("a").unwrap();
     for name in ["", "a\nb", &"x".repeat(5000)] {
@@ -96,7 +96,7 @@ fn names_that_no_program_takes_are_refused() {
 
 proptest! {
     #[test]
-    fn nothing_that_a_peer_says_breaks_a_node(
+    fn random_input_does_not_break_a_node(
         tool in 0..TOOLS.len(),
         is_client in any::<bool>(),
         begins in any::<bool>(),

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn version_0_carries_what_it_has_words_for() {
+    fn version_0_encodes_only_what_it_defines() {
         let packet = Packet::Data(part(7, 1024, b"data", true, false));
         let coded = Coded::new(Version::V0, &packet).expect("it has DATA");
         let mut bytes = vec![0xa5; coded.encoded_len()];

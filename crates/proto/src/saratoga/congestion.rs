@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_tells_of_what_left_before_its_question() {
+    fn statuses_cover_packets_sent_before_their_request() {
         let mut control = control();
         for packet in 0..10 {
             // Requests 1 and 2 go with packets 3 and 6.
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_answer_does_not_reach_is_kept() {
+    fn packets_beyond_the_status_are_kept() {
         let mut control = control();
         for packet in 0..4 {
             control.sent(millis(packet), packet * 1000, 1000, 0);

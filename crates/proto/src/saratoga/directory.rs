@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_come_back() {
+    fn directories_round_trip() {
         let entries = [
             DirEntry {
                 name: "a".into(),

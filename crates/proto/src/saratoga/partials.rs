@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_and_damage_is_seen() {
+    fn records_round_trip_and_damage_is_detected() {
         let bytes = partial("a/b").to_bytes();
         assert_eq!(Partial::decode(&bytes), Some(partial("a/b")));
         for i in 0..bytes.len() {

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_doubles_each_round_trip_within_twice_what_arrives() {
+    fn slow_start_doubles_up_to_twice_the_receive_rate() {
         let mut tfrc = Tfrc::new(1000, None);
         assert_eq!((tfrc.rate(), tfrc.patience()), (1000.0, Duration::from_secs(2)));
         // §4.2: four segments per round trip.
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_limited_sender_is_not_held_to_the_receive_rate() {
+    fn application_limited_senders_may_exceed_the_receive_rate() {
         let mut tfrc = Tfrc::new(1000, Some(RTT));
         tfrc.sample(millis(100), RTT);
         tfrc.arrives(millis(200), 40_000.0, false);

@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_begin_with_the_year_2000() {
+    fn times_start_in_the_year_2000() {
         assert_eq!(to_wire(Some(946_684_823)), 1);
         assert_eq!(from_wire(1), Some(946_684_823));
         for unknown in [None, Some(0), Some(EPOCH), Some(u64::MAX)] {

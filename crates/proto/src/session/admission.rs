@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_its_share_once_half_of_the_places_are_taken() {
+    fn paths_are_limited_to_a_share_once_half_the_slots_are_used() {
         let admission = Admission::of(80);
         assert_eq!(place(admission, 59, 0, 0), Place::Free);
         assert_eq!(place(admission, 60, 0, 0), Place::OfPath);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receive_buffer_follows_what_is_read_in_a_round_trip() {
+    fn receive_buffer_follows_bytes_read_per_round_trip() {
         let mut tuning = ReceiveTuning::new(Time::ZERO, AUTO, 1000);
         let rtt = Some(Duration::from_millis(100));
         let mut read = |millis, bytes, waiting| tuning.read(at(millis), (bytes, waiting, 0), rtt);
@@ -126,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn the_receive_buffer_has_room_for_what_lies_beyond_a_gap() {
+    fn receive_buffer_includes_data_beyond_a_gap() {
         let mut tuning = ReceiveTuning::new(Time::ZERO, AUTO, 1000);
         assert_eq!(tuning.reordered(70_000), Some(90_000), "2 * 10,000 and 70,000");
     }
 
     #[test]
-    fn a_lower_round_trip_counts_at_once_and_a_doubled_one_not_at_all() {
+    fn receive_rtt_follows_decreases_and_ignores_doubled_samples() {
         let mut tuning = ReceiveTuning::new(Time::ZERO, AUTO, 1000);
         let mut after = |millis| {
             tuning.round_trip(Duration::from_millis(millis));

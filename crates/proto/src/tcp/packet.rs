@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_by_the_other_end() {
+    fn packets_round_trip_between_the_ends() {
         for (local, remote) in [("10.0.0.1:80", "10.0.0.2:999"), ("[fe80::1]:80", "[fe80::2]:999")]
         {
             for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_to_their_profiles() {
+    fn names_select_their_profiles() {
         for profile in Profile::ALL {
             assert_eq!(Profile::from_name(profile.name()), Some(profile));
         }

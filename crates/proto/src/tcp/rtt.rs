@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn it_doubles_up_to_its_bound_and_a_sample_ends_that() {
+    fn timeout_doubles_to_its_bound_until_a_sample() {
         let mut rtt = rtt();
         rtt.sample(millis(100), (1, 1));
         for (n, expected) in [600, 1200, 2400].into_iter().enumerate() {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_for_a_few_times_only_unless_samples_come() {
+    fn timeout_is_kept_a_few_times_without_samples() {
         let mut rtt = rtt();
         rtt.sample(millis(100), (1, 1));
         let kept: Vec<_> = (0..5)

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_what_there_is_room_for() {
+    fn write_accepts_only_what_fits() {
         let mut buffer = SendBuffer::new(1000, 5000);
         assert_eq!(buffer.write(&[1; 3000]), 3000);
         assert_eq!(buffer.write(&[2; 3000]), 2000);

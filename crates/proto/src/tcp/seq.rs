@@ -42,7 +42,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_near_comes_back(initial: u32, at in 0..1_u64 << 40, by in -(1_i64 << 31)..1 << 31) {
+        fn near_sequence_numbers_round_trip(initial: u32, at in 0..1_u64 << 40, by in -(1_i64 << 31)..1 << 31) {
             let near = begin(initial) + at;
             let other = near.wrapping_add_signed(by);
             prop_assert_eq!(expand(near, wire(other)), other);

@@ -176,7 +176,7 @@ fn the_rate_is_kept() {
 }
 
 #[test]
-fn what_was_pulled_is_sent_before_the_end() {
+fn pulled_packets_are_sent_before_the_end() {
     // 1,000 bytes at 100 kbit/s: 80 ms each.
     let info = PathInfo { rate_bps: Some(100_000), ..PathInfo::datagram(1000) };
     let to = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -204,7 +204,7 @@ fn lateness() -> Duration {
 }
 
 #[test]
-fn a_timeout_comes_when_it_is_due_and_not_earlier() {
+fn timeouts_fire_when_due_and_not_earlier() {
     // A busy machine can wake a thread late, but hardly five times in a row.
     let bound = Duration::from_millis(20);
     let late: Vec<_> = (0..5).map(|_| lateness()).take_while(|late| *late >= bound).collect();
@@ -212,7 +212,7 @@ fn a_timeout_comes_when_it_is_due_and_not_earlier() {
 }
 
 #[test]
-fn what_was_asked_of_the_store_is_done_before_the_end() {
+fn store_effects_complete_before_the_end() {
     let name = FileName::file("a").unwrap();
     let open = StoreEffect::Open { ticket: Ticket(1), name, mode: OpenMode::Write };
     let mut place = driver(Toy::default(), PathInfo::datagram(1000));
@@ -237,7 +237,7 @@ fn what_was_asked_of_the_store_is_done_before_the_end() {
 }
 
 #[test]
-fn an_engine_may_go_by_another_clock_and_number_its_paths_itself() {
+fn engines_may_use_another_clock_and_number_their_paths() {
     let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     other.set_read_timeout(Some(LIMIT)).unwrap();
     let waker = Waker::new().unwrap();
@@ -260,7 +260,7 @@ fn an_engine_may_go_by_another_clock_and_number_its_paths_itself() {
 }
 
 #[test]
-fn peers_beyond_the_limit_are_refused_and_answers_leave_from_the_address_written_to() {
+fn peers_are_bounded_and_replies_use_the_local_address() {
     let stop = Arc::new(AtomicBool::new(false));
     let mut place = driver_on("0.0.0.0:0", Toy::default(), PathInfo::datagram(1000));
     place.driver.peers = Peers::new(1, LIMIT);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_not_joined() {
+    fn different_datagrams_are_not_joined() {
         assert_eq!(joined(&datagrams(false, &[100, 100, 101], 1)).count(), 2, "longer");
         assert_eq!(joined(&datagrams(false, &[100, 40, 40], 1)).count(), 2, "behind the last");
         assert_eq!(joined(&datagrams(true, &[900; 80], 1)).count(), 64, "no more at once");

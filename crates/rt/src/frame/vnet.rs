@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_for_is_refused() {
+    fn unrequested_offloads_are_refused() {
         // UDP fragmentation offload, and segments of nothing.
         let mut bytes = [0; LEN];
         bytes[1] = 3;

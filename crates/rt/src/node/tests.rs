@@ -188,18 +188,18 @@ fn over_a_relay(folders: [Option<&Path>; 3]) {
 }
 
 #[test]
-fn bundles_go_over_a_relay_in_memory() {
+fn bundles_cross_a_relay_in_memory() {
     over_a_relay([None; 3]);
 }
 
 #[test]
-fn bundles_go_over_a_relay_on_disk() {
+fn bundles_cross_a_relay_on_disk() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
     over_a_relay([0, 1, 2].map(|at| Some(folders[at].path())));
 }
 
 #[test]
-fn bundles_wait_on_disk_for_a_neighbour_that_comes_after_a_restart() {
+fn bundles_wait_on_disk_for_a_neighbour_across_a_restart() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = taken.local_addr().unwrap();

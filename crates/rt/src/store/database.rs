@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_kept_for_what_makes_room() {
+    fn space_is_reserved_for_deletions() {
         let place = tempfile::tempdir().unwrap();
         let database = Database::open(place.path()).unwrap();
         database.change(&[&put("old", b"value")]);

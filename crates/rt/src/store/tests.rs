@@ -196,7 +196,7 @@ proptest! {
 }
 
 #[test]
-fn links_that_lead_out_are_refused_by_every_operation() {
+fn symlinks_out_of_the_root_are_refused_by_every_operation() {
     use FilestoreRequest as R;
     let outside = tempfile::tempdir().unwrap();
     let place = tempfile::tempdir().unwrap();
@@ -288,7 +288,7 @@ fn a_pipe_does_not_hold_a_thread_up() {
 }
 
 #[test]
-fn one_process_a_store() {
+fn stores_are_locked_to_one_process() {
     let place = tempfile::tempdir().unwrap();
     let first = open_store(StoreConfig::new(place.path()));
     let waker = Waker::new().unwrap();
@@ -300,7 +300,7 @@ fn one_process_a_store() {
 }
 
 #[test]
-fn a_missing_root_is_named_with_what_to_do() {
+fn missing_roots_are_reported_with_a_remedy() {
     let place = tempfile::tempdir().unwrap();
     let root = place.path().join("missing");
     let error = FileStore::open(StoreConfig::new(&root), &Waker::new().unwrap()).unwrap_err();
@@ -392,7 +392,7 @@ fn load(store: &mut FileStore) -> Vec<(String, Bytes)> {
 }
 
 #[test]
-fn many_records_at_once_are_answered_in_their_order() {
+fn many_records_complete_in_order() {
     let place = tempfile::tempdir().unwrap();
     let index = RecordsIn::Database;
     let config = || StoreConfig { index, ..StoreConfig::new(place.path()) };

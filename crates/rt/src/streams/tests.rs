@@ -243,7 +243,7 @@ fn hundreds_of_streams_at_once() {
 }
 
 #[test]
-fn short_answers_do_not_wait_for_each_other() {
+fn short_replies_are_not_delayed() {
     let (mut driver, address) = driver(config(), Toy { echo: true, ..Toy::default() });
     let peer = std::thread::spawn(move || {
         let mut peer = TcpStream::connect(address).unwrap();
@@ -292,7 +292,7 @@ fn streams_are_connected_from_the_engines_address() {
 }
 
 #[test]
-fn what_cannot_be_connected_is_answered_and_what_need_not_be_is_not() {
+fn failed_connects_are_reported_unless_cancelled() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (mut driver, _) = driver(StreamConfig::default(), Toy::default());
     let elsewhere: SocketAddr = "192.0.2.1:9".parse().unwrap();
@@ -380,7 +380,7 @@ fn a_reset_is_reported_at_once_even_when_paused() {
 }
 
 #[test]
-fn a_reset_that_the_engine_asks_for_is_one() {
+fn requested_resets_are_sent() {
     let (mut driver, mut peer, path) = pair(config());
     driver.engine_mut().effects.push_back(StreamEffect::Reset { path }.into());
     run_for(&mut driver, Duration::from_millis(20));
@@ -391,7 +391,7 @@ fn a_reset_that_the_engine_asks_for_is_one() {
 }
 
 #[test]
-fn a_dead_process_resets_open_streams_and_delivers_ended_ones() {
+fn killed_processes_reset_open_streams_and_deliver_ended_ones() {
     for (resets, ends) in [(false, false), (true, false), (true, true)] {
         let options = StreamOptions { reset_on_death: resets, ..StreamOptions::default() };
         let config = StreamConfig {
@@ -420,7 +420,7 @@ fn a_dead_process_resets_open_streams_and_delivers_ended_ones() {
 }
 
 #[test]
-fn a_peer_that_ends_and_then_resets_is_no_place_to_send_to_for_ever() {
+fn peers_that_reset_after_their_end_are_dropped() {
     let (mut driver, peer, path) = pair(config());
     // The peer's end arrives first; data sent after it is answered by a reset.
     drop(peer);
@@ -435,7 +435,7 @@ fn a_peer_that_ends_and_then_resets_is_no_place_to_send_to_for_ever() {
 }
 
 #[test]
-fn what_was_sent_arrives_though_the_stream_is_left_and_the_peer_sends_on() {
+fn sent_data_arrives_after_leaving_a_busy_stream() {
     let (mut driver, mut peer, path) = pair(config());
     let bytes = content(6_000_000);
     let toy = driver.engine_mut();
@@ -465,7 +465,7 @@ fn what_was_sent_arrives_though_the_stream_is_left_and_the_peer_sends_on() {
 }
 
 #[test]
-fn a_peer_that_never_ends_is_not_waited_for_for_ever() {
+fn peers_that_never_end_are_given_up() {
     let linger = Duration::from_millis(700);
     let (mut driver, _peer, path) = pair(StreamConfig { linger, ..config() });
     driver.engine_mut().effects.push_back(PathEffect::Close { path }.into());
@@ -476,7 +476,7 @@ fn a_peer_that_never_ends_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn beyond_the_bound_others_are_reset() {
+fn streams_beyond_the_limit_are_reset() {
     let (mut driver, address) = driver(StreamConfig { streams_max: 2, ..config() }, Toy::default());
     let mut peers: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
     run_for(&mut driver, Duration::from_millis(50));
@@ -502,7 +502,7 @@ fn beyond_the_bound_others_are_reset() {
 }
 
 #[test]
-fn one_stream_is_awaited_when_the_engine_asks() {
+fn listeners_accept_one_stream_on_request() {
     let (mut driver, _peer, near) = pair(config());
     let ticket = Ticket(5);
     driver

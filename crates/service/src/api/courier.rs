@@ -390,7 +390,7 @@ mod tests {
 
     /// The courier's thread may report a session and deliver a bundle between any two calls.
     #[test]
-    fn a_bundle_that_comes_before_the_news_of_its_node_is_kept() {
+    fn bundles_before_the_announcement_of_their_node_are_kept() {
         let (outgoing, _to_send) = unbounded_channel();
         let (confirmed, _to_confirm) = unbounded_channel();
         let (tells, news) = unbounded_channel();

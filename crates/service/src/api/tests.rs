@@ -218,7 +218,7 @@ fn pings_are_timed_and_lost_ones_reported() {
 }
 
 #[test]
-fn an_echo_of_an_earlier_run_answers_no_ping() {
+fn echoes_of_an_earlier_run_match_no_ping() {
     let place = Place::new(false);
     let (mut client, mut other) = (place.client(), place.client());
     let limit = std::time::Instant::now() + Duration::from_secs(10);

@@ -24,7 +24,7 @@ fn interfaces_are_the_only_required_settings() {
 }
 
 #[test]
-fn idle_peers_are_asked_unless_that_is_off() {
+fn keep_alive_is_configurable_and_can_be_disabled() {
     let kernel = |error: &str| {
         let text = format!("{LEAST}[wan.kernel]\nkeep_alive = \"{error}\"");
         Gateway::parse(&text, "g.toml").unwrap().wan.kernel.unwrap().keep_alive
@@ -174,7 +174,7 @@ fn errors_name_the_fault_and_its_remedy() {
 }
 
 #[test]
-fn the_wan_may_have_our_own_tcp() {
+fn wan_may_use_the_built_in_tcp() {
     let gateway = Gateway::parse(LEAST, "g.toml").unwrap();
     assert_eq!(gateway.own_options().unwrap(), None);
     let text =
@@ -193,7 +193,7 @@ fn the_wan_may_have_our_own_tcp() {
 }
 
 #[test]
-fn the_wan_has_the_profiles_of_the_simulator() {
+fn wan_offers_the_simulator_profiles() {
     for name in OverTcpConfig::profiles() {
         let text = format!("{LEAST}[wan.own]\nprofile = \"{name}\"\n");
         let parsed = Gateway::parse(&text, "g.toml")
@@ -208,7 +208,7 @@ fn the_wan_has_the_profiles_of_the_simulator() {
 
 proptest! {
     #[test]
-    fn sets_of_ports_hold_what_they_should(
+    fn port_sets_contain_the_right_ports(
         some in prop::collection::vec((1..200u16, 0..30u16), 0..8),
         others in prop::collection::vec((1..200u16, 0..30u16), 0..8),
     ) {

@@ -43,7 +43,7 @@ fn now() -> SystemTime {
 }
 
 #[test]
-fn a_whole_configuration_is_what_it_says() {
+fn complete_configurations_are_applied() {
     let spec = NodeSpec::parse(WHOLE, "node.toml").unwrap();
     assert_eq!(spec.echo_endpoint().unwrap(), Some(Eid::ipn(2, 7)));
     assert_eq!(spec.drain, Span(Duration::from_secs(3)));
@@ -128,7 +128,7 @@ fn invalid_settings_are_refused() {
 }
 
 #[test]
-fn settings_have_the_words_of_scenarios_besides_former_ones() {
+fn settings_use_scenario_keys_and_former_names() {
     let given = |more: &str| {
         let text = WHOLE.replacen("limits.bundles", &format!("{more}\nlimits.bundles"), 1);
         NodeSpec::parse(&text, "node.toml").unwrap()

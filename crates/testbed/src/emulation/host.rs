@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_counted_how_late_a_node_is() {
+    fn lateness_of_nodes_is_measured() {
         let timings = Arc::new(Timings::new());
         let mut host = sender().timed(&timings);
         turn(&mut host, at(1));

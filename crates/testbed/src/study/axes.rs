@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_lead_to_one_place_or_several() {
+    fn keys_match_one_place_or_several() {
         let delays = |world: &toml::Table| -> Vec<Option<String>> {
             let links = world["links"].as_array().unwrap();
             links.iter().map(|l| l.get("delay").and_then(Toml::as_str).map(str::to_owned)).collect()
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_taken_away() {
+    fn keys_can_be_unset() {
         let mut world: toml::Table = toml::from_str(WORLD).unwrap();
         unset(&mut world, "links.*.to").unwrap();
         unset(&mut world, "transfers.0.via").unwrap();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_lead_nowhere_are_named() {
+    fn keys_without_a_match_are_named() {
         let refused = |key| after(key, "1 s").unwrap_err().to_string();
         assert!(refused("links.7.delay").contains("a number below 2"));
         assert!(refused("links.a>c.delay").contains("links.a>c.delay: there is no a>c"));

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_the_nearest() {
+    fn unknown_names_are_reported_with_the_nearest() {
         for (from, to, says) in [
             ("\"lines\"", "\"line\"", "figures.0.kind: no kind \"line\"; did you mean \"lines\"?"),
             ("x = \"per\"", "x = \"pre\"", "figures.0.x: no column \"pre\"; did you mean \"per\"?"),

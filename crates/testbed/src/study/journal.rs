@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_there_again_and_a_torn_line_is_not() {
+    fn journal_entries_survive_but_torn_lines_do_not() {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path()).unwrap();
         assert!(journal.is_empty());

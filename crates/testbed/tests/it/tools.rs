@@ -67,7 +67,7 @@ fn made_up(lines: &str) -> Adapter {
 }
 
 #[test]
-fn each_tool_that_is_here_carries_a_file() {
+fn each_installed_tool_carries_a_file() {
     let adapters = Adapters::default();
     thread::scope(|scope| {
         for name in adapters.names() {
@@ -94,7 +94,7 @@ fn each_tool_that_is_here_carries_a_file() {
 }
 
 #[test]
-fn tools_that_fail_say_why() {
+fn failed_tools_report_the_reason() {
     let Some(world) = world() else { return };
     let second = Duration::from_secs(1);
     for (lines, verdict, why) in [
@@ -122,7 +122,7 @@ fn tools_that_fail_say_why() {
 }
 
 #[test]
-fn what_a_tool_starts_ends_with_it() {
+fn processes_started_by_a_tool_end_with_it() {
     let Some(world) = world() else { return };
     let folder = tempfile::tempdir().unwrap();
     let alive = folder.path().join("alive");

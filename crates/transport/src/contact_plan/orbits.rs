@@ -203,7 +203,7 @@ mod tests {
     const DAY: u64 = 86_400;
 
     #[test]
-    fn passes_are_those_of_the_orbit() {
+    fn passes_match_the_orbit() {
         let orbits = Orbits::default();
         assert!((orbits.period_s() - 43_200.0).abs() < 30.0, "{}", orbits.period_s());
         let month = orbits.passes(Duration::from_secs(30 * DAY));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_below_sees_the_orbiter() {
+    fn landers_see_the_orbiter_pass() {
         // Equatorial orbit and lander: one pass a revolution, as long as the angle.
         let orbits = Orbits {
             inclination: 0.0,

@@ -58,7 +58,7 @@ fn wrong(format: Format, text: &str) -> String {
 }
 
 #[test]
-fn all_formats_say_the_same() {
+fn all_formats_describe_the_same_plan() {
     let plan = good(Format::Toml, TOML);
     assert_eq!(good(Format::Ion, ION), plan);
     assert_eq!(plan.contacts()[0].rate_bps, 115_200);
@@ -84,7 +84,7 @@ fn hdtn_s_older_rate_is_in_megabits() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn errors_name_the_line() {
     let errors = [
         (
             "a contact +0 +1 1 2",
@@ -120,7 +120,7 @@ fn what_is_wrong_is_named_with_its_line() {
 }
 
 #[test]
-fn a_file_s_name_says_its_format() {
+fn file_names_select_the_format() {
     assert_eq!(Format::of_name("lunar.ionrc"), Some(Format::Ion));
     assert_eq!(Format::of_name("a.b.json"), Some(Format::Hdtn));
     assert_eq!(Format::of_name("plan.toml"), Some(Format::Toml));

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_the_reason() {
+    fn incompatible_layers_are_refused_with_the_reason() {
         for (text, why) in [
             ("ftp+ltp", "ftp needs streams; ltp offers files and blocks and a convergence layer"),
             ("file+ltp", "file needs bundles; ltp offers"),

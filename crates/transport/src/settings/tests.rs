@@ -267,7 +267,7 @@ fn saratoga_remotes() -> impl Strategy<Value = s::Remote> {
 
 proptest! {
     #[test]
-    fn what_is_written_of_ltp_is_what_was(
+    fn written_ltp_settings_round_trip(
         default_remote in ltp_remotes(),
         others in proptest::collection::btree_map(any::<u64>(), ltp_remotes(), 0..3),
         age in proptest::option::of(spans()),
@@ -288,7 +288,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_of_saratoga_is_what_was(
+    fn written_saratoga_settings_round_trip(
         default_remote in saratoga_remotes(),
         others in proptest::collection::btree_map("[ -~]{0,20}", saratoga_remotes(), 0..3),
         eid in "\\PC*",

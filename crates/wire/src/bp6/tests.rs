@@ -63,7 +63,7 @@ fn a_bundle_with_a_dictionary() {
 }
 
 #[test]
-fn custody_changes_hands() {
+fn custody_transfers_between_nodes() {
     let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp6/dictionary.hex"));
     let mut head = Head::decode(&bytes, &BOUNDS).unwrap().unwrap();
     let before = head.primary().dictionary.clone().unwrap();
@@ -151,7 +151,7 @@ fn errors_are_reported_with_their_offset() {
 }
 
 #[test]
-fn flags_that_contradict() {
+fn contradictory_flags_are_refused() {
     let anonymous = Primary { source: Eid::None, ..primary() };
     let requests = primary().flags.with(BundleFlags::CUSTODY);
     for wrong in [
@@ -286,7 +286,7 @@ fn any_blocks() -> impl Strategy<Value = Vec<Block>> {
 
 proptest! {
     #[test]
-    fn bundles_come_back(
+    fn bundles_round_trip(
         primary in any_primary(), before in any_blocks(), behind in any_blocks(), flags: u64,
         payload in prop::collection::vec(any::<u8>(), 0..200),
     ) {
@@ -307,7 +307,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_bundles_do_no_harm(
+    fn damaged_bundles_never_panic(
         primary in any_primary(), blocks in any_blocks(), place in any::<prop::sample::Index>(), byte: u8,
     ) {
         let head = Head::new(primary, blocks, payload(2)).unwrap();
@@ -325,7 +325,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         let _ = Bundle::decode(&[&[6], &bytes[..]].concat(), &BOUNDS);
         if let Ok(record) = AdministrativeRecord::decode(&bytes, &BOUNDS) {
             prop_assert!(!record.to_string().is_empty());

@@ -107,7 +107,7 @@ fn forms_written_by_other_implementations() {
 }
 
 #[test]
-fn checks_cover_breaks() {
+fn crcs_cover_indefinite_lengths() {
     for crc in [CrcType::Crc16, CrcType::Crc32c] {
         let payload = Payload { crc, len: 2, ..Payload::default() };
         let head = Head::new(primary(), Vec::new(), payload).unwrap();
@@ -129,7 +129,7 @@ fn checks_cover_breaks() {
 }
 
 #[test]
-fn a_forwarder_changes_what_it_must() {
+fn forwarders_change_only_required_fields() {
     let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp7/checks.hex"));
     let mut head = Head::decode(&bytes, &BOUNDS).unwrap().unwrap();
     let unknown = Block::new(200, 9, BlockFlags::REPLICATE, CrcType::Crc32c, b"what?").unwrap();
@@ -183,7 +183,7 @@ fn errors_are_reported_with_their_offset() {
 }
 
 #[test]
-fn bounds_hold() {
+fn bundles_beyond_the_bounds_are_refused() {
     let payload = Payload { len: 2, ..Payload::default() };
     let block =
         |number| Block::new(200, number, BlockFlags::default(), CrcType::None, &[7; 90]).unwrap();
@@ -214,7 +214,7 @@ fn bounds_hold() {
 }
 
 #[test]
-fn flags_that_contradict() {
+fn contradictory_flags_are_refused() {
     let asks = BundleFlags::REPORT_DELIVERY.with(BundleFlags::MUST_NOT_FRAGMENT);
     for wrong in [
         Primary { flags: asks.with(BundleFlags::ADMINISTRATIVE), ..primary() },
@@ -308,7 +308,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn bundles_come_back(
+    fn bundles_round_trip(
         primary in any_primary(), blocks in any_blocks(), flags: u64, crc in crc_type(),
         payload in prop::collection::vec(any::<u8>(), 0..400), cut in any::<prop::sample::Index>(),
     ) {
@@ -342,7 +342,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Ok(bundle) = Bundle::decode(&bytes, &BOUNDS) {
             prop_assert!(bundle.to_vec().is_ok());
         }
@@ -352,7 +352,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_bundles_do_no_harm(
+    fn damaged_bundles_never_panic(
         primary in any_primary(), blocks in any_blocks(), place in any::<prop::sample::Index>(), byte: u8,
     ) {
         let head = Head::new(primary, blocks, Payload { len: 2, ..Payload::default() }).unwrap();

@@ -201,7 +201,7 @@ fn items() -> impl Strategy<Value = Vec<Item>> {
 
 proptest! {
     #[test]
-    fn blocks_come_back(
+    fn blocks_round_trip(
         targets in prop::collection::btree_map(any::<u64>(), items(), 1..6), context: i64, parameters in items(),
         node in 1..u64::MAX,
     ) {
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         if let Ok(block) = SecurityBlock::decode(&bytes, &BOUNDS) {
             prop_assert_eq!(SecurityBlock::decode(&block.to_vec().unwrap(), &BOUNDS), Ok(block));
         }

@@ -413,7 +413,7 @@ fn sfo_messages_have_the_bytes_of_the_profile() {
 }
 
 #[test]
-fn one_line_a_pdu() {
+fn pdus_print_on_one_line() {
     let line = |header, body| Pdu { header, body }.to_string();
     assert_eq!(
         line(HEADER, Body::Metadata(Metadata { closure_requested: true, ..METADATA })),

@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_ranges_are_ten_ranges_though_their_count_is_a_line_feed() {
+    fn counts_equal_to_a_line_feed_are_parsed() {
         let ranges: Vec<_> = (0..10).map(|at| Range { first: at * 7, last: at * 7 + 3 }).collect();
         let control = ReadControl { path: "f".to_owned(), forced: false, ranges };
         let file = control.encode().unwrap();
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_read_as_far_as_the_file_goes() {
+    fn ranges_are_read_up_to_the_end_of_the_file() {
         let read = |ranges: &[(u32, u32)]| {
             let ranges = ranges.iter().map(|(first, last)| Range { first: *first, last: *last });
             let ranges = ranges.collect();
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn another_original_and_changes_that_go_back_are_refused() {
+    fn wrong_originals_and_backward_changes_are_refused() {
         let of = |changes: Vec<Change>| UpdateControl {
             original: "o".to_owned(),
             new: "n".to_owned(),

@@ -21,7 +21,7 @@ fn lines(bytes: &[u8], piece: usize) -> Vec<Result<String, LineError>> {
 }
 
 #[test]
-fn lines_end_wherever_a_piece_does() {
+fn lines_may_be_split_across_pieces() {
     let bytes = b"USER anna\r\nPASS  x \r\nNOOP\n\r\nrest";
     for piece in 1..bytes.len() {
         let found: Vec<_> = lines(bytes, piece).into_iter().map(Result::unwrap).collect();

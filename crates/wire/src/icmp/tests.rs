@@ -42,7 +42,7 @@ fn linux_reports_over_ipv6() {
 }
 
 #[test]
-fn other_messages_decode_to_none_whatever_their_checksums() {
+fn other_messages_decode_to_none_with_any_checksum() {
     for head in [[3, 3], [0, 0], [8, 0], [11, 0], [2, 0]] {
         let message = [&head[..], &[0; 26]].concat();
         assert_eq!(TooBig::decode(&message), Ok(None), "{head:?}");

@@ -137,7 +137,7 @@ fn errors_are_reported_with_their_offset() {
 }
 
 #[test]
-fn one_line_each() {
+fn segments_print_on_one_line() {
     let claims: Vec<_> = (0..10).map(|i| Claim { offset: i * 10, length: 5 }).collect();
     let claims = Claims::new(&claims);
     let report = Report { serial: 2, checkpoint: 1, upper: 200, lower: 100, claims };
@@ -165,7 +165,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn data_comes_back(
+    fn data_round_trips(
         originator: u64, number: u64, service: u64, offset in 0..u64::MAX - 5000,
         serial in 1..u64::MAX, report: u64, kind in 0..6_usize,
         data in prop::collection::vec(any::<u8>(), 0..200),
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn reports_come_back(
+    fn reports_round_trip(
         serial in 1..u64::MAX, checkpoint: u64, lower in 0..u64::MAX / 2, more in 0..1000_u64,
         claims in claims(),
     ) {
@@ -211,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         if let Ok(segment) = Segment::decode(&bytes) {
             let again = segment.to_vec().unwrap();
             prop_assert_eq!(Segment::decode(&again), Ok(segment));

@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn units_come_back(
+        fn units_round_trip(
             units in prop::collection::vec((any::<u64>(), prop::collection::vec(any::<u8>(), 0..200)), 0..20),
         ) {
             let units: Vec<_> =
@@ -97,7 +97,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             if let Ok(units) = Unit::decode_all(&bytes) {
                 prop_assert!(units.iter().map(|unit| unit.data.len()).sum::<usize>() <= bytes.len());
             }

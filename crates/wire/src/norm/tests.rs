@@ -470,7 +470,7 @@ fn errors_are_reported_with_their_offset() {
 }
 
 #[test]
-fn one_line_each() {
+fn messages_print_on_one_line() {
     let nodes: Vec<_> = (1..=10).map(NodeId).collect();
     let (sender, others, ackers) = (SENDER, Extensions::NONE, NodeList::new(&nodes));
     let line = |command| message(Body::Command(command)).to_string();

@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_as_it_goes_on_the_line() {
+    fn request_on_the_line_has_the_expected_bytes() {
         let mut options = Vec::new();
         let wanted = [
             LcpOption::Mru(1_500),

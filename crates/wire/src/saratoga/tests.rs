@@ -143,7 +143,7 @@ fn errors_are_reported_with_their_offset() {
 }
 
 #[test]
-fn one_line_each() {
+fn packets_print_on_one_line() {
     let line = Packet::Metadata(metadata()).to_string();
     assert_eq!(line, "11223344 METADATA file \"a.txt\" of 5 B, MD5");
     let holes: Vec<_> = (0..10).map(|i| Hole { start: i * 10, last: i * 10 + 4 }).collect();
@@ -158,7 +158,7 @@ fn width() -> impl Strategy<Value = Width> {
 
 proptest! {
     #[test]
-    fn statuses_come_back(
+    fn statuses_round_trip(
         descriptor in width(), code: u8, session: u32, flags: [bool; 3], timestamp: Option<[u8; 16]>,
         offsets in prop::collection::vec(0_u64..60_000, 2..40),
     ) {
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn data_comes_back(
+    fn data_round_trips(
         descriptor in width(), session: u32, flags: [bool; 2], timestamp: Option<[u8; 16]>,
         offset in 0_u64..60_000, content in 0_u32..4,
         data in prop::collection::vec(any::<u8>(), 0..100),
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(
+    fn arbitrary_bytes_never_panic(
         first in prop::sample::select(vec![0x20_u8, 0x21, 0x22, 0x23, 0x24]),
         bytes in prop::collection::vec(any::<u8>(), 0..100),
     ) {

@@ -84,7 +84,7 @@ fn messages() {
 
 proptest! {
     #[test]
-    fn messages_come_back(
+    fn messages_round_trip(
         kind in 0..7_u8, byte: u8, length: u64, (start, end) in any::<(bool, bool)>(), delay: Option<u64>,
     ) {
         let message = match kind {
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         if let Ok(Some((message, len))) = Message::decode(&bytes) {
             prop_assert!(len <= 12 && !message.to_string().is_empty());
             let again = message.to_vec().unwrap();

@@ -108,7 +108,7 @@ fn errors_are_reported_with_their_offset() {
 
 proptest! {
     #[test]
-    fn messages_come_back(
+    fn messages_round_trip(
         kind in 0..8_u8, byte: u8, (a, b) in any::<(u64, u64)>(), keepalive_s: u16,
         (start, end) in any::<(bool, bool)>(),
         node_id in "[ -~]{0,40}",
@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         let _ = ContactHeader::decode(&bytes);
         if let Ok(Some((message, len))) = Message::decode(&bytes, &BOUNDS) {
             prop_assert!(len <= bytes.len() && !message.to_string().is_empty());

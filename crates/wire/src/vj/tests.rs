@@ -374,7 +374,7 @@ proptest! {
     }
 
     #[test]
-    fn losses_that_are_noticed_pass_nothing_wrong_but_by_its_checksum(
+    fn detected_losses_pass_wrong_packets_only_with_bad_checksums(
         ops in prop::collection::vec((0..3_u16, ops(), any::<bool>()), 1..120),
     ) {
         let mut line = Line::new(Slots::default());

@@ -129,7 +129,7 @@ fn transfers_over_the_interface_complete_or_are_stopped() {
 }
 
 #[test]
-fn servers_of_transfers_have_ports_of_their_own() {
+fn transfer_servers_have_their_own_ports() {
     if !possible() {
         return;
     }
@@ -170,7 +170,7 @@ fn servers_of_transfers_have_ports_of_their_own() {
 
 /// A tool whose preparation or server never gets ready does not block other transfers.
 #[test]
-fn a_transfer_that_is_still_prepared_hears_the_end() {
+fn ending_the_world_stops_transfers_in_preparation() {
     if !possible() {
         return;
     }
@@ -216,7 +216,7 @@ fn a_transfer_that_is_still_prepared_hears_the_end() {
 }
 
 #[test]
-fn a_transfer_waits_for_its_way_to_come_up() {
+fn transfers_wait_for_their_path_to_come_up() {
     if !possible() {
         return;
     }
@@ -233,7 +233,7 @@ fn a_transfer_waits_for_its_way_to_come_up() {
 }
 
 #[test]
-fn transfers_that_cannot_be_are_refused() {
+fn invalid_transfers_are_refused() {
     if !possible() {
         return;
     }
@@ -257,7 +257,7 @@ fn transfers_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_file_is_carried_by_a_command() {
+fn commands_carry_files() {
     if !possible() {
         return;
     }

@@ -120,7 +120,7 @@ fn files_cross_a_relay_in_both_classes() {
 }
 
 #[test]
-fn a_receiver_may_come_long_after_its_sender_and_its_node() {
+fn receivers_may_start_long_after_sender_and_node() {
     let mut entities = Entities::new(2);
     let path = entities.make("image", 3_000_000);
     entities.row.kill(2);
@@ -177,7 +177,7 @@ fn receivers_and_nodes_may_be_killed_at_any_time() {
 }
 
 #[test]
-fn a_sender_that_was_killed_goes_on() {
+fn killed_senders_resume() {
     let entities = Entities::new(2);
     let path = entities.make("image", 20_000_000);
     let receiver = entities.receiver(&[]);
@@ -196,7 +196,7 @@ fn a_sender_that_was_killed_goes_on() {
 }
 
 #[test]
-fn an_entity_hears_why_it_cannot_be() {
+fn entities_that_cannot_start_report_the_reason() {
     let entities = Entities::new(2);
     let path = entities.make("file", 100_000);
     let failed = |output: &Output, why: &str| {
@@ -239,7 +239,7 @@ fn an_entity_hears_why_it_cannot_be() {
 }
 
 #[test]
-fn what_waits_for_another_is_left_to_it() {
+fn waiting_bundles_are_left_to_their_entity() {
     let entities = Entities::new(2);
     // A file for the first node, which nobody receives yet, in both classes.
     for class in ["1", "2"] {
@@ -269,7 +269,7 @@ fn what_waits_for_another_is_left_to_it() {
 }
 
 #[test]
-fn an_interrupted_sender_ends_soon_and_says_so() {
+fn interrupted_senders_end_promptly_and_report_it() {
     let mut entities = Entities::new(2);
     let path = entities.make("file", 1_000_000);
     entities.row.kill(2);

@@ -59,7 +59,7 @@ impl Files {
 }
 
 #[test]
-fn a_long_file_goes_in_several_bundles_and_is_one_again() {
+fn long_files_are_split_into_bundles_and_reassembled() {
     let files = Files::new(3);
     let sent = files.row.bp(1, &files.arguments("ipn:3.1"));
     assert!(sent.status.success(), "{}", text(&sent));
@@ -84,7 +84,7 @@ fn a_long_file_goes_in_several_bundles_and_is_one_again() {
 /// Kills node, sender and receiver at any moment: the same commands resume, and the file arrives
 /// once.
 #[test]
-fn a_long_file_goes_on_after_each_kill() {
+fn long_files_resume_after_each_kill() {
     let mut files = Files::new(2);
     let mut receiver = files.row.receiver(2, &files.inbox);
     for round in 0..6_u64 {
@@ -123,7 +123,7 @@ fn a_long_file_goes_on_after_each_kill() {
 
 /// Payloads of other applications that only look like a part are delivered unchanged.
 #[test]
-fn what_only_looks_like_a_part_is_a_payload() {
+fn invalid_part_headers_are_delivered_as_payloads() {
     let files = Files::new(1);
     let header = |part: FilePart<'_>, crc| part.encode(crc).unwrap();
     let sound = FilePart { transfer: 9, total: 100, offset: 10, name: "log" };

@@ -65,7 +65,7 @@ fn files_cross_a_relay_and_nodes_end_in_order() {
 }
 
 #[test]
-fn a_node_removes_what_its_layers_worked_on_when_it_was_killed() {
+fn restarted_nodes_remove_spool_files_of_their_layers() {
     let mut row = Row::new(1);
     row.kill(1);
     let spool = row.place(1).join("store/.slowlight/spool");
@@ -79,7 +79,7 @@ fn a_node_removes_what_its_layers_worked_on_when_it_was_killed() {
 
 /// Every bundle that a node has acknowledged arrives whole, whichever nodes are killed when.
 #[test]
-fn what_is_acknowledged_arrives_whole_whatever_is_killed() {
+fn acknowledged_bundles_survive_any_kill() {
     let kills: u64 = match std::env::var("SLOWLIGHT_NODE_KILLS") {
         Ok(text) => text.parse().expect("SLOWLIGHT_NODE_KILLS is a number"),
         Err(_) => 6,

@@ -23,7 +23,7 @@ fn rules(row: &Row, n: usize, role: &str, key: &str) -> String {
 }
 
 #[test]
-fn payloads_are_hidden_on_their_way_and_checked_at_its_end() {
+fn payloads_are_encrypted_in_transit_and_verified_on_arrival() {
     let mut row = Row::new(3);
     let (first, third) = (rules(&row, 1, "source", "01"), rules(&row, 3, "acceptor", "01"));
     row.change(1, "", &first);
@@ -78,7 +78,7 @@ fn a_payload_that_another_key_signed_is_deleted() {
 }
 
 #[test]
-fn custody_stays_with_who_has_it_until_another_has() {
+fn custody_is_kept_until_another_node_accepts_it() {
     let mut row = Row::new(3);
     row.change(1, "custody.retransmit_after = \"300 ms\"", "");
     row.kill(3);

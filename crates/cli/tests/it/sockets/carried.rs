@@ -100,7 +100,7 @@ fn files_of_all_sizes_arrive_in_both_classes() {
 }
 
 #[test]
-fn class_1_is_the_default_and_the_mib_may_say_otherwise() {
+fn class_1_is_the_default_unless_the_mib_differs() {
     let place = Place::new();
     make(&place.here("file"), 20_000);
     let (_receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &[]);
@@ -116,7 +116,7 @@ fn class_1_is_the_default_and_the_mib_may_say_otherwise() {
 }
 
 #[test]
-fn what_is_lost_comes_again() {
+fn lost_data_is_retransmitted() {
     for class in ["1", "2"] {
         let place = Place::new();
         make(&place.here("file"), 700_000);
@@ -131,7 +131,7 @@ fn what_is_lost_comes_again() {
 }
 
 #[test]
-fn several_senders_are_answered_each() {
+fn every_sender_receives_its_own_replies() {
     let place = Place::new();
     let (_receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &[]);
     let senders = ["11", "12", "13"].map(|number| {
@@ -151,7 +151,7 @@ fn several_senders_are_answered_each() {
 }
 
 #[test]
-fn a_killed_receiver_goes_on_in_both_classes() {
+fn killed_receivers_resume_in_both_classes() {
     for class in ["1", "2"] {
         let place = Place::new();
         make(&place.here("file"), 6_000_000);
@@ -170,7 +170,7 @@ fn a_killed_receiver_goes_on_in_both_classes() {
 }
 
 #[test]
-fn a_killed_sender_of_class_2_goes_on_with_the_same_transaction() {
+fn killed_class_2_senders_resume_the_same_transaction() {
     let place = Place::new();
     make(&place.here("file"), 6_000_000);
     let (receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &["--once"]);
@@ -186,7 +186,7 @@ fn a_killed_sender_of_class_2_goes_on_with_the_same_transaction() {
 }
 
 #[test]
-fn who_is_interrupted_says_so_and_goes_on() {
+fn interrupted_senders_report_it_and_resume() {
     let place = Place::new();
     make(&place.here("file"), 6_000_000);
     let (receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &["--once"]);
@@ -204,7 +204,7 @@ fn who_is_interrupted_says_so_and_goes_on() {
 }
 
 #[test]
-fn nobody_who_answers_is_told_of() {
+fn missing_replies_are_reported() {
     let place = Place::new();
     make(&place.here("file"), 5_000);
     let (_socket, address) = silent();
@@ -214,7 +214,7 @@ fn nobody_who_answers_is_told_of() {
 }
 
 #[test]
-fn a_receiver_that_is_another_entity_says_so() {
+fn receivers_of_another_entity_are_reported() {
     let place = Place::new();
     make(&place.here("file"), 5_000);
     let (mut receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &["--entity", "7"]);
@@ -234,7 +234,7 @@ fn an_engine_without_cfdp_refuses() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_options_are_reported() {
     let place = Place::new();
     make(&place.here("file"), 10);
     let mib = place.here("mib.toml");

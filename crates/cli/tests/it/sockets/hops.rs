@@ -37,7 +37,7 @@ fn await_clean(place: &Place) {
 }
 
 #[test]
-fn files_cross_an_engine_on_the_way() {
+fn files_cross_an_intermediate_engine() {
     for len in [0, 1, 1_000_003] {
         let (way, end) = (Place::new(), Place::new());
         let (receiver, last) = end.recv(LTP_T, "127.0.0.3:0", &["--entity", "3", "--once"]);
@@ -104,7 +104,7 @@ fn a_block_waits_for_the_next_engine() {
 }
 
 #[test]
-fn what_is_kept_survives_kill_9() {
+fn stored_blocks_survive_kill_9() {
     let (way, end) = (Place::new(), Place::new());
     let (absent, last) = silent();
     let (between, next) = relay(&way, 2, "127.0.0.1:0", &[(3, &last)], &[]);
@@ -125,7 +125,7 @@ fn what_is_kept_survives_kill_9() {
 }
 
 #[test]
-fn a_block_that_was_arriving_comes_anew_after_kill_9() {
+fn partly_received_blocks_are_sent_again_after_kill_9() {
     let (way, end) = (Place::new(), Place::new());
     let (receiver, last) = end.recv(LTP_T, "127.0.0.1:0", &["--entity", "3"]);
     let (between, next) = relay(&way, 2, "127.0.0.1:0", &[(3, &last)], &[]);
@@ -146,7 +146,7 @@ fn a_block_that_was_arriving_comes_anew_after_kill_9() {
 }
 
 #[test]
-fn a_block_that_no_way_leads_to_is_refused() {
+fn blocks_without_a_route_are_refused() {
     let place = Place::new();
     let (_receiver, address) = place.recv(LTP_T, "127.0.0.1:0", &["--entity", "2"]);
     make(&place.here("file"), 5000);
@@ -154,7 +154,7 @@ fn a_block_that_no_way_leads_to_is_refused() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_options_are_reported() {
     let place = Place::new();
     make(&place.here("file"), 10);
     let file = place.here("file").to_str().unwrap().to_owned();

@@ -24,7 +24,7 @@ fn is_end(body: &Body<'_>) -> bool {
 }
 
 #[test]
-fn commands_are_heard_and_the_end_of_the_session() {
+fn commands_and_the_session_end_are_reported() {
     let place = Place::new();
     make(&place.here("file"), 300_000);
     let (receiver, address) = place.recv("norm", "127.0.0.1:0", &[]);
@@ -53,7 +53,7 @@ fn commands_are_heard_and_the_end_of_the_session() {
 }
 
 #[test]
-fn a_sender_that_is_stopped_or_gives_up_says_so() {
+fn stopped_and_failed_senders_report_it() {
     for timeout in [None, Some("300 ms")] {
         let place = Place::new();
         make(&place.here("file"), 1_000_000);
@@ -74,7 +74,7 @@ fn a_sender_that_is_stopped_or_gives_up_says_so() {
 }
 
 #[test]
-fn a_stream_arrives_byte_by_byte_and_both_ends_are_over_with_it() {
+fn streams_arrive_incrementally_and_end_both_programs() {
     let place = Place::new();
     make(&place.here("file"), 3_000_000);
     let out = place.here("out");
@@ -105,7 +105,7 @@ fn streams_end_their_session() {
 }
 
 #[test]
-fn commands_are_of_norm_and_have_an_end() {
+fn commands_require_norm_and_are_bounded() {
     let place = Place::new();
     make(&place.here("file"), 1);
     let long = "x".repeat(70_000);

@@ -84,7 +84,7 @@ fn requests_cross_ltp() {
 }
 
 #[test]
-fn what_is_not_permitted_is_refused() {
+fn operations_without_permission_are_refused() {
     let mib = "[default.permissions]\ndirectory_listing = false\nstatus_report = \"nothing\"\n\
                suspend = \"nothing\"\n";
     let server = Server::start("2", mib, &[]);
@@ -128,7 +128,7 @@ fn a_file_is_fetched_and_sent_on() {
 }
 
 #[test]
-fn a_transfer_is_looked_at_suspended_and_resumed() {
+fn transfers_are_listed_suspended_and_resumed() {
     let server = Server::start("2", "", &[]);
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("image.raw");
@@ -156,7 +156,7 @@ fn a_transfer_is_looked_at_suspended_and_resumed() {
 }
 
 #[test]
-fn what_goes_along_with_a_file() {
+fn filestore_requests_and_messages_accompany_a_file() {
     let server = Server::start("2", "", &[]);
     std::fs::write(server.file("old"), b"x").unwrap();
     let place = tempfile::tempdir().unwrap();
@@ -186,7 +186,7 @@ fn what_goes_along_with_a_file() {
 }
 
 #[test]
-fn nobody_answers() {
+fn missing_replies_time_out() {
     let (_socket, address) = silent();
     let ended = Running::start(&["cfdp", "ls", &address, "--timeout", "300 ms", "--json"]).end();
     assert_eq!(ended.code, Some(1), "{}", ended.message);

@@ -123,7 +123,7 @@ fn two_senders_at_once_to_one_receiver() {
 }
 
 #[test]
-fn a_killed_receiver_goes_on() {
+fn killed_receivers_resume() {
     let place = Place::new();
     let file = place.file("file", 8_000_000);
     let (receiver, address) = place.recv("127.0.0.1:0", &[]);
@@ -167,7 +167,7 @@ fn after_a_kill_only_the_rest_is_sent() {
 }
 
 #[test]
-fn a_killed_sender_goes_on_with_the_same_transaction() {
+fn killed_senders_resume_the_same_transaction() {
     let place = Place::new();
     let file = place.file("file", 8_000_000);
     let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
@@ -186,7 +186,7 @@ fn a_killed_sender_goes_on_with_the_same_transaction() {
 }
 
 #[test]
-fn a_changed_file_is_sent_anew() {
+fn changed_files_are_sent_from_the_start() {
     let place = Place::new();
     let file = place.file("file", 8_000_000);
     let (receiver, address) = place.recv("127.0.0.1:0", &[]);
@@ -202,7 +202,7 @@ fn a_changed_file_is_sent_anew() {
 }
 
 #[test]
-fn a_name_that_leads_out_of_the_root_is_refused() {
+fn names_outside_the_root_are_refused() {
     let place = Place::new();
     let file = place.file("file", 1000);
     let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
@@ -217,7 +217,7 @@ fn a_name_that_leads_out_of_the_root_is_refused() {
 }
 
 #[test]
-fn what_the_store_refuses_is_told_with_its_reason() {
+fn store_errors_are_reported_with_their_reason() {
     let place = Place::new();
     let file = place.file("file", 1000);
     std::fs::create_dir_all(place.root().join("taken/by")).unwrap();
@@ -230,7 +230,7 @@ fn what_the_store_refuses_is_told_with_its_reason() {
 }
 
 #[test]
-fn pdus_for_another_entity_are_told_of_once() {
+fn pdus_for_another_entity_are_reported_once() {
     let place = Place::new();
     let file = place.file("file", 10_000);
     let (receiver, address) = place.recv("127.0.0.1:0", &["--entity", "5"]);
@@ -260,7 +260,7 @@ fn a_profile_does_not_repeat_numbers() {
 }
 
 #[test]
-fn mistakes_are_told_with_exit_code_2() {
+fn usage_errors_exit_with_2() {
     let place = Place::new();
     let file = place.file("file", 10);
     let (_receiver, address) = place.recv("127.0.0.1:0", &[]);
@@ -313,7 +313,7 @@ fn mistakes_are_told_with_exit_code_2() {
 }
 
 #[test]
-fn what_the_system_forbids_is_no_mistake_of_the_command() {
+fn system_errors_exit_with_1_not_2() {
     // Nobody makes directories there, whoever asks.
     let ended = Running::start(&["recv", "--listen", "127.0.0.1:0", "--root", "/sys"]).end();
     assert_eq!(ended.code, Some(1), "{}", ended.message);
@@ -321,7 +321,7 @@ fn what_the_system_forbids_is_no_mistake_of_the_command() {
 }
 
 #[test]
-fn the_command_line_comes_before_the_mib_for_the_entity() {
+fn command_line_overrides_the_entity_of_the_mib() {
     let place = Place::new();
     let mib = place.mib("entity = 9");
     for (more, number) in [(&[][..], 2), (&mib[..], 9), (&["--entity", "7"][..], 7)] {
@@ -351,7 +351,7 @@ fn the_command_line_comes_before_the_mib_for_the_entity() {
 }
 
 #[test]
-fn the_class_is_the_one_asked_for_then_the_protocols_then_the_mibs() {
+fn class_comes_from_option_then_protocol_then_mib() {
     let place = Place::new();
     let file = place.file("file", 10);
     let (_socket, address) = silent();
@@ -377,7 +377,7 @@ fn the_class_is_the_one_asked_for_then_the_protocols_then_the_mibs() {
 }
 
 #[test]
-fn the_command_line_comes_before_the_mib_for_the_rate() {
+fn command_line_overrides_the_rate_of_the_mib() {
     let place = Place::new();
     let file = place.file("file", 1_000_000);
     let (_socket, address) = silent();
@@ -395,7 +395,7 @@ fn the_command_line_comes_before_the_mib_for_the_rate() {
 }
 
 #[test]
-fn a_receiver_hears_of_the_end_whatever_its_mib_says() {
+fn receivers_learn_of_the_end_with_any_mib() {
     let place = Place::new();
     let file = place.file("file", 1000);
     let mib = place.mib("[indications]\ntransaction_finished = false");
@@ -405,7 +405,7 @@ fn a_receiver_hears_of_the_end_whatever_its_mib_says() {
 }
 
 #[test]
-fn a_send_that_fails_says_what_was_sent() {
+fn failed_sends_report_the_bytes_sent() {
     let place = Place::new();
     let file = place.file("file", 20_000_000);
     let (_receiver, address) = place.recv("127.0.0.1:0", &[]);
@@ -423,7 +423,7 @@ fn a_send_that_fails_says_what_was_sent() {
 }
 
 #[test]
-fn a_sender_without_a_receiver_gives_up_when_told_to() {
+fn senders_without_a_receiver_time_out() {
     let place = Place::new();
     let file = place.file("file", 10);
     let (_nobody, address) = silent();
@@ -438,7 +438,7 @@ fn a_sender_without_a_receiver_gives_up_when_told_to() {
 }
 
 #[test]
-fn a_slow_sender_stops_when_told_to() {
+fn slow_senders_stop_at_the_timeout() {
     let place = Place::new();
     let file = place.file("file", 8_000_000);
     let (_receiver, address) = place.recv("127.0.0.1:0", &[]);
@@ -455,7 +455,7 @@ fn a_slow_sender_stops_when_told_to() {
 }
 
 #[test]
-fn a_receiver_that_only_repeats_its_answer_ends() {
+fn receivers_that_only_repeat_finished_end() {
     let place = Place::new();
     let file = place.file("file", 100_000);
     let (receiver, address) = place.recv("127.0.0.1:0", &["--once"]);
@@ -476,7 +476,7 @@ fn a_receiver_that_only_repeats_its_answer_ends() {
 }
 
 #[test]
-fn a_receiver_whose_answers_are_lost_is_answered_for_a_while() {
+fn senders_linger_to_acknowledge_repeated_finished() {
     let place = Place::new();
     let file = place.file("file", 1000);
     let (receiver, address) = place.recv("127.0.0.1:0", &[]);
@@ -492,7 +492,7 @@ fn a_receiver_whose_answers_are_lost_is_answered_for_a_while() {
 }
 
 #[test]
-fn records_do_not_go_where_a_link_in_the_root_leads() {
+fn records_do_not_follow_symlinks_in_the_root() {
     let place = Place::new();
     let elsewhere = Place::new();
     std::os::unix::fs::symlink(elsewhere.root(), place.root().join(".slowlight")).unwrap();

@@ -94,7 +94,7 @@ fn ltp_engines_may_send_from_other_ports_than_they_listen_on() {
 }
 
 #[test]
-fn what_nobody_answers_is_sent_all_the_same() {
+fn unacknowledged_transfers_are_sent_without_replies() {
     for protocol in ["ltp-green", "ltp-1k-red", "saratoga-blind"] {
         for len in [1, 30_003] {
             let [sender, receiver] = sent(protocol, len, &["--rate", "20 Mbit/s"]);
@@ -114,12 +114,12 @@ fn a_sender_as_fast_as_its_socket_gets_everything_across() {
 }
 
 #[test]
-fn saratoga_asks_first_if_told_to() {
+fn saratoga_requests_first_when_configured() {
     sent("saratoga", 100_000, &["--ask"]);
 }
 
 #[test]
-fn a_given_file_is_deleted_once_it_is_there() {
+fn given_files_are_deleted_after_delivery() {
     let server = Server::start("saratoga", &[]);
     let place = &server.place;
     make(&place.here("file"), 100_000);
@@ -154,7 +154,7 @@ fn two_senders_at_once_to_one_receiver() {
 }
 
 #[test]
-fn names_that_lead_out_of_the_root_are_refused() {
+fn names_outside_the_root_are_refused() {
     let cases = [
         ("ltp", &[][..], "cancelled by the receiver"),
         ("saratoga", &["--serve", "--allow-delete"], "access denied"),
@@ -217,7 +217,7 @@ fn a_file_is_fetched() {
 }
 
 #[test]
-fn a_file_that_is_taken_is_deleted_there() {
+fn taken_files_are_deleted_at_the_peer() {
     let server = Server::start("saratoga", &["--serve", "--allow-delete"]);
     let place = &server.place;
     make(&place.root("file"), 300_000);
@@ -270,7 +270,7 @@ fn a_file_is_deleted() {
 }
 
 #[test]
-fn what_is_not_permitted_is_refused() {
+fn requests_without_permission_are_refused() {
     let server = Server::start("saratoga", &["--serve"]);
     make(&server.place.root("file"), 5);
     server.ask("rm", "file", &[]).failed("access denied");
@@ -287,7 +287,7 @@ fn what_is_not_permitted_is_refused() {
 }
 
 #[test]
-fn a_peer_that_does_not_answer_is_reported() {
+fn unresponsive_peers_are_reported() {
     let place = Place::new();
     make(&place.here("file"), 100_000);
     let (_socket, nobody) = silent();
@@ -310,7 +310,7 @@ fn a_peer_that_does_not_answer_is_reported() {
 }
 
 #[test]
-fn mistakes_are_told_with_exit_code_2() {
+fn usage_errors_exit_with_2() {
     let place = Place::new();
     make(&place.here("file"), 10);
     let (_socket, address) = silent();
@@ -357,7 +357,7 @@ fn mistakes_are_told_with_exit_code_2() {
 }
 
 #[test]
-fn nobody_listens() {
+fn missing_receivers_are_reported() {
     let place = Place::new();
     make(&place.here("file"), 10);
     let (_socket, address) = silent();
@@ -481,7 +481,7 @@ fn after_a_kill_only_the_rest_is_fetched() {
 }
 
 #[test]
-fn a_get_that_is_told_to_stop_goes_on_later() {
+fn stopped_gets_resume_later() {
     let server = Server::start("saratoga", &[&["--serve"], &SLOW[..]].concat());
     let place = &server.place;
     make(&place.root("file"), LONG);
@@ -496,7 +496,7 @@ fn a_get_that_is_told_to_stop_goes_on_later() {
 }
 
 #[test]
-fn what_a_killed_sender_of_ltp_left_is_no_file() {
+fn killed_ltp_senders_leave_no_partial_file() {
     let place = Place::new();
     make(&place.here("file"), LONG);
     let (receiver, address) = place.recv("ltp", ANY, &[]);

@@ -84,7 +84,7 @@ fn mistakes_name_the_file_the_key_and_the_remedy() {
 }
 
 #[test]
-fn the_command_line_comes_before_the_file_for_an_engines_number() {
+fn command_line_overrides_the_engine_number_of_the_file() {
     let place = Place::new();
     let mib = place.mib("mib.toml", "engine = 9");
     let cases: [(&[&str], u64); 4] = [
@@ -110,7 +110,7 @@ fn largest(place: &Place, more: &[&str]) -> usize {
 }
 
 #[test]
-fn the_file_comes_before_the_profile() {
+fn file_settings_override_the_profile() {
     let place = Place::new();
     let mib = place.mib("mib.toml", "[default]\nsegment_max = \"100 B\"\ninterval = \"0\"");
     let profile = ["--protocol", "ltp", "--profile", "ltplib-2011"];
@@ -127,7 +127,7 @@ fn the_file_comes_before_the_profile() {
 }
 
 #[test]
-fn the_command_line_comes_before_the_file_for_the_rate() {
+fn command_line_overrides_the_rate_of_the_file() {
     let place = Place::new();
     // At this rate the file takes 100 s.
     let mib = place.mib("mib.toml", "[default]\nrate = \"8 kbit/s\"");
@@ -156,7 +156,7 @@ fn a_remote_engines_timers_and_limits_are_heeded() {
 }
 
 #[test]
-fn engines_with_one_key_understand_each_other() {
+fn engines_with_the_same_key_interoperate() {
     let place = Place::new();
     std::fs::write(place.path("one.key"), "0b".repeat(32)).unwrap();
     std::fs::write(place.path("two.key"), "0c".repeat(32)).unwrap();
@@ -211,7 +211,7 @@ fn permissions_and_descriptors_of_saratoga_are_those_of_the_file() {
 }
 
 #[test]
-fn beacons_go_to_the_peers_that_are_named() {
+fn beacons_are_sent_to_the_named_peers() {
     let place = Place::new();
     let (socket, address) = silent();
     let text = format!(

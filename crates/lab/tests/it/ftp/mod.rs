@@ -75,7 +75,7 @@ fn completed(text: &str) -> Run {
 const GEO: &str = "rate = \"2 Mbit/s\"\ndelay = \"300 ms\"";
 
 #[test]
-fn a_window_bounds_what_crosses_in_a_round_trip() {
+fn window_bounds_bytes_per_round_trip() {
     // 54,750 bytes each 600 ms plus the time for a segment and its acknowledgment: the window of
     // the study, 730 kbit/s.
     let window = "tcp.receive_buffer = \"54750 B\"\ntcp.window_scale = false";
@@ -214,7 +214,7 @@ fn a_node_is_not_two_programs() {
 }
 
 #[test]
-fn it_crosses_relays_and_outages_and_meets_another_on_the_way() {
+fn ftp_crosses_relays_outages_and_cross_traffic() {
     let text = "seed = 1
         [[links]]\nfrom = \"a\"\nto = \"r\"\nrate = \"2 Mbit/s\"\ndelay = \"10 ms\"
         outages = [{ at = \"2 s\", for = \"5 s\" }]
@@ -331,7 +331,7 @@ fn a_result_shows_for_how_long_buffers_stopped_the_sender() {
 }
 
 #[test]
-fn traces_say_what_packets_are() {
+fn traces_label_packets() {
     let trace = Kept::default();
     let recorders = Recorders { trace: Some(Box::new(trace.clone())), pcap: None };
     assert!(run_once(&world("ftp", "20 kB", GEO, ""), recorders).succeeded());
@@ -368,7 +368,7 @@ fn a_comparison_overrides_tcp_settings_only() {
 }
 
 #[test]
-fn real_hosts_refuse_it_and_say_what_to_do() {
+fn real_hosts_refuse_ftp_with_a_remedy() {
     let scenario = Scenario::parse(&world("ftp/reno", "1 kB", GEO, ""), "world").unwrap();
     let refused = run::refuse_streams(&scenario.resolved().unwrap()).unwrap_err().to_string();
     assert!(refused.contains("ftp/reno runs in the simulator"), "{refused}");
@@ -378,7 +378,7 @@ fn real_hosts_refuse_it_and_say_what_to_do() {
 }
 
 #[test]
-fn where_light_takes_long_a_connection_needs_a_longer_time_out() {
+fn long_delays_need_a_longer_connection_timeout() {
     let far = "rate = \"2 Mbit/s\"\ndelay = \"80 s\"";
     let run = run_once(&world("ftp", "20 kB", far, ""), Recorders::default());
     assert!(run.ended == "idle" && !run.transfers[0].completed);

@@ -108,7 +108,7 @@ fn segments_respect_their_maximum() {
 }
 
 #[test]
-fn checkpoints_come_as_often_as_said() {
+fn checkpoints_follow_the_configured_interval() {
     assert_eq!(checkpoints(&LTP.play("", "").whole()).len(), 1);
     let observed = LTP.play("default = { checkpoint_every = \"5 kB\" }", "").whole();
     assert!((4..=5).contains(&checkpoints(&observed).len()), "{:?}", checkpoints(&observed));
@@ -118,7 +118,7 @@ fn checkpoints_come_as_often_as_said() {
 }
 
 #[test]
-fn a_gap_is_reported_before_a_checkpoint_asks() {
+fn gaps_are_reported_before_a_checkpoint() {
     let lossy = World { there: "drop = [2]", size: "100 kB", ..LTP };
     let unasked = |observed: &Observations| {
         reports(observed).iter().filter(|(_, checkpoint_times)| *checkpoint_times == 0).count()
@@ -128,7 +128,7 @@ fn a_gap_is_reported_before_a_checkpoint_asks() {
 }
 
 #[test]
-fn timers_and_limits_are_those_that_are_set() {
+fn timers_and_limits_are_configurable() {
     let deaf = World { back: DEAF, ..LTP };
     let fixed = "default = { checkpoint_timer = \"7 s\", cancel_timer = \"3 s\", retransmission_limit = 2 }";
     let observed = deaf.play(fixed, "").failed();
@@ -173,7 +173,7 @@ fn engine(settings: &str) -> Node {
 }
 
 #[test]
-fn units_share_a_block_as_long_and_as_large_as_said() {
+fn units_share_a_block_within_configured_bounds() {
     let send = |node: &mut Node| node.send_data(Time::ZERO, 2, 9, &[7; 60]);
     assert!(send(&mut engine("aggregation = \"off\"")).is_err());
     assert!(send(&mut engine("[aggregation]\n[limits]\nunits = \"50 B\"")).is_err());
@@ -186,7 +186,7 @@ fn units_share_a_block_as_long_and_as_large_as_said() {
 }
 
 #[test]
-fn repairs_have_as_many_copies_as_allowed() {
+fn repair_copies_are_bounded() {
     let far = World { there: "per = 0.2", size: "1 MB", ..LTP };
     let sent = |settings: &str| data(&far.play(settings, "").whole()).len();
     let (one, four) = (sent("default = { repair_copies = 1 }"), sent(""));
@@ -194,7 +194,7 @@ fn repairs_have_as_many_copies_as_allowed() {
 }
 
 #[test]
-fn a_rate_an_interval_and_a_window_hold_the_sender_back() {
+fn rate_interval_and_window_limit_the_sender() {
     let times =
         |observed: &Observations| data(observed).iter().map(|(at, _)| *at).collect::<Vec<_>>();
     let plain = LTP.play("", "").whole().lasted();

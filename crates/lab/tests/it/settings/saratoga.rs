@@ -66,7 +66,7 @@ fn a_long_file_does_not_fit_a_narrow_descriptor() {
 }
 
 #[test]
-fn files_go_with_the_checksum_that_is_set() {
+fn files_use_the_configured_checksum() {
     for (name, expected) in [("none", 0), ("crc32", 1), ("md5", 2), ("sha1", 3)] {
         let observed = PUT.play(&format!("checksum = \"{name}\""), "").whole();
         let found = packets(&observed, true).find_map(|(_, packet)| match packet {
@@ -84,7 +84,7 @@ fn files_go_with_the_checksum_that_is_set() {
 }
 
 #[test]
-fn only_what_is_permitted_can_be_asked_for() {
+fn only_permitted_requests_succeed() {
     PUT.play("", "permissions = { put = true }").whole();
     PUT.play("", "permissions = { put = false }").failed();
     GET.play("permissions = { put = false }", "").whole();
@@ -92,7 +92,7 @@ fn only_what_is_permitted_can_be_asked_for() {
 }
 
 #[test]
-fn what_the_journal_has_is_not_sent_again() {
+fn journaled_data_is_not_sent_again() {
     let crash = "nodes.b.crashes = [{ at = \"6 s\", restart = \"7 s\" }]";
     let restarted = World { size: "1 MB", more: crash, ..PUT };
     let sent = |journal: &str| data(&restarted.play("", journal).whole()).len();
@@ -116,7 +116,7 @@ fn a_session_ends_at_its_bounds() {
 }
 
 #[test]
-fn packets_are_no_larger_than_said() {
+fn packets_respect_the_configured_size() {
     let longest =
         |observed: &Observations| data(observed).iter().map(|(_, len, _)| *len).max().unwrap();
     assert!(longest(&PUT.play("", "").whole()) > 1_000);
@@ -128,7 +128,7 @@ fn packets_are_no_larger_than_said() {
 }
 
 #[test]
-fn a_status_comes_as_often_as_said() {
+fn statuses_follow_the_configured_interval() {
     let long = World { size: "1 MB", ..PUT };
     let request_count = |settings: &str| {
         data(&long.play(settings, "").whole()).iter().filter(|(_, _, asks)| *asks).count()
@@ -146,7 +146,7 @@ fn a_status_comes_as_often_as_said() {
 }
 
 #[test]
-fn timers_are_those_that_are_set() {
+fn timers_are_configurable() {
     let deaf = World { there: DEAF, ..GET };
     let settings = "default = { request_timer = \"7 s\", inactivity = \"60 s\" }";
     let observed = deaf.play("default = { inactivity = \"1 s\" }", settings).failed();
@@ -166,7 +166,7 @@ fn timers_are_those_that_are_set() {
 }
 
 #[test]
-fn repairs_have_as_many_copies_as_allowed() {
+fn repair_copies_are_bounded() {
     // With a request only at the end, losses are known at once, and everything is sent.
     let sent = |copies: &str| -> usize {
         let settings = format!("default = {{ status_interval = \"off\"{copies} }}");
@@ -179,7 +179,7 @@ fn repairs_have_as_many_copies_as_allowed() {
 }
 
 #[test]
-fn a_rate_an_interval_and_a_window_hold_the_sender_back() {
+fn rate_interval_and_window_limit_the_sender() {
     let plain = PUT.play("", "").whole().lasted();
     let slow = PUT.play("default = { rate = \"10 kbit/s\" }", "").whole().lasted();
     assert!(plain < 1.0 && (16.0..18.0).contains(&slow), "{plain} and {slow}");

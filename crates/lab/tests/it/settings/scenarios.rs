@@ -47,7 +47,7 @@ fn buffers_of_all_protocols_over_tcp_have_one_default_and_one_limit() {
 }
 
 #[test]
-fn a_limit_of_buffers_replaces_sizes_and_those_of_former_kernels() {
+fn buffer_limits_replace_sizes_and_former_kernel_defaults() {
     let most = |settings: &str, protocol: &str, limit: Option<TcpBuffers>| {
         let text = format!(
             "seed = 1
@@ -102,7 +102,7 @@ fn run(world: &Scenario) -> lab::run::Run {
 }
 
 #[test]
-fn what_a_world_writes_out_runs_the_same() {
+fn exported_scenarios_run_identically() {
     let cases = [
         ("ltp", "nodes.a.mib = { cookies = true, default = { checkpoint_every = \"1 kB\" } }"),
         ("ltp/ltplib-2011", "nodes.a.mib.remotes.2.interval = \"1 s\""),

@@ -134,7 +134,7 @@ fn refused_blocks_are_cancelled_unless_unneeded() {
 }
 
 #[test]
-fn green_blocks_are_sent_once_and_mixed_ones_begin_red() {
+fn green_blocks_are_sent_once_and_mixed_ones_start_red() {
     let mut pair = pair_with(|config| Config { color: Color::Mixed(100), ..config }, 1);
     pair.send(1, content(3000));
     pair.pass(Duration::from_secs(10));
@@ -220,7 +220,7 @@ fn a_long_outage_is_given_up() {
 }
 
 #[test]
-fn begun_transfers_complete_after_the_contact() {
+fn started_transfers_complete_after_the_contact() {
     let mut pair = pair();
     pair.send(1, content(50_000));
     pair.command(0, Command::Close { link: LINK });

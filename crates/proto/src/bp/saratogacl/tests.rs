@@ -108,7 +108,7 @@ fn a_session_resumes_after_an_outage_or_is_given_up() {
 }
 
 #[test]
-fn begun_transfers_complete_after_the_contact() {
+fn started_transfers_complete_after_the_contact() {
     let mut pair = pair_of(1);
     pair.send(1, content(50_000));
     pair.command(0, Command::Close { link: LINK });

@@ -437,7 +437,7 @@ fn a_session_without_keepalives_has_no_deadline() {
 }
 
 #[test]
-fn begun_transfers_complete_after_the_contact() {
+fn started_transfers_complete_after_the_contact() {
     let mut world = World::established([active(1), config(2)], 1);
     world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
     world.send(1, Content::Bytes(bytes(500_000).into()));
@@ -563,7 +563,7 @@ fn silent_peers_time_out_and_sessions_are_bounded() {
 proptest! {
     /// Random bytes after the beginning of a session cause no panic and no unbounded memory.
     #[test]
-    fn anything_may_follow(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40) {
+    fn random_bytes_after_the_start_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40) {
         let mut world = World::established([active(1), config(2)], 1);
         let end = &mut world.ends[1];
         for piece in bytes.chunks(cut) {

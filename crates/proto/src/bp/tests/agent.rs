@@ -306,7 +306,7 @@ fn a_full_store_keeps_its_bundles() {
 }
 
 #[test]
-fn a_disk_that_is_full_refuses_and_loses_nothing() {
+fn full_disks_refuse_bundles_without_losses() {
     let mut world = World::chain(3, true, 1);
     world.disconnect(1, 2);
     world.settle();
@@ -509,7 +509,7 @@ fn a_plan_routes_around_failed_contacts() {
 }
 
 #[test]
-fn copies_go_to_all_nodes_without_one() {
+fn copies_are_sent_to_all_nodes_without_one() {
     let mut configs: Vec<_> = (0..4).map(|at| chain(4, at, true)).collect();
     for config in &mut configs {
         config.routing = Routing::Epidemic;

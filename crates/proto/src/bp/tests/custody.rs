@@ -204,7 +204,7 @@ fn urgent_bundles_go_first() {
 }
 
 #[test]
-fn reports_of_version_6_come_back() {
+fn reports_of_version_6_return_to_the_source() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
     for config in &mut configs {
         config.reports = Reports {

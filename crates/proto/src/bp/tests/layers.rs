@@ -276,17 +276,17 @@ fn bundles_cross_datagrams_once() {
 }
 
 #[test]
-fn bundles_cross_ltp_once_whatever_is_lost() {
+fn bundles_cross_ltp_once_with_any_losses() {
     stories(Kind::Ltpcl, 0..100);
 }
 
 #[test]
-fn bundles_cross_saratoga_once_whatever_is_lost() {
+fn bundles_cross_saratoga_once_with_any_losses() {
     stories(Kind::Saratoga, 0..60);
 }
 
 #[test]
-fn bundles_cross_norm_once_whatever_is_lost() {
+fn bundles_cross_norm_once_with_any_losses() {
     stories(Kind::Norm, 0..60);
 }
 

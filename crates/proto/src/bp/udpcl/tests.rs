@@ -274,7 +274,7 @@ proptest! {
     /// Random datagrams, whole or fragmented, cause no panic, and complete bundles are reported
     /// once.
     #[test]
-    fn anything_may_come(
+    fn random_datagrams_cause_no_panic(
         datagrams in prop::collection::vec((any::<bool>(), 0u8..3, 0u8..4, 0u8..3, prop::collection::vec(any::<u8>(), 0..20)), 0..60),
     ) {
         let mut pair = pair(cutting());

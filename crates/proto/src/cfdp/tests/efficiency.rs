@@ -44,7 +44,7 @@ fn bound(per: f64) -> f64 {
 }
 
 #[test]
-fn ten_megabytes_come_near_the_bound() {
+fn ten_megabytes_approach_the_bound() {
     let file = content(SIZE);
     for (per, least) in [(0.0, 0.97), (1e-3, 0.97), (1e-2, 0.96), (1e-1, 0.94)] {
         let times: Vec<_> = (0..3).map(|seed| run(&config(|_| {}), per, seed, &file).0).collect();

@@ -34,7 +34,7 @@ fn nothing_is_left(world: &World) {
 }
 
 #[test]
-fn a_receiver_that_disowns_the_transaction_is_not_asked_for_ever() {
+fn senders_give_up_on_receivers_without_the_transaction() {
     let mut world = world_with(&content(5000));
     let abandon = vec![(ConditionCode::FileChecksumFailure, FaultHandler::Abandon)];
     world.put(PutRequest { fault_handlers: abandon, ..put_request() });
@@ -101,7 +101,7 @@ fn a_late_ack_of_the_eof_does_not_end_a_cancelled_sender() {
 }
 
 #[test]
-fn a_file_that_shrinks_cancels_whatever_the_handler() {
+fn shrinking_files_cancel_with_any_handler() {
     for handler in [FaultHandler::Ignore, FaultHandler::Suspend, FaultHandler::Cancel] {
         let mut world = world_with(&content(3_000_000));
         let fault_handlers = vec![(ConditionCode::FileSizeError, handler)];
@@ -116,7 +116,7 @@ fn a_file_that_shrinks_cancels_whatever_the_handler() {
 }
 
 #[test]
-fn nothing_is_repaired_after_a_cancellation() {
+fn cancellation_stops_repairs() {
     let mut world = world_with(&content(2_000_000));
     let id = world.put(put_request());
     world.lose =
@@ -140,7 +140,7 @@ fn nothing_is_repaired_after_a_cancellation() {
 }
 
 #[test]
-fn a_finished_pdu_has_as_many_responses_as_the_path_takes() {
+fn finished_pdus_carry_as_many_responses_as_fit() {
     let mut world = World::new(&config(|_| {}));
     let mtu = world.info.clone();
     let engine::PathKind::Datagram { mtu } = mtu.kind else { panic!("a path of datagrams") };
@@ -178,7 +178,7 @@ fn sequence_numbers_run_out() {
 }
 
 #[test]
-fn nothing_is_put_before_the_records_are_loaded_nor_to_oneself() {
+fn puts_need_loaded_records_and_a_remote_destination() {
     let settings = config(|_| {});
     let rng = engine::Rng::new(1, "cfdp");
     let mut entity = crate::cfdp::Entity::new(settings.clone(), rng);
@@ -190,7 +190,7 @@ fn nothing_is_put_before_the_records_are_loaded_nor_to_oneself() {
 }
 
 #[test]
-fn nothing_leaves_under_a_number_that_a_restart_would_give_again() {
+fn nothing_is_sent_before_its_number_is_stored() {
     let mut world = world_with(&content(500));
     world.sides[0].slow = Some(Vec::new());
     world.put(PutRequest { mode: Some(TransmissionMode::Unacknowledged), ..put_request() });

@@ -83,7 +83,7 @@ fn condition(world: &World) -> Option<ConditionCode> {
 }
 
 #[test]
-fn offsets_beyond_reason_are_faults_or_ignored() {
+fn offsets_out_of_range_are_faults_or_ignored() {
     let mut world = World::new(&config(|_| {}));
     say(&mut world, 1, header(1), metadata(100));
     say(&mut world, 1, header(1), data(u64::MAX - 2, b"abcdef"));
@@ -97,7 +97,7 @@ fn offsets_beyond_reason_are_faults_or_ignored() {
 }
 
 #[test]
-fn offsets_that_no_answer_could_name_are_ignored() {
+fn offsets_that_no_nak_can_encode_are_ignored() {
     let mut world = World::new(&config(|remote| {
         remote.naks.mode = NakMode::Immediate;
         remote.keep_alive = Some(Duration::from_millis(10));
@@ -114,7 +114,7 @@ fn offsets_that_no_answer_could_name_are_ignored() {
 }
 
 #[test]
-fn a_sender_of_crcs_must_go_on_to() {
+fn senders_must_keep_using_crcs() {
     let mut world = World::new(&config(|_| {}));
     let with_crc = Header { crc: true, ..header(1) };
     say(&mut world, 1, with_crc, metadata(10));
@@ -139,7 +139,7 @@ fn data_beyond_the_announced_end_is_a_fault() {
 }
 
 #[test]
-fn the_first_word_counts() {
+fn first_received_bytes_win_over_overlaps() {
     let mut world = World::new(&config(|_| {}));
     let file = b"0123456789";
     say(&mut world, 1, header(1), metadata(10));
@@ -211,7 +211,7 @@ fn too_many_options_are_refused() {
 }
 
 #[test]
-fn naks_for_what_does_not_exist_cost_nothing() {
+fn naks_beyond_the_file_cost_nothing() {
     let mut world = World::new(&config(|_| {}));
     world.sides[0].store.insert(name("source"), content(5000));
     let id = world.put(put_request());

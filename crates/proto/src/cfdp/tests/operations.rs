@@ -208,7 +208,7 @@ impl Play {
 }
 
 #[test]
-fn nothing_gets_stuck_and_nothing_is_wrong() {
+fn random_operations_end_with_correct_files() {
     let (mut puts, mut delivered) = (0, 0);
     for seed in 0..250 {
         let mut rng = Rng::new(seed, "operations");

@@ -90,7 +90,7 @@ fn a_crash_does_not_make_an_incomplete_file_complete() {
 }
 
 #[test]
-fn each_handler_does_what_it_says_where_the_checksum_is_wrong() {
+fn fault_handlers_apply_to_wrong_checksums() {
     let (wrong, cancel) = (ConditionCode::FileChecksumFailure, FaultHandler::Cancel);
     for handler in [cancel, FaultHandler::Suspend, FaultHandler::Ignore, FaultHandler::Abandon] {
         let mut world = world_with(&config(|_| {}), &content(5000));
@@ -116,7 +116,7 @@ fn each_handler_does_what_it_says_where_the_checksum_is_wrong() {
 }
 
 #[test]
-fn each_handler_does_what_it_says_where_the_size_is_wrong() {
+fn fault_handlers_apply_to_wrong_sizes() {
     for handler in [FaultHandler::Cancel, FaultHandler::Suspend, FaultHandler::Ignore] {
         for metadata_first in [true, false] {
             let mut settings = config(|_| {});
@@ -190,7 +190,7 @@ fn pieces_before_a_metadata_without_a_file_are_given_back() {
 }
 
 #[test]
-fn scattered_bytes_cost_what_is_accounted_for() {
+fn scattered_bytes_use_the_accounted_memory() {
     let mut settings = config(|_| {});
     settings.limits.buffers.write_buffer = 1 << 20;
     let mut world = World::new(&settings);
@@ -242,7 +242,7 @@ fn a_suspended_reception_acknowledges_the_end() {
 }
 
 #[test]
-fn a_prompt_is_answered_although_nothing_is_missing() {
+fn prompts_receive_replies_without_gaps() {
     let mut world = World::new(&config(|_| {}));
     say(&mut world, 1, header(1), metadata(1000));
     say(&mut world, 1, header(1), data(0, &[1; 500]));
@@ -251,7 +251,7 @@ fn a_prompt_is_answered_although_nothing_is_missing() {
 }
 
 #[test]
-fn a_restart_does_not_deliver_what_an_earlier_run_wrote_beyond_the_end() {
+fn restarts_do_not_deliver_bytes_beyond_the_end() {
     let mut settings = config(|_| {});
     settings.journal = JournalPolicy { bytes: 100, ..JournalPolicy::default() };
     settings.limits.buffers.write_piece = 100;
@@ -270,7 +270,7 @@ fn a_restart_does_not_deliver_what_an_earlier_run_wrote_beyond_the_end() {
 }
 
 #[test]
-fn contacts_that_are_too_short_for_any_data_come_to_an_end() {
+fn transfers_over_contacts_too_short_for_data_end() {
     let mut world = world_with(&config(|remote| remote.naks.limit = Some(5)), &content(20_000));
     world.put(put_request());
     // All data is lost, and the path goes down before the answers to a NAK are overdue.

@@ -37,7 +37,7 @@ fn a_receiver_that_falls_behind_reaches_the_keep_alive_limit() {
 }
 
 #[test]
-fn what_is_under_way_is_no_lag() {
+fn data_in_flight_does_not_count_as_lag() {
     // 2.5 MB are under way in the round trip of 4 s, of which the limit allows 0.1 MB.
     let mut world = World::with_path(
         &config(|remote| {
@@ -54,7 +54,7 @@ fn what_is_under_way_is_no_lag() {
 
 /// An older Keep Alive arrives after a newer one.
 #[test]
-fn a_keep_alive_that_was_overtaken_is_no_lag() {
+fn overtaken_keep_alives_do_not_count_as_lag() {
     for (reports, is_lag) in [([500_000, 100_000], false), ([100_000, 100_000], true)] {
         let mut world = World::new(&config(|remote| remote.keep_alive_discrepancy = Some(100_000)));
         world.sides[0].store.insert(name("source"), content(2_000_000));
@@ -73,7 +73,7 @@ fn a_keep_alive_that_was_overtaken_is_no_lag() {
 }
 
 #[test]
-fn prompts_are_answered() {
+fn prompts_receive_replies() {
     let mut world = World::new(&config(|remote| remote.naks.mode = NakMode::Prompted));
     world.sides[0].store.insert(name("source"), content(200_000));
     let id = world.put(put_request());
@@ -104,7 +104,7 @@ fn reports(world: &World, side: usize) -> Vec<Report> {
 }
 
 #[test]
-fn reports_say_how_far_a_transaction_is() {
+fn reports_show_the_progress_of_a_transaction() {
     let mut world = World::new(&config(|_| {}));
     world.sides[0].store.insert(name("source"), content(200_000));
     let id = world.put(put_request());

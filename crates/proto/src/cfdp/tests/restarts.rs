@@ -110,7 +110,7 @@ fn either_process_dies_between_any_two_storage_effects() {
 }
 
 #[test]
-fn what_was_saved_is_not_sent_again() {
+fn saved_progress_is_not_sent_again() {
     let mut world = World::new(&saving_often());
     world.sides[0].store.insert(name("source"), content(SIZE));
     world.put(put_request());

@@ -56,7 +56,7 @@ fn after_outage(secs: u64, sides: &'static [usize]) -> (Duration, Duration) {
 }
 
 #[test]
-fn outages_without_notice_last_as_long_as_inactivity_says() {
+fn unannounced_outages_are_bounded_by_inactivity() {
     // What was sent into the outage of the forward link: 4.4 s of the file with its headers.
     let left = Duration::from_millis(3_600);
     let two_round_trips = Duration::from_secs(1);
@@ -95,7 +95,7 @@ fn a_dead_peer_costs_the_inactivity_limit() {
 }
 
 #[test]
-fn a_receiver_whose_sender_is_gone_ends_by_inactivity() {
+fn receivers_of_vanished_senders_end_by_inactivity() {
     let limit = Timer::Fixed(Duration::from_secs(60));
     let mut world = World::new(&config(|remote| remote.inactivity = limit));
     say(&mut world, 1, header(1), metadata(10));

@@ -102,7 +102,7 @@ fn a_peer_cannot_have_the_limits_ignored() {
 }
 
 #[test]
-fn one_path_does_not_get_all_places_and_what_has_nothing_makes_room() {
+fn paths_share_slots_and_empty_transactions_are_evicted() {
     let mut settings = config(|_| {});
     settings.limits.transactions = 16;
     let mut world = World::new(&settings);
@@ -225,7 +225,7 @@ fn gaps_of_all_receptions_together_are_bounded() {
 }
 
 #[test]
-fn a_path_that_is_gone_is_forgotten() {
+fn closed_paths_are_forgotten() {
     let mut world = World::new(&config(|_| {}));
     for number in 100..200 {
         let path = PathId(number);

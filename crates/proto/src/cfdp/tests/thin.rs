@@ -79,7 +79,7 @@ fn a_thin_return_link_is_used_before_the_end() {
 }
 
 #[test]
-fn what_is_not_confirmed_goes_again_while_a_thin_return_link_delays_the_nak() {
+fn unconfirmed_data_is_repeated_while_the_nak_is_delayed() {
     let owlt = Duration::from_millis(10);
     let (secs, ..) = run(&config(|_| {}), THINNEST, owlt);
     let single = config(|remote| remote.repair_copies = 1);
@@ -97,7 +97,7 @@ fn repeated(rates: Rates, owlt: Duration, len: usize) -> u64 {
 }
 
 #[test]
-fn where_the_return_link_is_not_thin_nothing_is_repeated() {
+fn wide_return_links_cause_no_repeats() {
     for is_known in [false, true] {
         let [near, far] = [10, 250].map(Duration::from_millis);
         assert_eq!(repeated(Rates(150_000_000, 1_000_000, is_known), near, 5_000_000), 0);
@@ -113,7 +113,7 @@ fn where_the_return_link_is_not_thin_nothing_is_repeated() {
 }
 
 #[test]
-fn repeats_to_a_peer_that_is_gone_stop() {
+fn repeats_to_a_vanished_peer_stop() {
     let mut world = world(&config(|_| {}), THINNEST, Duration::from_millis(10), 5_000_000);
     world.lose = Box::new(|_, _, _| true);
     world.put(put_request());

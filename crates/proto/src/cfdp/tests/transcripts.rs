@@ -76,7 +76,7 @@ fn every_single_loss_is_repaired() {
 /// The reply to an EOF may arrive after its timeout, before there was a chance to send: a
 /// retransmitted EOF would restart the transaction at a receiver that has forgotten it.
 #[test]
-fn nothing_is_repeated_once_the_receiver_is_done() {
+fn finished_receivers_get_no_retransmissions() {
     let mut settings = config(|_| {});
     settings.journal.enabled = true;
     let mut world = World::new(&settings);
@@ -110,7 +110,7 @@ fn nothing_is_repeated_once_the_receiver_is_done() {
 
 /// Busy hosts process several events at once.
 #[test]
-fn what_is_lost_is_repaired_by_hosts_that_are_late() {
+fn late_hosts_repair_losses() {
     for seed in 0..300 {
         let mut world = World::new(&config(|_| {}));
         let file = content(20_000);

@@ -62,7 +62,7 @@ fn new_data_waits_for_the_receiver() {
 }
 
 #[test]
-fn a_receiver_that_does_not_answer_prompts_gets_the_file_all_the_same() {
+fn receivers_that_ignore_prompts_still_get_the_file() {
     let file = content(300_000);
     let mut world = world(&file);
     world.put(put_request());
@@ -87,7 +87,7 @@ fn a_receiver_that_does_not_answer_prompts_gets_the_file_all_the_same() {
 }
 
 #[test]
-fn lost_data_and_lost_answers_end_no_transfer() {
+fn lost_data_and_lost_replies_end_no_transfer() {
     for every in [2, 3, 5, 10] {
         let file = content(300_000);
         let mut world = world(&file);
@@ -99,7 +99,7 @@ fn lost_data_and_lost_answers_end_no_transfer() {
 }
 
 #[test]
-fn a_suspended_sender_goes_on_with_its_window() {
+fn suspended_senders_keep_their_window() {
     let file = content(300_000);
     let mut world = world(&file);
     let id = world.put(put_request());

@@ -44,7 +44,7 @@ fn class_1_sends_once_and_forgets() {
 }
 
 #[test]
-fn class_1_with_closure_hears_how_it_ended() {
+fn class_1_with_closure_reports_the_result() {
     let file = content(2500);
     let mut world = world_with(&config(|_| {}), &file);
     world.put(unacknowledged(true));
@@ -58,7 +58,7 @@ fn class_1_with_closure_hears_how_it_ended() {
 }
 
 #[test]
-fn class_1_gives_up_on_what_is_lost() {
+fn class_1_gives_up_on_lost_data() {
     for closure in [false, true] {
         let mut world = world_with(&config(|_| {}), &content(2500));
         world.put(unacknowledged(closure));
@@ -275,7 +275,7 @@ fn either_side_cancels() {
 }
 
 #[test]
-fn a_suspended_transfer_goes_on_when_resumed() {
+fn suspended_transfers_continue_when_resumed() {
     for side in 0..2 {
         let file = content(60_000);
         let mut world = world_with(&config(|_| {}), &file);
@@ -384,7 +384,7 @@ fn fault_handlers_are_obeyed() {
 }
 
 #[test]
-fn names_that_lead_out_are_refused() {
+fn names_outside_the_root_are_refused() {
     for bad in ["../up", "/etc/passwd", "a/../../b", ".slowlight/rx-1-1", "a\0b"] {
         let mut world = world_with(&config(|_| {}), &content(3000));
         world.put(PutRequest { destination_name: bad.to_owned(), ..put_request() });

@@ -83,7 +83,7 @@ fn a_file_is_stored_by_the_dialogue_of_rfc_959() {
 }
 
 #[test]
-fn a_file_is_fetched_whoever_opens_the_data_connection() {
+fn files_are_fetched_in_active_and_passive_mode() {
     for data in [DataConnection::Pasv, DataConnection::Epsv, DataConnection::Port] {
         for length in [0, 1, 65_536, 200_000] {
             let client = ClientConfig { data, ..ClientConfig::default() };
@@ -126,7 +126,7 @@ fn several_requests_share_a_control_connection_and_one_failure_spoils_none() {
 }
 
 #[test]
-fn text_has_its_line_ends_changed_on_the_way() {
+fn text_transfers_convert_line_ends() {
     let client = ClientConfig { representation: Representation::Ascii, ..ClientConfig::default() };
     let mut world = with(client, ServerConfig::default());
     world.piece = 1;
@@ -168,7 +168,7 @@ fn wrong_passwords_and_missing_connections_are_reported() {
 }
 
 #[test]
-fn a_data_connection_that_breaks_ends_the_request_and_what_waits_goes_on() {
+fn broken_data_connections_end_only_their_request() {
     let mut world = worlds();
     world.file(0, "a", &bytes(5_000_000));
     world.file(0, "b", b"beta");
@@ -187,7 +187,7 @@ fn a_data_connection_that_breaks_ends_the_request_and_what_waits_goes_on() {
 }
 
 #[test]
-fn a_part_of_a_file_is_never_taken_for_all_of_it() {
+fn partial_files_never_count_as_complete() {
     // A client cancels its upload; a sender's store fails in the middle.
     for (host, fetch) in [(0, false), (0, true), (1, true)] {
         let mut world = worlds();
@@ -239,7 +239,7 @@ fn visited_by_another(third_party: bool, ours: bool) -> Vec<Effect> {
 }
 
 #[test]
-fn a_data_connection_of_somebody_else_is_reset_unless_it_is_welcome() {
+fn foreign_data_connections_are_reset_unless_allowed() {
     let path = PathId(10);
     assert_eq!(visited_by_another(false, false), [Effect::Stream(StreamEffect::Reset { path })]);
     // Data before the command is held back.
@@ -249,7 +249,7 @@ fn a_data_connection_of_somebody_else_is_reset_unless_it_is_welcome() {
 }
 
 #[test]
-fn a_client_goes_to_the_server_wherever_the_reply_to_pasv_leads() {
+fn clients_connect_to_the_server_despite_the_pasv_address() {
     for (third_party, goal) in [(false, "10.0.0.2:1540"), (true, "10.9.9.9:1540")] {
         let client = ClientConfig { third_party, ..ClientConfig::default() };
         let mut node = Node::new(Config { client, ..Config::default() });
@@ -343,7 +343,7 @@ fn talk_to(lines: &[&str], server: ServerConfig) -> Vec<String> {
 }
 
 #[test]
-fn a_server_answers_each_command_by_its_code() {
+fn servers_reply_to_each_command_with_its_code() {
     let cases = [
         ("PWD", "257 \"/\""),
         ("SIZE top", "550"),
@@ -396,7 +396,7 @@ fn a_server_answers_each_command_by_its_code() {
 }
 
 #[test]
-fn there_is_room_for_so_many_and_no_more() {
+fn sessions_and_requests_are_bounded() {
     let mut node = Node::new(Config {
         limits: Limits { sessions: 2, requests: 1, ..Limits::default() },
         ..Config::default()
@@ -440,7 +440,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_a_peer_says_breaks_a_node(
+    fn random_input_does_not_break_a_node(
         lines in proptest::collection::vec(
             "\\PC{0,30}|(USER|PASS|TYPE I|PASV|PORT 10,0,0,1,9,9|STOR a|RETR a|LIST|ABOR|QUIT|REST 9)",
             0..40,

@@ -63,7 +63,7 @@ fn impossible_requests_fail_once_and_harm_nothing() {
 }
 
 #[test]
-fn either_half_ends_the_other_whenever_it_is_taken_back() {
+fn cancelling_either_half_ends_the_relay() {
     for moment in (0..40).map(|step| step * 250) {
         let mut world = with_file([true, true]);
         let id = relay(&mut world);
@@ -78,7 +78,7 @@ fn either_half_ends_the_other_whenever_it_is_taken_back() {
 }
 
 #[test]
-fn one_server_is_no_two() {
+fn relays_need_two_servers_and_valid_names() {
     let mut node = Node::new(Config::default());
     assert_eq!(node.relay((SERVER, "f"), (SERVER, "g")), Err(RequestError::Same));
     assert_eq!(node.relay((SERVER, "f\r\n"), (OTHER, "g")), Err(RequestError::Name));

@@ -33,7 +33,7 @@ fn answer(world: &World, id: RequestId) -> String {
 }
 
 #[test]
-fn a_file_goes_on_where_it_broke_off_wherever_that_is() {
+fn files_resume_at_any_break() {
     let content = bytes(300_000);
     let mut offsets = std::collections::BTreeSet::new();
     // The dialogue takes four seconds; then the file follows, 100,000 bytes per 0.3 s, in pieces of
@@ -67,7 +67,7 @@ fn a_file_goes_on_where_it_broke_off_wherever_that_is() {
 }
 
 #[test]
-fn a_file_goes_on_at_every_length_that_the_server_may_have() {
+fn files_resume_at_any_partial_length() {
     for has in [0, 1, 2, 1459, 1460, 1461, 65_535, 65_536, 65_537, 69_999, 70_000, 70_001] {
         let mut world = scps(|_| {});
         let content = bytes(70_000);
@@ -86,7 +86,7 @@ fn a_file_goes_on_at_every_length_that_the_server_may_have() {
 }
 
 #[test]
-fn without_restarts_what_came_in_part_is_gone() {
+fn partial_files_are_removed_without_restarts() {
     let mut world = scps(|scps| scps.auto_restart = false);
     world.file(0, "f", &bytes(500_000));
     let id = put(&mut world, "f", "g");
@@ -99,7 +99,7 @@ fn without_restarts_what_came_in_part_is_gone() {
 }
 
 #[test]
-fn so_many_restarts_and_no_more() {
+fn restarts_are_bounded() {
     let mut world = scps(|scps| scps.restarts = 3);
     world.firewall = true;
     world.file(0, "f", &bytes(10));
@@ -183,7 +183,7 @@ fn a_file_is_changed_copied_and_summed_where_it_is() {
 }
 
 #[test]
-fn what_was_sent_is_compared_with_what_is_there() {
+fn files_are_verified_after_sending() {
     for (length, piece) in [(0, 1460), (65_536, 65_536), (200_000, 7_001)] {
         let mut world = scps(|scps| scps.verify = true);
         world.piece = piece;
@@ -223,7 +223,7 @@ fn without_its_control_file_nothing_is_read_or_changed() {
 }
 
 #[test]
-fn a_returning_client_takes_its_file_over() {
+fn returning_clients_take_over_their_file() {
     // The data connection and the control connection are gone, and only the client knows it.
     let mut world = scps(|scps| scps.auto_restart = false);
     let content = bytes(400_000);
@@ -256,7 +256,7 @@ fn texts_are_left_out_when_they_are_not_wanted() {
 }
 
 #[test]
-fn a_server_says_what_it_knows() {
+fn servers_report_what_they_support() {
     let lines = [
         "USER a",
         "PASS b",

@@ -45,7 +45,7 @@ fn reason(world: &World, side: usize) -> Option<(End, CancelReason)> {
 
 /// A report on the last checkpoint does not cover its scope.
 #[test]
-fn a_report_that_stops_short_is_asked_for_again() {
+fn incomplete_reports_are_requested_again() {
     let mut world = alone(&config());
     let id = world.send(&content(1976), Red::All);
     world.run_until(Time::ZERO + Duration::from_millis(100));
@@ -60,7 +60,7 @@ fn a_report_that_stops_short_is_asked_for_again() {
 
 /// A report repeated for ever ends the session.
 #[test]
-fn a_peer_that_never_says_more_is_given_up() {
+fn peers_that_only_repeat_a_report_are_given_up() {
     let mut world = alone(&config());
     let id = world.send(&content(1976), Red::All);
     for serial in 1..5 {
@@ -72,7 +72,7 @@ fn a_peer_that_never_says_more_is_given_up() {
 }
 
 #[test]
-fn a_report_beyond_the_red_part_answers_no_checkpoint() {
+fn reports_beyond_the_red_part_match_no_checkpoint() {
     let mut world = alone(&config());
     let id = world.send(&content(1976), Red::All);
     soon(&mut world);
@@ -84,7 +84,7 @@ fn a_report_beyond_the_red_part_answers_no_checkpoint() {
 
 /// Without a rate, sending waits for reports; one with few claims opens no window.
 #[test]
-fn a_window_that_stays_shut_is_asked_about() {
+fn closed_windows_are_probed() {
     let remote = Remote { unpaced_window: Some(10_000), ..config().default_remote };
     let mut world = alone(&Config { default_remote: remote, ..config() });
     world.info.rate_bps = None;
@@ -150,7 +150,7 @@ fn say(world: &mut World, body: Body<'_>) {
 
 /// A file that is longer than described would be installed.
 #[test]
-fn an_end_below_what_is_here_is_refused() {
+fn ends_below_received_data_are_refused() {
     for [first, second, end] in [
         [DataKind::Red, DataKind::Red, DataKind::EndOfRedBlock],
         [DataKind::Red, DataKind::Red, DataKind::EndOfRedPart],
@@ -167,7 +167,7 @@ fn an_end_below_what_is_here_is_refused() {
 }
 
 #[test]
-fn data_behind_an_end_is_not_taken() {
+fn data_after_an_end_is_refused() {
     let mut world = alone(&config());
     say(&mut world, data(DataKind::EndOfRedBlock, 100, &[1; 24]));
     say(&mut world, data(DataKind::Red, 500, &[1; 100]));

@@ -24,7 +24,7 @@ fn half_open(n: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_transfer_completes_while_sessions_are_begun_and_left() {
+fn transfers_complete_during_a_flood_of_sessions() {
     let file = content(10_000_000);
     let mut world = World::with(&Config::default());
     world.logging = false;
@@ -64,7 +64,7 @@ fn checkpoint(n: u64) -> Vec<u8> {
 }
 
 #[test]
-fn sessions_of_a_checkpoint_or_two_segments_give_way() {
+fn sessions_of_few_segments_are_evicted() {
     for segments in [1, 2] {
         let file = content(1_000_000);
         let mut world = World::with(&Config::default());
@@ -106,7 +106,7 @@ fn sessions_of_a_checkpoint_or_two_segments_give_way() {
 
 /// The receiver's slots are taken, and it sends.
 #[test]
-fn places_are_kept_for_what_is_sent_here() {
+fn slots_are_reserved_for_own_transfers() {
     let mut world = World::with(&Config::default());
     world.lose = Box::new(|_, _, _| true);
     for n in 0..2000 {

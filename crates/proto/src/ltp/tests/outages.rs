@@ -22,7 +22,7 @@ fn cut(world: &mut World, sides: [bool; 2]) {
 const DIRECTIONS: [[bool; 2]; 3] = [[true, true], [true, false], [false, true]];
 
 #[test]
-fn an_outage_nobody_announced_is_survived_as_long_as_inactivity_says() {
+fn unannounced_outages_are_survived_within_inactivity() {
     let file = content(500_000);
     for sides in DIRECTIONS {
         for lasts in [60.0, 1400.0, 3000.0, 18_000.0] {
@@ -104,7 +104,7 @@ fn a_tail_of_losses_does_not_back_off_to_minutes() {
 }
 
 #[test]
-fn a_path_that_comes_back_is_used_at_once() {
+fn restored_paths_are_used_at_once() {
     let file = content(2500);
     for is_return in [false, true] {
         let mut world = World::with(&Config::default());

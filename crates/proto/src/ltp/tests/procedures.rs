@@ -126,7 +126,7 @@ fn a_mixed_block_without_loss() {
 
 /// Lost green data is not requested; the red part is, and no file is stored.
 #[test]
-fn green_data_that_is_lost_does_not_come_again() {
+fn lost_green_data_is_not_retransmitted() {
     for (red, lost) in [(Red::None, &[1][..]), (Red::Prefix(1500), &[0, 2])] {
         let file = content(SIZE);
         let mut world = World::with(&config());
@@ -145,7 +145,7 @@ fn green_data_that_is_lost_does_not_come_again() {
 /// §6.13: the reply to a report is a checkpoint that names it, and the report on that has its
 /// scope.
 #[test]
-fn a_report_is_answered_with_data_and_a_checkpoint() {
+fn reports_trigger_data_and_a_checkpoint() {
     let file = content(SIZE);
     let mut world = World::with(&impatient());
     world.lose = lose_numbers(&[0, 2]);
@@ -205,7 +205,7 @@ fn every_single_and_double_loss_is_repaired() {
 
 /// Busy hosts process several events at once.
 #[test]
-fn what_is_lost_is_repaired_by_nodes_that_are_late() {
+fn late_nodes_repair_losses() {
     for seed in 0..300 {
         let file = content(10 * SIZE);
         let mut world = World::with(&config());
@@ -221,7 +221,7 @@ fn what_is_lost_is_repaired_by_nodes_that_are_late() {
 
 /// §6.7, then §6.16: the limit applies to checkpoints, and to the cancellation that follows.
 #[test]
-fn a_checkpoint_that_is_never_answered_ends_the_session() {
+fn unanswered_checkpoints_end_the_session() {
     let mut world = alone(&impatient());
     world.send(&content(500), Red::All);
     world.run();
@@ -432,7 +432,7 @@ fn every_reason_is_reported_to_the_user() {
 
 /// §6.14, §6.17: their senders would retransmit for ever.
 #[test]
-fn segments_of_sessions_that_are_not_known_are_answered() {
+fn segments_of_unknown_sessions_get_a_reply() {
     let mut world = alone(&config());
     let reason = CancelReason::User;
     let claims = [Claim { offset: 0, length: 10 }];
@@ -455,7 +455,7 @@ fn segments_of_sessions_that_are_not_known_are_answered() {
 }
 
 #[test]
-fn a_report_that_comes_again_is_acknowledged_again() {
+fn repeated_reports_are_acknowledged_again() {
     let file = content(SIZE);
     let mut world = World::with(&impatient());
     world.lose = Box::new(|side, number, _| side == 0 && [1, 4, 5].contains(&number));
@@ -473,7 +473,7 @@ fn a_report_that_comes_again_is_acknowledged_again() {
 
 /// §6.11: the same checkpoint, the same report.
 #[test]
-fn a_checkpoint_that_comes_again_brings_the_same_report() {
+fn repeated_checkpoints_get_the_same_report() {
     let mut world = alone(&config());
     for _ in 0..3 {
         say(&mut world, 1, STRANGE, red(DataKind::Checkpoint, 100, &[1; 100]));
@@ -485,7 +485,7 @@ fn a_checkpoint_that_comes_again_brings_the_same_report() {
 
 /// A checkpoint sent before the report on it arrived triggers no other report.
 #[test]
-fn a_report_that_is_on_its_way_is_not_sent_again() {
+fn reports_in_flight_are_not_sent_again() {
     let mut world = alone(&config());
     for _ in 0..3 {
         say(&mut world, 1, STRANGE, red(DataKind::Checkpoint, 100, &[1; 100]));
@@ -569,7 +569,7 @@ fn sessions_beyond_the_bound_are_refused() {
 }
 
 #[test]
-fn late_segments_of_a_session_that_is_over_begin_nothing() {
+fn late_segments_of_closed_sessions_start_nothing() {
     let file = content(SIZE);
     let mut world = World::with(&config());
     world.send(&file, Red::All);
@@ -591,7 +591,7 @@ fn late_segments_of_a_session_that_is_over_begin_nothing() {
 
 /// §6.5, §6.6: an announced outage of an hour does not count.
 #[test]
-fn timers_stand_still_while_the_link_is_down() {
+fn timers_are_suspended_while_the_link_is_down() {
     let file = content(SIZE);
     let mut world = World::with(&impatient());
     // Segments under way when the link goes down are lost.

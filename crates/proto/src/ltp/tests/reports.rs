@@ -69,7 +69,7 @@ fn gaps_of_a_fraction_of_a_round_trip_share_a_report() {
 }
 
 #[test]
-fn a_report_of_gaps_that_is_lost_comes_again() {
+fn lost_gap_reports_are_retransmitted() {
     let file = content(200_000);
     let mut world = World::with(&reporting_gaps());
     world.lose = Box::new(|side, number, _| (side, number) == (0, 1) || (side, number) == (1, 0));
@@ -105,7 +105,7 @@ fn reports_of_gaps_stay_few() {
 }
 
 #[test]
-fn a_checkpoint_that_others_overtook_is_answered() {
+fn overtaken_checkpoints_get_a_report() {
     let file = content(100_000);
     let remote = Remote {
         checkpoint_every: Some(10_000),
@@ -174,7 +174,7 @@ fn checkpoints_by_bytes() {
 
 /// A receiver that reports gaps may be restarted, and then nobody repeats the report.
 #[test]
-fn a_report_of_gaps_that_never_comes_is_asked_for() {
+fn missing_gap_reports_are_requested() {
     let file = content(100_000);
     for format in [Format::Described, Format::Raw { name: "copy".to_owned() }] {
         let end = if format == Format::Described { "100000-100024" } else { "99999-100000" };
@@ -196,7 +196,7 @@ fn a_report_of_gaps_that_never_comes_is_asked_for() {
 }
 
 #[test]
-fn reports_that_come_again_are_no_cycles() {
+fn repeated_reports_do_not_count_as_cycles() {
     // More reports than cycles, and more than are remembered individually.
     const PARTS: u64 = 600;
     let remote = Remote {
@@ -263,7 +263,7 @@ fn claims_over_a_thin_return_link_are_joined() {
 }
 
 #[test]
-fn a_late_report_takes_no_claim_back() {
+fn late_reports_do_not_withdraw_claims() {
     let remote = Remote { segment_max: Some(1000), repair_copies: 1, ..Remote::default() };
     let mut world = World::with(&config(remote));
     world.lose = Box::new(|_, _, _| true);

@@ -43,7 +43,7 @@ fn bytes(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_null_suite_gives_what_its_fixed_key_gives() {
+fn null_suite_uses_its_fixed_key() {
     // RFC 5327 §2.1.3 has the key; the value is what HMAC-SHA-1 gives with it.
     let expected = "03 65 82 2c 11 00 01 ff 01 00 05 11 00 68 65 6c 6c 6f 00 0a \
                     32 2b e3 29 71 50 05 25 aa 7f";
@@ -53,7 +53,7 @@ fn the_null_suite_gives_what_its_fixed_key_gives() {
 }
 
 #[test]
-fn the_header_stands_as_in_the_example() {
+fn authentication_header_matches_rfc_5327() {
     // RFC 5327 §2.1, from the byte of extension counts on.
     let keys = Authentication::new(Key::new(Ciphersuite::HmacSha1, &[0x24], b"secret"));
     assert_eq!(sealed(&keys, hello())[4..9], bytes("11 00 02 00 24"));
@@ -102,7 +102,7 @@ fn keys_are_distinguished_and_changed() {
 
 proptest! {
     #[test]
-    fn segments_come_back(
+    fn segments_round_trip(
         suite in 0..3_usize,
         id in prop::collection::vec(any::<u8>(), 0..200),
         secret in prop::collection::vec(any::<u8>(), 0..200),
@@ -167,7 +167,7 @@ fn unauthenticated_segments_are_dropped_and_counted() {
 }
 
 #[test]
-fn sessions_that_are_over_are_answered_with_the_key() {
+fn closed_sessions_reply_with_the_key() {
     let keys = Authentication::new(Key::new(Ciphersuite::HmacSha1, b"1", b"secret"));
     let file = content(5_000);
     let mut world = World::with(&config(Some(keys)));
@@ -187,7 +187,7 @@ fn cookies(datagram: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_cookie_goes_with_all_that_follows_the_first_answer() {
+fn cookies_accompany_everything_after_the_first_reply() {
     let with = Config { cookies: true, ..Config::default() };
     let file = content(50_000);
     for configs in [[with.clone(), with.clone()], [Config::default(), with]] {
@@ -240,7 +240,7 @@ fn segments_without_the_cookie_are_dropped() {
 }
 
 #[test]
-fn sessions_that_are_over_are_answered_with_their_cookie() {
+fn closed_sessions_reply_with_their_cookie() {
     let config = Config { cookies: true, ..Config::default() };
     let file = content(5_000);
     let mut world = World::with(&config);

@@ -52,7 +52,7 @@ fn delivery(return_bps: u64, is_known: bool) -> (Duration, usize) {
 }
 
 #[test]
-fn what_no_report_claims_goes_again_while_a_thin_return_link_delays_reports() {
+fn unclaimed_data_is_repeated_while_reports_are_delayed() {
     // One pass takes 0.85 s, a repair and a round trip more each.
     let (wide, sent) = delivery(10_000_000, true);
     assert!(wide < Duration::from_millis(1200) && sent < 1_200_000, "{wide:?}, {sent}");
@@ -67,7 +67,7 @@ fn what_no_report_claims_goes_again_while_a_thin_return_link_delays_reports() {
 /// On a symmetric link every retransmitted byte was requested, or ends at a checkpoint without a
 /// reply.
 #[test]
-fn nothing_goes_again_unrequested_on_a_symmetric_link() {
+fn symmetric_links_cause_no_unrequested_repeats() {
     let file = content(1_000_000);
     for light_ms in [1, 25, 250, 600_000] {
         for seed in 0..8 {

@@ -88,7 +88,7 @@ fn block(number: u64, offset: u64, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_block_of_units_is_refused() {
+fn invalid_blocks_of_units_are_refused() {
     let mut world = World::with(&config());
     world.input(1, Input::Receive(Receive::datagram(PATH, &block(1, 0, b"\x01\x05four"))));
     assert!(arrived(&world).is_empty());

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back_and_damage_is_seen() {
+    fn records_round_trip_and_damage_is_detected() {
         let end = |number| End { address: Address::Engine(number), port: 0, service: 64 };
         let onward = Transport {
             source: Some(end(1)),

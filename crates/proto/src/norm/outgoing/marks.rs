@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_ranges() {
+    fn number_of_ranges_is_bounded() {
         let mut marks = Marks::default();
         assert!(marks.add_whole((0, 2), 2) && marks.add_whole((4, 6), 2));
         assert!(!marks.add_whole((8, 9), 2) && marks.add_whole((2, 4), 2));

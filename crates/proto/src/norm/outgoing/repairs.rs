@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_of_blocks_that_are_due_are_not_asked_for_besides() {
+    fn segments_of_due_blocks_are_not_requested_separately() {
         let (mut core, mut transmission, mut object) = of_ten_gigabytes();
         object.mark_blocks(&mut core, 0, 100_000);
         let mut named = Bits::new();

@@ -34,7 +34,7 @@ fn is_repair(body: &Body<'_>) -> bool {
 }
 
 #[test]
-fn requests_are_answered_at_once_and_once() {
+fn requests_get_one_immediate_reply() {
     // Receiver n lacks n segments of the first block.
     for unicast_nack in [false, true] {
         let mut config = config();
@@ -78,7 +78,7 @@ fn requests_may_be_collected() {
 }
 
 #[test]
-fn the_end_is_sent_with_the_parity_that_others_lacked() {
+fn tail_parity_repairs_losses_of_several_receivers() {
     // Each block loses two segments at one of two receivers; ten blocks take 0.5 s.
     let run = |tail_parity| {
         let mut config = Config::default();
@@ -161,7 +161,7 @@ fn a_flush_after_repairs_begins_the_next_round() {
 }
 
 #[test]
-fn immediate_answers_cost_no_more_than_collected_ones() {
+fn immediate_replies_cost_no_more_than_collected_ones() {
     let repairs = |collect| {
         let mut config = config();
         config.sender.collect = collect;

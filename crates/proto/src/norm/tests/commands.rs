@@ -66,7 +66,7 @@ fn commands_are_repeated_and_indicated_once() {
 }
 
 #[test]
-fn commands_go_ahead_of_data() {
+fn commands_are_sent_before_data() {
     let mut group = Group::of(2, &Config::default());
     let file = content(500_000);
     group.send(0, &file, "copy");
@@ -85,7 +85,7 @@ fn commands_go_ahead_of_data() {
 }
 
 #[test]
-fn commands_have_bounds_and_can_be_stopped() {
+fn commands_are_bounded_and_can_be_stopped() {
     let mut group = Group::of(1, &Config::default());
     let now = group.now;
     let node = &mut group.hosts[0].node;
@@ -152,7 +152,7 @@ fn answer_all(group: &mut Group, hosts: impl Iterator<Item = usize>) {
 }
 
 #[test]
-fn questions_are_answered_by_applications() {
+fn applications_reply_to_requests() {
     let mut config = Config::default();
     config.sender.backoff = Some(4);
     let mut group = Group::of(5, &config);
@@ -210,7 +210,7 @@ fn all_known_receivers_get_one_question_after_the_other() {
 }
 
 #[test]
-fn questions_that_are_no_application_s_are_passed_over() {
+fn reserved_request_types_are_ignored() {
     let mut group = Group::of(1, &Config::default());
     for kind in [0, 1, 2, 15] {
         let nodes = [NodeId(2)];
@@ -277,7 +277,7 @@ fn an_end_spares_receivers_their_questions() {
 }
 
 #[test]
-fn what_is_here_survives_the_end() {
+fn received_objects_survive_the_end_of_the_session() {
     let mut group = Group::of(1, &Config::default());
     let file = content(50_000);
     group.send(0, &file, "copy");

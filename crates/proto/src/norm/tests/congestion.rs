@@ -44,7 +44,7 @@ fn is_probe(body: &Body<'_>) -> bool {
 }
 
 #[test]
-fn the_rate_recovers_when_the_receiver_that_limits_is_gone() {
+fn rate_recovers_when_the_limiting_receiver_leaves() {
     let mut group = Group::of(2, &config());
     let mut rng = Rng::new(3, "losses");
     group.lose = Box::new(move |_, to, _, message| to == 2 && is_data(message) && rng.chance(0.1));
@@ -73,7 +73,7 @@ fn the_rate_recovers_when_the_receiver_that_limits_is_gone() {
 }
 
 #[test]
-fn without_answers_the_rate_falls_but_never_to_nothing() {
+fn rate_falls_without_feedback_but_not_to_zero() {
     let mut group = Group::of(1, &config());
     let file = content(8_000_000);
     group.send(0, &file, "copy");
@@ -132,7 +132,7 @@ fn the_limiting_receiver_replies_to_each_probe() {
 }
 
 #[test]
-fn an_answer_of_another_that_has_less_is_enough() {
+fn feedback_of_a_slower_receiver_is_enough() {
     // All start to wait at the first probe; after the first replies the others have nothing to add.
     let mut config = config();
     config.sender.group_size = Some(100);
@@ -163,7 +163,7 @@ fn one_receiver_gets_it_at_the_rate_of_the_path() {
 }
 
 #[test]
-fn a_fixed_rate_needs_no_answers() {
+fn fixed_rates_need_no_feedback() {
     let mut group = Group::of(1, &Config::default());
     group.send(0, &content(3_000_000), "copy");
     group.lose = Box::new(|from, _, _, _| from == 1);

@@ -105,7 +105,7 @@ fn one_odd_reply_to_a_probe_does_not_stall_the_group() {
 }
 
 #[test]
-fn those_who_only_began_to_send_keep_nobody_out() {
+fn stalled_senders_do_not_exclude_others() {
     let mut config = Config::default();
     config.limits.senders = 4;
     let mut group = Group::of(3, &config);
@@ -143,7 +143,7 @@ fn those_who_only_began_to_send_keep_nobody_out() {
 }
 
 #[test]
-fn those_who_only_asked_keep_no_receiver_out() {
+fn forged_requesters_do_not_exclude_receivers() {
     let mut config = Config::default();
     config.limits.receivers = 4;
     let mut group = Group::of(2, &config);
@@ -250,7 +250,7 @@ fn parity_that_waits_is_bounded_and_not_planned_twice() {
 }
 
 #[test]
-fn what_is_asked_for_in_many_ranges_is_sent_once() {
+fn data_requested_in_many_ranges_is_sent_once() {
     // However few may wait.
     for limit in [65_536, 4] {
         let mut config = Config::default();

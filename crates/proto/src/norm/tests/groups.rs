@@ -147,7 +147,7 @@ fn a_late_receiver_gets_everything() {
 }
 
 #[test]
-fn one_that_dies_is_not_waited_for_for_ever() {
+fn dead_receivers_are_given_up() {
     let mut group = Group::of(3, &Config::default());
     let file = content(500_000);
     group.send(0, &file, "copy");
@@ -162,7 +162,7 @@ fn one_that_dies_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn silent_receivers_say_nothing() {
+fn silent_receivers_send_nothing() {
     let mut config = Config::default();
     config.sender.auto_parity = 8;
     config.sender.end = EndGame::Flush;
@@ -179,7 +179,7 @@ fn silent_receivers_say_nothing() {
 }
 
 #[test]
-fn what_the_sender_gives_up_ends_everywhere() {
+fn cancelled_objects_end_at_all_receivers() {
     let mut group = Group::of(3, &Config::default());
     let kept = content(120_000);
     let first = group.send(0, &content(300_000), "dropped");
@@ -242,7 +242,7 @@ fn a_restarted_receiver_gets_everything() {
 }
 
 #[test]
-fn nodes_of_one_number_do_not_hear_each_other_but_end() {
+fn nodes_with_the_same_number_end() {
     let config = Config { node: 77, ..Config::default() };
     let mut group = Group::of(1, &config);
     group.send(0, &content(50_000), "copy");
@@ -252,7 +252,7 @@ fn nodes_of_one_number_do_not_hear_each_other_but_end() {
 }
 
 #[test]
-fn two_senders_of_one_number_come_to_an_end() {
+fn two_senders_with_the_same_number_end() {
     let same = Config { node: 77, ..Config::default() };
     let mut group = Group::new(vec![same.clone(), same, Config::default()]);
     group.send(0, &content(50_000), "a");
@@ -292,7 +292,7 @@ fn requests_to_an_earlier_instance_are_ignored() {
 }
 
 #[test]
-fn as_many_acknowledge_as_there_are() {
+fn all_receivers_acknowledge() {
     // 128 bytes name 24 receivers at a time.
     for dead in [0, 30] {
         let mut config = Config::default();
@@ -341,7 +341,7 @@ fn as_many_acknowledge_as_there_are() {
 }
 
 #[test]
-fn so_many_receivers_are_waited_for() {
+fn sender_waits_for_the_configured_receivers() {
     let mut config = Config::default();
     config.sender.receivers = 3;
     let mut group = Group::of(3, &config);
@@ -360,7 +360,7 @@ fn so_many_receivers_are_waited_for() {
 }
 
 #[test]
-fn the_end_is_announced_as_often_as_the_end_game_says() {
+fn end_is_announced_as_configured_by_the_end_game() {
     let mut config = Config::default();
     let file = content(100_000);
     let mut group = Group::of(3, &config);

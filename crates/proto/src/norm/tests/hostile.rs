@@ -138,7 +138,7 @@ impl Prey {
 }
 
 #[test]
-fn what_was_missed_for_long_does_not_end_what_comes() {
+fn old_gaps_do_not_end_new_objects() {
     let mut config = Config::default();
     config.sender.end = EndGame::Flush;
     (config.sender.robust_factor, config.receiver.robust_factor) = (2, 2);
@@ -168,7 +168,7 @@ fn what_was_missed_for_long_does_not_end_what_comes() {
 }
 
 #[test]
-fn what_was_missed_for_long_is_not_acknowledged() {
+fn old_gaps_are_not_acknowledged() {
     let mut config = Config::default();
     config.limits.objects = 4;
     config.sender.patience = Timer::Fixed(Duration::from_secs(20));
@@ -216,7 +216,7 @@ fn codes_that_take_too_long_are_refused() {
 }
 
 #[test]
-fn what_is_said_of_blocks_that_an_object_cannot_have_costs_nothing() {
+fn messages_about_impossible_blocks_cost_nothing() {
     let kinds = [(Scheme::ReedSolomonM, (1000, 24)), (Scheme::ReedSolomon8, (200, 50))];
     for ((scheme, (block_len, parity)), size) in
         kinds.into_iter().flat_map(|it| [(it, 11), (it, 12)])
@@ -288,7 +288,7 @@ fn a_stream_that_is_far_ahead_costs_little() {
 }
 
 #[test]
-fn a_round_trip_of_nothing_does_not_make_receivers_shout() {
+fn zero_grtt_does_not_flood_the_sender_with_naks() {
     let mut prey = Prey::new(Scheme::ReedSolomon8, (1, 0), 10, 100_000);
     prey.sender.grtt = 0;
     for block in 0..400 {

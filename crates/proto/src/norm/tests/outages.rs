@@ -82,7 +82,7 @@ fn a_lost_repair_is_requested_again_after_the_hold_off() {
 }
 
 #[test]
-fn the_hold_off_requests_again_though_clocks_are_exact() {
+fn requests_repeat_after_the_hold_off_with_exact_clocks() {
     let mut world = far(&Config::default(), Duration::from_secs(5), 1_000_000);
     let file = content(50_000);
     let (mut is_first, mut repairs, mut flushes) = (true, 2, 0);
@@ -112,7 +112,7 @@ fn the_hold_off_requests_again_though_clocks_are_exact() {
 }
 
 #[test]
-fn nothing_repeats_within_a_round_trip_that_messages_cannot_name() {
+fn nothing_repeats_within_unencodable_round_trips() {
     let delay = Duration::from_secs(22 * 60);
     let mut world = far(&Config::default(), delay, 1_000_000);
     let file = content(50_000);
@@ -154,7 +154,7 @@ fn through(config: &Config, file: &[u8], outage: Duration, sides: &'static [usiz
 }
 
 #[test]
-fn outages_that_nobody_announced_are_survived_as_long_as_inactivity_says() {
+fn unannounced_outages_are_survived_within_inactivity() {
     let mut config = Config::default();
     config.sender.patience = Timer::Fixed(DAY);
     config.receiver.inactivity = Timer::Fixed(DAY);
@@ -179,7 +179,7 @@ fn outages_that_nobody_announced_are_survived_as_long_as_inactivity_says() {
 }
 
 #[test]
-fn silence_ends_a_transfer_when_inactivity_says_so() {
+fn silence_ends_a_transfer_after_inactivity() {
     let limit = Duration::from_secs(1_000);
     let mut config = Config::default();
     config.sender.patience = Timer::Fixed(limit);

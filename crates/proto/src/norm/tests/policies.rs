@@ -75,7 +75,7 @@ fn requested(group: &Group, host: usize) -> (usize, usize) {
 }
 
 #[test]
-fn only_that_is_asked_for_which_is_wanted() {
+fn receivers_request_only_what_their_policy_allows() {
     for nacking in [Nacking::Normal, Nacking::InfoOnly, Nacking::None] {
         let mut config = Config::default();
         config.sender.end = EndGame::Flush;
@@ -141,7 +141,7 @@ fn repairs_wait_for_the_boundary() {
 }
 
 #[test]
-fn much_is_asked_for_in_several_messages() {
+fn large_requests_are_split_into_messages() {
     let mut config = Config::default();
     config.sender.fec = wire::norm::Scheme::NoCode;
     let info = engine::PathInfo { rate_bps: Some(1_000_000), ..engine::PathInfo::datagram(128) };

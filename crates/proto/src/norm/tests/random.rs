@@ -298,7 +298,7 @@ proptest! {
     })]
 
     #[test]
-    fn whatever_happens_it_ends_and_is_right(
+    fn random_operations_end_with_correct_objects(
         ops in prop::collection::vec(op(), 1..40),
         scheme in prop_oneof![Just(Scheme::ReedSolomon8), Just(Scheme::NoCode)],
         auto_parity in 0..3_u16,

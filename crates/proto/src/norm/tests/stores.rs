@@ -72,7 +72,7 @@ fn a_file_that_gets_shorter_is_not_sent() {
 }
 
 #[test]
-fn a_name_that_is_taken_by_a_directory_ends_it() {
+fn names_of_directories_end_the_transfer() {
     let mut world = World::with(&Config::default());
     let ticket = Ticket(0);
     let request = engine::FilestoreRequest::CreateDirectory(name("copy"));
@@ -85,7 +85,7 @@ fn a_name_that_is_taken_by_a_directory_ends_it() {
 }
 
 #[test]
-fn names_that_lead_astray_are_refused() {
+fn unsafe_names_are_refused() {
     for bad in ["../copy", "/etc/passwd", "a/../../b", ".slowlight/lock"] {
         let mut world = World::with(&Config::default());
         world.sides[0].store.insert(name("source"), content(5_000));
@@ -98,7 +98,7 @@ fn names_that_lead_astray_are_refused() {
 }
 
 #[test]
-fn a_slow_store_only_takes_its_time() {
+fn slow_stores_only_delay_transfers() {
     for (parity, millis) in [(0, 1), (0, 30), (4, 7), (0, 400)] {
         let mut config = Config::default();
         config.sender.auto_parity = parity;
@@ -116,7 +116,7 @@ fn a_slow_store_only_takes_its_time() {
 }
 
 #[test]
-fn a_store_that_takes_nothing_holds_the_sender_back() {
+fn stalled_stores_hold_the_sender_back() {
     let mut config = Config::default();
     config.limits.buffers.write_buffer = 200_000;
     let mut world = World::with(&config);
@@ -165,7 +165,7 @@ fn little_room_for_blocks_costs_only_repairs() {
 }
 
 #[test]
-fn without_room_for_blocks_what_came_is_not_asked_for_again() {
+fn full_block_memory_does_not_request_received_data_again() {
     for (loss, blocks) in [(20, 8), (3, 5), (3, 6), (2, 5)] {
         let mut config = Config::default();
         (config.sender.block_len, config.sender.parity) = (20, 20);
@@ -193,7 +193,7 @@ fn without_room_for_blocks_what_came_is_not_asked_for_again() {
 }
 
 #[test]
-fn what_can_never_be_held_is_refused() {
+fn objects_beyond_the_memory_limit_are_refused() {
     let mut config = Config::default();
     config.limits.assembly = 100_000;
     let mut world = World::with(&config);
@@ -235,7 +235,7 @@ fn bytes_wait_for_their_turn() {
 }
 
 #[test]
-fn an_answer_that_comes_after_the_end_leaves_nothing() {
+fn store_replies_after_the_end_leave_nothing() {
     let mut world = World::with(&Config::default());
     world.sides[1].slow = Some(Vec::new());
     let id = world.send(&content(100_000));
@@ -296,7 +296,7 @@ fn every_failed_effect_is_reported() {
 }
 
 #[test]
-fn open_modes_leave_what_was_there_alone() {
+fn open_modes_preserve_existing_files() {
     // An existing file is replaced only by a complete one.
     let mut world = World::with(&Config::default());
     world.sides[1].store.insert(name("copy"), b"before".to_vec());
@@ -310,7 +310,7 @@ fn open_modes_leave_what_was_there_alone() {
 }
 
 #[test]
-fn a_path_that_takes_less_than_before_ends_it() {
+fn smaller_path_mtu_ends_the_transfer() {
     let mut world = World::with(&Config::default());
     world.send(&content(300_000));
     world.run_until(Time::from_nanos(60_000_000));
@@ -340,7 +340,7 @@ fn the_coding_is_announced_somewhere() {
 }
 
 #[test]
-fn what_was_learnt_wrongly_is_given_up() {
+fn objects_with_wrong_fec_information_are_given_up() {
     use wire::norm::{Body, Message};
 
     let mut world = World::with(&Config::default());

@@ -36,7 +36,7 @@ fn small() -> Config {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_stream_bytes_are_read() {
     let mut pipe = Pipe::with(&quiet(), 100_000);
     let bytes = content(1_000_000);
     pipe.write(&bytes);
@@ -349,7 +349,7 @@ fn a_late_reader_starts_at_a_block() {
 }
 
 #[test]
-fn what_nobody_reads_holds_back() {
+fn unread_data_holds_the_sender_back() {
     let mut config = small();
     config.limits.buffers.write_buffer = 2_000;
     config.limits.stream = 1_700;
@@ -419,7 +419,7 @@ fn only_one_stream_at_a_time_and_only_where_it_is_wanted() {
 }
 
 #[test]
-fn a_stream_that_rests_goes_on() {
+fn idle_streams_continue() {
     let mut config = small();
     config.sender.probe_interval_max = Duration::from_secs(1_000);
     let mut pipe = Pipe::with(&config, 4_000);
@@ -465,7 +465,7 @@ fn a_receiver_that_has_all_may_leave_before_it_acknowledges_the_end() {
 }
 
 #[test]
-fn receivers_that_do_not_answer_end_it() {
+fn unresponsive_receivers_end_the_stream() {
     let mut config = small();
     config.sender.patience = Timer::Fixed(Duration::from_secs(20));
     let mut pipe = Pipe::with(&config, 4_000);
@@ -567,7 +567,7 @@ proptest! {
     })]
 
     #[test]
-    fn whatever_happens_what_was_written_is_read(
+    fn random_operations_keep_streams_intact(
         ops in prop::collection::vec(op(), 1..40),
         scheme in prop_oneof![
             Just(Scheme::ReedSolomon8),

@@ -91,7 +91,7 @@ fn assert_lines(config: &Config, lost: &'static [(&'static str, usize)], expecte
 }
 
 #[test]
-fn nothing_is_lost() {
+fn transfers_without_losses() {
     // The second flush names the receiver, which is known by then.
     let lines = ["> FLUSH 1/3", "< ACK", "> FLUSH 1/3", "< ACK"];
     assert_lines(&small(2, 0), &[], &lines);
@@ -208,7 +208,7 @@ fn a_block_is_lost() {
 }
 
 #[test]
-fn more_is_lost_than_parity_makes_up_for() {
+fn losses_beyond_parity_are_requested() {
     let lines = [
         "> FLUSH 1/3",
         "< NACK 0/2 0/4 0/5",
@@ -234,7 +234,7 @@ fn proactive_parity_covers_losses() {
 }
 
 #[test]
-fn without_a_code_segments_are_asked_for() {
+fn segments_are_requested_without_a_code() {
     let mut config = small(0, 0);
     config.sender.fec = Scheme::NoCode;
     let lines = [

@@ -123,7 +123,7 @@ fn every_scheme_crosses_many_losses() {
 }
 
 #[test]
-fn everything_but_a_flush_may_be_lost() {
+fn any_message_but_a_flush_may_be_lost() {
     let mut world = World::with(&Config::default());
     let file = content(10_000);
     world.lose = Box::new(|side, number, _| side == 0 && number < 12);

@@ -52,7 +52,7 @@ fn each_of_several_objects_ends_by_itself() {
 }
 
 #[test]
-fn losses_hold_back_only_what_they_hit() {
+fn losses_hold_back_only_their_own_objects() {
     let mut world = World::with(&Config::default());
     // Part of the second object is lost each time it is sent within the first second.
     let mut second = None;
@@ -104,7 +104,7 @@ fn many_small_objects_share_a_question() {
 }
 
 #[test]
-fn one_that_dies_does_not_hold_back_what_it_had() {
+fn dead_receivers_do_not_hold_back_acknowledged_objects() {
     let mut config = Config::default();
     config.sender.patience = Timer::Fixed(Duration::from_secs(10));
     let mut group = Group::of(3, &config);
@@ -135,7 +135,7 @@ fn one_that_dies_does_not_hold_back_what_it_had() {
 }
 
 #[test]
-fn a_question_for_more_does_not_stretch_an_answer() {
+fn later_watermarks_do_not_extend_earlier_acknowledgments() {
     // In a group the reply to the first request is delayed; the second one asks for data that has
     // not arrived.
     let mut config = Config::default();

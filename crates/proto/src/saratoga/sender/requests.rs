@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timestamps_come_back() {
+    fn timestamps_round_trip() {
         let at = Time::from_nanos(123_456_789_000);
         assert_eq!(unstamp(&stamp(at, 77)), Some(Echo { at, number: 77 }));
         assert_eq!(unstamp(&[1; 16]), None);

@@ -20,7 +20,7 @@ fn refusal(world: &World) -> Option<StatusCode> {
 
 /// Only directories are listed; the draft would have a listing of the single file.
 #[test]
-fn a_file_that_is_asked_for_as_a_directory_stays() {
+fn files_requested_as_directories_stay() {
     let world = requested(quiet(), "a");
     assert_eq!(refusal(&world), Some(StatusCode::NotFound));
     assert!(world.sides[0].store.get(&name("a")).is_some());

@@ -230,7 +230,7 @@ fn heeding_congestion_keeps_the_contract() {
 }
 
 #[test]
-fn beacons_tell_what_there_is() {
+fn beacons_announce_the_capabilities() {
     use super::{About, Beacons};
     use engine::{Engine as _, Input, PathEvent, PathId, Receive, TxBuf};
     use wire::saratoga::Ability;
@@ -276,7 +276,7 @@ fn beacons_tell_what_there_is() {
 }
 
 #[test]
-fn packets_say_that_udp_lite_will_do() {
+fn packets_indicate_udp_lite() {
     use super::GetRequest;
     use engine::{Engine as _, Input, PathEvent, TxBuf};
 

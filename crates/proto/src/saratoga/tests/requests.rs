@@ -30,7 +30,7 @@ fn permitting(put: bool, get: bool, delete: bool) -> Config {
 }
 
 #[test]
-fn what_is_not_permitted_is_refused() {
+fn requests_without_permission_are_refused() {
     use RequestKind::{Delete, Get, GetDir, Give, Put, Take};
     for (kind, config) in [
         (Put, permitting(false, true, true)),
@@ -52,7 +52,7 @@ fn what_is_not_permitted_is_refused() {
 }
 
 #[test]
-fn a_put_that_is_refused_ends_there_and_here() {
+fn refused_puts_end_at_both_sides() {
     for put in [Put::Ask, Put::Push] {
         let mut world = World::new([quiet(), permitting(false, true, true)]);
         world.put(&content(2500), put);
@@ -64,7 +64,7 @@ fn a_put_that_is_refused_ends_there_and_here() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_not_found() {
+fn missing_files_are_not_found() {
     for kind in [RequestKind::Get, RequestKind::Take, RequestKind::GetDir] {
         let (_, code) = answer(quiet(), request(kind, "nothing"));
         assert_eq!(code, StatusCode::NotFound, "{kind}");
@@ -94,7 +94,7 @@ fn a_request_that_is_not_known_is_refused() {
 }
 
 #[test]
-fn a_request_for_nothing_is_no_request() {
+fn no_op_requests_are_ignored() {
     let mut world = World::alone(quiet());
     world.say(0, request(RequestKind::NoOp, ""));
     world.run();
@@ -112,7 +112,7 @@ fn credentials_are_read_and_ignored() {
 
 /// 70,000 bytes do not fit a descriptor of 16 bits.
 #[test]
-fn a_file_longer_than_the_asker_takes_is_refused() {
+fn files_too_long_for_the_requester_are_refused() {
     let Packet::Request(plain) = request(RequestKind::Get, "source") else { unreachable!() };
     let packet = Packet::Request(Request { descriptor: Width::W16, ..plain });
     assert_eq!(answer(quiet(), packet).1, StatusCode::TooLong);
@@ -120,7 +120,7 @@ fn a_file_longer_than_the_asker_takes_is_refused() {
 
 /// A peer with 16-bit descriptors sees no file of 70,000 bytes in a directory.
 #[test]
-fn a_listing_leaves_out_what_the_asker_cannot_take() {
+fn listings_omit_files_the_requester_cannot_receive() {
     let Packet::Request(plain) = request(RequestKind::GetDir, "") else { unreachable!() };
     for (descriptor, names) in [(Width::W16, &["small"][..]), (Width::W32, &["small", "source"])] {
         let mut world = World::alone(quiet());
@@ -144,7 +144,7 @@ fn a_listing_leaves_out_what_the_asker_cannot_take() {
 }
 
 #[test]
-fn a_file_longer_than_the_receiver_takes_is_refused() {
+fn files_too_long_for_the_receiver_are_refused() {
     let mut config = quiet();
     config.limits.file = 1000;
     let packet = Packet::Metadata(metadata(1001, FileChecksum::None));
@@ -185,7 +185,7 @@ fn a_packet_of_no_known_type_is_counted() {
 }
 
 #[test]
-fn a_delete_is_answered_alike_as_often_as_it_is_asked() {
+fn repeated_deletes_get_the_same_reply() {
     let mut world = World::with(&quiet());
     world.sides[0].store.insert(name("source"), content(10));
     let mut lost = 0;
@@ -284,7 +284,7 @@ fn data_behind_the_end_is_dropped() {
 }
 
 #[test]
-fn bundles_and_directories_that_nobody_asked_for_are_refused() {
+fn unrequested_bundles_and_directories_are_refused() {
     for content in [Content::Bundle, Content::Directory] {
         let packet = packet::Metadata { content, ..metadata(10, FileChecksum::None) };
         let mut world = World::alone(quiet());
@@ -310,7 +310,7 @@ fn data_that_is_never_described_is_given_up() {
 
 /// Every failure ends either side, whatever offsets it has.
 #[test]
-fn a_failure_ends_a_session_whatever_else_it_says() {
+fn failures_end_a_session_with_any_offsets() {
     for code in 1..=0x13 {
         let code = StatusCode::from_code(code);
         let mut world = World::alone(quiet());
@@ -408,7 +408,7 @@ fn beacons_come_at_the_interval() {
 
 /// A request is repeated until it gets a reply.
 #[test]
-fn a_request_is_asked_again() {
+fn requests_are_retransmitted() {
     let mut world = World::with(&Config {
         default_remote: Remote { request_timer: Timer::Fixed(SECOND), ..quiet().default_remote },
         ..config()
@@ -425,7 +425,7 @@ fn a_request_is_asked_again() {
 /// Two peers that deleted a file in a session of the same number would reply to each other for
 /// ever.
 #[test]
-fn a_status_about_a_file_that_was_deleted_is_not_answered() {
+fn statuses_of_deleted_files_get_no_reply() {
     let mut world = World::alone(config());
     world.sides[0].store.insert(name("source"), content(10));
     world.say(0, request(RequestKind::Delete, "source"));

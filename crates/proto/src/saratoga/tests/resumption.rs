@@ -68,7 +68,7 @@ fn without_a_checksum_a_restarted_sender_restarts() {
 
 /// A get resumes only with data of the same sender.
 #[test]
-fn without_a_checksum_a_get_does_not_go_on_with_another_sender() {
+fn gets_without_checksum_do_not_resume_from_another_sender() {
     let permissions = Permissions { put: true, get: true, delete: true };
     let version_0 = Config { permissions, ..profile("grc-perl-2011").expect("it is a profile") };
     for settings in [settings(ChecksumKind::None, false), version_0] {
@@ -119,7 +119,7 @@ fn owner_after(silence: Duration) -> PathId {
 }
 
 #[test]
-fn another_path_takes_over_only_what_fell_silent() {
+fn other_paths_take_over_only_silent_sessions() {
     assert_eq!(owner_after(Duration::from_millis(10)), PATH);
     assert_eq!(owner_after(Duration::from_secs(20)), PathId(9));
 }

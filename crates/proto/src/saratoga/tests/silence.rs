@@ -86,7 +86,7 @@ fn put(sender: &mut Peer, now: Time, stream: bool) {
 }
 
 #[test]
-fn a_receiver_that_says_the_same_for_ever_is_given_up() {
+fn receivers_that_only_repeat_a_status_are_given_up() {
     let mut sender = Peer::new(1, with_source());
     let mut now = Time::ZERO;
     put(&mut sender, now, true);
@@ -119,7 +119,7 @@ fn a_receiver_that_says_the_same_for_ever_is_given_up() {
 }
 
 #[test]
-fn a_sender_whose_session_is_over_is_given_up() {
+fn senders_of_closed_sessions_are_given_up() {
     let mut sender = Peer::new(1, with_source());
     let mut receiver = Peer::new(2, MemoryStore::new());
     let mut now = Time::ZERO;
@@ -188,7 +188,7 @@ fn data_of_another_file_does_not_keep_a_session() {
 }
 
 #[test]
-fn of_two_puts_of_one_file_the_later_one_gets_the_reception() {
+fn later_of_two_puts_of_a_file_takes_over() {
     let mut sender = Peer::new(1, with_source());
     let mut receiver = Peer::new(2, MemoryStore::new());
     let now = Time::ZERO;
@@ -217,7 +217,7 @@ fn of_two_puts_of_one_file_the_later_one_gets_the_reception() {
 }
 
 #[test]
-fn a_sender_that_forgot_what_it_was_asked_for_is_asked_again() {
+fn forgotten_requests_are_retransmitted() {
     let mut sender = Peer::new(1, with_source());
     let mut receiver = Peer::new(2, MemoryStore::new());
     let mut now = Time::ZERO;
@@ -284,7 +284,7 @@ fn a_silent_receiver_is_given_up_while_data_still_goes_out() {
 
 /// Without requests, silence has no meaning until the end.
 #[test]
-fn a_receiver_that_was_not_asked_is_not_given_up() {
+fn receivers_without_open_requests_are_not_given_up() {
     // 2 MB take more than 160 s.
     let slow = |status_interval: Option<Timer>| {
         move |config: &mut Config| {

@@ -34,7 +34,7 @@ fn answers<'a>(world: &'a mut World, packet: Packet<'_>) -> Vec<Status<'a>> {
 }
 
 #[test]
-fn progress_and_what_it_is_in_response_to() {
+fn status_carries_progress_and_in_response_to() {
     let mut world = receiver();
     let edges = |status: &Status<'_>| (status.progress, status.in_response_to);
     // Everything up to there has arrived: both edges are the same, and nothing is missing.
@@ -103,7 +103,7 @@ fn voluntary_statuses_come_at_their_interval() {
 }
 
 #[test]
-fn the_last_status_says_that_all_is_there() {
+fn last_status_reports_completion() {
     for put in [Put::Push, Put::Ask] {
         let file = content(SIZE);
         let mut world = World::with(&config());
@@ -266,7 +266,7 @@ fn absurd_statuses_do_no_harm() {
 
 /// Once all is sent, packets without data request a STATUS until one arrives.
 #[test]
-fn the_end_is_asked_about_until_it_is_answered() {
+fn status_at_the_end_is_requested_until_received() {
     let settings = Config {
         default_remote: Remote {
             answer_timer: crate::saratoga::Timer::Fixed(Duration::from_secs(1)),
@@ -285,7 +285,7 @@ fn the_end_is_asked_about_until_it_is_answered() {
 
 /// Data of an earlier session is not sent again: the first STATUS reports it.
 #[test]
-fn a_later_session_sends_what_is_missing() {
+fn later_sessions_send_only_missing_data() {
     let file = content(1_000_000);
     let mut settings = config();
     settings.journal.bytes = 50_000;
@@ -309,7 +309,7 @@ fn a_later_session_sends_what_is_missing() {
 }
 
 #[test]
-fn a_status_that_lacks_metadata_brings_it_and_nothing_else() {
+fn statuses_without_metadata_trigger_only_metadata() {
     let (mut world, number) = sender(&content(SIZE));
     let lacking = Status { lacks_metadata: true, ..status(number, (0, 0), &[]) };
     assert!(repairs(&mut world, lacking).is_empty());

@@ -66,7 +66,7 @@ fn data_bytes(world: &mut World, file: &[u8]) -> usize {
 }
 
 #[test]
-fn what_is_not_confirmed_goes_again_while_a_thin_return_link_delays_the_reply() {
+fn unconfirmed_data_is_repeated_while_the_status_is_delayed() {
     // 400 packets at 10 Mbit/s take 0.34 s, and a STATUS is sent every 0.37 s at 2 kbit/s.
     let file = content(400_000);
     let mut thin = lossy(2_000);
@@ -98,7 +98,7 @@ fn on_a_slow_symmetric_link_nothing_is_repeated() {
 }
 
 #[test]
-fn repeats_to_a_peer_that_is_gone_stop() {
+fn repeats_to_a_vanished_peer_stop() {
     let mut world = World::with(&config());
     world.info.return_bps = Some(2_000);
     (0..2).for_each(|side| world.up(side));
@@ -131,7 +131,7 @@ fn departures(world: &World, since: Time) -> Vec<Time> {
 }
 
 #[test]
-fn a_path_that_comes_back_is_used_at_once() {
+fn restored_paths_are_used_at_once() {
     for (down, up) in [(PathEvent::Down, None), (PathEvent::ReturnDown, Some(PathEvent::ReturnUp))]
     {
         let mut world = unanswered();
@@ -150,7 +150,7 @@ fn a_path_that_comes_back_is_used_at_once() {
 /// An unannounced outage ends within the silence that a session allows: a probe is sent every
 /// 250 ms.
 #[test]
-fn an_outage_that_nobody_announced_is_survived() {
+fn unannounced_outages_are_survived() {
     let mut world = unanswered();
     world.run_until(Time::from_secs(3000));
     world.lose = Box::new(|_, _, _| false);

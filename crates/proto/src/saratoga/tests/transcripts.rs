@@ -35,7 +35,7 @@ fn push_without_loss() {
 }
 
 #[test]
-fn put_asks_first_and_waits() {
+fn put_requests_first_and_waits() {
     let file = content(SIZE);
     let mut world = World::with(&quiet());
     world.put(&file, Put::Ask);
@@ -77,7 +77,7 @@ fn get_without_loss() {
 }
 
 #[test]
-fn take_deletes_there_once_the_copy_is_verified() {
+fn take_deletes_the_remote_file_after_verification() {
     let file = content(SIZE);
     let mut world = world_with_source(&quiet(), &file);
     world.get(true);
@@ -94,7 +94,7 @@ fn take_deletes_there_once_the_copy_is_verified() {
 }
 
 #[test]
-fn give_deletes_here_once_the_copy_is_verified() {
+fn give_deletes_the_local_file_after_verification() {
     for put in [Put::Ask, Put::Push] {
         let file = content(SIZE);
         let mut world = World::with(&quiet());
@@ -208,7 +208,7 @@ fn every_single_loss_is_repaired() {
 }
 
 #[test]
-fn data_that_was_lost_goes_again_before_new_data() {
+fn lost_data_is_retransmitted_before_new_data() {
     let file = content(500_000);
     let mut world = World::with(&config());
     world.lose = lose_numbers(&[3]);
@@ -225,7 +225,7 @@ fn data_that_was_lost_goes_again_before_new_data() {
 }
 
 #[test]
-fn a_stream_ends_where_its_last_packet_says() {
+fn streams_end_at_their_last_packet() {
     for size in [0, SIZE] {
         let file = content(size);
         let mut world = World::with(&quiet());
@@ -260,7 +260,7 @@ fn a_stream_that_is_cancelled_is_marked_as_over() {
 
 /// Data beyond the end, or an end before received data: in any order, one of them is wrong.
 #[test]
-fn a_stream_whose_packets_do_not_agree_on_its_end_is_refused() {
+fn streams_with_conflicting_ends_are_refused() {
     use super::world::{data, metadata};
     use wire::saratoga::{Content, Data, FileChecksum, Metadata};
 
@@ -292,7 +292,7 @@ fn a_stream_whose_packets_do_not_agree_on_its_end_is_refused() {
 }
 
 #[test]
-fn a_blind_put_asks_nothing() {
+fn blind_puts_request_no_status() {
     let file = content(SIZE);
     let mut world = World::with(&quiet());
     world.put(&file, Put::Blind);
@@ -313,7 +313,7 @@ fn a_blind_put_asks_nothing() {
 /// The receiver cannot know that no STATUS is expected, if the packet with the end is lost or the
 /// transfer takes long.
 #[test]
-fn a_blind_put_gets_few_statuses_whatever_is_lost() {
+fn blind_puts_get_few_statuses_with_any_losses() {
     let file = content(1_000_000);
     let mut counts = Vec::new();
     for seed in 0..20 {
@@ -334,7 +334,7 @@ fn a_blind_put_gets_few_statuses_whatever_is_lost() {
 }
 
 #[test]
-fn a_transfer_goes_on_after_a_restart_of_either_side() {
+fn transfers_resume_after_a_restart_of_either_side() {
     let file = content(2_000_000);
     for side in 0..2 {
         let mut settings = config();

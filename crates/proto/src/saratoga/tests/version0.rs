@@ -90,7 +90,7 @@ fn the_packets_have_the_lengths_that_were_captured() {
 }
 
 #[test]
-fn what_is_not_there_is_not_found() {
+fn missing_files_are_not_found() {
     let mut world = world(&content(SIZE));
     let (peer, destination, delete) = (PATH, name("copy"), false);
     let request = GetRequest { peer, name: "nothing".into(), destination, delete };
@@ -101,7 +101,7 @@ fn what_is_not_there_is_not_found() {
 }
 
 #[test]
-fn there_is_nothing_but_get() {
+fn version_0_supports_only_get() {
     let mut world = world(&content(SIZE));
     let (now, node) = (world.now, &mut world.sides[0].engine);
     assert_eq!(node.delete(now, PATH, "x".into()), Err(RequestError::OnlyGet));

@@ -48,7 +48,7 @@ fn three_runs_or_more_than_two_segments_make_a_loss() {
 }
 
 #[test]
-fn what_was_sent_well_before_what_arrived_is_lost_by_time() {
+fn segments_sent_well_before_delivered_ones_are_lost() {
     let mut board = ten();
     let mut news = Delivery::default();
     // Sent at 3 ms, arrives after 50.
@@ -68,7 +68,7 @@ fn what_was_sent_well_before_what_arrived_is_lost_by_time() {
 }
 
 #[test]
-fn only_what_arrives_behind_an_earlier_report_is_reordered() {
+fn only_segments_behind_an_earlier_sack_are_reordered() {
     let mut board = ten();
     // The peer acknowledges every second segment. The first waits for that, the second is lost,
     // and the third brings an acknowledgment of the first with a report of the third.
@@ -96,7 +96,7 @@ fn a_longer_allowance_for_reordering_ends_after_16_recoveries() {
 }
 
 #[test]
-fn what_was_lost_before_a_timeout_is_not_judged_again_after_it() {
+fn segments_lost_before_a_timeout_are_not_rejudged() {
     let mut board = ten();
     let mut news = Delivery::default();
     board.sack(at(53), 1300, 1400, &mut news);
@@ -190,7 +190,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 proptest! {
     #[test]
-    fn the_counts_are_those_of_the_segments(ops in prop::collection::vec(op(), 1..120)) {
+    fn counters_match_the_segments(ops in prop::collection::vec(op(), 1..120)) {
         let mut board = Scoreboard::new(0);
         let mut news = Delivery::default();
         for (n, op) in ops.into_iter().enumerate() {

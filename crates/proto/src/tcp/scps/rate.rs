@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_says_the_rate_where_nobody_else_does() {
+    fn rate_defaults_to_the_interface_rate() {
         let start = Time::from_secs(5);
         let mut none = Bucket::new(start, RateControl::default(), WIRE);
         assert_eq!(none.credit(start), None, "nobody knows a rate");

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_hole_comes_three_times_and_then_the_others() {
+    fn first_hole_is_reported_three_times_before_the_others() {
         let (receive, mut snacking) = received(&[2, 3, 5, 9]);
         let holes: Vec<_> =
             (0..6).map(|_| option(&mut snacking, SnackForm::Short, &receive)).collect();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_acknowledgment_begins_with_its_own_first_hole() {
+    fn new_acknowledgments_restart_at_their_first_hole() {
         let (mut receive, mut snacking) = received(&[1, 3, 5]);
         (0..4).for_each(|_| _ = option(&mut snacking, SnackForm::Short, &receive));
         receive.insert(1000, &[7; 100], u64::MAX);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_say_what_follows_the_hole() {
+    fn bits_describe_segments_after_the_hole() {
         let (receive, mut snacking) = received(&[2, 3, 5, 9]);
         let how = (SnackForm::Bits, UNIT, None);
         let option =
@@ -329,7 +329,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_missing_is_said_and_what_is_said_to_be_there_is_there(
+        fn snacks_report_holes_and_received_data_correctly(
             pieces in prop::collection::vec((1..60_u64, 1..300_usize), 1..20),
             unit in 1..200_u64,
         ) {

@@ -58,7 +58,7 @@ fn any_one_packet_may_be_lost() {
 /// path: later data starts as on a new connection. 1 MB in windows that double from 10 segments on
 /// takes seven round trips of 2 s.
 #[test]
-fn a_dialogue_says_nothing_of_the_path_s_rate() {
+fn dialogues_do_not_lower_the_rate_estimate() {
     const TURNS: usize = 20;
     let options = Options { congestion: Algorithm::Bbr, nagle: false, ..Options::default() };
     let mut world = World::plain(1);

@@ -29,7 +29,7 @@ fn established(raw: &mut Raw, options: Options) -> crate::tcp::ConnectionId {
 }
 
 #[test]
-fn a_short_segment_waits_for_what_is_in_flight() {
+fn short_segments_wait_for_data_in_flight() {
     for nagle in [true, false] {
         let mut raw = Raw::new(Config::default());
         let id = established(&mut raw, Options { nagle, ..Raw::bare() });
@@ -84,7 +84,7 @@ fn every_second_segment_is_acknowledged_and_others_after_a_delay() {
 }
 
 #[test]
-fn what_arrives_twice_is_reported() {
+fn duplicate_segments_are_reported_by_dsack() {
     let mut raw = Raw::new(Config::default());
     established(&mut raw, Options { sack: true, ..Raw::bare() });
     raw.say(ACK, (1, 1), &[1; 100], &[]);
@@ -121,7 +121,7 @@ fn a_closed_window_is_probed_and_opens() {
 }
 
 #[test]
-fn a_probe_with_a_byte_is_answered_once_and_what_it_acknowledges_counts() {
+fn window_probes_get_one_reply_and_their_ack_counts() {
     let mut raw = Raw::new(Config::default());
     let options = Options { receive_buffer: Buffer::Fixed(1000), ..Raw::bare() };
     let id = established(&mut raw, options);
@@ -318,7 +318,7 @@ fn the_first_two_duplicates_bring_new_data() {
 }
 
 #[test]
-fn the_user_hears_of_a_third_of_the_buffer_or_of_any_room() {
+fn writable_is_indicated_at_a_third_or_any_free_space() {
     for (any_room, told_at) in [(false, 4), (true, 1)] {
         let mut raw = Raw::new(Config::default());
         let options = Options {
@@ -443,7 +443,7 @@ fn the_last_segments_are_sent_again_before_the_timer() {
 /// A window that begins when nothing is in flight, and whose only acknowledgment is lost, does not
 /// wait for the timeout, though its first segment alone would.
 #[test]
-fn a_window_whose_acknowledgment_is_lost_is_probed() {
+fn tail_loss_probe_follows_a_lost_acknowledgment() {
     let mut raw = Raw::new(Config::default());
     let initial_window = InitialWindow::Segments(4);
     let settings = reno(true, LossRecovery::Prr);
@@ -460,7 +460,7 @@ fn a_window_whose_acknowledgment_is_lost_is_probed() {
 }
 
 #[test]
-fn a_peer_that_throws_away_what_it_had_acknowledged_gets_it_again() {
+fn reneging_peers_get_retransmissions() {
     let mut raw = Raw::new(Config::default());
     let id = established(
         &mut raw,
@@ -519,7 +519,7 @@ fn long_link(options: &Options, len: usize) -> f64 {
 }
 
 #[test]
-fn buffers_grow_to_what_a_long_link_holds_and_fixed_ones_do_not() {
+fn automatic_buffers_grow_with_the_link_and_fixed_ones_do_not() {
     let reno = Algorithm::NewReno(Counting::default());
     let options = Options { congestion: reno, ..Profile::Modern.options() };
     let modern = long_link(&options, 12_000_000);

@@ -152,7 +152,7 @@ fn a_router_that_reports_costs_no_timeout_and_no_window() {
 }
 
 #[test]
-fn a_router_that_does_not_say_how_long_leads_to_the_next_common_length() {
+fn routers_without_an_mtu_lead_to_the_next_common_one() {
     let options = Profile::Modern.options();
     let mut world = World::plain(1);
     world.listen(options.clone(), Backlog::default());
@@ -171,7 +171,7 @@ fn a_router_that_does_not_say_how_long_leads_to_the_next_common_length() {
 
 /// Below the least accepted MTU (552 bytes), packets are sent without DF.
 #[test]
-fn a_path_of_very_short_packets_gets_ones_that_may_be_cut() {
+fn very_small_path_mtus_allow_fragmentation() {
     let options = Profile::Modern.options();
     let (took, mss, timeouts, _) = transfer(&options, Router::Reports, 300, false);
     assert!(took < 1.5 && timeouts == 0, "{took} s, {timeouts} timeouts");
@@ -243,7 +243,7 @@ fn a_forged_report_changes_nothing() {
 }
 
 #[test]
-fn where_long_packets_vanish_shorter_ones_go() {
+fn black_holes_lead_to_shorter_packets() {
     for v6 in [false, true] {
         let options = Options { mtu_probing: true, ..Profile::Modern.options() };
         let (took, mss, timeouts, _) = transfer(&options, Router::IsSilent, 1280, v6);
@@ -256,7 +256,7 @@ fn where_long_packets_vanish_shorter_ones_go() {
 
 /// As Linux's `tcp_mtu_probing`, which is 0 by default.
 #[test]
-fn unless_it_is_wanted_nothing_is_suspected() {
+fn mtu_probing_is_off_by_default() {
     let options = Options { retries: 5, ..Profile::Modern.options() };
     let mut world = World::plain(1);
     world.listen(options.clone(), Backlog::default());
@@ -293,7 +293,7 @@ fn after_an_outage_segments_become_long_again() {
 
 /// The probe of a path with a smaller MTU is lost alone, and does not reduce the window.
 #[test]
-fn a_probe_that_fails_is_not_taken_for_congestion() {
+fn failed_probes_do_not_count_as_congestion() {
     let options = Options { mtu_probing: true, ..Profile::Modern.options() };
     let mut world = World::plain(1);
     world.rate_bps = Some(8_000_000);

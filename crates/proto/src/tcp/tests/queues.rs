@@ -67,7 +67,7 @@ fn unlimited() -> Options {
 }
 
 #[test]
-fn bbr_over_a_lossy_path_keeps_its_time_whatever_the_seed() {
+fn bbr_over_a_lossy_path_keeps_its_time_for_any_seed() {
     let times: Vec<_> = (1..=20).map(over_a_lossy_path).collect();
     let worst = times.iter().copied().fold(0.0, f64::max);
     let mean = times.iter().sum::<f64>() / times.len() as f64;
@@ -75,7 +75,7 @@ fn bbr_over_a_lossy_path_keeps_its_time_whatever_the_seed() {
 }
 
 #[test]
-fn the_first_ten_segments_go_without_a_pace() {
+fn first_ten_segments_are_not_paced() {
     let mut world = World::plain(1);
     let options = Options { congestion: Algorithm::Bbr, ..Profile::Modern.options() };
     world.listen(options.clone(), Backlog::default());

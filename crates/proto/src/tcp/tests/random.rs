@@ -224,7 +224,7 @@ fn any_conversation_ends_well() {
 
 /// A timeout that does not grow may give up on a link with heavy loss; nothing else may fail.
 #[test]
-fn conversations_whose_least_time_out_is_above_the_most_end() {
+fn connections_with_minimum_timeout_above_maximum_end() {
     for seed in 0..100 {
         let mut rng = Rng::new(seed, "time-outs");
         let ended = converse_with(seed, |options| {

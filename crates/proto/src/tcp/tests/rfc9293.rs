@@ -41,7 +41,7 @@ fn window(raw: &mut Raw, at: u32, window: u16) -> Vec<Received> {
 
 /// MUST-14, MUST-15, MUST-65, MUST-67, SHLD-5: 536 = 576 - 40, 1220 = 1280 - 60.
 #[test]
-fn only_a_syn_announces_a_segment_size_and_without_one_there_is_a_default() {
+fn only_syns_announce_the_mss_and_it_has_a_default() {
     let v4: [SocketAddr; 2] = [([10, 0, 0, 2], PORT).into(), ([10, 0, 0, 1], 4000).into()];
     let v6: [SocketAddr; 2] = ["[fd00::2]:80".parse().unwrap(), "[fd00::1]:4000".parse().unwrap()];
     for ([local, remote], announced, default) in [(v4, 1460, 536), (v6, 1440, 1220)] {
@@ -64,7 +64,7 @@ fn only_a_syn_announces_a_segment_size_and_without_one_there_is_a_default() {
 /// MUST-5, MUST-6, MUST-7, MUST-64: the second is not a valid option length, and nothing after it
 /// is read.
 #[test]
-fn options_that_say_nothing_do_no_harm() {
+fn unknown_and_misplaced_options_are_ignored() {
     let foreign = [TcpOption::NoOperation, TcpOption::Unknown { kind: 253, data: &[1, 2] }];
     let mut raw = raw();
     let id = raw.establish(Raw::bare(), &foreign);
@@ -129,7 +129,7 @@ fn icmp_ends_nothing() {
 
 /// MUST-46, MUST-57, MUST-63.
 #[test]
-fn nobody_speaks_with_addresses_of_many_or_of_none() {
+fn multicast_and_unspecified_addresses_are_refused() {
     let host = |address: &str, port| SocketAddr::new(address.parse::<IpAddr>().unwrap(), port);
     for wrong in ["255.255.255.255", "224.0.0.1", "0.0.0.0", "ff02::1", "::"] {
         let (near, far) =
@@ -192,7 +192,7 @@ fn a_reset_with_data_counts_in_a_closed_window() {
 
 /// MUST-34, SHLD-15.
 #[test]
-fn behind_a_window_that_shrank_nothing_new_is_sent() {
+fn shrunk_windows_block_new_data() {
     let mut raw = raw();
     let id = raw.establish(Raw::bare(), &MSS);
     assert_eq!(raw.write(id, 2 * 1460).len(), 2);
@@ -203,7 +203,7 @@ fn behind_a_window_that_shrank_nothing_new_is_sent() {
 
 /// MUST-35, MUST-37, SHLD-17.
 #[test]
-fn a_window_that_shrank_to_nothing_lasts_as_long_as_the_peer_answers() {
+fn zero_windows_persist_while_the_peer_replies() {
     for answers in [true, false] {
         let mut raw = raw();
         let id = raw.establish(Options { retries: 3, ..Raw::bare() }, &MSS);
@@ -227,7 +227,7 @@ fn a_window_that_shrank_to_nothing_lasts_as_long_as_the_peer_answers() {
 
 /// SHLD-14: acknowledgment and window.
 #[test]
-fn the_right_edge_of_the_window_never_goes_back() {
+fn right_window_edge_never_moves_back() {
     let mut world = World::plain(1);
     let options =
         Options { receive_buffer: Buffer::Fixed(8000), window_scale: false, ..Options::default() };
@@ -264,7 +264,7 @@ fn a_window_that_opens_by_little_is_not_used_at_once() {
 
 /// MUST-60, MUST-61.
 #[test]
-fn the_last_of_what_was_written_is_pushed() {
+fn last_segment_of_a_write_is_pushed() {
     let mut raw = raw();
     let id = raw.establish(Raw::bare(), &MSS);
     let pushed: Vec<_> = raw.write(id, 2000).iter().map(|h| h.flags.contains(Flags::PSH)).collect();
@@ -273,7 +273,7 @@ fn the_last_of_what_was_written_is_pushed() {
 
 /// MUST-58, MUST-59.
 #[test]
-fn what_arrives_together_is_acknowledged_together() {
+fn segments_of_a_batch_are_acknowledged_together() {
     let mut raw = raw();
     raw.establish(Raw::bare(), &[]);
     let acknowledgment = raw.absolute(1);
@@ -374,7 +374,7 @@ fn in_time_wait_a_later_timestamp_opens() {
 
 /// RFC 3168 §6.1.1.1, §6.1.5.
 #[test]
-fn what_is_sent_again_neither_asks_for_marks_nor_takes_them() {
+fn retransmissions_use_no_ecn() {
     let both = Flags::ECE | Flags::CWR;
     let mut asker = raw();
     asker.connect(Options { ecn: true, ..Raw::bare() });

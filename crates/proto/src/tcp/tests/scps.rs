@@ -66,7 +66,7 @@ fn sent_again(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn what_both_have_is_used() {
+fn options_supported_by_both_ends_are_used() {
     let short = Some(Snack::default());
     let bits = Some(Snack { form: SnackForm::Bits, ..Snack::default() });
     let cases = [
@@ -99,7 +99,7 @@ fn what_both_have_is_used() {
 }
 
 #[test]
-fn the_answer_has_nothing_that_was_not_offered() {
+fn syn_ack_contains_only_offered_options() {
     let mut raw = Raw::new(Config::default());
     let snack = Some(Snack { form: SnackForm::Bits, ..Snack::default() });
     let options =
@@ -125,7 +125,7 @@ fn the_answer_has_nothing_that_was_not_offered() {
 }
 
 #[test]
-fn a_peer_without_it_gets_tcp_and_the_user_hears_so() {
+fn peers_without_scps_get_tcp_with_an_indication() {
     let plain = Options::default();
     let scps = Options { scps: Some(Scps::default()), ..Options::default() };
     for (first, second, reported) in
@@ -172,7 +172,7 @@ fn a_box_that_strips_the_option_leaves_tcp() {
 }
 
 #[test]
-fn a_cookie_has_no_room_for_it() {
+fn syn_cookies_omit_scps() {
     let options = Options { scps: Some(Scps::default()), ..Options::default() };
     let mut world = World::plain(1);
     world.hosts[1].template.waits_for_peer = true;
@@ -200,7 +200,7 @@ fn a_hole_is_sent_again_once_and_nothing_else() {
 }
 
 #[test]
-fn bits_tell_of_all_holes_at_once() {
+fn bits_report_all_holes_at_once() {
     let snack = Some(Snack { form: SnackForm::Bits, ..Snack::default() });
     let (world, info) = transfer(&plain(Scps { snack, ..Scps::default() }), 30_000, &[4, 6, 8]);
     assert_eq!(sent_again(&world), ["2921+1460", "5841+1460", "8761+1460"]);
@@ -208,7 +208,7 @@ fn bits_tell_of_all_holes_at_once() {
 }
 
 #[test]
-fn a_retransmission_that_is_lost_is_asked_for_again() {
+fn lost_retransmissions_are_requested_again() {
     let options = plain(Scps::default());
     let mut world = World::plain(1);
     // Packet 4, and the next one with its sequence number.
@@ -343,7 +343,7 @@ fn a_route_has_one_rate_for_all_its_connections() {
 }
 
 #[test]
-fn the_rate_of_an_interface_counts_what_it_adds() {
+fn interface_rate_counts_link_overhead() {
     let options = Options {
         congestion: Algorithm::None { window: None },
         send_buffer: Buffer::Fixed(1 << 20),
@@ -368,7 +368,7 @@ fn the_rate_of_an_interface_counts_what_it_adds() {
 }
 
 #[test]
-fn strictly_delayed_acknowledgments_come_by_the_clock() {
+fn strictly_delayed_acknowledgments_follow_the_timer() {
     let mut raw = Raw::new(Config::default());
     let acks = crate::tcp::AckPolicy { every: 0, max_delay: millis(300), quick: 0 };
     let options = Options { acks, scps: Some(Scps::default()), ..Raw::bare() };
@@ -387,7 +387,7 @@ fn strictly_delayed_acknowledgments_come_by_the_clock() {
 }
 
 #[test]
-fn what_rides_on_data_stays_within_the_mtu_and_syns_within_their_room() {
+fn options_stay_within_the_mtu_and_syns_within_option_space() {
     for timestamps in [false, true] {
         let snack = Some(Snack { form: SnackForm::Bits, ..Snack::default() });
         let options = Options { timestamps, ..plain(Scps { snack, ..Scps::default() }) };

@@ -79,7 +79,7 @@ fn compressed_headers_carry_a_conversation_with_losses() {
 }
 
 #[test]
-fn sack_and_compression_go_together_and_ecn_excludes_it() {
+fn sack_works_with_compression_and_ecn_does_not() {
     let scps = Scps { snack: None, ..compressing() };
     for ecn in [false, true] {
         let both = Options { sack: true, ecn, ..options(true, scps) };
@@ -94,7 +94,7 @@ fn sack_and_compression_go_together_and_ecn_excludes_it() {
 }
 
 #[test]
-fn both_must_want_it_and_each_connection_has_its_own_number() {
+fn compression_is_negotiated_with_a_number_per_connection() {
     let mut world = World::plain(1);
     begin(&mut world, [options(true, compressing()), options(true, Scps::default())], 3000);
     world.run();
@@ -117,7 +117,7 @@ fn both_must_want_it_and_each_connection_has_its_own_number() {
 }
 
 #[test]
-fn a_compressed_packet_of_nobody_is_counted_and_not_answered() {
+fn compressed_packets_of_unknown_connections_are_dropped() {
     let mut world = World::plain(1);
     let tuple = Tuple { local: world.hosts[0].address, remote: world.hosts[1].address };
     let head = Head { connection: 7, flags: Flags::ACK, sequence: Some(1), ..Head::default() };
@@ -149,7 +149,7 @@ fn data_without_its_number_is_refused() {
 }
 
 #[test]
-fn the_protocol_of_its_own_is_answered_in_kind() {
+fn scps_protocol_number_is_used_in_replies() {
     let scps = Scps { protocol: Carrier::Scps, ..Scps::default() };
     let mut world = World::plain(1);
     world.fate = lose(&[5], &[3]);
@@ -207,7 +207,7 @@ fn an_outage_stops_the_timers_and_changes_nothing() {
 }
 
 #[test]
-fn what_is_lost_in_an_outage_is_found_out_about_at_once() {
+fn losses_in_an_outage_are_detected_at_its_end() {
     let both = options(true, Scps::default());
     let mut world = World::plain(1);
     let away = Rc::new(Cell::new(false));
@@ -260,7 +260,7 @@ fn a_remote_link_is_probed_until_it_is_back() {
 }
 
 #[test]
-fn a_peer_that_sees_corruption_says_so() {
+fn peers_report_corruption() {
     let count = |damaged: bool, reported: bool| {
         let both = options(false, Scps { dwell: Duration::from_secs(5), ..Scps::default() });
         let mut world = World::plain(1);
@@ -337,7 +337,7 @@ fn records_end_where_they_were_ended() {
 }
 
 #[test]
-fn ends_of_records_are_bounded_and_need_a_peer_that_takes_them() {
+fn record_ends_are_bounded_and_negotiated() {
     let both = options(true, Scps { records: 2, ..Scps::default() });
     let mut world = World::plain(1);
     let (id, _) = quiet(&mut world, both);
@@ -386,7 +386,7 @@ fn with_zeros() -> Vec<u8> {
 }
 
 #[test]
-fn a_receiver_goes_on_without_what_does_not_come() {
+fn best_effort_receivers_skip_missing_data() {
     let bets = Some(Bets::default());
     let world = best_effort(bets, bets);
     let user = world.hosts[1].users.values().next().unwrap();
@@ -398,7 +398,7 @@ fn a_receiver_goes_on_without_what_does_not_come() {
 }
 
 #[test]
-fn a_sender_gives_up_what_it_sent_so_often() {
+fn best_effort_senders_give_up_after_retransmissions() {
     let (sender, receiver) = (
         Bets { transmissions: 2, ..Bets::default() },
         Bets { receive_timeout: Duration::from_secs(30), ..Bets::default() },
@@ -413,7 +413,7 @@ fn a_sender_gives_up_what_it_sent_so_often() {
 }
 
 #[test]
-fn without_a_peer_that_has_it_nothing_is_left_out() {
+fn best_effort_needs_support_of_the_peer() {
     let world = best_effort(Some(Bets::default()), None);
     let user = world.hosts[0].users.values().next().unwrap();
     assert_eq!(user.closed.unwrap().1, CloseReason::TimedOut);
@@ -421,7 +421,7 @@ fn without_a_peer_that_has_it_nothing_is_left_out() {
 }
 
 #[test]
-fn holes_that_nobody_asks_for_hold_the_service_back() {
+fn unrequested_holes_delay_best_effort_delivery() {
     let bets = Bets { holes: 1, receive_timeout: millis(100), ..Bets::default() };
     let both = options(
         false,

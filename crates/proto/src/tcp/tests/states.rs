@@ -17,7 +17,7 @@ fn millis(millis: u64) -> Duration {
 }
 
 #[test]
-fn nobody_listens() {
+fn closed_ports_reply_with_resets() {
     let mut raw = Raw::new(Config::default());
     assert_eq!(brief(&raw.say(SYN, (0, 0), &[], &[])), [(RST | ACK, 0, 1, 0)]);
     let header = Header { acknowledgment: 77, sequence: 5, flags: ACK, ..Header::default() };
@@ -42,7 +42,7 @@ fn a_connection_is_refused() {
 }
 
 #[test]
-fn an_old_answer_to_a_syn_is_reset() {
+fn old_syn_acks_are_reset() {
     let mut raw = Raw::new(Config::default());
     let id = raw.connect(Raw::bare());
     let received = raw.say(SYN | ACK, (0, 50), &[], &[]);
@@ -53,7 +53,7 @@ fn an_old_answer_to_a_syn_is_reset() {
 }
 
 #[test]
-fn both_ask_at_the_same_time() {
+fn simultaneous_open_establishes_one_connection() {
     let mut raw = Raw::new(Config::default());
     let id = raw.connect(Raw::bare());
     assert_eq!(brief(&raw.say(SYN, (0, 0), &[], &[])), [(SYN | ACK, 0, 1, 0)]);
@@ -81,7 +81,7 @@ fn two_stacks_open_at_the_same_time() {
 }
 
 #[test]
-fn a_syn_goes_again_after_one_three_and_seven_seconds() {
+fn syns_are_retransmitted_after_one_three_and_seven_seconds() {
     let mut raw = Raw::new(Config::default());
     let start = raw.now;
     raw.connect(Options { syn_retries: 3, ..Raw::bare() });
@@ -93,7 +93,7 @@ fn a_syn_goes_again_after_one_three_and_seven_seconds() {
 }
 
 #[test]
-fn a_syn_again_has_its_answer_again() {
+fn repeated_syns_get_the_same_reply() {
     let mut raw = Raw::new(Config::default());
     raw.listen(Raw::bare(), Backlog::default());
     let first = raw.say(SYN, (0, 0), &[], &[]);
@@ -131,7 +131,7 @@ fn without_rfc_5961_any_reset_in_the_window_counts() {
 }
 
 #[test]
-fn data_with_an_acknowledgment_out_of_bounds_is_not_taken() {
+fn data_with_an_invalid_acknowledgment_is_dropped() {
     let mut raw = Raw::new(Config::default());
     let id = raw.establish(Raw::bare(), &[]);
     for ack in [2_u32, 0_u32.wrapping_sub(200_000)] {
@@ -142,7 +142,7 @@ fn data_with_an_acknowledgment_out_of_bounds_is_not_taken() {
 }
 
 #[test]
-fn an_old_time_stamp_is_not_taken() {
+fn segments_with_old_timestamps_are_dropped() {
     let stamp = |value| [TcpOption::Timestamps { value, echo: 0 }];
     let mut raw = Raw::new(Config::default());
     let options = Options { timestamps: true, ..Raw::bare() };
@@ -159,7 +159,7 @@ fn an_old_time_stamp_is_not_taken() {
 }
 
 #[test]
-fn one_direction_closes_and_the_other_goes_on() {
+fn half_closed_connections_carry_the_other_direction() {
     let mut world = World::plain(1);
     world.hosts[1].template =
         User { content: content(50_000), waits_for_peer: true, ..User::default() };
@@ -257,7 +257,7 @@ fn time_wait_ends_and_is_bounded() {
 }
 
 #[test]
-fn data_for_nobody_is_reset() {
+fn data_to_closed_connections_is_reset() {
     let mut raw = Raw::new(Config::default());
     let id = raw.establish(Raw::bare(), &[]);
     raw.stack.close(raw.now, id).unwrap();
@@ -297,7 +297,7 @@ fn an_abort_resets_the_peer() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_found_out() {
+fn keep_alives_detect_vanished_peers() {
     let keep_alive =
         KeepAlive { idle: Duration::from_secs(100), interval: Duration::from_secs(10), probes: 3 };
     let mut raw = Raw::new(Config::default());
@@ -316,7 +316,7 @@ fn a_peer_that_is_gone_is_found_out() {
 }
 
 #[test]
-fn data_without_an_answer_is_given_up() {
+fn unacknowledged_data_times_out() {
     let mut raw = Raw::new(Config::default());
     let id = raw.establish(Options { retries: 4, ..Raw::bare() }, &[]);
     let start = raw.now;
@@ -355,7 +355,7 @@ fn a_backlog_is_bounded_and_cookies_take_no_memory() {
 }
 
 #[test]
-fn a_cookie_that_comes_back_makes_the_connection_it_promised() {
+fn returned_syn_cookies_establish_their_connection() {
     let mut raw = Raw::new(Config::default());
     raw.listen(Options::default(), Backlog { half_open: 0, cookies: Cookies::WhenFull });
     let offered = [

@@ -84,7 +84,7 @@ fn converse(options: &Options, v6: bool, lost: &'static [usize]) -> World {
 }
 
 #[test]
-fn tshark_finds_nothing_odd_where_nothing_is_lost() {
+fn tshark_reports_no_anomalies_without_losses() {
     let plain = Options {
         timestamps: false,
         sack: false,
@@ -104,7 +104,7 @@ fn tshark_finds_nothing_odd_where_nothing_is_lost() {
 }
 
 #[test]
-fn tshark_explains_what_is_odd_by_the_losses() {
+fn tshark_reports_only_anomalies_caused_by_losses() {
     let world = converse(&Options::default(), false, &[5, 9, 10, 30]);
     let Some(odd) = odd(&world) else { return };
     // Four retransmissions, and the duplicate acknowledgments they took.
@@ -112,7 +112,7 @@ fn tshark_explains_what_is_odd_by_the_losses() {
 }
 
 #[test]
-fn tshark_knows_scps_tp_and_stumbles_over_each_snack() {
+fn tshark_decodes_scps_tp_except_snacks() {
     let options = Options { timestamps: true, ..Profile::ScpsVj.options() };
     let world = converse(&options, false, &[5, 9, 10, 30]);
     let Some(lines) = ask(&world) else { return };

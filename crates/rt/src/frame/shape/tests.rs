@@ -72,7 +72,7 @@ fn is_sound(packet: &[u8]) -> bool {
 }
 
 #[test]
-fn segments_are_what_a_kernel_would_cut() {
+fn segments_match_kernel_segmentation() {
     for version in [4, 6] {
         let (vnet, packet) = tcp(version, &[7; 2500]);
         let shape = Shape::of(&vnet, &packet).unwrap();
@@ -121,7 +121,7 @@ fn datagrams_get_their_length_and_checksum() {
 }
 
 #[test]
-fn an_ordinary_packet_goes_as_it_came() {
+fn ordinary_packets_pass_unchanged() {
     let (vnet, packet) = udp(4, &[1; 100]);
     let plain = Vnet { cut: None, ..vnet };
     let shape = Shape::of(&plain, &packet).unwrap();

@@ -130,7 +130,7 @@ fn joined_packets_are_segmented_into_the_same() {
 }
 
 #[test]
-fn what_differs_is_not_joined() {
+fn different_segments_are_not_joined() {
     let count = |packets: &[Vec<u8>]| joined(packets).count();
     assert_eq!(count(&segments(false, &[100, 100, 101])), 2, "longer");
     assert_eq!(count(&segments(false, &[100, 40, 40])), 2, "behind the last");
@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_comes_makes_it_fail(packet in prop::collection::vec(any::<u8>(), 0..200), other in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn random_packets_cause_no_panic(packet in prop::collection::vec(any::<u8>(), 0..200), other in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Some(mut train) = Train::begin(&packet) {
             train.take(&packet, &other);
             let _ = train.header(&packet, &mut [0; HEADER_MAX]);

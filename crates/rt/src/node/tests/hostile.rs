@@ -73,7 +73,7 @@ fn a_replayed_session_delivers_nothing_twice() {
 }
 
 #[test]
-fn peers_that_say_little_at_a_time_keep_nobody_else_waiting() {
+fn slow_peers_do_not_delay_others() {
     let second = place(2, None, None);
     let recording = session(&second);
     // Each stops in the middle of a bundle, whose rest comes byte by byte.

@@ -47,7 +47,7 @@ fn bytes_and_ends_cross_in_both_directions_and_gateways_are_invisible() {
 }
 
 #[test]
-fn a_gateway_without_another_works_and_so_does_none() {
+fn connections_work_with_one_gateway_or_none() {
     for gates in [[true, false], [false, true], [false, false]] {
         let mut plan = Plan::new(sends(200_000), sends(100_000));
         plan.gates = gates;
@@ -202,7 +202,7 @@ fn a_stopped_reader_stops_the_sender_at_the_bound() {
 }
 
 #[test]
-fn five_hundred_at_once_and_one_more() {
+fn connections_beyond_the_limit_are_refused() {
     for early_accept in [true, false] {
         let mut plan = Plan::new(sends(20_000), sends(10_000));
         plan.pep.connections = 500;

@@ -101,7 +101,7 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
-fn an_unrelated_host_changes_nothing() {
+fn unrelated_hosts_change_nothing() {
     let run = |more: bool| {
         let mut config = line(Duration::from_millis(50));
         config.errors = vec![ErrorModel::dropping(ErrorKind::PerPacket(0.3))];

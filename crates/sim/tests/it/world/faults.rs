@@ -85,7 +85,7 @@ fn crash(lose_unsynced: f64, sync: bool) -> Bytes {
 }
 
 #[test]
-fn a_crash_loses_what_was_not_synced() {
+fn crashes_lose_unsynced_data() {
     let whole = crash(0.0, false);
     assert_eq!(whole, vec![7; 490]);
     assert_eq!(crash(1.0, false), Bytes::new());

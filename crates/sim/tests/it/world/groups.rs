@@ -255,7 +255,7 @@ fn a_receiver_reaches_the_sender_and_all_others() {
 }
 
 #[test]
-fn losses_of_the_branches_are_independent_and_those_before_them_hit_all() {
+fn branch_losses_are_independent_and_trunk_losses_hit_all() {
     const COUNT: u32 = 5_000;
     let up = link::Config { queue: Queue { packets: None, bytes: None }, ..line(Duration::ZERO) };
     let lost = ErrorModel::dropping(ErrorKind::DropList([3, 9].into()));

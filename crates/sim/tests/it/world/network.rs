@@ -241,7 +241,7 @@ fn a_world_with_endless_outages_ends() {
 }
 
 #[test]
-fn damage_is_caught_by_checksums_unless_there_are_none() {
+fn damage_is_detected_by_checksums_when_present() {
     let mut config = line(Duration::ZERO);
     config.errors = vec![ErrorModel::damaging(ErrorKind::BitErrorRate(1e-4))];
     let run = |udp_checksum| {
@@ -266,7 +266,7 @@ fn damage_is_caught_by_checksums_unless_there_are_none() {
 }
 
 #[test]
-fn a_link_may_change_on_the_way() {
+fn links_may_change_during_a_run() {
     let Pair { mut world, earth, moon, forward, .. } = pair(|host| host, &line(Duration::ZERO));
     let slower = move |link: &mut link::Link<Packet>, now| {
         link.set_rate(now, Rate::Constant(1_000_000)).unwrap();
@@ -283,7 +283,7 @@ fn a_link_may_change_on_the_way() {
 }
 
 #[test]
-fn limits_and_stubborn_engines_end_a_run() {
+fn limits_end_runs_of_engines_that_never_rest() {
     let Pair { mut world, earth, moon, .. } = pair(|host| host, &line(Duration::from_secs(1)));
     world.call(earth, |toy, _| toy.send(100, 1000));
     assert_eq!(world.run(Limit { events: 5, ..Limit::default() }), Outcome::EventLimit);

@@ -6,7 +6,7 @@ use wire::cfdp::{ChecksumType, ConditionCode, FaultHandler, TransmissionMode, Ve
 use super::super::Mib;
 
 #[test]
-fn a_mib_changes_what_it_names() {
+fn mibs_change_only_the_keys_they_name() {
     let mib: Mib = crate::text::parse(
         r#"
         entity = 101
@@ -47,7 +47,7 @@ fn a_mib_changes_what_it_names() {
 }
 
 #[test]
-fn what_is_written_out_is_what_was() {
+fn written_mibs_round_trip() {
     for name in crate::adapter::cfdp::CFDP_PROFILES {
         let config = cfdp::profile(name).unwrap();
         let mib = Mib::of(&config);

@@ -425,7 +425,7 @@ proptest! {
     }
 
     #[test]
-    fn a_modular_checksum_takes_pieces_in_any_order(
+    fn modular_checksums_accept_pieces_in_any_order(
         file in vec(any::<u8>(), 0..300),
         start in 0..9_u64,
         mut cuts in vec(0..300_usize, 0..6),

@@ -134,7 +134,7 @@ fn truncations(bytes: &[u8], field_bits: u8) {
 
 proptest! {
     #[test]
-    fn content_comes_back(
+    fn content_round_trips(
         (fec, field_bits, fti) in coded(), sender in sender(), flags: u8, object: u16,
         block: u32, symbol: u16, sequence: u16, source: u32, others in others(),
         payload in prop::collection::vec(any::<u8>(), 0..200),
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn commands_come_back(
+    fn commands_round_trip(
         fec in scheme(), field_bits in field_bits(), sender in sender(), object: u16, block: u32,
         symbol: u16, nodes in prop::collection::vec(any::<u32>(), 0..20), others in others(),
         time: (u32, u32), rate: Option<u16>, cc in prop::option::of(cc()), requests in requests(),
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn feedback_comes_back(
+    fn feedback_round_trips(
         fec in scheme(), field_bits in field_bits(), server: u32, instance: u16, time: (u32, u32),
         cc in prop::option::of(cc()), others in others(), requests in requests(), kind: u8, number: u8,
         payload in prop::collection::vec(any::<u8>(), 0..50),
@@ -229,7 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn requests_come_back(
+    fn requests_round_trip(
         fec in scheme(), field_bits in field_bits(), requests in requests(), room in 0_usize..600,
     ) {
         let mut out = [0xa5; 600];
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn positions_come_back(
+    fn positions_round_trip(
         fec in scheme(), field_bits in field_bits(), object: u16, block: u32, symbol: u16,
     ) {
         let position = Position { fec, object, id: id(fec, field_bits, block, symbol, symbol) };
@@ -278,7 +278,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(
+    fn arbitrary_bytes_never_panic(
         kind in 0..8_u8, words in 0..16_u8, mut bytes in prop::collection::vec(any::<u8>(), 0..100),
         small in prop::collection::vec((0_usize..100, 0..6_u8), 0..8), field_bits: u8,
     ) {

@@ -174,7 +174,7 @@ fn errors_are_reported_with_their_offset() {
 }
 
 #[test]
-fn one_line_each() {
+fn packets_print_on_one_line() {
     let holes: Vec<_> = (0..10).map(|i| Hole { start: i * 10, last: i * 10 + 4 }).collect();
     let partial = Status { is_partial: true, holes: Holes::new(&holes), ..COMPLETE };
     let failed = Status { code: StatusCode::NotFound, ..COMPLETE };
@@ -198,7 +198,7 @@ fn one_line_each() {
 
 proptest! {
     #[test]
-    fn statuses_come_back(
+    fn statuses_round_trip(
         code: u8, session: u32, flags: [bool; 2],
         pairs in prop::collection::vec(any::<[u32; 2]>(), 0..40),
     ) {
@@ -217,7 +217,7 @@ proptest! {
     }
 
     #[test]
-    fn data_comes_back(
+    fn data_round_trips(
         session: u32, wants_status: bool, offset in 1..u32::MAX - 100,
         data in prop::collection::vec(any::<u8>(), 0..100),
     ) {
@@ -227,7 +227,7 @@ proptest! {
     }
 
     #[test]
-    fn names_come_back(
+    fn names_round_trip(
         session: u32, length: u32, path in prop::collection::vec(1_u8.., 0..PATH_MAX),
     ) {
         encoded(Packet::Request(Request { session, path: &path }));
@@ -236,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_do_no_harm(
+    fn arbitrary_bytes_never_panic(
         first in 0_u8..6, bytes in prop::collection::vec(any::<u8>(), 0..100),
     ) {
         let bytes: Vec<u8> = std::iter::once(first).chain(bytes).collect();

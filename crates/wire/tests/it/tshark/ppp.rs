@@ -131,7 +131,7 @@ fn conversation() -> Vec<Segment> {
 }
 
 #[test]
-fn tshark_restores_what_was_compressed() {
+fn tshark_restores_compressed_headers() {
     for may_omit in [false, true] {
         let mut compressor = Compressor::new(Slots { max: 15, may_omit });
         let segments = conversation();
@@ -177,7 +177,7 @@ fn tshark_restores_what_was_compressed() {
 }
 
 #[test]
-fn tshark_reads_what_configures_a_line() {
+fn tshark_reads_line_configuration() {
     let mut lcp = Vec::new();
     for option in [
         LcpOption::Mru(1_500),

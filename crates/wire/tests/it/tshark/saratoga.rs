@@ -614,7 +614,7 @@ fn is_refused(bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn the_dissector_complains_about_what_the_codec_refuses() {
+fn dissector_flags_packets_the_codec_refuses() {
     for port in [PORT, v0::PORT] {
         let packets = damaged(port, &mut Random(2));
         assert!(packets.len() > 4000, "only {} packets", packets.len());

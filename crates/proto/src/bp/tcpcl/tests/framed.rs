@@ -128,7 +128,7 @@ fn an_invalid_length_ends_the_stream() {
 proptest! {
     /// Random bytes cause no panic.
     #[test]
-    fn anything_may_come(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40, is_mtcp: bool) {
+    fn random_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40, is_mtcp: bool) {
         let framing = if is_mtcp { Framing::Mtcp } else { Framing::Stcp };
         let mut world = World::established(framed(framing), 1);
         for piece in bytes.chunks(cut) {

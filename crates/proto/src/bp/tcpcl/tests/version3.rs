@@ -176,7 +176,7 @@ fn without_refusals_unneeded_bundles_are_acknowledged() {
 }
 
 #[test]
-fn begun_transfers_complete_before_the_shutdown() {
+fn started_transfers_complete_before_the_shutdown() {
     let mut world = World::established(both(Version3::default()), 1);
     world.send(1, Content::Bytes(bytes(100_000).into()));
     world.ends[0].layer.command(world.now, Command::Close { link: LINK });
@@ -237,7 +237,7 @@ fn later_versions_are_accepted_and_earlier_ones_not() {
 proptest! {
     /// Random bytes after the beginning of a session cause no panic and no unbounded memory.
     #[test]
-    fn anything_may_follow(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40) {
+    fn random_bytes_after_the_start_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40) {
         let mut world = World::established(both(Version3::default()), 1);
         let end = &mut world.ends[1];
         for piece in bytes.chunks(cut) {

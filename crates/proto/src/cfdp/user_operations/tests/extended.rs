@@ -44,7 +44,7 @@ fn request(mode: TransmissionMode) -> PutRequest {
 }
 
 #[test]
-fn class_3_hands_on_what_comes() {
+fn class_3_forwards_received_pdus() {
     let mut world = World::new(&LINE, relays);
     let file = content(5000);
     world.insert(1, "source", &file);
@@ -60,7 +60,7 @@ fn class_3_hands_on_what_comes() {
 }
 
 #[test]
-fn class_3_in_a_circle_comes_to_an_end() {
+fn class_3_in_a_routing_loop_ends() {
     let links = [(1, 2), (2, 3), (3, 4), (4, 2)];
     let mut world = World::new(&links, |number, config| {
         permit(config, |permissions| permissions.relay = true);
@@ -162,7 +162,7 @@ fn class_4_reports_a_rejection_to_the_source() {
 }
 
 #[test]
-fn class_4_is_cancelled_on_its_way() {
+fn class_4_can_be_cancelled_in_transit() {
     let mut world = World::new(&LINE, relays);
     world.insert(1, "source", &content(5000));
     world.lose = Box::new(|from, to, datagram| (from, to) == (3, 4) && datagram[0] & 0x10 != 0);
@@ -175,7 +175,7 @@ fn class_4_is_cancelled_on_its_way() {
 }
 
 #[test]
-fn nothing_is_relayed_without_a_permission() {
+fn relaying_needs_permission() {
     for mode in [TransmissionMode::Unacknowledged, TransmissionMode::Acknowledged] {
         let mut world = World::new(&LINE, |number, config| {
             relays(number, config);

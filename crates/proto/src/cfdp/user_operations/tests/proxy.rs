@@ -62,7 +62,7 @@ fn a_file_is_fetched_even_over_a_bad_link() {
 }
 
 #[test]
-fn a_third_entity_gets_all_that_was_asked_for() {
+fn third_entities_receive_all_requested_files() {
     let mut world = World::new(&MESH, permitted);
     let file = content(3000);
     world.insert(2, "there", &file);
@@ -101,7 +101,7 @@ fn a_third_entity_gets_all_that_was_asked_for() {
 }
 
 #[test]
-fn what_is_not_permitted_or_cannot_be_is_refused_with_a_response() {
+fn refused_proxy_puts_receive_a_response() {
     let name = |destination, source: &'static str| {
         let put = UserOperation::ProxyPutRequest {
             destination: message::entity(destination),
@@ -340,7 +340,7 @@ fn an_entity_out_of_reach_is_refused() {
 }
 
 #[test]
-fn strangers_are_answered_where_they_asked_from() {
+fn unknown_entities_get_replies_at_their_address() {
     let mut world = World::new(&MESH, |number, config| {
         if number == 2 {
             config.remotes.clear();

@@ -164,7 +164,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn whatever_is_asked_comes_to_an_end() {
+fn random_user_operations_end() {
     for seed in 0..200 {
         run(seed);
     }

@@ -124,7 +124,7 @@ fn a_status_report_has_the_known_fields() {
 }
 
 #[test]
-fn a_transaction_of_ones_own_is_suspended_and_resumed() {
+fn own_transactions_are_suspended_and_resumed() {
     let mut world = World::new(&MESH, |_, _| {});
     let id = stuck(&mut world);
     world.ask(1, |entity, now| entity.remote_suspend(now, 2, id)).unwrap();

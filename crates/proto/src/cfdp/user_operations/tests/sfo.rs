@@ -57,7 +57,7 @@ fn reports(world: &World, number: u64) -> Vec<(u64, u8, u8, ConditionCode)> {
 }
 
 #[test]
-fn a_file_passes_two_waypoints_and_reports_come_back() {
+fn files_pass_two_waypoints_and_reports_return() {
     for loss in [0.0, 0.15] {
         let mut world = World::new(&LINE, waypoints);
         world.loss = loss;
@@ -151,7 +151,7 @@ fn unacknowledged_hops_deliver_too() {
 }
 
 #[test]
-fn a_waypoint_refuses_what_it_may_not_or_cannot_store() {
+fn waypoints_refuse_files_beyond_permissions_and_limits() {
     type Change = fn(&mut Config);
     let cases: [(&str, Change); 4] = [
         ("not permitted", |config| permit(config, |p| p.store_and_forward = false)),
@@ -238,7 +238,7 @@ fn a_refusal_further_on_is_reported_to_the_source() {
 }
 
 #[test]
-fn routes_that_run_in_a_circle_come_to_an_end() {
+fn routing_loops_end() {
     // 2, 3 and 4 forward files for 9 in a loop.
     let links = [(1, 2), (2, 3), (3, 4), (4, 2)];
     let mut world = World::new(&links, |number, config| {
@@ -279,7 +279,7 @@ fn routes_that_run_in_a_circle_come_to_an_end() {
 }
 
 #[test]
-fn names_that_lead_out_of_the_destination_are_refused_there() {
+fn names_outside_the_destination_root_are_refused_there() {
     let mut world = World::new(&LINE, waypoints);
     world.insert(1, "source", &content(2000));
     let request =

@@ -90,7 +90,7 @@ fn vegas_grows_from_a_window_of_one_segment() {
 }
 
 #[test]
-fn that_of_scps_halves_down_to_one_segment_and_moves_with_samples_only() {
+fn scps_vegas_halves_to_one_segment_and_needs_samples() {
     let mut control = control(Algorithm::Vegas(Vegas::SCPS), 2 * MSS, u64::MAX);
     control.on_congestion(Time::ZERO, &loss(2 * MSS));
     assert_eq!((control.cwnd(), control.ssthresh()), (MSS, u64::MAX));

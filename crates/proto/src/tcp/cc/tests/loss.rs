@@ -139,7 +139,7 @@ fn fast_convergence_aims_lower_after_a_second_loss() {
 }
 
 #[test]
-fn after_a_spurious_loss_cubic_and_bic_are_as_if_there_had_been_none() {
+fn spurious_losses_leave_cubic_and_bic_unchanged() {
     for algorithm in [Algorithm::Cubic(Cubic::LINUX), Algorithm::Bic(Bic::default())] {
         let [undone, never, lost] = [Some(true), None, Some(false)].map(|loses| {
             let mut control = control(algorithm, 100 * MSS, 100 * MSS);
@@ -161,7 +161,7 @@ fn after_a_spurious_loss_cubic_and_bic_are_as_if_there_had_been_none() {
 }
 
 #[test]
-fn bic_searches_halfway_between_what_was_lost_and_what_was_not() {
+fn bic_searches_halfway_between_lost_and_safe_windows() {
     let bic = Bic::default();
     let growth = |cwnd: f64, w_max: f64| cwnd / per_increment(&bic, cwnd, w_max, true);
     // Far below: linear, 16 segments a round. Nearer: a quarter of the distance.
@@ -225,7 +225,7 @@ fn marks_fill_a_link_without_a_loss() {
 }
 
 #[test]
-fn losses_of_every_kind_leave_a_window_of_a_segment_at_least() {
+fn losses_leave_a_window_of_at_least_one_segment() {
     let algorithms = [
         Algorithm::Tahoe(Counting::Acks),
         Algorithm::Reno(Counting::Acks),

@@ -97,7 +97,7 @@ fn a_loss_halves_and_a_timeout_restarts() {
 }
 
 #[test]
-fn what_was_not_in_flight_does_not_count_in_a_reduction() {
+fn reductions_count_only_bytes_in_flight() {
     let mut reno = control(Algorithm::NewReno(Counting::default()), 20 * MSS, u64::MAX);
     let congestion = Congestion { cause: Cause::Ecn, flight_size: 8 * MSS, cwnd_limited: false };
     reno.on_congestion(Time::ZERO, &congestion);
@@ -113,7 +113,7 @@ fn tahoe_restarts_at_a_loss() {
 }
 
 #[test]
-fn a_spurious_reduction_is_taken_back_once() {
+fn spurious_reductions_are_undone_once() {
     let mut reno = control(Algorithm::NewReno(Counting::default()), 20 * MSS, 40 * MSS);
     reno.on_timeout(Time::ZERO, &Timeout { flight_size: 20 * MSS, is_first: true });
     reno.on_spurious(Time::ZERO);
