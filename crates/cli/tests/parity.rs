@@ -137,7 +137,7 @@ fn judge_alone(scenario: &Path, until: Instant) -> (Verdict, Vec<String>) {
     decide(compare, DOUBTED_IN_CALM)
 }
 
-/// Judges again what did not agree beside others. What differed there has to agree more often.
+/// Judges again what did not agree beside others. Pairs that differed there must agree more often.
 fn judge_again(scenario: &Path, before: &mut (Verdict, Vec<String>), until: Instant) {
     let times = match before.0 {
         Verdict::Agrees { .. } | Verdict::Edge | Verdict::Busy(_) => return,

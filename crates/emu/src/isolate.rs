@@ -84,7 +84,7 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> IsolateError {
 ///
 /// # Errors
 ///
-/// [`IsolateError`] says what is forbidden and how to allow it.
+/// [`IsolateError`] names the missing permission and how to grant it.
 pub fn isolate() -> Result<Isolation, IsolateError> {
     isolate_with(None)
 }

@@ -159,7 +159,7 @@ impl Store {
                 if self.packets.len() == self.packets.capacity() {
                     let room = self.packets.capacity();
                     self.packets.reserve_exact(growth(room));
-                    // None is vacant now, and all may be later.
+                    // No slot is free now, and all may be free later.
                     self.vacant.reserve_exact(room + growth(room));
                 }
                 self.packets.push(held);

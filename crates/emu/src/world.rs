@@ -259,7 +259,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`WorldError`] names a fault of the plan, or what the system refused.
+    /// [`WorldError`] names a fault of the plan, or the operation that the system refused.
     pub fn start(plan: &Plan) -> Result<Self, WorldError> {
         let devices = Devices::of(plan)?;
         let hosts = plan.hosts.iter().enumerate();

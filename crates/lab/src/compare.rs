@@ -54,7 +54,7 @@ pub struct Plan {
     pub tcp: Option<TcpSettings>,
     /// Byte ranges to read for `scps-fp-read`, or that differ for `scps-fp-update`.
     pub records: Option<Vec<Record>>,
-    /// Gateways between the ends and the link, and what they do with connections.
+    /// Gateways between the ends and the link, and their treatment of connections.
     pub pep: Option<Between>,
     /// Whether the hosts between the hops of the link are waypoints for protocols that support
     /// them: bundles, LTP-T, and CFDP's store-and-forward overlay. Otherwise they route.

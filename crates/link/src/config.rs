@@ -24,7 +24,7 @@ pub struct Config {
     /// Bounds on packets waiting for the line.
     pub queue: Queue,
     /// Whether a TCP host at this end waits while the queue is full, as for a network card, instead
-    /// of losing what it sends.
+    /// of losing packets.
     pub backpressure: bool,
     /// Propagation time to the far end.
     pub delay: Delay,

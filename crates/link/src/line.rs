@@ -147,7 +147,7 @@ impl Line {
         }
     }
 
-    /// Returns what arrives of a packet that leaves the link; `packet` is what entered.
+    /// Returns the packet as it arrives at the far end; `packet` is the one that entered the link.
     pub fn leave(&mut self, fate: &Fate, packet: &[u8]) -> Left {
         let Some(ends) = &mut self.ends else { return Left::Same };
         let Some(head) = self.heads.pop_front() else { return Left::Same };

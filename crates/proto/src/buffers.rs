@@ -11,7 +11,7 @@ settings! {
         pub write_buffer: usize as Size [Least(WRITE_BUFFER_MIN)] = 8 << 20,
         /// Bytes collected into one write.
         pub write_piece: usize as Size [Least(1)] = 128 << 10,
-        /// Bytes read ahead of what is sent, for each session.
+        /// Bytes read ahead of the transmission, for each session.
         pub read_ahead: usize as Size = 1 << 20,
         /// Limit of all sessions together, shared equally.
         pub read_ahead_total: usize as Size = 64 << 20,

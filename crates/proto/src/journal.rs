@@ -140,8 +140,8 @@ impl Progress {
         }
     }
 
-    /// Records that a sync completed. Returns whether others are pending: an earlier one says
-    /// nothing about what was written after it was requested.
+    /// Records that a sync completed. Returns whether others are pending: an earlier one proves
+    /// nothing about data written after its request.
     pub(crate) fn synced(&mut self) -> bool {
         self.syncs = self.syncs.saturating_sub(1);
         self.syncs > 0

@@ -156,7 +156,7 @@ mod tests {
         // A current interval of 1,000 packets counts, because it raises the average: to 2,600 / 6.
         losses.newest = 1999;
         assert!(near(losses.rate(), 6.0 / 2600.0));
-        // Of two earlier intervals, or of the current one and the newest, the larger sum.
+        // The larger sum: of two earlier intervals, or of the current one and the newest.
         losses.intervals.truncate(2);
         assert!(near(losses.rate(), 2.0 / 1100.0));
         losses.newest = 1099;

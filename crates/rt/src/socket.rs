@@ -356,7 +356,7 @@ fn only_groups_use(address: SocketAddr) -> bool {
 
 /// Enlarges the kernel's buffers as requested, or as far as it allows.
 fn enlarge(socket: &socket2::Socket, buffers: Buffers) -> io::Result<()> {
-    // Without the privilege to exceed the limit, the second call sets what the limit allows.
+    // Without the privilege to exceed the limit, the second call sets the largest allowed size.
     if sockopt::set_socket_recv_buffer_size_force(socket, buffers.receive).is_err() {
         socket.set_recv_buffer_size(buffers.receive)?;
     }

@@ -193,7 +193,7 @@ impl<E: Engine> TunDriver<E> {
         Ok(true)
     }
 
-    /// Sends what is due, up to [`WRITES`] batches. Returns whether there may be more.
+    /// Sends due packets, up to [`WRITES`] batches. Returns whether there may be more.
     fn transmit(&mut self) -> io::Result<bool> {
         for _ in 0..WRITES {
             let now = self.clock.now();

@@ -228,7 +228,7 @@ impl Kind {
                 !is_other || !is_no_start || (*distance <= 2 && unit.len() > 1)
             });
         let nearest = if unit.ends_with("B/s") {
-            // What looks alike is an eighth of it.
+            // Rates with similar spellings are an eighth of it.
             "; rates count bits: write 8 times the number, in bit/s".to_owned()
         } else {
             near.map(|(.., name)| format!("; did you mean {name:?}?")).unwrap_or_default()

@@ -324,7 +324,7 @@ fn compressible(packet: &[u8]) -> Option<Headers> {
     let is_open = headers.flags() & (FIN | SYN | RST | ACK) == ACK;
     let is_sound = usize::from(headers.u16(2)) == packet.len()
         && fold(sum(&packet[..headers.ip_len])) == 0xffff
-        // Of the two forms of zero the decompressor writes this one.
+        // The decompressor writes this one of the two forms of zero.
         && headers.u16(10) != 0xffff;
     (is_open && is_sound && !is_fragment).then_some(headers)
 }

@@ -1,7 +1,7 @@
 //! A protocol is one row and one adapter. No code matches on a protocol, or compares its name,
-//! elsewhere: a property of the row says what others need to know. And `toy.patch` beside this
-//! file adds a protocol to the tree as it is, with codec, engine, adapter, dissector and page, and
-//! changes few files that exist; `.ci/toy` compiles what it gives, and runs it.
+//! elsewhere: a property of the row provides the information. `toy.patch` beside this file adds a
+//! protocol to the tree, with codec, engine, adapter, dissector and page, and changes few existing
+//! files; `.ci/toy` compiles and runs the result.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Limits on the size of files, functions and structs. What exceeds one holds more than one thing:
-//! split its state by ownership, not its text.
+//! Limits on the size of files, functions and structs. An item above a limit has several
+//! responsibilities: split its state by ownership, not its text.
 
 use std::fs;
 
@@ -136,7 +136,7 @@ fn code_of(text: &str) -> String {
     while let Some(c) = rest.chars().next() {
         let skipped = skipped(rest, code.chars().next_back());
         if skipped > 0 {
-            // What a token is made of does not matter, where lines end does.
+            // Only line ends matter, not the kind of a token.
             code.push_str(if c == '/' { "" } else { "0" });
             code.extend(rest[..skipped].chars().filter(|c| *c == '\n'));
         } else {

@@ -8,7 +8,7 @@ use super::guard::guarded_for;
 /// Time limit of a process: many times that of the slowest on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Runs a command to its end. Panics with what it has printed if it takes longer than [`LIMIT`].
+/// Runs a command to its end. Panics with its output so far if it takes longer than [`LIMIT`].
 pub(crate) fn output(command: &mut Command) -> Output {
     output_within(LIMIT, command)
 }

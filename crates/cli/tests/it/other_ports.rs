@@ -28,9 +28,8 @@ impl OtherPorts {
         Self { listens, inlets, stop: Arc::default(), threads: Vec::new() }
     }
 
-    /// Relays between hosts that are at these addresses; one that is unknown becomes known by
-    /// what it sends. One datagram in
-    /// `lose_one_in` is lost, none if that is 0.
+    /// Relays between hosts at these addresses; an unknown host becomes known when it sends. One
+    /// datagram in `lose_one_in` is lost, none if that is 0.
     pub(crate) fn start(&mut self, hosts: [Option<SocketAddr>; 2], lose_one_in: u64) {
         let hosts = Arc::new(Mutex::new(hosts));
         for (side, inlet) in self.inlets.iter().enumerate() {

@@ -347,7 +347,7 @@ fn fins_and_resets_cross_and_closed_ports_fail() {
     assert!(seconds.parse::<f64>().unwrap() < 5.0, "{message}");
     let refused = |value: &Value| value["not_connected"].as_u64() >= Some(1);
     networks.statistics(1, "the server is not reached", refused);
-    // Nothing is held beyond the bound, though a reader slept.
+    // The bound holds although a reader is blocked.
     for number in [0, 1] {
         let value = networks.statistics(number, "all are over", |value| value["open"] == 0);
         assert!(value["buffered_peak"].as_u64().unwrap() <= 4 * 65_536, "{value}");

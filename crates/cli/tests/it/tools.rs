@@ -117,7 +117,7 @@ fn tools_and_protocols_are_compared_in_one_table_and_kept() {
         let goodput = result["goodput_bps"].as_f64().unwrap();
         assert!(goodput > 1e5 && goodput < 20e6, "{result}");
     }
-    // What is there is not done again, but shown; a line that was cut off is.
+    // Completed rows are shown without a new run; a truncated line runs again.
     fs::write(out.join("results.jsonl"), &first[..first.len() - 10]).unwrap();
     let more = [&more.concat()[..], &["--json"]].concat();
     let again = compare(folder.path(), &more).output().unwrap();
@@ -174,7 +174,7 @@ fn tools_carry_transfers_of_a_scenario_beside_protocols() {
     }
     let folder = tempfile::tempdir().unwrap();
     let adapters = adapters(folder.path());
-    // It has a server, and is over the link: what is written arrives by the receiver's half.
+    // The transfer has a server and crosses the link: written data arrives at the receiver's half.
     let over = "about = \"over the link\"\nport = 4000\nready = \"tcp\"\n\
         server = 'exec python3 -m http.server --directory \"$IN\" $PORT'\n\
         client = 'python3 -c \"import socket,sys; socket.create_connection((sys.argv[1], \
@@ -330,7 +330,7 @@ fn remains_of_a_killed_comparison_are_removed_next_time() {
     running.child.wait().unwrap();
     assert_eq!(left(), 2);
     let started = Instant::now();
-    // The kernel ends what is in there a moment later.
+    // The kernel ends the processes inside a moment later.
     while left() > 0 {
         assert!(started.elapsed() < Duration::from_secs(10));
         let mut list = Command::new(SLOWLIGHT);

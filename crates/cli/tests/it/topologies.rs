@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 use crate::staying::World;
 use crate::world::text;
 
-/// Takes what comes over one TCP connection: prints its bytes, the seconds from the first to the
-/// last, and its SHA-256.
+/// Receives bytes over one TCP connection: prints their number, the seconds from the first to the
+/// last, and their SHA-256.
 const SINK: &str = "
 import hashlib, socket, time
 listener = socket.create_server(('', 5000), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -119,7 +119,7 @@ fn printed(child: Child) -> String {
     text(&output.stdout).trim().to_owned()
 }
 
-/// Bytes, seconds and SHA-256 from a sink, and the SHA-256 of what was sent.
+/// Bytes, seconds and SHA-256 from a sink, and the SHA-256 of the sent data.
 fn carried(sink: Child, source: Child) -> (f64, f64, String, String) {
     let sent = printed(source);
     let received = printed(sink);
@@ -153,10 +153,10 @@ fn two_tcp_flows_share_the_bottleneck_of_a_dumbbell() {
         (rates.iter().sum::<f64>(), rates.iter().map(|rate| rate * rate).sum::<f64>());
     let fairness = sum * sum / (rates.len() as f64 * squares);
     eprintln!("together {sum:.2} of 10 Mbit/s, Jain's fairness {fairness:.3}");
-    // Of 1,514 bytes on the line 1,448 are a program's: 9.56 Mbit/s of ten, if it is always busy.
+    // A program gets 1,448 of 1,514 bytes on the line: 9.56 Mbit/s of ten, if it is always busy.
     assert!((7.5..9.8).contains(&sum), "{rates:?}");
     assert!(fairness > 0.65, "{rates:?}");
-    // What did not fit was lost at the bottleneck, and nowhere else.
+    // Packets beyond the queue were lost at the bottleneck, and nowhere else.
     let status = world.command("status", &["--json"]).output().unwrap();
     let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
     for link in status["links"].as_array().unwrap() {
@@ -279,7 +279,7 @@ fn flows_observe_changes_of_the_layer_below() {
     assert!((570e3..630e3).contains(&rate), "{rate} bit/s");
     let (before, after) = (within(fast + 0.7, dark).len(), within(dark + 0.9, dark + 1.2).len());
     assert!(before > 10 && after > 40, "{before}, {after}");
-    // What is sent meanwhile waits at the orbiter.
+    // Packets sent meanwhile wait at the orbiter.
     let gaps = came.windows(2).map(|pair| pair[1].came - pair[0].came);
     let longest = gaps.fold(0.0, f64::max);
     assert!((0.48..0.6).contains(&longest), "an outage of {longest} s");

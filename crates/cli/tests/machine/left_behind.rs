@@ -186,7 +186,8 @@ impl Doomed {
         number(&alive.find(|process| stat(process, 1) == Some(parent.into())).unwrap())
     }
 
-    /// Kills one of its processes, gives the next command, and looks for what is left.
+    /// Kills one of its processes, runs the next command, and checks for remaining processes and
+    /// files.
     fn kill(mut self, victim: u32) {
         let what = self.what;
         let namespaces_before = self.namespaces();

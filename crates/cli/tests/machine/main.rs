@@ -1,5 +1,5 @@
-//! Tests that look at the processes, mounts and namespaces of the whole machine, or keep it busy:
-//! by themselves, so that no other test changes what they see.
+//! Tests that inspect the processes, mounts and namespaces of the whole machine, or keep it busy:
+//! in their own binary, so that no other test changes their results.
 
 #[path = "../world/guard.rs"]
 mod guard;

@@ -142,7 +142,7 @@ fn a_program_begins_when_the_server_listens() {
     let program: Vec<&str> = program.iter().map(String::as_str).collect();
     let output = slowlight(&[&link[..], &["--"], &program].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    // Something listens at once, and what is meant later.
+    // One server listens at once, the intended one later.
     let two = format!("{} & sleep 0.7; exec {}", serve(8001), serve(8000));
     let link = ["link", "--delay", "1 ms", "--server", &two, "--wait-for", "8000"];
     let output = slowlight(&[&link[..], &["--"], &program].concat());
@@ -163,7 +163,7 @@ fn servers_that_fail_or_do_not_listen_are_reported() {
     assert!(output.status.success() && started.elapsed() < Duration::from_secs(30));
     assert!(text(&output.stderr).contains("listens nowhere"), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("started"));
-    // What only prepares something has done so.
+    // A command that only prepares something may end early.
     let started = Instant::now();
     let output = slowlight(&["link", "--server", "true", "--", "echo", "started"]);
     assert!(output.status.success() && !text(&output.stderr).contains("listens nowhere"));

@@ -11,8 +11,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Whether the machine has what a world needs, and this user what the test needs; says what is
-/// missing. The program itself is not asked: where nothing is missing, it has to work.
+/// Whether the machine meets the needs of a world, and this user the needs of the test; prints what
+/// is missing. The program itself is not asked: where nothing is missing, it has to work.
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 pub(crate) fn possible(as_root: bool) -> bool {
     let missing = missing(as_root);

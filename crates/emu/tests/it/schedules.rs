@@ -100,7 +100,7 @@ fn an_outage_begins_and_ends_to_the_millisecond() {
                 assert_in_time(crossing.came.is_none(), crossing);
             }
         }
-        // Of 1200 at most.
+        // At most 1,200.
         assert_in_time(lost > 500, &lost);
         let report = world.stop().unwrap();
         assert_eq!(report.links[0].stats.lost(link::LossCause::Outage).packets, lost);

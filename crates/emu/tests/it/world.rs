@@ -281,7 +281,7 @@ fn compressed_headers_carry_a_kernels_tcp_and_losses_are_repaired() {
     assert!(there.compressed > 1_000 && there.uncompressed >= 4, "{there:?}");
     // Packets after a lost frame could not be decompressed until the kernel retransmitted.
     assert!(there.tossed > 3, "{there:?}");
-    // Of 40 bytes 3 to 8 remain.
+    // 3 to 8 of 40 bytes remain.
     let saved = (there.before - there.after) / there.compressed;
     assert!((32..=37).contains(&saved), "{there:?}");
     assert!(back.compressed > 100 && back.tossed == 0, "{back:?}");

@@ -451,8 +451,8 @@ impl Field<'_> {
         self.tried = keyed.into_iter().map(|(_, tried)| tried).collect();
     }
 
-    /// Sorts the first `count` by success rate, then by time. Those behind them have fewer runs,
-    /// whose mean may be luck.
+    /// Sorts the first `count` by success rate, then by time. Candidates behind them have fewer
+    /// runs, so their mean may be luck.
     fn rank(&mut self, count: usize) {
         let behind = self.tried.split_off(count);
         let first: Vec<_> = self.tried.drain(..).collect();

@@ -129,7 +129,7 @@ fn completion_is_reported_with_any_mib() {
         nodes.b.mib.indications.transaction_finished = false";
     let world = Scenario::parse(text, "world").unwrap().resolved().unwrap();
     assert!(play(&world).succeeded());
-    // The resolved scenario is what was run.
+    // The run used the resolved scenario.
     let mib = world.nodes["b"].mib.as_ref().unwrap();
     assert!(mib.to_toml().unwrap().contains("transaction_finished = true"));
 }

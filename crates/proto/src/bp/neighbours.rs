@@ -111,9 +111,9 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         self.by_address.get(&address).copied()
     }
 
-    /// Neighbour from which data came. An unconfigured one is added. Nothing is sent to it, and it
-    /// is forgotten for another when no reply of the agent is pending; later it counts as a new
-    /// one. `None` if too many have pending replies.
+    /// Neighbour from which data came. An unconfigured one is added. Nothing is sent to it. It is
+    /// forgotten for another when no reply of the agent is pending; later it counts as a new one.
+    /// `None` if too many have pending replies.
     pub(super) fn met(&mut self, address: A, is_owed: impl Fn(LinkId) -> bool) -> Option<LinkId> {
         if let Some(id) = self.at(address) {
             return Some(id);

@@ -49,7 +49,7 @@ settings! {
         /// Whether an incomplete file is delivered when its transaction ends early, rather than
         /// discarded.
         pub keep_incomplete: bool as Flag = false,
-        /// Services for remote entities: routes, and limits on what is stored and served.
+        /// Services for remote entities: routes, and limits on stored and served files.
         pub user_operations: UserOperations as Table = UserOperations::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! Durability of received parts, for a layer that vouches for what it delivers.
+//! Durability of received parts, for a layer that guarantees the data it delivers.
 
 use wire::cfdp::TransactionId;
 

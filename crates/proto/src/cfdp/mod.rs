@@ -125,7 +125,7 @@ impl Transaction {
         }
     }
 
-    /// Starts or stops the timers with the path's clock, and sends what can be sent.
+    /// Starts or stops the timers with the path's clock, and sends pending PDUs.
     fn follow(&mut self, core: &mut Core, now: Time) {
         let clock = core.shared.paths.clock(self.base().seat.path);
         if clock == Clock::Running {

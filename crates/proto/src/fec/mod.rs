@@ -16,7 +16,7 @@
 //! parity symbol `j` is its value at `x(k + j)`; `x(0) = 0` and `x(i) = α^(i − 1)`.
 //!
 //! RFC 5510 §8.2.1 says that it is compatible with that codec but has `x(i) = α^i`, which yields
-//! different parity. The library is what is deployed, so its code is used here.
+//! different parity. The deployed programs use the library, so its code is used here.
 //!
 //! Two more properties follow the library and not the RFC:
 //!
@@ -24,7 +24,7 @@
 //!   RFC has another matrix for each length). Its parity symbol `j` has the encoding symbol id
 //!   `block length + j`, but the code word position `k + j`.
 //! * The 16-bit elements of GF(2¹⁶) are in the order of the machine it runs on, in practice little
-//!   endian. Of segments of an odd length it sends half of the parity's last element, from which
+//!   endian. For segments of an odd length it sends half of the parity's last element, from which
 //!   the last byte cannot be recovered; here such a length is refused.
 
 mod code;

@@ -75,7 +75,7 @@ pub enum Format {
     /// File followed by its description in the last segment: name, size and checksum. A file counts
     /// as received only if they match.
     Described,
-    /// Nothing but the file. What arrives is stored under this name; an earlier file of that name
+    /// Nothing but the file. Received data is stored under this name; an earlier file of that name
     /// is replaced.
     Raw {
         /// Name of the stored file.

@@ -1,7 +1,7 @@
 //! Records of sessions: a mark when the sender knows of a received part, and a record of each
 //! complete file.
 //!
-//! A session's state does not survive its engine. A sender does not retransmit what a report
+//! A session's state does not survive its engine. A sender does not retransmit data that a report
 //! claimed; if a restarted engine then claimed the rest, the sender would take the block for
 //! delivered. A mark is therefore recorded before the first report that claims a part, and a
 //! restarted engine cancels marked sessions.

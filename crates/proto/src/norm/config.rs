@@ -103,8 +103,8 @@ settings! {
         /// to probes, and never below the number of known receivers (RFC 5740 §5.5.4).
         pub group_size: Option<u32> as Auto<Number> = None,
         /// Whether NACKs of a group are collected for `K` + 1 greatest round trips (RFC 5740
-        /// §5.4.1). Otherwise each NACK is served at once, and later ones only for what they
-        /// request beyond it.
+        /// §5.4.1). Otherwise each NACK is served at once, and later ones only for additional
+        /// requests.
         pub collect: bool as Flag = false,
         /// Whether the last blocks carry as much parity as earlier blocks lacked. Repairs at the
         /// end include a few spare segments, so that another round is rarely needed.

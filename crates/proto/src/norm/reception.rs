@@ -515,7 +515,7 @@ mod tests {
         // The first event lasts longer: until messages sent before the sender knew of it have
         // arrived.
         assert_eq!(events, [103, 504, 543, 603]);
-        // Of 50 lost in a row, over 500 ms, four begin an event, at 11 per round trip.
+        // Four of 50 losses in a row, over 500 ms, begin an event, at 11 per round trip.
         let lost: Vec<u64> = (800..850).collect();
         let before = reception.losses.rate();
         assert_eq!(stream(&mut reception, (701, 900), &lost), [852]);

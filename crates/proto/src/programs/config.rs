@@ -17,7 +17,7 @@ pub enum Tool {
     Rsync,
     /// rsync to its own daemon.
     RsyncDaemon,
-    /// Terminal session that echoes what a user types.
+    /// Terminal session that echoes the user's input.
     Telnet,
 }
 

@@ -168,7 +168,7 @@ impl Conn {
         }
     }
 
-    /// Sends what can be sent.
+    /// Sends pending data.
     pub(super) fn flush(&mut self, now: Time, ahead: usize) {
         if let Self::Ssh(ssh) = self {
             ssh.go_on(now);

@@ -329,7 +329,7 @@ impl Ssh {
         self.out.push(now, Duration::ZERO, parts.concat().into());
     }
 
-    /// Sends what the peer's window allows, and what follows it.
+    /// Sends as much as the peer's window allows, and the messages after it.
     pub(super) fn flush(&mut self, now: Time, ahead: usize) {
         if !self.up || self.closed_in {
             return;

@@ -247,7 +247,7 @@ settings! {
         pub initial_rtt: Duration as Span [Interval] = Duration::from_secs(1),
         /// Rate that overrides the path's own; `"0"` does not pace.
         pub rate_bps("rate"): Option<u64> as Maybe<Rate> = None,
-        /// Unpaced senders: bytes of new data sent beyond what the receiver reported; `off` is
+        /// Unpaced senders: bytes of new data sent beyond the last reported position; `off` is
         /// unlimited. Over sockets the default is 16 MiB.
         pub unpaced_window: Option<u64> as Off<Size> = None,
         /// Minimum time between two packets.

@@ -1,6 +1,6 @@
 //! Session at the peer that sends the file (draft-wood-tsvwg-saratoga-22 §6).
 //!
-//! [`Offer`] is what it sends, [`Requests`] holds its requests for a STATUS, [`InFlight`] the
+//! [`Offer`] is the data to send, [`Requests`] holds its requests for a STATUS, [`InFlight`] the
 //! retransmissions that the receiver has not reported on, and [`Filling`] retransmits data while
 //! reports are delayed.
 

@@ -206,8 +206,8 @@ impl<A: Alarm> Base<A> {
         }
     }
 
-    /// Stops timers. Those stopped by the path's clock keep their remaining time, and others it had
-    /// stopped restart. A suspended session loses all but local timers.
+    /// Stops timers. Timers stopped by the path's clock keep their remaining time, and others it
+    /// had stopped restart. A suspended session loses all but local timers.
     pub(crate) fn freeze<J>(&mut self, shared: &mut Shared<A, J>, now: Time, reason: Reason) {
         let (handle, clock) = (self.seat.handle, shared.paths.clock(self.seat.path));
         if reason == Reason::User {
@@ -230,7 +230,7 @@ impl<A: Alarm> Base<A> {
         }
     }
 
-    /// Ends a standstill. That of a path discounts the silence meanwhile, and returns the remaining
+    /// Ends a standstill. A path's clock discounts the silence meanwhile, and returns the remaining
     /// time of each timer.
     pub(crate) fn thaw(&mut self, now: Time, reason: Reason) -> Vec<(A, Duration)> {
         if reason == Reason::User {

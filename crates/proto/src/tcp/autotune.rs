@@ -14,8 +14,8 @@ const FIRST_ROUND: u64 = 10;
 const SEGMENT_HEADERS: u64 = 640;
 const SEGMENT_RECORD: u64 = 256;
 
-/// Size of the receive buffer: dynamic right-sizing (`tcp_rcv_space_adjust`). Twice what the user
-/// read in the last round trip, more while that grows, plus the data beyond a gap.
+/// Size of the receive buffer: dynamic right-sizing (`tcp_rcv_space_adjust`). Twice the bytes that
+/// the user read in the last round trip, more while that grows, plus the data beyond a gap.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiveTuning {
     max: Option<u64>,

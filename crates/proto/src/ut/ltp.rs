@@ -332,7 +332,7 @@ impl LtpLayer {
         self.events.push_back(Event::Came { arrival, from, content, leaves_file });
     }
 
-    /// Learns the path of an unconfigured engine from what it sends.
+    /// Learns the path of an unconfigured engine from its segments.
     fn learn_path(&mut self, entity: u64, path: Option<PathId>) {
         let Some(way) = self.ways.get_mut(&entity).filter(|way| !way.is_set) else { return };
         let Some(received) = path.filter(|path| way.path != Some(*path)) else { return };

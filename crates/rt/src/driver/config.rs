@@ -61,7 +61,7 @@ pub enum Event<I> {
 pub enum Control {
     /// Continue.
     Continue,
-    /// Finish disk operations in progress, send what is due, and return.
+    /// Finish disk operations in progress, send due packets, and return.
     Stop,
 }
 

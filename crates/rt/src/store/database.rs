@@ -167,7 +167,7 @@ impl Inside {
         transaction.commit()
     }
 
-    /// Applies changes when the disk is full. Those that replace or remove a record use the
+    /// Applies changes when the disk is full. Changes that replace or remove a record use the
     /// reserve; the others fail.
     fn what_makes_room(&mut self, requests: &[&IndexRequest]) -> Vec<Change> {
         let makes: Vec<bool> = requests.iter().map(|request| self.makes_room(request)).collect();

@@ -220,7 +220,7 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// Carries out the engine's effects. Those for a full store wait, and all behind them, too.
+    /// Carries out the engine's effects. Effects for a full store wait, and so do all behind them.
     fn effects(&mut self) {
         while !self.store.as_ref().is_some_and(FileStore::is_full)
             && let Some(effect) = self.engine.poll_effect()
@@ -501,7 +501,7 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// Sends what is due. Returns whether there may be more.
+    /// Sends due packets. Returns whether there may be more.
     fn transmit(&mut self) -> io::Result<bool> {
         for _ in 0..WRITES {
             let now = self.clock.now();
@@ -516,7 +516,7 @@ impl<E: Engine> StreamDriver<E> {
         Ok(true)
     }
 
-    /// Writes the pulled batch to a stream, which keeps what the kernel does not take.
+    /// Writes the pulled batch to a stream, which keeps bytes that the kernel does not accept.
     fn send(&mut self, path: PathId) {
         let bytes = self.outbox.bytes();
         let Some(stream) = self.streams.get_mut(path).filter(|stream| stream.is_up()) else {

@@ -12,7 +12,7 @@ use engine::{
 use super::*;
 use crate::{Control, Waker};
 
-/// Records its input and runs scripted actions. With `echo` it sends back what arrives, ends with
+/// Records its input and runs scripted actions. With `echo` it returns received bytes, ends with
 /// the peer, and pauses the peer while it has something to send.
 #[derive(Default)]
 struct Toy {

@@ -121,7 +121,7 @@ impl Stack {
             path.links.iter().any(|other| *other != link && net.pipes[*other].blocked.is_some())
         };
         let reached = self.paths.iter().filter(|path| path.open && path.links.contains(&link));
-        // A host's TCP loses what the queue rejects, as in Linux.
+        // A host's TCP loses the packets that the queue rejects, as in Linux.
         let waits = |path: &&Path| !path.interface || net.pipes[link].link.config().backpressure;
         for path in reached.filter(|path| !others_full(path)).filter(waits) {
             self.events.push_back((path.id, event.clone()));

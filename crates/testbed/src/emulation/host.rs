@@ -259,7 +259,7 @@ impl Engine for EmulatedHost {
                 }
                 return Some(transmit);
             }
-            // The change of a path may be what it waits for.
+            // It may wait for the change of a path.
             if !self.settle(now) {
                 return None;
             }

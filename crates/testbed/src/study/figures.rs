@@ -105,7 +105,7 @@ impl<'a> Figure<'a> {
         found.ok_or_else(|| SpecError::invalid("sheet: there is none"))
     }
 
-    /// Checks what is drawn of the packets of one cell.
+    /// Checks the series that a figure draws of the packets of one cell.
     fn check_run(&self, sheet: &Sheet) -> Result<(), SpecError> {
         for (name, labels) in self.labels()? {
             let names: Vec<_> = sheet.axes.iter().map(|axis| axis.name.as_str()).collect();
@@ -118,7 +118,7 @@ impl<'a> Figure<'a> {
         Ok(())
     }
 
-    /// Checks what is drawn of a sheet's table.
+    /// Checks the series that a figure draws of a sheet's table.
     fn check_table(&self, sheet: &Sheet, kind: &str) -> Result<(), SpecError> {
         let numbers = sheet.axes.iter().filter_map(|axis| {
             axis.numbers().map(|numbers| format!("{}{}", axis.name, numbers.unit.suffix()))

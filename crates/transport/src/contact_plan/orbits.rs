@@ -62,7 +62,7 @@ pub struct Passes {
     pub earth: Vec<(Time, Time)>,
 }
 
-/// Seconds between two looks. What is seen for less, or hidden for less, may be missed.
+/// Seconds between two looks. Shorter passes or gaps may be missed.
 const STEP: u64 = 30;
 
 type Vector = [f64; 3];

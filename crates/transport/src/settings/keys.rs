@@ -1,4 +1,4 @@
-//! The keys with which LTP segments are authenticated. What is secret is read, and never written.
+//! The keys with which LTP segments are authenticated. Secrets are read, and never written.
 
 use std::fmt;
 use std::io::Read as _;

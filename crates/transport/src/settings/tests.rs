@@ -546,7 +546,7 @@ fn the_manuals_have_every_key_with_its_default() {
     // These have no default that can be written.
     assert!(["| `rate` |", "| `authentication` |"].iter().all(|key| text.contains(key)));
     let mut shown: LtpSettings = text::parse(example(text, "engine = 7\n"), "docs").unwrap();
-    // Nobody has the key file of the example.
+    // The key file of the example does not exist.
     shown.set(&["remotes", "2", "authentication"], "off");
     shown.apply(&mut l::Config::default()).unwrap();
 

@@ -248,7 +248,7 @@ impl Head {
     #[must_use]
     pub fn free_number(&self) -> u64 {
         let is_free = |number: &u64| self.blocks.iter().all(|block| block.number() != *number);
-        // Of n + 1 numbers, n blocks leave one free.
+        // n blocks leave one of n + 1 numbers free.
         (2..).find(is_free).unwrap_or(u64::MAX)
     }
 }

@@ -172,8 +172,8 @@ fn start_with_small_store(row: &mut Row) {
     row.wait_until_ready(2);
 }
 
-/// Six bundles for a node whose disk takes three. When the last blocks are taken, what the node
-/// keeps free for records is still there if `has_reserve`.
+/// Six bundles for a node whose disk takes three. With `has_reserve`, the space that the node
+/// reserves for records is free when the last blocks are taken.
 fn crosses_to_a_full_disk(has_reserve: bool) {
     let mut row = Row::new(2);
     start_with_small_store(&mut row);
@@ -207,7 +207,7 @@ fn crosses_to_a_full_disk(has_reserve: bool) {
     }
     let mut filler = fs::File::create(format!("{inside}/filler")).unwrap();
     while filler.write_all(&[0; 512]).is_ok() {}
-    // What applications confirm goes all the same, and then the rest comes.
+    // Confirmed bundles leave as usual, and then the rest arrives.
     let inbox = row.folder.path().join("inbox");
     fs::create_dir(&inbox).unwrap();
     let received = row.bp(2, &["recv", "1", inbox.to_str().unwrap(), "--count", "6"]);

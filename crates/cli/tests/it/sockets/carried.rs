@@ -27,7 +27,7 @@ fn await_some(place: &Place, len: u64) {
     await_that("some of it is here", has_some);
 }
 
-/// Waits until a receiver keeps nothing but what remembers what is over.
+/// Waits until a receiver keeps only its records of completed transfers.
 fn await_clean(place: &Place) {
     let root = place.root("");
     await_that("nothing is kept", || working_files(&root, "spool").is_empty());

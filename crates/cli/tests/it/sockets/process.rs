@@ -19,7 +19,7 @@ pub(crate) struct Running {
     pub(crate) message: String,
 }
 
-/// A process that ended: its exit code and what it printed.
+/// Process that ended: its exit code and its output.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,

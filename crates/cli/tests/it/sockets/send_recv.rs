@@ -148,14 +148,14 @@ fn after_a_kill_only_the_rest_is_sent() {
     place.await_spool(LEN / 2);
     sender.interrupt();
     let moved = sender.end().json()["moved_bytes"].as_u64().unwrap();
-    // Many times what the receiver needs to save what came last.
+    // Many times the duration that the receiver needs to save its last progress.
     std::thread::sleep(Duration::from_millis(500));
     receiver.kill();
     let (receiver, _) = place.recv(&address, &[&mib[..], &["--once"]].concat());
     let outcome = place.send(&file, &address, &more).end().complete();
     let received = receiver.end().complete();
     same(&file, &place.root().join("file"));
-    // Of what came at the end of the first half some may have been saved late, or was lost.
+    // Progress just before the end of the first half may have been saved late or lost.
     let rest = LEN - moved + LEN / 8;
     for outcome in [&outcome, &received] {
         assert_eq!(outcome["resumed"], true, "{outcome}");
@@ -177,7 +177,7 @@ fn killed_senders_resume_the_same_transaction() {
     sender.kill();
     let outcome = place.send(&file, &address, &more).end().complete();
     assert_eq!(outcome["resumed"], true, "{outcome}");
-    // What an earlier process sent does not count: 80 Mbit/s is all there is.
+    // Bytes sent by an earlier process do not count: the rate is at most 80 Mbit/s.
     let goodput = outcome["goodput_bps"].as_f64().unwrap();
     assert!(goodput < 82e6, "{outcome}");
     let received = receiver.end().complete();
@@ -314,7 +314,7 @@ fn usage_errors_exit_with_2() {
 
 #[test]
 fn system_errors_exit_with_1_not_2() {
-    // Nobody makes directories there, whoever asks.
+    // No user can create directories there.
     let ended = Running::start(&["recv", "--listen", "127.0.0.1:0", "--root", "/sys"]).end();
     assert_eq!(ended.code, Some(1), "{}", ended.message);
     assert!(ended.message.contains("working directory /sys/.slowlight"), "{}", ended.message);

@@ -63,7 +63,7 @@ settings! {
         pub custody: Custody = Custody::default(),
         /// Security of bundles of version 7.
         pub security: Policy = Policy::default(),
-        /// Bounds on what the agent holds.
+        /// Bounds on the state of the agent.
         pub limits: Limits as Table = Limits::default(),
     }
 }

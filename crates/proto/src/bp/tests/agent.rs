@@ -87,8 +87,8 @@ fn short_bundles_may_exceed_the_window() {
             send(&mut world, 0, SendRequest::new(endpoint(1), payload.clone()));
         }
         let is_sent = |of: &Summary| of.state == State::Sending;
-        // Of bundles of 100 bytes with a head of some 70, five are less than 1,000 bytes, so a
-        // sixth is sent.
+        // Five bundles of 100 bytes with a head of some 70 are less than 1,000 bytes, so a sixth is
+        // sent.
         assert_eq!(world.nodes[0].agent.bundles().filter(is_sent).count(), under_way, "{len}");
         world.settle();
         // Bundles in transit together arrive in any order.

@@ -31,7 +31,7 @@ impl Repeats {
 }
 
 impl Sender {
-    /// Notes what a NAK confirms: its scope except its requests.
+    /// Records the data that a NAK confirms: its scope except its requests.
     pub(super) fn confirm(&mut self, core: &Core, nak: &Nak<'_>) {
         let Some(source) = self.source.as_ref() else { return };
         let repeats = &mut self.repeats;
@@ -58,8 +58,8 @@ impl Sender {
         }
     }
 
-    /// Has a pass retransmit what a NAK requests, if everything was sent and replies are delayed.
-    /// Returns whether it does.
+    /// Makes a pass retransmit the requests of a NAK, if everything was sent and replies are
+    /// delayed. Returns whether it does.
     pub(super) fn fills(&mut self, core: &mut Core, now: Time) -> bool {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let source = self.source.as_ref().filter(|it| it.at_end() && self.eof.ever_sent);

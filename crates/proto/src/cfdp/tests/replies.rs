@@ -30,7 +30,7 @@ fn a_receiver_that_falls_behind_reaches_the_keep_alive_limit() {
         Box::new(|side, number, datagram| side == 0 && number > 200 && datagram.len() > 99);
     world.run_until(Time::from_secs(2));
     assert_eq!(condition(&world, 0), Some(ConditionCode::KeepAliveLimitReached));
-    // 200 PDUs and 100 kB take 0.25 s, what is under way in 58 ms as long; the whole file 1.7 s.
+    // 200 PDUs and 100 kB take 0.25 s, the data in flight in 58 ms as long; the whole file 1.7 s.
     let ended = world.datagrams().into_iter().find(|(_, _, line, _)| line.starts_with("EOF"));
     let (at, _, line, _) = ended.expect("an EOF that cancels");
     assert!(at < Time::from_nanos(500_000_000), "{line} at {at}");

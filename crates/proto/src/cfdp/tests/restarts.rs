@@ -121,7 +121,7 @@ fn saved_progress_is_not_sent_again() {
     check(&world, &content(SIZE), "receiver lost at 70 ms");
     let data =
         world.datagrams().into_iter().filter(|(_, _, line, _)| line.starts_with("data")).count();
-    // Of 60 PDUs some 50 were received, and all but the last 8,000 bytes were saved.
+    // Some 50 of 60 PDUs were received, and all but the last 8,000 bytes were saved.
     assert!(data < 25, "{data} data PDUs after the restart: {:#?}", world.datagrams());
 }
 

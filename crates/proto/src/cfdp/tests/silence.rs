@@ -57,7 +57,7 @@ fn after_outage(secs: u64, sides: &'static [usize]) -> (Duration, Duration) {
 
 #[test]
 fn unannounced_outages_are_bounded_by_inactivity() {
-    // What was sent into the outage of the forward link: 4.4 s of the file with its headers.
+    // Data sent into the outage of the forward link: 4.4 s of the file with its headers.
     let left = Duration::from_millis(3_600);
     let two_round_trips = Duration::from_secs(1);
     for secs in [650, 1400, 3000, 18_000] {

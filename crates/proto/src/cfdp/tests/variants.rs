@@ -446,7 +446,7 @@ fn the_profile_of_2007_has_the_sizes_of_the_capture() {
         let found = world.datagrams().into_iter().find(|(_, _, other, _)| other.starts_with(line));
         found.map(|(at, ..)| at.as_nanos()).expect("it was sent")
     };
-    // What the hosts added, beside the link's own time.
+    // Time that the hosts add to the link's own time.
     let metadata_leaves = world.info.transmission_time(42).as_nanos() as u64;
     assert_eq!(at("data 0+") - at("Metadata") - metadata_leaves, 33_000);
     let ack_leaves = world.info.transmission_time(13).as_nanos() as u64;

@@ -1,4 +1,4 @@
-//! Permissions of remote entities, and limits on what is stored for them.
+//! Permissions of remote entities, and limits on the files stored for them.
 
 use std::collections::BTreeMap;
 

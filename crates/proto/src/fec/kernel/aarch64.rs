@@ -32,7 +32,7 @@ fn fetch(source: &Source<'_>, offset: usize) -> [uint8x16_t; 2] {
     [low, high].map(|half| vld1q_u8(half.first_chunk().expect("half of 32 is 16")))
 }
 
-/// Adds two vectors to what a sum has at `offset`.
+/// Adds two vectors to the sum at `offset`.
 #[rite(neon, import_intrinsics)]
 fn add(row: &mut [u8], offset: usize, sum: [uint8x16_t; 2]) {
     let to = row[offset..].first_chunk_mut::<STEP>().expect("rows are whole columns");

@@ -35,8 +35,8 @@ static NIBBLES16: LazyLock<[[Nibbles16; 16]; 4]> = LazyLock::new(|| {
 /// products.
 pub(super) type Nibbles16 = [[u8; 16]; 8];
 
-/// The products of all coefficients of GF(2¹⁶). Those of a coefficient are the sums of those of
-/// its digits.
+/// The products of all coefficients of GF(2¹⁶). The products of a coefficient are the sums of the
+/// products of its digits.
 #[inline(always)]
 pub(super) fn nibbles16(sources: &[Source<'_>]) -> [[Nibbles16; TILE]; SOURCES] {
     let mut nibbles = [[[[0; 16]; 8]; TILE]; SOURCES];

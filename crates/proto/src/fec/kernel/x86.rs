@@ -184,7 +184,7 @@ fn fetch_narrow(source: &Source<'_>, offset: usize) -> [__m256i; 2] {
     })
 }
 
-/// Adds two vectors to what a sum has at `offset`.
+/// Adds two vectors to the sum at `offset`.
 #[rite(v3, import_intrinsics)]
 fn add_narrow(row: &mut [u8], offset: usize, sum: [__m256i; 2]) {
     let to = row[offset..].first_chunk_mut::<NARROW>().expect("rows are whole columns");

@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// Sends what the window allows.
+    /// Sends as many bytes as the window allows.
     fn push(&mut self, stream: usize, end: usize) {
         loop {
             let half = &mut self.streams[stream].halves[end];

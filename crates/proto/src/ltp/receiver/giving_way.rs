@@ -67,7 +67,7 @@ impl Receiver {
         (core.answer_time(&self.base, &self.peer.remote) * 2).min(PATIENCE_MAX)
     }
 
-    /// Ends a session to make room for another. What it reported is lost, so its further segments
+    /// Ends a session to make room for another. Its reported data is lost, so its further segments
     /// are refused.
     pub(crate) fn evict(&mut self, core: &mut Core) {
         let reason = CancelReason::System;

@@ -181,7 +181,7 @@ fn missing_gap_reports_are_requested() {
         let report_timer = Timer::Fixed(Duration::from_secs(86_400));
         let remote = Remote { report_timer, ..reporting_gaps().default_remote };
         let mut world = World::with(&Config { format, ..config(remote) });
-        // Of the second segment, which the first report covers.
+        // For the second segment, which the first report covers.
         world.lose =
             Box::new(|side, number, _| (side, number) == (0, 1) || (side, number) == (1, 0));
         world.send(&file, Red::All);

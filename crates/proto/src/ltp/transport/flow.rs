@@ -80,7 +80,7 @@ pub(crate) struct Stored {
 /// Structure of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Ranges received. What is missing between them is green.
+    /// Ranges received. Missing data between them is green.
     pub(crate) parts: Ranges,
     /// Total bytes, if known: the end of a green block may be lost.
     pub(crate) end: Option<u64>,

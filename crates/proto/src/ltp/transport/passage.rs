@@ -177,7 +177,7 @@ impl Passage {
         start < to && end > from
     }
 
-    /// Takes the result of a read. An error if the file is shorter than what was written.
+    /// Takes the result of a read. An error if the file is shorter than the written data.
     pub(crate) fn read_done(
         &mut self,
         offset: u64,

@@ -67,7 +67,7 @@ impl Incoming {
     }
 
     /// Requests everything missing before `block`, as the reference library does: enough parity, or
-    /// segments themselves where parity does not suffice. Skips what was requested after `since`,
+    /// segments themselves where parity does not suffice. Skips segments requested after `since`,
     /// here or by others. Where items have a price, blocks are requested by count instead of lists.
     /// Returns `false` if the message was too short.
     pub(crate) fn request(

@@ -54,7 +54,7 @@ pub(super) struct Rounds {
     /// Time of the last round's first NACK, and the time it took to send all.
     first_at: Time,
     took: Duration,
-    /// Rounds since the last data: what they request was lost on the return link before.
+    /// Rounds since the last data: their requests were lost on the return link.
     pub(super) unanswered: u32,
     /// Longest recent time from a request to its first repair.
     answered_in: Option<Duration>,
@@ -136,8 +136,8 @@ impl Receiver {
         self.check_repairs_after(core, now, self.holdoff());
     }
 
-    /// Starts to request what was not requested in the last `wait`. In small groups, new losses do
-    /// not wait for repairs of other blocks.
+    /// Starts to request the segments that were not requested in the last `wait`. In small groups,
+    /// new losses do not wait for repairs of other blocks.
     pub(super) fn check_repairs_after(&mut self, core: &mut Core, now: Time, wait: Duration) {
         if self.rests && self.lacks(Time::MAX) {
             self.rests = false;

@@ -21,8 +21,8 @@ pub(super) struct Flow {
     next: Time,
 }
 
-/// Watermark: a segment that is announced so that receivers request what they lack before it, and
-/// with [`EndGame::Acknowledged`] acknowledge if nothing is missing (RFC 5740 §5.5.3).
+/// Watermark: a segment announced so that receivers request missing data before it, and with
+/// [`EndGame::Acknowledged`] acknowledge if nothing is missing (RFC 5740 §5.5.3).
 #[derive(Debug)]
 struct Mark {
     at: u64,

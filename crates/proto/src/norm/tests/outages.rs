@@ -159,7 +159,7 @@ fn unannounced_outages_are_survived_within_inactivity() {
     config.sender.patience = Timer::Fixed(DAY);
     config.receiver.inactivity = Timer::Fixed(DAY);
     let file = content(2_000_000);
-    // Transmission time, at 10 Mbit/s, of what was unsent when the outage began.
+    // Transmission time, at 10 Mbit/s, of the data unsent when the outage began.
     let left = (2_000_000.0 - 0.8 * 10e6 / 8.0) * 8.0 / 10e6 * 1.1;
     for seconds in [650, 1_400, 3_000, 18_000] {
         for sides in [&[0, 1][..], &[0], &[1]] {

@@ -1,4 +1,4 @@
-//! End of a reception: the checksum, the rename, and what is kept of a failed one.
+//! End of a reception: the checksum, the rename, and the state kept of a failed one.
 
 use engine::{FilestoreRequest, Time};
 use wire::saratoga::{Content, StatusCode};
@@ -167,7 +167,7 @@ impl Receiver {
         }
     }
 
-    /// Reports the failure to the user, and keeps what may be useful later.
+    /// Reports the failure to the user, and keeps state that may be useful later.
     pub(super) fn fail(&mut self, core: &mut Core, failure: Failure) {
         self.outcome = Some(failure.code);
         self.finished(core, Err(failure));

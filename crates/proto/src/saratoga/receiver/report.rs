@@ -333,7 +333,7 @@ impl Receiver {
                 self.reports.reported = 0;
             }
             self.volunteer(core);
-            // A restarted sender knows only what it is asked for.
+            // A restarted sender knows only the requests it receives.
             let can_go_on =
                 self.description.as_ref().is_none_or(|description| description.can_go_on);
             let is_gone = is_silent && self.misses > 0 && can_go_on;

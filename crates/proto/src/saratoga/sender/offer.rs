@@ -61,7 +61,7 @@ impl Offer {
         self.version
     }
 
-    /// Whether each STATUS lists missing data: in version 0 it does not name what it replies to.
+    /// Whether each STATUS lists missing data: in version 0 it does not name its request.
     pub(super) fn is_reported(&self) -> bool {
         !self.is_blind() && self.version == Version::V1
     }

@@ -1,7 +1,7 @@
 //! Requests for a STATUS.
 //!
-//! Each carries its number in its timestamp, which the receiver echoes. The sender thus knows what
-//! it sent after the request, and does not retransmit it because the STATUS could not know of it.
+//! Each carries its number in its timestamp, which the receiver echoes. The sender thus knows which
+//! data followed the request, and does not retransmit data that the STATUS could not report.
 
 use std::time::Duration;
 

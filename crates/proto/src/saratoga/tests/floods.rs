@@ -113,7 +113,7 @@ fn sessions_under_way_make_no_room() {
     assert_eq!(world.sides[0].engine.sessions().count(), 8);
 }
 
-/// The store of a test world counts what is open.
+/// The store of a test world counts open files.
 #[test]
 fn a_description_alone_opens_no_file() {
     let mut world = World::alone(quiet());

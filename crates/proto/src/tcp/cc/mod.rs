@@ -1,8 +1,8 @@
 //! Congestion control: how much may be in flight, and how fast it is sent.
 //!
-//! A [`Control`] receives what was sent, acknowledged and lost, and returns a window, and a rate
+//! A [`Control`] receives the sent, acknowledged and lost bytes, and returns a window, and a rate
 //! if it paces. It counts bytes without sequence numbers: the connection decides which bytes are
-//! lost, when a loss belongs to a new window, and what is retransmitted.
+//! lost, when a loss belongs to a new window, and which bytes are retransmitted.
 //!
 //! # Responsibilities in recovery
 //!

@@ -379,7 +379,7 @@ impl Connection {
         self.counts.corruptions += u64::from(corrupted);
         let blameless = corrupted || self.lost_probe_alone();
         if corrupted && self.snack().is_some() {
-            // The peer reports what is missing, so there is nothing to probe for.
+            // The peer reports missing data, so no probe is necessary.
             self.losses.hurry();
             return;
         }

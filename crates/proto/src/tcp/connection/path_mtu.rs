@@ -165,7 +165,7 @@ impl Connection {
         let now_max = self.packet_max();
         let fallbacks = if self.is_v4() { &FALLBACKS[..] } else { &FALLBACKS[..2] };
         let Some(next) = fallbacks.iter().copied().find(|next| *next < now_max) else { return };
-        // What fits into a shorter packet does not vanish for its length.
+        // Segments that fit into a shorter packet are not lost because of their length.
         if self.board.first_len() <= self.data_within(next) {
             return;
         }

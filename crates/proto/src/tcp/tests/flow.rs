@@ -329,7 +329,7 @@ fn writable_is_indicated_at_a_third_or_any_free_space() {
         };
         let id = established(&mut raw, options);
         raw.write(id, 12 * MSS as usize);
-        // Nothing is accepted now, and so the user waits.
+        // Nothing is accepted now, so the user waits.
         assert_eq!(raw.stack.send(raw.now, id, &[7]), Ok(0));
         let reported = (1..=12).find(|segments| {
             raw.say(ACK, (1, 1 + segments * MSS), &[], &[]);

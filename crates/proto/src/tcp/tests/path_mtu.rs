@@ -200,7 +200,7 @@ fn the_next_connection_knows_the_path() {
     assert!(reports(&narrow) > before);
 }
 
-/// RFC 5927 §4.1: an off-path attacker does not know what is in flight.
+/// RFC 5927 §4.1: an off-path attacker does not know the sequence numbers in flight.
 #[test]
 fn a_forged_report_changes_nothing() {
     let mut raw = Raw::new(Config::default());
@@ -221,7 +221,7 @@ fn a_forged_report_changes_nothing() {
     let local = SocketAddr::new(IpAddr::from([10, 0, 0, 2]), PORT);
     let other = SocketAddr::new(local.ip(), PORT + 1);
     for (at, from, len, mtu) in [
-        // Acknowledged, beyond what was sent, another connection's, not longer than it is to be.
+        // Acknowledged, beyond sent data, another connection's, not longer than the new MTU.
         (0, local, 1500, 1280),
         (4001, local, 1500, 1280),
         (1, other, 1500, 1280),

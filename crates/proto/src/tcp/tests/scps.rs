@@ -331,7 +331,7 @@ fn a_route_has_one_rate_for_all_its_connections() {
     // They share it: none finishes much before the others.
     let first = ends.min().expect("three").since(start).as_secs_f64();
     assert!(first > 0.85 * took, "{first} {took}");
-    // Nobody ever sends more than the bucket holds.
+    // No sender exceeds the bucket.
     for (n, (at, from, bytes, _)) in world.log.iter().enumerate().filter(|(_, e)| e.1 == 0) {
         let since = |e: &&(engine::Time, usize, Vec<u8>, bool)| e.1 == *from;
         let sent: u64 =

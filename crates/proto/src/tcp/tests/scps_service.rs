@@ -69,7 +69,7 @@ fn compressed_headers_carry_a_conversation_with_losses() {
                     rest.iter().all(|p| (p.0, p.1) == (COMPRESSED_PROTOCOL, header)),
                     "{rest:?}"
                 );
-                // The data gets what the header saves.
+                // The data uses the bytes that the header saves.
                 assert!(rest.iter().any(|p| p.2 == 1480 - header), "{rest:?}");
                 assert!(packets.iter().all(|p| p.1 + p.2 <= 1480));
                 assert_eq!(world.hosts[host].stack.statistics().strangers, 0);

@@ -305,7 +305,7 @@ impl World {
         }
     }
 
-    /// Lets a user do what it can.
+    /// Lets a user read and write as much as possible.
     pub(super) fn use_connection(&mut self, host: usize, id: ConnectionId) {
         let now = self.now;
         let Host { stack, users, .. } = &mut self.hosts[host];
@@ -427,7 +427,7 @@ fn line(segment: &Segment<'_>, from: usize, lost: bool, first: [Option<u32>; 2])
 }
 
 /// Checks that both users of the first connection have everything and all is closed. `Err`
-/// describes what is not.
+/// describes the missing part.
 pub(super) fn finished(world: &World) -> Result<(), String> {
     let user = |host: usize| world.hosts[host].users.values().next();
     let (Some(a), Some(b)) = (user(0), user(1)) else { return Err("no connection".into()) };

@@ -1,5 +1,5 @@
-//! Random worlds: packets are lost, duplicated or reordered; still each host receives what the
-//! other sent, and nothing is left in the gateways.
+//! Random worlds: packets are lost, duplicated or reordered; each host still receives everything
+//! that the other sent, and nothing is left in the gateways.
 
 use std::time::Duration;
 

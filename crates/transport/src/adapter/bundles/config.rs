@@ -205,7 +205,7 @@ pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
     };
     config.use_profile(protocol)?;
     if protocol.kind.is_entity_in_bundles() {
-        // What an entity has is safe in its own store soon.
+        // Bundles received by an entity are soon safe in its own store.
         config.agent.limits.delivering = agent::Limits::default().delivering;
         let cfdp = crate::adapter::layered_cfdp::profiled_cfdp(protocol);
         config.cfdp = Some(CfdpUser { cfdp, ..CfdpUser::default() });

@@ -52,7 +52,7 @@ fn a_growing_round_trip_that_falls_again_does_not_end_slow_start() {
         (cubic.cwnd() - before, cubic.ssthresh())
     };
     assert_eq!(round(100), (10 * MSS, u64::MAX));
-    // After eight samples the window grows by a quarter of what is acknowledged.
+    // After eight samples the window grows by a quarter of the acknowledged bytes.
     assert_eq!(round(120), (7 * MSS + 3 * MSS / 4, u64::MAX));
     // Back to the former round trip: no queue, full growth.
     let (grown, ssthresh) = round(100);
