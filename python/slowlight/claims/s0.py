@@ -1,8 +1,8 @@
 """Claims of S0: CFDP, LTP, NORM and Saratoga over NASA's channel emulator, from the grid.
 
-Where the paper gives a number that it read from a chart, it is met to a third, as on the pages of
-docs/reproduction; an order is one of means, unless a chart of boxes is meant, which is of medians
-and quartiles; "the same order" is up to ten times. What captures fix is in `s0_packets`.
+A value that the paper read from a chart holds within a third, as on the pages of
+docs/reproduction. Orders compare means, or medians and quartiles where the paper has box plots.
+"The same order" is within a factor of ten. Claims about captures are in `s0_packets`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def samples(
 
 
 def mean(evidence: Evidence, column: str, protocol: str, **cell: str) -> float:
-    """The mean of a cell, that of 10 MB at 10 Mbit/s, 25 ms and no errors if it is not told."""
+    """Mean of a cell; by default of 10 MB at 10 Mbit/s, 25 ms and no errors."""
     return statistics.fmean(samples(evidence, column, protocol, **cell))
 
 
@@ -68,20 +68,20 @@ def _baseline(evidence: Evidence, column: str) -> dict[str, float]:
 
 @PAPER.claim("S0-02")
 def unrestricted(evidence: Evidence) -> list[Finding]:
-    """b holds if the goodputs are within ten times of each other, c if LTP's is the least."""
+    """b: the goodputs are within a factor of ten; c: LTP's goodput is the minimum."""
     goodput = _baseline(evidence, GOODPUT)
     three = [goodput[protocol] / 1e6 for protocol in (CFDP, NORM, SARATOGA)]
     return [
         cannot(
-            "a", "Mbit/s that NORM and Saratoga top out at", "about 60; below 60",
-            "The limit was the hosts' processors and Perl; here processors take no time.",
+            "a", "maximum Mbit/s of NORM; Saratoga", "about 60; below 60",
+            "The hosts' processors and Perl were the limit; here processing takes no time.",
             joined(three[1:], ".1f"),
         ),
         found(
             "b", "Mbit/s of CFDP; NORM; Saratoga", "the same order of magnitude",
             joined(three, ".1f"), holds=max(three) < 10 * min(three),
-            why="CFDP has no rate of its own, so here it fills gigabit Ethernet; the study's host "
-            "held it back.",
+            why="CFDP has no rate limit, so it fills gigabit Ethernet here. The study's host "
+            "limited it.",
         ),
         found(
             "c", "Mbit/s of LTP", "consistently lower", f"{goodput[LTP] / 1e6:.2f}",
@@ -92,7 +92,7 @@ def unrestricted(evidence: Evidence) -> list[Finding]:
 
 @PAPER.claim("S0-03")
 def baseline_packets(evidence: Evidence) -> list[Finding]:
-    """Holds if the packets of CFDP and Saratoga for 100 MB are 100,000 to a twentieth."""
+    """Holds if each protocol sends 100,000 packets for 100 MB, within 5 %."""
     packets = _baseline(evidence, "packets_str")
     shown = [packets[protocol] for protocol in (CFDP, NORM, SARATOGA)]
     return [
@@ -105,11 +105,11 @@ def baseline_packets(evidence: Evidence) -> list[Finding]:
 
 @PAPER.claim("S0-05")
 def baseline_answers(evidence: Evidence) -> list[Finding]:
-    """a holds if each sends 2 to 9, b if NORM and LTP send more than the others."""
+    """a: each receiver sends 2 to 9 packets; b: NORM and LTP send more than the others."""
     packets = _baseline(evidence, "packets_rts")
     why = (
-        "The profile's receiver sends one report for one checkpoint; the study counted two even "
-        "without errors (S0-15), and its captures have reports three times."
+        "The profile's receiver sends one report per checkpoint. The study counted two even "
+        "without errors (S0-15), and its captures show three copies of a report."
     )
     told = joined(packets.values(), ".0f")
     few = max(packets[CFDP], packets[SARATOGA])
@@ -119,7 +119,7 @@ def baseline_answers(evidence: Evidence) -> list[Finding]:
             holds=all(2 <= count <= 9 for count in packets.values()), why=why,
         ),
         found(
-            "b", "NORM and LTP against CFDP and Saratoga", "many more", told,
+            "b", "the same", "NORM and LTP send many more", told,
             holds=min(packets[NORM], packets[LTP]) > few, why=why,
         ),
     ]  # fmt: skip
@@ -128,13 +128,13 @@ def baseline_answers(evidence: Evidence) -> list[Finding]:
 @PAPER.claim("S0-06")
 def average_chart(_: Evidence) -> list[Finding]:
     """Cannot be checked: the values of the chart are lost."""
-    why = "The chart's values are lost in the paper's text; S0-T7 checks what can be derived."
+    why = "The chart's values are lost in the paper's text. S0-T7 checks the derivable values."
     return [cannot("", "mean goodput at 25 ms", "a chart", why)]
 
 
 @PAPER.claim("S0-07")
 def cfdp_by_size(evidence: Evidence) -> list[Finding]:
-    """a holds if each larger file has more, b if none exceeds what the packets' spacing allows."""
+    """a: goodput rises with each size; b: it stays below the limit by the packet interval."""
     goodput = sizes(evidence, CFDP)
     ceilings = (5.7, 8.5, 8.97)
     return [
@@ -152,15 +152,15 @@ def cfdp_by_size(evidence: Evidence) -> list[Finding]:
 
 @PAPER.claim("S0-08")
 def cfdpby_errors(evidence: Evidence) -> list[Finding]:
-    """Holds if boxes up to 0.01 are lower than a twentieth of their median, and at 0.1 the
-    median is less than half of that at 0.01.
+    """Holds if box heights up to 0.01 are below 5 % of the median, and the median at 0.1 is below
+    half of the median at 0.01.
     """
     boxes = [_quartiles(samples(evidence, GOODPUT, CFDP, per=per)) for per in ERRORS]
     heights = [(high - low) / middle for low, middle, high in boxes]
     drop = boxes[-1][1] / boxes[-2][1]
     return [
         found(
-            "", "CFDP, 10 MB: box over median, 0 to 0.01; median at 0.1 over that at 0.01",
+            "", "CFDP, 10 MB: box height / median, 0 to 0.01; medians, 0.1 / 0.01",
             "remarkably little variance; a steep drop",
             f"at most {100 * max(heights[:-1]):.1f} %; {drop:.2f}",
             holds=max(heights[:-1]) < 0.05 and drop < 0.5,
@@ -170,41 +170,41 @@ def cfdpby_errors(evidence: Evidence) -> list[Finding]:
 
 @PAPER.claim("S0-09")
 def cfdp_sent(evidence: Evidence) -> list[Finding]:
-    """Holds if 0.1 costs 20,000 packets more than 0, to a third (the reading of claims.md)."""
+    """Holds if 0.1 causes 20,000 additional packets compared with 0, within a third."""
     sent = by_errors(evidence, "packets_str", CFDP)
-    least = 10_031 * 0.1 / 0.9
+    retransmissions = 10_031 * 0.1 / 0.9
     return [
         found(
-            "", "CFDP, 10 MB: packets more at 0.1 than at 0", "nearly 20,000",
+            "", "CFDP, 10 MB: additional packets at 0.1 compared with 0", "nearly 20,000",
             f"{sent[-1] - sent[0]:,.0f}", holds=near(sent[-1] - sent[0], 20_000, 1 / 3),
-            why=f"Each lost packet is sent again until it arrives, {least:,.0f} in the mean. "
-            "20,000 are twice the file: the study's engine sent again what had arrived. Here a NAK "
-            "asks for 20 gaps, the next one for others when these have come, and one that is lost "
-            "is sent again after 50 s.",
+            why=f"Each lost packet is retransmitted until it arrives: {retransmissions:,.0f} "
+            "packets in the mean. 20,000 packets are twice the file, so the study's engine "
+            "retransmitted data that had arrived. Here a NAK requests 20 gaps, and the next NAK "
+            "follows when these have arrived. A lost NAK is retransmitted after 50 s.",
         )
     ]  # fmt: skip
 
 
 @PAPER.claim("S0-10")
 def cfdp_asked(evidence: Evidence) -> list[Finding]:
-    """Holds if the receiver sends 70 kB at 0.1, IP headers included, to a third."""
+    """Holds if the receiver sends 70 kB at 0.1, with IP headers, within a third."""
     size = mean(evidence, "bytes_rts", CFDP, per="1e-1")
     packets = mean(evidence, "packets_rts", CFDP, per="1e-1")
     return [
         found(
             "", "CFDP, 10 MB at 0.1: kB from the receiver", "about 70", f"{size / 1e3:.1f}",
             holds=near(size, 70e3, 1 / 3),
-            why="NAKs of 20 gaps, 207 bytes with headers, ask once for each of about 1,000 gaps "
-            f"and for what was lost again: {packets:.0f} packets. 70 kB are some 340 of them, so "
-            "the study's receiver asked six times for each, which is also why its sender sent "
-            "20,000 packets more (S0-09).",
+            why="NAKs of 20 gaps (207 bytes with headers) request each of about 1,000 gaps once, "
+            f"and again after a second loss: {packets:.0f} packets. 70 kB are about 340 NAKs, so "
+            "the study's receiver requested each gap six times. This also explains the 20,000 "
+            "additional packets (S0-09).",
         )
     ]  # fmt: skip
 
 
 @PAPER.claim("S0-11")
 def cfdp_answers(evidence: Evidence) -> list[Finding]:
-    """Holds if nine runs of ten have 7 to 9 packets."""
+    """Holds if nine of ten runs have 7 to 9 packets."""
     counts = samples(evidence, "packets_rts", CFDP, per="1e-2")
     usual = sum(7 <= count <= 9 for count in counts)
     return [

@@ -1,6 +1,6 @@
-"""Claims of S0 that captures fix: lengths, sequences and times of packets, from single runs.
+"""Claims of S0 about captures: lengths, sequences and times of packets, from single runs.
 
-Times are met to 1 %, as the tests of the simulator ask; lengths exactly.
+Times hold within 1 %, as in the simulator's tests, and lengths exactly.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from slowlight.scenario import Scenario
 from slowlight.single import once
 
 EXAMPLE = "grc-10mb"
-# Saratoga's `$C_rate` of 1,000 kbit/s, by which it paced itself.
+# Saratoga's `$C_rate` of 1,000 kbit/s, its sending rate.
 PACED: dict[str, Any] = {"nodes.src.mib.default.rate": "1 Mbit/s"}
 
 
 @PAPER.claim("S0-01")
 def tcp_over_the_bridge(_: Evidence) -> list[Finding]:
-    """Holds if TCP's data of 100 MB over gigabit Ethernet has 941 Mbit/s, to 1 %."""
-    # Preamble, check sequence and the gap between frames are 24 bytes of the line.
+    """Holds if TCP carries 100 MB over gigabit Ethernet at 941 Mbit/s, within 1 %."""
+    # Preamble, frame check sequence and interframe gap take 24 bytes of the line.
     link = {"rate": "1 Gbit/s", "framing": "ethernet", "per_packet": "192 ns", "delay": "50 us",
             "datagram": "1472 B"}  # fmt: skip
     links = [{"from": a, "to": b, **link} for a, b in (("src", "dst"), ("dst", "src"))]
@@ -56,7 +56,7 @@ def tcp_over_the_bridge(_: Evidence) -> list[Finding]:
 
 @PAPER.claim("S0-04")
 def packet_sizes(_: Evidence) -> list[Finding]:
-    """Each holds if the longest datagram has exactly that length (of LTP either of two)."""
+    """Each holds if the longest datagram has exactly this length (with LTP one of two)."""
     said = {CFDP: (1011,), LTP: (1010, 1011), NORM: (1056,), SARATOGA: (1034,)}
     findings = []
     for part, protocol in zip("abcd", ALL, strict=True):
@@ -73,7 +73,7 @@ def packet_sizes(_: Evidence) -> list[Finding]:
 
 @PAPER.claim("S0-27")
 def cfdp_sequence(_: Evidence) -> list[Finding]:
-    """Holds if the PDUs come in that order and no others do."""
+    """Holds if exactly these PDUs arrive, in this order."""
     packets = seen(CFDP, {**SMALL, "transfers.0.size": "1 MB"})
     kinds: list[str] = []
     for one in packets:
@@ -82,23 +82,22 @@ def cfdp_sequence(_: Evidence) -> list[Finding]:
         if not kinds or kinds[-1] != kind:
             kinds.append(kind)
     said = ["Metadata", "File Data", "EOF", "ACK EOF", "Finished", "ACK Finished"]
-    return [found("", "CFDP, 1 MB: PDUs", ", ".join(said), ", ".join(kinds), holds=kinds == said)]
+    what = "CFDP, 1 MB: sequence of PDUs"
+    return [found("", what, ", ".join(said), ", ".join(kinds), holds=kinds == said)]
 
 
 @PAPER.claim("S0-28")
 def ltp_megabyte(_: Evidence) -> list[Finding]:
-    """Cannot be checked: rate and delay of that run are not told."""
+    """Cannot be checked: the paper does not give the rate and delay of this run."""
     packets = seen(LTP, {"transfers.0.size": "1 MB"})
     took = packets[-1].at_s - packets[0].at_s
-    why = "Rate and delay of that run are not told, and its pace is not that of S0-T3."
+    why = "The paper does not give the run's rate and delay, and its rate differs from S0-T3."
     return [cannot("", "LTP, 1 MB: s", "16.8", why, f"{took:.1f} at 10 Mbit/s and 25 ms")]
 
 
 @PAPER.claim("S0-29")
 def norm_megabyte(_: Evidence) -> list[Finding]:
-    """a holds if what is sent in the first ten seconds is 825.234 kbit/s, to 1 %; b if there are
-    20 flushes behind the last data.
-    """
+    """a: the first ten seconds carry 825.234 kbit/s, within 1 %; b: 20 flushes follow the data."""
     changes = {
         "links.*.link": "grc-1m", "transfers.0.size": "1 MB", "nodes.src.mib.rate": "1 Mbit/s",
     }  # fmt: skip
@@ -118,7 +117,7 @@ def norm_megabyte(_: Evidence) -> list[Finding]:
 
 @PAPER.claim("S0-30")
 def saratoga_megabyte(_: Evidence) -> list[Finding]:
-    """Holds if 1 MB at 1,000 kbit/s has 929.2 kbit/s, to a twentieth: the delay is not told."""
+    """Holds if 1 MB at 1,000 kbit/s reaches 929.2 kbit/s within 5 %, as the delay is not known."""
     packets = seen(SARATOGA, {**PACED, "links.*.link": "grc-1m", "transfers.0.size": "1 MB"})
     took = data_of(packets)[-1].at_s - packets[0].at_s
     return [
@@ -141,7 +140,7 @@ def _wire(part: str, protocol: str, sent: set[int], answers: set[int], why: str 
         return ", ".join(map(str, sorted(lengths)))
 
     return found(
-        part, f"{protocol}: lengths of datagrams of 10 kB, sent and answered",
+        part, f"{protocol}: datagram lengths with 10 kB, bytes: from sender; from receiver",
         f"{told(sent)}; {told(answers)}", f"{told(set(there))}; {told(set(back))}",
         holds=set(there) <= sent and set(back) <= answers and len(there) > 1, why=why,
     )  # fmt: skip
@@ -149,14 +148,14 @@ def _wire(part: str, protocol: str, sent: set[int], answers: set[int], why: str 
 
 @PAPER.claim("S0-W1")
 def wire_cfdp(_: Evidence) -> list[Finding]:
-    """a holds if every datagram has one of the captured lengths; b and c exactly."""
+    """a: every datagram has one of the captured lengths; b and c: exactly."""
     trace = once(Scenario.find(EXAMPLE)).trace
     data = trace.filter(trace["kind"] == "File Data").sort("offset")
     last = int(data["ip_bytes"][-1]) - 28
     nak = trace.filter(trace["kind"] == "NAK")["ip_bytes"].to_list()
     return [
         _wire("a", CFDP, {42, 1011, 44, 20, 13}, {13, 12}),
-        found("b", "CFDP: last of 10 MB, bytes", "104", str(last), holds=last == 104),
+        found("b", "CFDP: last data PDU of 10 MB, bytes", "104", str(last), holds=last == 104),
         found(
             "c", "CFDP: NAK of three gaps, bytes", "43", ", ".join(str(n - 28) for n in nak),
             holds=nak == [43 + 28],
@@ -166,14 +165,14 @@ def wire_cfdp(_: Evidence) -> list[Finding]:
 
 @PAPER.claim("S0-W2")
 def wire_saratoga(_: Evidence) -> list[Finding]:
-    """a holds if every datagram has one of the captured lengths, b if polls are 1.00 s apart."""
+    """a: every datagram has one of the captured lengths; b: polls follow every 1.00 s."""
     packets = seen(SARATOGA, {**SMALL, "links.*.delay": "1250 ms"})
     polls = [one for one in packets if one.data == 18]
     apart = gaps(polls)
     return [
         _wire("a", SARATOGA, {10, 266, 1034, 794, 18}, {32, 7}),
         found(
-            "b", "Saratoga: polls apart, s", "1.00", joined(apart, ".3f"),
+            "b", "Saratoga: interval between polls, s", "1.00", joined(apart, ".3f"),
             holds=bool(apart) and all(near(gap, 1.0, 0.01) for gap in apart),
         ),
     ]  # fmt: skip
@@ -187,10 +186,10 @@ def wire_norm(_: Evidence) -> list[Finding]:
 
 @PAPER.claim("S0-W4")
 def wire_ltp(_: Evidence) -> list[Finding]:
-    """a holds if every datagram has one of the captured lengths, b if no two have one source
-    port, c if an unanswered checkpoint is sent again after 9.5 to 10 s.
+    """a: every datagram has one of the captured lengths; b: each datagram has a new source port; c:
+    an unacknowledged checkpoint is retransmitted after 9.5 to 10 s.
     """
-    # No reports arrive: lost, because an announced outage stops the timer.
+    # All reports are lost; an announced outage would stop the timer.
     changes = {**SMALL, "links.dst>src.loss_times": [{"at": "0 s", "for": "20 s"}]}
     checkpoints = [one for one in seen(LTP, changes) if "CP" in one.says and not is_answer(one)]
     apart = gaps(checkpoints)
@@ -198,10 +197,10 @@ def wire_ltp(_: Evidence) -> list[Finding]:
         _wire("a", LTP, {1009, 1010, 100, 15}, {24}),
         cannot(
             "b", "LTP: source ports", "a new one for each datagram",
-            "A simulated node has one port; nothing that is measured depends on it.",
+            "A simulated node has one port. No measured value depends on it.",
         ),
         found(
-            "c", "LTP: a checkpoint without an answer is sent again after, s", "9.5 to 10",
+            "c", "LTP: interval before a checkpoint is retransmitted, s", "9.5 to 10",
             joined(apart[:2], ".2f"), holds=bool(apart) and 9.4 <= apart[0] <= 10.1,
         ),
     ]  # fmt: skip
@@ -211,14 +210,14 @@ def _spacing(part: str, protocol: str, changes: dict[str, Any], said_ms: float) 
     data = [one for one in data_of(seen(protocol, changes)) if one.data > 1000]
     gap = statistics.median(gaps(data)) * 1e3
     return found(
-        part, f"{protocol}: packet to packet, ms", f"{said_ms}", f"{gap:.3f}",
+        part, f"{protocol}: interval between packets, ms", f"{said_ms}", f"{gap:.3f}",
         holds=near(gap, said_ms, 0.01),
     )  # fmt: skip
 
 
 @PAPER.claim("S0-T1")
 def spacing_slow(_: Evidence) -> list[Finding]:
-    """Each holds to 1 %."""
+    """Each holds within 1 %."""
     said = (("a", CFDP, 8.284), ("b", NORM, 8.638), ("c", SARATOGA, 8.615))
     return [
         _spacing(part, protocol, {**SMALL, **(PACED if protocol == SARATOGA else {})}, gap)
@@ -228,7 +227,7 @@ def spacing_slow(_: Evidence) -> list[Finding]:
 
 @PAPER.claim("S0-T2")
 def spacing_fast(_: Evidence) -> list[Finding]:
-    """Each holds to 1 %."""
+    """Each holds within 1 %."""
     said = (("a", CFDP, 0.884), ("b", NORM, 0.920), ("c", SARATOGA, 0.902))
     changes = {"links.*.link": "grc-10m", "transfers.0.size": "1 MB"}
     return [_spacing(part, protocol, changes, gap) for part, protocol, gap in said]
@@ -236,22 +235,22 @@ def spacing_fast(_: Evidence) -> list[Finding]:
 
 @PAPER.claim("S0-T3")
 def spacing_ltp(_: Evidence) -> list[Finding]:
-    """Holds to 1 %, on either link."""
+    """Holds within 1 % on both links."""
     fast = {"links.*.link": "grc-10m", "transfers.0.size": "100 kB"}
     return [_spacing("a", LTP, SMALL, 20.25), _spacing("b", LTP, fast, 20.25)]
 
 
 @PAPER.claim("S0-T4")
 def norm_flushes(_: Evidence) -> list[Finding]:
-    """a holds if flushes stand twice the GRTT that they tell of apart, to 1 % in the median; c for
-    10 MB to a third, d for 10 kB to a tenth: both depend on the answers' draws.
+    """a: the median interval between flushes is twice their GRTT, within 1 %; b: exactly; c: within
+    a third; d: within 10 %. c and d depend on the receiver's random draws.
     """
     small, large = seen(NORM, SMALL), seen(NORM, LARGE)
     ends = {name: _end(packets) for name, packets in (("small", small), ("large", large))}
     ratios, count, tail = ends["small"]
     return [
         found(
-            "a", "NORM: time between flushes over twice the GRTT", "1",
+            "a", "NORM: interval between flushes / (2 GRTT)", "1",
             f"{statistics.median(ratios):.3f}", holds=near(statistics.median(ratios), 1, 0.01),
         ),
         found("b", "NORM: flushes", "20", str(count), holds=count == 20),
@@ -267,7 +266,7 @@ def norm_flushes(_: Evidence) -> list[Finding]:
 
 
 def _end(packets: list[Datagram]) -> tuple[list[float], int, float]:
-    """Of flushes behind the last data: their distance over twice GRTT; how many; seconds."""
+    """Flushes after the last data: ratios interval / (2 GRTT), number, and duration in seconds."""
     last = max(index for index, one in enumerate(packets) if is_data(one))
     flushes = [one for one in packets[last:] if "FLUSH" in one.says]
     ratios = []
@@ -281,7 +280,7 @@ def _end(packets: list[Datagram]) -> tuple[list[float], int, float]:
 
 @PAPER.claim("S0-T5")
 def cfdp_example(_: Evidence) -> list[Finding]:
-    """Each holds to 1 %, of the scenario grc-10mb, in which three packets are lost."""
+    """Each holds within 1 %, in the scenario grc-10mb with three lost packets."""
     trace = once(Scenario.find(EXAMPLE)).trace
     at_receiver = {
         kind: trace.filter((trace["kind"] == kind) & (trace["fate"] == "delivered"))
@@ -308,7 +307,7 @@ def cfdp_example(_: Evidence) -> list[Finding]:
 
 @PAPER.claim("S0-T6")
 def small_wire(_: Evidence) -> list[Finding]:
-    """Each holds to 1 %, of NORM to a tenth, as it depends on the answers' draws."""
+    """Each holds within 1 %; NORM within 10 %, because it depends on random draws."""
     said = {CFDP: (2.586, 0.01), LTP: (2.734, 0.01), NORM: (76.36, 0.1), SARATOGA: (4.599, 0.01)}
     findings = []
     for part, protocol in zip("abcd", ALL, strict=True):
@@ -324,7 +323,7 @@ def small_wire(_: Evidence) -> list[Finding]:
     return findings
 
 
-# Mbit/s of CFDP without errors, by rate and delay, of 10 kB to 10 MB.
+# Mbit/s of CFDP without errors, by rate and delay, for 10 kB to 10 MB.
 _MODEL = {
     ("1 Mbit/s", "25 ms"): (0.419, 0.854, 0.950, 0.962),
     ("1 Mbit/s", "250 ms"): (0.073, 0.436, 0.859, 0.951),
@@ -337,7 +336,7 @@ _MODEL = {
 
 @PAPER.claim("S0-T7")
 def cfdp_model(evidence: Evidence) -> list[Finding]:
-    """Holds if all 24 goodputs are those of the model, to a twentieth."""
+    """Holds if all 24 goodputs equal the model's within 5 %."""
     worst, where = 0.0, ""
     for (rate, delay), row in _MODEL.items():
         for size, said in zip(s0.SIZES, row, strict=True):
@@ -347,7 +346,7 @@ def cfdp_model(evidence: Evidence) -> list[Finding]:
                 worst, where = off, f"{size}, {rate}, {delay}"
     return [
         found(
-            "", "CFDP without errors, 24 conditions: farthest from the model", "0 %",
+            "", "CFDP without errors, 24 conditions: maximum deviation from the model", "0 %",
             f"{100 * worst:+.1f} % ({where})", holds=abs(worst) <= 0.05,
         )
     ]  # fmt: skip

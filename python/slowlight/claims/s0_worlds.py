@@ -1,4 +1,4 @@
-"""The testbed of S0 for single runs, as its captures were taken: at the receiver."""
+"""Testbed of S0 for single runs, with captures at the receiver as in the paper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STUDY = PAPER.study
 CFDP, LTP = "cfdp/gsfc-2007", "ltp/ltplib-2011"
 NORM, SARATOGA = "norm/nrl-2011", "saratoga-get/grc-perl-2011"
 ALL = (CFDP, LTP, NORM, SARATOGA)
-# The longest datagram of each, as captured: what the link must let pass.
+# Longest captured datagram of each protocol, which the link must pass.
 DATAGRAM = {CFDP: "1029 B", LTP: "1024 B", NORM: "1056 B", SARATOGA: "1034 B"}
 SMALL: dict[str, Any] = {
     "links.*.link": "grc-1m", "links.*.delay": "1250 ms", "transfers.0.size": "10 kB",
@@ -28,13 +28,13 @@ RECEIVER = "192.168.100.2"
 
 
 def world(protocol: str, changes: dict[str, Any]) -> Scenario:
-    """The testbed with a protocol of 2011 and datagrams of its length."""
+    """Returns the testbed with a protocol of 2011 and its datagram length."""
     base = {"transfers.0.protocol": protocol, "links.*.datagram": DATAGRAM[protocol]}
     return Scenario.find("grc").changed({**base, **changes})
 
 
 def seen(protocol: str, changes: dict[str, Any], seed: int = 1) -> list[Datagram]:
-    """What a capture at the receiver has of a run."""
+    """Returns the datagrams of a run in a capture at the receiver."""
     run = once(world(protocol, changes), seed, "dst")
     return datagrams(read_capture(run.capture, protocol.split("/")[0].split("-")[0]))
 
@@ -45,15 +45,15 @@ def is_answer(one: Datagram) -> bool:
 
 
 def is_data(one: Datagram) -> bool:
-    """Whether it carries some of the file."""
+    """Whether it carries data of the file."""
     return re.search(r"\b(File Data|DATA|data) ", one.says) is not None
 
 
 def data_of(packets: list[Datagram]) -> list[Datagram]:
-    """Those that carry some of the file."""
+    """Returns the datagrams with data of the file."""
     return [one for one in packets if is_data(one)]
 
 
 def gaps(packets: list[Datagram]) -> list[float]:
-    """Seconds between one and the next."""
+    """Seconds between consecutive datagrams."""
     return [two.at_s - one.at_s for one, two in itertools.pairwise(packets)]
