@@ -1,6 +1,6 @@
-"""Claims of S2 that captures show: windows, acknowledgments, what was sent again.
+"""Claims of S2 about captures: windows, acknowledgments, retransmissions.
 
-From single runs of 10 MB, with a capture at the aircraft, at its gateway or on the ground.
+Captures are from single runs of 10 MB, at the aircraft, at its gateway or on the ground.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _capture(
 
 
 def _of_file(evidence: Evidence, who: str, errors: str) -> tuple[list[Segment], list[Segment]]:
-    """Data of the file at the aircraft, and what the ground says of it, at 600 ms."""
+    """Data segments of the file at the aircraft, and the ground's segments, at 600 ms."""
     labels = {"protocol": who, "pep": NONE, "rtt": "600 ms", "errors": errors}
     all_of_it = segments(_capture(evidence, "aircraft", labels))
     there = [one for one in all_of_it if CONTROL not in one.ports]
@@ -44,7 +44,7 @@ def _of_file(evidence: Evidence, who: str, errors: str) -> tuple[list[Segment], 
 
 
 def _heaviest(there: Sequence[Segment]) -> tuple[str, tuple[int, int]]:
-    """The sender and the ports of the connection with most data."""
+    """Sender and ports of the connection with most data."""
     amounts: dict[tuple[str, tuple[int, int]], int] = {}
     for one in there:
         key = (one.source, one.ports)
@@ -54,7 +54,7 @@ def _heaviest(there: Sequence[Segment]) -> tuple[str, tuple[int, int]]:
 
 @PAPER.claim("S2-01")
 def udp(evidence: Evidence) -> list[Finding]:
-    """Holds to 3 %: data of UDP that reaches the ground, in datagrams of 1,024 bytes."""
+    """Holds within 3 % for UDP data received on the ground, in datagrams of 1,024 bytes."""
     small = {f"links.emulator>{side}-gateway.datagram": "1024 B" for side in ("aircraft", "ground")}
     labels = {"protocol": SARATOGA, "pep": NONE, "rtt": "0 ms", "errors": "0"}
     capture = _capture(evidence, "ground", labels, small)
@@ -62,18 +62,19 @@ def udp(evidence: Evidence) -> list[Finding]:
     size = sum(length for _, length in data[1:])
     rate = 8e-6 * size / (data[-1][0] - data[0][0])
     return [
-        found("", "most of UDP, Mbit/s", "8.0069", f"{rate:.3f}", holds=near(rate, 8.0069, 0.03))
-    ]
+        found("", "maximum UDP rate, Mbit/s", "8.0069", f"{rate:.3f}",
+              holds=near(rate, 8.0069, 0.03))
+    ]  # fmt: skip
 
 
 @PAPER.claim("S2-07")
 def stalls(evidence: Evidence) -> list[Finding]:
-    """Holds to a tenth: the median time between the first segments after each pause of 0.3 s."""
+    """Holds within 10 % for the median time between first segments after each pause of 0.3 s."""
     data, _ = _of_file(evidence, FTP, "0")
     bursts = [two.at_s for one, two in itertools.pairwise(data) if two.at_s - one.at_s > 0.3]
     period = statistics.median(two - one for one, two in itertools.pairwise(bursts))
     return [
-        found("", "a window goes out, then nothing until it is acknowledged, s", "0.600",
+        found("", "FTP at 600 ms: interval between windows, s", "0.600",
               f"{period:.3f}", holds=near(period, 0.6, 0.1))
     ]  # fmt: skip
 
@@ -84,37 +85,37 @@ def _most(answers: Sequence[Segment]) -> int:
 
 @PAPER.claim("S2-10")
 def windows(evidence: Evidence) -> list[Finding]:
-    """Holds if SCP's is more than four times FTP's."""
+    """Holds if SCP's window is more than four times FTP's."""
     scp = _most(_of_file(evidence, SCP, LOSSY)[1])
     ftp = _most(_of_file(evidence, FTP, "0")[1])
     return [
-        found("", "windows of SCP and of FTP, bytes", "much larger", f"{scp:,}; {ftp:,}",
+        found("", "windows of SCP; FTP, bytes", "much larger", f"{scp:,}; {ftp:,}",
               holds=scp > 4 * ftp)
     ]  # fmt: skip
 
 
 @PAPER.claim("S2-12")
 def growing(evidence: Evidence) -> list[Finding]:
-    """Holds if it begins at or below the one size and ends at or above the other."""
+    """Holds if it begins at or below the first size and ends at or above the second."""
     answers = _of_file(evidence, SCP, LOSSY)[1]
     first, last = answers[1].window, _most(answers)
     return [
-        found("", "the window of SCP grows, bytes", "220,000 to 1,000,000",
+        found("", "SCP: growth of the window, bytes", "220,000 to 1,000,000",
               f"{first:,} to {last:,}", holds=first <= 220_000 and last >= 1_000_000)
     ]  # fmt: skip
 
 
 @PAPER.claim("S2-13")
 def sack(evidence: Evidence) -> list[Finding]:
-    """Holds if there are some."""
+    """Holds if there is at least one."""
     count = sum(bool(one.sack) for one in _of_file(evidence, SCP, LOSSY)[1])
     return [found("", "segments with SACK blocks", "seen", f"{count:,}", holds=count > 0)]
 
 
 @dataclass
 class Side:
-    """One side of a gateway: the largest window of the data's receiver, segments of data that had
-    been there before, and acknowledgments that say the same as the one before.
+    """One side of a gateway: largest window of the receiver, number of retransmitted segments, and
+    number of duplicate acknowledgments.
     """
 
     window: int = 0
@@ -123,7 +124,7 @@ class Side:
 
 
 def side(there: Sequence[Segment]) -> Side:
-    """Counts what one interface saw of a connection; its first segment is of the data's sender."""
+    """Counts a connection's segments at one interface; the first one is from the data's sender."""
     told, last, end = Side(), None, there[0].sequence if there else 0
     for one in there:
         if one.source == there[0].source:
@@ -139,7 +140,7 @@ def side(there: Sequence[Segment]) -> Side:
 
 
 def _sides(evidence: Evidence, who: str) -> tuple[Side, Side]:
-    """Both sides of the aircraft's gateway: the aircraft's, and the emulator's."""
+    """The aircraft's and the emulator's side of the aircraft's gateway."""
     labels = {"protocol": who, "pep": SCPS, "rtt": "600 ms", "errors": LOSSY}
     there = segments(_capture(evidence, "aircraft-gateway", labels))
     large = next(one for one in there if one.data > 1000)
@@ -154,13 +155,14 @@ def _is_so(lan: Side, wan: Side) -> bool:
 
 @PAPER.claim("S2-09")
 def ftp_sides(evidence: Evidence) -> list[Finding]:
-    """Holds if the windows are below 65,536 and above 600,000, and nothing is sent again before
+    """Holds if the windows are below 65,536 and above 600,000, and nothing is retransmitted before
     the gateway.
     """
     lan, wan = _sides(evidence, FTP)
     return [
-        found("", "FTP at 600 ms, 1e-7 a bit, LAN and link: windows; segments sent again",
-              "small and large; on the link alone",
+        found("", "FTP at 600 ms, 1e-7 per bit, LAN and link: windows, bytes; "
+              "retransmitted segments",
+              "small and large; only on the link",
               f"{lan.window:,} and {wan.window:,}; {lan.again} and {wan.again}",
               holds=_is_so(lan, wan) and lan.again == 0)
     ]  # fmt: skip
@@ -168,10 +170,10 @@ def ftp_sides(evidence: Evidence) -> list[Finding]:
 
 @PAPER.claim("S2-11")
 def scp_sides(evidence: Evidence) -> list[Finding]:
-    """Holds if the windows are so, more is sent again on the link, and duplicates are seen."""
+    """Holds with the windows of S2-09, more retransmissions on the link, and duplicates."""
     lan, wan = _sides(evidence, SCP)
     return [
-        found("", "the same of SCP; duplicate acknowledgments on the link",
+        found("", "the same with SCP; duplicate acknowledgments on the link",
               "small and large; seen on the link; seen",
               f"{lan.window:,} and {wan.window:,}; {lan.again} and {wan.again}; {wan.duplicates:,}",
               holds=_is_so(lan, wan) and wan.duplicates > 0)
