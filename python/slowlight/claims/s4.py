@@ -1,7 +1,7 @@
 """Claims of S4: bundles over TCPCL from the Moon.
 
-Bounds are those of docs/reproduction/004-bp-tcpcl-cislunar.md: the sign, and the size to a third;
-goodputs to a tenth. What packets show is of the orbiter's side of the long link, from single runs.
+Bounds are in docs/reproduction/004-bp-tcpcl-cislunar.md: the sign and the value within a third, and
+goodputs within 10 %. Claims about packets use single runs, at the orbiter's side of the long link.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SOME_DELAYS = ("1280 ms", "2000 ms", "5000 ms")
 ERRORS = ("0", "1e-6", "1e-5")
 OUTAGES = ("0 s", "30 s", "60 s", "90 s", "120 s")
 FILE = 1e6
-# Runs with packets of a cell with errors; without errors nothing is drawn.
+# Number of runs with packets of a cell with errors; without errors there are no random draws.
 SEEDS = 4
 
 
 def time(evidence: Evidence, delay: str, ber: str, outage: str = "0 s") -> float:
-    """Seconds until the file is on Earth, in the mean."""
+    """Mean time until the file arrives on Earth, in seconds."""
     return evidence.mean(STUDY, "grid", "delivered_s", delay=delay, ber=ber, outage=outage)
 
 
@@ -49,17 +49,17 @@ def _window(evidence: Evidence, delay: str, ber: str) -> float:
 
 
 def _growth(evidence: Evidence, part: str, what: str, said: float, ber: str) -> Finding:
-    """By how much 5,000 ms take longer than 1,280 ms, in percent."""
+    """Growth of the time from 1,280 to 5,000 ms, in percent."""
     kernel = 100 * (time(evidence, "5000 ms", ber) / time(evidence, "1280 ms", ber) - 1)
     window = 100 * (_window(evidence, "5000 ms", ber) / _window(evidence, "1280 ms", ber) - 1)
     why = (
         "With the windows of Linux 2.4 the line is full from the fifth round trip on, and the six "
-        "before grow with the delay; with the 21.6 kB in flight that S4-06 asks for, time is round "
-        "trips, each 3.9 times as long. "
+        "round trips at the start grow with the delay. With the 21.6 kB in flight of S4-06, round "
+        "trips determine the time, each 3.9 times as long. "
         + (
             "The two numbers of the study exclude each other here."
             if ber == "0"
-            else "What is lost costs a round trip or a time-out, which grow as light does."
+            else "A loss costs a round trip or a timeout, which both grow with the delay."
         )
     )
     return found(
@@ -70,20 +70,20 @@ def _growth(evidence: Evidence, part: str, what: str, said: float, ber: str) -> 
 
 @PAPER.claim("S4-01")
 def growth_clean(evidence: Evidence) -> list[Finding]:
-    """Holds to a third, with the kernel's windows."""
+    """Holds within a third, with the kernel's windows."""
     return [_growth(evidence, "", "time of 1 MB from 1,280 to 5,000 ms, no errors", 8, "0")]
 
 
 @PAPER.claim("S4-02")
 def growth_few(evidence: Evidence) -> list[Finding]:
-    """Holds to a third, with the kernel's windows."""
+    """Holds within a third, with the kernel's windows."""
     return [_growth(evidence, "", "time of 1 MB from 1,280 to 5,000 ms at 1e-6", 20, "1e-6")]
 
 
 @PAPER.claim("S4-03")
 def growth_many(evidence: Evidence) -> list[Finding]:
-    """a: to a third; b: no time is a quarter of the growth off the line through both ends; c: by
-    the ends.
+    """a: within a third; b: the maximum deviation from the line through both ends is below a
+    quarter of the growth; c: by the values at both ends.
     """
     times = {ber: [time(evidence, delay, ber) for delay in DELAYS] for ber in ERRORS}
     light = [float(delay.split()[0]) for delay in DELAYS]
@@ -95,12 +95,12 @@ def growth_many(evidence: Evidence) -> list[Finding]:
     return [
         _growth(evidence, "a", "time of 1 MB from 1,280 to 5,000 ms at 1e-5", 60, "1e-5"),
         found(
-            "b", "at 1e-5: farthest from a straight line, of the growth", "almost linear",
+            "b", "at 1e-5: maximum deviation from a straight line / growth", "almost linear",
             f"{100 * share:.0f} %", holds=share < 0.25,
-            why="Each time is the mean of runs whose time-outs double: some are far from it.",
+            why="Each time is the mean of runs with doubling timeouts, and some are far from it.",
         ),
         found(
-            "c", "s between error rates at 1,280 and at 5,000 ms: 1e-6; 1e-5",
+            "c", "s more than without errors at 1,280 and 5,000 ms: 1e-6; 1e-5",
             "widens with the delay",
             "; ".join(f"{low:.0f} to {high:.0f}" for low, high in gaps.values()),
             holds=all(low < high for low, high in gaps.values()),
@@ -110,8 +110,8 @@ def growth_many(evidence: Evidence) -> list[Finding]:
 
 @dataclass(frozen=True)
 class Seen:
-    """Of the orbiter's connection to Earth: data packets lost, s from the first data to the last
-    and from the connection's beginning to its end.
+    """The orbiter's connection to Earth: data packets lost, and seconds from the first to the last
+    data packet and from the first to the last packet.
     """
 
     lost: float
@@ -120,12 +120,12 @@ class Seen:
 
 
 def there(trace: pl.DataFrame) -> pl.DataFrame:
-    """What the orbiter sends over the long link."""
+    """Packets that the orbiter sends over the long link."""
     return trace.filter((pl.col("from") == "orbiter-ppp") & (pl.col("to") == "earth-ppp"))
 
 
 def data_of(packets: pl.DataFrame) -> pl.DataFrame:
-    """Packets with some of the file, rather than a sign of life."""
+    """Packets with data of the file, without keep-alives."""
     return packets.filter((pl.col("kind") == "data") & (pl.col("ip_bytes") > 200))
 
 
@@ -164,11 +164,11 @@ def _all_seen(evidence: Evidence, sheet: str) -> list[Seen]:
 
 @PAPER.claim("S4-04")
 def losses(evidence: Evidence) -> list[Finding]:
-    """Holds for none, 5 to 13 and 60 to 110."""
+    """Holds for 0, 5 to 13 and 60 to 110 losses."""
     lost = [seen.lost for seen in _all_seen(evidence, "grid")]
     return [
         found(
-            "", "packets lost of one transfer at 2,000 ms: 0; 1e-6; 1e-5", "0; 8; 80",
+            "", "packets lost per transfer at 2,000 ms: 0; 1e-6; 1e-5", "0; 8; 80",
             joined(lost), holds=lost[0] == 0 and 5 <= lost[1] < 13 and 60 <= lost[2] < 110,
         )
     ]  # fmt: skip
@@ -185,36 +185,36 @@ def _goodputs(
 
 @PAPER.claim("S4-05")
 def goodput_connected(evidence: Evidence) -> list[Finding]:
-    """Holds to a tenth."""
+    """Holds within 10 %."""
     here = [FILE / seen.connected for seen in _all_seen(evidence, "grid")]
     why = (
-        "How long a connection stands idle counts: here 30 s, after which DTN2 closes it. By the "
-        "differences of the study's own figures it was 148, 50 and 140 s."
+        "The time includes idle time: 30 s here, after which DTN2 closes the connection. The "
+        "differences of the study's own figures imply 148, 50 and 140 s."
     )
-    what = "bytes per second at 2,000 ms, from the connection's beginning to its end"
+    what = "bytes per second at 2,000 ms, first to last packet: 0; 1e-6; 1e-5"
     return [_goodputs("", what, (3000, 2260, 700), here, why)]
 
 
 @PAPER.claim("S4-06")
 def goodput_sending(evidence: Evidence) -> list[Finding]:
-    """Each holds to a tenth."""
+    """Each holds within 10 %."""
     said = (5400.0, 2550.0, 776.0)
     kernel = [FILE / seen.sending for seen in _all_seen(evidence, "grid")]
     window = [FILE / seen.sending for seen in _all_seen(evidence, "window")]
     why = (
-        "The windows of Linux 2.4 fill the line, 11.2 kB/s; 15 segments in flight are the study's "
-        "5,400 once they are there, but fewer in the first round trips. With errors both readings "
-        "are faster than the study, with SACK and without; what held it back is not known."
+        "The windows of Linux 2.4 fill the line, 11.2 kB/s. 15 segments in flight match the "
+        "study's 5,400, but the first round trips have fewer. With errors both interpretations "
+        "are faster than the study, with and without SACK. The cause is not known."
     )
     return [
-        _goodputs("a", "the same from the first data to the last", said, kernel, why),
-        _goodputs("b", "the same with 21.6 kB in flight at most", said, window, why),
+        _goodputs("a", "the same, first to last data packet", said, kernel, why),
+        _goodputs("b", "the same with at most 21.6 kB in flight", said, window, why),
     ]
 
 
 @PAPER.claim("S4-07")
 def outages(evidence: Evidence) -> list[Finding]:
-    """a: without errors, times rise with the break at three delays; b: over 40 s in the mean."""
+    """a: without errors, times rise with the outage at three delays; b: the mean exceeds 40 s."""
     each = {
         delay: [time(evidence, delay, "0", outage) for outage in OUTAGES] for delay in SOME_DELAYS
     }
@@ -225,25 +225,28 @@ def outages(evidence: Evidence) -> list[Finding]:
     mean = math.fsum(costs) / len(costs)
     return [
         found(
-            "a", "2,000 ms, no errors, breaks of 0, 30, 60, 90, 120 s: s", "longer with the break",
-            joined(each["2000 ms"]), holds=all(rising(times) for times in each.values()),
+            "a", "s at 2,000 ms, no errors, outages of 0, 30, 60, 90, 120 s",
+            "longer with the outage", joined(each["2000 ms"]),
+            holds=all(rising(times) for times in each.values()),
         ),
         found(
-            "b", "s that a break of 120 s costs with errors, in the mean",
-            "longer with the break", f"{mean:.0f}", holds=mean > 40,
+            "b", "additional s with an outage of 120 s and errors, mean",
+            "longer with the outage", f"{mean:.0f}", holds=mean > 40,
         ),
     ]  # fmt: skip
 
 
 @PAPER.claim("S4-08")
 def break_seen(evidence: Evidence) -> list[Finding]:
-    """a: 4 to 6 segments again; b: three SYNs or more and a pause that doubles; c: some of each."""
+    """a: 4 to 6 retransmissions; b: at least three SYNs and one doubled interval; c: at least one
+    of each.
+    """
     labels = {"delay": "2000 ms", "ber": "0", "outage": "120 s"}
     evidence.sheet(STUDY, "grid")
     packets = there(once(evidence.results(STUDY).cell("grid", labels), 1).trace)
     data = data_of(packets)
     during = data.filter(pl.col("sent_s").is_between(60, 180))["sent_s"].to_list()
-    # What is sent again after the last new data.
+    # Retransmissions after the last new data.
     again = sum(at > 75 for at in during)
     syns = packets.filter((pl.col("kind") == "SYN") & (pl.col("sent_s") > 60))["sent_s"].to_list()
     pauses = [two - one for one, two in itertools.pairwise(syns)]
@@ -252,17 +255,18 @@ def break_seen(evidence: Evidence) -> list[Finding]:
     after = data.filter(pl.col("sent_s") > 180).height
     return [
         found(
-            "a", "segments sent again in the break, and when the last", "about 5, exponentially",
+            "a", "retransmissions during the outage, and time of the last",
+            "about 5, exponentially",
             f"{again}, the last at {max(during, default=math.nan):.0f} s", holds=4 <= again <= 6,
-            why="At 110 s the layer, which has heard no sign of life, gives the connection up and "
-            "asks for a new one; in the study TCP came to about five repetitions before.",
+            why="At 110 s the convergence layer has received no keep-alive, closes the connection "
+            "and opens a new one. In the study TCP retransmitted about five times before that.",
         ),
         found(
-            "b", "SYNs in and after the break; how often the pause doubles",
+            "b", "SYNs during and after the outage; number of doubled intervals",
             "clusters of 1 + 5", f"{len(syns)}; {doubles}", holds=len(syns) >= 3 and doubles >= 1,
         ),
         found(
-            "c", "signs of life of one byte; data packets after the break", "some; the rest",
+            "c", "keep-alives of one byte; data packets after the outage", "some; the rest",
             f"{signs}; {after}", holds=signs > 0 and after > 0,
         ),
     ]  # fmt: skip
@@ -270,7 +274,7 @@ def break_seen(evidence: Evidence) -> list[Finding]:
 
 @PAPER.claim("S4-09")
 def merging(evidence: Evidence) -> list[Finding]:
-    """Holds if the loss at 5,000 ms and 1e-5 is less than a third of that at 1,280 ms."""
+    """Holds if the loss at 5,000 ms and 1e-5 is below a third of the loss at 1,280 ms."""
 
     def less(delay: str, ber: str) -> float:
         return 100 * (1 - time(evidence, delay, ber) / time(evidence, delay, ber, "120 s"))
@@ -278,7 +282,7 @@ def merging(evidence: Evidence) -> list[Finding]:
     here, far = less("1280 ms", "0"), less("5000 ms", "1e-5")
     return [
         found(
-            "", "less goodput by a break of 120 s: 1,280 ms, no errors; 5,000 ms at 1e-5",
+            "", "goodput lost to an outage of 120 s: 1,280 ms, no errors; 5,000 ms, 1e-5",
             "they merge", f"{here:.0f} %; {far:.0f} %", holds=far < here / 3,
         )
     ]  # fmt: skip
@@ -286,7 +290,7 @@ def merging(evidence: Evidence) -> list[Finding]:
 
 @PAPER.claim("S4-10")
 def verdicts(evidence: Evidence) -> list[Finding]:
-    """a: by the sign, in bytes per second; b: all."""
+    """a: by the sign, in bytes per second; b: all transfers complete."""
 
     def cost(delay: str) -> float:
         return FILE / time(evidence, delay, "0") - FILE / time(evidence, delay, "1e-5")
@@ -296,11 +300,11 @@ def verdicts(evidence: Evidence) -> list[Finding]:
     whole = int(rows["completed"].sum())
     return [
         found(
-            "a", "bytes per second that errors of 1e-5 cost: 1,280 ms; 5,000 ms",
+            "a", "bytes per second lost to errors of 1e-5: 1,280 ms; 5,000 ms",
             "less at long delays", joined((here, far)), holds=far < here,
         ),
         found(
-            "b", "transfers that ride out breaks of 30 to 120 s", "all",
+            "b", "transfers that complete despite outages of 30 to 120 s", "all",
             f"{whole} of {rows.height}", holds=whole == rows.height,
         ),
     ]  # fmt: skip
@@ -309,5 +313,5 @@ def verdicts(evidence: Evidence) -> list[Finding]:
 @PAPER.claim("S4-11")
 def over_udp(_: Evidence) -> list[Finding]:
     """Cannot be checked: it is a limit of DTN2 2.5.0."""
-    why = "A limit of that program, of which no model is made: bundles here have no such bound."
+    why = "The limit is that program's and is not modelled. Bundles have no such limit here."
     return [cannot("", "bundles over UDP", "at most 64,000 bytes", why)]
