@@ -1,4 +1,4 @@
-"""Claims of papers, checked against results: the paper's statement, the finding, the verdict."""
+"""Claims of papers, checked against results: the paper's statement, finding and verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claims of the papers in `studies/claims.toml`, and which held so far."""
+"""Claims of the papers in `studies/claims.toml`, with their last verdicts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FILE = "studies/claims.toml"
 
 @dataclass(frozen=True)
 class Entry:
-    """A claim: its place in the paper, its text, its kind, and which parts held."""
+    """A claim: place in the paper, text, kind, and which parts held."""
 
     id: str
     where: str
     text: str
     value: str
     kind: str
-    # By part; a claim with one part has the name "".
+    # By part; the part of a claim with one part is "".
     held: Mapping[str, bool]
 
     @property
@@ -43,7 +43,7 @@ class Checked:
     # Condition under which its parts hold.
     bounds: str
     findings: tuple[Finding, ...]
-    # Missing results, and the command that makes them.
+    # Missing results, with the command that creates them.
     missing: str = ""
 
     @property
@@ -57,15 +57,15 @@ class Checked:
 
 
 def path() -> Path | None:
-    """Path of the catalogue in a checkout: the current one, or that of this package."""
+    """Path of the catalogue in a checkout: the current folder's, or this package's."""
     places = [Path(FILE), Path(__file__).resolve().parents[3] / FILE]
     return next((place for place in places if place.is_file()), None)
 
 
 def read(file: Path | None = None) -> list[Entry]:
-    """Reads the claims in order: those of a checkout, else those of the package.
+    """Reads the claims in order, from a checkout or else from the package.
 
-    Raises `UserError` that names a wrong key.
+    Raises a `UserError` that names a wrong key.
     """
     place = file or path()
     try:
@@ -116,7 +116,7 @@ def check(entries: list[Entry], where: Iterable[Path]) -> list[Checked]:
         try:
             findings = tuple(claim.check(evidence))
         except (NotRunError, UserError, StatisticsError) as error:
-            # Results, the program that a single run needs, or runs of a cell.
+            # Results, a program for a single run, or runs of a cell are missing.
             missing = str(error)
             if isinstance(error, NotRunError):
                 missing = f"make the results with: {error}"

@@ -33,12 +33,12 @@ class Finding:
     paper: str
     here: str
     verdict: Verdict
-    # Reason why it differs or cannot be checked.
+    # Reason for a difference, or why it cannot be checked.
     why: str = ""
 
 
 class NotRunError(Exception):
-    """Results that a claim needs are missing; says the command that makes them."""
+    """Error for missing results of a claim; its text is the command that creates them."""
 
 
 def found(part: str, what: str, paper: str, here: str, *, holds: bool, why: str = "") -> Finding:
@@ -77,7 +77,7 @@ class Estimate:
         return cls(mean, math.sqrt(math.fsum(part.sem**2 for part in parts)) / count)
 
     def more_than(self, base: Estimate) -> Estimate:
-        """Returns by how many percent this exceeds `base`."""
+        """Returns the increase over `base` in percent."""
         ratio = self.mean / base.mean
         error = math.hypot(self.sem / self.mean, base.sem / base.mean)
         return Estimate(100 * (ratio - 1), 100 * ratio * error)
@@ -87,17 +87,17 @@ class Estimate:
         return f"{self.mean:+.1f} ± {self.sem:.1f} %"
 
     def is_near(self, said: float) -> bool:
-        """Whether it has the sign of a paper's value, and its size to a third."""
+        """Whether it has the sign of a paper's value, and the value within a third."""
         return abs(self.mean - said) <= abs(said) / 3
 
 
 def near(value: float, said: float, share: float) -> bool:
-    """Whether a value equals the expected one, up to this share of it."""
+    """Whether a value equals the expected one within this share of it."""
     return abs(value - said) <= share * abs(said)
 
 
 def joined(values: Iterable[float], form: str = ".0f") -> str:
-    """Numbers as text, with semicolons between them."""
+    """Numbers as text, separated by semicolons."""
     return "; ".join(format(value, form) for value in values)
 
 
@@ -113,14 +113,14 @@ def falling(values: Sequence[float]) -> bool:
 
 @dataclass
 class Evidence:
-    """The results that there are. Each study is looked for once."""
+    """Available results. Each study is searched once."""
 
     folders: list[Path]
     _found: dict[str, dict[str, Results]] = field(default_factory=dict)
     _cells: dict[tuple[str, str], dict[tuple[str, ...], pl.DataFrame]] = field(default_factory=dict)
 
     def results(self, study: str, edition: str = "published") -> Results:
-        """The results of a study. Raises `NotRunError` where there are none."""
+        """Results of a study. Raises `NotRunError` if there are none."""
         if study not in self._found:
             self._found[study] = find(study, self.folders)
         results = self._found[study].get(edition)
@@ -129,17 +129,17 @@ class Evidence:
         return results
 
     def sheet(self, study: str, sheet: str, edition: str = "published") -> pl.DataFrame:
-        """A sheet's table. Raises `NotRunError` where it is missing."""
+        """Table of a sheet. Raises `NotRunError` if it is missing."""
         results = self.results(study, edition)
         if sheet not in results.sheets or not (results.folder / f"{sheet}.parquet").is_file():
             raise NotRunError(f"slowlight study run {study} --edition {edition} --again")
         return results.table(sheet)
 
     def rows(self, study: str, sheet: str, **labels: str) -> pl.DataFrame:
-        """The rows of a cell, or of several. Raises `NotRunError` where there are none."""
+        """Rows of one or several cells. Raises `NotRunError` if there are none."""
         axes = list(self.results(study).axes(sheet))
         if set(labels) == set(axes):
-            # A whole cell: these are looked for by the thousand.
+            # Claims look up complete cells by the thousand.
             found = self._by_cell(study, sheet, axes).get(tuple(labels[axis] for axis in axes))
             rows = pl.DataFrame() if found is None else found
         else:
@@ -157,17 +157,17 @@ class Evidence:
         return self._cells[study, sheet]
 
     def samples(self, study: str, sheet: str, column: str, **labels: str) -> list[float]:
-        """The values of a cell's runs, without those that have none."""
+        """Values of a cell's runs, without missing ones."""
         rows = self.rows(study, sheet, **labels)
         return [float(value) for value in rows[column].drop_nulls().to_list()]
 
     def estimate(self, study: str, sheet: str, column: str, **labels: str) -> Estimate:
-        """Mean and standard error of a cell; infinite where no run has a value."""
+        """Mean and standard error of a cell; infinite if no run has a value."""
         samples = self.samples(study, sheet, column, **labels)
         return Estimate.of(samples) if samples else Estimate(math.inf, 0.0)
 
     def mean(self, study: str, sheet: str, column: str, **labels: str) -> float:
-        """The mean of a cell."""
+        """Mean of a cell."""
         return self.estimate(study, sheet, column, **labels).mean
 
 
@@ -176,19 +176,19 @@ Check = Callable[[Evidence], list[Finding]]
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a paper, and what checks it."""
+    """A claim of a paper and its check."""
 
     id: str
     check: Check
 
     @property
     def bounds(self) -> str:
-        """When it holds, as the check's documentation has it."""
+        """Condition under which it holds, from the check's docstring."""
         return " ".join((self.check.__doc__ or "").split())
 
 
 class Paper:
-    """The claims of a paper, in its order."""
+    """Claims of a paper, in its order."""
 
     def __init__(self, name: str, study: str) -> None:
         self.name = name
@@ -196,7 +196,7 @@ class Paper:
         self.claims: dict[str, Claim] = {}
 
     def claim(self, claim_id: str) -> Callable[[Check], Check]:
-        """Says which claim a function checks."""
+        """Registers a function as the check of a claim."""
 
         def registered(check: Check) -> Check:
             if claim_id in self.claims:

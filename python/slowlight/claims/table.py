@@ -12,7 +12,7 @@ _WIDTHS = (8, 18, 44, 30, 40)
 
 
 def as_json(checked: Sequence[Checked]) -> str:
-    """One object: `claims`, a list in the catalogue's order, and `verdicts`, how many of each."""
+    """JSON object with `claims`, in the catalogue's order, and `verdicts`, the number of each."""
     claims = [
         {
             "id": one.entry.id,
@@ -54,7 +54,7 @@ def _row(cells: Sequence[str]) -> list[str]:
 
 
 def as_text(checked: Sequence[Checked]) -> str:
-    """A row a part of a claim; below those that differ or cannot be checked, why."""
+    """Table with one row per part of a claim, and the reason below rows that do not hold."""
     lines = _row(("claim", "verdict", "what", "paper", "here"))
     lines += _row(["-" * width for width in _WIDTHS])
     for one in checked:
