@@ -1,7 +1,7 @@
 //! The contract between a transport and its users: simulator, emulator and command line.
 //!
-//! A user makes a [`Configuration`] of a protocol's name and an entity number, changes it, and
-//! builds the [`Transport`] that a driver runs:
+//! A user creates a [`Configuration`] for the name of a protocol and an entity number, changes it,
+//! and builds the [`Transport`] that a driver runs:
 //!
 //! ```
 //! # use transport::{Configuration, SendRequest, Transport};
@@ -18,19 +18,19 @@
 //! `Box<dyn Transport>` is an [`Engine`], so `rt::Driver<Box<dyn Transport>>` and
 //! `sim::World<Box<dyn Transport>>` run one.
 //!
-//! **Over sockets** the order is: [`configure`](crate::configure),
-//! [`Configuration::prepare`] with the [`Process`] (it refuses what runs in the simulator only),
-//! [`Configuration::apply_file`], [`Configuration::set_entity`] if a number was given,
-//! [`Configuration::finish`], whose answer is the rate of the path, then paths, groups and routes.
-//! [`Transport::is_ready`] is `false` until the records of an earlier process were read.
+//! **Over sockets** the order is: [`configure`](crate::configure), [`Configuration::prepare`] with
+//! the [`Process`] (it refuses models of the simulator), [`Configuration::apply_file`],
+//! [`Configuration::set_entity`] if a number was given, [`Configuration::finish`], which returns
+//! the rate of the path, then paths, groups and routes. [`Transport::is_ready`] is `false` until
+//! the records of an earlier process were read.
 //!
-//! [`Kind`] says what a protocol has, for checks of options: `is_entity`,
-//! `has_groups`, `has_directories`, `has_relays`, `has_sockets`, `spools` and others. No
-//! user matches on a protocol.
+//! [`Kind`] describes the properties of a protocol, for checks of options: `is_entity`,
+//! `has_groups`, `has_directories`, `has_relays`, `has_sockets`, `spools` and others. No user
+//! matches on a protocol.
 //!
 //! **Operations that only some protocols have** return [`RequestError::unsupported`] by default.
-//! Groups of operations are traits of their own, which a transport returns if it has
-//! them: [`Transport::cfdp`], the entity with its user operations, and [`Transport::streams`].
+//! Groups of operations are separate traits, which a transport returns if it supports them:
+//! [`Transport::cfdp`], the entity with its user operations, and [`Transport::streams`].
 
 mod adapter;
 mod kind;
@@ -70,54 +70,54 @@ use crate::text::{self, SpecError};
 pub struct RequestError(String);
 
 impl RequestError {
-    /// A refusal with this reason.
+    /// Refusal with this reason.
     #[must_use]
     pub fn new(reason: impl fmt::Display) -> Self {
         Self(reason.to_string())
     }
 
-    /// A request that the protocol does not have.
+    /// Request that the protocol does not support.
     #[must_use]
     pub fn unsupported(request: &str) -> Self {
         Self(format!("{request} is not supported by this protocol"))
     }
 
-    /// An entity that no path leads to.
+    /// Entity without a path.
     #[must_use]
     pub fn no_path(entity: u64) -> Self {
         Self(format!("there is no path to {entity}"))
     }
 }
 
-/// Request to send a file, or to fetch one if the protocol's name says so.
+/// Request to send a file, or to fetch one if the protocol fetches.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
-    /// The file in the store of this end.
+    /// File in the store of this end.
     pub source: FileName,
     /// Its name at the peer.
     pub name: String,
     /// Entity number of the receiver; of the sender when the file is fetched.
     pub destination: u64,
-    /// Path of the group that it is sent to, in place of `destination`.
+    /// Path of the receiving group, in place of `destination`.
     pub group: Option<PathId>,
     /// The protocol.
     pub kind: Kind,
-    /// Bytes of the file that are read, where not all of it is.
+    /// Range of bytes to read, if not the whole file.
     pub records: Vec<Record>,
     /// Transmission class, where the protocol is CFDP.
     pub class: Class,
     /// Procedure of waypoints, if there are any.
     pub overlay: Option<Overlay>,
-    /// Whether the receiver is asked before any data is sent.
+    /// Whether a request to the receiver precedes the data.
     pub asks_first: bool,
-    /// Whether a file that is fetched is deleted at its sender.
+    /// Whether a fetched file is deleted at its sender.
     pub takes: bool,
     /// Messages to the applications of receivers, ahead of the file.
     pub messages: Vec<Bytes>,
 }
 
 impl SendRequest {
-    /// A request without options.
+    /// Request without options.
     #[must_use]
     pub fn new(source: FileName, name: &str, destination: u64, kind: Kind) -> Self {
         Self {
@@ -141,13 +141,13 @@ impl SendRequest {
 pub struct Progress {
     /// The transfer.
     pub id: TransferId,
-    /// Bytes of it that were sent or received.
+    /// Bytes sent or received.
     pub bytes: u64,
     /// Its size, if it is known.
     pub size: Option<u64>,
     /// Name of the file, if it is known.
     pub name: String,
-    /// Reason why nothing of it moves, if it waits.
+    /// Reason for a wait, if any.
     pub wait: Option<&'static str>,
 }
 
@@ -170,13 +170,13 @@ pub trait CfdpUser {
     /// Event that other protocols report in place of an indication of the entity.
     fn report(&self, indication: cfdp::Indication) -> Event;
 
-    /// Requests something else of the entity.
+    /// Carries out another request of the entity.
     fn operate(&mut self, now: Time, operation: &mut dyn FnMut(&mut cfdp::Entity));
 }
 
 /// Streams of bytes without a length.
 pub trait Streams {
-    /// Begins a stream of this name on a path. With `push`, new data overwrites what receivers may
+    /// Begins a stream of this name on a path. With `push`, new data overwrites data that receivers
     /// lack; without it, the writer waits for them.
     ///
     /// # Errors
@@ -190,32 +190,32 @@ pub trait Streams {
         push: bool,
     ) -> Result<TransferId, RequestError>;
 
-    /// Writes as many bytes as there is room for, and returns their number.
+    /// Writes as many bytes as fit, and returns their number.
     ///
     /// # Errors
     ///
-    /// The stream is over.
+    /// The stream has ended.
     fn write(&mut self, now: Time, id: &TransferId, bytes: &[u8]) -> Result<usize, RequestError>;
 
-    /// Sends what was written, however little it is.
+    /// Sends all written data, however little.
     ///
     /// # Errors
     ///
-    /// The stream is over.
+    /// The stream has ended.
     fn flush(&mut self, now: Time, id: &TransferId) -> Result<(), RequestError>;
 
-    /// Ends a stream once all of it is sent.
+    /// Ends a stream after its last data is sent.
     ///
     /// # Errors
     ///
-    /// The stream is over.
+    /// The stream has ended.
     fn close(&mut self, now: Time, id: &TransferId) -> Result<(), RequestError>;
 
-    /// Next bytes of a stream, or a gap in it; `None` if nothing more is there yet.
+    /// Next bytes of a stream, or a gap in it; `None` if no more have arrived yet.
     fn read(&mut self, now: Time, id: &TransferId) -> Option<Piece>;
 }
 
-/// A transport of files.
+/// Transport of files.
 pub trait Transport: Engine<Indication = Event> + fmt::Debug {
     /// Begins a transfer.
     ///
@@ -228,19 +228,19 @@ pub trait Transport: Engine<Indication = Event> + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// The transport refuses, or has no such request.
+    /// The transport refuses or does not support the request.
     fn fetch(&mut self, _now: Time, _request: &SendRequest) -> Result<TransferId, RequestError> {
         Err(RequestError::unsupported("fetching a file"))
     }
 
-    /// Ends a transfer early. One that is over stays over.
+    /// Ends a transfer early. A completed transfer is unaffected.
     fn cancel(&mut self, _now: Time, _id: &TransferId) {}
 
     /// Requests the contents of a peer's directory.
     ///
     /// # Errors
     ///
-    /// The transport refuses, or has no such request.
+    /// The transport refuses or does not support the request.
     fn list(
         &mut self,
         _now: Time,
@@ -254,7 +254,7 @@ pub trait Transport: Engine<Indication = Event> + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// The transport refuses, or has no such request.
+    /// The transport refuses or does not support the request.
     fn delete(
         &mut self,
         _now: Time,
@@ -269,21 +269,21 @@ pub trait Transport: Engine<Indication = Event> + fmt::Debug {
         Vec::new()
     }
 
-    /// Number of transfers that it will advance by itself: not those that are suspended.
+    /// Number of transfers that advance by themselves, without suspended ones.
     fn under_way(&self) -> usize;
 
-    /// Whether it takes requests: not while it reads the records of an earlier run.
+    /// Whether it accepts requests: not while it reads the records of an earlier run.
     fn is_ready(&self) -> bool {
         true
     }
 
-    /// Segments that it sent again or as parity because receivers lacked something, and its
-    /// requests for such; `None` if it does not count them.
+    /// Segments retransmitted or sent as parity to repair losses, and its requests for repairs;
+    /// `None` if it does not count them.
     fn repairs(&self) -> Option<(u64, u64)> {
         None
     }
 
-    /// Times for which the peers' receive windows and its send buffers stopped its connections;
+    /// Times for which the peers' receive windows and its send buffers blocked its connections;
     /// `None` if it does not count them.
     fn buffer_limits(&self) -> Option<BufferLimits> {
         None
@@ -294,22 +294,22 @@ pub trait Transport: Engine<Indication = Event> + fmt::Debug {
         None
     }
 
-    /// Datagrams with content that were sent and received; `None` if it does not count them.
+    /// Datagrams with content, sent and received; `None` if it does not count them.
     fn datagrams(&self) -> Option<(u64, u64)> {
         None
     }
 
-    /// Begins what the peer must know before this process ends; `true` if [`Event::Left`] follows.
+    /// Starts to notify the peer of the end of this process; `true` if [`Event::Left`] follows.
     fn leave(&mut self, _now: Time, _peer: PathId) -> bool {
         false
     }
 
-    /// Whether the layer below replies to its peer after a transfer, and needs time to.
+    /// Whether the layer below needs time to reply to its peer after a transfer.
     fn replies_below(&self) -> bool {
         false
     }
 
-    /// Sets the room for files that it announces, in KiB.
+    /// Sets the announced free space for files, in KiB.
     fn set_free_space(&mut self, _kib: Option<u64>) {}
 
     /// Its CFDP entity, if it has one.
@@ -317,29 +317,29 @@ pub trait Transport: Engine<Indication = Event> + fmt::Debug {
         None
     }
 
-    /// CFDP's user operations, to use them.
+    /// Mutable user operations of CFDP.
     fn cfdp_mut(&mut self) -> Option<&mut dyn CfdpUser> {
         None
     }
 
-    /// Turns an indication of its CFDP entity into the event that other protocols report.
+    /// Converts an indication of its CFDP entity to the event that other protocols report.
     fn reported(&self, event: Event) -> Event {
         let Event::Entity(indication) = event else { return event };
         self.cfdp().map_or(Event::Update, |user| user.report(*indication))
     }
 
-    /// Its streams, if it has such.
+    /// Its streams, if it supports them.
     fn streams(&mut self) -> Option<&mut dyn Streams> {
         None
     }
 }
 
-/// Part of a process that runs a transport over sockets.
+/// Role of a process that runs a transport over sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// One transfer, which may be a fetch.
+    /// One transfer, including a fetch.
     Client {
-        /// Whether it keeps what it received in part.
+        /// Whether it keeps partial receptions.
         keeps: bool,
     },
     /// Whatever peers request.
@@ -364,16 +364,15 @@ impl Role {
 pub struct Process {
     /// Its part.
     pub role: Role,
-    /// Part of its rate that a transport may make up for when its driver is late.
+    /// Part of its rate that a transport may catch up when its driver is late.
     pub catch_up: Duration,
-    /// Bytes under way on a path without a rate.
+    /// Bytes in flight on a path without a rate.
     pub unpaced_window: u64,
     /// Milliseconds since the beginning of 2000.
     pub clock_ms: u64,
-    /// Rate that was given for the path, in bits per second: it comes before that of a peer's
-    /// settings.
+    /// Given rate of the path, in bits per second; it overrides the rate in a peer's settings.
     pub rate_bps: Option<u64>,
-    /// Entity that the path leads to, if it is one.
+    /// Entity at the far end of the path, if any.
     pub remote: Option<u64>,
     /// Whether UDP-Lite carries the datagrams.
     pub udp_lite: bool,
@@ -387,7 +386,7 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     /// Adapter of its protocol.
     fn adapter(&self) -> &'static dyn Adapter;
 
-    /// Changes it to what settings say.
+    /// Applies settings.
     ///
     /// # Errors
     ///
@@ -397,7 +396,7 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     /// All settings; secrets are left out.
     fn settings(&self) -> Settings;
 
-    /// Changes it to what the file at `path` says.
+    /// Applies the file at `path`.
     ///
     /// # Errors
     ///
@@ -414,7 +413,7 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Names the key that it cannot have.
+    /// Names the unsupported key.
     fn check_simulated(&self) -> Result<(), SpecError> {
         Ok(())
     }
@@ -439,27 +438,27 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     /// Sets the path that leads to `entity`.
     fn set_path(&mut self, entity: u64, path: PathId);
 
-    /// Sets routes by the last engine, and what holds for all others.
+    /// Sets the last engine of each route, and the default next hop.
     fn set_routes(&mut self, _to: BTreeMap<u64, u64>, _otherwise: ltpt::Otherwise) {}
 
-    /// Makes it a member of the group that a path stands for.
+    /// Joins the group of a path.
     fn add_group(&mut self, _path: PathId) {}
 
-    /// Sets the number of receivers of its group, unless `settings` do: whom to wait for, and how
-    /// large a group they act as.
+    /// Sets the number of receivers of its group, unless `settings` do: the receivers to wait for,
+    /// and the assumed size of the group.
     fn set_receivers(&mut self, _count: u32, _settings: Option<&Settings>) {}
 
-    /// Sets the silence after which a transfer is given up, whoever the peer is.
+    /// Sets the silence after which a transfer is given up, for any peer.
     fn set_inactivity(&mut self, silence: Duration);
 
-    /// Sets the name of a file that arrives without one.
+    /// Sets the name of a received file without one.
     fn set_file_name(&mut self, _name: &str) {}
 
-    /// Lets it make up for at least so much of its rate when its driver is late.
+    /// Allows it to catch up at least this part of its rate when its driver is late.
     fn allow_catch_up(&mut self, _least: Duration) {}
 
-    /// Bytes of the least datagram over which it sends a file of this name and size to an entity,
-    /// where that is known.
+    /// Bytes of the smallest datagram that carries a file of this name and size to an entity, if
+    /// known.
     ///
     /// # Errors
     ///
@@ -478,10 +477,10 @@ pub trait Configuration: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Sets its own address and port, and the interfaces over which it reaches others.
+    /// Sets its own address and port, and its interfaces.
     fn set_own(&mut self, _place: (Ipv4Addr, u16), _interfaces: &[PathId]) {}
 
-    /// Sets the address of the peer of a path, and the interface over which it is reached.
+    /// Sets the address of the peer of a path, and the interface to it.
     fn set_peer(&mut self, _path: PathId, _remote: (Ipv4Addr, u16), _by: PathId) {}
 
     /// Prepares it for a process with sockets, before settings are applied.
@@ -493,8 +492,8 @@ pub trait Configuration: fmt::Debug + Send + Sync {
         Err(SpecError::invalid("runs in the simulator only: slowlight sim and slowlight compare"))
     }
 
-    /// Completes it after settings were applied; returns the rate of the process's path, if
-    /// settings say one.
+    /// Completes it after settings were applied; returns the rate of the process's path, if the
+    /// settings contain one.
     ///
     /// # Errors
     ///
@@ -503,25 +502,25 @@ pub trait Configuration: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Ports from which a peer may send, besides the one that it listens on.
+    /// Ports from which a peer may send, besides its listening port.
     fn peer_ports(&self) -> usize {
         0
     }
 
-    /// Makes it store what arrives without a name under a number.
+    /// Stores received files without a name under a number.
     fn receive_unnamed(&mut self) {}
 
-    /// Makes it receive a stream, and no files; `false` if it has none.
+    /// Receives a stream instead of files; `false` if it does not support streams.
     fn receive_stream(&mut self) -> bool {
         false
     }
 
-    /// Names under which its settings know peers, where these are addresses.
+    /// Names of peers in its settings, if these are addresses.
     fn named_peers(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Applies the settings of a named peer to its path; returns the rate that they say.
+    /// Applies the settings of a named peer to its path; returns its rate, if they contain one.
     fn use_named(&mut self, _name: &str, _path: PathId) -> Option<u64> {
         None
     }
@@ -531,7 +530,8 @@ pub trait Configuration: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Sends beacons on one more path: in this interval if one is given, else if it has beacons.
+    /// Sends beacons on one more path, at this interval if one is given, otherwise if it has
+    /// beacons.
     fn add_beacon(&mut self, _path: PathId, _interval: Option<Duration>) {}
 
     /// Identifier that its beacons announce.
@@ -547,7 +547,7 @@ pub trait Configuration: fmt::Debug + Send + Sync {
         None
     }
 
-    /// CFDP's configuration, to change it.
+    /// Mutable configuration of CFDP.
     fn cfdp_mut(&mut self) -> Option<&mut cfdp::Config> {
         None
     }

@@ -7,7 +7,7 @@ use proto::programs::Latency;
 use proto::{cfdp, ltpt, saratoga};
 use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId};
 
-/// Number of a transfer, as people read it and as its transport finds it again.
+/// Number of a transfer, as people read it and as its transport looks it up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId {
     text: String,
@@ -15,25 +15,25 @@ pub struct TransferId {
 }
 
 impl TransferId {
-    /// A number that reads like this.
+    /// Number with this text form.
     #[must_use]
     pub fn new(text: impl fmt::Display) -> Self {
         Self { text: text.to_string(), originator: None }
     }
 
-    /// This event, of a transfer that the engine of this number began.
+    /// This event, for a transfer that the engine of this number began.
     #[must_use]
     pub fn begun_by(self, originator: u64) -> Self {
         Self { originator: Some(originator), ..self }
     }
 
-    /// Number of the engine that began the transfer, where engines have numbers.
+    /// Number of the engine that began the transfer, if engines have numbers.
     #[must_use]
     pub fn originator(&self) -> Option<u64> {
         self.originator
     }
 
-    /// Whether it is the number that reads like this.
+    /// Whether the number has this text form.
     pub(crate) fn is(&self, other: &impl ToString) -> bool {
         self.text == other.to_string()
     }
@@ -51,32 +51,32 @@ impl fmt::Display for TransferId {
     }
 }
 
-/// End of a transfer, as one of its ends knows it.
+/// End of a transfer from the view of one of its ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The transfer.
     pub id: TransferId,
     /// Whether this is the sender's view.
     pub at_sender: bool,
-    /// Name of the file at the receiver, as its sender gave it.
+    /// Name of the file at the receiver, as given by its sender.
     pub name: String,
-    /// Name under which the receiver stored it, where that may differ.
+    /// Name under which the receiver stored it, if that may differ.
     pub stored: Option<String>,
     /// Bytes of the file.
     pub size: u64,
     /// Bytes that an earlier session had received.
     pub resumed: u64,
-    /// Whether the peer confirmed it, or this end knows; some senders only know that nobody
-    /// requested more.
+    /// Whether the peer or this end confirmed it; some senders only know that nobody requested
+    /// more.
     pub is_confirmed: bool,
-    /// Whether a report of the overlay says so, rather than a transaction that is over, which may
-    /// be one hop of several.
+    /// Whether the source is a report of the overlay, instead of the end of a transaction, which
+    /// may be one hop of several.
     pub is_report: bool,
-    /// Number of the entity or engine at the other side, where that is known.
+    /// Number of the entity or engine at the other side, if known.
     pub peer: Option<u64>,
-    /// Report of a CFDP entity, if one says so.
+    /// Report of a CFDP entity, if there is one.
     pub transaction: Option<Box<cfdp::TransactionFinished>>,
-    /// Whether the file is there, whole, or the reason in the protocol's words.
+    /// Success if the complete file is there, otherwise the reason in the protocol's words.
     pub result: Result<(), String>,
 }
 
@@ -103,7 +103,7 @@ impl Ended {
         }
     }
 
-    /// Whether this end believes that the file is there, whole.
+    /// Whether this end believes that the complete file is there.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.result.is_ok()
@@ -140,7 +140,7 @@ pub enum Event {
         /// Bytes that an earlier session received.
         resumed: u64,
     },
-    /// A transfer is over.
+    /// A transfer ended.
     Ended(Ended),
     /// A transfer was given up without informing the peer, which may resume it.
     Abandoned {
@@ -149,7 +149,7 @@ pub enum Event {
         /// The reason.
         why: String,
     },
-    /// A sender requested the end of a transfer again that was over.
+    /// A sender requested the end of a completed transfer again.
     Repeated {
         /// The transfer.
         id: TransferId,
@@ -158,11 +158,11 @@ pub enum Event {
         /// Whether the file arrived whole.
         is_whole: bool,
     },
-    /// The records of an earlier process were read: so many transfers were interrupted.
+    /// The records of an earlier process were read, with this number of interrupted transfers.
     Restored(usize),
     /// Client and server are ready for the file of this name.
     Begins(String),
-    /// Time that typed keys took to return, and the name of their transfer.
+    /// Echo times of typed keys, and the name of their transfer.
     Latency(String, Latency),
     /// Contents of a peer's directory.
     Listing(Vec<saratoga::Listed>),
@@ -185,11 +185,11 @@ pub enum Event {
     Left,
     /// Text for people.
     Notice(String),
-    /// Text for a log, about something wrong.
+    /// Log message about an error.
     Warning(String),
-    /// Text for a log.
+    /// Log message.
     Log(String),
-    /// Change without a report: a transport may be ready now, or a transfer have advanced.
+    /// Change without a report: a transport may be ready now, or a transfer may have advanced.
     Update,
 }
 
@@ -220,7 +220,7 @@ impl Event {
     }
 }
 
-/// End of a transfer, if an indication is about that.
+/// End of a transfer, if the indication reports one.
 fn end_of(indication: &cfdp::Indication) -> Option<Ended> {
     match indication {
         cfdp::Indication::TransactionFinished(finished) => {

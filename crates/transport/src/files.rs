@@ -1,4 +1,4 @@
-//! Files that users name. Crates above read them here alone, so that they build where there are no
+//! Files named by users. Other crates read them only here, so that they build for targets without
 //! files.
 
 use std::fs::{self, File};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::text::{self, SpecError};
 
-/// Content of the file at `path`, at most `most` bytes of it: it may grow while it is read.
+/// Content of the file at `path`, at most `most` bytes: it may grow meanwhile.
 ///
 /// # Errors
 ///

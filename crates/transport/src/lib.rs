@@ -1,5 +1,5 @@
-//! Transports of files behind one type: their names, profiles and settings, and the engines that
-//! simulator, emulator and sockets run.
+//! Transports of files behind one type: their names, profiles and settings, and the engines for
+//! simulator, emulator and sockets.
 
 #![forbid(unsafe_code)]
 

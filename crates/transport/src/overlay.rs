@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Procedure by which waypoints hand a file on.
+/// Procedure by which waypoints forward a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overlay {
-    /// By the store-and-forward overlay: each hop is a transaction of its own.
+    /// By the store-and-forward overlay: each hop is a separate transaction.
     Sfo,
     /// By the extended procedures, classes 3 and 4: one transaction over all hops.
     Extended,
 }
 
 impl Overlay {
-    /// The profile of a transfer that names none: the extended procedures need PDUs of version 000.
+    /// Profile of a transfer without one: the extended procedures need PDUs of version 000.
     #[must_use]
     pub fn profile(self) -> Option<&'static str> {
         match self {

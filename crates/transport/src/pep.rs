@@ -31,7 +31,7 @@ proto::settings! {
 /// Connections on the satellite's side.
 #[derive(Clone, Debug, Default)]
 pub struct Wan {
-    /// The neighbour to which the satellite's side leads.
+    /// Neighbour on the satellite's side.
     pub towards: Option<String>,
     /// The connections.
     pub connections: Connections,
@@ -41,10 +41,10 @@ impl Settings for Wan {
     fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
         self.connections.visit(visitor)?;
         visit! { visitor;
-            /// Neighbour to which the satellite's side leads.
+            /// Neighbour on the satellite's side.
             "towards": self.towards as Maybe<Text>,
-            /// Rate that all connections over the link share, of IP packets; for profiles that have
-            /// one.
+            /// Shared rate of IP packets of all connections over the link; for profiles with a
+            /// rate.
             "rate": self.connections as SharedRate,
         }
         Ok(())
@@ -56,9 +56,9 @@ impl Settings for Wan {
 pub struct Connections {
     /// A profile of TCP.
     pub profile: String,
-    /// Size of the send buffer and of the receive buffer, where one is given for both.
+    /// Size of both the send buffer and the receive buffer, if one value is given.
     pub buffer: Option<u64>,
-    /// Rate that they share, in bit/s.
+    /// Shared rate, in bit/s.
     pub rate_bps: Option<u64>,
     /// TCP of each.
     pub options: tcp::Options,
@@ -71,7 +71,7 @@ impl Default for Connections {
     }
 }
 
-/// The profile comes first, and what differs from it last.
+/// The profile is first, and its changes are last.
 impl Settings for Connections {
     fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
         visit! { visitor;
@@ -86,7 +86,7 @@ impl Settings for Connections {
     }
 }
 
-/// Least bytes of a buffer of a connection.
+/// Minimum bytes of a buffer of a connection.
 const BUFFER_MIN: u64 = Receive::PIECE_MAX as u64 / 8;
 
 /// Form of connections by a profile of TCP.
@@ -138,7 +138,7 @@ impl Leaf<Connections> for BothBuffers {
     }
 }
 
-/// Form of connections by the rate that they share.
+/// Form of connections by their shared rate.
 struct SharedRate;
 
 impl Leaf<Connections> for SharedRate {
@@ -171,8 +171,8 @@ impl PepSettings {
         }
     }
 
-    /// All settings, with the neighbour to which the satellite's side leads, and with a buffer of
-    /// `buffer` there unless another one is set.
+    /// All settings, with the neighbour on the satellite's side, and with a buffer of `buffer`
+    /// there unless another one is set.
     ///
     /// # Errors
     ///
@@ -188,8 +188,8 @@ impl PepSettings {
     }
 }
 
-/// The buffer for a link of this rate and round trip: twice what it holds, so that a loss that is
-/// repaired in the second round trip does not stop the sender, and 256 kB at least.
+/// Buffer for a link of this rate and round trip: twice its capacity, so that a loss repaired in
+/// the second round trip does not stop the sender, and at least 256 kB.
 #[must_use]
 pub fn buffer_for(rate_bps: u64, round_trip: Duration) -> Size {
     // 8 Mbit/s and 600 ms: 2 * 8e6 / 8 * 0.6 = 1,200,000 bytes.

@@ -19,7 +19,7 @@ pub use crate::records::ContentKind;
 use crate::text::{self, SpecError};
 
 impl Kind {
-    /// Stacks with a short name, in the order in which they are listed.
+    /// Stacks with a short name, in the order of lists.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
         STACKS.iter().take(SHORT.len()).map(Self)
     }

@@ -1,11 +1,11 @@
 //! Quantities as a user writes them: a number and its unit, `"10 Mbit/s"`, `"1.28 s"`, `"10 MB"`.
 //!
 //! A number without a unit is an error wherever a unit exists, because nobody remembers whether a
-//! bare `10` was bits or bytes, seconds or milliseconds. Zero is zero in every unit and may stand
-//! alone; a probability has no unit.
+//! bare `10` was bits or bytes, seconds or milliseconds. Zero is zero in every unit and needs none;
+//! a probability has no unit.
 //!
-//! Every type parses with [`FromStr`] (so it is a command line value as it stands), reads and
-//! writes as a string with serde, and prints exactly: what is printed parses to the same value.
+//! Every type parses with [`FromStr`] (so it can be a command line value), reads and writes as a
+//! string with serde, and prints exactly: a printed value parses to the same value.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
-/// A rate, in bits a second.
+/// Rate, in bits per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(pub u64);
 
@@ -41,7 +41,7 @@ pub struct Window {
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability(pub f64);
 
-/// Why a text is not the quantity asked for.
+/// Reason why a text is not the expected quantity.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// There is no number at the text's start.
@@ -62,18 +62,18 @@ pub enum QuantityError {
     NoUnit {
         /// Text that was given.
         text: String,
-        /// Two units that it may have been meant in.
+        /// Two units that were probably meant.
         like: [&'static str; 2],
         /// All units, for the message.
         units: String,
     },
-    /// A stretch of time without any.
+    /// Time without unit.
     #[error("{text:?} lasts no time; an outage is longer than 0 s")]
     NoTime {
         /// Text that was given.
         text: String,
     },
-    /// A unit this kind of quantity does not have.
+    /// Unit that this kind of quantity does not have.
     #[error("{unit:?} is not a unit of {kind}{nearest} (units: {units})")]
     UnknownUnit {
         /// Text that was given.
@@ -85,7 +85,7 @@ pub enum QuantityError {
         /// All units, for the message.
         units: String,
     },
-    /// A value no such quantity can have.
+    /// Value out of range for the quantity.
     #[error("{text:?} is out of range for {kind}: {range}")]
     OutOfRange {
         /// Text that was given.
@@ -101,7 +101,7 @@ pub enum QuantityError {
 pub(crate) struct Kind {
     name: &'static str,
     example: &'static str,
-    /// Two units that who wrote none may have meant.
+    /// Two units that were probably meant in a number without unit.
     like: [&'static str; 2],
     range: &'static str,
     /// Units with their size in smallest units.
@@ -180,7 +180,7 @@ impl Kind {
         format!("{} as a string, like {:?}", self.name, self.example)
     }
 
-    /// The value of `text` in smallest units, to the nearest.
+    /// Value of `text` in smallest units, rounded to the nearest.
     pub(crate) fn parse(&self, text: &str) -> Result<u64, QuantityError> {
         let text = text.trim();
         let (number, unit) = split_number(text);
@@ -348,7 +348,7 @@ impl fmt::Display for Rate {
 }
 
 impl Span {
-    /// The span as the standard library has it.
+    /// Standard library form of the span.
     #[must_use]
     pub fn duration(self) -> Duration {
         self.0
@@ -470,8 +470,8 @@ impl fmt::Display for Probability {
     }
 }
 
-/// Reads a quantity, or what may stand in its place, from a string; a number says what unit it
-/// lacks.
+/// Reads a quantity, or an accepted substitute, from a string; a number is refused with its missing
+/// unit.
 pub struct Text<T> {
     /// Expected quantity, for the message about any other type.
     expected: String,
@@ -480,7 +480,7 @@ pub struct Text<T> {
 }
 
 impl Text<Span> {
-    /// A time, or a word that `T` knows.
+    /// Time, or a word of `T`.
     pub fn time_or_word<T>(word: &str) -> Text<T> {
         let number = |_, text: &str| Err(SPAN.no_unit(text));
         Text { expected: format!("{}, or {word:?}", SPAN.expected()), number }
@@ -561,7 +561,7 @@ impl fmt::Display for Window {
 impl FromStr for Window {
     type Err = QuantityError;
 
-    /// `10 s+30 s`: a begin and how long it lasts.
+    /// `10 s+30 s`: a start and a duration.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let (at, lasts) = text.split_once('+').ok_or_else(|| QuantityError::NotANumber {
             text: text.to_owned(),

@@ -1,5 +1,5 @@
-//! Records of files: bytes that SCPS-FP reads or changes by themselves, and what either end has of
-//! such a file before and after.
+//! Records of files: bytes that SCPS-FP reads or changes individually, and the versions of such a
+//! file at either end before and after.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,22 +13,22 @@ use crate::text::SpecError;
 /// Content of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentKind {
-    /// All of a file.
+    /// Whole file.
     File,
     /// Records of it.
     Records,
-    /// Changes that make another file of it.
+    /// Changes that convert it to another file.
     Changes,
-    /// The word that it be copied where it is.
+    /// Request to copy it at its place.
     Copy,
 }
 
-/// Bytes of a file, as in `100-199`, or `5000-` for all from there on.
+/// Range of bytes of a file: `100-199`, or `5000-` for all bytes from there on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The first, from 0.
     pub first: u32,
-    /// The last; `None`: that of the file.
+    /// The last; `None`: end of the file.
     pub last: Option<u32>,
 }
 
@@ -95,7 +95,7 @@ pub struct Files {
     pub at_sender: Option<Bytes>,
     /// In the receiver's store, under this name.
     pub at_receiver: Option<(String, Bytes)>,
-    /// Content that the receiver must end with.
+    /// Expected content at the receiver afterwards.
     pub expected: Bytes,
 }
 
@@ -144,11 +144,11 @@ fn changed(content: &[u8], records: &[Record]) -> Vec<u8> {
     before
 }
 
-/// Checks what a transfer says of records.
+/// Checks the records of a transfer.
 ///
 /// # Errors
 ///
-/// When there are none where they are needed, or some where they mean nothing.
+/// When required records are missing, or given records have no effect.
 pub fn check(kind: ContentKind, name: &str, records: Option<&[Record]>) -> Result<(), SpecError> {
     let wrong = |message: &str| Err(SpecError::invalid(message));
     match (kind, records) {

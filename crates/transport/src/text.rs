@@ -1,4 +1,4 @@
-//! Reading TOML that people write: errors that show the line and the nearest right key.
+//! TOML written by people: errors show the line and the nearest right key.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-/// Why a file a user wrote cannot be used.
+/// Reason why a user's file cannot be used.
 #[derive(Debug, Error)]
 pub enum SpecError {
     /// It cannot be read.
@@ -17,10 +17,10 @@ pub enum SpecError {
         /// Why.
         error: std::io::Error,
     },
-    /// It is not the TOML asked for.
+    /// It is not the expected TOML.
     #[error("{origin}: {message}")]
     Malformed {
-        /// The file, or what else the text came from.
+        /// File or other origin of the text.
         origin: String,
         /// Line, key and remedy.
         message: String,
@@ -31,12 +31,12 @@ pub enum SpecError {
 }
 
 impl SpecError {
-    /// A text that contradicts itself.
+    /// Contradictory text.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())
     }
 
-    /// Names the table in which the key stands that it begins with.
+    /// Names the table of the key at its start.
     pub fn below(self, table: &str) -> Self {
         match self {
             Self::Invalid(message) => Self::Invalid(format!("{table}.{message}")),
@@ -44,7 +44,7 @@ impl SpecError {
         }
     }
 
-    /// Names the file at `path`, in which it stands, if that is not said already.
+    /// Names the file at `path` in the message, unless named already.
     pub fn within(self, path: &Path) -> Self {
         match self {
             Self::Invalid(message) => {
@@ -158,13 +158,13 @@ fn in_toml(message: &str, line: Option<&str>) -> Option<String> {
     Some(format!("{key}expected {}, found {}{remedy}", kind(expected), value(found)))
 }
 
-/// Key of a line of TOML: that of a value, or of the table that it opens.
+/// Key of a line of TOML: the key of a value, or of the table that it opens.
 fn key(line: Option<&str>) -> Option<&str> {
     let line = line?;
     let opened = line.strip_prefix('[').map(|line| line.trim_start_matches('['));
     let name = match opened {
         Some(opened) => opened.split(']').next()?,
-        // Within an inline table the key may be another one.
+        // Within an inline table the key may differ.
         None => line.split_once('=').filter(|(_, value)| !value.contains('{'))?.0,
     };
     Some(name.trim()).filter(|name| !name.is_empty())
@@ -235,7 +235,7 @@ pub fn suggestion(message: &str) -> String {
     nearest(given, quoted).map(|name| format!("\ndid you mean `{name}`?")).unwrap_or_default()
 }
 
-/// The name most like `given`, if any is like it at all.
+/// Name most similar to `given`, if any is similar at all.
 pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (given.len() / 3).max(2);
     names
@@ -245,7 +245,7 @@ pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<
         .map(|(_, name)| name)
 }
 
-/// End of a message about the unknown name `given`: a question with the nearest name, or nothing.
+/// End of a message about the unknown name `given`: a suggestion of the nearest name, or nothing.
 pub fn did_you_mean<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> String {
     nearest(given, names).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
 }

@@ -133,7 +133,7 @@ impl Configuration for BundlesConfig {
     }
 
     fn set_inactivity(&mut self, silence: Duration) {
-        // Neighbours may be silent for long: what is given up is the bundle.
+        // Neighbours may be silent for long: the bundle is given up instead.
         self.files.lifetime = silence;
     }
 
@@ -247,7 +247,7 @@ impl Engine for User {
 enum Link {
     Closed,
     Open,
-    /// Nothing was to be sent over it since.
+    /// No bundle waited for it since.
     Idle(Time),
 }
 
@@ -268,7 +268,7 @@ impl BundleTransport {
         self.user.node().agent()
     }
 
-    /// Opens links over which something is to be sent, and closes those over which nothing is.
+    /// Opens links for which bundles wait, and closes the others.
     fn keep_links(&mut self, now: Time) {
         if self.is_planned {
             return;
@@ -284,7 +284,7 @@ impl BundleTransport {
                 (Link::Closed, true) if !is_up => (Link::Open, Some(Command::Open { link })),
                 (Link::Closed, _) => (Link::Closed, None),
                 (Link::Open | Link::Idle(_), true) => (Link::Open, None),
-                // It is not tried again for nothing.
+                // It is not retried without bundles.
                 (Link::Open | Link::Idle(_), false) if !is_up => {
                     (Link::Closed, Some(Command::Close { link }))
                 }
@@ -356,7 +356,7 @@ impl Transport for BundleTransport {
         sent
     }
 
-    /// Files, or of a node that only forwards them, bundles.
+    /// Files, or bundles of a node that only forwards them.
     fn under_way(&self) -> usize {
         self.user.under_way().max(self.agent().statistics().bundles)
     }

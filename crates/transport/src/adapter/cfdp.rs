@@ -40,7 +40,7 @@ pub fn cfdp_config(protocol: &Protocol) -> Result<cfdp::Config, SpecError> {
     cfdp::profile(name).ok_or_else(|| no_profile(protocol.kind.name(), name, CFDP_PROFILES))
 }
 
-/// Makes an entity indicate the end of each transaction, whatever its MIB says: a command has no
+/// Makes an entity indicate the end of each transaction, regardless of its MIB: a command has no
 /// other report of a file.
 pub fn tell_of_ends(config: &mut cfdp::Config) {
     config.indications.transaction_finished = true;
@@ -157,13 +157,13 @@ impl Configuration for EntityConfiguration {
     }
 
     fn prepare(&mut self, process: &Process) -> Result<(), SpecError> {
-        // An engine that a profile is of counted from there in each run. Here a number that comes
-        // again would get the result of its first transaction.
+        // The engines of profiles count from there in each run. Here a reused number would get the
+        // result of its first transaction.
         self.config.first_sequence = None;
         self.config.catch_up = process.catch_up;
         self.config.default_remote.unpaced_window = Some(process.unpaced_window);
         if !self.has_profile {
-            // Numbers that are drawn shall not meet again: 2^32 of them.
+            // Random numbers must not collide: 2^32 of them.
             self.config.sequence_width = Width::FOUR;
         }
         Ok(())
@@ -172,7 +172,7 @@ impl Configuration for EntityConfiguration {
     fn finish(&mut self, process: &Process) -> Result<Option<u64>, SpecError> {
         let config = &mut self.config;
         if process.rate_bps.is_some() {
-            // A remote's rate would count before the path's, which is the one given.
+            // A remote's rate would override the given rate of the path.
             config.default_remote.rate_bps = None;
             config.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
         }
@@ -222,7 +222,7 @@ impl Transport for EntityTransport {
 
     fn cancel(&mut self, now: Time, id: &TransferId) {
         if let Some(id) = transaction(&self.entity, id) {
-            // One that is over needs no end.
+            // A completed transfer needs no cancellation.
             drop(self.entity.cancel(now, id));
         }
     }
@@ -275,7 +275,7 @@ impl CfdpUser for EntityTransport {
     }
 }
 
-/// Transfer of a transaction that was requested.
+/// Transfer of a requested transaction.
 pub(super) fn sent(
     answer: Result<TransactionId, cfdp::RequestError>,
 ) -> Result<TransferId, RequestError> {
@@ -341,7 +341,7 @@ pub(super) fn report(entity: &Entity, indication: Indication) -> Event {
         Indication::LimitReached(Limit::Transactions) => Event::Warning(
             "as many transactions as allowed are under way; one is refused".to_owned(),
         ),
-        // Data that is dropped at these is requested again.
+        // Data dropped at these is requested again.
         Indication::LimitReached(
             limit @ (Limit::Gaps | Limit::WriteBuffer | Limit::Replies | Limit::Refusals),
         ) => Event::Log(format!("limit reached: {limit:?}")),
@@ -358,7 +358,7 @@ pub(super) fn report(entity: &Entity, indication: Indication) -> Event {
     }
 }
 
-/// End of a transaction, as its user sees it: it completed if the file is where it should be.
+/// End of a transaction as its user sees it: completed if the file is in its place.
 fn ended(finished: TransactionFinished) -> Ended {
     let at_sender = finished.role == Role::Sender;
     let is_kept = match finished.file_status {
@@ -397,7 +397,7 @@ fn operation_report(operation: &OperationIndication) -> Event {
             format!("{original}: handed on to entity {next}: {condition}")
         }
         OperationIndication::Relayed { id, condition } => format!("{id}: relayed: {condition}"),
-        // The transaction that brings a file or an answer has a report of its own.
+        // The transaction that brings a file or a reply has its own report.
         OperationIndication::SfoReceived { .. }
         | OperationIndication::SfoReport(_)
         | OperationIndication::ProxyPutResponse { .. }

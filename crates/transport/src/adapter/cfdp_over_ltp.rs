@@ -116,11 +116,11 @@ impl Configuration for CfdpLtpConfig {
         self.set_entity(self.cfdp.entity);
         let ltp = &mut self.below.ltp;
         if process.rate_bps.is_some() {
-            // A remote's rate would count before the path's, which is the one given.
+            // A remote's rate would override the given rate of the path.
             ltp.default_remote.rate_bps = None;
             ltp.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
         }
-        // A client has no sessions to remember.
+        // A client keeps no session records.
         ltp.journal &= process.role.is_server();
         let remote = process.remote.map(|remote| ltp.remote(remote));
         Ok(remote.unwrap_or(&ltp.default_remote).rate_bps)
@@ -144,7 +144,7 @@ pub trait Layer: Below + std::fmt::Debug {
     /// Whether it replies to its peer after a transfer.
     const REPLIES: bool;
 
-    /// Datagrams of it, or PDUs of the entity, that were sent and received.
+    /// Its datagrams, or PDUs of the entity, sent and received.
     fn datagrams(entity: &LayeredEntity<Self>) -> (u64, u64)
     where
         Self: Sized;
@@ -192,7 +192,7 @@ impl<L: Layer> EntityOver<L> {
         &self.entity
     }
 
-    /// The entity with its layer, to change it.
+    /// Mutable entity with its layer.
     pub fn inner_mut(&mut self) -> &mut LayeredEntity<L> {
         &mut self.entity
     }
@@ -218,7 +218,7 @@ impl<L: Layer> Transport for EntityOver<L> {
 
     fn cancel(&mut self, now: Time, id: &TransferId) {
         if let Some(id) = transaction(self.entity.entity(), id) {
-            // One that is over needs no end.
+            // A completed transfer needs no cancellation.
             drop(self.entity.cancel(now, id));
         }
     }

@@ -1,4 +1,4 @@
-//! CFDP entities over another protocol, which is LTP or that of bundles.
+//! CFDP entities over another protocol: LTP or bundles.
 
 use proto::cfdp;
 use proto::settings::form::{Number, visit_if};
@@ -41,7 +41,7 @@ impl Settings for CfdpLtpConfig {
     }
 }
 
-/// PDUs below an entity, and the service of each node that receives them, if bundles carry them.
+/// PDUs below an entity and, if bundles carry them, the service of each node that receives them.
 pub(crate) struct Ut<'a> {
     pub(crate) config: &'a mut ut::Config,
     pub(crate) service: Option<&'a mut u64>,
@@ -57,8 +57,8 @@ impl Settings for Ut<'_> {
     }
 }
 
-/// An entity whose PDUs another protocol carries: that retransmits what is lost, so that class 1
-/// is enough.
+/// Entity whose PDUs are carried by a protocol that retransmits lost data, so that class 1
+/// suffices.
 pub(crate) fn carried_cfdp() -> cfdp::Config {
     of_class_1(cfdp::Config::default())
 }
@@ -74,19 +74,19 @@ pub(crate) fn profiled_cfdp(protocol: &Protocol) -> cfdp::Config {
     of_class_1(profile.and_then(|name| cfdp::profile(name)).unwrap_or_default())
 }
 
-/// Transfers of an entity over another protocol that are under way, as
-/// [`Transport::under_way`](crate::Transport::under_way) counts them.
+/// Unfinished transfers of an entity over another protocol, as counted by
+/// [`Transport::under_way`](crate::Transport::under_way).
 pub(crate) fn carried_under_way<B: Below>(carried: &LayeredEntity<B>) -> usize {
     transactions(carried.entity()).max(carried.under_way())
 }
 
-/// Transactions of which more will be done by itself.
+/// Transactions that advance by themselves.
 pub(crate) fn transactions(entity: &cfdp::Entity) -> usize {
     let states = entity.transactions().map(|report| report.state);
     states.filter(|state| *state != cfdp::State::Suspended).count()
 }
 
-/// The configuration of CFDP over LTP; profiles are those of LTP.
+/// Configuration of CFDP over LTP, with the profiles of LTP.
 ///
 /// # Errors
 ///

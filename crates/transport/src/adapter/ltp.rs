@@ -1,4 +1,4 @@
-//! LTP, and LTP-T, whose blocks pass over other engines.
+//! LTP, and LTP-T, whose blocks are relayed by other engines.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::event::{Ended, Event, TransferId};
 use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 
-/// Ports from which an LTP engine may send besides the one that it listens on.
+/// Ports from which an LTP engine may send besides its listening port.
 pub(super) const PEER_PORTS: usize = 64;
 
 /// Profiles of LTP.
@@ -54,7 +54,7 @@ impl Schema for Ltp {
 
 impl Adapter for Ltp {
     fn spools(&self) -> &'static [Spool] {
-        // Records of LTP-T say which blocks are kept for other engines.
+        // Records of LTP-T list the blocks kept for other engines.
         const { &[Spool::of(ltp::SPOOL_PREFIX), Spool::of(ltpt::SPOOL_PREFIX)] }
     }
 
@@ -133,14 +133,14 @@ impl Configuration for ltp::Config {
         }
         self.catch_up = process.catch_up;
         self.default_remote.unpaced_window = Some(process.unpaced_window);
-        // A client has nothing to remember.
+        // A client keeps no records.
         self.journal = process.role.is_server();
         Ok(())
     }
 
     fn finish(&mut self, process: &Process) -> Result<Option<u64>, SpecError> {
         if process.rate_bps.is_some() {
-            // A remote's rate would count before the path's, which is the one given.
+            // A remote's rate would override the given rate of the path.
             self.default_remote.rate_bps = None;
             self.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
         }
@@ -218,7 +218,7 @@ impl Transport for LtpTransport {
     fn cancel(&mut self, now: Time, id: &TransferId) {
         let session = self.node.sessions().map(|report| report.id).find(|known| id.is(known));
         if let Some(session) = session {
-            // One that is over needs no end.
+            // A completed transfer needs no cancellation.
             drop(self.node.cancel(now, session));
         }
     }

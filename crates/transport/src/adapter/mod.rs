@@ -1,4 +1,4 @@
-//! Adapters: one file a protocol, which joins its engine to the [contract](crate::contract).
+//! Adapters: one file per protocol, which joins its engine to the [contract](crate::contract).
 
 pub mod bundles;
 pub mod cfdp;
@@ -48,7 +48,7 @@ pub(crate) fn no_profile(of: &str, name: &str, known: &[&str]) -> SpecError {
     SpecError::invalid(format!("{of} has no profile {name:?}{near} (profiles: {known})"))
 }
 
-/// Implements [`engine::Engine`] by the engine in a field, and the method `event`.
+/// Implements [`engine::Engine`] with the engine in a field, and the method `event`.
 macro_rules! engine_in {
     ($type:ty, $field:ident $(, $layer:ident: $bound:ident)?) => {
         impl$(<$layer: $bound>)? engine::Engine for $type {

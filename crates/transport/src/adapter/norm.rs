@@ -24,7 +24,7 @@ pub struct NormConfig {
     pub paths: BTreeMap<u64, PathId>,
 }
 
-/// Number of a NORM node. The highest stands for any.
+/// Number of a NORM node. The highest number means any.
 pub(crate) fn norm_node(entity: u64) -> u32 {
     u32::try_from(entity).unwrap_or(0).min(u32::MAX - 1)
 }
@@ -47,7 +47,7 @@ pub fn norm_config(protocol: &Protocol) -> Result<norm::Config, SpecError> {
     Ok(config)
 }
 
-/// Most receivers of one sender.
+/// Maximum number of receivers of one sender.
 const RECEIVERS_MAX: usize = 1024;
 
 /// Working files of a node.
@@ -143,7 +143,7 @@ impl Configuration for NormConfig {
 
     fn prepare(&mut self, process: &Process) -> Result<(), SpecError> {
         self.config.catch_up = process.catch_up;
-        // Many may receive, and each needs a number of its own: chosen at random.
+        // Many may receive, and each needs its own number, chosen at random.
         self.config.node = 0;
         Ok(())
     }
@@ -152,13 +152,13 @@ impl Configuration for NormConfig {
         self.config.receiver.enabled &= process.role.is_server();
         let rate = self.config.rate_all_bps.take();
         let is_paced = process.rate_bps.or(rate).is_some_and(|rate| rate > 0);
-        // Without a rate the receivers report how fast they can be sent to.
+        // Without a rate, the receivers report the rate of their paths.
         self.config.sender.congestion_control |= !is_paced;
         Ok(rate)
     }
 
     fn peer_ports(&self) -> usize {
-        // Receivers reply from whatever address they have.
+        // Receivers reply from any address.
         RECEIVERS_MAX
     }
 
@@ -168,7 +168,7 @@ impl Configuration for NormConfig {
 
     fn receive_stream(&mut self) -> bool {
         self.config.receiver.streams.get_or_insert(norm::Join::Beginning);
-        // There is no place for files.
+        // Files cannot be stored.
         self.config.limits.object = 0;
         true
     }
@@ -260,7 +260,7 @@ impl Transport for NormTransport {
 
     fn cancel(&mut self, now: Time, id: &TransferId) {
         if let Ok(object) = self.object(id) {
-            // One that is over needs no end.
+            // A completed transfer needs no cancellation.
             drop(self.node.cancel(now, object));
         }
     }
@@ -291,7 +291,7 @@ impl Transport for NormTransport {
     }
 
     fn leave(&mut self, now: Time, peer: PathId) -> bool {
-        // Receivers have state of a sender, whether or not its file came.
+        // Receivers keep state of a sender, with or without its file.
         self.node.end(now, peer)
     }
 

@@ -1,4 +1,4 @@
-//! FTP, SCPS-FP, and programs that are modelled, over TCP.
+//! FTP, SCPS-FP, and models of programs, over TCP.
 
 pub mod config;
 
@@ -234,7 +234,7 @@ impl TcpTransport {
                 served(&name, false, &all_but(missing)).into()
             }
             ftp::Indication::Changed { name, .. } => served(&name, false, &Ok(())).into(),
-            // A server gets no confirmation of a file that was fetched.
+            // A server gets no confirmation of a fetched file.
             ftp::Indication::Sent { name, .. } => {
                 Ended { is_confirmed: false, ..served(&name, true, &Ok(())) }.into()
             }
@@ -275,7 +275,7 @@ impl TcpTransport {
 
     /// End of a request of this node's user.
     fn ended(&mut self, request: u64, result: &Result<(), String>) -> Event {
-        // A control file is no transfer of its own.
+        // A control file is part of another transfer.
         let Some(Request { name, is_fetched }) = self.requests.remove(&request) else {
             return Event::Update;
         };
@@ -288,7 +288,7 @@ fn served(name: &str, outgoing: bool, result: &Result<(), String>) -> Ended {
     Ended::new(TransferId::default(), outgoing, name.trim_start_matches('/'), result)
 }
 
-/// Result of a file of which so many bytes are missing.
+/// Result of a file with this many bytes missing.
 fn all_but(missing: u64) -> Result<(), String> {
     match missing {
         0 => Ok(()),

@@ -19,7 +19,7 @@ use crate::text::SpecError;
 /// Settings for other peers, by name.
 pub type Remotes = BTreeMap<String, saratoga::Remote>;
 
-/// Configuration of a Saratoga peer, and settings for others until there are paths to them.
+/// Configuration of a Saratoga peer, and settings for others until their paths exist.
 #[derive(Clone, Debug, Default)]
 pub struct SaratogaConfig {
     /// The node or peer itself.
@@ -41,7 +41,7 @@ impl proto::settings::Settings for SaratogaConfig {
     }
 }
 
-/// Changes of a Saratoga peer, and of what it knows of others.
+/// Changes of a Saratoga peer and of its settings for other peers.
 pub type SaratogaSettings = Changes<SaratogaConfig>;
 
 /// Profiles of Saratoga.
@@ -104,7 +104,7 @@ impl Adapter for Saratoga {
     ) -> Result<Box<dyn Configuration>, SpecError> {
         let mut config = saratoga_config(protocol)?;
         config.eid = format!("ipn:{entity}.0");
-        // In a world of their own, all may fetch files.
+        // In a world of their own, any peer may fetch files.
         config.permissions.get = true;
         Ok(Box::new(SaratogaConfig { config, ..SaratogaConfig::default() }))
     }
@@ -263,7 +263,7 @@ fn event(indication: saratoga::Indication) -> Event {
         }
         saratoga::Indication::Listing { entries, .. } => Event::Listing(entries),
         saratoga::Indication::Beacon { about, .. } => {
-            // They come again and again; `slowlight peers` lists them.
+            // They repeat; `slowlight peers` lists them.
             Event::Log(format!("{} is there", about.eid.escape_debug()))
         }
         saratoga::Indication::LimitReached(limit) => {
@@ -326,7 +326,7 @@ impl Transport for SaratogaTransport {
     fn cancel(&mut self, now: Time, id: &TransferId) {
         let session = self.node.sessions().map(|report| report.id).find(|known| id.is(known));
         if let Some(session) = session {
-            // One that is over needs no end.
+            // A completed transfer needs no cancellation.
             drop(self.node.cancel(now, session));
         }
     }

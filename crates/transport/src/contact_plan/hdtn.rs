@@ -14,8 +14,7 @@ struct Plan {
     contacts: Vec<Entry>,
 }
 
-/// Times are whole seconds from the start of the plan. HDTN reads no more than this, and leaves
-/// other keys alone.
+/// Times are whole seconds from the start of the plan. HDTN reads only these keys.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {

@@ -1,4 +1,4 @@
-//! ION's commands, one a line: `a contact`, `a range`, and `@`, the reference of relative times
+//! ION's commands, one per line: `a contact`, `a range`, and `@`, the reference of relative times
 //! (ionrc(5)). Other commands are skipped.
 
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use proto::bp::contacts::{Contact, ContactPlan, Range};
 use super::{malformed, seconds, whole_seconds};
 use crate::text::SpecError;
 
-/// First words of commands that say nothing of contacts.
+/// First words of commands unrelated to contacts.
 const OTHERS: [&str; 11] = ["1", "e", "v", "s", "m", "l", "i", "r", "w", "q", "h"];
 
 pub(super) fn read(text: &str, origin: &str, epoch: SystemTime) -> Result<ContactPlan, SpecError> {
@@ -62,7 +62,7 @@ impl Reader {
             ["a", "contact", start, end, from, to, rate] => {
                 self.contact([start, end], [from, to], rate, "1")
             }
-            // The last word, if there is one, is whether the contact is announced.
+            // The optional last word tells whether the contact is announced.
             ["a", "contact", start, end, from, to, rate, confidence]
             | ["a", "contact", start, end, from, to, rate, confidence, _] => {
                 self.contact([start, end], [from, to], rate, confidence)
@@ -94,7 +94,7 @@ impl Reader {
             return Err(format!("a confidence is from 0 to 1, not {confidence}"));
         }
         let rate_bps = bytes.checked_mul(8).ok_or_else(|| format!("{bytes} is too high a rate"))?;
-        // ION wants a contact of a node with itself where there is loopback, which needs no plan.
+        // For loopback ION requires a contact of a node with itself; loopback needs no plan here.
         if from != to {
             self.contacts.push(Contact { from, to, start, end, rate_bps, confidence });
         }
@@ -114,7 +114,7 @@ impl Reader {
         Ok([self.time(start)?, self.time(end)?])
     }
 
-    /// `+SECONDS` behind the reference, or a date in UTC.
+    /// `+SECONDS` after the reference, or a date in UTC.
     fn time(&self, word: &str) -> Result<Time, String> {
         if let Some(relative) = word.strip_prefix('+') {
             let seconds: u64 = number(relative, "a time in seconds")?;

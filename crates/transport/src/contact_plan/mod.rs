@@ -1,5 +1,5 @@
-//! Contact plans in the formats in which people have them: this project's TOML, ION's commands and
-//! HDTN's JSON. Times of a plan count from an epoch that the reader says; units are of the format.
+//! Contact plans in common formats: this project's TOML, ION's commands and HDTN's JSON. Times of a
+//! plan count from an epoch given by the reader; units depend on the format.
 
 mod hdtn;
 mod ion;
@@ -21,15 +21,14 @@ use crate::text::SpecError;
 pub enum Format {
     /// TOML: `[[contact]]` and `[[range]]`, quantities with their units.
     Toml,
-    /// ION's `a contact` and `a range` (ionrc): rates in bytes a second, light times in seconds.
+    /// ION's `a contact` and `a range` (ionrc): rates in bytes per second, light times in seconds.
     Ion,
-    /// HDTN's JSON: rates in bits a second, light times in seconds.
+    /// HDTN's JSON: rates in bits per second, light times in seconds.
     Hdtn,
 }
 
 impl Format {
-    /// The format that a file of this name has, if it says so: `.toml`, `.json`, `.ionrc`, `.cprc`,
-    /// `.rc`.
+    /// Format of a file by the ending of its name: `.toml`, `.json`, `.ionrc`, `.cprc`, `.rc`.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, extension) = name.rsplit_once('.')?;
@@ -72,8 +71,8 @@ pub fn read(
     }
 }
 
-/// Writes a plan. Times and light times are rounded to what the format knows: seconds in ION's and
-/// HDTN's, ION's rates to whole bytes.
+/// Writes a plan. Times and light times are rounded to the precision of the format: seconds for ION
+/// and HDTN, whole bytes for ION's rates.
 #[must_use]
 pub fn write(format: Format, plan: &ContactPlan) -> String {
     match format {
@@ -83,7 +82,7 @@ pub fn write(format: Format, plan: &ContactPlan) -> String {
     }
 }
 
-/// The plan of these; `places` says where each contact and range was, for what is wrong with it.
+/// Plan of these contacts and ranges; `places` holds the place of each for error messages.
 fn plan(contacts: Vec<Contact>, ranges: &[Range], origin: &str) -> Result<ContactPlan, SpecError> {
     ContactPlan::new(contacts, ranges).map_err(|error| malformed(origin, error.to_string()))
 }
@@ -97,7 +96,7 @@ fn seconds(time: Time) -> u64 {
     time.as_nanos() / 1_000_000_000
 }
 
-/// Light times are at least as long as they are, in whole seconds.
+/// Light times are rounded up to whole seconds.
 fn whole_seconds(owlt: Duration) -> u64 {
     owlt.as_secs() + u64::from(owlt.subsec_nanos() > 0)
 }

@@ -1,8 +1,8 @@
 //! Contact plans of a lander, an orbiter of its body, and Earth.
 //!
-//! The body is tidally locked like the Moon, so Earth stands still in its sky. The orbit is a
-//! circle in a fixed plane. The orbiter sees the lander while it is above the least elevation, and
-//! Earth while the body does not hide it.
+//! The body is tidally locked like the Moon, so Earth does not move in its sky. The orbit is a
+//! circle in a fixed plane. The orbiter sees the lander above the minimum elevation, and Earth
+//! while the body does not hide it.
 
 use std::f64::consts::TAU;
 use std::time::Duration;
@@ -25,13 +25,13 @@ pub struct Orbits {
     pub height_km: f64,
     /// The orbit's inclination to the body's equator, in degrees.
     pub inclination: f64,
-    /// The lander's latitude and longitude, in degrees; Earth stands above the longitude 0.
+    /// Latitude and longitude of the lander, in degrees; Earth is above longitude 0.
     pub lander: (f64, f64),
-    /// Least elevation of the orbiter, in degrees.
+    /// Minimum elevation of the orbiter, in degrees.
     pub elevation: f64,
     /// One-way light time between the body and Earth.
     pub owlt: Duration,
-    /// Contacts that are shorter are none.
+    /// Shorter contacts are omitted.
     pub shortest: Duration,
 }
 
@@ -117,10 +117,10 @@ impl Orbits {
         }
     }
 
-    /// When something is so, to the second.
+    /// Periods in which a condition holds, to the second.
     fn spans(&self, lasting_s: u64, is_so: &dyn Fn(f64) -> bool) -> Vec<(Time, Time)> {
         let change = |before: u64, after: u64| {
-            // The first second that is as the later one.
+            // First second in the later state.
             let goal = is_so(after as f64);
             let (mut before, mut after) = (before, after);
             while after - before > 1 {
@@ -156,8 +156,8 @@ impl Orbits {
 }
 
 impl Passes {
-    /// Contact plan of these passes for three nodes: `lander_bps` is the rate to and from the
-    /// lander, `earth_bps` that to and from Earth.
+    /// Contact plan of these passes for three nodes: `lander_bps` is the rate on the lander's
+    /// links, `earth_bps` on Earth's.
     ///
     /// # Errors
     /// Two of the numbers are the same, or a rate is 0.
@@ -207,7 +207,7 @@ mod tests {
         let orbits = Orbits::default();
         assert!((orbits.period_s() - 43_200.0).abs() < 30.0, "{}", orbits.period_s());
         let month = orbits.passes(Duration::from_secs(30 * DAY));
-        // Two revolutions a day, each with one pass at most, or one that is cut by the month's end.
+        // Two revolutions a day, each with at most one pass, or one cut by the end of the month.
         assert!((30..=61).contains(&month.lander.len()), "{}", month.lander.len());
         for spans in [&month.lander, &month.earth] {
             for (from, until) in spans {

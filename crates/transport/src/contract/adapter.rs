@@ -9,14 +9,14 @@ use crate::text::SpecError;
 /// Working files of a protocol in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spool {
-    /// Beginning of their names.
+    /// Prefix of their names.
     pub prefix: &'static str,
-    /// Beginning of the keys of their records; the name of the file follows.
+    /// Prefix of the keys of their records; the name of the file follows.
     pub record_prefix: &'static str,
 }
 
 impl Spool {
-    /// Files whose records have their names for keys.
+    /// Files whose names are the keys of their records.
     #[must_use]
     pub const fn of(prefix: &'static str) -> Self {
         Self { prefix, record_prefix: "" }
@@ -25,12 +25,12 @@ impl Spool {
 
 /// Operations on a protocol before any engine runs it.
 pub trait Adapter: Schema {
-    /// Working files, which are removed after a crash where no record is about them.
+    /// Working files, which are removed after a crash unless a record refers to them.
     fn spools(&self) -> &'static [Spool] {
         &[]
     }
 
-    /// Whether a transfer that was interrupted is resumed by the same request.
+    /// Whether the same request resumes an interrupted transfer.
     fn resumes(&self, _kind: Kind) -> bool {
         false
     }
@@ -46,13 +46,13 @@ pub trait Adapter: Schema {
         entity: u64,
     ) -> Result<Box<dyn Configuration>, SpecError>;
 
-    /// Transmission class towards an entity, as far as settings say it, in CFDP's words.
+    /// Transmission class towards an entity, if settings set it, in CFDP's terms.
     fn class(&self, _settings: &Settings, _remote: Option<u64>) -> Option<Class> {
         None
     }
 
-    /// Writes into the settings of a waypoint that `next` is the next entity on the way to `to`;
-    /// returns the one that was before.
+    /// Makes `next` the next entity towards `to` in the settings of a waypoint; returns the
+    /// previous one.
     ///
     /// # Errors
     ///
@@ -66,8 +66,7 @@ pub trait Adapter: Schema {
         Ok(None)
     }
 
-    /// Writes into the settings of a waypoint that it forwards what `from` sends, unless they say
-    /// otherwise.
+    /// Makes a waypoint forward transfers of `from`, unless its settings differ.
     ///
     /// # Errors
     ///

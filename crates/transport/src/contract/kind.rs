@@ -1,4 +1,4 @@
-//! Stacks of layers, and the properties that they have by these.
+//! Stacks of layers, and the properties derived from them.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -19,13 +19,13 @@ pub(crate) struct Stack {
     /// Its short name, or the composed one.
     pub(crate) name: String,
     pub(crate) layers: Vec<&'static Layer>,
-    /// Place among all stacks.
+    /// Index among all stacks.
     pub(crate) place: usize,
     /// Whether its name is a short one.
     pub(crate) is_short: bool,
 }
 
-/// Stacks are in the order of their places.
+/// Stacks are ordered by their index.
 impl Ord for Stack {
     fn cmp(&self, other: &Self) -> Ordering {
         self.place.cmp(&other.place)
@@ -100,13 +100,13 @@ impl Kind {
         below.or(self.top().adapter).expect("each top layer has a transport, or one below it has")
     }
 
-    /// Reader of its packets: that of the lowest layer that has one.
+    /// Reader of its packets: the reader of the lowest layer that has one.
     #[must_use]
     pub fn dissector(self) -> Option<&'static Dissector> {
         self.layers().iter().rev().find_map(|layer| layer.dissector)
     }
 
-    /// Layer below bundles, if they carry it.
+    /// Layer below bundles, if bundles carry it.
     #[must_use]
     pub fn convergence(self) -> Option<Convergence> {
         let bundles = self.layers().iter().position(|layer| layer.has(Feature::Nodes))?;
@@ -120,7 +120,7 @@ impl Kind {
         self.layers().get(bundles + 1)?.node_layer
     }
 
-    /// Port at which its servers listen in a scenario, where that is not any.
+    /// Port of its servers in a scenario, if fixed.
     #[must_use]
     pub fn port(self) -> Option<u16> {
         self.layers().iter().find_map(|layer| layer.port)
@@ -150,38 +150,37 @@ impl Kind {
         self.is(Feature::Nodes)
     }
 
-    /// Whether it sends to multicast groups, streams, and messages to applications.
+    /// Whether it supports multicast groups, streams, and messages to applications.
     #[must_use]
     pub fn has_groups(self) -> bool {
         self.top().has(Feature::Groups)
     }
 
-    /// Whether peers fetch, list and delete files, announce themselves by beacons, and may use
-    /// UDP-Lite.
+    /// Whether peers fetch, list and delete files, send beacons, and may use UDP-Lite.
     #[must_use]
     pub fn has_directories(self) -> bool {
         self.top().has(Feature::Directories)
     }
 
-    /// Whether engines over sockets have numbers by which peers are known.
+    /// Whether engines over sockets identify peers by numbers.
     #[must_use]
     pub fn has_peer_numbers(self) -> bool {
         self.is(Feature::PeerNumbers) && self.has_sockets()
     }
 
-    /// Whether blocks pass over other engines, by routes.
+    /// Whether other engines relay its blocks, by routes.
     #[must_use]
     pub fn has_relays(self) -> bool {
         self.is(Feature::Relays)
     }
 
-    /// Whether the MIB, and not the name, sets the transmission class.
+    /// Whether the MIB, instead of the name, sets the transmission class.
     #[must_use]
     pub fn leaves_class_to_mib(self) -> bool {
         self.is(Feature::ClassOfMib)
     }
 
-    /// Whether it runs over sockets, rather than in the simulator or on bundle nodes only.
+    /// Whether it runs over sockets, instead of only in the simulator or on bundle nodes.
     #[must_use]
     pub fn has_sockets(self) -> bool {
         !self.is(Feature::Simulated) && !self.is(Feature::Nodes)
@@ -193,27 +192,27 @@ impl Kind {
         self.is(Feature::Coded)
     }
 
-    /// Whether it carries keys, and no file.
+    /// Whether it carries keystrokes instead of files.
     #[must_use]
     pub fn is_typed(self) -> bool {
         self.is(Feature::Typed)
     }
 
-    /// Whether a receiver can use the bytes of a file in their order while they arrive.
+    /// Whether a receiver can use the bytes of a file in order while they arrive.
     #[must_use]
     pub fn is_in_order(self) -> bool {
         self.top().has(Feature::InOrder)
     }
 
-    /// Transmission class, in CFDP's words.
+    /// Transmission class, in CFDP's terms.
     #[must_use]
     pub fn class(self) -> Class {
-        // The layer below retransmits what is lost.
+        // The layer below retransmits lost data.
         let is_carried = self.top().has(Feature::Entity) && self.layers().len() > 1;
         if self.is_reliable() && !is_carried { Class::Acknowledged } else { Class::Unacknowledged }
     }
 
-    /// Part of a block that is retransmitted, in LTP's words.
+    /// Retransmitted part of a block, in LTP's terms.
     #[must_use]
     pub fn red(self) -> Red {
         self.bottom().red
@@ -225,56 +224,56 @@ impl Kind {
         self.is(Feature::Simulated)
     }
 
-    /// Whether it retransmits what is lost.
+    /// Whether it retransmits lost data.
     #[must_use]
     pub fn is_reliable(self) -> bool {
         matches!(self.red(), Red::All)
     }
 
-    /// Kind of put, in Saratoga's words.
+    /// Kind of put, in Saratoga's terms.
     #[must_use]
     pub fn put(self) -> Put {
         if self.is_reliable() { Put::Push } else { Put::Blind }
     }
 
-    /// Whether what is sent once to a group is for all its members. Other protocols send a file to
-    /// each receiver by itself.
+    /// Whether one transmission to a group reaches all its members. Other protocols send a file to
+    /// each receiver separately.
     #[must_use]
     pub fn is_multicast(self) -> bool {
         self.top().has(Feature::Multicast)
     }
 
-    /// Whether hosts on the way store and forward it, rather than routing its packets.
+    /// Whether hosts on the path store and forward it, instead of routing its packets.
     #[must_use]
     pub fn hands_on(self) -> bool {
         self.bottom().has(Feature::Forwards) || self.is(Feature::Routes)
     }
 
-    /// Command of the program that it is a model of, for people.
+    /// Command of the modelled program, for people.
     #[must_use]
     pub fn command(self) -> Option<&'static str> {
         self.top().command
     }
 
-    /// Name in texts that compare others with it, because most people have it.
+    /// Name in comparisons with others, for programs that most people have.
     #[must_use]
     pub fn familiar(self) -> Option<&'static str> {
         self.top().familiar
     }
 
-    /// Program that it is a model of, or that types.
+    /// Modelled program, or program that types.
     #[must_use]
     pub fn program(self) -> Option<Tool> {
         self.top().program
     }
 
-    /// Whether it is SCPS-FP, whichever of its commands.
+    /// Whether it is SCPS-FP, with any of its commands.
     #[must_use]
     pub fn is_scps_fp(self) -> bool {
         self.top().has(Feature::Scps)
     }
 
-    /// Content that it transfers.
+    /// Content of its transfers.
     #[must_use]
     pub fn carries(self) -> ContentKind {
         self.top().carries
@@ -286,7 +285,7 @@ impl Kind {
         self.adapter().spools()
     }
 
-    /// Whether a transfer that was interrupted is resumed by the same request.
+    /// Whether the same request resumes an interrupted transfer.
     #[must_use]
     pub fn resumes(self) -> bool {
         self.adapter().resumes(self)
@@ -298,7 +297,7 @@ impl Kind {
         self.top().is_fetched
     }
 
-    /// Profiles that advice tries: on shared paths those with congestion control, too.
+    /// Profiles that advice tries; on shared paths also those with congestion control.
     #[must_use]
     pub fn tried_profiles(self, is_shared: bool) -> Vec<Option<&'static str>> {
         let top = self.top();

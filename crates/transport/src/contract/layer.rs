@@ -7,7 +7,7 @@ use super::{Adapter, Spool};
 use crate::dissect::Dissector;
 use crate::records::ContentKind;
 
-/// Service that a layer offers to the one above it, or needs of the one below.
+/// Service that a layer offers to the layer above it, or needs from the layer below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// Datagrams of UDP.
@@ -41,7 +41,7 @@ impl Service {
         }
     }
 
-    /// Whether every host has it, so that nothing need be below.
+    /// Whether every host has it, so that no layer below is needed.
     #[must_use]
     pub fn is_of_hosts(self) -> bool {
         matches!(self, Self::Datagrams | Self::Packets)
@@ -53,35 +53,35 @@ impl Service {
 pub enum Feature {
     /// An entity of CFDP, with its user operations.
     Entity,
-    /// The MIB, and not the name, sets the transmission class.
+    /// The MIB, instead of the name, sets the transmission class.
     ClassOfMib,
-    /// Peers are known by numbers.
+    /// Peers are identified by numbers.
     PeerNumbers,
-    /// Sends once to a group what is for all its members.
+    /// One transmission to a group reaches all its members.
     Multicast,
     /// Groups, streams, and messages to applications.
     Groups,
-    /// Peers fetch, list and delete files, and announce themselves.
+    /// Peers fetch, list and delete files, and send beacons.
     Directories,
-    /// Blocks pass over other engines, by routes.
+    /// Other engines relay its blocks, by routes.
     Relays,
-    /// At the bottom of a stack: hosts on the way store and forward what it sends.
+    /// At the bottom of a stack: hosts on the path store and forward its data.
     Forwards,
-    /// Anywhere in a stack: hosts on the way store and forward what it sends.
+    /// Anywhere in a stack: hosts on the path store and forward its data.
     Routes,
     /// In the simulator only, as a model.
     Simulated,
-    /// On bundle nodes, which are no command's.
+    /// On bundle nodes, which no command runs.
     Nodes,
-    /// The receiver can use the bytes of a file in their order while they arrive.
+    /// The receiver can use the bytes of a file in order while they arrive.
     InOrder,
     /// Parity that no receiver requested.
     Coded,
-    /// SCPS-FP, whichever of its commands.
+    /// SCPS-FP, with any of its commands.
     Scps,
-    /// Keys, and no file.
+    /// Keystrokes, and no file.
     Typed,
-    /// Congestion control, whatever the profile.
+    /// Congestion control, with any profile.
     Controlled,
 }
 
@@ -108,7 +108,7 @@ pub enum Convergence {
 
 /// Facts about one layer.
 pub struct Layer {
-    /// Name in the names of stacks.
+    /// Name within the names of stacks.
     pub name: &'static str,
     /// Services of which it needs one.
     pub needs: &'static [Service],
@@ -116,23 +116,23 @@ pub struct Layer {
     pub offers: &'static [Service],
     /// Its properties.
     pub features: &'static [Feature],
-    /// Part of what it sends that is retransmitted until it arrives.
+    /// Part of its data that is retransmitted until it arrives.
     pub red: Red,
     /// Content of a transfer, with this layer on top.
     pub carries: ContentKind,
     /// Whether the receiver requests the file, with this layer on top.
     pub is_fetched: bool,
-    /// Program that it is a model of.
+    /// Modelled program.
     pub program: Option<Tool>,
     /// Command of that program, for people.
     pub command: Option<&'static str>,
-    /// Name in texts that compare others with it, because most people have it.
+    /// Name in comparisons with others, for programs that most people have.
     pub familiar: Option<&'static str>,
     /// Port of its servers in a scenario.
     pub port: Option<u16>,
     /// Reader of its packets.
     pub dissector: Option<&'static Dissector>,
-    /// Layer below bundles that it is.
+    /// Layer below bundles that this one is.
     pub convergence: Option<Convergence>,
     /// Name of that layer in the configuration of a node.
     pub node_layer: Option<&'static str>,
@@ -146,7 +146,7 @@ pub struct Layer {
     pub profiles: fn() -> Vec<&'static str>,
     /// Profile with congestion control.
     pub controlled_profile: Option<&'static str>,
-    /// Profiles that advice tries in place of the default, and on shared paths besides it.
+    /// Profiles that advice tries in place of the default, and on shared paths in addition.
     pub tried: (&'static [&'static str], &'static [&'static str]),
 }
 
@@ -163,7 +163,7 @@ impl Layer {
         self.features.contains(&feature)
     }
 
-    /// Whether it can stand above another.
+    /// Whether it fits above another.
     #[must_use]
     pub fn fits(&self, below: &Self) -> bool {
         self.needs.iter().any(|service| below.offers.contains(service))

@@ -1,16 +1,16 @@
-//! Counters that transports have for their users.
+//! Counters that transports report to their users.
 
 use proto::bp::agent;
 use proto::tcp;
 use serde::{Deserialize, Serialize};
 
-/// Times in seconds for which buffers, and not the congestion window, stopped a sender of TCP,
+/// Times in seconds for which buffers, instead of the congestion window, stopped a sender of TCP,
 /// summed over its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BufferLimits {
     /// The peer's receive window was full.
     pub peer_window_limited_s: f64,
-    /// All data in the send buffer was sent, and it had no room for more.
+    /// All data in the send buffer was sent, and the buffer was full.
     pub send_buffer_limited_s: f64,
 }
 
@@ -32,29 +32,29 @@ impl BufferLimits {
 /// Counters of a bundle node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleMetrics {
-    /// Bundles that it made.
+    /// Bundles created here.
     pub sourced: u64,
-    /// Bundles that arrived, duplicates included.
+    /// Bundles received, duplicates included.
     pub received: u64,
-    /// Bundles among them that had been here.
+    /// Duplicates among them.
     pub duplicates: u64,
-    /// Bundles that it refused.
+    /// Bundles refused.
     pub refused: u64,
-    /// Bundles that a neighbour took.
+    /// Bundles accepted by a neighbour.
     pub forwarded: u64,
-    /// Bundles whose user took them.
+    /// Bundles accepted by their user.
     pub delivered: u64,
     /// Bundles that expired.
     pub expired: u64,
-    /// Bundles that were deleted for another reason.
+    /// Bundles deleted for another reason.
     pub deleted: u64,
-    /// Attempts to forward that failed.
+    /// Failed attempts to forward.
     pub failed: u64,
-    /// Bundles that it holds at the end.
+    /// Bundles held at the end.
     pub held: u64,
-    /// Most bundles that it held.
+    /// Maximum number of bundles held.
     pub held_peak: u64,
-    /// Most bytes that it held.
+    /// Maximum number of bytes held.
     pub bytes_peak: u64,
 }
 

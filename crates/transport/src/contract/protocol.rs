@@ -12,7 +12,7 @@ use super::{Feature, Kind, Layer};
 pub struct Protocol {
     /// The stack.
     pub kind: Kind,
-    /// Settings with a name, of the lowest layer that has such; `None` for slowlight's defaults.
+    /// Named settings of the lowest layer that has any; `None` for slowlight's defaults.
     pub profile: Option<String>,
     /// Profiles of other layers.
     pub layers: BTreeMap<&'static str, String>,
@@ -31,7 +31,7 @@ impl Protocol {
         Self { profile: Some(profile.to_owned()), ..Self::plain(kind) }
     }
 
-    /// Whether it slows down where others use the path too.
+    /// Whether it slows down on a shared path.
     #[must_use]
     pub fn is_controlled(&self) -> bool {
         let top = self.kind.top();

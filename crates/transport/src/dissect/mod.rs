@@ -1,4 +1,4 @@
-//! Dissectors: what datagrams of a protocol say, one file a protocol.
+//! Dissectors: descriptions of the datagrams of a protocol, one file per protocol.
 
 pub mod cfdp;
 pub mod ltp;
@@ -14,7 +14,7 @@ use wire::DecodeError;
 /// Kind of a packet for a trace, and its number or offset.
 pub type Described = (String, Option<u64>);
 
-/// Beginning of the description of a packet of another protocol.
+/// Prefix of the description of a packet of another protocol.
 pub(crate) const UNKNOWN: &str = "not ";
 
 /// Function that describes a datagram in one line.
@@ -24,10 +24,10 @@ pub type Line = fn(&[u8]) -> Result<String, DecodeError>;
 pub struct Dissector {
     /// Name of the protocol in texts.
     pub title: &'static str,
-    /// One line about a datagram, where its datagrams can be read alone.
+    /// One line about a datagram, if its datagrams can be read alone.
     pub line: Option<Line>,
-    /// Check that a datagram is no accident, where the protocol is guessed: what almost any bytes
-    /// could be counts for nothing.
+    /// Check against chance matches, where the protocol is guessed: fields that almost any bytes
+    /// could contain do not count.
     pub plausible: fn(&[u8]) -> Result<(), DecodeError>,
     /// Kind of a packet for a trace.
     pub describe: fn(&[u8]) -> Described,
@@ -76,7 +76,7 @@ impl Dissector {
     }
 }
 
-/// All dissectors, in the order in which they are tried.
+/// All dissectors, in the order of attempts.
 pub const ALL: &[&Dissector] = &[
     &cfdp::DISSECTOR,
     &ltp::DISSECTOR,
@@ -86,8 +86,7 @@ pub const ALL: &[&Dissector] = &[
     &udpcl::DISSECTOR,
 ];
 
-/// Description of a packet in a world where these are used: of several protocols, whichever can
-/// read it.
+/// Description of a packet in a world that uses these protocols, by the first that can read it.
 #[must_use]
 pub fn describe(dissectors: &[&Dissector], packet: &[u8]) -> Described {
     let mut known = dissectors.iter().map(|dissector| (dissector.describe)(packet));

@@ -25,7 +25,7 @@ fn describe(datagram: &[u8]) -> Described {
     let (kind, number) = match Message::decode(datagram).map(|message| message.body) {
         Ok(Body::Info(_)) => ("NORM_INFO", None),
         Ok(Body::Data(data)) => {
-            // Block and symbol in one number, which grows as both do.
+            // Block and symbol in one increasing number.
             let at = u64::from(data.id.block) << 16 | u64::from(data.id.symbol);
             ("NORM_DATA", Some(at))
         }

@@ -20,7 +20,7 @@ fn line(datagram: &[u8]) -> Result<String, DecodeError> {
 }
 
 fn plausible(datagram: &[u8]) -> Result<(), DecodeError> {
-    // A PDU of CFDP may begin as a beacon does, whose name takes all that follows.
+    // A PDU of CFDP may start like a beacon, whose name takes all remaining bytes.
     let name = match Packet::decode(datagram) {
         Ok(Packet::Beacon(beacon)) => Some(beacon.eid),
         Ok(_) => None,

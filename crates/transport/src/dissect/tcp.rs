@@ -9,8 +9,8 @@ use super::{Described, Dissector};
 pub const DISSECTOR: Dissector =
     Dissector { title: "TCP", line: None, plausible: |_| Ok(()), describe };
 
-/// Description of an IP packet with TCP in it: its flags of SYN, FIN and RST, or that it is data
-/// or an acknowledgment alone, and its sequence number.
+/// Description of an IP packet with TCP: its flags SYN, FIN and RST, or else whether it carries
+/// data or only an acknowledgment, and its sequence number.
 fn describe(packet: &[u8]) -> Described {
     let segment = match Ipv4::decode(packet) {
         Ok((header, payload)) => match header.protocol {
@@ -28,7 +28,7 @@ fn describe(packet: &[u8]) -> Described {
     (parts, Some(u64::from(segment.header.sequence)))
 }
 
-/// Description of a packet with a compressed header, whose sequence number may be left out.
+/// Description of a packet with a compressed header, which may omit the sequence number.
 fn describe_compressed(packet: &[u8]) -> Described {
     match wire::scps::Compressed::decode_unchecked(packet) {
         Ok((packet, _)) => {

@@ -60,7 +60,7 @@ const fn ltp_layer(name: &'static str, offers: &'static [Service], red: Red) -> 
         dissector: Some(&dissect::ltp::DISSECTOR),
         convergence: Some(Convergence::Ltp),
         node_layer: Some("ltpcl"),
-        // Blocks become payloads under the names that they have, so none is left.
+        // Blocks become payloads under their own names, so no file remains.
         adapter: Some(&ltp::Ltp),
         adapter_above: Some(&cfdp_over_ltp::CfdpOverLtp),
         profiles: || ltp::LTP_PROFILES.to_vec(),
@@ -96,7 +96,7 @@ const fn norm_layer(name: &'static str, features: &'static [Feature]) -> Layer {
     }
 }
 
-/// A protocol of files over TCP, which has the profile.
+/// File protocol over TCP, which has the profile.
 const fn over_streams(name: &'static str, features: &'static [Feature], port: u16) -> Layer {
     Layer {
         features,
@@ -108,7 +108,7 @@ const fn over_streams(name: &'static str, features: &'static [Feature], port: u1
 
 const SCPS: &[Feature] = &[Feature::Scps, Feature::InOrder];
 
-/// Program of the reference implementation, beside a server of FTP.
+/// Program of the reference implementation, in contrast to a server of FTP.
 const SCPS_PORT: u16 = 2121;
 
 const fn program(name: &'static str, tool: Tool, port: u16) -> Layer {
@@ -225,8 +225,8 @@ pub const LAYERS: &[Layer] = &[
     },
 ];
 
-/// Short names of common stacks, in the order in which they are listed, and their layers. Every
-/// layer that moves files and needs nothing but a host has its own name, too.
+/// Short names of common stacks, in the order of lists, and their layers. Every layer that moves
+/// files and needs only a host has its own name, too.
 pub const SHORT: &[(&str, &str)] = &[
     ("cfdp", "cfdp"),
     ("cfdp-1", "cfdp-1"),

@@ -1,4 +1,4 @@
-//! Stacks of layers: which there are, their names, and the grammar of composed ones.
+//! Stacks of layers: the valid ones, their names, and the grammar of composed ones.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ pub(super) static STACKS: LazyLock<Vec<Stack>> = LazyLock::new(|| {
     let mut all = Vec::new();
     let tops = LAYERS.iter().filter(|top| top.offers.contains(&Service::Files));
     tops.for_each(|top| extend(&[top], &mut all));
-    // A stack without a short name has the number of these for its place until all are known.
+    // A stack without a short name has their number as its index until all are known.
     all.sort_by_key(|stack| stack.place);
     all.iter_mut().enumerate().for_each(|(place, stack)| stack.place = place);
     all
@@ -119,7 +119,7 @@ fn check(written: &[Written<'_>]) -> Result<(), SpecError> {
     }
 }
 
-/// Adds the layers below the last one, as long as there is only one that it can stand on.
+/// Adds the layers below the last one, as long as only one fits.
 fn complete(written: &mut Vec<Written<'_>>) -> Result<(), SpecError> {
     while let Some((last, _)) = written.last()
         && !last.needs.iter().any(|service| service.is_of_hosts())
@@ -139,8 +139,8 @@ fn complete(written: &mut Vec<Written<'_>>) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The stack with the profiles of its layers: that of the lowest layer that has profiles is the
-/// stack's, as behind a short name.
+/// Stack with the profiles of its layers: the profile of the lowest layer with one is the stack's,
+/// as after a short name.
 fn with_profiles(kind: Kind, written: Vec<Written<'_>>) -> Result<Protocol, SpecError> {
     let home = written.iter().rposition(|(layer, _)| !(layer.profiles)().is_empty());
     let mut protocol = Protocol::plain(kind);
@@ -148,7 +148,7 @@ fn with_profiles(kind: Kind, written: Vec<Written<'_>>) -> Result<Protocol, Spec
         let Some(profile) = profile else { continue };
         let known = (layer.profiles)();
         if Some(place) == home || known.is_empty() && protocol.layers.is_empty() && place == 0 {
-            // The protocol's name in front of a profile of TCP stands for both.
+            // The protocol's name before a profile of TCP applies to both.
             protocol.profile = Some(profile);
         } else if known.contains(&profile.as_str()) {
             protocol.layers.insert(layer.name, profile);
@@ -159,7 +159,7 @@ fn with_profiles(kind: Kind, written: Vec<Written<'_>>) -> Result<Protocol, Spec
     Ok(joined(protocol))
 }
 
-/// A protocol with one profile, where the short name takes all that was written.
+/// Protocol with one profile, whose short name is the whole text.
 fn joined(mut protocol: Protocol) -> Protocol {
     let mut layers = protocol.layers.iter();
     let (Some((_, first)), None) = (layers.next(), layers.next()) else { return protocol };

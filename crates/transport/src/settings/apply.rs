@@ -1,4 +1,4 @@
-//! Changing settings as a table says.
+//! Application of a table of settings.
 
 use proto::settings::form::OFF;
 use proto::settings::{Field, Optional, Peers, Setting, Settings, Stop, Visited, Visitor, Wrong};

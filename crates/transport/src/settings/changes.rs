@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::{Values, apply, read, write};
 use crate::text::SpecError;
 
-/// Changes of the settings of a `C`; what is left out stays as it is.
+/// Changes of the settings of a `C`; missing keys stay unchanged.
 pub struct Changes<C> {
     values: Values,
     of: PhantomData<fn() -> C>,
@@ -23,12 +23,12 @@ impl<C: Settings + Default> Changes<C> {
     ///
     /// # Errors
     ///
-    /// When a value is out of its range, or a file that it names cannot be read.
+    /// When a value is out of its range, or a file named by it cannot be read.
     pub fn apply(&self, config: &mut C) -> Result<(), SpecError> {
         apply::apply(&self.values.0, config, "").map_err(SpecError::invalid)
     }
 
-    /// Changes `config` as the file at `path` says.
+    /// Changes `config` according to the file at `path`.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl<C: Settings + Default> Changes<C> {
         changes.apply(config).map_err(|error| error.within(path))
     }
 
-    /// All settings of `config`, but keys: an engine does not give them away.
+    /// All settings of `config` except keys: an engine does not reveal them.
     #[must_use]
     pub fn of(config: &C) -> Self
     where

@@ -12,9 +12,9 @@ use toml::Value;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Authentication {
-    /// The key of what is sent.
+    /// Key for sent segments.
     pub key: Key,
-    /// Other keys that are accepted.
+    /// Other accepted keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<Key>,
 }
@@ -23,7 +23,7 @@ pub struct Authentication {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Key {
-    /// Authentication of a segment with it.
+    /// Authentication of a segment with this key.
     pub suite: Suite,
     /// Its id, in hexadecimal digits.
     #[serde(default)]
@@ -31,7 +31,7 @@ pub struct Key {
     /// The key itself, in hexadecimal digits.
     #[serde(default, skip_serializing)]
     pub secret: Option<Secret>,
-    /// A file that holds it, in hexadecimal digits; relative to the file that names it.
+    /// File with the key in hexadecimal digits; relative to the file that names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
 }
@@ -44,7 +44,7 @@ pub enum Suite {
     HmacSha1,
     /// HMAC-SHA-256, under a number for private use.
     HmacSha256,
-    /// NULL, whose key everybody knows.
+    /// NULL, whose key is public.
     Null,
 }
 
@@ -80,14 +80,13 @@ impl<'de> Deserialize<'de> for KeyId {
     }
 }
 
-/// A key's secret as it was given; whether it is right is found out when it is used, because a
-/// parser's errors show what it read.
+/// A key's secret as given; it is checked when used, because a parser's errors show its input.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The secret of these hexadecimal digits.
+    /// Secret in these hexadecimal digits.
     #[must_use]
     pub fn new(digits: &str) -> Self {
         Self(digits.to_owned())
@@ -100,7 +99,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The bytes of hexadecimal digits, between which may be white space.
+/// Bytes in hexadecimal digits, possibly separated by white space.
 fn bytes(digits: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = digits
         .chars()
@@ -129,11 +128,11 @@ fn contents(file: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// The bytes of a key that a file holds in hexadecimal digits.
+/// Bytes of a key file in hexadecimal digits.
 ///
 /// # Errors
 ///
-/// Why it cannot be read.
+/// Reason why it cannot be read.
 pub fn bytes_of(file: &Path) -> Result<Vec<u8>, String> {
     bytes(&contents(file)?)
         .ok_or_else(|| format!("{} does not hold pairs of hexadecimal digits", file.display()))

@@ -1,7 +1,7 @@
 //! The settings of an engine as TOML, in the keys of the protocol it speaks.
 //!
-//! One file or table is for one protocol, and does not say which: whoever reads it knows. In a
-//! scenario that is so once all of it is read, so a table may wait there to be interpreted.
+//! One file or table is for one protocol, and does not name it: the reader knows it. In a scenario
+//! it is known only after the whole file was read, so a table may wait there to be interpreted.
 
 mod apply;
 pub mod changes;
@@ -93,11 +93,11 @@ impl Settings {
         Ok(Self { values, schema: Some(schema) })
     }
 
-    /// These settings as those of a protocol.
+    /// These settings, interpreted for a protocol.
     ///
     /// # Errors
     ///
-    /// They are for another, or wrong.
+    /// They belong to another one, or are invalid.
     pub fn interpreted(self, schema: &'static dyn Schema) -> Result<Self, SpecError> {
         if let Some(other) = self.schema.filter(|other| other.title() != schema.title()) {
             return Err(SpecError::invalid(format!("these settings are for {}", other.title())));
@@ -141,8 +141,8 @@ impl Settings {
         Some(Self { schema: Some(schema), ..settings })
     }
 
-    /// Limits the growth of TCP's buffers, in place of what the settings said; nothing changes for
-    /// protocols without TCP.
+    /// Limits the growth of TCP's buffers, in place of earlier settings; no effect for protocols
+    /// without TCP.
     pub fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
         if self.schema.is_some_and(Schema::has_tcp) {
             self.values.limit_buffers(&[TCP], buffers);
@@ -156,7 +156,7 @@ impl Settings {
         }
     }
 
-    /// All settings, with the keys of authentication that `given` has, and where it has them.
+    /// All settings, with the authentication keys of `given` at their places.
     pub fn add_keys_of(&mut self, given: &Self) {
         values::add_keys(&mut self.values.0, &given.values.0);
         self.schema = given.schema;
@@ -183,7 +183,7 @@ impl DerefMut for Settings {
     }
 }
 
-/// Settings are the same if they say the same, whoever reads them.
+/// Settings are equal if their keys and values are, for any reader.
 impl PartialEq for Settings {
     fn eq(&self, other: &Self) -> bool {
         self.values == other.values

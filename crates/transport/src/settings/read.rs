@@ -14,8 +14,8 @@ use toml::{Table, Value};
 use super::keys::Authentication;
 use super::value;
 
-/// Reads a table with the keys of `settings`. Its values are of their kinds; bounds are for
-/// [`apply`](super::apply::apply).
+/// Reads a table with the keys of `settings`. Values have the right kind;
+/// [`apply`](super::apply::apply) checks bounds.
 pub(super) fn read<'de, D: Deserializer<'de>>(
     deserializer: D,
     settings: &mut dyn Settings,
@@ -26,7 +26,7 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
     })
 }
 
-/// A table, or `off` where it may be.
+/// Table, or `off` where allowed.
 struct Seed<'a> {
     settings: &'a mut dyn Settings,
     path: &'a str,
@@ -63,7 +63,7 @@ impl<'de> de::Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let renamed = self.settings.renamed();
         let mut names = Names(Vec::new());
-        // It does not stop.
+        // It does not stop early.
         let _ = self.settings.visit(&mut names);
         let mut table = Table::new();
         while let Some(key) = map.next_key_seed(Key { names: &names.0, renamed })? {
@@ -115,7 +115,7 @@ impl Visitor for Names {
 /// Key of the settings of all peers.
 pub(super) const DEFAULT: &str = "default";
 
-/// Key of the settings of some.
+/// Key of the settings of some peers.
 pub(super) const REMOTES: &str = "remotes";
 
 /// A key, one of these names or a former one.
@@ -165,7 +165,7 @@ impl<'de, A: MapAccess<'de>> At<'_, 'de, A> {
 impl<'de, A: MapAccess<'de>> Visitor for At<'_, 'de, A> {
     fn value(&mut self, field: &Field, setting: &mut dyn Setting) -> Visited {
         let path = self.path;
-        // The kind is made for the right key alone.
+        // The kind is created for the right key only.
         if field.key != self.key {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use crate::protocol::Protocol;
 
 const ANY: Duration = Duration::from_millis(1_234);
 
-/// A configuration in which nothing is as usual: a field that is new must be given here.
+/// Configuration with every field changed: a new field must be given here.
 fn strange_ltp(keys: Option<l::Authentication>) -> l::Config {
     let remote = l::Remote {
         path: None,
@@ -98,7 +98,7 @@ fn strange_saratoga() -> SaratogaConfig {
         checksum: s::ChecksumKind::None,
         permissions: s::Permissions { put: false, get: true, delete: true },
         beacons: Some(s::Beacons { paths: Vec::new(), interval: ANY }),
-        // It is for sockets that have it, and has no setting.
+        // Only supported by some sockets, and without a setting.
         udp_lite: false,
         journal: s::JournalPolicy { enabled: false, bytes: 909, interval: ANY },
         limits: s::Limits {
@@ -128,7 +128,7 @@ fn written<T: Serialize>(settings: &T) -> String {
     toml::to_string(settings).unwrap()
 }
 
-/// A configuration that is written out, read and applied to `base`.
+/// Configuration written out, read and applied to `base`.
 fn again<C: settings::Settings + Default + Clone>(config: &C, base: &C) -> C {
     let settings = Changes::of(config);
     let text = written(&settings);
@@ -274,7 +274,7 @@ proptest! {
         cookies: bool,
         engine: u32,
     ) {
-        // Without a rate, a remote has that of all others.
+        // Without a rate, a remote has the rate of all others.
         let rate = default_remote.rate_bps;
         let remotes = others
             .into_iter()
@@ -409,7 +409,7 @@ fn tables_that_cannot_be_off_are_refused_at_their_line() {
     }
     let message = refused("ltp", "[remotes]\n2 = \"off\"");
     assert!(message.contains(&format!("remotes.2 {remedy}")), "{message}");
-    // Where another protocol has it, it may be off; here it has no effect.
+    // For another protocol it may be off; here it has no effect.
     assert!(refused("ftp", "bets = \"off\"").contains("bets is for scps-fp"));
 }
 
@@ -474,7 +474,7 @@ fn keys_are_read_and_never_written() {
         assert!(!shown.contains(SECRET), "{shown}");
         assert!(shown.contains("moon.key"), "{shown}");
     }
-    // The file is found again, and what is not written is missed.
+    // The file is found again, and unwritten keys are missed.
     let again: LtpSettings = text::parse(&written(&all), "again").unwrap();
     let text = again.apply(&mut config).unwrap_err().to_string();
     assert!(text.contains("default.authentication.accepted: give `secret` or `file`"), "{text}");

@@ -9,12 +9,12 @@ use toml::Value as Toml;
 use super::keys::Authentication;
 use crate::quantity::{self, RATE, Rate, SIZE, SPAN, Size, Span};
 
-/// The value of a kind that is written so. Key files are read.
+/// Value of a kind with this text form. Key files are read.
 ///
 /// # Errors
 ///
-/// Says why it is refused. A message about a key below begins with a dot, and follows the path of
-/// the value.
+/// Reports the reason of the refusal. A message about a key below begins with a dot, and follows
+/// the path of the value.
 pub(super) fn read(kind: &Kind, given: &Toml) -> Result<Value, String> {
     if let Toml::String(word) = given
         && let Some(known) = kind.words.iter().find(|known| *known == word)
@@ -68,7 +68,7 @@ fn of_base(base: &Base, kind: &Kind, given: &Toml) -> Result<Value, String> {
     }
 }
 
-/// A quantity in its smallest unit; `None` for what is neither a text nor a number.
+/// Quantity in its smallest unit; `None` for a value that is neither a text nor a number.
 fn quantity(quantity: &quantity::Kind, kind: &Kind, given: &Toml) -> Option<Result<u64, String>> {
     let bare = |number: String| Some(Err(quantity.no_unit(&number).to_string()));
     match given {

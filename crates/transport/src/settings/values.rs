@@ -75,7 +75,7 @@ impl Values {
 
     /// Finds the files that settings with the keys of `schema` name relative to `folder`.
     pub(super) fn place(&mut self, schema: &mut dyn Settings, folder: &Path) {
-        // It does not stop.
+        // It does not stop early.
         let _ = schema.visit(&mut Placer { table: &mut self.0, folder });
     }
 }
@@ -106,7 +106,7 @@ fn public_value(value: &Value) -> Value {
     }
 }
 
-/// Adds the keys of authentication that `given` has to the tables that `all` has.
+/// Adds the authentication keys of `given` to the tables of `all`.
 pub(super) fn add_keys(all: &mut Table, given: &Table) {
     for (key, value) in given {
         if key == "authentication" {

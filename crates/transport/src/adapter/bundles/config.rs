@@ -26,7 +26,7 @@ use proto::ut;
 use proto::{cfdp, tcp};
 use wire::bp7::Eid;
 use wire::mtcp::Framing;
-/// The port at which neighbours are awaited (RFC 9174 §3.1).
+/// Port that listens for neighbours (RFC 9174 §3.1).
 pub(crate) use wire::udpcl::PORT;
 
 pub use self::settings::check_saratoga;
@@ -36,7 +36,7 @@ use crate::contract::{Convergence, Protocol};
 use crate::settings::Changes;
 use crate::text::SpecError;
 
-/// The service of a node to which files come.
+/// Service of a node that receives files.
 pub const SERVICE: u64 = 10;
 
 /// Milliseconds from the beginning of 2000 to that of 2026, where a world begins: 9,497 days.
@@ -77,7 +77,7 @@ pub struct BundlesConfig {
     /// CFDP entity that transfers files in place of the file service. `files` still sets lifetime
     /// and version of bundles.
     pub cfdp: Option<CfdpUser>,
-    /// The agent, but for its routes.
+    /// The agent, without its routes.
     pub agent: agent::Config,
     /// Transport below its layer.
     pub carrier: Carrier,
@@ -95,11 +95,11 @@ pub struct BundlesConfig {
     pub remotes: Remotes,
     /// Layer below streams: TCP, with the addresses of this host and of its peers.
     pub streams: stack::Config,
-    /// By way of whom others are reached, by their numbers.
+    /// Next hops of other nodes, by the nodes' numbers.
     pub routes: BTreeMap<u64, u64>,
-    /// By when they are reached: the file that says it, and what it says.
+    /// Contact plan of the routes: its file and its contents.
     pub plan: Option<(PathBuf, ContactPlan)>,
-    /// Links over which nothing was to be sent for so long are closed; `None`: they stay.
+    /// Idle time after which links are closed; `None`: they stay open.
     pub idle: Option<Duration>,
     /// The paths to neighbours, by their numbers.
     pub paths: BTreeMap<u64, PathId>,
@@ -110,11 +110,11 @@ pub struct BundlesConfig {
 /// A CFDP entity on a bundle node.
 #[derive(Clone, Debug)]
 pub struct CfdpUser {
-    /// The entity, but for its number.
+    /// The entity, without its number.
     pub cfdp: cfdp::Config,
     /// Its PDUs.
     pub ut: ut::Config,
-    /// The service of each node to which they come.
+    /// Service of each node that receives them.
     pub service: u64,
 }
 
@@ -130,10 +130,10 @@ impl Default for CfdpUser {
 
 impl Default for BundlesConfig {
     fn default() -> Self {
-        // A receiver keeps the bundles of all files of which some are missing.
+        // A receiver keeps the bundles of all incomplete files.
         let limits = agent::Limits { delivering: usize::MAX, ..agent::Limits::default() };
         let agent = agent::Config { clock: Some(EPOCH), limits, ..agent::Config::default() };
-        // A world comes to rest when nothing is left to be done: signs of life would keep it going.
+        // A world comes to rest when no work is left: keepalives would keep it running.
         let tcpcl = tcpcl::Config { keepalive_s: 0, ..tcpcl::Config::default() };
         let streams = OverTcpConfig::of_host(None).unwrap_or_default().streams;
         Self {
@@ -169,7 +169,7 @@ impl Convergence {
         }
     }
 
-    /// Protocol over streams, where it is not that of the default.
+    /// Protocol over streams, if it differs from the default.
     fn over_streams(self) -> Option<tcpcl::Protocol> {
         match self {
             Self::Tcpcl3 => Some(tcpcl::Protocol::Tcpcl3(tcpcl::Version3::default())),
@@ -180,11 +180,12 @@ impl Convergence {
     }
 }
 
-/// Profile of TCPCL 3 as DTN2 2.5 had it, and of UDPCL as its predecessor.
+/// Profile of TCPCL 3 as in DTN2 2.5, and of UDPCL as in its predecessor.
 pub(crate) const DTN2: &str = "dtn2-2.5";
 pub(crate) const DTN2_UDP: &str = "dtn2-2007";
 
-/// Configuration of a protocol: its profile is of the layer below bundles, or of TCP below that.
+/// Configuration of a protocol: its profile belongs to the layer below bundles, or to TCP below
+/// that.
 ///
 /// # Errors
 ///
@@ -193,7 +194,7 @@ pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
     let convergence = protocol.kind.convergence().unwrap_or(Convergence::Tcpcl4);
     let carrier = convergence.carrier();
     let mut config = BundlesConfig { carrier, ..BundlesConfig::default() };
-    // There need be no return link.
+    // A return link is optional.
     config.files.reports = carrier != Carrier::Udp && config.files.reports;
     if let Some(protocol) = convergence.over_streams() {
         config.tcpcl.protocol = protocol;
@@ -219,7 +220,7 @@ pub(crate) fn node(number: u64) -> Eid {
 }
 
 impl BundlesConfig {
-    /// Changes it to what the profiles of a protocol say.
+    /// Applies the profiles of a protocol.
     fn use_profile(&mut self, protocol: &Protocol) -> Result<(), SpecError> {
         let kind = protocol.kind;
         let is_dtn2 =

@@ -23,7 +23,7 @@ use crate::text::SpecError;
 pub struct OverTcpConfig {
     /// Settings of client and server.
     pub ftp: ftp::Config,
-    /// The program that it is in place of FTP.
+    /// Program that replaces FTP.
     pub program: Option<programs::Config>,
     /// Layer below: TCP, with the addresses of this host and of its peers.
     pub streams: stack::Config,
@@ -31,12 +31,12 @@ pub struct OverTcpConfig {
     pub paths: BTreeMap<u64, PathId>,
 }
 
-/// Changes of a node over TCP: FTP, SCPS-FP, or a program that is modelled.
+/// Changes of a node over TCP: FTP, SCPS-FP, or the model of a program.
 pub type OverTcpSettings = Changes<OverTcpConfig>;
 
 impl OverTcpConfig {
-    /// The configuration of a profile: of a kernel of its time, or of this one with a congestion
-    /// control of that name. Slowlight's own is that of a kernel of today.
+    /// Configuration of a profile: a historic kernel, or the current one with a congestion control
+    /// of that name. Slowlight's own is that of a current kernel.
     #[must_use]
     pub fn of_profile(name: Option<&str>) -> Option<Self> {
         let mut config = Self::default();
@@ -52,8 +52,8 @@ impl OverTcpConfig {
         Some(config)
     }
 
-    /// Configuration of a host or gateway: the profile's, with buffers that limit nothing, as in the
-    /// emulator. Profiles of former kernels keep theirs.
+    /// Configuration of a host or gateway: the profile's, with unlimited buffers, as in the
+    /// emulator. Profiles of former kernels keep their buffers.
     #[must_use]
     pub fn of_host(profile: Option<&str>) -> Option<Self> {
         let mut config = Self::of_profile(profile)?;
@@ -64,8 +64,8 @@ impl OverTcpConfig {
         Some(config)
     }
 
-    /// The configuration of a protocol: FTP's, or a program's, whose profile is a release, or TCP's
-    /// profile, or both: `openssh-4.2+linux-2.6.18`.
+    /// The configuration of a protocol: Its profile is a release of FTP or of a program, a profile
+    /// of TCP, or both: `openssh-4.2+linux-2.6.18`.
     fn of_protocol(protocol: &Protocol) -> Option<Self> {
         let name = protocol.profile.as_deref();
         let Some(tool) = protocol.kind.program() else {
@@ -93,7 +93,7 @@ impl OverTcpConfig {
         Some(Self { program: Some(program), ..Self::of_host(tcp)? })
     }
 
-    /// The profiles there are.
+    /// Available profiles.
     #[must_use]
     pub fn profiles() -> Vec<&'static str> {
         let kernels = tcp::Profile::ALL.into_iter().map(tcp::Profile::name);
@@ -121,7 +121,7 @@ impl Settings for OverTcpConfig {
                 ftp.visit(visitor)?;
                 let client = &mut ftp.client;
                 visit! { visitor;
-                    /// Time that a client waits while nothing arrives.
+                    /// Maximum idle time of a client.
                     "timeout": client.timeout as Span [Interval],
                 }
                 match &mut client.scps {
@@ -135,7 +135,7 @@ impl Settings for OverTcpConfig {
                 ftp.visit(&mut Refusal::new(visitor, " is for ftp"))?;
                 refuse_scps(&mut Refusal::new(visitor, " is for scps-fp"))?;
                 visit! { visitor;
-                    /// Time that either end waits while nothing arrives.
+                    /// Maximum idle time of either end.
                     "timeout": program.timeout as Span [Interval],
                 }
                 visitor.table(PROGRAM, program)?;
@@ -143,7 +143,7 @@ impl Settings for OverTcpConfig {
         }
         let mut host = Host(&mut *streams);
         visit! { visitor;
-            /// Settings of TCP that are of the host, not of a connection.
+            /// Settings of TCP that belong to the host, not to a connection.
             "host": host as Table,
         }
         visit! { visitor;
@@ -190,7 +190,7 @@ impl Optional for BestEffort<'_> {
     }
 }
 
-/// Gives a host its address, and others the port to find it at.
+/// Sets the address and the listening port of a host.
 pub fn take_place(streams: &mut stack::Config, address: Ipv4Addr, port: u16) {
     let address = IpAddr::V4(address);
     streams.addresses = vec![address];
@@ -198,7 +198,7 @@ pub fn take_place(streams: &mut stack::Config, address: Ipv4Addr, port: u16) {
     streams.listen = vec![SocketAddr::new(address, port)];
 }
 
-/// Says where the peer of a path is, and over which interface it is reached.
+/// Sets the address of the peer of a path, and the interface to it.
 pub fn meet(
     streams: &mut stack::Config,
     path: PathId,
@@ -210,7 +210,7 @@ pub fn meet(
     streams.tcp.routes.push(tcp::Route { prefix, bits: 32, path: by });
 }
 
-/// After so long without anything, a client of SCPS-FP tries again.
+/// Idle time after which a client of SCPS-FP retries.
 const SCPS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The configuration that a protocol's profile names.

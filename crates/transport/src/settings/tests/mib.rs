@@ -166,7 +166,7 @@ fn user_operations_permissions_and_host_delays() {
     assert_eq!(again.user_operations, config.user_operations);
 }
 
-/// The manual's example names every key there is, and no other.
+/// The manual's example contains exactly the existing keys.
 #[test]
 fn the_manual_is_complete() {
     let manual = include_str!("../../../../../docs/cfdp.md");
@@ -184,7 +184,7 @@ fn the_manual_is_complete() {
     for line in all.lines() {
         let key = line.split(" = ").next().unwrap_or_default();
         let last = keys(key).into_iter().rfind(|key| !key.is_empty());
-        // One fault, delay and indication stand for the others.
+        // One fault, delay and indication represent the others.
         let group = ["-limit", "_to_", "eof_", "suspended", "resumed", "transaction_finished"];
         let Some(last) = last.filter(|key| !group.iter().any(|part| key.contains(part))) else {
             continue;

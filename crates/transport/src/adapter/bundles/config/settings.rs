@@ -25,7 +25,7 @@ impl Settings for BundlesConfig {
             "saratoga": saratoga as Table,
         }
         visit! { visitor;
-            /// Neighbours by which others are reached, by their numbers.
+            /// Next hops of other nodes, by the nodes' numbers.
             "routes": self.routes as Neighbours,
             /// Contact plan of the routes: a file in TOML, JSON or ION's format.
             "contact_plan": self.plan as PlanFile,
@@ -72,7 +72,7 @@ impl Settings for CfdpUser {
     }
 }
 
-/// Saratoga below bundles, which version 1 alone carries.
+/// Saratoga below bundles, which only version 1 carries.
 struct OverSaratoga<'a> {
     config: &'a mut saratoga::Config,
     remotes: &'a mut Remotes,
@@ -94,7 +94,7 @@ impl Settings for OverSaratoga<'_> {
 ///
 /// # Errors
 ///
-/// Its version is 0.
+/// The peer has version 0.
 pub fn check_saratoga(config: &saratoga::Config) -> Result<(), SpecError> {
     match config.version {
         saratoga::Version::V0 => {
@@ -105,7 +105,7 @@ pub fn check_saratoga(config: &saratoga::Config) -> Result<(), SpecError> {
     }
 }
 
-/// Form of neighbours by the numbers of nodes that are reached over them. More are added.
+/// Form of neighbours by the numbers of the nodes behind them. More are added.
 struct Neighbours;
 
 impl Leaf<BTreeMap<u64, u64>> for Neighbours {
