@@ -1,6 +1,6 @@
 //! The emulator against the simulator: the same scenario and seed take the same time in both.
 //!
-//! A binary of its own, because it measures times, which other tests would change.
+//! A separate binary, because it measures times, which other tests would change.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ use emu::measure::is_calm;
 use serde_json::Value;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
-/// Worlds that run at once: mostly they wait.
+/// Number of concurrent worlds, which mostly wait.
 const AT_ONCE: usize = 3;
 /// Attempts beside other worlds while the emulator reports that it was late.
 const DOUBTED: usize = 6;
@@ -27,10 +27,10 @@ const DOUBTED: usize = 6;
 const DOUBTED_IN_CALM: usize = 3;
 /// Time limit for repeating doubted or differing runs alone.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Differing runs that decide. Other programs can delay a host, so two runs that agree outvote one
+/// Differing runs that decide. Other programs can delay a host, so two agreeing runs outvote one
 /// difference, but not two.
 const DIFFERING: usize = 2;
-/// Scenarios that need not agree in every seed, as they are on an edge or doubted.
+/// Scenarios that need not agree for every seed, because they are on an edge or doubted.
 const SPARED: usize = 3;
 
 fn run(command: &[&str], scenario: &Path) -> Result<Value, String> {
@@ -45,7 +45,7 @@ enum Verdict {
     /// Delivered at these times in both worlds, in seconds, in a run that the emulator trusts.
     Agrees { sim: f64, emu: f64 },
     /// Times differ, but agree with a simulator whose links are microseconds longer: such
-    /// differences decide which of two packets comes first, and so which one an error hits.
+    /// differences decide which of two packets comes first, and therefore which one an error hits.
     Edge,
     /// Times differ in a run that the emulator trusts.
     Differs(String),
@@ -55,7 +55,7 @@ enum Verdict {
     Busy(String),
 }
 
-/// When the first transfer was delivered; an error if it was not.
+/// Delivery time of the first transfer; an error if it was not delivered.
 fn delivered(world: &Value) -> Result<f64, String> {
     let transfer = &world["transfers"][0];
     if transfer["verified"] != true || transfer["completed"] != true || world["ended"] != "idle" {
@@ -90,8 +90,8 @@ fn compare(scenario: &Path, sim: f64) -> Verdict {
     }
 }
 
-/// When the simulator delivers where all delays, which scenarios here have in whole milliseconds,
-/// are longer by so many microseconds.
+/// Delivery time in the simulator with all delays, which scenarios here give in whole milliseconds,
+/// increased by this many microseconds.
 fn longer(scenario: &Path) -> impl Iterator<Item = f64> {
     let text = fs::read_to_string(scenario).unwrap();
     [10, 20, 50, 100, 200].into_iter().map(move |micros| {
@@ -116,7 +116,7 @@ fn judge(scenario: &Path) -> (Verdict, Vec<String>) {
     }
 }
 
-/// Verdict on a scenario that runs alone, repeated while the machine is the cause of delays: if a
+/// Verdict on a scenario that runs alone, repeated while the machine causes the delays: if a
 /// program that only sleeps wakes late, so does the emulator.
 fn judge_alone(scenario: &Path, until: Instant) -> (Verdict, Vec<String>) {
     let sim = match simulated(scenario) {
@@ -137,7 +137,7 @@ fn judge_alone(scenario: &Path, until: Instant) -> (Verdict, Vec<String>) {
     decide(compare, DOUBTED_IN_CALM)
 }
 
-/// Judges again what did not agree beside others. Pairs that differed there must agree more often.
+/// Repeats the disagreeing scenarios alone. Pairs that differed there must agree more often.
 fn judge_again(scenario: &Path, before: &mut (Verdict, Vec<String>), until: Instant) {
     let times = match before.0 {
         Verdict::Agrees { .. } | Verdict::Edge | Verdict::Busy(_) => return,
@@ -180,7 +180,7 @@ fn decide(mut compare: impl FnMut() -> Verdict, most: usize) -> (Verdict, Vec<St
             }
         }
         if differing.len() == DIFFERING {
-            // An edge does not excuse a difference that is none.
+            // An edge does not excuse a real difference.
             let worse = differing.iter().position(|it| matches!(it, Verdict::Differs(_)));
             return (differing.swap_remove(worse.unwrap_or_default()), wrong);
         }
@@ -226,7 +226,7 @@ fn one_difference_is_outvoted_but_two_fail() {
     }
 }
 
-/// A scenario without its seed, and with how many it is run.
+/// Scenario without its seed, and the number of its seeds.
 struct Case {
     name: String,
     text: String,
@@ -248,7 +248,7 @@ fn scenario(protocol: &str, delay: u32, loss: &str) -> String {
     )
 }
 
-/// Three listen to a hub, and lose packets each of its own.
+/// Three receivers listen to a hub, each with its own losses.
 const GROUP: &str = r#"
 groups.fleet.count = 3
 links = [
@@ -258,7 +258,7 @@ links = [
 transfers = [{ from = "ground", to = "fleet", protocol = "norm", size = "300 kB" }]
 "#;
 
-/// A lander that its relay does not see for a while; the receiver crashes and goes on.
+/// A lander temporarily out of sight of its relay; the receiver crashes and resumes.
 const CHAIN: &str = r#"
 [nodes.earth]
 crashes = [{ at = "600 ms", restart = "700 ms" }]
@@ -291,7 +291,7 @@ to = "earth"
 size = "200 kB"
 "#;
 
-/// The transfer is asked for while its way is down, by a plan of outages or of contacts.
+/// The transfer is requested while its path is down, by a plan of outages or of contacts.
 fn down_at_first(protocol: &str, plan: &str) -> String {
     let link =
         |ends: &str| format!("{{ {ends}, rate = \"20 Mbit/s\", delay = \"20 ms\", {plan} }}");
@@ -303,7 +303,7 @@ fn down_at_first(protocol: &str, plan: &str) -> String {
     )
 }
 
-/// The scenarios; those that last longest are the first.
+/// Scenarios, the longest first.
 fn cases() -> Vec<Case> {
     let outages = "outages = [{ at = \"100 ms\", for = \"1 s\" }]";
     let contacts =
@@ -333,7 +333,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Runs all of them; for each, what became of it seed by seed.
+/// Runs all of them; returns the verdicts seed by seed.
 fn judge_all(cases: &[Case], folder: &Path) -> Vec<Vec<(Verdict, Vec<String>)>> {
     let all = cases.iter().enumerate();
     let all = all.flat_map(|(case, of)| (1..=of.seeds).map(move |seed| (case, seed)));

@@ -12,7 +12,7 @@ use transport::protocol::layers::{LAYERS, SHORT};
 use crate::dependency_directions::root;
 use crate::modules::{code, rust_files};
 
-/// Places that tell protocols apart by name: engines and codecs, rows, adapters and dissectors.
+/// Places that distinguish protocols by name: engines and codecs, rows, adapters and dissectors.
 const HOMES: [&str; 6] = [
     "crates/proto/",
     "crates/wire/",
@@ -22,15 +22,14 @@ const HOMES: [&str; 6] = [
     "crates/transport/src/dissect/",
 ];
 
-/// Files that name programs of others, which some protocols are models of, and the commands of
-/// the binary.
+/// Files that name other programs, which some protocols model, and the commands of the binary.
 const OTHER_NAMES: [(&str, &str); 3] = [
     ("crates/lab/src/adapter.rs", "names of files in adapters/"),
     ("crates/cli/src/emulate/compare.rs", "names of files in adapters/"),
     ("crates/cli/src/sockets/mod.rs", "commands"),
 ];
 
-/// Layers whose names are words of other things as well: a file, the kernel's TCP.
+/// Layers whose names are ordinary words as well: a file, the kernel's TCP.
 const WORDS: [&str; 3] = ["file", "tcp", "bp"];
 
 /// Functions that compare with their argument.
@@ -46,7 +45,7 @@ const COMPARISONS: [&str; 9] = [
     "[",
 ];
 
-/// Files that exist and that a new protocol changes, at most.
+/// Maximum number of existing files that a new protocol changes.
 const CHANGED_MAX: usize = 6;
 
 fn names() -> BTreeSet<&'static str> {
@@ -91,7 +90,7 @@ fn literals<'a>(code: &'a str, name: &str) -> Vec<&'a str> {
     found.map(|at| line(code, at)).collect()
 }
 
-/// Arms and comparisons of the variant of this name, whatever its enum.
+/// Arms and comparisons of the variant of this name, for any enum.
 fn variants<'a>(code: &'a str, name: &str) -> Vec<&'a str> {
     let path = format!("::{name}");
     let is_compared = |at: usize| {
@@ -178,7 +177,7 @@ fn figures_name_protocols_that_exist() {
     let unknown: Vec<_> =
         variants.iter().filter(|name| !SHORT.iter().any(|(short, _)| short == *name)).collect();
     assert!(!variants.is_empty() && unknown.is_empty(), "no protocols: {unknown:?}");
-    // The kernel's TCP, and `fp` of a paper, are contenders that are no protocols of ours.
+    // The kernel's TCP, and `fp` of a paper, are contenders, but not protocols of slowlight.
     let is_known = |prefix: &&&str| SHORT.iter().any(|(short, _)| short.starts_with(**prefix));
     let prefixes = keys("_PREFIXES");
     let others: Vec<_> = prefixes.iter().filter(|prefix| !is_known(prefix)).collect();

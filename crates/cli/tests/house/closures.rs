@@ -1,4 +1,4 @@
-//! Dependencies that a program or a library must not bring along.
+//! Dependencies that a program or a library must not add.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ const OF_THE_LABORATORY: [&str; 7] = [
     "slowlight-sim",
     "slowlight-testbed",
 ];
-/// Crates of sockets, databases and tables, which simulations and comparisons do without.
+/// Crates of sockets, databases and tables, which simulations and comparisons do not need.
 const OF_TRANSPORTS: [&str; 14] = [
     "axum",
     "hyper",

@@ -1,13 +1,13 @@
-//! Tests that conformance tables in `docs` name exist.
+//! Conformance tables in `docs` name existing tests.
 //!
-//! A word in the last column names a file, in full or by a prefix that the page explains as
-//! "`t/` is `crates/…/`"; words after it are functions in that file.
+//! A word in the last column names a file, in full or by a prefix that the page explains as "`t/`
+//! is `crates/…/`". Words after it are functions in that file.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The pages, and how many names their tables have at least.
+/// The pages, and the minimum number of names in their tables.
 const PAGES: [(&str, usize); 6] = [
     ("docs/cfdp.md", 50),
     ("docs/ltp.md", 60),
@@ -29,7 +29,7 @@ fn prefixes(page: &str) -> BTreeMap<&str, &str> {
     explained.filter(|part| part[2].starts_with("crates/")).map(|part| (part[0], part[2])).collect()
 }
 
-/// The path of a file that a word names.
+/// Path of the file for a word.
 fn path(prefixes: &BTreeMap<&str, &str>, word: &str) -> Option<String> {
     if let Some(whole) = prefixes.get(word) {
         return Some((*whole).to_owned());

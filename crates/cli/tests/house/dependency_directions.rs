@@ -1,4 +1,4 @@
-//! The rules of the house that no lint checks: who may depend on whom.
+//! Rules of the repository that no lint checks: allowed dependencies.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Which crates of ours a crate may use, for its tests too. Nothing else is allowed.
+/// Crates of the workspace that a crate may use, including its tests. Nothing else is allowed.
 const ARROWS: [(&str, &[&str]); 17] = [
     ("engine", &[]),
     ("wire", &[]),
@@ -45,13 +45,13 @@ const ARROWS: [(&str, &[&str]); 17] = [
         ],
     ),
 ];
-/// Crates without clock, socket, file, thread or hidden randomness; and so without variants.
+/// Crates without clock, socket, file, thread or hidden randomness; and therefore without features.
 const PURE: [&str; 4] = ["engine", "wire", "proto", "link"];
-/// Where `unsafe` may be: the crates that talk to the kernel.
+/// Crates where `unsafe` is allowed: those that call the kernel.
 const MAY_BE_UNSAFE: [&str; 2] = ["rt", "emu"];
-/// Put together, so that this file does not hold the word itself.
+/// Concatenated, so that this file does not contain the word itself.
 const UNSAFE: &str = concat!("un", "safe");
-/// Test binaries of a crate besides one, each of which says why at its beginning.
+/// Additional test binaries of a crate, each with its reason in its first lines.
 const MORE_TEST_BINARIES: [(&str, &[&str]); 2] =
     [("cli", &["house", "machine", "parity"]), ("lab", &["random_scenarios"])];
 
@@ -101,7 +101,7 @@ fn crates_depend_only_where_the_arrows_point() {
     }
 }
 
-/// Rows of the table of arrows in `ARCHITECTURE.md`: crates, and what they may use.
+/// Rows of the table of arrows in `ARCHITECTURE.md`: crates and their allowed dependencies.
 fn table() -> BTreeMap<String, BTreeSet<String>> {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let (_, rest) = text.split_once("\nWhat may use what").expect("the table's introduction");
@@ -138,7 +138,7 @@ fn pure_crates_have_no_features() {
     }
 }
 
-/// Each binary links all that its crate uses: time and disk that every build pays for.
+/// Each binary links all dependencies of its crate, which costs time and disk in every build.
 #[test]
 fn integration_tests_of_a_crate_are_one_binary() {
     let more: BTreeMap<_, _> = MORE_TEST_BINARIES.into_iter().collect();
@@ -155,7 +155,7 @@ fn integration_tests_of_a_crate_are_one_binary() {
     }
 }
 
-/// Every source file of ours with the given ending, without what tools made.
+/// Every source file of the workspace with the given ending, without generated files.
 pub(super) fn sources(ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders: Vec<_> =

@@ -6,7 +6,7 @@ use std::fs;
 use super::dependency_directions::{root, sources};
 
 const FILE_LINES_MAX: usize = 700;
-/// From `fn` to the closing brace, comments included.
+/// From `fn` to the closing brace, including comments.
 const FUNCTION_LINES_MAX: usize = 70;
 const STRUCT_FIELDS_MAX: usize = 25;
 
@@ -69,7 +69,7 @@ fn large_items(text: &str) -> Vec<Large> {
     found
 }
 
-/// The positions and names of items that begin with `keyword`.
+/// Positions and names of items that start with `keyword`.
 fn items<'a>(code: &'a str, keyword: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
     code.match_indices(keyword).filter_map(|(at, _)| {
         let before = code[..at].chars().next_back();
@@ -147,7 +147,7 @@ fn code_of(text: &str) -> String {
     code
 }
 
-/// Length of the comment or literal that `rest` begins with, 0 if with neither.
+/// Length of the comment or literal at the start of `rest`, 0 if there is none.
 fn skipped(rest: &str, before: Option<char>) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());

@@ -1,4 +1,4 @@
-//! Rules of the repository that no lint checks. They read files alone, so `make check` runs them
+//! Rules of the repository that no lint checks. They only read files, so `make check` runs them
 //! without the other tests.
 
 mod architecture;

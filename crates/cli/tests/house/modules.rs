@@ -50,7 +50,7 @@ fn word(text: &str) -> &str {
     &text[..end]
 }
 
-/// First names of paths that begin here: one, or those of a group in braces.
+/// First names of the paths that begin here: one, or a group in braces.
 fn names(text: &str) -> Vec<&str> {
     if !text.starts_with('{') {
         return vec![word(text)];
@@ -72,7 +72,7 @@ fn names(text: &str) -> Vec<&str> {
     found
 }
 
-/// Names that `code`, in a module so deep, takes from the root of its crate.
+/// Names that `code`, in a module at this depth, imports from the root of its crate.
 fn from_root(code: &str, depth: usize) -> Vec<&str> {
     let above = "super::".repeat(depth);
     let mut found = Vec::new();
@@ -113,7 +113,7 @@ fn imports(source: &Path) -> Imports {
     imports
 }
 
-/// Modules that lead to each other, as one set for each cycle.
+/// Modules that import each other, as one set per cycle.
 fn cycles(imports: &Imports) -> BTreeSet<BTreeSet<String>> {
     let reached = |from: &String| {
         let mut reached = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! Verbs of speech and words of the theatre name nothing: identifiers of production code are nouns
-//! of the domain (reported, received, requested, plan, observations, engine, path).
+//! Verbs of speech and words of the theatre are banned: identifiers of production code are nouns of
+//! the domain (reported, received, requested, plan, observations, engine, path).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::dependency_directions::root;
 use crate::modules::{code, rust_files};
 
-/// Identifiers that say nothing of their use.
+/// Identifiers without meaning.
 const BANNED: [&str; 18] = [
     "Actor", "Asked", "Carried", "Cast", "Heard", "Said", "Seen", "Sight", "Stage", "Told",
     "Voice", "asked", "beside", "heard", "said", "station", "told", "voice",

@@ -1,4 +1,4 @@
-//! Beacons and UDP-Lite by the program itself, in a temporary network namespace with only a
+//! Beacons and UDP-Lite of the program itself, in a temporary network namespace with only a
 //! loopback interface.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -13,8 +13,7 @@ use serde_json::Value;
 /// Set in the namespace.
 const INSIDE: &str = "SLOWLIGHT_TEST_NAMESPACE";
 
-/// Runs the test `name` again in a namespace of its own, a minute at most; `true` if this is that
-/// run.
+/// Runs the test `name` again in its own namespace, at most a minute; `true` if this is that run.
 fn inside(name: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -55,7 +54,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts it; the error is its output if it does not begin.
+    /// Starts it; the error is its output if it does not start.
     fn start(root: &Path, arguments: &[&str]) -> Result<Self, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
         command.args(["recv", "--protocol", "saratoga", "--root"]).arg(root).args(arguments);
@@ -165,7 +164,7 @@ fn files_cross_by_udp_lite() {
     assert_eq!(std::fs::read(here.join("file")).unwrap(), content);
     assert!(fetched >= sent + 137);
 
-    // Only content goes by UDP-Lite, and only to peers that requested it.
+    // Only content uses UDP-Lite, and only to peers that requested it.
     let into = ["--root", here.to_str().unwrap(), "--name", "again"];
     let plain = run(&[&["get", &server.address, "file"], &into[..]].concat());
     assert_eq!(std::fs::read(here.join("again")).unwrap(), content);

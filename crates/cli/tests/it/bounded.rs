@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::guard::guarded_for;
 
-/// Time limit of a process: many times that of the slowest on a busy machine.
+/// Time limit of a process: many times the slowest one on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs a command to its end. Panics with its output so far if it takes longer than [`LIMIT`].

@@ -60,7 +60,7 @@ fn three_protocols_are_ranked_over_every_named_link() {
             let row = rows.iter().find(|row| row["protocol"] == protocol).unwrap();
             assert_eq!((&row["runs"], &row["completed"]), (&2.into(), &2.into()), "{link}: {row}");
             let efficiency = row["efficiency"].as_f64().unwrap();
-            // Two round trips at most, where losses are few: no bound is beaten, none is far.
+            // At most two round trips with few losses: no bound is beaten, and none is far away.
             assert!((0.1..=1.0).contains(&efficiency), "{link}: {row}");
         }
         let goodputs: Vec<f64> =
@@ -216,10 +216,10 @@ fn an_outage_at_the_start_counts() {
 
 #[test]
 fn an_outage_of_hours_is_survived() {
-    // Packets in flight at the begin of the outage arrive during it.
+    // Packets in flight at the start of the outage arrive during it.
     let outage = ["--outage", "200 ms+5 h", "--protocol"];
     assert_eq!(geo(&[&outage[..], &["cfdp"]].concat())["completed"], 1);
-    // Ends behind the relay do not learn of the outage, so their timeouts have to be long.
+    // Ends behind the relay are not informed of the outage, so their timeouts have to be long.
     let far = ["compare", "--link", "moon-farside", "--size", "100 kB", "--runs", "1"];
     let args = [&far[..], &["--outage", "1 s+5 h", "--protocol", "cfdp,ltp,saratoga"]].concat();
     done(&[&args[..], &["--inactivity", "1 d"]].concat());
@@ -269,7 +269,7 @@ fn compare_options_are_grouped_under_their_headings() {
     assert!(at("Link:") < at("--outage <") && at("--outage <") < at("Return link:"), "{help}");
 }
 
-/// Signals of a process, one bit each, of the kind of `/proc/PID/status` that has this name.
+/// Signals of a process, one bit each, from the field of `/proc/PID/status` with this name.
 fn signals(process: &str, kind: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let bits = status.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
@@ -290,7 +290,7 @@ fn stopped(mut command: Command, received: u64, signal: &str) -> Output {
         assert!(running.child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::yield_now();
     }
-    // It is the first that would be.
+    // It would be the first one.
     assert_eq!(signals(&id, "SigCgt") & HUP, received & HUP);
     assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     running.child.wait_with_output().unwrap()
@@ -378,7 +378,7 @@ fn a_run_folder_keeps_everything() {
     assert_eq!((&manifest["seed"], &manifest["slowlight"]), (&5.into(), &"0.1.0".into()));
     assert_eq!(read("scenario.toml"), std::fs::read_to_string(scenario("far-side.toml")).unwrap());
     assert!(read("trace.tsv").starts_with("sent_s\t"));
-    // The resolved scenario is a scenario: it gives the same metrics.
+    // The resolved scenario is a valid scenario with the same metrics.
     let resolved = out_dir.join("resolved.toml");
     assert_eq!(done(&["sim", resolved.to_str().unwrap(), "--json"]), json);
     let lines = done(&["decode", out_dir.join("capture.pcapng").to_str().unwrap()]);
@@ -568,7 +568,7 @@ fn completed(words: &[&str]) -> Vec<String> {
         words.join(" "),
         words.len() - 1
     );
-    // The script is longer than an argument may be.
+    // The script exceeds the maximum length of an argument.
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("complete.bash");
     std::fs::write(&script, line).unwrap();

@@ -133,7 +133,7 @@ fn worlds_persist_and_change_across_programs() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let after = round_trip(&world);
     assert!((200.0..220.0).contains(&after), "{after} ms");
-    // A program's code, input, folder and environment are as without a world.
+    // A program has the same exit code, input, folder and environment as without a world.
     let mut command = Command::new(SLOWLIGHT);
     command.args(["emu", "exec", "--name", &world.name, "far", "--", "sh", "-c"]);
     command.arg("cat; pwd; echo $SLOWLIGHT_PEER $MARK; exit 7").env("MARK", "here");
@@ -373,7 +373,7 @@ fn api_lists_the_captures_of_the_world() {
     assert!(world.ask("GET", "/capture", "").1.contains("null"));
 }
 
-/// Whether a process lives, by a file that it keeps writing.
+/// Whether a process is alive, by a file that it keeps writing.
 fn lives(file: &Path) -> bool {
     let now = || fs::read_to_string(file).unwrap_or_default();
     let before = now();
@@ -452,7 +452,7 @@ fn killed_and_terminated_worlds_leave_nothing() {
         assert_eq!(exec.child.wait().unwrap().code(), Some(137), "it ends with its world");
         wait_for("everything to be gone", || !sleeps());
         if signal == "-KILL" {
-            // The next command removes its folder, perhaps one of another test.
+            // The next command, perhaps of another test, removes its folder.
             let next = Command::new(SLOWLIGHT).args(["link", "--", "true"]).output().unwrap();
             assert!(next.status.success(), "{}", text(&next.stderr));
         }

@@ -158,7 +158,7 @@ fn scenario_hosts_exist_and_unknown_names_are_reported() {
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
 
-/// The command lines of all processes with a mark in them.
+/// Command lines of all processes that contain a mark.
 fn marked(mark: &str) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());

@@ -1,4 +1,4 @@
-//! Output that guides print, against that of today.
+//! Output printed in guides, compared with the current output.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

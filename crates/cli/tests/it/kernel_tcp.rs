@@ -1,4 +1,4 @@
-//! `slowlight tcp` against the kernel's TCP, in network namespaces that a test makes.
+//! `slowlight tcp` against the kernel's TCP, in network namespaces created by a test.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
@@ -32,16 +32,16 @@ fn possible() -> bool {
     true
 }
 
-/// Bytes of each file that crosses with an option switched: `SLOWLIGHT_TCP_BYTES`.
+/// Bytes of each transferred file with an option switched: `SLOWLIGHT_TCP_BYTES`.
 fn bytes() -> u64 {
     let given = std::env::var("SLOWLIGHT_TCP_BYTES");
     given.map_or(1_000_000, |bytes| bytes.parse().unwrap())
 }
 
-/// Runs the kernel's side in a namespace of its own.
+/// Runs the kernel's side in its own namespace.
 fn peer(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new("timeout");
-    // As long as the program takes, which counts itself.
+    // The duration of the program, which counts itself.
     let limit = (60 + bytes() / 5_000_000).to_string();
     command.args([&limit, "unshare", "-n", "python3", "-c", PEER, SLOWLIGHT]);
     command.arg(folder).args(arguments).output().unwrap()
@@ -149,7 +149,7 @@ fn disabled_options_are_not_negotiated() {
     assert_eq!(all["stack"]["bad_checksums"], 0, "{all}");
     assert_eq!(all["stack"]["malformed"], 0, "{all}");
     assert_eq!(all["stack"]["plain_tcp"], 0, "nothing else was wanted: {all}");
-    // The kernel takes the offer of SCPS-TP for an option that it does not know.
+    // The kernel treats the offer of SCPS-TP as an unknown option.
     let scps = json(&carried_out(&["send", "100000", "--scps"]));
     assert_eq!(scps["connection"]["scps"], Value::Null, "{scps}");
     assert_eq!(scps["connection"]["sack"], true, "{scps}");
@@ -297,7 +297,7 @@ fn packets_are_in_order_for_tshark() {
         let mut command = Command::new("tshark");
         command.args(["-r", captures.join("near.pcapng").to_str().unwrap(), "-Y", filter]);
         command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);
-        // Otherwise it takes the content for what usually has this port.
+        // Otherwise tshark assumes the usual protocol of this port.
         command.args(["-d", "tcp.port==5000,data"]);
         text(&command.output().unwrap().stdout)
     };

@@ -1,5 +1,5 @@
 //! Either end of a transfer is killed at a random moment and restarted: the transfer ends with the
-//! right file, nobody reports it earlier, and no other file ever has its name.
+//! right file, no end reports it earlier, and no other file ever has its name.
 //!
 //! `SLOWLIGHT_KILLS` is the number of transfers (6), `SLOWLIGHT_SEED` the first seed (1).
 
@@ -19,7 +19,7 @@ use crate::ports::Port;
 const FILE_BYTES: usize = 1_500_000;
 /// The file takes about 0.8 s at this rate, longer than the longest wait for a kill.
 const RATE: &str = "16 Mbit/s";
-/// In which time a kill falls, from the start of the ends.
+/// Time range of a kill, from the start of the ends.
 const KILL_WITHIN_MS: u64 = 1000;
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -48,7 +48,7 @@ impl Way {
         }
     }
 
-    /// Whether a command may fail because the other end forgot a session; given again, it succeeds.
+    /// Whether a command may fail because the other end forgot a session; repeated, it succeeds.
     fn may_fail(self) -> bool {
         match self {
             Self::Cfdp | Self::CfdpLtp | Self::SaratogaPut => false,
@@ -66,7 +66,7 @@ struct Transfer {
     client: Option<Child>,
     server: Option<Child>,
     starts: u32,
-    /// A server that is killed and restarted finds its port free.
+    /// A killed and restarted server finds its port free.
     _port: Port,
 }
 
@@ -135,7 +135,7 @@ impl Transfer {
         }
     }
 
-    /// SIGKILL: the process gets no chance to tidy up.
+    /// SIGKILL: the process cannot clean up.
     fn kill(&mut self, end: End) {
         if let Some(mut child) = self.child(end).take() {
             child.kill().unwrap();
@@ -152,7 +152,7 @@ impl Transfer {
         fs::read(self.path("root/received.bin")).is_ok_and(|received| received == self.content)
     }
 
-    /// Checks that nobody reports the file too early, and that no other file has its name.
+    /// Checks that no process reports the file too early, and that no other file has its name.
     fn no_wrong_success(&self, seed: u64, story: &str) {
         if self.said_done() || self.path("root/received.bin").exists() {
             let way = self.way;
@@ -193,7 +193,7 @@ fn read_lossy(path: &Path) -> String {
 }
 
 fn says_done(path: &Path) -> bool {
-    // The kill may have cut the last line, which does not count then.
+    // The kill may have truncated the last line, which does not count then.
     let text = read_lossy(path);
     let mut lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.any(|outcome| outcome["completed"] == Value::Bool(true))

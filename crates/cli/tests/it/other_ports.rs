@@ -14,7 +14,7 @@ const DATAGRAM_MAX: usize = 65_536;
 /// A relay between two hosts. Each sees the other listen on one port and send from another.
 #[derive(Debug)]
 pub(crate) struct OtherPorts {
-    /// Where the first host and the second seem to listen.
+    /// Apparent listening addresses of the first and the second host.
     pub(crate) listens: [SocketAddr; 2],
     inlets: [UdpSocket; 2],
     stop: Arc<AtomicBool>,
@@ -68,7 +68,7 @@ impl Drop for OtherPorts {
 
 fn open() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // A thread that waits for a datagram looks at times whether it is to end.
+    // A thread that waits for a datagram checks at intervals whether it should end.
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     socket
 }

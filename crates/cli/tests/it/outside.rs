@@ -1,6 +1,6 @@
 //! Worlds that are connected to other networks: uplinks, enclosing worlds, published servers.
 //!
-//! Each test is in a network namespace of its own, which stands for the machine.
+//! Each test runs in its own network namespace, in place of the machine.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
@@ -11,8 +11,8 @@ use crate::guard::guarded;
 use crate::world::{possible, text};
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
-/// Python that fetches the URL of its argument as soon as the server listens, and prints the text
-/// and the time in s.
+/// Python script that fetches the URL of its argument as soon as the server listens, and prints the
+/// text and the time in s.
 const FETCH: &str = "import sys, time, urllib.request
 for attempt in range(100):
     start = time.monotonic()
@@ -51,7 +51,7 @@ fn connectable() -> bool {
     possible(true)
 }
 
-/// Runs a script of bash in a network namespace of its own.
+/// Runs a bash script in its own network namespace.
 fn alone(script: &str) -> Output {
     let mut command = Command::new("unshare");
     command.args(["--net", "bash", "-e", "-c", &format!("{TOOLS}{script}")]);
@@ -75,7 +75,7 @@ fn fetched(out: &str) -> (&str, f64) {
     (text, seconds.parse().unwrap())
 }
 
-/// Least round trip of a `ping`, in ms, from "rtt min/avg/max/mdev = 60.3/60.4/60.5/0.1 ms".
+/// Minimum round trip of a `ping`, in ms, from "rtt min/avg/max/mdev = 60.3/60.4/60.5/0.1 ms".
 fn round_trip(out: &str) -> f64 {
     let (_, times) = out.split_once("mdev = ").unwrap_or_else(|| panic!("{out}"));
     times.split('/').next().unwrap().parse().unwrap()
@@ -121,7 +121,7 @@ fn addresses_that_are_in_use_outside_stay_reachable() {
     if !connectable() {
         return;
     }
-    // The machine has the addresses that hosts of a scenario have by default.
+    // The machine uses the default addresses of hosts of a scenario.
     let out = printed(
         r#"ip link add lan type veth peer name lan2; ip addr add 10.0.0.1/24 dev lan
         ip link set lan up; ip link set lan2 up

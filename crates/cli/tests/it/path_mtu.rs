@@ -1,5 +1,5 @@
-//! A path whose middle takes shorter packets than its ends: through a gateway with the kernel's
-//! TCP and with ours, and by `slowlight tcp`, over IPv4 and IPv6.
+//! Path with a smaller MTU in the middle than at its ends: through a gateway with the kernel's TCP
+//! and with slowlight's, and by `slowlight tcp`, over IPv4 and IPv6.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "why a test is skipped, and what was measured")]
@@ -20,11 +20,10 @@ use crate::wait::wait_for;
 use crate::world::text;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
-/// The hosts on the path; between the routers packets have 1,280 bytes at most.
+/// Hosts on the path; between the routers packets have at most 1,280 bytes.
 const HOSTS: [&str; 5] = ["client", "gate", "near-router", "far-router", "server"];
 const LENGTH: &str = "300000";
-/// Longest time of a transfer on a machine with other work: a path MTU that is not discovered
-/// costs minutes.
+/// Maximum time of a transfer on a busy machine: an undiscovered path MTU costs minutes.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn scenario() -> String {
@@ -47,7 +46,7 @@ fn scenario() -> String {
 struct Path {
     world: World,
     folder: TempDir,
-    /// Programs that go on until the end.
+    /// Programs that run until the end.
     running: Vec<Child>,
 }
 
@@ -175,7 +174,7 @@ fn our_tcp_of_a_gateway_discovers_the_path_mtu() {
     if !possible() {
         return;
     }
-    // The second: reports do not come, for the gateway's host drops them.
+    // The second: reports do not arrive, because the gateway's host drops them.
     for reports in [true, false] {
         let mut path = Path::new();
         path.serve(&["echo", "5000"]);

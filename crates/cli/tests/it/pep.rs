@@ -18,7 +18,7 @@ use crate::wait::wait_for;
 use crate::world::text;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
-/// The gateways, and the names of their interfaces: those of their neighbours.
+/// Gateways with the names of their interfaces, which are the names of their neighbours.
 const GATES: [(&str, &str, &str); 2] =
     [("gate-a", "client", "gate-b"), ("gate-b", "server", "gate-a")];
 
@@ -51,7 +51,7 @@ impl Networks {
         Self { world: World::up("gateways"), folder, gateways: [None, None] }
     }
 
-    /// With gateways that have more settings than their interfaces.
+    /// With gateways that have additional settings.
     fn with_gateways(more: &str) -> Self {
         let mut networks = Self::plain();
         for number in [0, 1] {
@@ -67,7 +67,7 @@ impl Networks {
     fn start_gateway(&mut self, number: usize, more: &str) {
         let (gate, lan, wan) = GATES[number];
         let config = self.path(&format!("{gate}.toml"));
-        // Rules stay no longer than a few round trips after the last connection.
+        // Rules are removed a few round trips after the last connection.
         let limits = "[limits]\nlinger = \"3 s\"\n";
         let more = match more.contains("[limits]\n") {
             true => more.replace("[limits]\n", limits),
@@ -183,7 +183,7 @@ fn content(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 251 + n / 65_536) as u8).collect()
 }
 
-/// Fetches a file by wget; how long that took.
+/// Fetches a file by wget; returns the duration.
 fn wget(networks: &Networks, bytes: usize) -> Duration {
     let data = content(bytes);
     let files = networks.path("files");
@@ -257,7 +257,7 @@ fn a_file_crosses_by_scp() {
     networks.statistics(0, "the connection is complete", |value| value["completed"] == 1);
 }
 
-/// Sends a file by scp; how long that took.
+/// Sends a file by scp; returns the duration.
 fn scp(networks: &Networks, bytes: usize) -> Duration {
     let data = content(bytes);
     fs::write(networks.path("file"), &data).unwrap();
@@ -363,7 +363,7 @@ fn killed_far_gateways_are_reported_and_recover() {
     killed("");
 }
 
-/// The far gateway is killed while bytes cross, and started again.
+/// The far gateway is killed while bytes cross, and restarted.
 fn killed(more: &str) {
     let mut networks = Networks::with_gateways(more);
     let (_server, _lines) = networks.serve(&["sink", "5000"]);
@@ -379,7 +379,7 @@ fn killed(more: &str) {
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     assert!(pours.wait().unwrap().success());
     networks.statistics(0, "nothing is open", |value| value["open"] == 0);
-    // Without the far gateway connections go through, as the server answers itself.
+    // Without the far gateway connections pass directly, as the server itself replies.
     wait_for("the rules are gone", || networks.rules(1).is_empty());
     let (_server, _lines) = networks.serve(&["echo", "5001"]);
     networks.client(&["many", "5001", "5", "10000"]);
@@ -394,7 +394,7 @@ fn partial_downloads_never_count_as_complete() {
     if !possible() {
         return;
     }
-    // If the reset is lost, an idle stream learns of its peer's end by keep-alive.
+    // If the reset is lost, keep-alives of an idle stream detect the end of its peer.
     let own = OWN.trim_end().trim_end_matches('}');
     let own = format!("{own}, keep_alive = {{ idle = \"2 s\", interval = \"1 s\" }} }}\n");
     for more in ["[wan.kernel]\nkeep_alive = \"2 s\"\n", &own] {
@@ -469,7 +469,7 @@ fn our_own_tcp_carries_over_the_link() {
         assert_eq!(own["malformed"], 0, "{value}");
         assert_eq!(own["refused"], 0, "{value}");
     }
-    // The kernel's TCP at the far end does as well.
+    // So does the kernel's TCP at the far end.
     assert_eq!(networks.end_gateway(1, "-INT"), Some(0));
     assert_eq!(networks.rules(1), "");
     networks.start_gateway(1, "");
@@ -590,11 +590,11 @@ fn statistics_that_cannot_be_written_do_not_end_a_gateway() {
     }
     let networks = Networks::with_gateways("");
     let (json, in_the_way) = (networks.path("gate-a.json"), networks.path("gate-a.json.new"));
-    // It writes that file, and then gives it its name.
+    // It writes that file and then renames it.
     wait_for("there is a folder in its place", || fs::create_dir(&in_the_way).is_ok());
     let _ = fs::remove_file(&json);
     let (_server, _lines) = networks.serve(&["echo", "5000"]);
-    // Several round trips of 600 ms, while statistics are due every 200 ms.
+    // Several round trips of 600 ms, with statistics every 200 ms.
     networks.client(&["many", "5000", "2", "20000"]);
     assert!(!json.exists());
     fs::remove_dir(&in_the_way).unwrap();

@@ -1,14 +1,14 @@
-//! Ports that no other program of the machine takes while a test has them.
+//! Ports that no other program of the machine uses during a test.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-/// Below the ports that kernels give to outgoing connections and to sockets bound to port 0: a
-/// port of those may be taken while its owner restarts.
+/// Below the ports that kernels assign to outgoing connections and to sockets bound to port 0:
+/// another program may take such a port while its owner restarts.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
-/// Port that is free for TCP and UDP, and is kept from other tests until this is dropped.
+/// Port that is free for TCP and UDP, and reserved against other tests until dropped.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) number: u16,
@@ -19,7 +19,7 @@ pub(crate) struct Port {
 impl Port {
     /// Reserves a port.
     pub(crate) fn reserve() -> Self {
-        // Tests that run at the same time begin at different places.
+        // Concurrent tests start at different places.
         let begin = std::process::id().wrapping_mul(61) as u16 % RANGE.len() as u16;
         let candidates = (RANGE.start + begin..RANGE.end).chain(RANGE.start..RANGE.start + begin);
         candidates.into_iter().find_map(Self::of).expect("a free port")

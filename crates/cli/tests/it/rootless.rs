@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::world::text;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
-/// Tools that carry a file and need no root; the first that is here is taken.
+/// Tools that carry a file and need no root; the first installed one is used.
 const TOOLS: [&str; 3] = ["http-wget", "http-curl", "rsync-daemon"];
 /// A transfer each way.
 const SCENARIO: &str = r#"
@@ -84,7 +84,7 @@ impl User {
         self.folder.path()
     }
 
-    /// Runs a script at his home, in a mount namespace in which `prepare` was run by root before.
+    /// Runs a script in the user's home, in a mount namespace in which root ran `prepare` before.
     fn prepared(&self, prepare: &str, script: &str) -> Output {
         let (folder, user) = (self.path().display(), &self.name);
         let inside = format!(
@@ -101,7 +101,7 @@ impl User {
         command.stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Runs a script as he would on a machine where `/dev/net/tun` is as it usually is.
+    /// Runs a script as the user would on a machine with the usual permissions of `/dev/net/tun`.
     fn run(&self, script: &str) -> Output {
         let folder = self.path().display();
         let device =
@@ -132,7 +132,7 @@ fn possible(user: &User) -> bool {
     !forbidden
 }
 
-/// The tool to compare with, if one is here.
+/// Tool to compare with, if one is installed.
 fn tool() -> Option<&'static str> {
     let output = Command::new(SLOWLIGHT).args(["emu", "tools"]).output().unwrap();
     let listed = text(&output.stdout);
@@ -211,7 +211,7 @@ fn a_world_that_stays(user: &User) {
 }
 
 fn programs_that_are_not_root(user: &User) {
-    // Programs of the user may have namespaces of their own, as browsers do.
+    // Programs of the user may create their own namespaces, as browsers do.
     let script = "slowlight link --delay 5ms --user -- \
             sh -c 'id -un; touch mine; ping -c 1 far; unshare --user --map-root-user id -u'
         stat -c %U mine; slowlight emu up --delay 5ms
@@ -239,7 +239,7 @@ fn worlds_in_a_world(user: &User) {
     assert!((150.0..200.0).contains(&least), "{}", message(&output));
 }
 
-/// To a server of the machine, and without the program that this takes.
+/// To a server of the machine, and without the program that this requires.
 fn a_way_out(user: &User) {
     if Command::new("slirp4netns").arg("--version").stdout(Stdio::null()).status().is_err() {
         return eprintln!("skipped: there is no program slirp4netns");
@@ -299,14 +299,14 @@ fn missing_permissions_are_reported_with_a_remedy() {
     assert!(message(&output).contains(remedy), "{}", message(&output));
 }
 
-/// Runs the program as this user where he may have no user namespace: in one of root's, in which
-/// that setting is another.
+/// Runs the program as this user without permission for user namespaces: in one of root's, with
+/// another value of that setting.
 fn without_user_namespaces(user: &User) -> Output {
     let id = Command::new("id").args(["-u", &user.name]).output().unwrap();
     let id = text(&id.stdout).trim().to_owned();
     let program = user.path().join("program");
     fs::copy(SLOWLIGHT, &program).unwrap();
-    // Others may go through the folder, which is the test's alone otherwise.
+    // Other users may pass through the folder, which otherwise belongs to the test.
     assert!(Command::new("chmod").arg("711").arg(user.path()).status().unwrap().success());
     let inside = format!(
         "echo 0 > /proc/sys/user/max_user_namespaces; \

@@ -11,13 +11,13 @@ const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 /// Number of worlds so far.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// A world of a scenario that comes with slowlight, or of a file; it ends with the test.
+/// World of a built-in scenario, or of a file; it ends with the test.
 pub(crate) struct World {
     name: String,
 }
 
 impl World {
-    /// Starts the world of a scenario, or of a file whose path is absolute and goes without `.toml`.
+    /// Starts the world of a scenario, or of a file given by its absolute path without `.toml`.
     pub(crate) fn up(scenario: &str) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let stem = Path::new(scenario).file_stem().expect("a name").display();

@@ -59,7 +59,7 @@ keys = ["links.*.per"]
 values = ["0", "1e-2", "1e-1"]
 "#;
 
-/// A folder with a study of 180 runs.
+/// Folder with a study of 180 runs.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("world.toml"), WORLD).unwrap();
@@ -84,7 +84,7 @@ fn tables_are_the_same_bytes_for_any_number_of_jobs() {
     assert!(one.starts_with(b"PAR1") && one == table(folder.path(), "three"));
 }
 
-/// Runs in the journal that are whole lines.
+/// Complete lines of the journal.
 fn lines(folder: &Path) -> usize {
     let journal = fs::read(folder.join("results/own-own/runs.jsonl")).unwrap_or_default();
     journal.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1)
@@ -100,7 +100,7 @@ fn resumed_studies_skip_completed_runs() {
     for kill in 0..20 {
         let args = ["study", "run", "own.toml", "--resume", "--jobs", "1"];
         let mut running = guarded(slowlight(folder.path(), &args).stderr(Stdio::piped()));
-        // Killed once some more are done: each time at another place.
+        // Killed after some more runs: each time at another place.
         let until = Instant::now() + Duration::from_secs(60);
         while lines(folder.path()) < before + 1 + kill % 4 && Instant::now() < until {
             if running.child.try_wait().unwrap().is_some() {

@@ -1,5 +1,5 @@
 //! `slowlight emu tools` and `emu compare` as a user runs them, with the user's own adapters, so
-//! that no program is needed that a machine may lack.
+//! that the tests need no optional programs.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ fn possible() -> bool {
     crate::world::possible(false)
 }
 
-/// Something for the client of an adapter, which needs nothing.
+/// Any file for the client of an adapter, which needs no program.
 fn adapter(client: &str) -> String {
     format!("about = \"made up\"\nport = 4000\nclient = '{client}'\n")
 }
@@ -123,7 +123,7 @@ fn tools_and_protocols_are_compared_in_one_table_and_kept() {
     let again = compare(folder.path(), &more).output().unwrap();
     let all: Value = serde_json::from_str(&text(&again.stdout)).unwrap();
     assert_eq!(all.as_array().unwrap().len(), 12, "{}", message(&again));
-    // Twelve, those that had failed once more, and the one that was cut off, if it had not.
+    // Twelve, a repetition of the failed ones, and the truncated one if it had not failed.
     let cut = first.lines().last().unwrap();
     assert_eq!(results().lines().count(), 12 + 4 + usize::from(!cut.contains("broken")));
     let other = [&more[..], &["--rate", "10 Mbit/s"]].concat();
@@ -206,7 +206,7 @@ fn tools_carry_transfers_of_a_scenario_beside_protocols() {
             (field(number, "verified"), field(number, "completed")),
             (true.into(), true.into())
         );
-        // To connect takes a round trip, and a file over the link a light time.
+        // A connection takes a round trip, and a file over the link a light time.
         let seconds = field(number, "delivered_s").as_f64().unwrap();
         assert!((0.04..10.0).contains(&seconds), "{number}: {seconds}");
     }
@@ -266,7 +266,7 @@ fn interrupts_end_runs_in_preparation() {
         command.env("TMPDIR", &temporary).stdout(Stdio::piped()).stderr(Stdio::piped());
         let running = guarded(&mut command);
         let started = Instant::now();
-        // The file's folder, and the tool's.
+        // Folders of the file and of the tool.
         while fs::read_dir(&temporary).unwrap().count() < 2 {
             assert!(started.elapsed() < Duration::from_secs(20), "it does not begin");
             std::thread::sleep(Duration::from_millis(10));
@@ -321,7 +321,7 @@ fn remains_of_a_killed_comparison_are_removed_next_time() {
     let mut running = guarded(command);
     let left = || fs::read_dir(&temporary).unwrap().count();
     let started = Instant::now();
-    // The file's folder, and the tool's.
+    // Folders of the file and of the tool.
     while left() < 2 {
         assert!(started.elapsed() < Duration::from_secs(30), "{:?}", running.child.try_wait());
         std::thread::sleep(Duration::from_millis(20));

@@ -24,7 +24,8 @@ while part := stream.recv(1 << 16):
     digest.update(part)
 print(total, time.monotonic() - first, digest.hexdigest())";
 
-/// Sends bytes over TCP to a host: so many, or for so many seconds; prints their SHA-256.
+/// Sends bytes over TCP to a host: a number of bytes, or for a number of seconds; prints their
+/// SHA-256.
 const SOURCE: &str = "
 import hashlib, random, socket, sys, time
 host, bytes, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
@@ -53,7 +54,7 @@ for number in range(int(sys.argv[2])):
     time.sleep(max(0, started + number * 0.005 - time.monotonic()))
     s.sendto(struct.pack('!Qd', number, time.time()).ljust(500), (sys.argv[1], 5001))";
 
-/// Prints the number of each, and when it was sent and came, until two seconds pass without one.
+/// Prints the number, send time and arrival time of each, until two seconds pass without one.
 const WATCH: &str = "
 import socket, struct, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -67,7 +68,7 @@ try:
 except TimeoutError:
     pass";
 
-/// Joins a group, prints a line when it listens, then the first message.
+/// Joins a group, prints a line when it listens, then prints the first message.
 const LISTEN: &str = "
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -99,7 +100,7 @@ fn possible() -> bool {
 }
 
 impl World {
-    /// Changes a link; when that was done.
+    /// Changes a link; returns the time of the change.
     fn set(&self, link: &str, changes: &[&str]) -> f64 {
         let output = self.command("set", &[&[link], changes].concat()).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -191,7 +192,7 @@ fn orbiter_forwards_both_ip_versions_and_reports_large_packets() {
         let source = ["python3", "-c", SOURCE, ground, "200000", "60"];
         let (bytes, seconds, received, sent) = carried(sink, world.start("lander", &source));
         assert_eq!((bytes, received), (200_000.0, sent), "{ground}");
-        // Not faster than the line to the orbiter.
+        // At most the rate of the line to the orbiter.
         assert!(seconds > 0.5, "{ground}: {seconds} s");
     }
 }
@@ -219,7 +220,7 @@ fn a_hub_carries_to_one_and_to_all() {
     }
 }
 
-/// A datagram that came: when it was sent and when it came, in seconds.
+/// Received datagram: its send and arrival times, in seconds.
 struct Came {
     sent: f64,
     came: f64,

@@ -19,7 +19,7 @@ use crate::world::{possible, text};
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 /// A variable that all processes of a world inherit.
 const MARK: &str = "SLOWLIGHT_TEST_MARK";
-/// A transfer that takes a quarter of an hour, over a host between.
+/// Transfer of a quarter of an hour, over an intermediate host.
 const SCENARIO: &str = r#"
 seed = 1
 links = [
@@ -30,7 +30,7 @@ links = [
 ]
 transfers = [{ from = "a", to = "b", size = "10 MB" }]
 "#;
-/// A tool that is not over so soon, with a server.
+/// Tool with a server, and with a long run.
 const SLOW: &str = r#"
 about = "sleeps"
 port = 4000
@@ -38,9 +38,9 @@ server = "touch \"$DIR/started\"; exec sleep 1000"
 client = "exec sleep 1005"
 "#;
 
-/// Number of worlds that are started beside busy processes, without `SLOWLIGHT_STARTS`.
+/// Number of worlds started beside busy processes, without `SLOWLIGHT_STARTS`.
 const STARTS: usize = 10;
-/// Number of busy processes, and of worlds that are started before those are replaced.
+/// Number of busy processes, and of worlds started before those are replaced.
 const BUSY: usize = 8;
 const BATCH: usize = 40;
 
@@ -63,7 +63,7 @@ fn stat(process: &Path, field: usize) -> Option<u64> {
     fields.split(' ').nth(field)?.parse().ok()
 }
 
-/// When it was started, in ticks since the machine was.
+/// Start time, in ticks since the machine booted.
 fn started(process: &Path) -> Option<u64> {
     stat(process, 19)
 }
@@ -73,7 +73,7 @@ fn is_zombie(process: &Path) -> bool {
     fs::read_to_string(process.join("stat")).is_ok_and(|line| line.contains(") Z "))
 }
 
-/// The network namespaces in which its threads are, and those it holds open.
+/// Network namespaces of its threads, and those it holds open.
 fn namespaces(process: &Path) -> BTreeSet<String> {
     let entries = |name: &str| fs::read_dir(process.join(name)).into_iter().flatten().flatten();
     let threads = entries("task").map(|thread| thread.path().join("ns/net"));
@@ -83,13 +83,13 @@ fn namespaces(process: &Path) -> BTreeSet<String> {
     names.filter(|name| name.starts_with("net:[")).collect()
 }
 
-/// Names below a folder, none where there is none.
+/// Names below a folder, none if it does not exist.
 fn names(folder: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Namespaces that something is mounted from, which hold without a process.
+/// Namespaces with a mount, which persist without a process.
 fn mounted_namespaces() -> BTreeSet<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     mounts.lines().filter(|line| line.contains(" - nsfs ")).map(str::to_owned).collect()
@@ -112,7 +112,7 @@ impl Machine {
         }
     }
 
-    /// Whether there is nothing new since `before`.
+    /// Whether nothing was added since `before`.
     fn is_within(&self, before: &Self) -> bool {
         self.devices.is_subset(&before.devices)
             && self.named.is_subset(&before.named)
@@ -120,7 +120,7 @@ impl Machine {
     }
 }
 
-/// A world that a command has made, to be killed.
+/// World created by a command, to be killed.
 struct Doomed {
     what: &'static str,
     mark: String,
@@ -166,7 +166,7 @@ impl Doomed {
         processes().filter(is_marked).collect()
     }
 
-    /// Its network namespaces: those that are not the test's.
+    /// Its network namespaces, except the test's.
     fn namespaces(&self) -> BTreeSet<String> {
         let own = namespaces(Path::new("/proc/self"));
         let of_all = self.alive().iter().flat_map(|process| namespaces(process)).collect();
@@ -192,7 +192,7 @@ impl Doomed {
         let what = self.what;
         let namespaces_before = self.namespaces();
         assert!(namespaces_before.len() >= 2, "{what}: {namespaces_before:?}");
-        // A namespace's number is used again: who was started later has another one.
+        // Namespace numbers are reused: a process started later has another start time.
         let alive: Vec<_> = self.alive().into_iter().map(|one| (started(&one), one)).collect();
         let youngest = alive.iter().filter_map(|(started, _)| *started).max().unwrap();
         let kill = Command::new("kill").args(["-KILL", &victim.to_string()]).status();
@@ -201,7 +201,7 @@ impl Doomed {
             wait_for("the command to be over", || child.try_wait().unwrap().is_some());
         }
         wait_for(&format!("{what}: all processes to end"), || {
-            // One that is ending has no environment any more, but may still have files.
+            // An ending process has no environment any more, but may still have files.
             let ended =
                 |(at, process): &(_, PathBuf)| started(process) != *at || is_zombie(process);
             alive.iter().all(ended) && self.alive().is_empty()
@@ -214,7 +214,7 @@ impl Doomed {
         };
         let holders: Vec<_> = processes().filter(holds).collect();
         assert!(holders.is_empty(), "{what}: {holders:?} hold {namespaces_before:?}");
-        // Others make some, too, and remove them.
+        // Other programs also create and remove some.
         wait_for(&format!("{what}: {:?}, and now there is more", self.before), || {
             Machine::now().is_within(&self.before)
         });
@@ -223,7 +223,7 @@ impl Doomed {
         assert!(!names("/run/slowlight/emu").contains(&self.mark), "{what}");
     }
 
-    /// The process that a user started.
+    /// Process started by a user.
     fn outer(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
@@ -340,7 +340,7 @@ fn worlds_that_start_beside_busy_processes_end() {
         for number in ended..ended + batch {
             let pcap = captures.to_str().unwrap();
             let mut command = worlds.command(&["link", "--pcap", pcap, "--", "true"]);
-            // One that hangs is killed, and fails here.
+            // A hanging one is killed, and fails here.
             let output = guarded(command.stderr(Stdio::piped())).child.wait_with_output().unwrap();
             assert!(output.status.success(), "start {number}: {}", text(&output.stderr));
             assert!(fs::metadata(captures.join("near.pcapng")).unwrap().len() > 0);

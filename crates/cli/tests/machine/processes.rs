@@ -21,9 +21,9 @@ fn slowlight(arguments: &[&str]) -> Output {
     guarded(&mut command).child.wait_with_output().unwrap()
 }
 
-/// Starts the program, and sends it alone a signal once a condition holds.
+/// Starts the program, and sends a signal to this process alone once a condition holds.
 fn command_line(arguments: &[&str], signal: &str, started: impl FnMut() -> bool) -> Output {
-    // Also where these tests are to go on without a terminal.
+    // For runs of these tests without a terminal.
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP", SLOWLIGHT]).args(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -182,7 +182,7 @@ fn a_variable_from_anywhere_is_not_believed() {
         command.args(["link", "--delay", "1 ms", "--", "sh", "-c", "ping -c 1 far; echo $$"]);
         let output = command.env(STAGE, stage).stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{stage}: {}", text(&output.stderr));
-        // It is one of the first processes of a namespace of its own.
+        // It is one of the first processes of its own namespace.
         let message = text(&output.stdout);
         let pid: u32 = message.lines().last().unwrap().parse().unwrap();
         assert!(pid < 1000 && message.contains("1 received"), "{stage}: {message}");

@@ -6,11 +6,11 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Longest time that a process of a test may take.
+/// Maximum duration of a test process.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Child in a process group of its own, which is killed with this: also in a panic, and when the
-/// child takes longer than its limit.
+/// Child in its own process group, which is killed when this value is dropped: also in a panic, and
+/// when the child exceeds its time limit.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     pub(crate) child: Child,
@@ -55,7 +55,7 @@ impl Drop for Group {
     }
 }
 
-/// Kills a process group, which may be over.
+/// Kills a process group, which may have ended.
 fn kill(group: u32) {
     let mut command = Command::new("kill");
     command.args(["-KILL", "--", &format!("-{group}")]).stdout(Stdio::null());

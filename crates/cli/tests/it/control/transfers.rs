@@ -94,7 +94,7 @@ fn transfers_over_the_interface_complete_or_are_stopped() {
     };
     let own = ["cfdp", "ltp", "saratoga", "norm"]
         .map(|protocol| begin(&format!("\"protocol\": \"{protocol}\", \"size\": \"100 kB\"")));
-    // Two servers at once, which have one port to begin with.
+    // Two servers at once, which start with the same port.
     let tools = [(); 2].map(|()| begin(&format!("\"tool\": {adapter:?}, \"file\": {adapter:?}")));
     let endless = begin(&format!("\"tool\": {slow:?}"));
     let carriers = ["cfdp", "ltp", "saratoga", "norm", "", ""];
@@ -157,7 +157,7 @@ fn transfer_servers_have_their_own_ports() {
         eprintln!("left out: there is no nuttcp");
         return;
     }
-    // Another has its first port, so that the one for control is the one for data by default.
+    // Another transfer uses its first port, so the control port is the default data port.
     let first = folder.path().join("first.toml");
     fs::write(&first, "port = 5000\nclient = 'echo held; sleep 3'\n").unwrap();
     begin(first.to_str().unwrap());
@@ -289,7 +289,7 @@ fn commands_carry_files() {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     assert!(text(&output.stderr).contains("time limit"), "{}", text(&output.stderr));
     for signal in ["-INT", "-HUP"] {
-        // Also where these tests are to go on without a terminal.
+        // For runs of these tests without a terminal.
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP", SLOWLIGHT]);
         let command = command.args(["emu", "transfer", "--name", &world.name, "--size", "1MB"]);

@@ -103,7 +103,7 @@ fn files_cross_a_relay_in_both_classes() {
         assert!(entities.has(&name, len), "{name}");
         assert_eq!(sent["transaction"], received["transaction"]);
         assert_eq!((&sent["file_bytes"], &sent["completed"]), (&len.into(), &true.into()));
-        // Custody of the node is no confirmation of the receiver.
+        // Custody of the node does not confirm the reception.
         assert_eq!(sent["delivery"], if class == "1" { "unreported" } else { "complete" });
         assert_eq!(received["delivery"], "complete");
     }
@@ -126,7 +126,7 @@ fn receivers_may_start_long_after_sender_and_node() {
     entities.row.kill(2);
     let sent = outcome(&entities.send(&path, &[]));
     assert_eq!(sent["delivery"], "unreported", "class 1 is the default");
-    // Nobody needs the file here any more.
+    // The file is no longer needed here.
     fs::remove_file(&path).unwrap();
     entities.row.start(2);
     let receiver = entities.receiver(&["--once"]);
@@ -186,7 +186,7 @@ fn killed_senders_resume() {
         let counts = entities.row.query(2).map(|node| node["counts"]["delivered"].clone());
         counts.and_then(|delivered| delivered.as_u64()).is_some_and(|delivered| delivered > 10)
     });
-    // It may have ended by now; then the same command sends it once more.
+    // It may have ended by now; then the same command sends it again.
     let _ = sender.child.kill();
     sender.child.wait().unwrap();
     let sent = outcome(&entities.send(&path, &["--class", "2"]));
@@ -222,8 +222,8 @@ fn entities_that_cannot_start_report_the_reason() {
     let mut nowhere = Command::new(SLOWLIGHT);
     nowhere.args(["send", path.to_str().unwrap(), "--node", "/nonexistent/node.sock"]);
     failed(&output(&mut nowhere), "is the node running?");
-    // An entity that expects replies needs the endpoint alone; one that does not can send beside
-    // it.
+    // An entity that expects replies needs exclusive use of the endpoint; one without replies can
+    // share it.
     let both = Entities::new(1);
     let receiver = both.receiver(&[]);
     wait_for("it has its endpoint", || {
@@ -241,7 +241,7 @@ fn entities_that_cannot_start_report_the_reason() {
 #[test]
 fn waiting_bundles_are_left_to_their_entity() {
     let entities = Entities::new(2);
-    // A file for the first node, which nobody receives yet, in both classes.
+    // A file for the first node, without a receiver yet, in both classes.
     for class in ["1", "2"] {
         let path = entities.make(&format!("waiting-{class}"), 300_000);
         let arguments = ["send", path.to_str().unwrap(), "--remote-entity", "1", "--class", class];

@@ -10,7 +10,7 @@ use wire::file_part::FilePart;
 use super::row::{Row, SLOWLIGHT, bytes, text, wait_for};
 use crate::guard::guarded;
 
-/// Bytes of a part here, and of a file that has seven of them and a rest.
+/// Bytes of a part here, and of a file with seven parts and a rest.
 const PART: &str = "100 kB";
 const LONG: usize = 750_001;
 
@@ -69,7 +69,7 @@ fn long_files_are_split_into_bundles_and_reassembled() {
     let place = files.inbox.join("image.raw");
     assert!(fs::read(&place).unwrap() == files.content, "it is the same file");
     assert_eq!(files.pieces(), 0);
-    // One of the same name is another file, which does not replace it.
+    // Another file of the same name does not replace it.
     fs::write(&place, b"edited").unwrap();
     let sent = files.row.bp(1, &files.arguments("ipn:3.1"));
     assert!(sent.status.success(), "{}", text(&sent));
@@ -158,7 +158,7 @@ fn invalid_part_headers_are_delivered_as_payloads() {
     assert_eq!(files.pieces(), 0);
 }
 
-/// While the node has no room for the next part, the sender waits for bundles to go.
+/// While the node is full, the sender waits for bundles to leave.
 #[test]
 fn a_file_that_is_longer_than_the_store_crosses() {
     let mut files = Files::new(1);

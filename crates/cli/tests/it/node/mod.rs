@@ -77,7 +77,7 @@ fn restarted_nodes_remove_spool_files_of_their_layers() {
     wait_for("the files are gone", || left.iter().all(|name| !spool.join(name).exists()));
 }
 
-/// Every bundle that a node has acknowledged arrives whole, whichever nodes are killed when.
+/// Every acknowledged bundle arrives complete, whichever nodes are killed at any time.
 #[test]
 fn acknowledged_bundles_survive_any_kill() {
     let kills: u64 = match std::env::var("SLOWLIGHT_NODE_KILLS") {
@@ -92,7 +92,7 @@ fn acknowledged_bundles_survive_any_kill() {
     for round in 0..kills {
         let path = row.folder.path().join("payload");
         fs::write(&path, content(round)).unwrap();
-        // Several bundles, and a node that dies while they are on their way.
+        // Several bundles, and a node that is killed while they are in transit.
         let victim = 1 + (round % 3) as usize;
         let delay = Duration::from_millis(round.wrapping_mul(37) % 60);
         let socket = row.place(1).join("node.sock");
@@ -131,7 +131,7 @@ fn acknowledged_bundles_survive_any_kill() {
     for (id, round) in &acknowledged {
         assert!(fs::read(inbox.join(name(id))).unwrap() == content(*round), "{id} is damaged");
     }
-    // A payload is handed over again where its confirmation was lost; to the store it is one bundle.
+    // A payload is passed on again after its confirmation was lost; for the store it is one bundle.
     // Files are removed after the records that name them.
     for n in 1..=3 {
         let spool = row.place(n).join("store/.slowlight/spool/bp");
@@ -144,13 +144,13 @@ fn a_full_disk_stops_acceptance_and_loses_nothing() {
     crosses_to_a_full_disk(true);
 }
 
-/// The records of bundles that came may have taken the room that is kept for those that go.
+/// Records of received bundles may have used the space reserved for records of deleted ones.
 #[test]
 fn a_full_disk_without_room_for_a_record_loses_nothing() {
     crosses_to_a_full_disk(false);
 }
 
-/// Starts the second node of a row, in a namespace of its own, with a store of 2 MB.
+/// Starts the second node of a row, in its own namespace, with a store of 2 MB.
 fn start_with_small_store(row: &mut Row) {
     row.kill(2);
     let store = row.place(2).join("store");
@@ -189,8 +189,8 @@ fn crosses_to_a_full_disk(has_reserve: bool) {
         let node = row.query(2).unwrap();
         node["counts"]["refused"].as_u64() > Some(0) && node["trouble"].is_string()
     });
-    // An application gets the same error. If two bundles arrived at once and neither fitted, there
-    // is room for one until the neighbour retries.
+    // An application gets the same error. If two bundles arrived at once and neither fit, there is
+    // space for one until the neighbour retries.
     wait_for("an application is refused", || {
         let refused = row.bp(2, &["send", "ipn:1.1", &path.to_string_lossy()]);
         let message = text(&refused);
@@ -198,7 +198,7 @@ fn crosses_to_a_full_disk(has_reserve: bool) {
         assert!(!is_so || message.contains("o space left"), "{message}");
         is_so
     });
-    // Somebody takes the last blocks, too.
+    // Another program takes the last blocks, too.
     let pid = row.nodes[1].as_ref().unwrap().id();
     let inside = format!("/proc/{pid}/root{}", row.place(2).join("store").display());
     if !has_reserve {

@@ -13,11 +13,11 @@ use crate::ports::Port;
 
 pub(super) const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 
-/// Three nodes in a row, of which each connects to the next.
+/// Three nodes in a row, each connected to the next.
 pub(super) struct Row {
     pub(super) folder: tempfile::TempDir,
     pub(super) nodes: Vec<Option<Child>>,
-    /// A node that is killed and restarted finds its port free.
+    /// A killed and restarted node finds its port free.
     ports: Vec<Port>,
 }
 
@@ -49,8 +49,8 @@ impl Row {
         })
     }
 
-    /// Nodes whose layers, neighbours and routes are `text`, of the number of a node, from 1, and
-    /// the ports of all.
+    /// Nodes with layers, neighbours and routes from `text`, which receives the number of a node,
+    /// from 1, and the ports of all.
     pub(super) fn of(count: usize, text: impl Fn(usize, &[u16]) -> String) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let reserved: Vec<_> = (0..count).map(|_| Port::reserve()).collect();
@@ -83,7 +83,7 @@ impl Row {
         self.folder.path().join(n.to_string())
     }
 
-    /// Restarts a node with more settings: `first` before the others, `last` behind them.
+    /// Restarts a node with more settings: `first` before the others, `last` after them.
     pub(super) fn change(&mut self, n: usize, first: &str, last: &str) {
         if self.nodes[n - 1].is_some() {
             self.kill(n);

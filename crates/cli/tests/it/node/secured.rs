@@ -1,4 +1,4 @@
-//! Bundles that are signed, encrypted, in custody or sprayed, as nodes' files say.
+//! Bundles that are signed, encrypted, in custody or sprayed, according to the nodes' files.
 
 use std::fs;
 
@@ -85,7 +85,7 @@ fn custody_is_kept_until_another_node_accepts_it() {
     let path = row.folder.path().join("payload");
     fs::write(&path, bytes(20_000, 1)).unwrap();
     let path = path.to_str().unwrap();
-    // The second node declines: the first keeps it though its neighbour has it.
+    // The second node declines: the first node keeps it although its neighbour holds it.
     row.change(2, "custody.accept = false", "");
     let arguments = ["send", "ipn:3.1", path, "--bundle-version", "6", "--custody"];
     let sent = row.bp(1, &arguments);
@@ -108,7 +108,7 @@ fn custody_is_kept_until_another_node_accepts_it() {
 #[test]
 fn a_bundle_that_is_sprayed_waits_for_its_destination() {
     let mut row = Row::new(2);
-    // A third node that nobody knows: copies stay where they were sprayed.
+    // An unknown third node: copies stay where they were sprayed.
     row.change(1, "spray = 2", "");
     row.change(2, "spray = 2", "");
     let path = row.folder.path().join("payload");

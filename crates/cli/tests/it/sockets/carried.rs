@@ -10,14 +10,14 @@ use super::process::{Place, Running, await_that, check, make, silent, working_fi
 
 const CFDP_LTP: &str = "cfdp-ltp";
 
-/// Sends a file that is here, with a state that is the test's own.
+/// Sends a file of the sender's directory, with the test's own state.
 fn send(place: &Place, name: &str, address: &str, more: &[&str]) -> Running {
     let state = place.here("state");
     let own = ["--state", state.to_str().unwrap()];
     place.send(CFDP_LTP, name, address, &[&own[..], more].concat())
 }
 
-/// Waits until a receiver has so much of a file.
+/// Waits until a receiver has this many bytes of a file.
 fn await_some(place: &Place, len: u64) {
     let root = place.root("");
     let has_some = || {
@@ -111,7 +111,7 @@ fn class_1_is_the_default_unless_the_mib_differs() {
     let mib = ["--mib", mib.to_str().unwrap()];
     let sent = send(&place, "file", &address, &mib).end().complete();
     assert_eq!(sent["delivery"], "complete");
-    // 20 PDUs and two more, each a segment at least.
+    // 20 PDUs and two more, each at least one segment.
     assert!(sent["datagrams_sent"].as_u64() >= Some(22), "{sent}");
 }
 
@@ -144,7 +144,7 @@ fn every_sender_receives_its_own_replies() {
         assert_eq!(sent["delivery"], "complete");
         check(&place.root(number), 1_000_000);
     }
-    // A peer that returns with another port is found there.
+    // A peer that returns on another port is found there.
     make(&place.here("more"), 5_000);
     let more = ["--entity", "11", "--class", "2"];
     send(&place, "more", &address, &more).end().complete();

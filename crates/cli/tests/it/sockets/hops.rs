@@ -21,7 +21,7 @@ fn relay(
     place.recv(LTP_T, listen, &[&arguments, more].concat())
 }
 
-/// Sends a file that is here to an engine, by engine 2 at `address`.
+/// Sends a file of the sender's directory to an engine, by engine 2 at `address`.
 fn send(place: &Place, name: &str, to: u64, address: &str, more: &[&str]) -> Running {
     let to = to.to_string();
     place.send(LTP_T, name, address, &[&["--via", "2", "--remote-entity", &to], more].concat())
@@ -48,7 +48,7 @@ fn files_cross_an_intermediate_engine() {
         check(&end.root("file"), len);
         let passed = between.end().complete();
         assert_eq!((&sent["file_bytes"], &received["file_bytes"]), (&len.into(), &len.into()));
-        // The first relay confirms the block; the source does not learn of its delivery.
+        // The first relay confirms the block; the source is not informed of its delivery.
         assert_eq!(sent["delivery"], "unreported");
         assert_eq!(received["delivery"], "complete");
         assert_eq!((&passed["role"], &passed["destination_entity"]), (&"relay".into(), &3.into()));
@@ -93,7 +93,7 @@ fn a_block_waits_for_the_next_engine() {
     let (between, next) = relay(&way, 2, "127.0.0.1:0", &[(3, &last)], &["--once"]);
     make(&way.here("file"), 500_000);
     send(&way, "file", 3, &next, &[]).end().complete();
-    // The relay sends, and nobody replies.
+    // The relay sends without replies.
     absent.recv(&mut [0; 2048]).unwrap();
     drop(absent);
     let (receiver, _) = end.recv(LTP_T, &last, &["--entity", "3", "--once"]);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::process::{Place, Running, await_that, check, make, silent};
 
-/// Number of matching messages on a socket until it is silent for a second.
+/// Number of matching messages on a socket until a second of silence.
 fn received(socket: &UdpSocket, what: impl Fn(&Body<'_>) -> bool) -> usize {
     socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     let mut datagram = [0; 65536];

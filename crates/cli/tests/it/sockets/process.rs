@@ -1,4 +1,4 @@
-//! Processes of the program, and directories for them, that do not outlive their test.
+//! Processes of the program and their directories, which end with their test.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Longest time anything here may take.
+/// Maximum duration of any step here.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A process that does not outlive its test.
+/// Process that ends with its test.
 pub(crate) struct Running {
     child: Option<Child>,
     /// Output read so far.
@@ -70,7 +70,7 @@ impl Running {
         assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     }
 
-    /// SIGKILL: the process gets no chance to tidy up.
+    /// SIGKILL: the process cannot clean up.
     pub(crate) fn kill(mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
@@ -115,7 +115,7 @@ impl Ended {
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}{}", self.message))
     }
 
-    /// The one outcome it printed, which must be complete.
+    /// Its single outcome, which must be complete.
     pub(crate) fn complete(&self) -> Value {
         assert_eq!(self.code, Some(0), "{}", self.message);
         let outcome = self.json();
@@ -130,7 +130,7 @@ impl Ended {
     }
 }
 
-/// Directories of one test: one where files come from or go to, and the root of a receiver.
+/// Directories of one test: one for the source or the copies of files, and the root of a receiver.
 pub(crate) struct Place {
     directory: tempfile::TempDir,
 }
@@ -152,7 +152,7 @@ impl Place {
         self.directory.path().join("root").join(name)
     }
 
-    /// Starts a receiver; also the address it listens on.
+    /// Starts a receiver; also returns its listening address.
     pub(crate) fn recv(&self, protocol: &str, listen: &str, more: &[&str]) -> (Running, String) {
         let root = self.root("");
         let arguments = ["recv", "--protocol", protocol, "--json", "--listen", listen, "--root"];
@@ -162,7 +162,7 @@ impl Place {
         (running, address)
     }
 
-    /// Runs a command that talks to `address`; `what` comes before the address, `more` after it.
+    /// Runs a command for `address`; `what` precedes the address, `more` follows it.
     pub(crate) fn run(
         &self,
         protocol: &str,
@@ -174,14 +174,14 @@ impl Place {
         Running::start(&[what, &middle, more].concat())
     }
 
-    /// Sends a file that is here.
+    /// Sends a file of the sender's directory.
     pub(crate) fn send(&self, protocol: &str, name: &str, address: &str, more: &[&str]) -> Running {
         let file = self.here(name);
         let what = ["send", file.to_str().unwrap()];
         self.run(protocol, &what, address, &[&["--json"], more].concat())
     }
 
-    /// Fetches a file to where files come from.
+    /// Fetches a file to the sender's directory.
     pub(crate) fn get(&self, protocol: &str, name: &str, address: &str, more: &[&str]) -> Running {
         let here = self.here("");
         let what = [name, "--root", here.to_str().unwrap(), "--json"];
@@ -189,7 +189,7 @@ impl Place {
     }
 }
 
-/// `len` bytes that differ from place to place.
+/// `len` bytes that differ by position.
 pub(crate) fn content(len: usize) -> Vec<u8> {
     let mut content = vec![0; len];
     engine::Rng::new(len as u64, "content").fill(&mut content);

@@ -60,7 +60,7 @@ impl Place {
         await_that(&format!("{len} bytes received"), is_there);
     }
 
-    /// A receiver, and the address it listens on.
+    /// Receiver and its listening address.
     fn recv(&self, listen: &str, more: &[&str]) -> (Running, String) {
         let mut command = program(&["recv", "--listen", listen, "--json", "--root"]);
         command.arg(self.root()).args(more);
@@ -87,7 +87,7 @@ fn files_of_all_sizes_arrive() {
         assert_eq!(sent["file_bytes"], len);
         assert_eq!(received["file_bytes"], len);
         assert_eq!(sent["transaction"], received["transaction"]);
-        // A class 1 sender does not learn the outcome.
+        // A class 1 sender is not informed of the outcome.
         assert_eq!(sent["delivery"], if class == "1" { "unreported" } else { "complete" });
         assert_eq!(received["delivery"], "complete");
         assert_eq!((&sent["role"], &received["role"]), (&"sender".into(), &"receiver".into()));
@@ -242,8 +242,8 @@ fn pdus_for_another_entity_are_reported_once() {
     assert_eq!(reply.count(), 1, "{reported}");
 }
 
-/// An engine of 2007 counts its transactions from 1 in each run. A receiver that knows number 1
-/// would say that all is well, although its file is gone.
+/// An engine of 2007 counts its transactions from 1 in each run. A receiver that remembers number 1
+/// would report success, although its file is gone.
 #[test]
 fn a_profile_does_not_repeat_numbers() {
     let place = Place::new();
@@ -368,7 +368,7 @@ fn class_comes_from_option_then_protocol_then_mib() {
         (&second, &["--remote-entity", "3"], 1),
     ];
     for (mib, more, class) in cases {
-        // Class 1 asks for no answer, and ends by itself.
+        // Class 1 requests no reply, and ends by itself.
         let limit = if class == 1 { "60 s" } else { "200 ms" };
         let more = [mib, more, &["--timeout", limit]].concat();
         let ended = place.send(&file, &address, &more).end();
@@ -448,7 +448,7 @@ fn slow_senders_stop_at_the_timeout() {
     let start = Instant::now();
     let ended = sender.end();
     assert_eq!(ended.code, Some(1), "{}", ended.message);
-    // The next batch alone is due later than that at this rate.
+    // At this rate only the next batch is due later.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     let outcome = ended.json();
     assert_eq!(outcome["condition"], "stopped", "{outcome}");
@@ -483,7 +483,7 @@ fn senders_linger_to_acknowledge_repeated_finished() {
     let sender = place.send(&file, &address, &["--linger", "60 s"]);
     let start = Instant::now();
     await_that("the file's arrival", || place.root().join("file").exists());
-    // The result is printed before the wait, and ctrl-C ends the wait without changing it.
+    // The result is printed before the wait, and ctrl-C ends the wait without changing the result.
     std::thread::sleep(Duration::from_millis(300));
     sender.interrupt();
     sender.end().complete();

@@ -10,7 +10,7 @@ use crate::other_ports::OtherPorts;
 
 const ANY: &str = "127.0.0.1:0";
 
-/// A receiver that lives as long as this, with its place.
+/// Receiver that lives as long as this value, with its directories.
 struct Server {
     place: Place,
     address: String,
@@ -292,7 +292,7 @@ fn unresponsive_peers_are_reported() {
     make(&place.here("file"), 100_000);
     let (_socket, nobody) = silent();
     let late = |protocol| place.send(protocol, "file", &nobody, &["--timeout", "20 s"]);
-    // All at once, as each waits for 5 s.
+    // All at once, because each waits for 5 s.
     let mut senders = ["ltp", "saratoga", "norm"].map(|protocol| (protocol, late(protocol)));
     for (protocol, sender) in &mut senders {
         assert_eq!(sender.word_between("no answer from ", " for 5 s; still trying."), nobody);
@@ -425,14 +425,14 @@ fn get_ls_and_rm_by_cfdp() {
     }
 }
 
-/// Waits until a receiver below `root` has saved how far it is: two seconds after the beginning.
+/// Waits until a receiver below `root` has saved its progress: two seconds after the start.
 fn await_record(root: &Path) {
     await_that("its progress is saved", || {
         working_files(root, "index").iter().any(|(name, _)| name.contains("sar-"))
     });
 }
 
-/// Waits until `root` has `len` bytes of a file that comes.
+/// Waits until `root` has `len` bytes of an arriving file.
 fn await_spool(root: &Path, len: u64) {
     let longest = || working_files(root, "spool").iter().map(|(_, len)| *len).max();
     await_that("the file comes", || longest() >= Some(len));
@@ -441,7 +441,7 @@ fn await_spool(root: &Path, len: u64) {
 /// At 20 Mbit/s it takes 4 s.
 const LONG: usize = 10_000_000;
 const SLOW: [&str; 2] = ["--rate", "20 Mbit/s"];
-/// More than is left of it after two seconds.
+/// More than the rest after two seconds.
 const REST: u64 = LONG as u64 * 3 / 4;
 
 #[test]
@@ -459,7 +459,7 @@ fn after_kills_only_the_rest_is_put() {
     check(&place.root("file"), LONG);
     let moved = received["moved_bytes"].as_u64().unwrap();
     assert!(received["resumed"] == true && moved <= REST, "{received}");
-    // It begins at the start, until it hears how far the receiver is: within half a second.
+    // It starts at the beginning, until it receives the receiver's position: within half a second.
     let datagrams = sent["datagrams_sent"].as_u64().unwrap();
     assert!(datagrams <= moved / 1400 + 1000, "{sent}");
 }

@@ -19,7 +19,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// The path of a file of settings with this text.
+    /// Path of a settings file with this text.
     fn mib(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         std::fs::write(&path, text).unwrap();
@@ -51,7 +51,7 @@ impl Place {
     }
 }
 
-/// A receiver that lives as long as this.
+/// Receiver that lives as long as this value.
 struct Server {
     address: String,
     process: Running,
@@ -200,7 +200,7 @@ fn permissions_and_descriptors_of_saratoga_are_those_of_the_file() {
     assert!(code == Some(0) && message.contains("there"), "{message}");
     let more = ["--protocol", "saratoga", "--timeout", "20 s"];
     assert_eq!(place.send(&server.address, &more).0, Some(1));
-    // The requester announces the descriptor that fits.
+    // The requester announces the matching descriptor.
     let narrow = place.mib("narrow.toml", "descriptor = 16");
     let (code, message) = ask(&server, &["get", "there"], &["--mib", &narrow, "--root", "."]);
     assert_eq!(code, Some(1), "{message}");
