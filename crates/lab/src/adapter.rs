@@ -1,7 +1,7 @@
 //! Tool adapters: commands of external programs, as TOML.
 //!
-//! A program that transfers a file between hosts is described by shell commands.
-//! `docs/emulator.md` lists their variables.
+//! Shell commands describe a program that transfers a file between hosts. `docs/emulator.md` lists
+//! their variables.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -126,7 +126,7 @@ const ALL: &[(&str, &str)] = adapters![
     "libnorm",
 ];
 
-/// Built-in adapters, and those of a folder, which take precedence.
+/// Built-in adapters, and a folder's adapters, which take precedence.
 #[derive(Clone, Debug, Default)]
 pub struct Adapters {
     folder: Option<PathBuf>,
@@ -156,7 +156,7 @@ pub fn named(tool: &str) -> Result<Adapter, SpecError> {
 }
 
 impl Adapters {
-    /// Returns the adapters with those of a folder: each file `NAME.toml`.
+    /// Returns the adapters including a folder's: each file `NAME.toml`.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl Adapters {
         Ok(Self { folder: Some(folder.to_owned()), own: files::toml_files(folder)? })
     }
 
-    /// Returns all names, those of the folder first.
+    /// Returns all names, the folder's first.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
         let own = self.own.iter().map(|(name, _)| name.as_str());

@@ -1,9 +1,9 @@
 //! The bound of a path: in closed form where that is exact, otherwise by simulating a fluid
 //! through the links.
 //!
-//! The ideal sender ("genie") has no headers above IPv4 and UDP, learns of each loss at once and
-//! uses the best packet size. Where no closed form exists it may do more than any real sender, so
-//! that its result is still a bound:
+//! The ideal sender ("genie") has no headers above IPv4 and UDP, detects each loss at once and uses
+//! the best packet size. Where no closed form exists it may do more than any real sender, so that
+//! its result is still a bound:
 //!
 //! - An outage cuts none of its packets: an interrupted packet resumes after the outage.
 //! - Relays forward each bit as it arrives, and retransmit losses of later hops.
@@ -116,7 +116,7 @@ fn errors_reach(framing: Framing) -> u64 {
     framing.overhead() as u64 - idle
 }
 
-/// Returns the least time in which `file` bytes can cross `hops` from `start` on. The seed sets
+/// Returns the minimum time in which `file` bytes can cross `hops` from `start` on. The seed sets
 /// random losses where there is no closed form. Infinite if the file never arrives.
 #[must_use]
 pub fn bound(hops: &[Hop], file: u64, start: Time, seed: u64) -> Bound {
@@ -148,7 +148,7 @@ fn known(question: String, find: impl FnOnce() -> Bound) -> Bound {
     if let Some(bound) = all().get(&question) {
         return *bound;
     }
-    // Not locked meanwhile: two threads may compute the same.
+    // Not locked meanwhile: two threads may compute the same value.
     let bound = find();
     let mut all = all();
     if all.len() >= KNOWN_MAX {
@@ -158,17 +158,17 @@ fn known(question: String, find: impl FnOnce() -> Bound) -> Bound {
     bound
 }
 
-/// Returns the least time in which `file` bytes can cross from one sender to all receivers, until
-/// the last has them. Each receiver has a path in `ways`; these share their first hops. With one
+/// Returns the minimum time in which `file` bytes can cross from one sender to all receivers,
+/// including the last. Each receiver has a path in `ways`; these share their first hops. With one
 /// path it is [`bound`].
 ///
-/// The ideal sender uses an ideal erasure code and learns of each loss at once. Every packet that
-/// arrives repairs any loss of its receiver, so it sends until the least lucky receiver has
-/// enough, and no scheme that retransmits or codes for all needs fewer packets. All packets have
-/// one length, of its choice. Relays neither store nor retransmit, and receivers do not repair
-/// each other; a scheme with such relays could be faster. Where there is no closed form (changing
-/// rates and delays, buckets, outages, bursts, or paths that branch more than once), it is only
-/// the bound of the slowest receiver by itself.
+/// The ideal sender uses an ideal erasure code and detects each loss at once. Every packet that
+/// arrives repairs any loss of its receiver, so it sends until the slowest receiver has enough, and
+/// no scheme that retransmits or codes for all needs fewer packets. All packets have one length, of
+/// its choice. Relays neither store nor retransmit, and receivers do not repair each other; a
+/// scheme with such relays could be faster. Where there is no closed form (changing rates and
+/// delays, buckets, outages, bursts, or paths that branch more than once), it is only the bound of
+/// the slowest receiver.
 #[must_use]
 pub fn bound_of_all(ways: &[Vec<Hop>], file: u64, start: Time, seed: u64) -> Bound {
     let branched = (ways.len() > 1).then(|| branches(ways)).flatten();
@@ -194,7 +194,7 @@ pub fn bound_of_all(ways: &[Vec<Hop>], file: u64, start: Time, seed: u64) -> Bou
 /// Receivers with equal paths: their own hops, and their number.
 type Class = (Vec<Channel>, u32);
 
-/// Returns the hops that all paths share, and the classes of receivers behind them; `None` unless
+/// Returns the hops shared by all paths, and the classes of receivers behind them; `None` unless
 /// all hops have a closed form and paths share none after the first branch.
 fn branches(ways: &[Vec<Hop>]) -> Option<(Vec<Channel>, Vec<Class>)> {
     let first = ways.first()?;
@@ -224,8 +224,8 @@ fn coded(shared: &[Channel], classes: &[Class], packets: u64, payload: u64) -> f
     };
     let busiest = |hops: &[Channel]| hops.iter().map(|hop| hop.busy(payload)).fold(0.0, f64::max);
     let delay = |hops: &[Channel]| hops.iter().map(|hop| hop.delay).sum::<f64>();
-    // A loss before the branch is a loss for all: for n packets behind it, n / (1 − p) must be
-    // sent, whatever happens to them later.
+    // A loss before the branch affects all: for n packets behind it, n / (1 − p) must be sent,
+    // whatever happens to them later.
     let sends = 1.0 / arrive(shared);
     let mut steps = Vec::new();
     for (class, (own, count)) in classes.iter().enumerate() {
@@ -275,7 +275,7 @@ fn simulate(hops: &[Hop], file: u64, payload: u64, start: Time, seed: u64) -> Bo
     let packets = file.div_ceil(payload).max(1);
     let never = Bound { seconds: f64::INFINITY, payload, packets };
     // The shorter packet goes first: a link that releases with the first bit does not wait for the
-    // end of the last packet, so that should be a full one.
+    // end of the last packet, so the last one should be full.
     let shorter = file - (packets - 1) * payload;
     let mut at = start.as_secs_f64();
     let Some(mut pipes) = hops

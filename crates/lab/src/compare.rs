@@ -1,11 +1,11 @@
 //! Comparison: one file over one link by several protocols, many times.
 //!
-//! With several receivers the link becomes a star. The sender's rate, queue and outages are those
-//! of a link to a hub; from there a link leads to each receiver, without a rate of its own and
-//! with independent errors, as from a satellite. Half of the delay is on either side of the hub.
-//! The return path is the reverse: all receivers share its rate. A multicast protocol sends the
-//! file once. Any other sends it to each receiver separately, all at once and at an equal share of
-//! the rate, the fastest way without multicast.
+//! With several receivers the link becomes a star. The sender's rate, queue and outages belong to a
+//! link to a hub. From there a link leads to each receiver, without its own rate and with
+//! independent errors, as from a satellite. Half of the delay is on either side of the hub. The
+//! return path is the reverse: all receivers share its rate. A multicast protocol sends the file
+//! once. Any other sends it to each receiver separately, all at once and at an equal share of the
+//! rate, the fastest way without multicast.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,7 +127,7 @@ pub struct Row {
     pub multicast: Option<bool>,
     /// Runs.
     pub runs: usize,
-    /// Runs in which the file arrived whole and the ends learned it.
+    /// Runs in which the complete file arrived and the ends were informed.
     pub completed: usize,
     /// Size of the file in bytes.
     pub file_bytes: u64,
@@ -140,12 +140,12 @@ pub struct Row {
     /// Seconds until each of several receivers had the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each_delivered_s: Option<Summary>,
-    /// Seconds until the sender learned of the delivery.
+    /// Seconds until the sender received the confirmation of delivery.
     pub confirmed_s: Option<Summary>,
     /// Seconds until a server and its client were ready for the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<Summary>,
-    /// Seconds from then until the client learned of the end.
+    /// Seconds from then until the client received the confirmation of the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_s: Option<Summary>,
     /// Keystroke latency: the means of the runs' values.
@@ -343,7 +343,7 @@ fn parted(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
     (LinkSpec { delay: rest.or(shared.delay), ..shared }, LinkSpec { delay: half, ..branch })
 }
 
-/// Splits the return path likewise; its outages are at each receiver, which is informed of them.
+/// Splits the return path likewise; its outages are at each receiver, which is notified of them.
 fn parted_back(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
     let up = |spec: LinkSpec| LinkSpec {
         outages: None,

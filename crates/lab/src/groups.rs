@@ -1,7 +1,7 @@
 //! Groups of nodes, and transfers to several nodes.
 //!
-//! In `links` and `nodes`, a group's name stands for each of its members; as the receiver of a
-//! transfer, for all of them.
+//! In `links` and `nodes`, a group's name denotes each of its members; as the receiver of a
+//! transfer, all of them.
 
 use std::collections::BTreeSet;
 use std::fmt;

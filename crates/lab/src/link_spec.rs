@@ -49,7 +49,7 @@ keys! {
         /// Whether TCP headers are compressed over PPP (RFC 1144), and escapes are counted by the
         /// actual bytes.
         header_compression: bool,
-        /// Time the line is busy with each packet besides its bits.
+        /// Additional time per packet for which the line is busy.
         per_packet: Span,
         /// Release of a packet.
         release: Release,
@@ -319,7 +319,7 @@ impl LinkSpec {
             let largest = Size(layered.datagram_max());
             layered.datagram = layered.datagram.map(|datagram| datagram.min(largest));
         }
-        // Times of one type replace those of another.
+        // Times of one type replace times of another.
         if let Some((outages, outage_every, contacts)) = outages {
             layered = Self { outages, outage_every, contacts, ..layered };
         }

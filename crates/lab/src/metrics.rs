@@ -1,10 +1,10 @@
 //! Metrics of a run.
 //!
 //! Times of a transfer start at its request: **delivered** (the receiver has the whole file),
-//! **confirmed** (the sender learned of it) and **quiet** (the last packet of the exchange). An
-//! outage at the start counts. Only **wire** is from packet to packet: the first to the last at
-//! the receiver. Packets are counted by host, so packet counts are omitted in a world with several
-//! transfers. `docs/metrics.md` describes all metrics.
+//! **confirmed** (the sender received the confirmation) and **quiet** (the last packet of the
+//! exchange). An outage at the start counts. Only **wire** is from packet to packet: the first to
+//! the last at the receiver. Packets are counted by host, so packet counts are omitted in a world
+//! with several transfers. `docs/metrics.md` describes all metrics.
 
 use engine::Time;
 use link::LossCause;
@@ -46,13 +46,14 @@ pub struct TransferMetrics {
     pub failure: Option<String>,
     /// Seconds until the receiver had the whole file.
     pub delivered_s: Option<f64>,
-    /// Seconds until the sender learned of the delivery.
+    /// Seconds until the sender received the confirmation of delivery.
     pub confirmed_s: Option<f64>,
     /// Seconds until a server and its client were ready for the file: connections and login. `None`
     /// for protocols without such a moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,
-    /// Seconds from then until the client learned of the end: as FTP clients report it.
+    /// Seconds from then until the client received the confirmation of the end: as FTP clients
+    /// report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_s: Option<f64>,
     /// Keystroke latency, if keys were typed.
@@ -67,7 +68,7 @@ pub struct TransferMetrics {
     pub goodput_bps: Option<f64>,
     /// 8 × file bytes / (wire + round trip).
     pub goodput_grc_bps: Option<f64>,
-    /// Least time to delivery on this route; `None` if the route never carries the file.
+    /// Minimum time to delivery on this route; `None` if the route never carries the file.
     pub bound_s: Option<f64>,
     /// Whether the bound is a mean over many runs, because losses are random. A lucky run may be
     /// faster.
@@ -197,7 +198,7 @@ impl LinkMetrics {
 pub(crate) struct Watch<'a> {
     /// Whether it was the world's only one.
     pub(crate) alone: bool,
-    /// Whether losses are repaired, and the sender learns of the end.
+    /// Whether losses are repaired, and the sender is informed of the end.
     pub(crate) reliable: bool,
     pub(crate) start: Time,
     pub(crate) file_bytes: u64,
@@ -258,7 +259,7 @@ impl Watch<'_> {
         let delivered: Option<Vec<_>> =
             self.receivers.iter().map(ReceiverWatch::delivered).collect();
         let delivered_at = delivered.and_then(|times| times.into_iter().max());
-        // A sender may end successfully without learning of the delivery.
+        // A sender may end successfully without a confirmation of delivery.
         let ended = |knows: bool| {
             let mut ends = self.at_sender.iter().filter(|(_, end)| {
                 end.is_success() && self.reliable && (end.is_confirmed || !knows)
@@ -402,7 +403,7 @@ impl Watch<'_> {
             String::new()
         };
         if self.reliable {
-            // Of several requests, reports one that failed.
+            // Reports a failed request, if there are several.
             let failed =
                 self.at_sender.iter().find(|(_, end)| !end.is_success() && self.requests > 1);
             let sender = match failed {

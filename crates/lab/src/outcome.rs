@@ -46,7 +46,7 @@ impl Observations {
         links.map(|(spec, stats)| LinkMetrics::new(spec, stats)).collect()
     }
 
-    /// Returns the metrics of the transfers. `is_there` says whether a host has a file with this
+    /// Returns the metrics of the transfers. `is_there` returns whether a host has a file with this
     /// content.
     pub fn transfers(
         &self,

@@ -235,7 +235,7 @@ impl SideMetrics {
     }
 }
 
-/// Engine of a node: that of a protocol, or a gateway.
+/// Engine of a node: a protocol's engine, or a gateway.
 #[derive(Debug)]
 pub(crate) enum HostEngine {
     Engine(Box<dyn Transport>),

@@ -113,7 +113,7 @@ impl Planner<'_> {
                 continue;
             }
             let Some(route) = tree.route(peer) else {
-                // There may be no links back to a peer that it receives from.
+                // A peer that only sends to this node may have no link back.
                 let way = topology.route(peer, index);
                 paths.extend(way.map(|way| PathPlan::Listen { info: topology.path_info(&way) }));
                 continue;
@@ -322,7 +322,7 @@ pub fn fill_store(
     if let Some(faults) = &node.store {
         store.set_faults(store_faults(faults));
     }
-    // The files are held in memory already; any host may come to hold a copy.
+    // The files are held in memory already; any host may obtain a copy.
     let longest = contents.iter().map(|content| content.len() as u64).max().unwrap_or(0);
     store.files_mut().raise_file_max(longest);
     for (transfer, content) in scenario.transfers.iter().zip(contents) {
@@ -346,7 +346,7 @@ pub fn interface(link: usize) -> PathId {
     PathId(u32::try_from(link).unwrap_or(u32::MAX))
 }
 
-/// Returns the path of the group of this number, after those of nodes.
+/// Returns the path of the group of this number, after the paths of nodes.
 fn group_path(scenario: &Scenario, number: usize) -> PathId {
     PathId(u32::try_from(scenario.nodes.len() + number).unwrap_or(u32::MAX))
 }

@@ -26,7 +26,7 @@ pub struct Preset {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sharing {
-    /// There are other users, or it is unknown.
+    /// Others use it too, or this is unknown.
     #[default]
     Shared,
     /// One sender has the whole rate.

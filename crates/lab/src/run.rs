@@ -378,7 +378,7 @@ impl<'a> Simulation<'a> {
             if start(index) > Time::ZERO {
                 let limit = Limit { until: start(index).min(until), events };
                 match self.world.run_unless(cancelled, limit) {
-                    // Nothing happens before: the clock advances.
+                    // Nothing happens before this: the clock advances.
                     Outcome::Idle | Outcome::TimeLimit => {
                         let _ = self.world.run_until(limit.until);
                     }

@@ -38,8 +38,8 @@ pub struct Scenario {
     /// Nodes, by name.
     #[serde(default)]
     pub nodes: BTreeMap<String, Node>,
-    /// Groups of nodes. A group's name stands for each member in `links` and `nodes`, and for all
-    /// of them in `transfers`.
+    /// Groups of nodes. A group's name denotes each member in `links` and `nodes`, and all of them
+    /// in `transfers`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub groups: BTreeMap<String, Group>,
     /// Links, one table for each direction; from or to a group, one for each member.
@@ -98,13 +98,13 @@ pub struct Node {
     /// CFDP entity number; default: 1 and on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity: Option<u64>,
-    /// Protocol; default: that of its transfers. A node without one is a relay.
+    /// Protocol; default: the protocol of its transfers. A node without one is a relay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// Settings that differ from the protocol's profile, in the keys of the protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mib: Option<Settings>,
-    /// Inactivity timeout, in place of that of its protocol or `mib`.
+    /// Inactivity timeout, in place of the one in its protocol or `mib`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inactivity: Option<Span>,
     /// Settings of a gateway that splits TCP connections; only in the simulator.
@@ -176,7 +176,7 @@ pub struct Transfer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// External program that transfers the file in place of a protocol, in the emulator: the name
-    /// of an [adapter], or the path of one, which ends in `.toml`, relative to the scenario.
+    /// of an [adapter], or its path, which ends in `.toml`, relative to the scenario.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The file to send, relative to the scenario.
@@ -271,8 +271,8 @@ impl Scenario {
         }
     }
 
-    /// Returns the CFDP transmission class of a transfer to one receiver: that of its protocol; for
-    /// plain `cfdp`, that of the sender's MIB for the receiver.
+    /// Returns the CFDP transmission class of a transfer to one receiver: the class of its
+    /// protocol; for plain `cfdp`, the class in the sender's MIB for the receiver.
     #[must_use]
     pub fn class(&self, transfer: &Transfer, receiver: &str) -> Class {
         let kind = transfer.protocol.as_ref().unwrap_or(&Protocol::default()).kind;
@@ -285,7 +285,7 @@ impl Scenario {
         class.unwrap_or_else(|| kind.class())
     }
 
-    /// Whether a transfer repairs all losses, and its sender learns of its end.
+    /// Whether a transfer repairs all losses, and informs its sender of the end.
     #[must_use]
     pub fn is_reliable(&self, transfer: &Transfer) -> bool {
         let by_tool = transfer.tool.is_some();

@@ -1,9 +1,9 @@
 //! Analytical results: bounds, expected retransmission rounds, coded transfers, multicast, TCP,
 //! relays.
 //!
-//! Shared symbols: a file of F bytes crosses in K = ceil(F / P) packets of P bytes of payload,
-//! each of which occupies the link for Tp and is lost with probability p, independently; D is the
-//! one-way delay. Times are in seconds from the first packet sent.
+//! Shared symbols: a file of F bytes crosses in K = ceil(F / P) packets of P bytes of payload. Each
+//! occupies the link for Tp and is lost with probability p, independently; D is the one-way delay.
+//! Times are in seconds from the first packet sent.
 
 use std::f64::consts::SQRT_2;
 
@@ -16,7 +16,7 @@ pub const IP_UDP_BYTES: u64 = 28;
 /// Packet loss of a link with independent losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
-    /// Probability of losing a packet, whatever its length.
+    /// Probability of losing a packet of any length.
     pub per: f64,
     /// Bit error rate; one damaged bit loses the packet.
     pub ber: f64,
@@ -57,7 +57,7 @@ pub struct Channel {
     pub delay: f64,
     /// Framing of an IP packet.
     pub framing: link::Framing,
-    /// Seconds the link is busy per packet besides its bits.
+    /// Additional seconds per packet for which the link is busy.
     pub per_packet: f64,
     /// Whether a packet arrives one delay after its first bit was sent, instead of its last (an
     /// emulator that delays packets before it clocks them out).
@@ -66,7 +66,7 @@ pub struct Channel {
     pub loss: Loss,
 }
 
-/// Least time to delivery, and its payload.
+/// Minimum time to delivery, and its payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// Seconds from the first packet sent to the last byte delivered.
@@ -85,7 +85,7 @@ impl Channel {
         self.per_packet + 8.0 * self.framing.framed_len(packet) as f64 / self.rate_bps
     }
 
-    /// Returns the expected time of a sender that learns of each loss at once, with `payload` bytes
+    /// Returns the expected time of a sender that detects each loss at once, with `payload` bytes
     /// per packet: D + K·Tp / (1 − p), the last packet being as short as possible.
     #[must_use]
     pub fn genie(&self, file: u64, payload: u64) -> f64 {
@@ -190,7 +190,7 @@ impl Transfer {
     }
 
     /// Returns the expected time with a report as soon as a gap is detected (immediate NAK): only
-    /// the packets of the last round trip, W = min(K, 2D / Tp), can still need rounds of their own.
+    /// the packets of the last round trip, W = min(K, 2D / Tp), can need further rounds.
     #[must_use]
     pub fn immediate_nak(&self) -> f64 {
         let window = self.packets.min(2.0 * self.delay / self.busy);
@@ -271,8 +271,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Returns F(t), the probability that a wait is over by t: (e^(λt/T) − 1) / (e^λ − 1) with λ =
-    /// ln(group) + 1.
+    /// Returns F(t), the probability that a wait has ended by t: (e^(λt/T) − 1) / (e^λ − 1) with λ
+    /// = ln(group) + 1.
     #[must_use]
     pub fn over_by(&self, t: f64) -> f64 {
         let lambda = self.group.max(1.0).ln() + 1.0;
@@ -288,9 +288,9 @@ impl Backoff {
 
     /// Returns the expected repair requests for a block of `packets` packets, of which each of
     /// `receivers` receivers independently loses each with probability p. A receiver that lacks n
-    /// packets sends a request unless it received another's request for as many before its wait was
-    /// over: M · Σ_n P(X = n) · ∫ f(t) · [1 − P(X ≥ n) · F(t − c)]^(M − 1) dt. For a loss shared by
-    /// all, where P(X ≥ 1) is 1, it is the count of Nonnenmacher and Biersack.
+    /// packets sends a request unless it received an equal request of another receiver before its
+    /// wait ended: M · Σ_n P(X = n) · ∫ f(t) · [1 − P(X ≥ n) · F(t − c)]^(M − 1) dt. For a loss
+    /// shared by all, where P(X ≥ 1) is 1, it is the count of Nonnenmacher and Biersack.
     #[must_use]
     pub fn requests(&self, receivers: f64, packets: u32, p: f64) -> f64 {
         const STEPS: u32 = 2000;
@@ -325,9 +325,9 @@ fn binomial(n: u32, p: f64) -> Vec<f64> {
 }
 
 /// Returns the probability of having received `packets` packets after n were sent, each lost with
-/// probability p < 1, for n = K, K + 1 and on: an ideal erasure code then completes the file. P(N
-/// ≤ n), where P(N = n) = C(n − 1, K − 1)·(1 − p)^K·p^(n − K). Ends where the remainder is below
-/// 1e-12.
+/// probability p < 1, for n = K, K + 1 and so on: an ideal erasure code then completes the file.
+/// P(N ≤ n), where P(N = n) = C(n − 1, K − 1)·(1 − p)^K·p^(n − K). Ends where the remainder is
+/// below 1e-12.
 pub(crate) fn coded_completion(packets: f64, p: f64) -> impl Iterator<Item = (f64, f64)> {
     let mut n = packets;
     let mut log_mass = packets * (-p).ln_1p();

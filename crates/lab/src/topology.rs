@@ -303,8 +303,8 @@ impl<'a> Topology<'a> {
         route.iter().map(hop).collect()
     }
 
-    /// Returns hops for transports whose packets are as long as the MTU allows, whatever the
-    /// datagram limit: TCP, and the bound of all transports.
+    /// Returns hops for transports whose packets are as long as the MTU, regardless of the datagram
+    /// limit: TCP, and the bound of all transports.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
 //! Random worlds: link, errors, sizes, settings, faults, crashes. `SLOWLIGHT_SCENARIOS` sets their
 //! number (300); `SLOWLIGHT_SCENARIO_SEED` runs a single one and prints its scenario.
 //!
-//! In all of them the run comes to rest, its memory is bounded by its files, and no end reports
-//! success without the file. Where only the link interferes, the file arrives.
+//! Every run comes to rest, its memory is bounded by its files, and no end reports success without
+//! the file. If only the link interferes, the file arrives.
 //!
-//! A binary of its own, because it measures the memory of its process.
+//! A separate binary, because it measures the memory of its process.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "faults are printed with their seed")]
@@ -87,8 +87,8 @@ fn passable(link: &LinkSpec, family: &str) -> bool {
         && (!matches!(family, "ftp" | "bp-tcpcl") || passable_for_tcp(link))
 }
 
-/// Whether TCP's timers and FTP's timeouts survive a link: they expire where light takes long, or
-/// where nothing crosses for minutes.
+/// Whether TCP's timers and FTP's timeouts survive a link: they expire at a long light time, or
+/// after minutes without a packet.
 fn passable_for_tcp(link: &LinkSpec) -> bool {
     let short = |delay: Span| delay.duration() < std::time::Duration::from_secs(5);
     link.delay.is_none_or(short)
@@ -354,7 +354,7 @@ fn world(seed: u64, family: &str) -> (Scenario, bool) {
         nodes.insert(name.to_owned(), node);
     }
     if damage {
-        // Without a CRC of its own CFDP trusts UDP's checksum, which misses some damage.
+        // Without its own CRC CFDP trusts UDP's checksum, which misses some damage.
         for node in nodes.values_mut() {
             let mib = node.mib.as_mut().unwrap();
             mib.set(&["default", "crc"], true);
@@ -425,8 +425,8 @@ fn member_node(rng: &mut Rng, shared: &NormSettings) -> (Node, bool) {
     (node, is_well)
 }
 
-/// Settings of a sender to a group. It does not wait for receivers that it does not know, and
-/// would report success without them, so their number is set.
+/// Settings of a sender to a group. It does not wait for unknown receivers, and would report
+/// success without them, so their number is set.
 fn set_group(shared: &mut NormSettings, rng: &mut Rng, receivers: u64) {
     maybe(shared, &["sender", "receivers"], Some(receivers));
     let group = rng.chance(0.3).then(|| 1 + rng.below(1_000));
@@ -435,8 +435,8 @@ fn set_group(shared: &mut NormSettings, rng: &mut Rng, receivers: u64) {
     maybe(shared, &["sender", "tail_parity"], rng.chance(0.3).then_some(false));
 }
 
-/// A world in which one or two nodes send to a group by NORM. Receivers have links, errors, faults
-/// and crashes of their own; some start late, are silent, or reply to the sender only.
+/// A world in which one or two nodes send to a group by NORM. Receivers have their own links,
+/// errors, faults and crashes; some start late, are silent, or reply to the sender only.
 fn group_world(seed: u64) -> (Scenario, bool) {
     let mut rng = Rng::new(seed, "random group");
     let rng = &mut rng;
@@ -539,7 +539,7 @@ fn memory_max(seeds: &[u64], world: World) -> u64 {
     worlds.iter().take(rayon::current_num_threads()).sum()
 }
 
-/// Maximum copies of a file in memory, besides two at each receiver.
+/// Maximum copies of a file in memory, in addition to two at each receiver.
 const COPIES: u64 = 4;
 
 /// Memory of a world without files: engines, queues of links, records.

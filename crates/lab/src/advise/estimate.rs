@@ -1,10 +1,10 @@
-//! Estimated times of files too long to simulate, from those of shorter ones.
+//! Estimated times of files too long to simulate, derived from shorter files.
 //!
 //! A transfer takes the bound of its file and an overhead: headers, round trips, retransmissions.
 //! The bound of the whole file is known, so only the overhead is estimated, from files of three
-//! sizes. It grows in proportion to the file (headers, a window that is too small), with its
-//! logarithm (rounds of retransmission) or not at all (connection setup). The interval spans all
-//! three, the noise of the runs, and the rounds that a longer file may need.
+//! sizes. It grows in proportion to the file (headers, a small window), with its logarithm (rounds
+//! of retransmission) or not at all (connection setup). The interval spans all three, the noise of
+//! the runs, and the rounds that a longer file may need.
 
 use crate::stats::Summary;
 use crate::theory;
@@ -63,11 +63,11 @@ pub(super) struct Estimate {
     pub(super) promise_s: f64,
 }
 
-/// Minimum overhead of a longer file, as a share of the least one measured.
+/// Minimum overhead of a longer file, as a share of the smallest one measured.
 const LOW_SHARE: f64 = 0.9;
 /// Losses that a congestion control must have had in the shorter files.
 const LOSSES_MIN: f64 = 20.0;
-/// Round trips after which its slow start is over.
+/// Round trips until the end of its slow start.
 const ROUNDS_MIN: f64 = 30.0;
 /// Factor on its overhead per byte: rates of congestion controls vary over minutes.
 const CONTROL_MARGIN: f64 = 1.5;

@@ -167,7 +167,7 @@ impl<'a> Field<'a> {
         Ok(true)
     }
 
-    /// Simulates the whole file with those that may be the best.
+    /// Simulates the whole file with the transports that may be the best.
     fn finish(&mut self, cancelled: &AtomicBool) -> Result<bool, RunError> {
         self.order();
         let size = self.question.size.bytes();
@@ -223,7 +223,7 @@ impl<'a> Field<'a> {
             || tried.runs.len() > 1 && Summary::of(&self.times(&tried.runs)).is_some_and(certain)
     }
 
-    /// Indices of the candidates that `admits` accepts, in order, as far as the budget lasts.
+    /// Indices of the candidates that `admits` accepts, in order, within the budget.
     fn fitting(&self, costs: &[f64], admits: impl Fn(usize, &Tried) -> bool) -> Vec<usize> {
         let mut left = self.budget;
         let admitted = (0..self.tried.len()).filter(|index| admits(*index, &self.tried[*index]));
@@ -428,7 +428,7 @@ impl Field<'_> {
         Some(estimate(samples, (size, self.facts.bound_s?), &self.facts, is_controlled))
     }
 
-    /// Least time consistent with shorter files; infinite if they failed.
+    /// Minimum time consistent with shorter files; infinite if they failed.
     fn optimistic(&self, tried: &Tried) -> f64 {
         self.estimate(tried).map_or(f64::INFINITY, |found| found.promise_s)
     }
@@ -484,7 +484,7 @@ impl Field<'_> {
         if tried.is_settled() { 0.0 } else { each * more }
     }
 
-    /// Number of the first transports that can have `runs` runs each within these packets.
+    /// Number of the first transports that can have `runs` runs each within this number of packets.
     fn affordable(&self, count: usize, runs: u32, mut packets: f64) -> usize {
         let fits = |tried: &&Tried| {
             packets -= self.cost(tried, runs);
@@ -493,7 +493,7 @@ impl Field<'_> {
         self.tried[..count].iter().take_while(fits).count()
     }
 
-    /// Number of runs that the first transports can have within these packets, up to `runs`.
+    /// Number of runs of each of the first transports within this number of packets, up to `runs`.
     fn affordable_runs(&self, count: usize, runs: u32, packets: f64) -> u32 {
         let mut runs = runs;
         while runs > SHORT_RUNS && self.affordable(count, runs, packets) < count {
@@ -502,8 +502,8 @@ impl Field<'_> {
         runs
     }
 
-    /// Moves those of the first `count` that cannot become the best behind the others. Returns the
-    /// number of those that can.
+    /// Moves candidates among the first `count` that cannot become the best behind the others.
+    /// Returns the number of the remaining ones.
     fn hopeful(&mut self, count: usize) -> usize {
         let Some(first) = self.tried.first().map(|tried| self.candidate(tried)) else {
             return count;
@@ -652,7 +652,7 @@ impl Field<'_> {
         }
     }
 
-    /// Moves the simplest of those that tie with the best to the front. Returns their number.
+    /// Moves the simplest transport that ties with the best to the front. Returns their number.
     fn settle_ties(&self, ranking: &mut [Candidate]) -> usize {
         let Some(best) = ranking.first() else { return 0 };
         let (Some(mean_s), Basis::Simulated) = (best.mean_s, best.basis) else { return 1 };

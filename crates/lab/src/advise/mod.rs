@@ -3,7 +3,7 @@
 //! Files within the budget are simulated whole, in rounds that fewer and fewer transports reach.
 //! With longer files every transport first sends shorter ones, and the finalists then send the
 //! whole file. A transport without a whole simulation is reported as estimated, with the error of
-//! the estimate. There is no estimate where shorter files do not predict longer ones: with
+//! the estimate. No estimate is possible where shorter files do not predict longer ones: with
 //! outages, changing rates, several receivers or no return link.
 //!
 //! The budget is counted in packets, not in seconds, so that advice does not depend on the
@@ -120,7 +120,7 @@ pub struct Candidate {
     /// Simulated: 5th and 95th percentile of the runs. Otherwise the minimum and maximum estimated
     /// time, without the maximum if there is no upper limit.
     pub interval_s: Option<(f64, Option<f64>)>,
-    /// Mean of the least time of any transport with the whole file.
+    /// Mean over transports of the minimum time with the whole file.
     pub bound_s: Option<f64>,
     /// Seconds until the file could start to cross, for protocols with such a moment.
     pub ready_s: Option<f64>,
@@ -190,8 +190,8 @@ fn play(
     Ok(field.play(cancelled)?.then(|| field.advice()))
 }
 
-/// Runs both at the same time, so that a long run of one leaves no core idle, unless only one
-/// thread or too little memory is allowed.
+/// Runs both concurrently, so that a long run of one leaves no core idle, unless only one thread or
+/// too little memory is allowed.
 fn both<A, B: Send>(
     question: &Question,
     first: impl FnOnce() -> A,

@@ -84,8 +84,8 @@ pub fn deployment(protocol: &Protocol, relay: bool) -> Deployment {
     }
 }
 
-/// Order of equally good transports: those of `slowlight send` first, then fewer layers, put
-/// before get, nodes before models, retransmission before coding.
+/// Order of equally good transports: first the transports of `slowlight send`, then fewer layers,
+/// put before get, nodes before models, retransmission before coding.
 pub(super) fn simplicity(protocol: &Protocol, relay: bool) -> impl Ord {
     let kind = protocol.kind;
     // Every host has TCP.

@@ -47,7 +47,7 @@ macro_rules! models {
 }
 
 models! {
-    /// Probability of losing a packet, whatever its length.
+    /// Probability of losing a packet of any length.
     per: Probability = |per| Ok(ErrorKind::PerPacket(per.value()));
     /// Bit error rate.
     ber: Probability = |ber| Ok(ErrorKind::BitErrorRate(ber.value()));

@@ -31,7 +31,7 @@ macro_rules! name {
     };
 }
 
-/// Declares a struct of optional keys and its `Keys`. A group of keys declared elsewhere stands
+/// Declares a struct of optional keys and its `Keys`. A group of keys declared elsewhere is placed
 /// between two `..`.
 macro_rules! keys {
     (

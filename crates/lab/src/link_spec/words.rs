@@ -30,7 +30,7 @@ impl FromStr for Burst {
     type Err = QuantityError;
 
     /// Parses `0.001+0.2`, or `0.001+0.2+0.5`: probabilities to enter and to leave the bad state
-    /// after a packet, and to lose a packet in it, by default 1.
+    /// after a packet, and the loss probability in it, by default 1.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let (kind, example) = ("two or three probabilities", "0.001+0.2");
         let [to_bad, to_good, bad_per] = parts(text, kind, example)?;

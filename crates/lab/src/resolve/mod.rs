@@ -152,7 +152,7 @@ impl Scenario {
         }
     }
 
-    /// Reads each node's settings as those of its protocol.
+    /// Interprets each node's settings for its protocol.
     fn interpret_settings(&mut self) -> Result<(), SpecError> {
         for (name, node) in &mut self.nodes {
             let Some(mib) = node.mib.take() else { continue };

@@ -90,7 +90,7 @@ fn rounds_and_transmissions_match_a_simulation() {
     }
 }
 
-/// Time of a simulated sender that learns of each gap one delay after the receiver detects it,
+/// Time of a simulated sender that is notified of each gap one delay after the receiver detects it,
 /// repairs first, and knows the end: the model of an immediate NAK.
 fn immediate_once(rng: &mut Rng, t: &Transfer) -> f64 {
     let mut repairs: Vec<f64> = Vec::new();

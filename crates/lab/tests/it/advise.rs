@@ -1,5 +1,5 @@
-//! Advice compared with whole simulations: every number is that of a run of the whole file, or an
-//! interval that contains it.
+//! Advice compared with whole simulations: every number comes from a run of the whole file, or is
+//! an interval that contains its result.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -117,8 +117,8 @@ impl<'a> Truth<'a> {
 /// Runs compared with a row that has none.
 const BESIDE: u32 = 2;
 
-/// Fails unless a row's numbers are those of as many runs of the whole file, or its interval
-/// contains their mean.
+/// Fails unless a row's numbers match as many runs of the whole file, or its interval contains
+/// their mean.
 fn holds(label: &str, truth: &mut Truth<'_>, row: &Candidate) {
     let runs = u32::try_from(row.runs).unwrap();
     if row.basis == Basis::Simulated {

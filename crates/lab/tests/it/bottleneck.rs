@@ -4,9 +4,9 @@ use slowlight_lab::run::{Recorders, Run};
 
 use crate::runs::run_once;
 
-/// Senders at up to 100 Mbit/s that do not know of their shared bottleneck: 10 Mbit/s behind a
-/// queue of `packets` packets. Datagrams have 1,024 bytes, for which the queues are chosen. Each
-/// sender starts 20 s after the previous one.
+/// Senders at up to 100 Mbit/s, unaware of their shared bottleneck: 10 Mbit/s behind a queue of
+/// `packets` packets. Datagrams have 1,024 bytes, for which the queues are chosen. Each sender
+/// starts 20 s after the previous one.
 pub(crate) fn bottleneck(
     protocol: &str,
     queue: &str,

@@ -1,4 +1,4 @@
-//! No protocol beats the bound. One that does has found a bug in the bound.
+//! No protocol beats the bound. A run that does has found a bug in the bound.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

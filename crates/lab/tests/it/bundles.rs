@@ -49,7 +49,7 @@ fn from_the_moon(protocol: &str, errors: u32) -> f64 {
     let mut text = include_str!("../../../../scenarios/cislunar-bp.toml").to_owned();
     assert!(text.contains(of_study));
     if protocol != of_study {
-        // These run end to end; the orbiter routes.
+        // These run end to end; the orbiter routes packets.
         text = text.replace(of_study, protocol).replace("via = [\"orbiter\"]\n", "");
     }
     let mut scenario = Scenario::parse(&text, "cislunar-bp.toml").unwrap();
@@ -266,7 +266,8 @@ fn tshark_reads_the_traffic() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout).unwrap();
     assert!(!lines.to_lowercase().contains("malformed"), "{lines}");
-    // There are segments of transfers, and no block's CRC is bad: 0 is bad, 1 good, 2 none.
+    // The capture contains segments of transfers, and no block's CRC is bad: 0 is bad, 1 good, 2
+    // none.
     let column = |n: usize| lines.lines().filter_map(move |line| line.split('\t').nth(n));
     assert!(column(2).any(|types| types.split(',').any(|kind| kind == "1" || kind == "0x01")));
     let checks: Vec<&str> =

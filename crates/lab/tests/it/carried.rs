@@ -34,7 +34,7 @@ fn every_layer_carries_both_classes() {
         let run = one_hop(protocol, "", "");
         let delivered = run.transfers[0].delivered_s.unwrap();
         assert!((2.5..most).contains(&delivered), "{protocol}: {delivered}");
-        // In class 1 the sender does not learn of the delivery.
+        // In class 1 the sender is not informed of the delivery.
         assert_eq!(run.transfers[0].confirmed_s, None, "{protocol}");
         let run = one_hop(protocol, "", "nodes.a.mib.cfdp.default.class = 2");
         let it = &run.transfers[0];

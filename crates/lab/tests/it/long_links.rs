@@ -122,8 +122,8 @@ fn broken(protocol: &str, direction: Direction, lasts: f64) -> Run {
     ))
 }
 
-/// The file arrives at most two round trips and `more_s` after the end of the outage, plus the
-/// time for the remaining data: that of the same transfer without an outage from its start on.
+/// The file arrives at most two round trips and `more_s` after the end of the outage, plus the time
+/// for the remaining data: the time of the same transfer without an outage from its start on.
 fn survives_outages(protocol: &str, more_s: f64) {
     let lengths =
         if whole_sweep() { &[650.0, 1400.0, 3000.0, 18_000.0][..] } else { &[650.0, 3000.0] };
@@ -186,8 +186,8 @@ fn contacts(protocol: &str) -> f64 {
     row.delivered_s.unwrap().mean
 }
 
-/// Long links of a protocol: seconds that it may need after an outage besides the remaining data
-/// and two round trips.
+/// Long links of a protocol: seconds that it may need after an outage in addition to the remaining
+/// data and two round trips.
 macro_rules! long {
     ($($name:ident: $protocol:literal, $more_s:literal;)+) => {
         $(mod $name {

@@ -25,7 +25,7 @@ fn delivered(run: &Run) -> f64 {
     it.delivered_s.unwrap()
 }
 
-/// Settings of nodes that forward a block only when it is complete.
+/// Settings of nodes that forward only complete blocks.
 fn whole_first(nodes: &str) -> String {
     let node = |name: char| format!("nodes.{name}.mib.transport.cut_through = false\n");
     nodes.chars().map(node).collect()
@@ -147,7 +147,7 @@ fn full_relays_make_the_previous_hop_wait() {
     let run = play(&text);
     assert!(run.succeeded(), "{run:#?}");
     let times: Vec<_> = run.transfers.iter().map(|it| it.delivered_s.unwrap()).collect();
-    // One is error to retry after 10 s.
+    // One transfer is refused, and retried after 10 s.
     assert!(times.iter().any(|time| *time < 5.0), "{times:?}");
     assert!(times.iter().any(|time| *time > 10.0), "{times:?}");
 }

@@ -253,8 +253,8 @@ fn repairs_and_requests_of_groups_match_theory() {
 
 #[test]
 fn a_hundred_receivers_cost_little_more_than_one() {
-    // Each receiver loses one packet in a hundred; retransmitting what any of them lacks would cost
-    // 64 %.
+    // Each receiver loses one packet in a hundred; retransmitting every segment that any of them
+    // lacks would cost 64 %.
     let goodput = |receivers, delay: &str| {
         let mut link = Preset::find("terrestrial").unwrap();
         for hop in &mut link.hops {

@@ -48,7 +48,7 @@ fn without_delay_a_gateway_does_not_help_and_over_a_satellite_it_does() {
         assert!(split > routed && split < 1.01 * routed, "{per}: {split} {routed}");
         let far = |pep| delivered_s(&row(Some(pep), "ftp/linux-2.4.18", link(600, per), 4_000_000));
         let (routed, split) = (far(Between::None), far(Between::Tcp));
-        // The hosts' windows of 128 KiB limit it to 1.7 Mbit/s; those of the gateways fill the
+        // The hosts' windows of 128 KiB limit it to 1.7 Mbit/s; the gateways' windows fill the
         // link.
         assert!(split < 0.7 * routed, "{per}: {split} {routed}");
     }

@@ -102,7 +102,7 @@ fn records_are_read_and_changed_and_files_copied_without_the_whole_of_them() {
     ] {
         let run = once(transfer);
         assert!(bytes(&run) < 10_000, "{transfer}: {}", bytes(&run));
-        // There is no bound for a partial file.
+        // A partial file has no bound.
         assert_eq!((run.transfers[0].bound_s, run.transfers[0].efficiency), (None, None));
     }
 }

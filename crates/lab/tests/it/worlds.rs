@@ -106,7 +106,7 @@ fn plain_cfdp_is_of_the_class_that_the_senders_mib_has_for_the_receiver() {
         let world = Scenario::parse(&text, "world").unwrap().resolved().unwrap();
         let run = play(&world);
         assert!(run.succeeded(), "{run:?}");
-        // The sender of class 1 never learns of the end, and the receiver sends nothing.
+        // The sender of class 1 is never informed of the end, and the receiver sends nothing.
         let transfer = &run.transfers[0];
         assert_eq!(transfer.confirmed_s.is_some(), transfer.traffic.packets_rts != Some(0));
         assert_eq!(transfer.confirmed_s.is_some(), world.is_reliable(&world.transfers[0]));

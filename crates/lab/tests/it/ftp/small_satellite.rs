@@ -12,7 +12,7 @@ use super::Kept;
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     protocol: &'static str,
-    /// Settings of both nodes besides timestamps.
+    /// Settings of both nodes, in addition to timestamps.
     settings: &'static str,
     timestamps: bool,
     compressed: bool,

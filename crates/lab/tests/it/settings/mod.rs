@@ -14,9 +14,9 @@ use slowlight_lab as lab;
 struct World {
     protocol: &'static str,
     size: &'static str,
-    /// More keys of the link from `a`.
+    /// Additional keys of the link from `a`.
     there: &'static str,
-    /// More keys of the link back.
+    /// Additional keys of the link back.
     back: &'static str,
     /// More lines.
     more: &'static str,

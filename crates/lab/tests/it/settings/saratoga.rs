@@ -217,7 +217,7 @@ fn congestion_is_heeded_if_that_is_set() {
     };
     let ((gap, request_count), (other_gap, other_asked)) =
         (left(""), left("default = { congestion = \"tfrc\" }"));
-    // The first reply takes at least 200 ms. Until then, a packet per second.
+    // The first reply takes at least 200 ms. Until then, one packet per second.
     assert!(gap < 0.1 && (0.2..0.3).contains(&other_gap), "{gap} and {other_gap}");
     assert!(other_asked > request_count, "{request_count} and {other_asked}");
 }
