@@ -20,8 +20,8 @@ use transport::text::SpecError;
 /// Default memory for packets in flight.
 pub const MEMORY: u64 = 1 << 30;
 
-/// Returns the emulator's plan of a resolved scenario. Hosts have the numbers and addresses of the
-/// nodes in the order of their names, links those of the scenario; routes are the simulator's.
+/// Returns the emulator's plan of a resolved scenario. Hosts have the nodes' numbers and addresses
+/// in the order of their names, and links the scenario's numbers; routes are the simulator's.
 ///
 /// # Errors
 ///
@@ -155,8 +155,8 @@ fn hubs(scenario: &Scenario, topology: &Topology<'_>) -> Vec<Vec<usize>> {
     hubs
 }
 
-/// Multicast routes from every host to the group's members and to the hosts that send to it in the
-/// scenario, which receive the others' replies. They use the simulator's routes.
+/// Multicast routes from every host to the group's members and to the scenario's senders, which
+/// receive the replies of others. They use the simulator's routes.
 fn group_routes(scenario: &Scenario, topology: &Topology<'_>) -> Vec<emu::GroupRoute> {
     let mut group_routes = Vec::new();
     for (name, group) in &scenario.groups {

@@ -1,4 +1,4 @@
-//! Scratch folders that do not outlive their process, even if it is killed.
+//! Scratch folders that end with their process, even if it is killed.
 //!
 //! They are temporary folders, locked by the process that made them. The next process removes
 //! those without a lock.
@@ -48,7 +48,7 @@ impl Scratch {
     }
 }
 
-/// Locks a folder; `None` if another process holds the lock or the folder is gone.
+/// Locks a folder; `None` if another process holds the lock or the folder no longer exists.
 fn lock(folder: &Path) -> io::Result<Option<File>> {
     let file = match File::open(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

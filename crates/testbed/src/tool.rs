@@ -49,7 +49,7 @@ pub struct Job<'a> {
     pub to: &'a Host,
     /// Port of its server: the adapter's, unless that is in use.
     pub port: u16,
-    /// Second port, likewise, if the adapter has one.
+    /// Second port if the adapter has one, chosen likewise.
     pub port2: Option<u16>,
     /// Rate of the slowest link on the route, in bit/s; tools that need a rate get a little less.
     pub rate: Option<u64>,
@@ -195,12 +195,12 @@ impl Job<'_> {
         Ok(Outcome { verdict: Verdict::Identical, seconds, goodput_bps, why: None })
     }
 
-    /// Returns a shell with the variables of an adapter's commands, in a PID namespace of its own,
-    /// so that all its processes end with it.
+    /// Returns a shell with the variables of an adapter's commands, in its own PID namespace, so
+    /// that all its processes end with it.
     fn shell(&self, place: &Place, at: &Host, peer: &Host) -> io::Result<Command> {
         let mut command = Command::new("unshare");
         command.args(["--fork", "--pid", "--kill-child=KILL", "--", "/bin/sh"]);
-        // There is no proxy in the world.
+        // The world has no proxy.
         for name in PROXIES {
             command.env_remove(name).env_remove(name.to_uppercase());
         }
@@ -331,7 +331,7 @@ impl Place {
     }
 }
 
-/// Rate that a tool gets, 95 % of the links'; never 0, which many take as unlimited.
+/// Rate for a tool, 95 % of the links'; never 0, which many interpret as unlimited.
 fn offered_rate(rate: u64) -> u64 {
     (rate - rate.div_ceil(SPARED)).max(1)
 }

@@ -32,12 +32,12 @@ pub(crate) struct Record {
     pub(crate) ends: Vec<(Time, Ended)>,
     /// Results of requests, by the numbers of their transfers.
     pub(crate) answers: Vec<(usize, Result<(), String>)>,
-    /// Datagrams and deadlines that it was handed.
+    /// Received datagrams and expired deadlines.
     pub(crate) events: u64,
 }
 
-/// The simulator's host in an emulated world: the driver below carries only its datagrams. Storage
-/// is that of the simulator, so that times are those of the links alone.
+/// The simulator's host in an emulated world: the driver below carries only its datagrams. The
+/// simulator's storage, so that only the links take time.
 #[derive(Debug)]
 pub(crate) struct EmulatedHost {
     host: Host<Box<dyn Transport>>,
@@ -107,12 +107,12 @@ impl EmulatedHost {
         &self.record
     }
 
-    /// Whether it does nothing more unless something arrives.
+    /// Whether it does nothing more without an arrival.
     pub(crate) fn is_at_rest(&self) -> bool {
         let quiet = |engine: &dyn Transport| engine.poll_timeout().is_none();
         let done = self.began && self.plan.is_empty() && self.requests.is_empty();
         let quiet = done && self.store().next().is_none() && self.engine().is_none_or(quiet);
-        // A transfer may be waiting for a path that is down to come up.
+        // A transfer may wait for a path that is down to come up.
         let under_way = self.engine().is_some_and(|engine| engine.under_way() > 0);
         quiet && !(under_way && self.paths.will_come_up(self.now))
     }

@@ -50,7 +50,7 @@ impl Back {
 #[derive(Debug)]
 pub(super) struct Paths {
     pub(super) known: Vec<KnownPath>,
-    /// Properties of paths to unannounced peers, and those that exist.
+    /// Properties of paths to unannounced peers, and the existing paths.
     stranger: PathInfo,
     strangers: BTreeSet<PathId>,
     /// Time of the next change of a known path, and when it was computed.
@@ -120,7 +120,7 @@ impl Paths {
     }
 
     /// Whether a known path is down in either direction and will come up. Outages recur for ever,
-    /// so those of paths that are up do not count, as in the simulator.
+    /// so outages of paths that are up do not count, as in the simulator.
     pub(super) fn will_come_up(&self, now: Time) -> bool {
         let comes_up = |known: &KnownPath| {
             let down = !known.outages.is_empty() && known.outages.iter().all(|it| !it.is_up(now));

@@ -32,7 +32,7 @@ pub struct Wish {
     pub from: String,
     /// Receiving host.
     pub to: String,
-    /// Protocol, with its settings in the world's scenario; default: that of the hosts, or CFDP.
+    /// Protocol, with its settings in the world's scenario; default: the hosts' protocol, or CFDP.
     pub protocol: Option<Protocol>,
     /// Tool, in place of a protocol.
     pub tool: Option<String>,

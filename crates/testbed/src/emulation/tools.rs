@@ -1,4 +1,4 @@
-//! Transfers of a scenario that external programs carry out, beside those of slowlight.
+//! Transfers of a scenario by external programs, in addition to slowlight's own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,7 +59,7 @@ pub(super) struct Ties<'a> {
     pub(super) begin: mpsc::Receiver<Clock>,
     /// Set when all must end.
     pub(super) stop: &'a AtomicBool,
-    /// Number of errands that are not over.
+    /// Number of unfinished errands.
     pub(super) at_work: &'a AtomicUsize,
 }
 
@@ -205,7 +205,7 @@ fn route(topology: &Topology<'_>, transfer: &Transfer) -> Vec<usize> {
 }
 
 impl Errand<'_> {
-    /// Prepares the tool, and runs it at its start time; `None` if that never came.
+    /// Prepares the tool, and runs it at its start time; `None` if that was never reached.
     pub(super) fn run(&self, ties: &Ties<'_>) -> Option<Result<Outcome, TransfersError>> {
         let outcome = self.carry(ties);
         ties.at_work.fetch_sub(1, Ordering::Relaxed);
@@ -227,7 +227,7 @@ impl Errand<'_> {
             limit: self.until.since(self.start),
         };
         let prepared = job.prepare(stop);
-        // If one host fails, the receiver is gone.
+        // If one host fails, there is no receiver.
         let _ = ready.send(Ok(()));
         let clock = begin.recv().ok()?;
         while clock.now() < self.start {
@@ -277,7 +277,7 @@ impl Errand<'_> {
             wrong_success: outcome.verdict == Verdict::Different,
             failure: outcome.why,
             delivered_s,
-            // The exit status of the program is all that a sender learns.
+            // A sender reports only the exit status of the program.
             confirmed_s: outcome.seconds,
             ready_s: None,
             latency: None,

@@ -36,7 +36,8 @@ const LOOK: Duration = Duration::from_millis(25);
 /// Number of consecutive polls without activity for the world to be at rest: packets between a
 /// link and a host are not visible.
 const RESTS: u32 = 3;
-/// Minimum silence, besides the time that packets need, where other traffic keeps links busy.
+/// Minimum silence, in addition to the time that packets need, while other traffic keeps links
+/// busy.
 const GRACE: Duration = Duration::from_secs(1);
 /// Multicast TTL.
 const GROUP_TTL: u32 = 64;
@@ -109,12 +110,12 @@ struct Player<'a> {
     /// Groups, each with the device that leads there.
     groups: Vec<(PathId, SocketAddr, Option<&'a str>)>,
     emulated: EmulatedHost,
-    /// Whether everything that it sends has a rate.
+    /// Whether everything it sends is paced.
     paced: bool,
 }
 
 /// Runs the transfers of a resolved scenario in `world`, which was made from its
-/// [`plan`](super::plan). Ends when everything is over, at the scenario's time limit, or when
+/// [`plan`](super::plan). Ends when all transfers have ended, at the scenario's time limit, or when
 /// `cancelled` is set. Calls `progress` regularly.
 ///
 /// # Errors
@@ -405,7 +406,7 @@ fn play(
         let started = failed.map_or_else(begin, Err);
         let clock = started.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
         for begin in begins {
-            // A host that is gone has reported why.
+            // A failed host has reported the reason.
             let _ = begin.send(clock);
         }
         let errands = (errands.len(), &at_work);
@@ -419,8 +420,8 @@ fn play(
     })
 }
 
-/// Waits until all participants are ready. If `cancelled`, sets `stop`, and those still preparing
-/// give up.
+/// Waits until all participants are ready. If `cancelled`, sets `stop`, and participants still
+/// preparing give up.
 fn await_all(
     ready: &mpsc::Receiver<Result<(), TransfersError>>,
     count: usize,
@@ -465,7 +466,7 @@ impl Player<'_> {
         };
         if paced {
             // Sends packets on time on a busy machine. Without the privilege they are as late as
-            // those of any program.
+            // ordinary programs.
             let _ = rt::hurry();
         }
         let _ = ready.send(Ok(()));
@@ -518,14 +519,14 @@ struct Watch<'a> {
     world: &'a World,
     stay: Stay,
     standings: &'a [Mutex<Standing>],
-    /// Number of transfers by tools, and of those that are not over.
+    /// Number of transfers by tools, and of unfinished ones.
     errands: (usize, &'a AtomicUsize),
     clock: Clock,
     until: Time,
 }
 
 impl Watch<'_> {
-    /// Waits until nothing more happens, or may. Returns the reason.
+    /// Waits until no further activity is possible. Returns the reason.
     fn until_over(&self, cancelled: &AtomicBool, mut progress: impl FnMut(Progress)) -> String {
         let (mut before, mut rests, mut still_since) = (Vec::new(), 0, None);
         loop {
@@ -564,8 +565,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Whether everything in flight at the start of the silence has arrived and could have been
-    /// answered, in a world with other traffic.
+    /// Whether everything in flight at the start of the silence has arrived, with time for a reply,
+    /// in a world with other traffic.
     fn has_waited(&self, since: Time, now: Time) -> bool {
         let Stay::Began { ways } = &self.stay else { return false };
         if now.since(since) < GRACE {

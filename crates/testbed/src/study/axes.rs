@@ -219,7 +219,7 @@ fn unset(world: &mut toml::Table, key: &str) -> Result<(), SpecError> {
     })
 }
 
-/// Changes the tables that all but the last part of a key lead to.
+/// Changes the tables at all but the last part of a key.
 fn change(
     world: &mut toml::Table,
     key: &str,
@@ -250,7 +250,7 @@ fn change(
     Ok(())
 }
 
-/// Tables that a part of a key leads to: one, or several.
+/// Tables at a part of a key: one, or several.
 fn step<'a>(place: &'a mut Toml, part: &str) -> Result<Vec<&'a mut Toml>, String> {
     match place {
         Toml::Table(table) => {

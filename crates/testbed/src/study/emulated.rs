@@ -35,8 +35,8 @@ impl Emulated {
     }
 }
 
-/// Replaces models by programs; `None` if there is no such program: slowlight's own TCP, bundles,
-/// and gateways that split connections are not part of real hosts.
+/// Replaces models by programs; `None` if no program exists: slowlight's own TCP, bundles, and
+/// gateways that split connections are not part of real hosts.
 pub(super) fn emulated(mut scenario: Scenario, limit: Span) -> Result<Option<Emulated>, SpecError> {
     if scenario.nodes.values().any(|node| node.pep.is_some()) {
         return Ok(None);

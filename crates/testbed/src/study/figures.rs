@@ -88,7 +88,7 @@ impl<'a> Figure<'a> {
         }
     }
 
-    /// Sheet that is drawn: the first of the edition unless it is named.
+    /// Sheet of the figure: the first of the edition unless named.
     fn sheet(&self) -> Result<&'a Sheet, SpecError> {
         let name = Some(self.text("edition")?).filter(|name| !name.is_empty()).unwrap_or(PUBLISHED);
         let editions: Vec<_> = self.study.editions.keys().map(String::as_str).collect();

@@ -1,6 +1,6 @@
 //! Journal of a study: completed runs in a file that survives the end of the process.
 //!
-//! Each line is one run as JSON, written in one call when the run is over. A line left incomplete
+//! Each line is one run as JSON, written in one call when the run has ended. A line left incomplete
 //! by a kill or a power failure is run again; an unreadable line in the middle is an error. A run
 //! is identified by a digest of its whole world with its seed. Results of unchanged worlds stay
 //! valid when a study is extended, and changed worlds are run again.
@@ -66,7 +66,7 @@ pub enum JournalError {
         /// Fault.
         why: String,
     },
-    /// It was written by another version, whose results may differ.
+    /// Another version wrote it, whose results may differ.
     #[error(
         "{} is of version {found}, and this is {}; results of two versions are not mixed: start over, or take \
          another folder",

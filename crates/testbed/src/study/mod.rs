@@ -1,13 +1,13 @@
 //! Studies: many worlds of one type, made from a base scenario, a grid of changes, and seeds.
 //!
 //! A study is a TOML file with one or more *editions* (a paper's as published, and the same with
-//! today's protocols). An edition has *sheets*; a sheet is a scenario, changes that apply to all
-//! of it, and *axes*. A *cell* is one value of each axis. It is run with the seeds `seed`, `seed +
-//! 1` and so on, the same for every cell, so that cells differ by their axes only. Each sheet
-//! becomes one table, with a row for each transfer of each run.
+//! today's protocols). An edition has *sheets*; a sheet is a scenario, changes that apply to all of
+//! it, and *axes*. A *cell* is one value of each axis. It runs with the seeds `seed`, `seed + 1`
+//! and so on, the same for every cell, so that cells differ by their axes only. Each sheet becomes
+//! one table, with a row for each transfer of each run.
 //!
-//! [`Journal`] stores completed runs; [`run`] does the missing ones; [`table`] orders all of them,
-//! independent of the order in which they were run.
+//! [`Journal`] stores completed runs; [`run`] adds the missing ones; [`table`] orders all of them,
+//! independent of the order of their execution.
 
 mod axes;
 mod built_in;
@@ -186,17 +186,17 @@ impl Study {
         })
     }
 
-    /// Checks the figures, which are drawn when all is run.
+    /// Checks the figures, which are drawn after all runs.
     ///
     /// # Errors
     ///
-    /// Place of the first mistake, and the nearest name that is right.
+    /// Place of the first mistake, and the nearest right name.
     pub fn check_figures(&self, source: &Source) -> Result<(), SpecError> {
         figures::check(self, source)
     }
 
-    /// Checks all that a run of any edition and a report would find: every cell's world, files that
-    /// worlds name, and figures.
+    /// Checks everything that a run of any edition and a report would check: every cell's world,
+    /// files named by worlds, and figures.
     ///
     /// # Errors
     ///

@@ -65,7 +65,7 @@ pub fn is_ours(path: &Path) -> bool {
 /// A scenario cannot be read, or the system refuses.
 pub fn keep_study(folder: &Path, study: &Study, source: &Source) -> io::Result<()> {
     let sheets = study.editions.values().flat_map(|edition| &edition.sheets);
-    // A name without an ending is that of a built-in scenario.
+    // A name without an ending denotes a built-in scenario.
     let is_file = |name: &&str| Path::new(name).extension().is_some();
     let of_figures =
         study.figures.iter().filter_map(|figure| figure.get("scenario")?.as_str()).filter(is_file);

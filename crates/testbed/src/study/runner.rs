@@ -355,9 +355,9 @@ pub struct How {
     pub threads: Option<usize>,
 }
 
-/// Runs the jobs that `journal` lacks, adds them to it, and returns all results in the order of
-/// `jobs`, without those that the place cannot run; `None` if `cancelled` was set meanwhile.
-/// `done` is called for each run, with whether it was done before. The results do not depend on
+/// Runs the jobs missing in `journal`, adds them to it, and returns all results in the order of
+/// `jobs`, without jobs that the place cannot run; `None` if `cancelled` was set meanwhile. `done`
+/// is called for each run, with `true` if the journal already had it. The results do not depend on
 /// the number of threads or on interruptions.
 ///
 /// # Errors

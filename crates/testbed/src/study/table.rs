@@ -89,7 +89,7 @@ macro_rules! columns {
     };
 }
 
-/// Columns that identify a row, before those of its cell.
+/// Columns that identify a row, before the columns of its cell.
 const BEFORE: &[(&str, Find)] = columns! {
     "cell" = Count(|row| Some(row.job.cell.index));
     "run" = Count(|row| Some(u64::from(row.job.run)));
@@ -137,7 +137,7 @@ const AFTER: &[(&str, Find)] = columns! {
     "world" = Text(|row| Some(row.done.world.clone()));
 };
 
-/// Returns the names of all columns but those of axes.
+/// Returns the names of all columns except axes.
 pub fn columns() -> impl Iterator<Item = &'static str> {
     BEFORE.iter().chain(AFTER).map(|(name, _)| *name)
 }
