@@ -63,7 +63,7 @@ pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, 
     Ok(id)
 }
 
-/// Reads a program's output, and waits for its end and that of its children.
+/// Reads a program's output, and waits for its end and its children's.
 async fn follow(
     state: Arc<State>,
     id: u64,

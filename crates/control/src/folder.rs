@@ -309,7 +309,7 @@ pub fn find(name: Option<&str>) -> Result<Running, FolderError> {
     found.ok_or_else(|| FolderError::Unknown { name: name.to_owned(), running })
 }
 
-/// Ends a world by a request or, if it does not reply, by killing it. Returns when it is gone.
+/// Ends a world by a request or, if it does not reply, by killing it. Returns once it is removed.
 ///
 /// # Errors
 ///

@@ -2,8 +2,8 @@
 //!
 //! A world has a [`folder`] with a Unix socket, on which a [`server`](Server) serves HTTP with
 //! JSON: links and their settings, outages, captures, commands on hosts, transfers, events,
-//! counters for Prometheus, and an OpenAPI document of all this. It can also listen on an address,
-//! for clients with the token.
+//! counters for Prometheus, and an OpenAPI document of them. It can also listen on an address, for
+//! clients with the token.
 
 #![forbid(unsafe_code)]
 

@@ -198,8 +198,8 @@ pub struct TransferRequest {
     pub from: String,
     /// Receiving host.
     pub to: String,
-    /// Protocol, with its profile: `"cfdp"`, `"norm-fec"`; default: that of the hosts in the
-    /// world's scenario, or CFDP.
+    /// Protocol, with its profile: `"cfdp"`, `"norm-fec"`; default: the protocol of the hosts in
+    /// the world's scenario, or CFDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
     /// External program in place of a protocol: the name of an adapter, or the absolute path of one

@@ -51,7 +51,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`ServeError`] says which, and what to do.
+    /// [`ServeError`] names the failed listener, and the remedy.
     pub fn bind(places: &Places) -> Result<Self, ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system("starting the interface"))?;

@@ -33,7 +33,7 @@ pub enum EnterError {
 ///
 /// # Errors
 ///
-/// [`EnterError`] tells apart failures of the world and of the command.
+/// [`EnterError`] distinguishes failures of the world from failures of the command.
 #[expect(unsafe_code, reason = "what is done between fork and exec is for us to judge")]
 pub fn run_inside(pid: i32, network: i32, command: &mut Command) -> Result<ExitStatus, EnterError> {
     enter(pid, network).map_err(EnterError::World)?;

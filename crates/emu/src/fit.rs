@@ -104,7 +104,7 @@ struct Full {
 
 impl Plan {
     /// Returns the world's requirements that this machine does not meet: of the emulator's
-    /// capacity, if it was measured, and of free memory, if it is known.
+    /// capacity, if measured, and of free memory, if known.
     #[must_use]
     pub fn misfits(&self, capacity: Option<&Capacity>, available: Option<u64>) -> Vec<Misfit> {
         let full = self.full();

@@ -28,7 +28,7 @@ use rustix::thread::UnshareFlags;
 use crate::parent::die_with_parent;
 use crate::uplink::Uplink;
 
-/// Environment variable with the descriptor that tells a process which of the three it is.
+/// Environment variable with the descriptor that identifies the process among the three.
 const VARIABLE: &str = "SLOWLIGHT_EMU_STAGE";
 /// Prefix of the name of the memory file behind the descriptor; the process's name follows.
 const NAME: &str = "slowlight-emu-";
@@ -79,8 +79,8 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> IsolateError {
     move |error| IsolateError::System { what, error }
 }
 
-/// Re-executes the program with the same arguments in namespaces of its own. Must be called while
-/// the process has one thread, and before it opens anything.
+/// Re-executes the program with the same arguments in its own namespaces. Must be called while the
+/// process has one thread, and before it opens anything.
 ///
 /// # Errors
 ///
@@ -89,7 +89,7 @@ pub fn isolate() -> Result<Isolation, IsolateError> {
     isolate_with(None)
 }
 
-/// Re-executes the program in namespaces of its own, like [`isolate`], for a world with an uplink.
+/// Re-executes the program in its own namespaces, like [`isolate`], for a world with an uplink.
 ///
 /// # Errors
 ///
@@ -254,7 +254,7 @@ fn prepare_mounts() -> io::Result<()> {
     Ok(())
 }
 
-/// This program with its arguments as another of the three; and the descriptor that tells it so,
+/// This program with its arguments as another of the three; and the descriptor that identifies it,
 /// which must be open when it starts.
 fn again(process: Process) -> io::Result<(Command, OwnedFd)> {
     // The only descriptor that the program inherits.

@@ -47,7 +47,7 @@ fn hosts_text(hosts: &[HostPlan], others: &[Name]) -> String {
     })
 }
 
-/// Names in `/etc/hosts`, without those of loopback addresses.
+/// Names in `/etc/hosts`, except names of loopback addresses.
 pub(crate) fn names_of_machine() -> Vec<Name> {
     let text = fs::read_to_string(HOSTS).unwrap_or_default();
     parsed(&text)
@@ -86,7 +86,7 @@ pub(crate) fn cover(path: &Path, text: &str) -> io::Result<()> {
     let covered = with_memory(|folder| {
         let file = folder.join("file");
         fs::write(&file, text)?;
-        // Programs of other users must be able to read it, whatever the umask.
+        // Programs of other users must be able to read it, with any umask.
         fs::set_permissions(&file, Permissions::from_mode(0o644))?;
         Ok(mount_bind(&file, path)?)
     });

@@ -27,7 +27,7 @@ impl Namespace {
         Ok(Self { file })
     }
 
-    /// Runs a function in it, in a thread of its own.
+    /// Runs a function in it, in a separate thread.
     pub(crate) fn within<T: Send>(&self, run: impl FnOnce() -> T + Send) -> io::Result<T> {
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {

@@ -34,7 +34,7 @@ pub(crate) use self::pipe::Pipe;
 
 /// Packets read from one device before the links get their turn.
 const READS: usize = 32;
-/// Maximum time for reading packets of one device, or delivering those of one link, before others
+/// Maximum time for reading packets of one device, or delivering packets of one link, before others
 /// get their turn.
 const TURN: Duration = Duration::from_micros(150);
 /// Bounds of the spin time: a nearer due time is waited for without sleep, because waking takes as
@@ -47,7 +47,7 @@ const PAUSE: Duration = Duration::from_micros(60);
 /// Capture comments for packets refused by all links, and those that a host refused.
 const NO_MEMORY: &str = "not taken: the emulator's memory for packets is full (--memory)";
 const REFUSED: &str = "refused by the host";
-/// Maximum delay until a capture learns the fate of packets that wait for the line.
+/// Maximum delay until a capture receives the fate of packets that wait for the line.
 const TELL: Duration = Duration::from_millis(50);
 
 /// One segment of a held packet.
@@ -146,7 +146,7 @@ impl Pump {
         Ok((pump, handle))
     }
 
-    /// Carries packets until it is stopped. `real_time` says whether the thread has a real-time
+    /// Carries packets until it is stopped. `real_time` is set if the thread has a real-time
     /// priority.
     pub(crate) fn run(mut self, real_time: bool) -> io::Result<Counts> {
         let mut slept = Instant::now();
@@ -414,7 +414,7 @@ impl Pump {
     }
 
     /// Repeats a neighbour's multicast at a hub to the others, as a repeater does: a kernel does
-    /// not forward to the device that a packet came from.
+    /// not forward to the device that received a packet.
     fn repeat(&mut self, index: usize, segment: Segment) {
         let port = self.pipes[index].to;
         let Egress::Hub { to, all, repeats: true, .. } = &self.ports[port].egress else { return };
@@ -474,7 +474,7 @@ impl Pump {
         let now = self.clock.now();
         let over = now + TURN;
         if let Some(tap) = &mut self.tap {
-            // The capture must know the fate of packets popped now.
+            // The capture needs the fate of packets popped now.
             self.pipes[index].tell_decided(index, now, tap);
         }
         let mut batch = std::mem::take(&mut self.batch);
@@ -589,7 +589,7 @@ impl Pump {
     }
 }
 
-/// Appends a segment as a packet of its own, with its checksum.
+/// Appends a segment as a separate packet, with its checksum.
 fn copy_segment((bytes, shape): (&[u8], &Shape), index: u16, to: &mut Vec<u8>) {
     let mut header = [0; HEADER_MAX];
     let (vnet, len) = shape.header(bytes, index..index + 1, &mut header);

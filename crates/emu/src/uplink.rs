@@ -1,5 +1,5 @@
-//! Connection of one host of a world to the network in which the emulator was started: that of the
-//! machine, or that of a host of another world.
+//! Connection of one host of a world to the network of the process that started the emulator: the
+//! machine's network, or the network of a host of another world.
 //!
 //! With privileges in that network it is a pair of devices (veth) with address translation (nft)
 //! at both ends. Without them an unprivileged program, `slirp4netns`, opens the connections. In
@@ -25,7 +25,7 @@ pub use self::keeper::{Keeper, restore_forwarding};
 const DEVICE: &str = "uplink";
 /// Name by which programs in a world reach the machine.
 const OUTSIDE: &str = "outside";
-/// Environment variable that passes the outer process's choice to that of the world.
+/// Environment variable that passes the outer process's choice to the world's process.
 const CHOICE: &str = "SLOWLIGHT_EMU_UPLINK";
 const NFT: &str = "nft";
 const RESOLV: &str = "/etc/resolv.conf";
@@ -161,8 +161,8 @@ impl Uplink {
     /// Chooses and prepares an uplink for a world that is about to be made in this network
     /// namespace. Must be called before [`crate::isolate_with`], which passes the choice to the
     /// world. The keeper, if any, must be dropped when the world has ended: it removes the remains
-    /// outside. `is_nested` says whether this is a host of another world, whose own devices end
-    /// with it.
+    /// outside. `is_nested` is set if this is a host of another world, whose own devices end with
+    /// it.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl Uplink {
         Ok((Self { kind: Kind::User, range, name: DEVICE.to_owned() }, None))
     }
 
-    /// Passes the choice to a process, or removes that of another world.
+    /// Passes the choice to a process, or removes another world's choice.
     pub(crate) fn export(uplink: Option<&Self>, command: &mut Command) {
         match uplink {
             None => command.env_remove(CHOICE),

@@ -60,7 +60,7 @@ impl Watch {
         Ok(found.len() < AT_ONCE)
     }
 
-    /// Waits until one is ready or the time is over. Returns whether one is ready.
+    /// Waits until one is ready or the timeout expires. Returns whether one is ready.
     pub(crate) fn sleep(&self, timeout: Option<Duration>) -> io::Result<bool> {
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),

@@ -194,7 +194,7 @@ impl Host {
         self.namespace.command(command)
     }
 
-    /// Runs a function on it in a thread of its own: sockets opened there are the host's.
+    /// Runs a function on it in a separate thread: sockets opened there are the host's.
     ///
     /// # Errors
     ///
@@ -378,7 +378,7 @@ impl Links {
     ///
     /// # Errors
     ///
-    /// [`ChangeError`] if the configuration is invalid, or the link is gone.
+    /// [`ChangeError`] if the configuration is invalid, or the link no longer exists.
     pub fn change(
         &self,
         link: usize,
@@ -387,8 +387,8 @@ impl Links {
         self.0.change(link, change)
     }
 
-    /// Starts a capture of these hosts, or all. Each has a file of its own below `folder`, in which
-    /// each of its devices is an interface.
+    /// Starts a capture of these hosts, or all. Each has its own file below `folder`, in which each
+    /// of its devices is an interface.
     ///
     /// # Errors
     ///

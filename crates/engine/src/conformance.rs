@@ -56,7 +56,7 @@ impl Role {
     pub const BOTH: [Self; 2] = [Self::Sender, Self::Receiver];
 }
 
-/// Outcome of a transfer as the engine's user learns it.
+/// Outcome of a transfer as reported to the engine's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// The file is complete, correct and stored at the receiver. [`Subject::check`] must agree from
@@ -157,8 +157,8 @@ pub struct Options {
     pub fuzz: u64,
     /// Datagrams of a flood.
     pub flood: u64,
-    /// Positions tried by a check that acts "at each point": all of them if there are no more than
-    /// this, else the first, the last and an even selection of the others.
+    /// Positions tried by a check that acts "at each point": all positions if there are no more
+    /// than this, else the first, the last and an even selection of the others.
     pub positions: u64,
     /// One-way delay from the sender and to the sender.
     pub latency: [Duration; 2],
@@ -202,7 +202,7 @@ pub enum Check {
     EachDatagram,
     /// Many datagrams are lost, duplicated, delayed, truncated or damaged.
     ManyDatagrams,
-    /// The path goes down or fills up for a while, at any point.
+    /// The path goes down or fills up temporarily, at any point.
     Interruptions,
     /// Each storage effect in turn fails.
     EachEffect,

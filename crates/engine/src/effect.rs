@@ -93,7 +93,7 @@ pub enum StoreEffect {
 /// Operation on any path, datagrams and streams alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathEffect {
-    /// Bring up a path the driver knows how to reach, or join a group; completes with a path event.
+    /// Bring up a path known to the driver, or join a group; completes with a path event.
     Open {
         /// The path.
         path: PathId,
@@ -163,9 +163,8 @@ pub enum StreamEffect {
         /// Ticket of the request.
         ticket: Ticket,
     },
-    /// Abort a stream: data pulled and not yet sent is discarded, and the peer is reset so that it
-    /// does not take its partial data for complete. Has no completion: the path is down from here
-    /// on.
+    /// Abort a stream: pulled but unsent data is discarded, and the peer is reset so that it does
+    /// not take partial data for complete. Has no completion: the path is down from here on.
     Reset {
         /// The stream.
         path: PathId,
@@ -205,7 +204,7 @@ pub enum Effect {
     Stream(StreamEffect),
 }
 
-/// Operation on files and directories. The names are those of CFDP's filestore requests (CCSDS
+/// Operation on files and directories. The names are the ones of CFDP's filestore requests (CCSDS
 /// 727.0-B-5 §4.9), which cover the needs of every protocol here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilestoreRequest {
@@ -269,7 +268,7 @@ pub enum IndexRequest {
         /// The record's name.
         key: String,
     },
-    /// Return all records, in order of their keys; answered by [`Completion::Records`].
+    /// Return all records, in order of their keys; completes with [`Completion::Records`].
     Load,
 }
 
@@ -284,7 +283,7 @@ pub enum Completion {
         file: FileId,
         /// Its length, in bytes.
         len: u64,
-        /// Modification time, in seconds since 1970, if the store knows it.
+        /// Modification time, in seconds since 1970, if known.
         modified: Option<u64>,
     },
     /// Bytes read.
@@ -304,7 +303,7 @@ pub struct DirEntry {
     pub name: String,
     /// Kind of entry.
     pub kind: EntryKind,
-    /// Modification time, in seconds since 1970, if the store knows it.
+    /// Modification time, in seconds since 1970, if known.
     pub modified: Option<u64>,
 }
 
@@ -418,7 +417,7 @@ impl StreamEffect {
         }
     }
 
-    /// Returns the ticket it carries, its own or that of the request it cancels.
+    /// Returns the ticket it carries: its own, or the ticket of the request it cancels.
     fn ticket_mut(&mut self) -> Option<&mut Ticket> {
         match self {
             Self::Connect { ticket, .. }
@@ -444,8 +443,8 @@ impl Effect {
         }
     }
 
-    /// Replaces its ticket, if it has one: a layer that owns several engines tells their
-    /// completions apart by its own tickets.
+    /// Replaces its ticket, if it has one: a layer that owns several engines distinguishes their
+    /// completions by its own tickets.
     pub fn set_ticket(&mut self, to: Ticket) {
         let ticket = match self {
             Self::Store(effect) => effect.ticket_mut(),

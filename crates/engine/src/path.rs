@@ -99,7 +99,7 @@ pub enum PathEvent {
     ///
     /// This state is independent of `Up` and `Down`, which do not change it. A path starts with its
     /// return link up, and a driver repeats `ReturnDown` after each `Up` while it holds. Sending
-    /// continues while the path itself is up; timers that wait for the peer stand still while
+    /// continues while the path itself is up; timers that wait for the peer are suspended while
     /// either direction is down. Without events, the state of the return link is unknown.
     ReturnDown,
     /// Data from the peer can arrive again.

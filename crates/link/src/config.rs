@@ -256,8 +256,8 @@ pub enum ConfigError {
         /// Duration of each outage.
         down: Duration,
     },
-    /// Compressed headers in a framing without protocol field, which cannot tell them from whole
-    /// headers.
+    /// Compressed headers in a framing without protocol field, which cannot distinguish them from
+    /// whole headers.
     #[error("header compression needs the framing of PPP")]
     NoProtocolField,
     /// Compressed headers on a link that reorders: they hold changes relative to the previous

@@ -43,8 +43,8 @@ pub enum OnError {
 /// Condition under which errors strike. Packets are judged in the order of transmission.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ErrorKind {
-    /// Strikes each packet with this probability, whatever its length. This is not a bit error
-    /// rate, although some emulators call it one.
+    /// Strikes each packet with this probability, at any length. This is not a bit error rate,
+    /// although some emulators call it one.
     PerPacket(f64),
     /// Strikes each bit of the frame with this probability, so a frame of n bits is struck with 1 −
     /// (1 − b)^n. The distance to the next bit in error is drawn and counted down over the packets,

@@ -54,9 +54,9 @@ pub enum Fcs {
     Bits32,
 }
 
-/// Cost of transparency. It depends on the data, of which a link knows only the length. A caller
-/// that knows the bytes passes the exact length to
-/// [`Link::push_framed`](crate::Link::push_framed), as returned by a [`Line`](crate::Line).
+/// Cost of transparency. It depends on the data, but a link has only the length. A caller that has
+/// the bytes passes the exact length to [`Link::push_framed`](crate::Link::push_framed), as
+/// returned by a [`Line`](crate::Line).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stuffing {
     /// No cost.

@@ -127,7 +127,7 @@ impl Line {
             }
             Kind::Compressed => {
                 self.stats.compressed += 1;
-                // Both headers are gone; the frame ends with the packet's data.
+                // Both headers have been read; the frame ends with the packet's data.
                 let tcp = usize::from(packet[0] & 0x0f) * 4;
                 let headers = tcp + usize::from(packet[tcp + 12] >> 4) * 4;
                 let data = packet.len() - headers;

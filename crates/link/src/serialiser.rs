@@ -12,8 +12,8 @@ pub(crate) struct Serialiser {
     /// End of the service of the current packet, if any.
     busy: Moment,
     tokens: Option<Tokens>,
-    /// Time of the last reconfiguration: packets that waited then start no earlier, whatever the
-    /// new configuration would have allowed.
+    /// Time of the last reconfiguration: packets that waited then start no earlier, even if the new
+    /// configuration would have allowed it.
     since: Time,
 }
 

@@ -33,9 +33,9 @@ pub struct Stats {
     pub delivered: Count,
     /// Left the far end with flipped bits; part of `delivered`.
     pub damaged: Count,
-    /// Delayed by [`Reorder`](crate::Reorder) so that others may overtake, whatever their fate.
+    /// Delayed by [`Reorder`](crate::Reorder) so that others may overtake, with any fate.
     pub held: Count,
-    /// Waiting, in transmission or propagating: accepted and not yet popped, whatever their fate.
+    /// Waiting, in transmission or propagating: accepted and not yet popped, with any fate.
     pub queued: Count,
     lost: [Count; LossCause::ALL.len()],
 }

@@ -237,7 +237,7 @@ fn tcp_survives_loss_at_the_rate_of_the_link() {
     assert!(report.links[0].stats.lost_total().packets > 5);
 }
 
-/// With damage delivered, checksums must be those of the sender's data: otherwise TCP would accept
+/// With damage delivered, checksums must match the sender's data: otherwise TCP would accept
 /// damaged data.
 #[test]
 fn damage_is_found_by_the_checksum_of_tcp() {

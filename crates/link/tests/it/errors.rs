@@ -132,7 +132,7 @@ fn damage_flips_the_bits_it_names() {
 
 #[test]
 fn errors_in_the_frame_around_a_packet_damage_nothing() {
-    // Every bit of the frame is struck; those of the packet are flipped, no others.
+    // Every bit of the frame may be hit, but only bits of the packet are flipped.
     let framing = Framing::Ethernet { fcs: true, preamble: true, ifg: true };
     let model = ErrorModel::damaging(ErrorKind::BitErrorRate(1.0));
     let all = fates(Config { framing, ..with(model) }, 1, 3, 10);

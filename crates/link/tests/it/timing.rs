@@ -70,7 +70,7 @@ proptest! {
         prop_assert_eq!(sent, lens.iter().map(|len| *len as u128).sum());
     }
 
-    /// Whatever the arrivals, a packet starts when it is there and its predecessor has left.
+    /// For any arrivals, a packet starts when it has arrived and its predecessor has left.
     #[test]
     fn an_idle_line_serves_at_once(gaps in prop::collection::vec(0_u64..3_000_000, 1..200)) {
         let mut link = make(Config { rate: Rate::Constant(8_000_000), ..Config::default() });
