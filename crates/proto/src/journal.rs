@@ -167,7 +167,7 @@ impl Progress {
         self.safe = ranges.clone();
     }
 
-    /// Forgets safe parts beyond `len`: the file is shorter than its record says.
+    /// Forgets safe parts beyond `len`: the file is shorter than its record.
     pub(crate) fn truncate(&mut self, len: u64) {
         self.safe.remove(len, u64::MAX);
     }

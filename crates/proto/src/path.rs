@@ -92,7 +92,7 @@ pub(crate) struct Pacing {
     pub(crate) rate_bps: Option<u64>,
     /// Least time between two datagrams.
     pub(crate) interval: Duration,
-    /// Length of the datagram whose transmission time is the least interval between any two.
+    /// Length of the datagram whose transmission time is the minimum interval between any two.
     pub(crate) pace_as: Option<usize>,
     /// Longest delay of a late driver for which the pacer catches up.
     pub(crate) catch_up: Duration,

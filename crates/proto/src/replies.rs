@@ -74,8 +74,7 @@ impl Replies {
                 i += 1;
                 continue;
             }
-            // The MTU may be smaller than that of the path by which the answered or relayed PDU
-            // arrived.
+            // The MTU may be smaller than the MTU of the path by which the PDU arrived.
             if pdu.len() > burst.mtu() {
                 oversize += 1;
             } else {

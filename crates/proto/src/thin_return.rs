@@ -7,9 +7,9 @@
 //! magnitude, it is faster to request both gaps as one range and to receive the bytes between
 //! them a second time.
 //!
-//! A receiver knows the rate of its own path ([`Path::rate_bps`](crate::path::Path::rate_bps))
-//! and measures the forward rate from arriving data ([`ArrivalRate`]). [`bridge`] derives the
-//! greatest distance from both, and [`join`] applies it:
+//! A receiver knows the rate of its own path ([`Path::rate_bps`](crate::path::Path::rate_bps)) and
+//! measures the forward rate from arriving data ([`ArrivalRate`]). [`bridge`] derives the maximum
+//! distance from both, and [`join`] applies it:
 //!
 //! ```ignore
 //! let most = thin_return::bridge(8, self.arrivals.bps(), path.rate_bps());

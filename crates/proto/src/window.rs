@@ -1,6 +1,6 @@
 //! Window of a sender without a rate: how far it may run ahead of its receiver.
 //!
-//! Over a path without a rate a sender cannot know that its receiver is slower: data that the
+//! Over a path without a rate a sender cannot detect that its receiver is slower: data that the
 //! receiving host cannot hold are lost and retransmitted. Protocols have the means to find out:
 //! CFDP's Prompt requests a Keep Alive (CCSDS 727.0-B-5 §4.6.5), a flag of Saratoga's DATA a
 //! STATUS, and the reply reports the receiver's progress. New data beyond a bound waits for that.

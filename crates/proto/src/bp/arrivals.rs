@@ -1,7 +1,7 @@
 //! Bundles that an engine below a layer receives as files. When the engine is about to install a
 //! file, the agent decides first. The engine's effect completes once the agent has the bundle, so
-//! the sender learns of success only when the bundle is safe. A short bundle is read from its file
-//! first; a long one stays in it.
+//! the sender is informed of success only when the bundle is safe. A short bundle is read from its
+//! file first; a long one stays in it.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -113,7 +113,7 @@ pub enum Refusal {
 /// be gone, which is a failure like any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// A contact begins: as far as the agent knows, the neighbour can be reached.
+    /// A contact begins: according to the agent, the neighbour can be reached.
     Open {
         /// The neighbour.
         link: LinkId,

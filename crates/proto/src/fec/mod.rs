@@ -15,7 +15,7 @@
 //! polynomial of degree below `k` that takes the value of source symbol `i` at the point `x(i)`;
 //! parity symbol `j` is its value at `x(k + j)`; `x(0) = 0` and `x(i) = α^(i − 1)`.
 //!
-//! RFC 5510 §8.2.1 says that it is compatible with that codec but has `x(i) = α^i`, which yields
+//! RFC 5510 §8.2.1 claims compatibility with that codec but has `x(i) = α^i`, which yields
 //! different parity. The deployed programs use the library, so its code is used here.
 //!
 //! Two more properties follow the library and not the RFC:

@@ -135,7 +135,7 @@ impl Node {
     fn begin_session(&mut self, now: Time, seq: Seq, next: u64) {
         let Some(flow) = self.flows.get(seq) else { return };
         let number = match &flow.origin {
-            // The user knows the transfer by its first session.
+            // The user identifies the transfer by its first session.
             Origin::Here { id, .. } => Some(*id).filter(|_| flow.sessions == 0),
             Origin::Before(_) => None,
         };

@@ -1,5 +1,5 @@
-//! Records of sessions: a mark when the sender knows of a received part, and a record of each
-//! complete file.
+//! Records of sessions: a mark when the sender has the report of a received part, and a record of
+//! each complete file.
 //!
 //! A session's state does not survive its engine. A sender does not retransmit data that a report
 //! claimed; if a restarted engine then claimed the rest, the sender would take the block for
@@ -91,7 +91,7 @@ impl Lost {
         }
     }
 
-    /// Forgets a session that its sender knows to be lost, or has ended.
+    /// Forgets a session that has ended, or is lost for its sender.
     pub(crate) fn settled(&mut self, core: &mut Core, id: SessionId) {
         if self.sessions.forget(&id).is_some() {
             remove(core, id);

@@ -146,7 +146,7 @@ impl Node {
         node
     }
 
-    /// Next complete block. Its sender learns of the complete delivery when it is accepted.
+    /// Next complete block. Its sender is informed of the complete delivery when it is accepted.
     pub fn poll_block(&mut self) -> Option<Block> {
         self.core.blocks.as_mut()?.pop_front()
     }

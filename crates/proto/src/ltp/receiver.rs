@@ -354,7 +354,7 @@ impl Receiver {
             Phase::Cancelling { reason, due: true, attempts, most } => {
                 let path = self.base.seat.path.unwrap_or_default();
                 if !core.shared.replies.refusals.admit(core.now, path) {
-                    // The sender learns of it when it retransmits.
+                    // The sender is informed when it retransmits.
                     core.stats.refusals_left_out += 1;
                     core.user.limit_reached(Limit::Refusals);
                     self.close(core);

@@ -130,7 +130,7 @@ impl Reports {
         over
     }
 
-    /// Whether the sender knows that everything up to `end` has arrived.
+    /// Whether the sender has reports that everything up to `end` has arrived.
     pub(crate) fn is_confirmed(&self, end: u64) -> bool {
         self.confirmed.gaps(0, end).next().is_none()
     }
@@ -141,8 +141,8 @@ impl Reports {
     }
 
     /// Makes room by forgetting the oldest: serial numbers of checkpoints count up, so the first is
-    /// oldest. A sender that did not receive its reports asks again. Returns whether any were
-    /// forgotten.
+    /// oldest. A sender that did not receive its reports repeats the request. Returns whether any
+    /// were forgotten.
     pub(crate) fn make_room(&mut self, claims_max: usize) -> bool {
         let before = self.sent.len();
         while self.by_checkpoint.len() >= CHECKPOINTS_KEPT || self.is_full(claims_max) {

@@ -556,7 +556,7 @@ impl Sender {
         if report.upper > self.layout.red {
             let error = PeerError::ReportBeyondEnd;
             core.user.indicate(Indication::PeerError { id: self.peer.session, error });
-            // The two sides know different ends, which no repair changes, and would reply to each
+            // The two sides have different ends, which no repair changes, and would reply to each
             // other for ever.
             self.reports.cycles += 1;
             if self.reports.cycles > self.peer.remote.cycle_limit {

@@ -41,9 +41,9 @@ struct Question {
 pub(crate) enum QuestionState {
     /// Not yet reported to the application.
     New,
-    /// Already answered by the application.
+    /// Reply already received from the application.
     Answered,
-    /// Reported to the application, which has not answered yet.
+    /// Reported to the application, without its reply yet.
     Waiting,
 }
 

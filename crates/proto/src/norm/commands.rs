@@ -182,7 +182,7 @@ impl Commands {
         core.user.indicate(Indication::QuestionOver { peer: self.path, kind, id, silent });
     }
 
-    /// Gives up receivers that were asked the maximum number of times.
+    /// Gives up receivers that were polled the maximum number of times.
     pub(crate) fn expire(&mut self, core: &mut Core, now: Time) {
         let most = core.config.sender.robust_factor.max(1);
         let Some(question) = self.questions.front_mut().filter(|question| question.next <= now)
@@ -259,8 +259,8 @@ impl Commands {
         went
     }
 
-    /// Sends the question to receivers that have not answered: as many as one message can name,
-    /// those asked least often first.
+    /// Sends the question to receivers without a reply: as many as one message can name, the least
+    /// often polled first.
     fn emit_question(
         &mut self,
         core: &mut Core,

@@ -96,7 +96,7 @@ pub(crate) struct Beginning {
     pub(crate) segment: usize,
     /// Upper limit of the rate, in bytes per second.
     pub(crate) ceiling: f64,
-    /// Assumed greatest round trip.
+    /// Assumed greatest round trip (GRTT).
     pub(crate) grtt: Duration,
     pub(crate) is_group: bool,
     /// Round trip to a single receiver, if the light time is known.
@@ -295,7 +295,7 @@ impl Congestion {
     /// Follows the report of the CLR.
     fn adjust(&mut self, now: Time, reporter: Reporter, (is_first, grtt): (bool, Duration)) {
         if self.is_slow_start && is_first && !self.is_group {
-            // No other receiver has to be asked: start as TFRC does (RFC 5348 §4.2).
+            // No other receiver has to be polled: start as TFRC does (RFC 5348 §4.2).
             let initial = initial_window(self.segment) / reporter.rtt;
             self.set(self.rate.max(initial), grtt);
             self.raised = now;
@@ -355,7 +355,7 @@ impl Congestion {
         let lowest = self.reporters.iter_mut().min_by(|(_, a), (_, b)| a.rate.total_cmp(&b.rate));
         match lowest {
             Some((node, reporter)) => {
-                // It was not asked to reply at once so far.
+                // No immediate reply was requested so far.
                 reporter.sequence = sequence;
                 self.limiting = Some(*node);
                 self.is_climbing = !self.is_slow_start;
@@ -462,8 +462,8 @@ mod tests {
         })
     }
 
-    /// Simulates a report in reply to the last probe, one round trip later, by a node that was
-    /// asked to reply at once.
+    /// Simulates a report in reply to the last probe, one round trip later, by a node with a
+    /// request for an immediate reply.
     fn reports(congestion: &mut Congestion, at: u64, (node, flags): (u32, CcFlags), rate: f64) {
         let cc = CcFeedback {
             sequence: congestion.sequence,

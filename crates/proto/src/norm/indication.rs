@@ -274,7 +274,7 @@ pub struct Finished {
     pub acknowledged: u32,
     /// Whether every receiver expected to acknowledge did; at a receiver, whether the object is
     /// complete. Never `true` once there were more receivers than
-    /// [`Limits::receivers`](super::Limits), because some were not asked.
+    /// [`Limits::receivers`](super::Limits), because some were not polled.
     pub is_confirmed: bool,
     /// Content of NORM_INFO.
     pub info: Bytes,

@@ -177,9 +177,9 @@ impl Node {
         true
     }
 
-    /// Forgets a sender to make room for another. Takes the oldest of those with fewest messages,
-    /// if these are few; otherwise, among those silent for some time, the one that has delivered
-    /// least. New senders keep no other out.
+    /// Forgets a sender to make room for another. Takes the oldest of the senders with the fewest
+    /// messages, if these are few; otherwise, among senders silent for some time, the one that has
+    /// delivered least. New senders keep no other out.
     fn forget_silent(&mut self, now: Time) -> bool {
         let silent = self.receivers.iter().filter_map(|(key, handle)| {
             let Some(Session::Receiver(receiver)) = self.slots.get(*handle) else { return None };

@@ -22,7 +22,7 @@ pub(crate) struct Members {
 struct Member {
     /// Last acknowledged object, which includes all before it.
     through: Option<u64>,
-    /// First object the receiver knows of, if it reports that: it acknowledges nothing earlier.
+    /// First object known to the receiver, if reported: it acknowledges nothing earlier.
     first: Option<u16>,
     polls: Polls,
     /// Time of its last message.
@@ -64,7 +64,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Whether no receiver is left to be asked.
+    /// Whether no receiver is left to be polled.
     pub(crate) fn is_complete(&self) -> bool {
         self.expected > 0 && self.answered >= self.expected
     }
@@ -82,7 +82,8 @@ impl Polls {
         self.ignored += u32::from(std::mem::take(&mut self.is_open));
     }
 
-    /// Whether the limits of polling are reached for a receiver last heard at `received_at`.
+    /// Whether the limits of polling are reached for a receiver whose last message arrived at
+    /// `received_at`.
     fn is_in_vain(&self, received_at: Time, now: Time, most: Persistence) -> bool {
         let Some(since) = self.since.filter(|_| self.count >= most.polls) else { return false };
         let is_silent = now.since(since.max(received_at)) >= most.patience;
@@ -151,8 +152,8 @@ impl Members {
         self.unheard = Polls::default();
     }
 
-    /// Makes room for a receiver: forgets the one silent for the longest time, and at least since
-    /// `since`, of those that never acknowledged. Returns `None` if there is none.
+    /// Makes room for a receiver: forgets the one silent for the longest time, at least since
+    /// `since`, among receivers that never acknowledged. Returns `None` if there is none.
     pub(crate) fn make_room(&mut self, since: Time) -> Option<NodeId> {
         self.are_more = true;
         let silent = self.received.iter().filter(|(_, member)| member.through.is_none());
@@ -194,7 +195,7 @@ impl Members {
         member.polls = Polls::default();
     }
 
-    /// Next receivers to ask for everything up to an object: at most `max`, after `after`. With
+    /// Next receivers to poll for everything up to an object: at most `max`, after `after`. With
     /// `whoever`, the first is [`NodeId::NONE`], which addresses any receiver.
     pub(crate) fn to_ask(
         &self,
@@ -213,7 +214,7 @@ impl Members {
         whoever.into_iter().chain(missing.map(|(node, _)| *node)).take(max).collect()
     }
 
-    /// Notes that receivers were asked.
+    /// Records that receivers were polled.
     pub(crate) fn requested(&mut self, nodes: &[NodeId], now: Time) {
         for node in nodes {
             match self.received.get_mut(node) {
@@ -228,12 +229,12 @@ impl Members {
         self.received.is_empty() || self.len() < receivers
     }
 
-    /// Counts who has an object, among at least `receivers` receivers.
+    /// Counts the receivers that have an object, among at least `receivers` receivers.
     pub(crate) fn standing(&self, object: u64, receivers: u32) -> Standing {
         let mut standing = Standing { expected: self.len().max(receivers), answered: 0, have: 0 };
         for member in self.received.values().filter(|member| member.through >= Some(object)) {
             standing.answered += 1;
-            // A restarted receiver knows nothing of earlier objects.
+            // A restarted receiver has no record of earlier objects.
             let began_after = |first: u16| (object as u16).wrapping_sub(first) >= 0x8000;
             standing.have += u32::from(!member.first.is_some_and(began_after));
         }

@@ -274,7 +274,7 @@ impl Node {
     /// [`Indication::Question`].
     ///
     /// # Errors
-    /// There is no such question, or the answer does not fit in one message.
+    /// The question does not exist, or the answer does not fit in one message.
     pub fn answer(
         &mut self,
         now: Time,

@@ -37,8 +37,8 @@ const FORMER_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_OF_MANY: u8 = 4;
 
 /// Type of a private header extension: the first object that a receiver vouches for. Its
-/// acknowledgements cover nothing before it: a restarted receiver knows nothing earlier, and
-/// objects that failed here must not seem delivered. Other implementations skip it.
+/// acknowledgements cover nothing before it: a restarted receiver has no record of earlier objects,
+/// and objects that failed here must not seem delivered. Other implementations skip it.
 pub(crate) const EXT_BEGAN: u8 = 193;
 
 /// Number of messages from which on a sender keeps its slot while it is active.
@@ -577,7 +577,7 @@ impl Receiver {
     }
 }
 
-/// Whether a node is asked, by its number or as any node.
+/// Whether a node is addressed, by its number or as any node.
 fn is_listed(node: NodeId, ackers: &norm::NodeList<'_>) -> bool {
     ackers.iter().any(|other| other == node || other == NodeId::NONE || other == NodeId::ANY)
 }

@@ -265,8 +265,9 @@ impl Reception {
             Meaning::Event => true,
             Meaning::First => {
                 self.make_up(rtt);
-                // Messages sent before the sender could know of the loss carry no news, and in slow
-                // start they are many. One round trip is added, as the path's delay may have grown.
+                // Messages sent before the sender could react to the loss carry no news, and in
+                // slow start they are many. One round trip is added, as the path's delay may have
+                // grown.
                 self.first_until = at + Duration::from_secs_f64(2.0 * rtt);
                 true
             }

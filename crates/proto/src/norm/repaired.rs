@@ -75,7 +75,7 @@ impl Repaired {
             return wanted.missing;
         }
         // Receivers that know of this parity count it, and name the segments after it; others
-        // request as many as they miss.
+        // request as many segments as they lack.
         let next = u32::from(block_len) + u32::from(self.used - self.spare);
         let unsent = wanted.symbols.iter().filter(|symbol| u32::from(*symbol) >= next).count();
         let unsent = u16::try_from(unsent).unwrap_or(u16::MAX);

@@ -264,7 +264,7 @@ impl Sender {
             core.free.push(object.handle());
             let end = Err(failure);
             finished(core, &object, end, (0, false));
-            // Receivers with a part of it learn that no more follows.
+            // Receivers with a part of it are informed that no more follows.
             if object.fti().is_some() {
                 self.refuse(core, object.number(), object.end());
             }
@@ -419,7 +419,7 @@ impl Sender {
     }
 
     /// Processes a receiver's acknowledgement (§4.3.2). `is_private` if the other receivers did not
-    /// hear it.
+    /// receive it.
     pub(crate) fn on_ack(
         &mut self,
         core: &mut Core,

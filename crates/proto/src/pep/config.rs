@@ -29,8 +29,8 @@ settings! {
         /// Whether the second stream uses the client's address and port as its source, rather than
         /// the driver's.
         pub transparent: bool = true,
-        /// Addresses of the proxy itself; port 0 stands for any. A stream to one of them would loop
-        /// for ever, so it is reset.
+        /// Addresses of the proxy itself; port 0 means any. A stream to one of them would loop for
+        /// ever, so it is reset.
         pub own: Vec<SocketAddr> = Vec::new(),
     }
 }

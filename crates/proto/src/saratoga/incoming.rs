@@ -268,7 +268,7 @@ impl Node {
         let sends = self.sessions.find(&id(Role::Sender));
         let Some(handle) = sends.or_else(|| self.sessions.find(&id(Role::Receiver))) else {
             match self.sessions.closed(&id(Role::Sender)) {
-                // The receiver continues because it does not know that the session is over. A
+                // The receiver continues because it was not informed of the end of the session. A
                 // STATUS is never replied to by a STATUS, or two peers would reply without end.
                 Some(word) if status.code == StatusCode::Ok && is_metadata(word) => {
                     let word = word.clone();

@@ -145,7 +145,7 @@ pub struct Finished {
     pub id: SessionId,
     /// Success or failure: on success the file arrived completely, or was deleted as requested.
     pub result: Result<(), Failure>,
-    /// Whether the peer confirmed it, or this peer observed it. A blind sender does not know.
+    /// Whether the peer confirmed it, or this peer observed it. A blind sender has no information.
     pub is_confirmed: bool,
     /// Name of the file at the receiver, empty if unknown.
     pub name: String,

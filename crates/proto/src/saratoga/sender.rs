@@ -90,7 +90,7 @@ enum Failed {
     Refused(StatusCode),
     /// METADATA reports the end of the session.
     Announced,
-    /// No notification: the receiver ended it, or does not know it.
+    /// No notification: the receiver ended it, or has no such session.
     Quietly,
 }
 
@@ -608,7 +608,7 @@ impl Sender {
     /// Ends the session and notifies the receiver.
     pub(crate) fn end(&mut self, core: &mut Core, code: StatusCode) {
         match self.phase {
-            // The receiver knows nothing yet, or gets a refusal.
+            // The receiver has no state yet, or gets a refusal.
             Phase::Opening | Phase::Summing { .. } | Phase::Asking => {
                 self.fail(core, Failure { is_ours: true, code });
                 self.close(core);

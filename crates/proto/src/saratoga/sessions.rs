@@ -142,7 +142,7 @@ impl Session {
     }
 
     /// Packet that reports the result to later requests, and whether to send it now, too: a
-    /// requester learns of a failure once.
+    /// requester is informed of a failure once.
     fn last_word(&self) -> (Vec<u8>, bool) {
         match self {
             Self::Sender(sender) => (sender.last_word(), sender.is_refusal()),

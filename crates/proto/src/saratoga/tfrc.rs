@@ -129,7 +129,7 @@ impl Tfrc {
             Meaning::Known => {}
             Meaning::Event => self.is_new_event = true,
             Meaning::First => {
-                // The packets so far say little, because the rate grew all the time: the first
+                // The packets so far prove little, because the rate grew all the time: the first
                 // interval is the one for which the equation yields the receive rate (§6.3.1).
                 let observed =
                     if self.received_most > 0.0 { self.received_most } else { self.rate / 2.0 };

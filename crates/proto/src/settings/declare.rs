@@ -107,7 +107,7 @@ macro_rules! visit_field {
     }};
 }
 
-/// Visits settings that stand in several structs, in a method that is written by hand:
+/// Visits settings shared by several structs, in a hand-written method:
 ///
 /// ```text
 /// visit! { visitor;

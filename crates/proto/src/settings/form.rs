@@ -144,8 +144,8 @@ impl Setting for Refused {
     }
 }
 
-/// Visits the settings of a part that stand in the table around it; `why` follows their keys in
-/// the message to users that set them without the part.
+/// Visits the settings of a part that are placed in the table around it; `why` follows their keys
+/// in the message to users that set them without the part.
 ///
 /// # Errors
 ///
@@ -596,7 +596,7 @@ impl<T: Settings + Default> Optional for Option<T> {
     }
 }
 
-/// Settings that stand in the table around them.
+/// Settings placed in the table around them.
 #[derive(Debug)]
 pub struct Inline;
 

@@ -47,7 +47,7 @@ pub trait Settings {
 /// Error of several settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wrong {
-    /// Text in which `{table}` stands for the path of the table, and each `{}` for a value.
+    /// Text in which `{table}` is replaced by the path of the table, and each `{}` by a value.
     pub text: String,
     /// The values.
     pub values: Vec<Value>,
@@ -83,7 +83,7 @@ pub enum Bound {
     Least(u64),
     /// Greatest number.
     Most(u64),
-    /// Least and greatest number.
+    /// Minimum and maximum number.
     Range(u64, u64),
     /// Time of at least 1 ms: at shorter intervals, unprompted packets fill a link.
     Interval,

@@ -1,4 +1,4 @@
-//! Late acceptance: a peer's SYN is answered once a connection to its destination is open.
+//! Late acceptance: a peer's SYN gets its reply once a connection to its destination is open.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -49,14 +49,14 @@ impl Late {
         self.pending.insert(connection, pending);
     }
 
-    /// Records that a connection is open, and returns the SYN to answer.
+    /// Records that a connection is open, and returns the SYN to reply to.
     pub(super) fn connected(&mut self, connection: ConnectionId) -> Option<PendingSyn> {
         let pending = self.pending.remove(&connection)?;
         self.ready.insert(pending.ends, connection);
         Some(pending)
     }
 
-    /// Removes an unclaimed connection that ended; returns the SYN if it was not answered.
+    /// Removes an unclaimed connection that ended; returns the SYN if it got no reply.
     pub(super) fn over(&mut self, connection: ConnectionId) -> Option<PendingSyn> {
         self.ready.retain(|_, other| *other != connection);
         self.ends.retain(|_, other| *other != connection);

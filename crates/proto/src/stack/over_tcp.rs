@@ -208,8 +208,8 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// Opens a connection on behalf of a peer with a SYN. Returns whether its packet waits or was
-    /// answered.
+    /// Opens a connection on behalf of a peer with a SYN. Returns whether its packet waits or got a
+    /// reply.
     fn is_requested(&mut self, now: Time, most: usize, path: PathId, packet: &[u8]) -> bool {
         let Some(ends) = self.below.asks(packet) else { return false };
         let (client, server) = ends;

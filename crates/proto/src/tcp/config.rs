@@ -36,7 +36,7 @@ pub struct Config {
     pub challenge_interval: Duration,
     /// Time for which a closed connection is remembered (2 MSL).
     pub time_wait: Duration,
-    /// Time to wait for the FIN of a peer that knows that nobody reads any more.
+    /// Time to wait for the FIN of a peer informed that nobody reads any more.
     pub fin_wait: Duration,
     /// Limits of the stack.
     pub limits: Limits,

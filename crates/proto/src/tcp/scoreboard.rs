@@ -543,7 +543,7 @@ impl Scoreboard {
     }
 
     /// Marks data in flight of the missing `start..end` as lost, except retransmissions within
-    /// `embargo`, of which the peer cannot know. Returns its bytes.
+    /// `embargo`, which the peer cannot have reported. Returns its bytes.
     pub(crate) fn lose_hole(&mut self, now: Time, start: u64, end: u64, embargo: Duration) -> u64 {
         let mut bytes = 0;
         for index in self.index_of(start)..self.records.len() {

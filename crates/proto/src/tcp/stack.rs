@@ -56,7 +56,7 @@ impl Interface {
 struct Slot {
     generation: u32,
     connection: Option<Box<Connection>>,
-    /// Whether its user knows it.
+    /// Whether its user was informed of it.
     known: bool,
     /// Whether it counts as half open at its listener.
     half_open: bool,

@@ -171,8 +171,8 @@ impl BundleLayer {
                     if endpoint == here =>
                 {
                     let arrival = Arrival(number);
-                    // The entity of a node with a `dtn` name identifies itself in its PDUs; 0
-                    // stands for it here.
+                    // The entity of a node with a `dtn` name identifies itself in its PDUs; here
+                    // its number is 0.
                     let from = match id.source {
                         Eid::Ipn { node, .. } => node,
                         Eid::None | Eid::Dtn(_) | Eid::Uri(_) | Eid::Unknown { .. } => 0,

@@ -38,7 +38,7 @@ const BYTES_MAX: usize = 16 << 20;
 const ARRIVALS_MAX: usize = 960;
 
 /// Number of recent transactions whose Finished PDU is re-sent after a restart: as many as a crash
-/// can have kept from the node, since most sources already know.
+/// can have kept from the node, since most sources already received it.
 const FINISHED_RESENDS: usize = 4;
 
 /// Another program's bundle node below an entity.

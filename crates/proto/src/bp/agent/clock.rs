@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::Time;
 
-/// Milliseconds from the beginning of 2000 to [`Time::ZERO`], if the node knows them.
+/// Milliseconds from the start of 2000 to [`Time::ZERO`], if known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock(pub(super) Option<u64>);
 

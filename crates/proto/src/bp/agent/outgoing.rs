@@ -40,7 +40,7 @@ pub(super) struct Summing {
 }
 
 impl Agent {
-    /// Next transmission of a bundle to a neighbour that accepts so many bytes; `None` if no part
+    /// Next transmission of a bundle to a neighbour that accepts this many bytes; `None` if no part
     /// fits.
     pub(super) fn load(&self, now: Time, number: u64, node: &Eid, most: u64) -> Option<Load> {
         let held = self.bundles.get(&number)?;

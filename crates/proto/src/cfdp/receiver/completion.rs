@@ -247,7 +247,7 @@ impl Receiver {
     fn tell(&mut self, core: &mut Core, now: Time) {
         self.indicate_finished(core);
         let closure = self.metadata.as_ref().is_some_and(|metadata| metadata.closure);
-        // Without a path to the sender, it will ask, and is answered from memory.
+        // Without a path to the sender, it will retry, and gets a reply from memory.
         if self.base.seat.path.is_none() || (!self.base.acknowledged() && !closure) {
             self.close(core);
             return;
@@ -317,8 +317,8 @@ impl Receiver {
         }
     }
 
-    /// Drops the reception for another. A sender that is still alive is asked for everything at its
-    /// next PDU.
+    /// Drops the reception for another. A sender that is still active gets a request for everything
+    /// at its next PDU.
     pub(crate) fn make_room(&mut self, core: &mut Core) {
         self.abandon(core, ConditionCode::InactivityDetected);
     }

@@ -410,8 +410,8 @@ impl Receiver {
         self.base.want(core, Class::Control);
     }
 
-    /// Ends the wait for the ACK of the Finished PDU. The user knows the outcome; the sender's EOF
-    /// PDUs are replied to from memory.
+    /// Ends the wait for the ACK of the Finished PDU. The user has the outcome; replies to the
+    /// sender's EOF PDUs come from memory.
     fn give_up_telling(&mut self, core: &mut Core, condition: ConditionCode) {
         let (id, progress) = (self.base.id(), self.ranges.covered());
         core.user.indicate(Indication::Fault { id, condition, progress });

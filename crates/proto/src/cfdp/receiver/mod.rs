@@ -429,7 +429,7 @@ impl Receiver {
         if let Some(turn) = self.emit_ack(core, burst) {
             return turn;
         }
-        // A suspended sender must still know that its EOF arrived.
+        // A suspended sender must still receive the acknowledgement of its EOF.
         if self.base.is_suspended() {
             return Turn::Over;
         }

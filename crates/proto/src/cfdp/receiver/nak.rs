@@ -428,7 +428,7 @@ impl Receiver {
         let is_over = match self.base.remote.naks.limit {
             Some(limit) => self.nak.misses > limit,
             // The sender is not silent, but sends nothing useful: it lacks the requested data
-            // because the two know different sizes, or its data is lost.
+            // because the two have different sizes, or its data is lost.
             None => now.since(first) >= self.base.inactivity(core),
         };
         if is_over {
@@ -498,7 +498,7 @@ impl Receiver {
         if self.nak.round == Round::Idle {
             self.ask_for_all(core, now);
         }
-        // A silent sender need not be asked as often.
+        // A silent sender needs fewer requests.
         let doublings = self.nak.fruitless.saturating_sub(PATIENT_ASKS).min(20);
         self.nak.fruitless = self.nak.fruitless.saturating_add(1);
         let longest = every.max(Duration::from_secs(60));

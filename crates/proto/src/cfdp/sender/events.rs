@@ -132,7 +132,8 @@ impl Sender {
         if let Phase::Cancelled { condition } = self.phase
             && ack.condition != condition
         {
-            // It replies to an EOF from before the cancellation, which the receiver must learn of.
+            // It replies to an EOF from before the cancellation, which the receiver must be
+            // informed of.
             return;
         }
         match ack.status {
@@ -334,7 +335,7 @@ impl Sender {
                 self.base.last_received = now;
                 self.fault(core, now, ConditionCode::InactivityDetected);
             }
-            // The user knows the outcome, and the receiver has a limit as well.
+            // The user has the outcome, and the receiver has a limit as well.
             Phase::Cancelled { .. } | Phase::Acknowledging if is_silent => self.close(core),
             Phase::Opening
             | Phase::Sending
@@ -415,7 +416,7 @@ impl Sender {
         };
         self.finished(core, outcome);
         if silent {
-            // The receiver does not know it.
+            // The receiver has no such transaction.
             self.close(core);
             return;
         }

@@ -207,7 +207,7 @@ fn nothing_is_sent_before_its_number_is_stored() {
 fn no_timer_of_a_sender_runs_while_it_is_suspended() {
     let mut world = World::new(&config(|remote| remote.closure = true));
     world.sides[0].store.insert(name("source"), content(500));
-    // The receiver is never heard.
+    // No PDU of the receiver arrives.
     world.lose = Box::new(|side, _, _| side == 1);
     let suspend = vec![(ConditionCode::CheckLimitReached, FaultHandler::Suspend)];
     let mode = Some(TransmissionMode::Unacknowledged);

@@ -258,7 +258,7 @@ fn restarts_do_not_deliver_bytes_beyond_the_end() {
     let mut world = World::new(&settings);
     say(&mut world, 1, header(1), metadata(0));
     say(&mut world, 1, header(1), data(0, &[1; 200]));
-    // The store dies before the record says so, but the data is in the file.
+    // The store fails before the record is updated, but the data is in the file.
     world.sides[1].dies_after = Some(1);
     say(&mut world, 1, header(1), data(200, &[2; 500]));
     world.sides[1].dies_after = None;
@@ -273,7 +273,7 @@ fn restarts_do_not_deliver_bytes_beyond_the_end() {
 fn transfers_over_contacts_too_short_for_data_end() {
     let mut world = world_with(&config(|remote| remote.naks.limit = Some(5)), &content(20_000));
     world.put(put_request());
-    // All data is lost, and the path goes down before the answers to a NAK are overdue.
+    // All data is lost, and the path goes down before the replies to a NAK are overdue.
     world.lose = Box::new(|_, _, datagram| datagram.len() > 500);
     for _ in 0..20_000 {
         world.run_until(world.now + Duration::from_millis(90));

@@ -32,7 +32,7 @@ fn lose_from(world: &mut World, sides: &'static [usize]) {
 }
 
 /// Unannounced outage from 0.8 s into a file of 4 s. Returns the time from its end until delivery,
-/// and until the sender knows.
+/// and until the confirmation at the sender.
 fn after_outage(secs: u64, sides: &'static [usize]) -> (Duration, Duration) {
     let file = content(5_000_000);
     let owlt = Duration::from_millis(250);

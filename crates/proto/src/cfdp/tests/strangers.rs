@@ -59,7 +59,7 @@ fn a_number_used_again_for_the_same_size_brings_the_new_file() {
     world.run();
     world.sides[0].store = engine::MemoryStore::new();
     world.restart(0);
-    // The Metadata is the same to the last bit: only the checksum of the EOF tells the difference.
+    // The Metadata is identical: only the checksum of the EOF differs.
     world.sides[0].store.insert(name("source"), vec![9; 5000]);
     world.put(put_request());
     world.run();

@@ -54,7 +54,7 @@ fn new_data_waits_for_the_receiver() {
     assert!(arrived(&world, &file));
     let ahead = furthest_ahead(&world);
     assert!((WINDOW..WINDOW + 1024).contains(&ahead), "{ahead}");
-    // A quarter of the window each 10 ms round trip at the least, all of it at the most.
+    // At least a quarter of the window each 10 ms round trip, at most all of it.
     let finished =
         world.datagrams().into_iter().find(|(_, _, line, _)| line.starts_with("Finished"));
     let took = finished.expect("it is reported").0.since(engine::Time::ZERO);

@@ -3,15 +3,15 @@
 //!
 //! **Medium confidence.** The book removed these procedures, and no implementation to verify
 //! against was found. Only the fields are certain: all PDUs of a transaction keep its id and its
-//! final destination on every hop, and Finished tells the end system from a waypoint.
+//! final destination on every hop, and Finished distinguishes the end system from a waypoint.
 //!
 //! * Class 3: unacknowledged PDUs are forwarded one by one. A transaction arrives on one path and
 //!   leaves on another; other PDUs are dropped, which ends every loop.
 //! * Class 4: the waypoint receives the whole file as an acknowledged receiver does, with its own
 //!   NAKs and retransmissions, and sends Finished as a waypoint: it has custody. It then sends the
 //!   file to the next entity under the same identifier. The Finished of the end system is returned
-//!   hop by hop; a source that sends another EOF gets it again. Only version-000 PDUs can tell the
-//!   two kinds of Finished apart, so only those are relayed.
+//!   hop by hop; a source that sends another EOF gets it again. Only version-000 PDUs can
+//!   distinguish the two kinds of Finished, so only those are relayed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -236,7 +236,7 @@ impl Entity {
         if let Some(from) = forward.from {
             self.reply(from, Some(pdu.clone()));
         }
-        // A source that has not received it asks again, and gets it from here.
+        // A source that has not received it repeats its request, and gets it from here.
         let order = self.core.operations.owed.remove(&id);
         let telling = self.by_id.get(&id).copied();
         let subject = match telling.and_then(|handle| self.slots.get_mut(handle)) {

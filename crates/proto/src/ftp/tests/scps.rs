@@ -224,7 +224,7 @@ fn without_its_control_file_nothing_is_read_or_changed() {
 
 #[test]
 fn returning_clients_take_over_their_file() {
-    // The data connection and the control connection are gone, and only the client knows it.
+    // The data connection and the control connection are lost, and only the client has noticed.
     let mut world = scps(|scps| scps.auto_restart = false);
     let content = bytes(400_000);
     world.file(0, "f", &content);

@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    /// Breaks all streams, which only the first host learns.
+    /// Breaks all streams, which only the first host notices.
     pub(super) fn cut(&mut self) {
         for stream in 0..self.streams.len() {
             for end in 0..2 {

@@ -46,7 +46,7 @@ const COPY_SHARE: u32 = 1000;
 const LOSSY_SHARE: u32 = 100;
 
 /// A path has heavy loss if one byte in this many is missing of a scope of this length: fewer
-/// segments say little about a path.
+/// segments prove little about a path.
 const LOSSY: u64 = 8;
 const LOSSY_LEN: u64 = 64 << 10;
 
@@ -156,8 +156,8 @@ impl Receiver {
             {
                 (0, end)
             }
-            // An earlier run of this engine sent a report that this one does not know, and the
-            // sender counts on it.
+            // An earlier run of this engine sent a report that this one has no record of, and the
+            // sender relies on it.
             None if checkpoint.report != 0 => {
                 self.cancel(core, CancelReason::System);
                 return;
@@ -165,8 +165,8 @@ impl Receiver {
             None if self.reporting.reported < end => {
                 (std::mem::replace(&mut self.reporting.reported, end), end)
             }
-            // Data retransmitted before this run was reported on. A sender that asks once more
-            // needs everything.
+            // Data retransmitted before this run was reported on. A sender that requests a report
+            // again needs everything.
             None if start == 0 && self.reporting.repeats.is_long(1) => {
                 (self.reporting.repeats.take().map_or(0, |(from, _)| from), end)
             }
@@ -284,7 +284,7 @@ impl Receiver {
 
     /// Processes red data, perhaps after a new gap. Over a thin return link, gaps are always
     /// reported before a checkpoint requests it, as are missing parts of retransmitted ranges. The
-    /// sender learns how long reports take, and has the news when it is at the end.
+    /// sender measures the time of reports, and has their news when it is at the end.
     pub(super) fn look_for_gaps(&mut self, core: &mut Core, start: u64, end: u64) {
         let is_again = end <= self.reporting.gaps.front();
         let is_new = self.reporting.gaps.arrived(start, end);
@@ -364,7 +364,7 @@ impl Receiver {
         })
     }
 
-    /// Whether so much of a scope is missing that the report is probably lost, too.
+    /// Whether the missing share of a scope indicates that the report is probably lost, too.
     fn is_lossy(&self, lower: u64, upper: u64) -> bool {
         let is_auto = self.peer.remote.retransmission_limit.is_none();
         let missing: u64 = self.ranges.gaps(lower, upper).map(|(start, end)| end - start).sum();
@@ -475,7 +475,7 @@ impl Receiver {
             return;
         }
         if self.phase == Phase::Telling && attempts > limit.unwrap_or(TELLING_MAX) {
-            // The block is complete; a sender that is still alive will ask.
+            // The block is complete; a sender that is still active will request a report.
             self.close(core);
             return;
         }

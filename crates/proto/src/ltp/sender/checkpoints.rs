@@ -299,7 +299,7 @@ impl Sender {
         {
             self.base.seat.sample(&mut core.shared.paths, took);
         }
-        // A receiver learns the end of a forwarded block only from its last segment.
+        // A receiver detects the end of a forwarded block only by its last segment.
         let keeps_end = matches!(self.source, Some(Supply::Passage(_)));
         let red = self.layout.red;
         let is_moot = |checkpoint: &Outstanding| {

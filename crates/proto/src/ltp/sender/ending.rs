@@ -48,7 +48,7 @@ impl Sender {
         self.finished(core, Err(failure), false);
         self.end(core);
         if silent {
-            // The receiver does not know it.
+            // The receiver has no such session.
             self.close(core);
             return;
         }

@@ -256,7 +256,7 @@ fn a_report_that_is_never_acknowledged_ends_the_session() {
     assert_eq!(reason(&world, 1), Some((End::Receiver, CancelReason::RetransmissionLimit)));
 }
 
-/// The block is complete, and its last report is lost: a sender that asks would get a reply.
+/// The block is complete, and its last report is lost: a request of the sender would get a reply.
 #[test]
 fn a_last_report_that_is_never_acknowledged_throws_nothing_away() {
     let file = content(SIZE);
@@ -271,7 +271,7 @@ fn a_last_report_that_is_never_acknowledged_throws_nothing_away() {
         "{:#?}",
         world.transcript()
     );
-    // The sender cannot know.
+    // The sender has no information.
     assert_eq!(reason(&world, 0), Some((End::Sender, CancelReason::RetransmissionLimit)));
 }
 
@@ -582,7 +582,7 @@ fn late_segments_of_closed_sessions_start_nothing() {
     }
     world.run();
     assert_eq!(world.sides[1].engine.sessions().count(), 0);
-    // Only the checkpoint gets a reply, as its sender may not know.
+    // Only the checkpoint gets a reply, because its sender may lack the report.
     let lines = world.transcript();
     assert_eq!(lines[before..].len(), 2, "{lines:#?}");
     assert!(lines[before].ends_with("0-2524: 0-2524") && lines[before + 1].starts_with("> RA"));

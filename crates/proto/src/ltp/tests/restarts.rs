@@ -45,7 +45,7 @@ fn a_session_with_a_reported_part_is_cancelled() {
         world.sides[1].indications.iter().filter(reported).count()
     };
     assert_eq!(reported(&world), 1);
-    // Its sender knows, so nothing of it is kept.
+    // Its sender is informed, so nothing of it is kept.
     restart(&mut world, &config, Duration::from_secs(60));
     world.run();
     assert_eq!(reported(&world), 1);
@@ -100,7 +100,7 @@ fn a_replayed_transfer_replaces_nothing_after_a_restart() {
         }
         world.run();
         assert!(world.sides[1].store.get(&name("copy")) == Some(&b"newer"[..]));
-        // A sender that does not know of the complete delivery is notified.
+        // A sender without the report of complete delivery is notified.
         let is_report = |line: &String| line.starts_with("< RS");
         let reports = world.transcript()[before..].iter().filter(|line| is_report(line)).count();
         assert_eq!(reports, usize::from(red == Red::All));

@@ -8,7 +8,7 @@ use wire::ltp::{Body, Segment};
 use super::world::{World, content, lose_one_in};
 use crate::ltp::{Config, Red, Remote, Timer};
 
-/// 10 Mbit/s forward and `return_bps` on the return link, which the sender knows.
+/// 10 Mbit/s forward and `return_bps` on the return link, configured at the sender.
 fn world(return_bps: u64, config: &Config) -> World {
     let mut world = World::with(config);
     let info = world.info.clone();

@@ -64,7 +64,7 @@ pub(super) struct World {
     events: BTreeMap<(Time, u64), Event>,
     event: u64,
     down: BTreeSet<usize>,
-    /// Hops that are down and whose ends know it.
+    /// Hops that are down, announced to their ends.
     known_down: BTreeSet<usize>,
     numbers: BTreeMap<(usize, usize), usize>,
     pub(super) lose: Fate,
@@ -186,7 +186,7 @@ impl World {
         self.events.insert((at, self.event), event);
     }
 
-    /// Takes a hop down from a moment on, for a time; `is_known` is whether its ends get to know.
+    /// Takes a hop down from a moment on, for a time; `is_known` announces it to its ends.
     pub(super) fn outage(&mut self, hop: usize, from: Duration, lasts: Duration, is_known: bool) {
         self.at(Time::ZERO + from, Event::Down { hop, is_known });
         self.at(Time::ZERO + from + lasts, Event::Up { hop, is_known });
@@ -456,8 +456,8 @@ impl World {
         }
     }
 
-    /// Asserts that the file arrived at the last host, that both ends know, and that nothing is
-    /// left.
+    /// Asserts that the file arrived at the last host, that both ends are informed, and that
+    /// nothing is left.
     pub(super) fn assert_delivered(&mut self, content: &[u8]) {
         let last = self.hosts.len() - 1;
         assert!(self.copy(last) == Some(content), "{:#?}", self.transcript());

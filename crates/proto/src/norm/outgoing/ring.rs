@@ -64,7 +64,7 @@ pub(crate) struct Ring {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Open,
-    /// Closed for writing; the segment that says so has no room yet.
+    /// Closed for writing; the segment that ends the stream has no room yet.
     Closing,
     Closed,
 }
@@ -82,7 +82,7 @@ struct Block {
 impl Ring {
     pub(super) fn new(size: Size, bytes: usize, push: bool) -> Self {
         let block = usize::from(size.block_len) * usize::from(size.segment);
-        // Receivers tell old from new numbers by half of the number space.
+        // Receivers distinguish old from new numbers by half of the number space.
         let most = usize::try_from(size.mask / 4).unwrap_or(usize::MAX).max(BLOCKS_MIN);
         Self {
             size,

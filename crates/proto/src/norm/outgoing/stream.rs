@@ -89,7 +89,7 @@ impl Outgoing {
         next.block * u64::from(block_len) + u64::from(next.symbol.min(block_len))
     }
 
-    /// Appends bytes to a stream, as many as there is room for.
+    /// Appends bytes to a stream, as many as fit.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         let Some(ring) = self.ring.as_mut() else {
             self.writing.is_awaited |= !bytes.is_empty();
@@ -369,7 +369,7 @@ impl Outgoing {
     }
 
     /// Number of segments in sent blocks, if that exceeds the announced ones by half of the
-    /// capacity: time to ask for acknowledgements. Otherwise 0.
+    /// capacity: acknowledgements are due. Otherwise 0.
     pub(crate) fn half_sent(&self) -> u64 {
         let Some(ring) = &self.ring else { return 0 };
         let block_len = u64::from(ring.block_len());

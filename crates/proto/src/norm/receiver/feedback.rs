@@ -74,8 +74,8 @@ impl Feedback {
         Some(self.reception.feedback(probe.sequence, grtt, rate))
     }
 
-    /// Whether another receiver's report makes this one redundant: higher rates tell the sender
-    /// little.
+    /// Whether another receiver's report makes this one redundant: higher rates carry little
+    /// information for the sender.
     fn is_covered_by(&self, cc: CcFeedback, grtt: Duration) -> bool {
         // The CLR replies in any case, and is no measure for others.
         let is_measure = !cc.flags.contains(CcFlags::CLR) && cc.rate != 0;

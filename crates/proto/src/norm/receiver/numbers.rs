@@ -129,7 +129,7 @@ impl Numbers {
 
     /// First object that this receiver vouches for.
     pub(super) fn vouched(&self) -> u16 {
-        // A sender has few objects at once and need not know older ones.
+        // A sender has few objects at once and need not track older ones.
         let past = self.newest.unwrap_or_default().saturating_sub(0x4000);
         let refused = self.refused.map_or(0, |refused| refused + 1);
         self.first.max(refused).max(past) as u16

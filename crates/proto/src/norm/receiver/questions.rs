@@ -62,8 +62,7 @@ impl Receiver {
         is_known
     }
 
-    /// Schedules the answer within a round trip, so that receivers do not all answer at once
-    /// (§5.5.3).
+    /// Schedules the reply within a round trip, so that not all receivers reply at once (§5.5.3).
     fn want_answer(&mut self, core: &mut Core, now: Time) {
         if self.is_alone() {
             self.answers.call();

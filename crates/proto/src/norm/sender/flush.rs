@@ -46,7 +46,7 @@ struct Flush {
     through: u64,
     /// Whether it is the last of all.
     is_end: bool,
-    /// Last receiver asked to acknowledge, if some did not fit in the same message.
+    /// Last receiver polled for an acknowledgement, if some did not fit in the same message.
     after: Option<NodeId>,
     sent: u32,
     due: bool,
@@ -164,7 +164,7 @@ impl Sender {
             }
             let number = object.id.number;
             let standing = self.members.standing(number, receivers);
-            // In a group of unknown size, all receivers get time to reply, and are asked again.
+            // In a group of unknown size, all receivers get time to reply, and are polled again.
             let end = object.announced.filter(|_| number <= through);
             end.is_some_and(|end| !are_unknown || end.is_again && now >= end.first + wait)
                 && (standing.is_complete()
@@ -271,7 +271,7 @@ impl Sender {
         if is_silent { often } else { twice }
     }
 
-    /// Next receivers to ask for an acknowledgement, at most `max`.
+    /// Next receivers to poll for an acknowledgement, at most `max`.
     fn ackers(&self, core: &Core, now: Time, max: usize) -> Vec<NodeId> {
         let config = &core.config.sender;
         let Some(flush) =

@@ -194,13 +194,13 @@ impl Sender {
             && !self.is_group
             && self.flushes.repeat()
         {
-            // Only now is it known which receivers to ask.
+            // Only now are the receivers to poll known.
             self.base.want(&mut core.shared, Class::Control);
         }
     }
 
     /// Processes a receiver's congestion control feedback. `took` is the round trip, if measured;
-    /// `is_private` if the other receivers did not hear it.
+    /// `is_private` if the other receivers did not receive it.
     pub(super) fn follow(
         &mut self,
         core: &mut Core,

@@ -17,11 +17,11 @@ use crate::path::{Burst, Class};
 pub(super) struct Repairs {
     /// Whether requests are being collected.
     is_collecting: bool,
-    /// Whether requests and reports must be advertised to receivers that cannot hear them.
+    /// Whether requests and reports must be advertised to receivers that cannot receive them.
     adv_due: bool,
     /// Position up to which requested objects are no longer available.
     squelch: Option<Position>,
-    /// Lowest rate reported that not all receivers hear.
+    /// Lowest reported rate that not all receivers received.
     suppressing: Option<CcFeedback>,
 }
 
@@ -34,7 +34,7 @@ impl Repairs {
         self.adv_due
     }
 
-    /// Notes a report that the others did not hear: the lowest rate is advertised.
+    /// Notes a report that the others did not receive: the lowest rate is advertised.
     pub(super) fn suppress(&mut self, cc: CcFeedback) {
         let is_lower = |other: &CcFeedback| norm::rate(other.rate) <= norm::rate(cc.rate);
         self.suppressing = self.suppressing.filter(is_lower).or(Some(cc));
@@ -49,7 +49,7 @@ impl Repairs {
 }
 
 impl Sender {
-    /// Processes a NACK (§5.4.1). `is_private` if the other receivers did not hear it.
+    /// Processes a NACK (§5.4.1). `is_private` if the other receivers did not receive it.
     pub(crate) fn on_nack(
         &mut self,
         core: &mut Core,
@@ -135,7 +135,7 @@ impl Sender {
         true
     }
 
-    /// Advertises requests to receivers that do not hear each other (§4.2.3).
+    /// Advertises requests to receivers that do not receive each other's messages (§4.2.3).
     pub(super) fn emit_repair_adv(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let mut room = vec![0; burst.mtu().saturating_sub(16)];
         let mut writer = RequestWriter::new(&mut room, FIELD_BITS_ASSUMED);

@@ -30,7 +30,7 @@ struct Mark {
     bytes: u64,
     /// Whether it was the last segment written.
     is_end: bool,
-    /// Last receiver asked, if some did not fit in the same message.
+    /// Last receiver polled, if some did not fit in the same message.
     after: Option<NodeId>,
     sent: u32,
     /// Time of the first announcement.
@@ -193,7 +193,7 @@ impl Sender {
     /// Repeats the current watermark after the repairs that are about to be sent.
     pub(super) fn stream_lacks(&mut self, node: NodeId) {
         let Some(flow) = self.flow.as_mut() else { return };
-        // The receiver is alive, and is asked further.
+        // The receiver is active, and is polled further.
         flow.members.lacks(node, u64::MAX);
         if let Some(mark) = flow.mark.as_mut() {
             (mark.due, mark.sent) = (true, 0);
@@ -269,8 +269,8 @@ impl Sender {
         self.check_stream(core, now);
     }
 
-    /// Sends the watermark, in as many messages as needed to name the receivers that are asked to
-    /// acknowledge. Returns `false` if that must wait for the next batch.
+    /// Sends the watermark, in as many messages as needed to name the receivers that are polled for
+    /// an acknowledgement. Returns `false` if that must wait for the next batch.
     pub(super) fn emit_mark(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let now = burst.departure();
         let most = self.persistence(core);

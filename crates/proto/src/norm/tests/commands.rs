@@ -156,7 +156,7 @@ fn applications_reply_to_requests() {
     let mut config = Config::default();
     config.sender.backoff = Some(4);
     let mut group = Group::of(5, &config);
-    // Loses every other question and every other answer.
+    // Loses every other question and every other reply.
     group.lose = Box::new(|_, to, number, message| match &message.body {
         Body::Ack(ack) if ack.kind >= Ack::APPLICATION => number % 2 == 0,
         body => is_question(body) && (number + to) % 2 == 0,
@@ -173,7 +173,7 @@ fn applications_reply_to_requests() {
     assert_eq!(answers(&group, 0), expected, "{:#?}", group.transcript());
     let over = Indication::QuestionOver { peer: GROUP, kind: 20, id, silent: 1 };
     assert!(group.hosts[0].indications.contains(&over), "{:?}", group.hosts[0].indications);
-    // Receivers that answered are named no more, and none is asked too often.
+    // Receivers with replies are named no more, and none is polled too often.
     assert_eq!(group.count(0, is_question), 20);
     let last = group.log.iter().rev().find_map(|(_, from, bytes)| {
         let message = Message::decode(bytes).expect("a message");

@@ -47,7 +47,8 @@ fn one_parity_segment_repairs_different_losses() {
 #[test]
 fn overheard_requests_suppress_requests() {
     let mut config = Config::default();
-    // The RFC's values for large groups: with less, more receivers send before they hear others.
+    // The RFC's values for large groups: with less, more receivers send before they receive others'
+    // messages.
     (config.sender.group_size, config.sender.backoff) = (Some(100), Some(4));
     config.sender.collect = true;
     let file = content(64_000);
@@ -99,7 +100,7 @@ fn losses_of_everything_are_made_up_for() {
         config.receiver.unicast_nack = seed % 2 == 1;
         config.sender.auto_parity = (seed % 3) as u16 * 4;
         config.sender.fec = if seed % 4 == 3 { Scheme::NoCode } else { Scheme::ReedSolomon8 };
-        // A receiver that is never heard would not be waited for.
+        // The sender would not wait for a receiver without any message.
         config.sender.receivers = 8;
         let mut group = Group::of(8, &config);
         let mut rng = Rng::new(seed, "losses");
@@ -305,7 +306,7 @@ fn all_receivers_acknowledge() {
         // Time until all are known.
         group.run_for(SECOND / 5);
         for host in 1..=70 {
-            // Each sends a request, so that the sender knows it.
+            // Each sends a request, so that the sender registers it.
             let mut out = [0; 32];
             let mut writer = RequestWriter::new(&mut out, FIELD_BITS_ASSUMED);
             let first = Message::decode(&group.log[1].2).expect("a message");

@@ -18,7 +18,7 @@ enum Op {
     Send(u16, bool),
     /// Sends many small objects at once.
     Queue(u8),
-    /// Repeats an application's command, or asks its receivers.
+    /// Repeats an application's command, or polls its receivers.
     Say(usize, u8),
     Ask(usize),
     /// Answers the questions at a side.
@@ -280,7 +280,7 @@ impl Play {
         });
         for info in confirmed {
             let copy = String::from_utf8(info.to_vec()).expect("a name of ours");
-            // A restarted receiver knows nothing of objects sent before the first it receives.
+            // A restarted receiver has no record of objects sent before the first it receives.
             if self.files.get(&copy).is_some_and(|(_, life)| *life == self.restarts) {
                 let found = self.world.sides[1].store.get(&name(&copy));
                 assert!(found.is_some(), "{copy} is confirmed and not there");

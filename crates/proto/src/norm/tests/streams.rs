@@ -307,7 +307,7 @@ fn overwritten_data_is_refused_and_the_gap_reported() {
     config.sender.fec = Scheme::NoCode;
     let options = StreamOptions { buffer: 1_200, push: true };
     let mut pipe = Pipe::of([config.clone(), config], options);
-    // The reader learns of the second block when the first makes room for the fourth.
+    // The reader gets the second block when the first makes room for the fourth.
     pipe.world.lose =
         Box::new(|_, _, datagram| brief(datagram).is_some_and(|words| words.starts_with("0/1 ")));
     let bytes = content(800);

@@ -122,7 +122,7 @@ fn dead_receivers_do_not_hold_back_acknowledged_objects() {
     for host in [1, 3] {
         ["a", "b", "c"].into_iter().for_each(|name| group.assert_has(host, name, &file));
     }
-    // It is asked for ten seconds, however much it misses.
+    // It is polled for ten seconds, however much it lacks.
     let is_flush = |body: &Body<'_>| matches!(body, Body::Command(Command::Flush { .. }));
     let until = last(&group, is_flush);
     assert!((5.0..12.0).contains(&until), "{until}");
@@ -136,7 +136,7 @@ fn dead_receivers_do_not_hold_back_acknowledged_objects() {
 
 #[test]
 fn later_watermarks_do_not_extend_earlier_acknowledgments() {
-    // In a group the reply to the first request is delayed; the second one asks for data that has
+    // In a group the reply to the first request is delayed; the second one requests data that has
     // not arrived.
     let mut config = Config::default();
     config.sender.backoff = Some(4);

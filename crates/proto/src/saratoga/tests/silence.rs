@@ -257,7 +257,7 @@ fn forgotten_requests_are_retransmitted() {
     assert!(receiver.store.get(&destination).is_some_and(|found| found == CONTENT));
 }
 
-/// Time and result of a put of 2 MB at a receiver that is never heard.
+/// Time and result of a put of 2 MB to a receiver whose packets are all lost.
 fn end_at_a_silent_receiver(change: impl FnOnce(&mut Config), put: Put) -> (Duration, bool) {
     let mut config = world::config();
     config.default_remote.inactivity = Timer::Fixed(Duration::from_secs(60));

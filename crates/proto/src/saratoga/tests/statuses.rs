@@ -117,7 +117,7 @@ fn last_status_reports_completion() {
     }
 }
 
-/// The session is over, and the sender asks because the reply was lost.
+/// The session has ended, and the sender requests a STATUS because the reply was lost.
 #[test]
 fn requests_after_the_end_get_a_reply() {
     let mut world = receiver();
@@ -332,7 +332,7 @@ fn every_width_of_descriptors_is_sent_and_received() {
             let found = match packet {
                 Packet::Metadata(metadata) => metadata.descriptor,
                 Packet::Data(data) => data.descriptor,
-                // Before the METADATA has arrived, the receiver knows no width.
+                // Before the METADATA has arrived, the receiver has no width.
                 Packet::Status(status) if status.progress > 0 => status.descriptor,
                 _ => continue,
             };

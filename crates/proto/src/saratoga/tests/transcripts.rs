@@ -85,7 +85,7 @@ fn take_deletes_the_remote_file_after_verification() {
         assert!(world.sides[0].store.get(&name("source")).is_some());
         assert!(world.step());
     }
-    // The copy has its name; its sender learns of it later.
+    // The copy has its name; its sender is informed later.
     assert!(world.sides[0].store.get(&name("source")).is_some());
     world.run();
     world.assert_delivered(&file);
@@ -310,7 +310,7 @@ fn blind_puts_request_no_status() {
     assert!(!world.finished(0).expect("it ended").is_confirmed);
 }
 
-/// The receiver cannot know that no STATUS is expected, if the packet with the end is lost or the
+/// The receiver cannot detect that no STATUS is expected, if the packet with the end is lost or the
 /// transfer takes long.
 #[test]
 fn blind_puts_get_few_statuses_with_any_losses() {

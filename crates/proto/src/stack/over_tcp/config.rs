@@ -33,8 +33,8 @@ pub struct Config {
     pub linger: Duration,
     /// Whether the driver has its own streams, beside those of the stack. The engine above then
     /// connects from the far end of a driver's stream ([`engine::StreamEffect::Connect`]) over the
-    /// stack, and all others over the driver: so a proxy stands between the two. The driver's
-    /// streams have numbers below [`Config::DRIVERS`].
+    /// stack, and all others over the driver: a proxy is thus between the two. The driver's streams
+    /// have numbers below [`Config::DRIVERS`].
     pub has_driver_streams: bool,
     /// Time for which each side retransmits on best-effort streams of the engine above, unless
     /// [`Config::options`] sets it for all.

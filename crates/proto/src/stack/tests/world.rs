@@ -26,7 +26,8 @@ pub(super) fn address(host: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1 + host as u8], PORT))
 }
 
-/// Settings of the first host, which knows the second, or of the second, which listens.
+/// Settings of the first host, which has the address of the second, or of the second, which
+/// listens.
 pub(super) fn config(host: usize) -> Config {
     let mut config = Config { addresses: vec![address(host).ip()], ..Config::default() };
     match host {

@@ -1,4 +1,4 @@
-//! Choice of the next segment when the driver asks (RFC 9293 §3.8.6, RFC 6675 §4, RFC 5681).
+//! Choice of the next segment at the driver's request (RFC 9293 §3.8.6, RFC 6675 §4, RFC 5681).
 
 use engine::{Ecn, Time, TxBuf};
 use wire::scps::Head;

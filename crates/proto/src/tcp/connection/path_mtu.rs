@@ -217,8 +217,8 @@ impl Connection {
         self.path_mtu.probe = Some((start, end));
     }
 
-    /// Whether a probe of the path is all that is lost, which says nothing of congestion
-    /// (RFC 4821 §7.5).
+    /// Whether a probe of the path is all that is lost, which does not indicate congestion (RFC
+    /// 4821 §7.5).
     pub(super) fn lost_probe_alone(&mut self) -> bool {
         let Some((start, end)) = self.path_mtu.probe else { return false };
         self.board.lost() == end - start && self.board.first_lost() == Some(start)

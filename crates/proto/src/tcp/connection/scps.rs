@@ -423,8 +423,8 @@ impl Connection {
         let Some(bets) = self.bets() else { return };
         let before = self.snd.una();
         loop {
-            // After giving up data, the peer's acknowledgment stands still: data it reports beyond
-            // is done.
+            // After giving up data, the peer's acknowledgment does not advance: data it reports
+            // beyond is done.
             let held = self.board.held_from(self.snd.una()).min(self.fin());
             if self.space.goes_on && held > self.snd.una() {
                 self.pass(now, held);

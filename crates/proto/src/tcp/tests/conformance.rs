@@ -135,7 +135,7 @@ impl User {
             (Doing::Syncing(file), _) => {
                 self.effects.push_back(Effect::Store(StoreEffect::Close { file }));
                 self.verdicts.push_back(Verdict::Delivered);
-                // Only now does the sender learn of the end: it is stored.
+                // Only now is the sender informed of the end: it is stored.
                 if let Some(id) = self.connection {
                     let _ = self.stack.shut_down(now, id);
                 }

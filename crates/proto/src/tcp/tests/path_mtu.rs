@@ -169,7 +169,7 @@ fn routers_without_an_mtu_lead_to_the_next_common_one() {
     assert!(stack.statistics().reports_taken > 2, "{:?}", stack.statistics());
 }
 
-/// Below the least accepted MTU (552 bytes), packets are sent without DF.
+/// Below the minimum accepted MTU (552 bytes), packets are sent without DF.
 #[test]
 fn very_small_path_mtus_allow_fragmentation() {
     let options = Profile::Modern.options();

@@ -359,7 +359,7 @@ impl World {
         assert!(self.ends_within(1_000_000), "it does not end: {:?}", self.deadlines());
     }
 
-    /// Whether no event is left after so many steps.
+    /// Whether no event is left after this many steps.
     pub(super) fn ends_within(&mut self, steps: u64) -> bool {
         let most = self.steps + steps;
         while self.steps < most {

@@ -26,7 +26,7 @@ struct Nodes {
     handed: [BTreeMap<Arrival, u64>; 2],
     next: u64,
     rng: Rng,
-    /// One in so many bundles is sent twice, as if the node's reply was lost.
+    /// One in this many bundles is sent twice, as if the node's reply was lost.
     doubles: u64,
 }
 
