@@ -221,7 +221,7 @@ impl<E: Engine> Driver<E> {
         self.socket.local()
     }
 
-    /// Returns the time as the engine knows it.
+    /// Returns the time of the engine's clock.
     #[must_use]
     pub fn now(&self) -> Time {
         self.clock.now()
@@ -564,7 +564,7 @@ impl<E: Engine> Driver<E> {
         }
         let timeout = Some(until.since(now));
         self.waker.wait_also(&self.socket, self.groups.any(), interest, timeout)?;
-        // Sending again tells whether there is room.
+        // Another send attempt shows whether there is room.
         self.outbox.unblock();
         Ok(())
     }

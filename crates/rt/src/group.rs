@@ -145,7 +145,7 @@ impl Groups {
         }
     }
 
-    /// Whether a path stands for a group.
+    /// Whether a path represents a group.
     pub(crate) fn knows(&self, path: PathId) -> bool {
         self.by_path.contains_key(&path)
     }
@@ -183,7 +183,7 @@ fn watch(any: &mut Option<OwnedFd>, socket: &Socket) -> io::Result<()> {
         None => epoll::create(epoll::CreateFlags::CLOEXEC)?,
     };
     let all = any.insert(all);
-    // Reading tells which socket has something.
+    // Reading shows which socket has something.
     epoll::add(all.as_fd(), socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     Ok(())
 }

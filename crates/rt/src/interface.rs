@@ -30,7 +30,7 @@ pub struct Condition {
     pub mtu: usize,
 }
 
-/// Returns the MTU of the route to an address, as far as this machine knows it. Sends nothing.
+/// Returns the MTU of the route to an address, if known to this machine. Sends nothing.
 ///
 /// # Errors
 ///

@@ -26,10 +26,10 @@ pub struct UdpLite {
     pub coverage: fn(&[u8]) -> Option<usize>,
     /// Minimum coverage. Datagrams that cover less are dropped.
     pub coverage_min: usize,
-    /// Whether a datagram's sender accepts UDP-Lite, according to the datagram; `None` if it does
-    /// not say.
+    /// Whether a datagram's sender accepts UDP-Lite, according to the datagram; `None` without an
+    /// indication.
     pub offer: fn(&[u8]) -> Option<bool>,
-    /// Whether peers are assumed to support it until they say.
+    /// Whether peers are assumed to support it until they indicate otherwise.
     pub assumed: bool,
 }
 
@@ -73,8 +73,8 @@ impl Lite {
         (self.rules.coverage)(datagram).is_some()
     }
 
-    /// Sends datagrams of `segment` bytes one by one, each by UDP-Lite or `udp` as its coverage
-    /// says.
+    /// Sends datagrams of `segment` bytes one by one, each by UDP-Lite or `udp` according to its
+    /// coverage.
     pub(crate) fn send(
         &self,
         udp: &Socket,
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Datagrams received within a quarter of a second, until there are as many as expected.
+    /// Datagrams received within a quarter of a second, until the expected number has arrived.
     fn received(socket: &Socket, count: usize) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         for _ in 0..250 {

@@ -31,7 +31,7 @@ pub struct Peer {
     pub ours: Option<IpAddr>,
     last_received: Time,
     fixed: bool,
-    /// Whether it accepts UDP-Lite, if it has said.
+    /// Whether it accepts UDP-Lite, if indicated.
     lite: Option<bool>,
 }
 
@@ -115,7 +115,7 @@ impl Peers {
         self.by_path.get(&path).copied()
     }
 
-    /// Whether a peer accepts UDP-Lite, if it has said.
+    /// Whether a peer accepts UDP-Lite, if indicated.
     pub(crate) fn takes_lite(&self, path: PathId) -> Option<bool> {
         self.by_path.get(&path).and_then(|peer| peer.lite)
     }

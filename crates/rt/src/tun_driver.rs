@@ -85,7 +85,7 @@ impl<E: Engine> TunDriver<E> {
         })
     }
 
-    /// Returns the time as the engine knows it.
+    /// Returns the time of the engine's clock.
     #[must_use]
     pub fn now(&self) -> Time {
         self.clock.now()

@@ -439,7 +439,7 @@ impl Pipe {
     }
 
     /// Whether the queue has no room for one more MTU. A link that rejects packets because it is
-    /// down is not full: hosts without cues must not learn of outages this way.
+    /// down is not full: hosts without cues must not detect outages this way.
     fn is_full(&self, now: Time) -> bool {
         let config = self.link.config();
         let refuses = matches!(config.while_down, WhileDown::Drop) && !self.link.is_up(now);

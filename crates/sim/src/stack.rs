@@ -24,8 +24,8 @@ pub struct HostConfig {
     pub batch: usize,
     /// Whether datagrams carry a UDP checksum. Without it, damage reaches the engines.
     pub udp_checksum: bool,
-    /// Whether the engine is notified of outages and contact ends of a path's first link. It also
-    /// learns of those of the last link from the peer, one light time later
+    /// Whether the engine is notified of outages and contact ends of a path's first link. It is
+    /// also notified of outages of the last link from the peer, one light time later
     /// ([`PathEvent::ReturnDown`]). Outages of links between other hosts are not reported.
     pub cues: bool,
     /// TTL of the packets it sends.

@@ -79,7 +79,7 @@ pub enum Outcome {
     EventLimit,
     /// The caller cancelled the run.
     Cancelled,
-    /// An engine broke the contract; the world stands still from now on.
+    /// An engine broke the contract; the world is stopped from now on.
     Stuck {
         /// Host of the engine.
         host: HostId,

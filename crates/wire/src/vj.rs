@@ -291,7 +291,7 @@ impl Compressor {
         (Kind::Compressed, out)
     }
 
-    /// Returns a slot for a new connection: a free one, or that of the least recently used
+    /// Returns a slot for a new connection: a free one, or the slot of the least recently used
     /// connection.
     fn take_slot(&mut self, headers: Headers) -> u8 {
         let free = u8::try_from(self.kept.len()).ok().filter(|free| *free <= self.slots.max);

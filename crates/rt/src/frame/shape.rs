@@ -52,7 +52,7 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// [`Unreadable`] if it is not IP or cannot be segmented as its header says.
+    /// [`Unreadable`] if it is not IP or cannot be segmented according to its header.
     pub fn of(vnet: &Vnet, packet: &[u8]) -> Result<Self, Unreadable> {
         let least = match packet.first().map(|byte| byte >> 4) {
             Some(4) => IPV4_LEN,

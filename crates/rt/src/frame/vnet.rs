@@ -14,7 +14,7 @@ pub struct Vnet {
     pub checksum: Option<Checksum>,
     /// Segmentation of the packet.
     pub cut: Option<Cut>,
-    /// Bytes of all headers, as far as the kernel knows.
+    /// Bytes of all headers, according to the kernel.
     pub header_len: u16,
 }
 

@@ -48,7 +48,7 @@ pub struct LayerConfig {
     pub layer: Box<dyn Layer>,
     /// Its sockets.
     pub carrier: Carrier,
-    /// Links that are open from the start, whatever the plan says.
+    /// Links that are open from the start, regardless of the plan.
     pub open: BTreeSet<LinkId>,
 }
 

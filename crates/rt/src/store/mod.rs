@@ -70,7 +70,7 @@ pub enum Access {
     ReadOne(FileName),
 }
 
-/// Reason why a store cannot be opened. The message says what to do.
+/// Reason why a store cannot be opened. The message names the remedy.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The root does not exist or is no directory.
@@ -341,7 +341,7 @@ impl FileStore {
         let _ = shared.workers[worker].send(job);
     }
 
-    /// Whether so much is in progress that nothing more should be started.
+    /// Whether the operations in progress are so many that no other should be started.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.effects >= self.effects_max || self.bytes >= self.bytes_max

@@ -83,8 +83,8 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
         }
         let Some((ticket, answer)) = worker.execute(job.effect, job.opens) else { continue };
         if let (Err(error), Some(wanted)) = (&answer, wanted) {
-            // A peer only learns that the file is refused; the operator needs the reason. A full
-            // disk fails each write, so repetitions are not logged.
+            // A peer is only informed of the refusal; the operator needs the reason. A full disk
+            // fails each write, so repetitions are not logged.
             let why = (wanted, error.clone());
             if reported.as_ref() != Some(&why) {
                 tracing::warn!("cannot {}: {error}", why.0);

@@ -126,7 +126,7 @@ impl<E: Engine> StreamDriver<E> {
         self.port.as_ref().map(|port| port.statistics)
     }
 
-    /// Returns the time as the engine knows it.
+    /// Returns the time of the engine's clock.
     #[must_use]
     pub fn now(&self) -> Time {
         self.clock.now()

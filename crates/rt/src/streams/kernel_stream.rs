@@ -212,7 +212,7 @@ impl KernelStream {
         }
     }
 
-    /// Whether both directions have ended, as far as this host knows.
+    /// Whether both directions have ended, as far as detected here.
     pub(super) fn is_over(&self) -> bool {
         self.ended && self.shut_down
     }

@@ -35,8 +35,8 @@ pub struct StreamOptions {
     /// hour later.
     pub timeout: Option<Duration>,
     /// Resets the peer when a stream is closed before its direction has ended in order (`SO_LINGER`
-    /// of zero), also when the process dies. Otherwise the kernel would tell the peer that all data
-    /// has arrived. A stream that was ended still delivers its data.
+    /// of zero), also when the process dies. Otherwise the kernel would signal to the peer that all
+    /// data has arrived. A stream that was ended still delivers its data.
     pub reset_on_death: bool,
 }
 

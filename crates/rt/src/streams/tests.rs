@@ -422,7 +422,7 @@ fn killed_processes_reset_open_streams_and_deliver_ended_ones() {
 #[test]
 fn peers_that_reset_after_their_end_are_dropped() {
     let (mut driver, peer, path) = pair(config());
-    // The peer's end arrives first; data sent after it is answered by a reset.
+    // The peer's end arrives first; data sent after it triggers a reset.
     drop(peer);
     run_until(&mut driver, "the end is reported", |toy| toy.ended == [path]);
     let started = Instant::now();

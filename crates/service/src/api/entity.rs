@@ -119,7 +119,7 @@ impl EntityDriver {
         })
     }
 
-    /// Returns the time as the entity knows it.
+    /// Returns the time of the entity's clock.
     #[must_use]
     pub fn now(&self) -> Time {
         self.clock.now()

@@ -110,7 +110,7 @@ impl Hub {
             }
             Indication::Deleted { id, reason } => {
                 tracing::info!(%id, %reason, "a bundle was deleted");
-                // A request that waits for storage learns that there is none.
+                // A request that waits for storage fails without any.
                 if let Some(stored) = self.waiting().stored.remove(&id) {
                     let _ = stored.send(Err(reason));
                 }

@@ -6,7 +6,7 @@ use thiserror::Error;
 pub const LINE_MAX: usize = 8_192;
 
 const IAC: u8 = 255;
-/// WILL, WON'T, DO and DON'T (RFC 854) are followed by an option; other commands stand alone.
+/// WILL, WON'T, DO and DON'T (RFC 854) are followed by an option; other commands have none.
 const NEGOTIATIONS: std::ops::RangeInclusive<u8> = 251..=254;
 const CR: u8 = b'\r';
 const LF: u8 = b'\n';

@@ -1,8 +1,8 @@
 //! Saratoga version 1 (draft-wood-tsvwg-saratoga-22): packets.
 //!
-//! The draft numbers the bits of the first 32-bit word from the most significant, 0, to the least,
-//! 31; so do the comments here. Undefined bits are ignored. Version 0, which has another layout
-//! and another port, is in [`v0`].
+//! The draft numbers the bits of the first 32-bit word from the most significant, 0, to the least
+//! significant, 31; so do the comments here. Undefined bits are ignored. Version 0, which has
+//! another layout and another port, is in [`v0`].
 
 mod display;
 mod entry;
