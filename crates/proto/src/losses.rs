@@ -43,7 +43,7 @@ pub(crate) fn initial_window(segment: f64) -> f64 {
 /// Loss events, and the packets between them (§5).
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
-    /// Packets from the beginning of each earlier event to that of the next, the newest first.
+    /// Packets from the start of each earlier event to the start of the next, the newest first.
     intervals: VecDeque<f64>,
     /// First packet of the last event, and its time.
     event: Option<(u64, Time)>,

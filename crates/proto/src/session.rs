@@ -244,7 +244,7 @@ impl<A: Alarm, J> Shared<A, J> {
         self.effects.push_back(StoreEffect::Index { ticket, request }.into());
     }
 
-    /// Handles the completion of an effect whose session is gone.
+    /// Handles the completion of an effect whose session no longer exists.
     pub(crate) fn orphaned(&mut self, job: &Job<J>, result: &Result<Completion, EffectError>) {
         if let Job::Write { cost } = job {
             self.written(*cost);
@@ -439,7 +439,7 @@ pub(crate) trait Turns {
     /// Lets a session send data of one class.
     fn emit(&mut self, handle: Handle, class: Class, burst: &mut Burst<'_>) -> Turn;
 
-    /// Updates a session after an event; removes it if it is over.
+    /// Updates a session after an event; removes it if it has ended.
     fn settle(&mut self, handle: Handle);
 
     /// Handles the result of a path's turn.

@@ -36,7 +36,8 @@ pub struct Arriving<K> {
 #[derive(Debug)]
 struct Coming<K> {
     session: K,
-    /// Whether the session is over: no reply is due, and the engine no longer bounds their number.
+    /// Whether the session has ended: no reply is due, and the engine no longer bounds their
+    /// number.
     is_over: bool,
     link: LinkId,
     /// Ticket of the engine's pending effect.

@@ -8,7 +8,7 @@ use engine::{Completion, Effect, EffectError, FileId, FileName, OpenMode, StoreE
 
 use super::layer::{Content, Outgoing};
 
-/// First number of files and tickets of this layer; those of the store and of the engine are
+/// First number of files and tickets of this layer; numbers of the store and of the engine are
 /// below.
 const OURS: u64 = 1 << 63;
 

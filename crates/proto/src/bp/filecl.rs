@@ -45,8 +45,8 @@ pub trait FileEngine: Engine + Sized {
     /// Cancels a bundle; returns whether an indication will follow.
     fn cancel_bundle(&mut self, now: Time, session: Self::Session) -> bool;
 
-    /// The file whose installation the effect of this ticket requests; `None` if its session is
-    /// over.
+    /// The file whose installation the effect of this ticket requests; `None` if its session has
+    /// ended.
     fn arriving(&self, install: Ticket) -> Option<Arriving<Self::Session>>;
 
     /// Bytes of memory held because of peers.

@@ -108,9 +108,9 @@ pub enum Refusal {
     NotAcceptable,
 }
 
-/// Request of an agent to a layer. A command for a link or transfer that is over has no effect.
-/// Between threads, a command may be older than the last end of its link: its bundle and file may
-/// be gone, which is a failure like any other.
+/// Request of an agent to a layer. A command for an ended link or transfer has no effect. Between
+/// threads, a command may be older than the last end of its link: its bundle and file may be gone,
+/// which is a failure like any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A contact begins: according to the agent, the neighbour can be reached.

@@ -224,7 +224,7 @@ impl<K> Files<K> {
         self.uses.remove(&ticket)
     }
 
-    /// Closes the file of a completion whose source is gone.
+    /// Closes the file of a completion whose source no longer exists.
     pub(super) fn orphaned(
         result: &Result<Completion, EffectError>,
         effects: &mut VecDeque<Effect>,

@@ -139,7 +139,7 @@ impl Entity {
         let begins = match pdu.body {
             Body::Metadata(_) | Body::FileData(_) => true,
             // An EOF without Metadata suffices to request the rest; a cancelled unknown transaction
-            // is over.
+            // has ended.
             Body::Eof(eof) => {
                 pdu.header.mode == TransmissionMode::Acknowledged
                     && eof.condition == ConditionCode::NoError

@@ -26,7 +26,7 @@ pub(crate) enum Keeping {
     Taken,
     /// Preserved across a restart; also if nothing would be, because no records are kept.
     Safe,
-    /// The reception is over.
+    /// The reception has ended.
     Over,
 }
 

@@ -141,8 +141,8 @@ impl Code {
     /// [`Encoder::reset_rows`] saves most of the work.
     ///
     /// `sources` yields each source symbol of the block once, in any order, with its number. Short
-    /// symbols are padded with zeros, missing ones are zero (as are those of a short block beyond
-    /// its end). `out` is overwritten, and its length is that of the symbols.
+    /// symbols are padded with zeros, missing ones are zero (including symbols of a short block
+    /// beyond its end). `out` is overwritten, and has the length of the symbols.
     ///
     /// # Errors
     ///

@@ -246,10 +246,10 @@ impl Decoder {
     }
 
     /// Computes the weight of each known symbol: the logarithm of `1 / Π (x − x(m))` over the other
-    /// known points, including those of the zeros of a shortened block.
+    /// known points, including the points of the zeros of a shortened block.
     ///
-    /// They follow from the products over all source points, divided by those of the missing
-    /// symbols and multiplied by those of the parity symbols.
+    /// They follow from the products over all source points, divided by the products of the missing
+    /// symbols and multiplied by the products of the parity symbols.
     fn weigh(&mut self) {
         let tables = self.code.field().tables();
         let order = tables.order();

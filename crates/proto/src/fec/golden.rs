@@ -65,7 +65,7 @@ fn blocks(golden: &Golden) -> BTreeMap<u32, BTreeMap<u16, Vec<u8>>> {
     blocks
 }
 
-/// Length of each block, by the partition; in a stream, that of a full one.
+/// Length of each block, by the partition; in a stream, the length of a full one.
 fn block_lens(golden: &Golden) -> Vec<u16> {
     let max = golden.source as u16;
     let Some(size) = golden.object_size else { return vec![max] };

@@ -168,7 +168,7 @@ impl Session {
         Some(wait)
     }
 
-    /// Whether the wait before another attempt is over.
+    /// Whether the wait before another attempt has ended.
     pub(super) fn tries_again(&mut self) -> bool {
         let waits = self.awaited == Awaited::Restart;
         if waits {

@@ -20,7 +20,8 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// Settings of FTP, except the client's timeout, which other programs share, and those of SCPS-FP.
+/// Settings of FTP, except the client's timeout, which other programs share, and the settings of
+/// SCPS-FP.
 impl Settings for Config {
     fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
         visit! { visitor;

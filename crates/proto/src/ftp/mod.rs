@@ -424,7 +424,7 @@ impl Node {
         }
     }
 
-    /// Closes a file that was opened for a session that is gone.
+    /// Closes a file opened for a session that no longer exists.
     fn close_late(&mut self, answer: &Result<Completion, EffectError>) {
         if let Ok(Completion::Opened { file, .. }) = *answer {
             self.core.effects.push_back(StoreEffect::Close { file }.into());

@@ -34,7 +34,7 @@ pub(crate) enum Alarm {
     Gaps,
     /// Units queued for this engine are due.
     Units(u64),
-    /// Processing delay of the host is over.
+    /// The host's processing delay has expired.
     Host,
     /// Retry of an LTP-T transfer.
     Retry(Seq),

@@ -397,7 +397,7 @@ impl Node {
         self.begin_hop(now, seq);
     }
 
-    /// Ends a transfer whose lifetime is over.
+    /// Ends a transfer whose lifetime has expired.
     pub(crate) fn expire(&mut self, seq: Seq) {
         self.give_up(seq, Stop::Expired);
     }

@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    /// Processes held segments whose processing delay is over.
+    /// Processes held segments whose processing delay has expired.
     pub(super) fn take_held(&mut self, now: Time) {
         while self.held.front().is_some_and(|(at, ..)| *at <= now) {
             let Some((_, from, datagram)) = self.held.pop_front() else { break };

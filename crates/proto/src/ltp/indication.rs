@@ -68,7 +68,7 @@ pub struct Block {
     pub id: SessionId,
     /// Its client service.
     pub service: u64,
-    /// Path of its last segment, unless that path is gone.
+    /// Path of its last segment, unless that path was closed.
     pub path: Option<PathId>,
     /// Its content.
     pub content: BlockContent,

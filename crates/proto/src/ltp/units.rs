@@ -94,7 +94,7 @@ impl Node {
         true
     }
 
-    /// Sends units whose maximum wait is over.
+    /// Sends units whose maximum wait has expired.
     pub(super) fn units_are_due(&mut self, now: Time, destination: u64) {
         if !self.send_units(now, destination) {
             let alarm = Alarm::Units(destination);

@@ -159,7 +159,7 @@ impl Core {
         }
     }
 
-    /// Handles the result of an effect whose object is gone.
+    /// Handles the result of an effect whose object no longer exists.
     pub(crate) fn orphaned(
         &mut self,
         handle: Handle,

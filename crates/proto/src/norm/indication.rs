@@ -192,7 +192,7 @@ pub enum Indication {
         node: u32,
     },
     /// Command of a sender's application (RFC 5740 §4.2.3.7). Repetitions are filtered out if the
-    /// sender runs this implementation; those of others are all indicated.
+    /// sender runs this implementation; repetitions of other implementations are all indicated.
     Command {
         /// The path of its messages.
         peer: PathId,

@@ -270,7 +270,7 @@ impl Node {
         })?
     }
 
-    /// Answers a sender's question, each time it is repeated: `peer` and `node` are those of
+    /// Answers a sender's question, each time it is repeated: `peer` and `node` come from
     /// [`Indication::Question`].
     ///
     /// # Errors
@@ -297,7 +297,7 @@ impl Node {
 
     /// Ends the session on a path (RFC 5740 §4.2.3.2). Everything under way is given up, and
     /// receivers are notified `robust_factor` times. They do not depend on it; it saves them
-    /// requests to a sender that is gone. Later objects belong to a new session. Returns `false` if
+    /// requests to a vanished sender. Later objects belong to a new session. Returns `false` if
     /// there is no session; otherwise [`Indication::SessionEnded`] follows the last notification.
     pub fn end(&mut self, now: Time, peer: PathId) -> bool {
         let handle = self.senders.get(&peer).copied();

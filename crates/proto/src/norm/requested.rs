@@ -40,7 +40,7 @@ impl Requested {
         self.blocks.push((first, end, at));
     }
 
-    /// Counts those of these blocks that others requested as requested at `at`.
+    /// Records the blocks among these that others requested as requested at `at`.
     pub(crate) fn count_others(&mut self, (first, end): (u32, u32), at: Time) {
         for (from, to) in self.blocks_by_others.iter() {
             let (from, to) = (from.max(first.into()), to.min(end.into()));

@@ -221,7 +221,7 @@ pub struct Limits {
     pub write_buffer: usize,
     /// Bytes queued for the stream.
     pub write_ahead: usize,
-    /// Bytes of a message, beyond those of a channel's window.
+    /// Bytes of a message, in addition to a channel's window.
     pub message: usize,
     /// Keystrokes in one session.
     pub keys: u64,

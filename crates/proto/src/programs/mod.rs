@@ -160,7 +160,7 @@ impl Node {
         }
     }
 
-    /// Advances a session, and forgets it once it is over.
+    /// Advances a session, and forgets it once it has ended.
     fn turn(&mut self, now: Time, path: PathId) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         session.turn(now, &self.config, &mut self.core, &mut self.rng);
@@ -196,7 +196,7 @@ impl Engine for Node {
                 let Some((path, job)) = self.core.uses.remove(&ticket) else { return };
                 match self.sessions.get_mut(&path) {
                     Some(session) => session.done(job, answer, &mut self.core),
-                    // File opened for a session that is gone.
+                    // File opened for a session that no longer exists.
                     None => {
                         if let Ok(engine::Completion::Opened { file, .. }) = answer {
                             self.core.effects.push_back(engine::StoreEffect::Close { file }.into());

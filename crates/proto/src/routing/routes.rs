@@ -9,7 +9,7 @@ use engine::Time;
 
 use super::contacts::{Contact, ContactPlan, NodeNumber};
 
-/// Class of service of version 6 bundles; those of version 7 are all normal.
+/// Class of service of version 6 bundles; all version 7 bundles are normal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Lowest.
@@ -213,7 +213,7 @@ impl Router {
         }
     }
 
-    /// Skips contacts that are over in later searches.
+    /// Skips ended contacts in later searches.
     pub fn forget_before(&mut self, now: Time) {
         let plan = self.plan.contacts();
         for neighbour in self.neighbours.values_mut().flat_map(BTreeMap::values_mut) {

@@ -31,7 +31,7 @@ pub(crate) struct Tfrc {
     /// Round trip in seconds, and whether it was measured.
     rtt: Option<f64>,
     is_measured: bool,
-    /// Square root of the round trip: its mean, and that of the last sample (§4.5).
+    /// Square root of the round trip: its mean, and the last sample's (§4.5).
     root_mean: f64,
     root: f64,
     /// Allowed rate in bytes per second.

@@ -38,7 +38,7 @@ impl Seat {
         self.queued &= !class.bit();
     }
 
-    /// Records that the session is back in a queue; `false` if it was there already.
+    /// Records that the session is back in a queue; `false` if it was queued already.
     pub(super) fn back_in_queue(&mut self, class: Class) -> bool {
         let was = self.queued & class.bit() != 0;
         self.queued |= class.bit();

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | [`OverTcp`] | connections of this crate's [TCP](crate::tcp), and the driver's own streams |
 //!
-//! To its driver the parent is one engine, whose paths are those of the engine below. To the
-//! engine above it acts as the driver: it keeps a driver's part of the contract, and polls both
-//! engines within its own handlers.
+//! To its driver the parent is one engine, with the paths of the engine below. To the engine above
+//! it acts as the driver: it keeps a driver's part of the contract, and polls both engines within
+//! its own handlers.
 
 mod gateway;
 mod late;

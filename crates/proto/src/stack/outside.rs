@@ -1,4 +1,4 @@
-//! Streams of the driver, beside those of the stack.
+//! Streams of the driver, in addition to the stack's.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;

@@ -442,7 +442,7 @@ impl<A: Engine> OverTcp<A> {
             return true;
         }
         let connection = stream.connection;
-        // A connection that is over and fully read is unknown.
+        // An ended connection that was fully read is unknown.
         let (first, second) = self.below.peek(connection).unwrap_or_default();
         let piece = if first.is_empty() { second } else { first };
         if !piece.is_empty() {
@@ -506,7 +506,7 @@ impl<A: Engine> OverTcp<A> {
             return;
         }
         let taken = match stream.kept.is_empty() {
-            // A connection that is over accepts no data; its end is reported next.
+            // An ended connection accepts no data; its end is reported next.
             true => self.below.send(now, stream.connection, bytes).unwrap_or(bytes.len()),
             false => 0,
         };

@@ -34,7 +34,7 @@ pub(super) struct Stream {
     /// Whether the peer sends nothing behind the unread data, and whether that was reported.
     pub(super) ended: bool,
     pub(super) end_reported: bool,
-    /// Whether the connection is over.
+    /// Whether the connection has ended.
     pub(super) over: bool,
 }
 

@@ -73,7 +73,7 @@ pub struct Route {
 /// Limits of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Number of connections, including those of a backlog.
+    /// Number of connections, including connections of a backlog.
     pub connections: usize,
     /// Number of closed connections remembered; the oldest is forgotten.
     pub time_wait: usize,

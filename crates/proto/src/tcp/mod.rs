@@ -17,9 +17,10 @@
 //! | congestion control | [`cc`] |
 //! | SCPS-TP, CCSDS 714.0-B-2 | [`scps`] |
 //!
-//! Every option of a connection can be set ([`Options`]), and a [`Profile`] has those of a historic
-//! kernel. Segments are chosen at the driver's request: retransmissions first, then new data as far
-//! as the congestion window, the peer's window and pacing allow, in batches of equal packets.
+//! Every option of a connection can be set ([`Options`]), and a [`Profile`] has the options of a
+//! historic kernel. Segments are chosen at the driver's request: retransmissions first, then new
+//! data as far as the congestion window, the peer's window and pacing allow, in batches of equal
+//! packets.
 //!
 //! Not supported: urgent data (treated like other data), PSH control (everything is pushed),
 //! source routes and other options of IP, other messages of ICMP, data in a SYN.

@@ -15,7 +15,7 @@ use wire::tcp::{self, Header, PseudoHeader, Segment, TcpOption};
 pub(crate) struct Arrived<'a> {
     pub(crate) tuple: Tuple,
     pub(crate) ecn: Ecn,
-    /// IP protocol number: TCP's, or that of SCPS-TP.
+    /// IP protocol number: TCP's, or SCPS-TP's.
     pub(crate) carrier: u8,
     pub(crate) segment: Segment<'a>,
 }

@@ -446,7 +446,7 @@ impl Stack {
 
     fn send_reply(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         let interfaces = &self.interfaces;
-        // Replies for an interface that is gone are useless later.
+        // Replies for an interface that no longer exists are useless later.
         self.replies.retain(|reply| interfaces.get(&reply.path).is_some_and(|i| i.up));
         let open = |reply: &Reply| interfaces.get(&reply.path).is_some_and(Interface::is_open);
         let at = self.replies.iter().position(open)?;

@@ -94,8 +94,8 @@ pub struct LtpLayer {
 pub type OverLtp = LayeredEntity<LtpLayer>;
 
 impl LayeredEntity<LtpLayer> {
-    /// Builds an entity over LTP; both have the same number. Timers not configured are derived from
-    /// those of LTP.
+    /// Builds an entity over LTP; both have the same number. Timers without configuration are
+    /// derived from LTP's.
     #[must_use]
     pub fn over_ltp(
         mut entity: cfdp::Config,

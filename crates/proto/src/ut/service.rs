@@ -22,7 +22,7 @@ pub enum Order {
     Send {
         /// Identifier of the bundle here.
         unit: Unit,
-        /// The destination entity, whose number is that of its node.
+        /// The destination entity, with the number of its node.
         to: u64,
         /// The payload.
         pdu: Bytes,

@@ -47,7 +47,7 @@ settings! {
         /// synced.
         pub persistent: bool as Flag = true,
         /// Directory of the working files in the store, and prefix of record keys. Files of an
-        /// earlier run that no record names are removed, those of layers included.
+        /// earlier run without a record are removed, including files of layers.
         pub directory: FileName = FileName::spool("bp").expect("letters"),
         /// Node IDs of neighbours whose protocol does not announce them.
         pub links: BTreeMap<LinkRef, Eid> = BTreeMap::new(),

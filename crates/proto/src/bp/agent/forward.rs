@@ -349,7 +349,7 @@ impl Agent {
         }
     }
 
-    /// Opens the links of contacts that begin, closes those of contacts that are over, and sets the
+    /// Opens the links of contacts that begin, closes the links of ended contacts, and sets the
     /// timer for the next change.
     pub(super) fn contacts(&mut self, now: Time) {
         let Routing::ContactGraph(router, _) = &mut self.config.routing else { return };

@@ -1,4 +1,4 @@
-//! Bundles that are gone, remembered to discard duplicates.
+//! Discarded bundles, remembered to drop duplicates.
 //!
 //! There may be a million of them, so the keys are short: sources are numbered, and fragments are
 //! stored apart from whole bundles.
@@ -11,7 +11,7 @@ use wire::bp7::{CreationTimestamp, Eid};
 use super::config::Version;
 use super::head::Key;
 
-/// Bundles that are gone, until they expire.
+/// Discarded bundles, until they expire.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
     sources: Sources,

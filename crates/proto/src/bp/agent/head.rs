@@ -1,7 +1,7 @@
 //! Head of a bundle of either version: the blocks before the payload, as far as an agent processes
 //! them.
 //!
-//! Flags are those of version 7; flags known to both versions have the same place in both.
+//! Flags are version 7's; flags known to both versions have the same place in both.
 
 use bytes::Bytes;
 use wire::bp6::{self, Trailer};
@@ -15,7 +15,7 @@ use wire::{DecodeError, EncodeError};
 use super::super::routes::Priority;
 use super::config::{COPIES, Version};
 
-/// Types of version 7 blocks that are processed: those of RFC 9171, and the security blocks of RFC
+/// Types of processed version 7 blocks: the blocks of RFC 9171, and the security blocks of RFC
 /// 9172, which are kept unchanged.
 const KNOWN: [u64; 6] = [PREVIOUS_NODE, BUNDLE_AGE, HOP_COUNT, INTEGRITY, CONFIDENTIALITY, COPIES];
 /// Types of version 6 blocks that are processed: security (RFC 6257), previous hop, custody
@@ -92,7 +92,7 @@ impl From<bp6::Head> for Head {
     }
 }
 
-/// Bounds of version 6 derived from those of version 7.
+/// Bounds of version 6 derived from the bounds of version 7.
 pub(super) fn bounds_of_six(bounds: &Bounds) -> bp6::Bounds {
     let Bounds { head_max, blocks_max, eid_max } = *bounds;
     bp6::Bounds { head_max, blocks_max, eid_max, ..bp6::Bounds::default() }

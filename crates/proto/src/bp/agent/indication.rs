@@ -119,7 +119,7 @@ pub enum RequestError {
     /// The endpoint is already registered.
     #[error("the endpoint is registered already")]
     Taken,
-    /// No such bundle, or it is gone.
+    /// No such bundle, or it was discarded.
     #[error("there is no such bundle here")]
     NoBundle,
     /// No such delivery: it was confirmed, or has expired.

@@ -3,9 +3,9 @@
 //!
 //! The agent has no paths. It reaches neighbours over convergence [layers](super::layer): commands
 //! go out by [`Agent::poll_command`], events come in by [`Agent::handle_event`]. Its effects are
-//! those of its store. With [`Config::persistent`] a bundle is acknowledged only when its record
-//! is synced. A bundle that is gone is remembered until it expires, so that no crash causes a
-//! second delivery.
+//! its store's. With [`Config::persistent`] a bundle is acknowledged only when its record is
+//! synced. A discarded bundle is remembered until it expires, so that no crash causes a second
+//! delivery.
 
 mod clock;
 mod config;
@@ -80,7 +80,7 @@ enum Alarm {
     Rest,
     /// End of the back-off after the store had no room for a reassembled bundle.
     Join,
-    /// End of the back-off after the store did not record that bundles are gone.
+    /// End of the back-off after the store did not record discarded bundles.
     Record,
     /// Custody timeout.
     Custody,
@@ -472,7 +472,7 @@ impl Agent {
         self.arm_expiry();
     }
 
-    /// Starts the back-off after the store did not record that a bundle is gone.
+    /// Starts the back-off after the store did not record a discarded bundle.
     fn not_recorded(&mut self, now: Time, error: EffectError) {
         if self.store.refused() == 1 {
             self.user.indicate(Indication::StoreFailed(error));

@@ -39,8 +39,8 @@ pub struct SendRequest {
     pub version: Version,
     /// Whether custody is requested, in version 6.
     pub custody: bool,
-    /// Payload. A file must stay unchanged until the bundle is gone; bytes may stay in the caller's
-    /// buffer.
+    /// Payload. A file must stay unchanged until the bundle is discarded; bytes may stay in the
+    /// caller's buffer.
     pub payload: Content,
     /// Whether the file is deleted with the bundle.
     pub owns_file: bool,

@@ -34,16 +34,16 @@ pub(super) enum Job {
     Sum { tag: Tag },
     /// Stores the record of a bundle.
     Put { number: u64 },
-    /// Stores or removes the record of a bundle that is gone. Its file is deleted only after that,
+    /// Stores or removes the record of a discarded bundle. Its file is deleted only after that,
     /// because a record found after a crash needs its file.
     Gone { number: u64 },
-    /// Empties the file of a bundle that is gone, when there is no room to record its end.
+    /// Empties the file of a discarded bundle, when there is no room to record its end.
     Empty { number: u64 },
     /// No continuation.
     Forget,
 }
 
-/// A bundle that is gone, until the store has recorded that.
+/// A discarded bundle, until the store has recorded that.
 #[derive(Debug)]
 struct Going {
     /// Its last record; none if it has expired, too.
@@ -179,13 +179,13 @@ impl Store {
         self.ask(Job::Put { number }, |ticket| StoreEffect::Index { ticket, request });
     }
 
-    /// Records that a bundle is gone, then deletes its file.
+    /// Records that a bundle is discarded, then deletes its file.
     pub(super) fn put_gone(&mut self, number: u64, value: Bytes, file: Option<FileName>) {
         self.going.insert(number, Going { record: Some(value), file, is_emptied: false });
         self.record_gone(number);
     }
 
-    /// Removes the record of a bundle that is gone.
+    /// Removes the record of a discarded bundle.
     pub(super) fn remove(&mut self, number: u64) {
         match self.going.get_mut(&number) {
             Some(going) => {
@@ -210,10 +210,10 @@ impl Store {
         self.ask(Job::Gone { number }, |ticket| StoreEffect::Index { ticket, request });
     }
 
-    /// Handles the result of recording that a bundle is gone; returns an error to retry later.
+    /// Handles the result of recording a discarded bundle; returns an error to retry later.
     ///
     /// A disk may be too full for the record that would free the bundle's file. The file is then
-    /// emptied first, which shows a restart that the bundle was gone.
+    /// emptied first, which shows a restart that the bundle was discarded.
     pub(super) fn gone_effect_done(
         &mut self,
         number: u64,
@@ -242,7 +242,7 @@ impl Store {
         }
     }
 
-    /// Handles the result of emptying the file of a bundle that is gone.
+    /// Handles the result of emptying the file of a discarded bundle.
     pub(super) fn emptied(&mut self, number: u64, result: &Result<Completion, EffectError>) {
         if let Ok(Completion::Opened { file, .. }) = result {
             self.close(*file);
@@ -250,7 +250,7 @@ impl Store {
         self.record_gone(number);
     }
 
-    /// Number of bundles that are gone whose records the store refused.
+    /// Number of discarded bundles whose records the store refused.
     pub(super) fn refused(&self) -> usize {
         self.refused.len()
     }

@@ -215,7 +215,7 @@ impl Files {
         FileName::spool(&name).expect("letters and digits are a name")
     }
 
-    /// Starts joining once all parts are there.
+    /// Starts joining once all parts have arrived.
     fn join(&mut self, now: Time, file: File) {
         let Some(joining) = self.joining.get_mut(&file) else { return };
         if FileName::file(&joining.name).is_err() {

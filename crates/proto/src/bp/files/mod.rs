@@ -1,9 +1,9 @@
 //! Files over bundles: a user of a bundle node that sends files, in one bundle or several, and
 //! joins received parts ([`wire::file_part`]).
 //!
-//! A file is complete when all its parts are there. The agent keeps the bundles until the file has
-//! its name, so a restarted node joins them again. Parts not yet handed to the sender's agent when
-//! its node ends are not sent.
+//! A file is complete when all its parts have arrived. The agent keeps the bundles until the file
+//! has its name, so a restarted node joins them again. Parts not yet handed to the sender's agent
+//! when its node ends are not sent.
 
 mod joining;
 mod sending;
@@ -169,7 +169,7 @@ enum Alarm {
     Unreported(FileId),
 }
 
-/// First ticket of this user; those of the node count from 0.
+/// First ticket of this user; tickets of the node count from 0.
 const TICKETS: u64 = 1 << 63;
 
 /// A bundle node with a user that sends and receives files.

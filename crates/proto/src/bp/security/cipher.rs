@@ -32,7 +32,7 @@ pub(super) fn authenticate(variant: ShaVariant, key: &[u8], pieces: [&[u8]; 2]) 
     with_mac!(variant, key, pieces, mac => mac.finalize().into_bytes().to_vec())
 }
 
-/// Whether a code is that of these pieces, compared in constant time.
+/// Whether a code matches these pieces, compared in constant time.
 pub(super) fn is_authentic(
     variant: ShaVariant,
     key: &[u8],

@@ -2,7 +2,7 @@
 //! adds, checks and removes.
 //!
 //! [`Opened`] is a bundle in memory, with each operation by itself; a [`Policy`] decides which of
-//! them a node applies to which bundles. Hashes and ciphers are those of the RustCrypto crates.
+//! them a node applies to which bundles. Hashes and ciphers come from the RustCrypto crates.
 //!
 //! A payload is protected and checked in memory: unauthenticated plaintext is never passed on. A
 //! policy therefore bounds the payloads to which it applies. Fragments are neither protected nor

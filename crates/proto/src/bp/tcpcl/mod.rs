@@ -1,8 +1,8 @@
 //! Convergence layers over streams: TCPCL, versions 4 (RFC 9174) and 3 (RFC 7242), MTCP and STCP.
 //!
 //! A [`Tcpcl`] is a [`Layer`]: it serves any number of neighbours, each over a stream that it
-//! opened or accepted. Streams may be those of a simulator's TCP or the kernel's, with TLS where
-//! both sides support it.
+//! opened or accepted. Streams may come from a simulator's TCP or the kernel's, with TLS where both
+//! sides support it.
 
 mod config;
 mod out;
@@ -439,7 +439,7 @@ impl Tcpcl {
             self.end(now, path, TermReason::IdleTimeout);
             return;
         }
-        // The time to establish or end the session is over.
+        // The time to establish or end the session has expired.
         self.effects.push_back(StreamEffect::Reset { path }.into());
         self.stream_down(now, path, "the peer does not respond");
     }

@@ -442,8 +442,9 @@ impl Tcpcl {
         let of = |s: &super::Sending| s.transfer == transfer;
         let Some(at) = session.sending.iter().position(of) else { return };
         let Some(sending) = session.sending.get_mut(at) else { return };
-        // Version 3 has no flags here, and some peers of version 4 do not echo those of the segment
-        // (RFC 9174 §5.2.3). An acknowledgment of all bytes after the last segment means the same.
+        // Version 3 has no flags here, and some peers of version 4 do not echo the flags of the
+        // segment (RFC 9174 §5.2.3). An acknowledgment of all bytes after the last segment means
+        // the same.
         if !(sending.is_out && (flags.end || length >= sending.len)) {
             if !flags.end {
                 sending.acknowledged = length.clamp(sending.acknowledged, sending.sent);

@@ -56,7 +56,7 @@ impl Sending {
             return false;
         }
         let flags = SegmentFlags { start: self.sent == 0, end: self.sent + data == self.len };
-        // If a bundle is one segment, the length is that of the bundle, and more data follows.
+        // If a bundle is one segment, this is the length of the bundle, and more data follows.
         let length = if agreement.is_framed() { self.len } else { data };
         if flags.start || !agreement.is_framed() {
             self.write_segment(flags, length, agreement, out);

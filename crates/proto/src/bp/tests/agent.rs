@@ -333,7 +333,7 @@ fn full_disks_refuse_bundles_without_losses() {
     assert_eq!(lengths, [15_000, 20_000]);
 }
 
-/// A disk has no room for the record that would free the file of a bundle that is gone.
+/// A disk has no room for the record that would free the file of a discarded bundle.
 #[test]
 fn gone_bundles_make_room_on_a_full_disk() {
     let mut world = World::chain(3, true, 1);
@@ -444,7 +444,7 @@ fn invalid_data_are_refused_and_counted() {
     assert_eq!(world.nodes[1].disk.files(), 0);
 }
 
-/// A head that only lacks bytes of a longer one is decoded once more when all bytes are there.
+/// An incomplete head of a longer bundle is decoded once more when all bytes have arrived.
 #[test]
 fn a_head_malformed_at_its_end_is_refused_at_once() {
     let mut world = World::chain(2, true, 1);

@@ -486,8 +486,8 @@ impl Receiver {
     }
 }
 
-/// Whether a sender may set this handler. Limits end a transaction whose sender is gone: a sender
-/// that could have them ignored could fill an entity for good.
+/// Whether a sender may set this handler. Limits end a transaction whose sender vanished: a sender
+/// that could bypass them could fill an entity for good.
 fn is_permitted(condition: ConditionCode, handler: FaultHandler) -> bool {
     let is_limit = matches!(
         condition,

@@ -69,7 +69,7 @@ pub(crate) struct Receiver {
 /// Finished PDU of a transaction.
 #[derive(Debug, Default)]
 struct FinishedProgress {
-    /// Encoded PDU, once the transaction is over.
+    /// Encoded PDU, once the transaction has ended.
     pdu: Vec<u8>,
     due: Option<Time>,
     /// Number of transmissions without a reply.
@@ -267,12 +267,12 @@ impl Receiver {
         }
     }
 
-    /// Replaces the Finished PDU by that of the end system.
+    /// Replaces the Finished PDU by the end system's.
     pub(crate) fn set_finished_pdu(&mut self, pdu: Vec<u8>) {
         self.finished.pdu = pdu;
     }
 
-    /// Finished PDU for later requests, once the transaction is over.
+    /// Finished PDU for later requests, once the transaction has ended.
     pub(crate) fn take_finished_pdu(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.finished.pdu)
     }

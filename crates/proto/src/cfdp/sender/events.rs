@@ -138,7 +138,7 @@ impl Sender {
         }
         match ack.status {
             TransactionStatus::Active => self.received(now),
-            // The transaction is over there: that is a reply, but no sign of life, so that the
+            // The transaction has ended there: that is a reply, but no sign of life, so that the
             // inactivity limit ends the wait if no Finished arrives either.
             TransactionStatus::Terminated
             | TransactionStatus::Unrecognized

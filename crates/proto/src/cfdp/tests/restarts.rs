@@ -64,7 +64,7 @@ fn run(side: usize, at: Time, losses: u64) -> World {
 #[test]
 fn the_receiver_restarts_at_any_moment() {
     let file = content(SIZE);
-    // The file takes 51 ms to send, and all is over after 130 ms.
+    // The file takes 51 ms to send, and everything has ended after 130 ms.
     for millis in 0..160 {
         let at = Time::from_nanos(millis * 1_000_000);
         let world = run(1, at, millis % 3);
@@ -93,7 +93,7 @@ fn either_process_dies_between_any_two_storage_effects() {
             world.put(put_request());
             while world.sides[side].dies_after != Some(0) && world.step() {}
             if world.sides[side].dies_after != Some(0) {
-                // All is over after fewer effects than that.
+                // Everything ends after fewer effects than that.
                 assert!(effects > 10, "side {side} has only {effects} effects");
                 break;
             }

@@ -1,4 +1,4 @@
-//! Silence: outages without notice, lost replies over long delays, peers that are gone.
+//! Silence: outages without notice, lost replies over long delays, vanished peers.
 
 use std::time::Duration;
 

@@ -106,7 +106,7 @@ fn wide_return_links_cause_no_repeats() {
         assert_eq!(repeated(Rates(9_600, 9_600, is_known), near, 20_000), 0);
         assert_eq!(repeated(Rates(2_000, 2_000, is_known), near, 20_000), 0);
     }
-    // A late reply over a return link of unknown rate may be that of a peer that was away.
+    // A late reply over a return link of unknown rate may come from a peer that was out of reach.
     assert_eq!(repeated(Rates(150_000_000, 2_000, false), Duration::from_millis(10), 5_000_000), 0);
     // Without losses, too, the wait for the first reply is filled.
     assert!(repeated(THINNEST, Duration::from_millis(10), 5_000_000) > 1_000_000);

@@ -24,7 +24,7 @@ pub(crate) struct Placement {
     pub(crate) refused: bool,
     /// Name that replaces the one in the Metadata.
     pub(crate) name: Option<FileName>,
-    /// Filestore requests that replace those of the Metadata.
+    /// Filestore requests that replace the ones of the Metadata.
     pub(crate) requests: Option<Vec<FilestoreRequest>>,
     /// Whether it is limited to the announced size until its EOF announces a longer one.
     pub(crate) stored: bool,

@@ -61,7 +61,7 @@ impl Entity {
         let access = self.core.config.remote(asker.entity).permissions.suspend;
         let permitted = self.may(asker, id, access);
         if permitted {
-            // The returned status shows that a transaction is over.
+            // The returned status shows that a transaction has ended.
             let _unknown = if suspend { self.suspend(now, id) } else { self.resume(now, id) };
         } else {
             self.core.refuse(asker, Refusal::NotPermitted);

@@ -19,8 +19,9 @@ static MATRICES8: LazyLock<[u64; 256]> = LazyLock::new(|| {
     std::array::from_fn(|coefficient| matrix(&powers(tables, coefficient as u16), 0, 0))
 });
 
-/// The matrices of coefficients of GF(2¹⁶), by their low and their high byte, whose sum is that of
-/// the coefficient: from low to low, high to high, high to low, low to high byte of an element.
+/// The matrices of coefficients of GF(2¹⁶), by their low and their high byte, whose sum is the
+/// matrix of the coefficient: from low to low, high to high, high to low, low to high byte of an
+/// element.
 static MATRICES16: LazyLock<[[[u64; 4]; 256]; 2]> = LazyLock::new(|| {
     let tables = Field::Gf16.tables();
     std::array::from_fn(|byte| {

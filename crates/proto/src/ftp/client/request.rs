@@ -27,7 +27,7 @@ pub(in crate::ftp) enum What {
     Get {
         name: String,
         target: FileName,
-        /// For READ: the name is that of a control file.
+        /// For READ: the name denotes a control file.
         records: bool,
     },
     /// Command without a data transfer.

@@ -20,7 +20,7 @@ pub(super) struct Transfer {
 }
 
 impl Session {
-    /// Aborts the transfer, because the control connection is gone (RFC 959 §2.3).
+    /// Aborts the transfer, because the control connection was lost (RFC 959 §2.3).
     pub(in crate::ftp) fn abort_transfer(&mut self, core: &mut Core) {
         if let Some(data) = self.data.take() {
             core.drop_data(data);

@@ -121,7 +121,7 @@ fn several_requests_share_a_control_connection_and_one_failure_spoils_none() {
     assert_eq!(world.content(0, "x"), None);
     let users = world.lines.iter().filter(|(_, line)| line.starts_with("USER")).count();
     assert_eq!(users, 1);
-    // The working file of a failed transfer is gone.
+    // The working file of a failed transfer was removed.
     assert_eq!(world.hosts[0].store.names(engine::Area::Spool).count(), 0);
 }
 

@@ -209,7 +209,7 @@ fn claims_that_are_kept_are_few() {
             soon(&mut world);
         }
     }
-    // 2000 ranges, as many claims and those of one more report are 96 kB.
+    // 2000 ranges, as many claims, and the claims of one more report are 96 kB.
     assert!(most < 200_000, "{most}");
 }
 

@@ -59,7 +59,7 @@ fn unclaimed_data_is_repeated_while_reports_are_delayed() {
     // A report takes 0.3 s at 2 kbit/s.
     let (thin, sent) = delivery(2_000, true);
     assert!(thin < Duration::from_millis(2400) && sent > 2_000_000, "{thin:?}, {sent}");
-    // Over a return link of unknown rate, reports may be late because a peer was away.
+    // Over a return link of unknown rate, reports may be late because a peer was out of reach.
     let (unknown, sent) = delivery(2_000, false);
     assert!(unknown > thin && sent < 2_100_000, "{unknown:?}, {sent}");
 }

@@ -62,7 +62,7 @@ pub struct Transfer {
 /// Reason why a stored block is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Undeliverable {
-    /// Its lifetime is over.
+    /// Its lifetime has expired.
     #[error("its lifetime is over")]
     Expired,
     /// There is no route to its destination.

@@ -20,7 +20,7 @@ struct Subjects {
     /// Whether the receiver is the destination; otherwise it relays to an engine out of reach.
     is_last: bool,
     red: Red,
-    /// Whether the kept block was dropped because its time is over.
+    /// Whether the kept block was dropped because its time had expired.
     expired: Cell<bool>,
 }
 

@@ -12,8 +12,8 @@ use crate::norm::grtt::backoff;
 use crate::norm::reception::{Reception, Role};
 use crate::path::{Burst, Class};
 
-/// Minimum `K` of the random wait before a reply, larger than that of requests: in most groups
-/// replies are more frequent and less urgent.
+/// Minimum `K` of the random wait before a reply, larger than for requests: in most groups replies
+/// are more frequent and less urgent.
 const BACKOFF_LEAST: u8 = 4;
 
 /// Ratio of another receiver's reported rate to this one's below which this report is redundant.

@@ -100,7 +100,7 @@ impl Sender {
         self.base.want(&mut core.shared, Class::Control);
     }
 
-    /// Sends a squelch: everything before the first available object is gone.
+    /// Sends a squelch: everything before the first available object was dropped.
     pub(super) fn emit_squelch(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let Some(at) = self.repairs.squelch else { return true };
         // An object that is being opened will be sent, too.

@@ -171,7 +171,7 @@ impl Sender {
         any
     }
 
-    /// Refuses requested objects that are gone: the last one covers most of them.
+    /// Refuses requested objects that were dropped: the last one covers most of them.
     fn refuse_objects(&mut self, core: &mut Core, requested: &Requested) {
         let past = self.past();
         let gone = |ranges: &Ranges| {

@@ -27,7 +27,7 @@ enum Op {
     End(usize),
     /// Cancels one of the objects under way at a side.
     Cancel(usize, usize),
-    /// Loses those of the next messages of a side whose bit is set.
+    /// Loses the next messages of a side whose bit is set.
     Lose(usize, u16),
     Outage(u16),
     Restart(usize),

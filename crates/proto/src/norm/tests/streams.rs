@@ -488,7 +488,7 @@ enum Op {
     Write(u16),
     Message,
     Flush,
-    /// Loses those of the next messages of a side whose bit is set.
+    /// Loses the next messages of a side whose bit is set.
     Lose(usize, u32),
     /// Delivers a message of a side again or late: this many before its last.
     Again(usize, u8),

@@ -279,7 +279,7 @@ impl Receiver {
         if !self.is_receiving() {
             return;
         }
-        // A sender whose session is over repeats that for each packet it receives: nothing more
+        // A sender without the session repeats that for each packet it receives: nothing more
         // comes.
         if !metadata.is_over || self.phase == Phase::Asking {
             self.arrived(core, now);
@@ -313,8 +313,8 @@ impl Receiver {
         true
     }
 
-    /// Opens the working file: that of an earlier session about the same file, if there is one.
-    /// Sessions with nothing but a description hold no file.
+    /// Opens the working file: an earlier session's for the same file, if there is one. Sessions
+    /// with nothing but a description hold no file.
     fn begin(&mut self, core: &mut Core) {
         let Some(description) = self.description.as_ref().filter(|_| !self.spool.is_started())
         else {

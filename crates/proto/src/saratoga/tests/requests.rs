@@ -209,7 +209,7 @@ fn repeated_deletes_get_the_same_reply() {
             "> STATUS well 0 of 0 voluntary",
         ]
     );
-    // In another session, too: the file is gone, as requested.
+    // In another session, too: the file was deleted, as requested.
     let now = world.now;
     world.sides[1].engine.delete(now, PATH, "source".into()).expect("it may");
     world.drain(1);

@@ -153,7 +153,7 @@ fn holes_that_do_not_fit_take_several_packets() {
     assert!(parts.iter().all(|part| part.progress == parts[0].progress));
     let holes: Vec<_> = parts.iter().flat_map(|part| part.holes.iter()).collect();
     assert!(holes.windows(2).all(|two| two[0].last < two[1].start));
-    // The first, unrequested STATUS has those of the first 58 ms.
+    // The first, unrequested STATUS has the holes of the first 58 ms.
     assert!(holes.len() > 3 * 124, "{} holes", holes.len());
 }
 

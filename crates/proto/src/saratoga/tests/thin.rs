@@ -73,7 +73,7 @@ fn unconfirmed_data_is_repeated_while_the_status_is_delayed() {
     thin.lose = Box::new(|_, _, _| false);
     let sent = data_bytes(&mut thin, &file);
     assert!((file.len() + 50_000..2 * file.len()).contains(&sent), "{sent} of {}", file.len());
-    // A late reply over a return link of unknown rate may be that of a peer that was away.
+    // A late reply over a return link of unknown rate may come from a peer that was out of reach.
     let mut unknown = lossy(2_000);
     unknown.info.return_bps = None;
     unknown.up(0);

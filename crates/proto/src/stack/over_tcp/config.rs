@@ -31,7 +31,7 @@ pub struct Config {
     /// Time for which a left stream with undelivered data discards what its peer sends. Afterwards
     /// the peer is reset if it continues.
     pub linger: Duration,
-    /// Whether the driver has its own streams, beside those of the stack. The engine above then
+    /// Whether the driver has its own streams, in addition to the stack's. The engine above then
     /// connects from the far end of a driver's stream ([`engine::StreamEffect::Connect`]) over the
     /// stack, and all others over the driver: a proxy is thus between the two. The driver's streams
     /// have numbers below [`Config::DRIVERS`].
@@ -39,7 +39,7 @@ pub struct Config {
     /// Time for which each side retransmits on best-effort streams of the engine above, unless
     /// [`Config::options`] sets it for all.
     pub best_effort: Bets,
-    /// Bounds on memory, beyond those of the stack.
+    /// Bounds on memory, in addition to the stack's.
     pub limits: Limits,
 }
 

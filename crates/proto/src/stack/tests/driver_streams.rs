@@ -1,4 +1,4 @@
-//! A proxy between the driver's streams and those of our TCP.
+//! Proxy between the driver's streams and our TCP's.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -259,7 +259,7 @@ pub enum Algorithm {
     Vegas(Vegas),
     /// Default of Linux 2.6.8 to 2.6.18.
     Bic(Bic),
-    /// [`Cubic::RFC9438`], [`Cubic::LINUX`] and those of older kernels.
+    /// [`Cubic::RFC9438`], [`Cubic::LINUX`] and the variants of older kernels.
     Cubic(Cubic),
     /// BBR version 1, as in Linux.
     Bbr,

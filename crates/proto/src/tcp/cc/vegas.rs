@@ -60,7 +60,7 @@ impl Default for Vegas {
 pub(super) struct VegasControl {
     window: Window,
     vegas: Vegas,
-    /// Minimum round trip so far: that of an empty path.
+    /// Minimum round trip so far: an empty path's.
     base: Option<Duration>,
     /// Minimum round trip of this round, sum and number of its samples.
     least: Duration,

@@ -160,7 +160,7 @@ impl Connection {
             sacked.zip(self.board.head_age(now)).is_some_and(|(sacked, age)| sacked.oldest > age);
     }
 
-    /// Ends a recovery, a reduction or a restart that is over.
+    /// Ends a recovery, a reduction or a restart that is complete.
     fn leave_phase(&mut self, now: Time, advanced: bool) {
         let by_first = self.control.recovers_with_first();
         if !self.losses.is_over(self.snd.una(), by_first, advanced) {

@@ -20,7 +20,7 @@ const LEAST_V4: usize = 552;
 /// Least MTU of IPv6 (RFC 8200 §5).
 const LEAST_V6: usize = 1280;
 
-/// Common MTUs (RFC 1191 §7.1, with those of Ethernet and IPv6). The next lower one is used if a
+/// Common MTUs (RFC 1191 §7.1, with Ethernet's and IPv6's). The next lower one is used if a
 /// router's report has no MTU.
 const PLATEAUS: [usize; 9] = [17_914, 8166, 4352, 2002, 1500, 1280, 1006, 576, 508];
 

@@ -187,7 +187,7 @@ impl Connection {
             .and_then(|snack| self.space.snacking.due_at(&snack));
     }
 
-    /// Reports a hole whose delay is over.
+    /// Reports a hole whose delay has expired.
     pub(super) fn snack_due(&mut self, now: Time) {
         if let Some(snack) = self.options.scps.and_then(|scps| scps.snack) {
             self.space.snacking.ripen(now, &snack);

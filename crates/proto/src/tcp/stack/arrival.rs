@@ -102,8 +102,8 @@ impl Stack {
         }
     }
 
-    /// Listener for an address and port: the exact one, else that of any address, else that of any
-    /// port.
+    /// Listener for an address and port: the exact one, else the one for any address, else the one
+    /// for any port.
     pub(super) fn listener_for(&self, local: SocketAddr) -> Option<ListenerId> {
         let any: IpAddr = match local.ip() {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -29,7 +29,7 @@ impl Rates {
         connection.space.overhead = shared.bucket.overhead();
     }
 
-    /// Forgets a connection that is gone.
+    /// Forgets a connection that no longer exists.
     pub(super) fn forget(&mut self, index: u32) {
         for shared in self.routes.values_mut() {
             shared.waiting.retain(|other| *other != index);

@@ -328,7 +328,7 @@ fn options() -> Options {
     Options {
         send_buffer: Buffer::Fixed(4096),
         receive_buffer: Buffer::Fixed(4096),
-        // A receiver that waits for a sender that is gone would wait for ever.
+        // A receiver that waits for a vanished sender would wait for ever.
         keep_alive: Some(KeepAlive {
             idle: Duration::from_secs(600),
             interval: Duration::from_secs(60),

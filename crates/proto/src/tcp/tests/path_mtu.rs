@@ -307,6 +307,6 @@ fn failed_probes_do_not_count_as_congestion() {
     assert_eq!(info.counts.timeouts, 2, "no more than before it was suspected");
     assert_eq!(info.ssthresh, info.ssthresh.max(2 * 1228));
     assert!(info.counts.recoveries >= 1, "the probe's loss was noticed");
-    // Window and threshold are those of the timeout, not of one more loss.
+    // Window and threshold follow the timeout, not one more loss.
     assert!(info.cwnd > 20 * 1228, "{info:?}");
 }

@@ -246,7 +246,7 @@ fn class_1_over_red_blocks_keeps_the_contract() {
     check_all(&OVER_LTP, 48);
 }
 
-/// Failed sessions stay until their cancellations are over, and take the places of others.
+/// Failed sessions stay until their cancellations have ended, and take the places of others.
 #[test]
 fn a_short_inactivity_keeps_the_contract() {
     let inactivity = ltp::Timer::Fixed(Duration::from_secs(300));

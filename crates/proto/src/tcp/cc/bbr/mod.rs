@@ -215,7 +215,7 @@ impl Bbr {
         }
     }
 
-    /// Advances the cycle when a phase is over.
+    /// Advances the cycle when a phase has ended.
     fn update_cycle(&mut self, now: Time, ack: &Ack) {
         let Mode::ProbeBandwidth { phase, began } = self.mode else { return };
         let is_full_length = now.since(began) > self.min_rtt.get().unwrap_or(Duration::MAX);

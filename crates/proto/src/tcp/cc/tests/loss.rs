@@ -115,7 +115,7 @@ fn fast_convergence_aims_lower_after_a_second_loss() {
     assert_eq!(cubic.cwnd(), 70 * MSS);
     cubic.on_congestion(Time::ZERO, &loss(70 * MSS));
     assert_eq!(cubic.cwnd(), 49 * MSS);
-    // W_max = 70 (1 + 0.7) / 2 = 59.5: K = cbrt(10.5 / 0.4) = 2.97 s later the window is there.
+    // W_max = 70 (1 + 0.7) / 2 = 59.5: K = cbrt(10.5 / 0.4) = 2.97 s later the window is reached.
     let at = |seconds: f64| Time::ZERO + Duration::from_secs_f64(seconds);
     let rtt = Some(Duration::from_millis(10));
     for step in 0..=297 {
