@@ -1,4 +1,4 @@
-//! Thread priorities above those of programs.
+//! Thread priorities above ordinary programs.
 
 /// Priority of emulated links, which come first, and of hosts that must be in time.
 const LINKS: i32 = 2;

@@ -13,7 +13,7 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 /// each process, and those that wait for a child forward it as well.
 const ECHO: Duration = Duration::from_millis(500);
 
-/// Receiver of termination signals, and of those of children, from its creation on.
+/// Receiver of termination signals, and of children's signals, from its creation on.
 pub struct Requests {
     signals: SignalsInfo<WithRawSiginfo>,
     /// Last signal and its time: repetitions within [`ECHO`] do not count.
@@ -60,7 +60,7 @@ impl Requests {
             if self.last.is_some_and(echo) {
                 continue;
             }
-            // The time is that of the first: repeated requests count again after [`ECHO`].
+            // The time of the first one: repeated requests count again after [`ECHO`].
             self.last = Some((signal, now));
             requests.push(signal);
         }
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn only_new_signals_are_forwarded() {
-        /// Code of signals sent by `kill`, as opposed to those of a terminal.
+        /// Code of signals sent by `kill`, as opposed to signals of a terminal.
         const SENT: libc::c_int = 0;
         const KERNEL: libc::c_int = 0x80;
         let mut requests = Requests::of_others().unwrap();

@@ -33,8 +33,8 @@ pub struct HostConfig {
     /// Whether it forwards packets for others without a look at checksum and TTL, as a transponder
     /// does; otherwise it is a router.
     pub bent_pipe: bool,
-    /// Properties reported for an unknown peer; `None` reports those of the first path on that
-    /// port.
+    /// Properties reported for an unknown peer; `None` reports the properties of the first path on
+    /// that port.
     pub unknown_peer: Option<PathInfo>,
     /// Maximum paths to unknown peers.
     pub unknown_peers_max: usize,

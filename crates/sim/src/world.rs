@@ -444,7 +444,7 @@ impl<E: Engine> World<E> {
         self.net.add_capture(host.0, &peers, Box::new(sink))
     }
 
-    /// Writes the records that captures still hold. Call it when the run is over.
+    /// Writes the records that captures still hold. Call it after the run.
     ///
     /// # Errors
     /// The first error of any capture's sink.

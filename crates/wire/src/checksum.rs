@@ -1,4 +1,4 @@
-//! Checksums over a file: those of CFDP (CCSDS 727.0-B-5 §4.2.2), also used by other protocols.
+//! Checksums over a file: CFDP's (CCSDS 727.0-B-5 §4.2.2), also used by other protocols.
 
 use crc::{Algorithm, Crc, Table};
 

@@ -35,7 +35,7 @@ pub struct Ipv4 {
     pub traffic_class: u8,
     /// Total length of the packet, in bytes.
     pub total_len: u16,
-    /// Identification of the packet among those of its source.
+    /// Identification of the packet among the packets of its source.
     pub id: u16,
     /// Flags and fragment offset, as on the wire.
     pub fragment: u16,

@@ -77,7 +77,7 @@ pub enum Kind {
 pub struct Slots {
     /// Highest slot number; the number of slots is one more.
     pub max: u8,
-    /// Whether a packet may omit its slot if it is that of the previous packet.
+    /// Whether a packet may omit its slot if the previous packet had the same.
     pub may_omit: bool,
 }
 

@@ -267,7 +267,7 @@ pub(super) fn plain_ip(packet: &[u8], protocol: u8) -> Option<usize> {
     (says == packet.len()).then_some(ip)
 }
 
-/// Whether the IP header of a packet is that of the `count`-th one after `first`, with an IP
+/// Whether the IP header of a packet is the one of the `count`-th packet after `first`, with an IP
 /// header of `ip` bytes.
 pub(super) fn ip_follows(ip: usize, first: &[u8], packet: &[u8], count: u16) -> bool {
     let same = |range: Range<usize>| first[range.clone()] == packet[range];

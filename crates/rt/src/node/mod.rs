@@ -1,5 +1,5 @@
 //! A bundle node on real sockets. The agent runs in one thread, each convergence layer in another
-//! with its driver, files in those of the [`FileStore`]; channels connect them.
+//! with its driver, files in the threads of the [`FileStore`]; channels connect them.
 
 #[cfg(test)]
 mod tests;

@@ -40,7 +40,7 @@ pub(super) struct Turns<F> {
 }
 
 impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
-    /// Runs until it is stopped or all handles are gone.
+    /// Runs until it is stopped or all handles are dropped.
     pub(super) fn run(mut self) {
         let mut commands: Vec<Vec<Command>> = self.ports.iter().map(|_| Vec::new()).collect();
         loop {

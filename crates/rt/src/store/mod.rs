@@ -267,8 +267,8 @@ impl FileStore {
         }
     }
 
-    /// Removes all records and working files, including those of an earlier process. May only be
-    /// called before any effect.
+    /// Removes all records and working files, including an earlier process's. May only be called
+    /// before any effect.
     ///
     /// # Errors
     ///

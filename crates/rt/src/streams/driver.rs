@@ -34,9 +34,9 @@ const REST: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// The linger time of a closed stream is over.
+    /// The linger time of a closed stream has expired.
     Left(PathId),
-    /// The pause of a listener is over.
+    /// The pause of a listener has expired.
     Rested(u32),
 }
 

@@ -30,7 +30,7 @@ pub(super) enum Got {
     Nothing,
     /// The peer has ended its direction, with a TLS close alert where TLS is used.
     End,
-    /// The connection is over: reset, or timed out by the system.
+    /// The connection has ended: reset, or timed out by the system.
     Lost,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct KernelStream {
     shut_down: bool,
     /// Whether the peer's end was reported to the engine.
     pub(super) ended: bool,
-    /// Whether writing has failed: the connection is over.
+    /// Whether writing has failed: the connection has ended.
     broken: bool,
     /// TLS state.
     tls: Option<Box<TlsStream>>,
@@ -234,13 +234,13 @@ impl KernelStream {
             self.shut_down = true;
             // The kernel has all data: it is delivered even if the process dies now.
             deliver_at_close(&self.socket);
-            // A connection that is over needs no end; reading reports it.
+            // An ended connection needs no end; reading reports it.
             let _ = self.socket.shutdown(Shutdown::Write);
         }
     }
 
-    /// Writes bytes and returns how many the kernel took: all if the connection is over, so that
-    /// nothing is kept for it.
+    /// Writes bytes and returns how many the kernel accepted: all if the connection has ended, so
+    /// that nothing is kept for it.
     fn put(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() {

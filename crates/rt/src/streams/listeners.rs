@@ -130,7 +130,7 @@ pub(super) enum Accepted {
         ticket: Option<Ticket>,
         place: Option<usize>,
     },
-    /// A stream that was over before it was accepted.
+    /// A stream that ended before it was accepted.
     Lost,
     /// No stream waits.
     None,

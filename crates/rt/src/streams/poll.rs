@@ -12,7 +12,7 @@ use crate::port::Port;
 
 /// Maximum events per call.
 const NEWS: usize = 256;
-/// Bits that distinguish other events from those of streams, whose numbers have 32 bits.
+/// Bits that distinguish other events from events of streams, whose numbers have 32 bits.
 const LISTENER: u64 = 1 << 32;
 const INTERFACE: u64 = 2 << 32;
 const INTERFACE_STATE: u64 = 3 << 32;

@@ -1,4 +1,4 @@
-//! An application that sends many bundles through a node and receives those of one endpoint,
+//! An application that sends many bundles through a node and receives the bundles of one endpoint,
 //! across restarts of the node.
 //!
 //! A thread talks to the node. It retries each bundle until the node has stored it or refuses it

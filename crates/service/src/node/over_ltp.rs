@@ -55,7 +55,7 @@ fn ltp() -> String {
     "ltp".to_owned()
 }
 
-/// Returns the number of an engine: the given one, or that of its node.
+/// Returns the number of an engine: the given one, or its node's.
 pub(super) fn engine(given: Option<u64>, node: &Eid) -> Option<u64> {
     given.or(match node {
         Eid::Ipn { node, .. } => Some(*node),

@@ -85,8 +85,7 @@ impl Plan {
     }
 }
 
-/// Converts a plan with times relative to `epoch` to one relative to `now`. Drops contacts that
-/// are over.
+/// Converts a plan with times relative to `epoch` to one relative to `now`. Drops ended contacts.
 fn shifted(
     plan: &ContactPlan,
     epoch: SystemTime,

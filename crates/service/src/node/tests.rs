@@ -148,7 +148,7 @@ fn settings_use_scenario_keys_and_former_names() {
 #[test]
 fn a_plan_counts_from_when_the_node_begins() {
     let folder = tempfile::tempdir().unwrap();
-    // A contact of nodes 2 and 3 from 100 s to 200 s of the plan, and one that is over.
+    // A contact of nodes 2 and 3 from 100 s to 200 s of the plan, and an ended one.
     let plan = "a contact +0 +50 2 3 1000\na contact +100 +200 2 3 1000\na range +0 +1000 2 3 7\n";
     std::fs::write(folder.path().join("plan.ionrc"), plan).unwrap();
     let text = WHOLE.split("[[route]]").next().unwrap();

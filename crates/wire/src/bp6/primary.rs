@@ -79,7 +79,7 @@ impl BundleFlags {
     }
 }
 
-/// Priority of a bundle among those of its source.
+/// Priority of a bundle among the bundles of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// 0.

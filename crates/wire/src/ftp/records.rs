@@ -26,7 +26,7 @@ pub const TO_END: u32 = u32::MAX;
 /// Block length for finding matches between the two files, in bytes.
 const BLOCK: usize = 16;
 
-/// CRC of SCPS-FP: that of IEEE 802.3 with an initial value of zero.
+/// CRC of SCPS-FP: the CRC of IEEE 802.3 with an initial value of zero.
 #[derive(Clone, Debug)]
 pub struct Crc(crc32fast::Hasher);
 

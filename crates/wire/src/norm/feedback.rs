@@ -94,8 +94,8 @@ pub struct CcFeedback {
     pub loss: u16,
     /// Rate of the receiver, quantised ([`super::rate`]).
     pub rate: u16,
-    /// Lower 16 bits of the loss fraction, below those of `loss`. RFC 5740 reserves the field, sent
-    /// as 0 and ignored; the reference implementation puts the bits here.
+    /// Lower 16 bits of the loss fraction, below `loss`. RFC 5740 reserves the field, sent as 0 and
+    /// ignored; the reference implementation puts the bits here.
     pub loss_low: u16,
 }
 

@@ -214,7 +214,7 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// Returns the sequence numbers it occupies: those of its data, a SYN and a FIN.
+    /// Returns the sequence numbers it occupies: its data, a SYN and a FIN.
     #[must_use]
     pub fn occupies(&self) -> u32 {
         let has = |flag| u32::from(self.header.flags.contains(flag));
