@@ -1,4 +1,4 @@
-"""Alternative texts of figures, for readers who do not see them."""
+"""Alternative texts of figures, for readers who cannot see them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ KINDS = {
     "bars": "Bar chart",
     "cdf": "Cumulative distribution",
     "best": "Map of the best",
-    "sequence": "Time-sequence graph of a single run: place in the file against time",
+    "sequence": "Time-sequence graph of a single run: position in the file against time",
     "rate": "Throughput and goodput over time of a single run",
 }
 
 
 def text(spec: Spec, axes: Mapping[str, Sequence[str]]) -> str:
-    """A sentence: kind, title, what is on the axes, series and panels."""
+    """Alternative text: kind, title, axes, series and panels."""
     parts = [f"{KINDS.get(spec.kind, spec.kind)}: {spec.title or spec.name}."]
     if spec.kind == "best" and len(spec.y) == 2:
         parts.append(

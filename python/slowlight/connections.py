@@ -1,4 +1,4 @@
-"""Exchanges over TCP, from the segments that a node saw."""
+"""Exchanges over TCP, from the segments captured at a node."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from slowlight.exchange import Exchange, Mark, Sent, Span
 from slowlight.packets import Segment
 from slowlight.scenario import DELIVERED
 
-# A packet does not wait longer than this for the link that loses it.
+# Maximum time that a packet waits for the link that loses it.
 LATEST_S = 60.0
 
 
 def _sequences(trace: pl.DataFrame, column: str, node: str) -> set[int]:
-    """Sequence numbers of data that left a node, or came to it."""
+    """Sequence numbers of data that left or reached a node."""
     there = trace.filter((pl.col(column) == node) & pl.col("kind").str.contains("data"))
     return set(there["offset"].drop_nulls().to_list())
 
 
 @dataclass(frozen=True)
 class _Flow:
-    """One direction of a connection on one interface: a gateway that splits a connection has two
-    of the same addresses and ports.
+    """One direction of a connection on one interface.
+
+    A gateway that splits a connection has two flows with the same addresses and ports.
     """
 
     interface: int
@@ -45,9 +46,9 @@ class _Flow:
 
 
 def _flows(node: str, found: Sequence[Segment], trace: pl.DataFrame) -> list[_Flow]:
-    """The connection with most data, and those between the same programs, in their order.
+    """The connection with most data, and others between the same programs, in order of time.
 
-    What a node sends counts before what it receives: a relay has two connections of one file.
+    Sent data takes precedence over received data, because a relay has two connections per file.
     """
     sides = []
     for column in ("from", "to"):
@@ -60,17 +61,17 @@ def _flows(node: str, found: Sequence[Segment], trace: pl.DataFrame) -> list[_Fl
     most = [max(count.values(), default=0) for count in sides]
     chosen = sent if 2 * most[0] >= most[1] else received
     if not chosen:
-        raise UserError(f"{node} saw no data of a connection")
-    most_of_all = max(chosen, key=lambda flow: chosen[flow])
-    # A connection that is made again goes from a new port to the same one.
-    well_known, least = min(most_of_all.ports), chosen[most_of_all] / 20
+        raise UserError(f"no data of a connection at {node}")
+    largest = max(chosen, key=lambda flow: chosen[flow])
+    # A repeated connection goes from a new port to the same port.
+    well_known, minimum = min(largest.ports), chosen[largest] / 20
     order = {_Flow.of(one): one.at_s for one in reversed(found)}
     alike = [
         flow
         for flow, size in chosen.items()
-        if (flow.interface, flow.source) == (most_of_all.interface, most_of_all.source)
+        if (flow.interface, flow.source) == (largest.interface, largest.source)
         and well_known in flow.ports
-        and size >= least
+        and size >= minimum
     ]
     return sorted(alike, key=lambda flow: order[flow])
 
@@ -81,11 +82,11 @@ def exchange_of(node: str, found: Sequence[Segment], trace: pl.DataFrame) -> Exc
     lost, start = losses(trace), 0
     for flow in flows:
         _connection(exchange, found, flow, start, lost)
-        # The next one goes on where this one was acknowledged.
+        # The next connection continues after the acknowledged data.
         start = max([start, *(value for _, value in exchange.acks)])
     known = {flow.ports for flow in flows}
     for one in found:
-        # Tries for a connection of which nothing came.
+        # Attempts to connect that received no reply.
         is_try = one.syn and not one.ack and one.ports not in known
         if is_try and (one.interface, one.source) == (flows[0].interface, flows[0].source):
             exchange.marks.append(Mark(one.at_s, "SYN", False))
@@ -96,7 +97,7 @@ def _connection(
     exchange: Exchange, found: Sequence[Segment], flow: _Flow, start: int,
     lost: dict[int, list[float]],
 ) -> None:  # fmt: skip
-    """Adds a connection, whose first byte of data stands at `start`."""
+    """Adds a connection whose first byte of data is at offset `start`."""
     of_it = [one for one in found if flow.has(one) and one.data]
     base, reached = of_it[0].sequence, start
 
@@ -130,7 +131,7 @@ def _flags(one: Segment) -> str:
 
 
 def losses(trace: pl.DataFrame) -> dict[int, list[float]]:
-    """When data was lost on any link, by its offset."""
+    """Times of lost data on any link, by offset."""
     gone = trace.filter(
         (pl.col("fate") != DELIVERED) & pl.col("kind").str.contains("data")
         & pl.col("offset").is_not_null()
@@ -142,10 +143,10 @@ def losses(trace: pl.DataFrame) -> dict[int, list[float]]:
 
 
 def is_lost(lost: dict[int, list[float]], sequence: int, at_s: float) -> bool:
-    """Whether this sending was lost.
+    """Whether this transmission was lost.
 
-    The link that loses it may be farther on, where it waits for its turn: so the first loss of
-    these bytes after the sending belongs to it, and to no later one.
+    A later link may lose the packet after a wait in its queue. So the first loss of these bytes
+    after the transmission belongs to it.
     """
     times = lost.get(sequence, [])
     while times and times[0] < at_s - 1e-9:

@@ -1,7 +1,7 @@
-"""An exchange as one node saw it: what was sent, sent again, lost, acknowledged and asked for.
+"""An exchange at one node: data sent, retransmitted, lost, acknowledged and requested.
 
-Places in the file are bytes; of TCP they count from the first byte of data, of NORM from the
-first symbol of the object. It is what time-sequence graphs and throughput over time are drawn from.
+Positions in the file are in bytes. With TCP they count from the first byte of data, with NORM from
+the first symbol of the object. Time-sequence graphs and throughput over time show an exchange.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0
 
 @dataclass(frozen=True)
 class Sent:
-    """A packet with data: when, from which byte to which, and what is particular of it."""
+    """A packet with data: its time, its first byte and end, and its kind."""
 
     at_s: float
     low: int
@@ -31,7 +31,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Span:
-    """Bytes that a receiver told of at some time: those that it has, or those that it lacks."""
+    """Bytes that a receiver reported at some time as received or missing."""
 
     at_s: float
     low: int
@@ -40,7 +40,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Mark:
-    """A packet without data of the file: when, what it is, and who sent it."""
+    """A packet without data of the file: its time, kind and sender."""
 
     at_s: float
     name: str
@@ -49,42 +49,42 @@ class Mark:
 
 @dataclass
 class Exchange:
-    """What a node saw of a transfer."""
+    """Packets of a transfer at a node."""
 
     node: str
     data: list[Sent] = field(default_factory=list)
-    # When the sender learned that all bytes below are there, and up to where it may send.
+    # Times of cumulative acknowledgments with their end, and times of the window's end.
     acks: list[tuple[float, int]] = field(default_factory=list)
     window: list[tuple[float, int]] = field(default_factory=list)
     arrived: list[Span] = field(default_factory=list)
     asked: list[Span] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
-    # From when to when a link was down, in seconds.
+    # Start and end of each outage of a link, in seconds.
     outages: list[tuple[float, float]] = field(default_factory=list)
     is_tcp: bool = False
 
     @property
     def end_s(self) -> float:
-        """When the last packet was seen."""
+        """Time of the last packet."""
         times = [one.at_s for one in self.data] + [one.at_s for one in self.marks]
         return max([*times, *(at for at, _ in self.acks)], default=0.0)
 
     @property
     def high(self) -> int:
-        """The end of the data."""
+        """End of the data, in bytes."""
         return max((one.high for one in self.data), default=0)
 
 
 def seconds(quantity: str) -> float:
-    """A time like `60 s` or `1250 ms` in seconds."""
+    """Seconds of a time like `60 s` or `1250 ms`."""
     found = re.fullmatch(r"\s*([0-9.eE+-]+)\s*([a-z]+)\s*", quantity)
     if not found or found[2] not in _UNITS:
-        raise UserError(f"{quantity!r} is no time; a time is like '60 s'")
+        raise UserError(f"{quantity!r} is not a time; write a time like '60 s'")
     return float(found[1]) * _UNITS[found[2]]
 
 
 def outages(world: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """When links of a scenario are down, each span once."""
+    """Start and end of the outages of a scenario's links, without duplicates."""
     spans = {
         (seconds(one["at"]), seconds(one["at"]) + seconds(one["for"]))
         for link in world.get("links", [])
@@ -95,7 +95,7 @@ def outages(world: Mapping[str, Any]) -> list[tuple[float, float]]:
 
 
 def new_bytes(data: Iterable[Sent]) -> list[tuple[float, int]]:
-    """Of packets at a receiver: when, and how many bytes of each are there for the first time."""
+    """Time of each packet at a receiver, and its number of new bytes."""
     have: list[tuple[int, int]] = []
     found = []
     for one in data:

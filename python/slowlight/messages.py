@@ -1,4 +1,4 @@
-"""Exchanges in datagrams, from what their packets say: CFDP, LTP, NORM, Saratoga."""
+"""Exchanges in datagrams, from decoded packets of CFDP, LTP, NORM and Saratoga."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _PROGRESS = re.compile(r"STATUS (?:\w+ )?(\d+) of \d+")
 
 
 class Norm:
-    """Where symbols of a NORM object stand (RFC 5052 §9.1)."""
+    """Positions of the symbols of a NORM object (RFC 5052 §9.1)."""
 
     def __init__(self, length: int, symbol: int, block: int) -> None:
         count = math.ceil(length / symbol)
         blocks = math.ceil(count / block)
         self.symbol, self.length = symbol, length
         self.large, self.small = math.ceil(count / blocks), count // blocks
-        # So many blocks are large ones.
+        # Number of large blocks.
         self.first = count - self.small * blocks
 
     def place(self, block: int, symbol: int) -> tuple[int, int, bool]:
-        """The bytes of a symbol; of parity those of the block's last symbol."""
+        """Bytes of a symbol, or of the block's last symbol for parity, and whether it is parity."""
         before = min(block, self.first) * self.large + max(block - self.first, 0) * self.small
         held = self.large if block < self.first else self.small
         low = (before + min(symbol, held - 1)) * self.symbol
@@ -39,12 +39,12 @@ class Norm:
 
 
 def _is_data(says: str) -> bool:
-    """Whether a packet carries some of the file."""
+    """Whether a packet carries data of the file."""
     return bool(_DATA.search(says) or _SYMBOL.search(says))
 
 
 def _sender(lines: Sequence[Datagram], node: str, trace: pl.DataFrame) -> str:
-    """Who sends the data that is drawn: the node itself if it sends any, else who sends most."""
+    """Sender of the drawn data: the node itself if it sends data, else the main sender."""
     data = [one for one in lines if _is_data(one.says)]
     mine = {round(at, 9) for at in trace.filter(pl.col("from") == node)["sent_s"].to_list()}
     sent = [one.source for one in data if round(one.at_s, 9) in mine]
@@ -59,10 +59,10 @@ def exchange_of(node: str, lines: Sequence[Datagram], trace: pl.DataFrame) -> Ex
     peers = {one.destination for one in lines if one.source == sender and _is_data(one.says)}
     for one in lines:
         at_s, source, ip_bytes, says = one.at_s, one.source, one.ip_bytes, one.says
-        # To a group, which begins with 224 to 239, any may answer.
+        # Any host may reply to a multicast group (224 to 239).
         is_peer = source in peers or any(224 <= int(peer.split(".")[0]) < 240 for peer in peers)
         if source != sender and (not is_peer or _is_data(says)):
-            # Of another hop.
+            # A packet of another hop.
             continue
         told = _NORM_FILE.search(says)
         if told and norm is None:
@@ -87,14 +87,14 @@ def exchange_of(node: str, lines: Sequence[Datagram], trace: pl.DataFrame) -> Ex
 
 
 def _answer(exchange: Exchange, at_s: float, says: str, norm: Norm | None) -> None:
-    """What a receiver says: what it has (LTP, Saratoga) or lacks (CFDP, NORM, Saratoga)."""
+    """Adds a report of received (LTP, Saratoga) or missing bytes (CFDP, NORM, Saratoga)."""
     exchange.marks.append(Mark(at_s, _name(says), True))
     spans = [
         Span(at_s, int(low), int(high) + (1 if closed else 0))
         for low, closed, high in _RANGE.findall(says)
     ]
     if "NAK" in says:
-        # The first pair is what the list is about.
+        # The first pair is the scope of the list.
         exchange.asked += spans[1:]
     elif "received" in says:
         exchange.arrived += spans[1:]
@@ -119,7 +119,7 @@ _NAMES = ("ACK EOF", "ACK Finished", "Finished", "EOF", "Metadata", "METADATA", 
 
 
 def _name(says: str) -> str:
-    """A packet's name: `ACK(FLUSH)` and `ACK(CC)` of NORM are answers of their own."""
+    """A packet's name; NORM's `ACK(FLUSH)` and `ACK(CC)` are separate replies."""
     answer = re.search(r"ACK\((\w+)\)", says)
     if answer:
         return answer[0]

@@ -1,8 +1,8 @@
-"""One look for all figures: a colour and a marker for each family of protocols, units, sizes.
+"""Common style of all figures: colours and markers of protocol families, units, sizes.
 
-The colours lie far apart for readers who do not see red and green apart, too; a test holds them to
-it. Markers tell families apart in black and white. What is of one family (bundles over another
-layer, an implementation of 2011) has its colour and marker, and a line and a hatching of its own.
+The colours are distinct also for readers with red-green colour blindness; a test checks this.
+Markers distinguish families in black and white. Members of a family (bundles over another layer, an
+implementation of 2011) share its colour and marker, with separate line styles and hatchings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-# name: (how it is called, colour, marker)
+# name: (label, colour, marker)
 _FAMILIES = {
     "cfdp": ("CFDP", "#124EC6", "o"),
     "ltp": ("LTP", "#D04613", "s"),
@@ -35,7 +35,7 @@ _FAMILIES = {
     "scps": ("SCPS-FP", "#5B3D19", "d"),
     "ltp-t": ("LTP-T", "#4E0782", "p"),
 }
-# What names of protocols begin with, longest first, and whose look they get.
+# Prefixes of protocol names, longest first, and the family whose look they get.
 _PREFIXES = {
     "norm-fec": "norm-fec",
     "saratoga": "saratoga",
@@ -53,7 +53,7 @@ _PREFIXES = {
     "fp": "ftp",
     "bp": "bp",
 }
-# Protocols of a family, and which of its looks each has in all figures. Others get those left over.
+# Protocols of a family, and the index of their look in all figures. Others get the remaining looks.
 _VARIANTS = {
     "cfdp-1": 1,
     "cfdp-ltp": 2,
@@ -90,7 +90,7 @@ LINE_STYLES: tuple[str | tuple[int, tuple[int, ...]], ...] = (
 # As many hatchings as line styles, for areas.
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "---", "|||", "OO", "//..", "x..", "--..", "||..")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*", "p")
-# What is lost, sent again, out of service, and a bound.
+# Colours of losses, retransmissions, outages and a bound.
 LOST = "#D55E00"
 AGAIN = "#CC79A7"
 OUTAGE = "#DDDDDD"
@@ -117,7 +117,7 @@ _SETTINGS: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
     "figure.dpi": 100,
     "savefig.dpi": 160,
-    # The same figure gives the same bytes.
+    # A figure always has the same bytes.
     "svg.hashsalt": "slowlight",
     "svg.fonttype": "path",
     "pdf.fonttype": 42,
@@ -126,7 +126,7 @@ _SETTINGS: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Look:
-    """How a series is drawn, and what it is called."""
+    """Label, colour, marker, line style and hatching of a series."""
 
     label: str
     color: str
@@ -137,30 +137,30 @@ class Look:
 
 
 def applied() -> AbstractContextManager[None]:
-    """The style, for as long as the context lasts."""
+    """Context that applies the style."""
     return matplotlib.rc_context(rc={**matplotlib.rcParamsDefault, "backend": "agg", **_SETTINGS})
 
 
 def family(protocol: str) -> str | None:
-    """The family of a protocol's name, like `cfdp` of `cfdp/gsfc-2007`."""
+    """Family of a protocol's name, like `cfdp` for `cfdp/gsfc-2007`."""
     name = protocol.lower()
     return next((known for prefix, known in _PREFIXES.items() if name.startswith(prefix)), None)
 
 
 def protocol_label(protocol: str) -> str:
-    """How legends call a protocol: `CFDP (gsfc-2007)` of `cfdp/gsfc-2007`."""
+    """Label of a protocol in legends, like `CFDP (gsfc-2007)` for `cfdp/gsfc-2007`."""
     base, _, profile = protocol.partition("/")
     known = family(base)
     name = _FAMILIES[known][0] if known else base
     if known and base != known:
-        # What is more in the name than the family, as in `saratoga-get`.
+        # The rest of a name after its family, as in `saratoga-get`.
         rest = base.removeprefix(known).strip("-, ")
         name = base if known in ("bp", "scps") else f"{name} {rest}"
     return f"{name} ({profile})" if profile else name
 
 
 def looks(labels: Sequence[str], is_protocol: bool | None = None) -> dict[str, Look]:
-    """The look of each label: fixed where they are protocols, else a scale in their order."""
+    """Look of each label: fixed for protocols, else a colour scale in their order."""
     if is_protocol is None:
         is_protocol = are_protocols(labels)
     if not is_protocol:
@@ -184,10 +184,10 @@ def are_protocols(labels: Iterable[str]) -> bool:
 
 
 def _places(labels: Sequence[str]) -> dict[str, int]:
-    """Which look of its family each label has: its own, or the first that is left over."""
+    """Index of each label's look in its family: its own, or the first that is free."""
     found: dict[str, int] = {}
     taken: set[tuple[str, int]] = set()
-    # Those with a look of their own choose first.
+    # Labels with a fixed look choose first.
     for wants in (True, False):
         for label in labels:
             base = label.partition("/")[0].lower()
@@ -207,7 +207,7 @@ def _places(labels: Sequence[str]) -> dict[str, int]:
 
 
 def shortened(found: dict[str, Look]) -> dict[str, Look]:
-    """Leaves the profile out of a label where no other series is of the same protocol."""
+    """Omits the profile from a label if no other series has the same protocol."""
     names = [look.label.partition(" (")[0] for look in found.values()]
     return {
         key: replace(look, label=name) if names.count(name) == 1 else look
@@ -216,9 +216,9 @@ def shortened(found: dict[str, Look]) -> dict[str, Look]:
 
 
 def _scale(labels: Sequence[str]) -> dict[str, Look]:
-    """Colours from dark to light in the order of the labels, each with a marker of its own.
+    """Colours from dark to light in the order of the labels, with a different marker each.
 
-    Two or three have lines of their own, too: one that lies on another is seen between its dashes.
+    Two or three series also have different lines, so that one is visible between another's dashes.
     """
     places = np.linspace(0.0, 0.82, max(len(labels), 2))
     lines = LINE_STYLES[:3] if len(labels) <= 3 else ("-",) * len(labels)
@@ -230,22 +230,22 @@ def _scale(labels: Sequence[str]) -> dict[str, Look]:
 
 @dataclass(frozen=True)
 class Measure:
-    """What a column is called on an axis, and in which units it may be shown.
+    """Label of a column on an axis, and the units for its values.
 
-    `units` are (name, how many of the column's unit one is), the smallest first.
+    `units` are pairs (name, factor in the column's unit), in ascending order.
     """
 
     label: str
     units: tuple[tuple[str, float], ...]
 
     def unit_for(self, values: Iterable[float]) -> tuple[str, float]:
-        """The largest unit in which the largest value is at least one, with its factor."""
+        """Largest unit in which the largest value is at least one, with its factor."""
         most = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
         fitting = [unit for unit in self.units if most >= unit[1]]
         return fitting[-1] if fitting else self.units[0]
 
     def axis_label(self, unit: str) -> str:
-        """The text beside an axis: `Goodput (Mbit/s)`."""
+        """Text of an axis: `Goodput (Mbit/s)`."""
         return f"{self.label} ({unit})" if unit else self.label
 
 
@@ -257,8 +257,8 @@ MEASURES = {
     "goodput_bps": Measure("Goodput", _RATE),
     "goodput_grc_bps": Measure("Goodput", _RATE),
     "throughput_bps": Measure("Throughput", _RATE),
-    "client_bps": Measure("Throughput, as programs tell it", _RATE),
-    "discounted_bps": Measure("Goodput without one light trip", _RATE),
+    "client_bps": Measure("Throughput reported by programs", _RATE),
+    "discounted_bps": Measure("Goodput without one light trip time", _RATE),
     "delivered_s": Measure("Time until delivered", (("s", 1.0),)),
     "confirmed_s": Measure("Time until confirmed", (("s", 1.0),)),
     "transfer_s": Measure("Transfer time", (("s", 1.0),)),
@@ -271,36 +271,36 @@ MEASURES = {
     "bytes_str": Measure("Sent to receiver", _BYTES),
     "bytes_rts": Measure("Sent to sender", _BYTES),
     "repairs_str": Measure("Repair segments", _COUNT),
-    "nacks_rts": Measure("Requests for repair", _COUNT),
-    "peer_window_limited_s": Measure("Time stopped by the peer's window", _SECONDS),
-    "send_buffer_limited_s": Measure("Time stopped by the send buffer", _SECONDS),
+    "nacks_rts": Measure("Repair requests", _COUNT),
+    "peer_window_limited_s": Measure("Time limited by the peer's window", _SECONDS),
+    "send_buffer_limited_s": Measure("Time limited by the send buffer", _SECONDS),
     "packets_lost": Measure("Packets lost", _COUNT),
-    "key_median_s": Measure("Median time of a key", _SECONDS),
-    "key_p95_s": Measure("95th percentile of a key", _SECONDS),
+    "key_median_s": Measure("Median time per key", _SECONDS),
+    "key_p95_s": Measure("95th percentile of time per key", _SECONDS),
     "bound_s": Measure("Bound", (("s", 1.0),)),
 }
 _AXES = {
-    "per": Measure("Probability of losing a packet", _COUNT),
+    "per": Measure("Packet loss probability", _COUNT),
     "ber": Measure("Bit error rate", _COUNT),
-    "delay": Measure("Delay, one way", _SECONDS),
+    "delay": Measure("One-way delay", _SECONDS),
     "rtt": Measure("Round trip", _SECONDS),
     "light": Measure("Light trip time", _SECONDS),
     "ltt": Measure("Light trip time", _SECONDS),
     "size": Measure("File", _BYTES),
     "rate": Measure("Rate", _RATE),
-    "outage": Measure("Break", (("s", 1.0),)),
-    "added": Measure("Delay added, one way", _SECONDS),
-    "back": Measure("Rate of the way back", _RATE),
+    "outage": Measure("Outage", (("s", 1.0),)),
+    "added": Measure("Added one-way delay", _SECONDS),
+    "back": Measure("Rate of the return link", _RATE),
     "errors": Measure("Errors", _COUNT),
     "pep": Measure("Gateways", _COUNT),
-    "timestamps": Measure("Time stamps", _COUNT),
-    "compression": Measure("Headers compressed", _COUNT),
+    "timestamps": Measure("Timestamps", _COUNT),
+    "compression": Measure("Header compression", _COUNT),
 }
 _BY_SUFFIX = {"_s": _SECONDS, "_bps": _RATE, "_bytes": _BYTES, "_value": _COUNT}
 
 
 def measure_of(column: str, axis: str | None = None) -> Measure:
-    """What to call a column; of an axis's numbers, that of the axis."""
+    """Measure of a column, or of the axis whose numbers it has."""
     if axis in _AXES:
         return _AXES[axis]
     if column in MEASURES:

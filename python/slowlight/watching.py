@@ -1,4 +1,4 @@
-"""Runs a scenario once, and gives what one of its nodes saw."""
+"""Runs a scenario once, and returns the packets at one of its nodes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from slowlight.single import once
 
 
 def watch(world: Scenario, at: str = "", seed: int | None = None) -> Exchange:
-    """Runs a scenario: what a node, the sender if none is named, saw of its first transfer.
+    """Runs a scenario, and returns its first transfer at a node (default: the sender).
 
-    Raises `UserError` where there is no such node, or it saw no data.
+    Raises `UserError` if there is no such node, or no data at it.
     """
     table = world.table()
     transfer = table["transfers"][0]
@@ -30,13 +30,13 @@ def watch(world: Scenario, at: str = "", seed: int | None = None) -> Exchange:
     if not exchange.data:
         exchange = _counted(node, run.trace)
     if not exchange.data:
-        raise UserError(f"{node} saw no data of {transfer['protocol']}")
+        raise UserError(f"no data of {transfer['protocol']} at {node}")
     exchange.outages = outages(table)
     return exchange
 
 
 def _counted(node: str, trace: pl.DataFrame) -> Exchange:
-    """Of packets that do not say where their data stands: bytes in the order of sending."""
+    """Exchange of packets without data offsets, with bytes in the order of sending."""
     exchange, reached = Exchange(node), 0
     rows = trace.filter((pl.col("from") == node) & (pl.col("ip_bytes") > 100))
     if rows.is_empty():

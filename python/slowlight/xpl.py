@@ -1,7 +1,7 @@
-"""Time-sequence graphs as files for xplot, as tcptrace writes them.
+"""Time-sequence graphs as files for xplot, in the style of tcptrace.
 
-Data is white, what is sent again red, acknowledgments green, the window yellow, and what a receiver
-has out of order purple; each packet is there, as xplot can look closer.
+Data is white, retransmissions are red, acknowledgments green, the window yellow, and data received
+out of order purple. The file has every packet, because xplot can zoom in.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def _steps(points: Iterable[tuple[float, int]], color: str) -> Iterator[str]:
             if value != before[1]:
                 yield f"line {at_s:.6f} {before[1]} {at_s:.6f} {value}"
             else:
-                # The same again.
+                # A duplicate.
                 yield f"utick {at_s:.6f} {value}"
         before = (at_s, value)
 
 
 def text(exchange: Exchange, title: str) -> str:
-    """The file's text."""
+    """Text of the file."""
     lines = ["double signed", "title", title, "xlabel", "time (s)", "ylabel", "byte of the file"]
     for low_s, high_s in exchange.outages:
         lines += ["blue", f"box {low_s:.6f} 0", f"line {low_s:.6f} 0 {low_s:.6f} {exchange.high}",

@@ -74,7 +74,7 @@ class Places(unittest.TestCase):
     def test_outages_are_in_seconds(self) -> None:
         down = {"outages": [{"at": "60 s", "for": "2 min"}]}
         self.assertEqual(exchange.outages({"links": [down, down]}), [(60.0, 180.0)])
-        with self.assertRaisesRegex(UserError, "'60' is no time"):
+        with self.assertRaisesRegex(UserError, "'60' is not a time"):
             exchange.seconds("60")
 
     def test_a_loss_belongs_to_the_sending_before_it(self) -> None:
@@ -105,7 +105,7 @@ class Drawn(unittest.TestCase):
         told = {text.get_text() for text in figure.legends[0].get_texts()}
         self.assertEqual(
             told,
-            {"data", "sent again", "lost", "acknowledged", "window's end", "link down",
+            {"data", "retransmitted", "lost", "acknowledged", "window's end", "link down",
              "EOF (from sender)", "Finished (from receiver)"},
         )  # fmt: skip
 

@@ -43,7 +43,7 @@ class Specs(unittest.TestCase):
         self.assertIn("kind is missing (kinds: lines,", self.refused(x="per"))
         self.assertIn("did you mean 'lines'", self.refused(kind="line"))
         self.assertIn("figures.y_scale", self.refused(kind="lines", y_scale="lgo"))
-        self.assertIn("figures.y: a text", self.refused(kind="lines", y=3))
+        self.assertIn("figures.y: write a text", self.refused(kind="lines", y=3))
         told = self.refused(kind="lines", x="pre", y="goodput_bps")
         self.assertIn("figures.x: there is no column 'pre'; did you mean 'per'", told)
         wrong = self.refused(kind="lines", x="per", y="goodput_bps", where={"delay": "fat"})
@@ -70,7 +70,7 @@ class Kinds(unittest.TestCase):
         self.assertEqual(found["label"].to_list(), ["0", "1e-4", "1e-2"])
         self.assertEqual([round(m) for m in found["mean"]], [7_920_000, 5_940_000, 990_000])
         axes = drawn(kind="lines", x="per", y="goodput_bps", series="protocol", where=NEAR).axes[0]
-        self.assertEqual(axes.get_xlabel(), "Probability of losing a packet")
+        self.assertEqual(axes.get_xlabel(), "Packet loss probability")
         self.assertEqual(axes.get_ylabel(), "Goodput (Mbit/s)")
         told = [text.get_text() for text in axes.get_xticklabels()]
         self.assertEqual(told, AXES["per"])
@@ -115,7 +115,7 @@ class Kinds(unittest.TestCase):
         for kind in ("lines", "box", "bars"):
             figure = drawn(kind=kind, x="per", y="goodput_bps", series="delay")
             (legend,) = figure.legends
-            self.assertEqual(legend.get_title().get_text(), "Delay, one way", kind)
+            self.assertEqual(legend.get_title().get_text(), "One-way delay", kind)
             figure = drawn(kind=kind, x="per", y="goodput_bps", series="protocol")
             self.assertEqual(figure.legends[0].get_title().get_text(), "", kind)
 

@@ -179,8 +179,8 @@ class Reports(unittest.TestCase):
             page = html.page(report.make("made", [Path(name)]))
         self.assertIn("Figure 1 (Fig. 7 of the paper). Goodput.", page)
         self.assertIn(
-            'aria-label="Line chart: Goodput. Goodput against Probability of losing a packet. '
-            'Series by protocol: CFDP, LTP. Panels by delay, one way: 25 ms, far."',
+            'aria-label="Line chart: Goodput. Goodput against Packet loss probability. '
+            'Series by protocol: CFDP, LTP. Panels by one-way delay: 25 ms, far."',
             page,
         )
 

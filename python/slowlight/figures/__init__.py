@@ -28,7 +28,7 @@ from slowlight.watching import watch
 
 Drawer = Callable[[pl.DataFrame, Spec, Labels], Figure]
 
-# Kinds of figures that are drawn from a sheet's table.
+# Kinds of figures from a sheet's table.
 TABLES: dict[str, Drawer] = {
     "lines": lines.draw,
     "box": boxes.draw_boxes,
@@ -36,11 +36,11 @@ TABLES: dict[str, Drawer] = {
     "cdf": distribution.draw,
     "best": best.draw,
 }
-# Kinds that are drawn from the packets of a single run.
+# Kinds of figures from the packets of a single run.
 PACKETS = ("sequence", "rate")
 KINDS = (*TABLES, *PACKETS)
 ENDINGS = ("svg", "pdf", "png")
-# What programs like xplot read: only time-sequence graphs are written so.
+# Format of programs like xplot, for time-sequence graphs only.
 XPLOT = "xpl"
 WRITTEN = (*ENDINGS, XPLOT)
 
@@ -57,7 +57,7 @@ def of_study(study: Mapping[str, Any]) -> list[Spec]:
 
 
 def draw(spec: Spec, results: Results | None = None) -> Figure:
-    """Draws a figure of a study from its results; of packets of a scenario there need be none."""
+    """Draws a figure of a study from its results; packets of a scenario need no results."""
     if spec.kind in PACKETS:
         return of_packets(spec, watched(spec, results))
     if results is None:
@@ -67,14 +67,14 @@ def draw(spec: Spec, results: Results | None = None) -> Figure:
 
 
 def watched(spec: Spec, results: Results | None) -> Exchange:
-    """Runs what a figure of packets is about: a scenario, or a cell of a sheet."""
+    """Runs the scenario, or the cell of a sheet, of a figure of packets."""
     if spec.scenario:
         find = Scenario.find if results is None else results.scenario
         world = find(spec.scenario)
     elif results is not None:
         many = [axis for axis, labels in spec.where.items() if len(labels) != 1]
         if many:
-            raise UserError(f"figures.where.{many[0]}: a single run has one value of it")
+            raise UserError(f"figures.where.{many[0]}: a single run needs exactly one value")
         labels = {axis: labels[0] for axis, labels in spec.where.items()}
         world = results.cell(spec.sheet, labels)
     else:
@@ -93,7 +93,7 @@ def of_packets(spec: Spec, exchange: Exchange) -> Figure:
 
 
 def save(figure: Figure, folder: Path, name: str, endings: Iterable[str] = ENDINGS) -> list[Path]:
-    """Writes a figure as SVG, PDF and PNG; the same figure gives the same bytes."""
+    """Writes a figure as SVG, PDF and PNG; equal figures give equal bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with style.applied():
@@ -107,7 +107,7 @@ def save(figure: Figure, folder: Path, name: str, endings: Iterable[str] = ENDIN
 def write(
     spec: Spec, results: Results | None, folder: Path, endings: Sequence[str] = WRITTEN
 ) -> list[Path]:
-    """Draws a figure of a study and writes it in these formats, for xplot only if it can be."""
+    """Draws a figure of a study and writes it in these formats (xplot: sequence graphs only)."""
     drawn = [ending for ending in endings if ending != XPLOT]
     if spec.kind != "sequence":
         return save(draw(spec, results), folder, spec.name, drawn)
@@ -120,7 +120,7 @@ def write(
     return written
 
 
-# No date, so that the same results make the same files.
+# Without a date, so that equal results give equal files.
 METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},

@@ -1,4 +1,4 @@
-"""The map of the best: which of several is best under each pair of conditions, and by how much."""
+"""Map of the best series under each pair of conditions, with its lead over the next."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from slowlight.figures.table import Chosen, Labels
 from slowlight.results import summary
 from slowlight.style import Look, measure_of
 
-# A lead of this much has the full colour. No lead has so much of it that what is pale of one cannot
-# be taken for what is dark of another.
+# Lead with the full colour, and minimum share of it. Pale tiles of one series remain distinct from
+# dark tiles of another.
 FULL_LEAD = 0.5
-LEAST_SHARE = 0.72
-# Names are written smaller where tiles are narrow.
+MINIMUM_SHARE = 0.72
+# Maximum number of tiles per row with large text.
 TILES_WIDE = 6
 
 
 def winners(rows: Chosen, frame: pl.DataFrame) -> pl.DataFrame:
-    """For each `x` and `y`: `best`, `second`, and `lead`, by how much the mean of best is better.
+    """For each `x` and `y`: `best`, `second`, and `lead`, the relative lead of the best mean.
 
-    Times are better where less, everything else where more. Cells in which a run of a series
-    failed are no place for it to be best.
+    Lower times are better, and higher values of all other columns. A series with a failed run in a
+    cell cannot be best there.
     """
     spec = rows.spec
     column = spec.y[1]
@@ -48,7 +48,7 @@ def winners(rows: Chosen, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def names(looks: Mapping[str, Look]) -> dict[str, str]:
-    """What is written into a tile: the family where that tells the series apart."""
+    """Text of a tile for each series: its family where that is unique."""
     first = {key: look.label.split(" ")[0] for key, look in looks.items()}
     told = list(first.values())
     return {
@@ -58,7 +58,7 @@ def names(looks: Mapping[str, Look]) -> dict[str, str]:
 
 
 def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
-    """`x` and the first of `y` are axes, the second of `y` is what decides among `series`."""
+    """Draws `x` and the first of `y` as axes; the second of `y` ranks the `series`."""
     if len(spec.y) != 2 or not spec.x or not spec.series:
         raise UserError(
             'figures: kind "best" needs x, y and series: x = "per", '
@@ -102,9 +102,9 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
 
 
 def tint(color: str, lead: float | None) -> tuple[float, float, float]:
-    """The colour of a tile: the paler, the less the best leads."""
+    """Colour of a tile, paler for a smaller lead."""
     reached = 1.0 if lead is None else min(lead / FULL_LEAD, 1.0)
-    share = LEAST_SHARE + (1.0 - LEAST_SHARE) * reached
+    share = MINIMUM_SHARE + (1.0 - MINIMUM_SHARE) * reached
     red, green, blue = (1.0 - share * (1.0 - part) for part in to_rgb(color))
     return red, green, blue
 
@@ -119,7 +119,7 @@ def _tile(axes: Axes, x: int, y: int, look: Look, lead: float | None) -> None:
 
 
 def _write(axes: Axes, x: int, y: int, text: str, across: int) -> None:
-    """Text on a ground of its own, so that it can be read on any colour and hatching."""
+    """Writes text on a white background, readable on any colour and hatching."""
     axes.text(
         x, y, text, ha="center", va="center", fontsize=6.5 if across <= TILES_WIDE else 5.6,
         color="black", linespacing=1.25,

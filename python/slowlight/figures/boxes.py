@@ -14,16 +14,16 @@ from slowlight.figures.table import Chosen, Labels
 from slowlight.results import summary
 from slowlight.style import Look, looks, measure_of
 
-# How opaque areas are.
+# Opacity of areas.
 BOX, BAR = 0.45, 0.9
-# Bars shorter than this share of the longest have their value above them.
+# Bars below this share of the longest show their value.
 SHORT = 0.02
-# Where there is but one series, its boxes have this look.
+# Look of boxes with only one series.
 _ALONE = Look("", "#0072B2", "o", "-")
 
 
 def samples(rows: Chosen, frame: pl.DataFrame, label: str, column: str) -> list[float]:
-    """The values of the runs with that label on the horizontal axis."""
+    """Values of the runs with this label on the horizontal axis."""
     of_label = frame.filter(pl.col(rows.spec.x).cast(pl.String) == label)
     return of_label[column].cast(pl.Float64).drop_nulls().sort().to_list()
 
@@ -64,7 +64,7 @@ def _boxes(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
 
 
 def _part(axes: Axes, count: int) -> None:
-    """A line between what belongs to one label and to the next."""
+    """Draws lines between labels."""
     for index in range(1, count):
         axes.axvline(index - 0.5, color="#E4E4E4", linewidth=0.8, zorder=0.5)
 
@@ -73,7 +73,7 @@ def _draw_boxes(
     axes: Axes, found: list[list[float]], at: list[float], width: float, look: Look, factor: float,
     is_one_of_many: bool,
 ) -> None:  # fmt: skip
-    # Where all runs are alike a box is nothing but its median, so that tells the series.
+    # With equal runs a box is only its median, so the median has the colour of the series.
     median = look.color if is_one_of_many else "black"
     drawn = axes.boxplot(
         [[value / factor for value in values] for values in found], positions=at, widths=width,
@@ -90,7 +90,7 @@ def _draw_boxes(
 
 
 def dress_places(axes: Axes, rows: Chosen, labels: list[str]) -> None:
-    """Labels of the horizontal axis where values stand side by side."""
+    """Labels the horizontal axis of values side by side."""
     column = rows.spec.x
     told = labels
     if column in ("protocol", "carrier", "who"):
@@ -109,7 +109,7 @@ def _bars(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
     by = [spec.x, *([spec.series] if spec.series else [])]
     told = summary(frame, by, column)
     values = [value for value in told["mean"].to_list() if value is not None]
-    # The length of a bar is its value, so its axis is linear unless another is asked for.
+    # The length of a bar is its value, so its axis is linear by default.
     factor = table.dress_y(axes, column, values, "log" if spec.y_scale == "log" else "linear")
     width = 0.8 / len(series)
     each = rows.looks(spec.x) if spec.x in ("protocol", "carrier") else {}
@@ -121,7 +121,7 @@ def _bars(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
                 continue
             x = index - 0.4 + width * (place + 0.5)
             of_bar = each.get(label) or look
-            # Nothing is known of how a single run varies.
+            # The spread of a single run is unknown.
             error = row["sem"][0] / factor if row["n"][0] > 1 else None
             axes.bar(
                 x, row["mean"][0] / factor, width * 0.88, yerr=error, color=of_bar.color,
@@ -129,7 +129,7 @@ def _bars(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
                 ecolor="#222222",
             )  # fmt: skip
             if row["mean"][0] < SHORT * max(values) and spec.y_scale != "log":
-                # A bar that is hardly seen says how long it is.
+                # A hardly visible bar shows its value.
                 axes.annotate(
                     table.tick(float(f"{row['mean'][0] / factor:.2g}")),
                     (x, row["mean"][0] / factor), (0, 3), textcoords="offset points", ha="center",
@@ -178,14 +178,14 @@ def _panels(frame: pl.DataFrame, spec: Spec, axes: Labels, is_box: bool) -> Figu
 
 
 def draw_boxes(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
-    """A box over the runs of each value of `x`, side by side for each value of `series`.
+    """Draws a box over the runs of each value of `x`, side by side for each value of `series`.
 
-    A box has the middle half of the runs and their median; whiskers reach to the last run within
-    1.5 times its height, and runs beyond are points.
+    A box shows the middle half of the runs and their median. Whiskers extend to the last run within
+    1.5 times the box height; further runs are points.
     """
     return _panels(frame, spec, axes, is_box=True)
 
 
 def draw_bars(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
-    """A bar with the mean of each value of `x`, and its standard error."""
+    """Draws a bar with the mean and standard error of each value of `x`."""
     return _panels(frame, spec, axes, is_box=False)

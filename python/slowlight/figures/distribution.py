@@ -1,4 +1,4 @@
-"""Cumulative distributions: the share of runs that have a value or less."""
+"""Cumulative distributions: share of runs with at most a value."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from slowlight.style import Look
 
 
 def steps(frame: pl.DataFrame, column: str) -> tuple[list[float], list[float]]:
-    """Values in order, and the share of all rows that have it or less."""
+    """Values in order, and the share of all rows with at most each value."""
     values = frame[column].cast(pl.Float64).drop_nulls().sort().to_list()
     return values, [(place + 1) / frame.height for place in range(len(values))]
 
 
 def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
-    """For each column of `y` the share of runs with that value or less, a line a `series`."""
+    """Draws the share of runs with at most a value, per column of `y`, one line per `series`."""
     rows = table.choose(frame, spec, axes)
     columns = table.measures(spec)
     figure, panels = table.grid(len(columns))
@@ -28,10 +28,10 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
         every = rows.frame[column].cast(pl.Float64).drop_nulls().to_list()
         if not every:
             raise UserError(f"{spec.heading or spec.kind}: no row has a value of {column!r}")
-        # A distribution is along the horizontal axis: label and scale go there.
+        # The values are on the horizontal axis, with their label and scale.
         factor = table.dress_y(panel, column, every, "linear")
         panel.set_xlabel(panel.get_ylabel())
-        panel.set_ylabel("Runs up to there (%)")
+        panel.set_ylabel("Cumulative share of runs (%)")
         series = rows.looks(spec.series) if spec.series else {"": Look("", "#0072B2", "", "-")}
         below: list[list[float]] = []
         for key, look in series.items():

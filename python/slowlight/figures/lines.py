@@ -1,4 +1,4 @@
-"""Families of lines: the mean of each cell, with its standard error, against an axis."""
+"""Line charts: mean and standard error of each cell against an axis."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from slowlight.figures.table import Chosen, Labels, Positions
 from slowlight.results import summary
 from slowlight.style import BOUND, Look
 
-# Markers of the first series and of the last, in points.
-LARGEST, LEAST = 8.0, 4.8
-# Largest relative difference of the means of series that the legend says coincide, and of those
-# that it calls equal rather than nearly so.
+# Marker sizes of the first and the last series, in points.
+LARGEST, SMALLEST = 8.0, 4.8
+# Maximum relative difference of the means of series that the legend marks as coinciding (≈), and of
+# those that it marks as equal (=).
 SAME, EQUAL = 0.01, 1e-6
-# Points that lie nearer than this share of the vertical axis are not told apart. A series with at
-# least this share of such points lies upon the other.
+# Points closer than the share NEAR of the vertical axis look equal. A series covers another if at
+# least the share MOST of its points look equal.
 NEAR, MOST = 0.015, 0.5
 
 # Means by series, then by the label on the horizontal axis.
@@ -61,7 +61,7 @@ def _one(
         elinewidth=1.0, markersize=size,
     )  # fmt: skip
     if zero:
-        # What stands at zero is beyond the break, so no line leads there.
+        # Points at zero are beyond the axis break, so no line connects them.
         axes.errorbar(
             x[:first], y[:first], yerr=error[:first], color=look.color, marker=look.marker,
             linestyle="none", markerfacecolor=face, capsize=2.5, elinewidth=1.0,
@@ -79,7 +79,7 @@ def _means(rows: Chosen, frame: pl.DataFrame, column: str) -> Means:
 
 
 def _apart(one: Mapping[str, float], other: Mapping[str, float]) -> float:
-    """Largest relative difference of two series; infinite where they have different points."""
+    """Maximum relative difference of two series; infinite if they have different points."""
     if not one or set(one) != set(other):
         return math.inf
     pairs = ((value, other[label]) for label, value in one.items())
@@ -87,12 +87,12 @@ def _apart(one: Mapping[str, float], other: Mapping[str, float]) -> float:
 
 
 def coinciding(means: Means) -> dict[str, str]:
-    """Series whose means are those of an earlier one to `SAME`, and the first such."""
+    """Series whose means equal an earlier series' within `SAME`, with the first such series."""
     return _first_below(means, lambda one, other: _apart(one, other) <= SAME)
 
 
 def lying(means: Means, is_log: bool) -> dict[str, str]:
-    """Series that on the axes lie upon an earlier one, and the first such."""
+    """Series that cover an earlier series on the axes, with the first such series."""
     every = [value for values in means.values() for value in values.values()]
     high = max(every, default=0.0)
     low = min(every, default=0.0)
@@ -124,7 +124,7 @@ def _first_below(
 
 
 def named(looks: Mapping[str, Look], panels: Sequence[Means]) -> dict[str, Look]:
-    """Looks whose label says which earlier series coincides with theirs in all panels."""
+    """Looks whose labels name the earlier series that coincides in all panels."""
     found = dict(looks)
     for key, below in coinciding(panels[0]).items():
         apart = max(_apart(means[key], means[below]) for means in panels)
@@ -145,7 +145,7 @@ def _panel(
     values = [value for value in every["mean"].to_list() if value is not None]
     if not values:
         raise UserError(f"{spec.heading or spec.kind}: no row has a value of {column!r}")
-    # A share of the whole is read against the whole.
+    # The axis of a share starts at zero and is linear.
     scale = "linear" if column == "efficiency" and spec.y_scale == "auto" else spec.y_scale
     factor = table.dress_y(axes, column, values, scale)
     if not spec.series:
@@ -160,8 +160,8 @@ def _panel(
             others = [k for k in upon if upon[k] == upon[key]]
             dashes = table.UPON[min(others.index(key), len(table.UPON) - 1)]
             shown = replace(shown, line=dashes, filled=False)
-        # Later ones are smaller, so that what lies below another is seen.
-        size = LARGEST - (LARGEST - LEAST) * place / max(len(series) - 1, 1)
+        # Later markers are smaller, so that markers below them remain visible.
+        size = LARGEST - (LARGEST - SMALLEST) * place / max(len(series) - 1, 1)
         _one(axes, found, shown, factor, at, size)
     table.dress_x(axes, rows, spec.x, at)
     if column == "efficiency":
@@ -173,7 +173,7 @@ def _panel(
 
 
 def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
-    """Mean ± standard error of each column of `y` against `x`, a line a value of `series`."""
+    """Draws mean ± standard error of each column of `y` against `x`, one line per `series`."""
     rows = table.choose(frame, spec, axes)
     if not spec.x:
         raise UserError(f"figures: kind {spec.kind!r} needs the key 'x', an axis of the sheet")

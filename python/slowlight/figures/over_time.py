@@ -1,4 +1,4 @@
-"""Throughput and goodput over time, from what a receiver saw."""
+"""Throughput and goodput over time, from the packets at a receiver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BINS = 60
 
 
 def rates(exchange: Exchange, bin_s: float) -> tuple[list[float], list[float], list[float]]:
-    """Middles of the bins in seconds, and bit/s of each: throughput with IP headers, goodput."""
+    """Middles of the bins in seconds, and throughput (with IP headers) and goodput in bit/s."""
     count = int(exchange.end_s / bin_s) + 1
     all_bits, new_bits = [0.0] * count, [0.0] * count
     for one in exchange.data:
@@ -26,7 +26,7 @@ def rates(exchange: Exchange, bin_s: float) -> tuple[list[float], list[float], l
 
 
 def draw(exchange: Exchange, spec: Spec) -> Figure:
-    """What arrived in each bin: all of it, and what was new."""
+    """Draws throughput and goodput of each bin."""
     bin_s = spec.bin_s or exchange.end_s / BINS
     middles, throughput, goodput = rates(exchange, bin_s)
     unit, factor = MEASURES["goodput_bps"].unit_for(throughput)
@@ -36,7 +36,7 @@ def draw(exchange: Exchange, spec: Spec) -> Figure:
         axes.axvspan(start, end, color=OUTAGE, lw=0, label="" if index else "link down")
     for values, color, style, label in (
         (throughput, "#E69F00", "--", "throughput: data with IP headers"),
-        (goodput, "#0072B2", "-", "goodput: bytes that are new"),
+        (goodput, "#0072B2", "-", "goodput: new bytes"),
     ):
         axes.step(
             middles, [value / factor for value in values], where="mid", color=color,

@@ -1,4 +1,4 @@
-"""Time-sequence graphs, as tcptrace draws them, of every protocol."""
+"""Time-sequence graphs of every protocol, in the style of tcptrace."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from slowlight.style import AGAIN, LOST, MARKERS, MEASURES, OUTAGE
 DATA, ACKS, WINDOW, ARRIVED, ASKED, PARITY = (
     "#222222", "#009E73", "#E69F00", "#7B3294", "#56B4E9", "#0072B2",
 )  # fmt: skip
-# Sendings that stand nearer than this share of the time that is shown are drawn as one line.
+# Packets closer than this share of the shown time are drawn as one line.
 NEAR = 1 / 2500
-# More losses than that have smaller crosses.
+# Maximum number of losses with large crosses.
 MANY = 30
-# Kinds of packets without data that get a marker of their own.
+# Maximum number of kinds of packets without data that have markers.
 KINDS_MAX = 8
 
 
 def lines(
     data: Sequence[Sent], apart_s: float
 ) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """Packets as vertical lines; those that follow each other within `apart_s` as one stroke.
+    """Packets as vertical lines; consecutive packets within `apart_s` share a stroke.
 
-    On the page they would coincide; a file for xplot has each.
+    They would coincide on the page. A file for xplot has each packet.
     """
     found: list[tuple[tuple[float, float], tuple[float, float]]] = []
     for one in data:
@@ -58,7 +58,7 @@ def _strokes(
 
 
 def _marks(axes: Axes, exchange: Exchange, marks: Sequence[Mark], factor: float) -> None:
-    """Packets without data, on the edge of what was sent until then."""
+    """Draws packets without data, at the highest position sent so far."""
     kinds = sorted({(mark.is_answer, mark.name) for mark in marks})
     usual = kinds[:KINDS_MAX]
     heights = _heights(exchange, marks)
@@ -84,8 +84,8 @@ def _heights(exchange: Exchange, marks: Sequence[Mark]) -> dict[Mark, int]:
 
 
 def _spans(axes: Axes, exchange: Exchange, factor: float, low_s: float, high_s: float) -> None:
-    told = ((exchange.arrived, ARRIVED, "out of order there" if exchange.is_tcp else "reported"),
-            (exchange.asked, ASKED, "holes asked for"))  # fmt: skip
+    told = ((exchange.arrived, ARRIVED, "received out of order" if exchange.is_tcp else "reported"),
+            (exchange.asked, ASKED, "requested holes"))  # fmt: skip
     for spans, color, label in told:
         strokes = [
             [(one.at_s, one.low / factor), (one.at_s, one.high / factor)]
@@ -94,14 +94,14 @@ def _spans(axes: Axes, exchange: Exchange, factor: float, low_s: float, high_s: 
         ]
         if not strokes:
             continue
-        # Blocks of SACK come with each acknowledgment; reports are few.
+        # Each acknowledgment has SACK blocks; reports are few.
         width, alpha = (0.8, 0.55) if exchange.is_tcp else (3.0, 0.8)
         drawn = LineCollection(
             strokes, colors=color, linewidths=width, alpha=alpha, label=label, zorder=1.5
         )
         axes.add_collection(drawn, autolim=True)
         if spans is exchange.asked:
-            # A hole of a packet would not be seen in a file of thousands.
+            # A hole of one packet would be invisible in a file of thousands.
             axes.plot(
                 [x for (x, _), _ in strokes], [(a + b) / 2 for (_, a), (_, b) in strokes],
                 linestyle="none", marker="_", markersize=11, markeredgewidth=3.0, color=color,
@@ -111,7 +111,7 @@ def _spans(axes: Axes, exchange: Exchange, factor: float, low_s: float, high_s: 
 
 def plot(axes: Axes, exchange: Exchange, spec: Spec) -> None:
     """Draws an exchange onto axes."""
-    # What happens at once stands beside the axis, not on it.
+    # Packets at time zero are beside the axis, not on it.
     low_s, high_s = spec.span or (-0.015 * exchange.end_s, exchange.end_s * 1.02)
     apart_s = (high_s - low_s) * NEAR
     unit, factor = MEASURES["bytes_str"].unit_for([exchange.high])
@@ -137,7 +137,7 @@ def plot(axes: Axes, exchange: Exchange, spec: Spec) -> None:
             [one.at_s for one in again], [one.high / factor for one in again], linestyle="none",
             marker="_", markersize=5, markeredgecolor=AGAIN, markeredgewidth=1.6,
         )  # fmt: skip
-    _strokes(axes, again, 0.0, factor, AGAIN, "sent again")
+    _strokes(axes, again, 0.0, factor, AGAIN, "retransmitted")
     lost = [one for one in shown if one.lost]
     if lost:
         axes.plot(
@@ -150,12 +150,12 @@ def plot(axes: Axes, exchange: Exchange, spec: Spec) -> None:
     axes.set_xlim(low_s, high_s)
     _limit(axes, shown, factor, spec.span is not None)
     axes.set_xlabel("Time (s)")
-    axes.set_ylabel(f"Place in the {'stream' if exchange.is_tcp else 'file'} ({unit})")
+    axes.set_ylabel(f"Position in the {'stream' if exchange.is_tcp else 'file'} ({unit})")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
 
 
 def _limit(axes: Axes, shown: Sequence[Sent], factor: float, is_part: bool) -> None:
-    """What data is shown decides the height: windows may lie far above it."""
+    """Limits the height to the shown data, because windows may be far above it."""
     if not shown:
         return
     low = min(one.low for one in shown) / factor if is_part else 0.0
@@ -165,7 +165,7 @@ def _limit(axes: Axes, shown: Sequence[Sent], factor: float, is_part: bool) -> N
 
 
 def draw(exchange: Exchange, spec: Spec) -> Figure:
-    """A figure with the time-sequence graph of an exchange."""
+    """Draws a figure with the time-sequence graph of an exchange."""
     figure = Figure(figsize=(7.6, 4.3), layout="constrained")
     axes = figure.subplots()
     plot(axes, exchange, spec)

@@ -1,4 +1,4 @@
-"""What a figure of a study shows: the keys of a `[[figures]]` table."""
+"""Specification of a study's figure: the keys of a `[[figures]]` table."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from slowlight.errors import UserError, unknown
 
 @dataclass(frozen=True)
 class Spec:
-    """One figure. Without a study's figure number it is one that the paper does not have."""
+    """One figure; without `figure`, it is not in the paper."""
 
-    # What it is drawn as; see `slowlight.figures.KINDS`.
+    # Kind of drawing; see `slowlight.figures.KINDS`.
     kind: str
-    # The paper's name of it: `8`, `5a`, `Chart 2`, `Table I`.
+    # Name in the paper: `8`, `5a`, `Chart 2`, `Table I`.
     figure: str = ""
     title: str = ""
-    # What the paper shows there, and what to see.
+    # Statement of the paper, and observation here.
     caption: str = ""
-    # Of which edition and sheet; the first of the study if not named.
+    # Edition and sheet; by default the first sheet.
     edition: str = "published"
     sheet: str | None = None
     # An axis of the sheet, or a column.
     x: str = ""
-    # Columns, each in a panel of its own.
+    # Columns, each in a separate panel.
     y: tuple[str, ...] = ()
-    # The axis that tells lines or boxes apart.
+    # Axis with one line or box per value.
     series: str = ""
-    # The axis that has a panel for each of its values.
+    # Axis with one panel per value.
     panels: str = ""
-    # Which rows: a label or several of each axis that is named.
+    # Selected rows: one or several labels of each named axis.
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # `auto`, `log` or `linear`.
     x_scale: str = "auto"
     y_scale: str = "auto"
-    # Of figures from packets: the scenario, changes to it, the seed, and of whom.
+    # For figures of packets: scenario, changes to it, and seed.
     scenario: str = ""
     set: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
-    # The node at which packets are seen; the sender if none is named, of `rate` the receiver.
+    # Node of the capture; by default the sender, or the receiver for `rate`.
     at: str = ""
-    # From and to which second.
+    # First and last second.
     span: tuple[float, float] | None = None
-    # Seconds over which traces over time are averaged.
+    # Averaging interval of rates over time, in seconds.
     bin_s: float | None = None
-    # Name of the file, without its ending.
+    # File name without extension.
     file: str = ""
 
     @property
     def name(self) -> str:
-        """The name of its files."""
+        """Name of its files."""
         if self.file:
             return self.file
         text = f"figure-{self.figure}" if self.figure else f"{self.kind}-{self.title}"
@@ -61,7 +61,7 @@ class Spec:
 
     @property
     def in_paper(self) -> str:
-        """The paper's name of it: `Fig. 8`, `Chart 2`; empty where the paper does not have it."""
+        """Name in the paper: `Fig. 8`, `Chart 2`; empty if it is not in the paper."""
         is_number = re.fullmatch(r"[A-Z]?\d+[a-z]?", self.figure)
         return f"Fig. {self.figure}" if is_number else self.figure
 
@@ -81,18 +81,18 @@ SCALES = ("auto", "log", "linear")
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     values = value if isinstance(value, list) else [value]
     if not values or not all(isinstance(one, str) for one in values):
-        raise UserError(f"{where}: a text, or a list of texts, is wanted")
+        raise UserError(f"{where}: write a text or a list of texts")
     return tuple(values)
 
 
 def _number(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UserError(f"{where}: a number of seconds is wanted")
+        raise UserError(f"{where}: write a number of seconds")
     return float(value)
 
 
 def read(table: Mapping[str, Any], kinds: Sequence[str], where: str = "figures") -> Spec:
-    """Reads a `[[figures]]` table. `UserError` names a wrong key and the nearest right one."""
+    """Reads a `[[figures]]` table. Raises `UserError` with a wrong key and a similar known one."""
     for key in table:
         if key not in _KEYS:
             raise unknown("key", key, _KEYS, where)
@@ -105,22 +105,22 @@ def read(table: Mapping[str, Any], kinds: Sequence[str], where: str = "figures")
             values[key] = _texts(value, place)
         elif key in ("where", "set"):
             if not isinstance(value, dict):
-                raise UserError(f'{place}: a table is wanted, as in {{ per = "0" }}')
+                raise UserError(f'{place}: write a table like {{ per = "0" }}')
             values[key] = value
             if key == "where":
                 values[key] = {k: _texts(v, f"{place}.{k}") for k, v in value.items()}
         elif key == "seed":
             if isinstance(value, bool) or not isinstance(value, int):
-                raise UserError(f"{place}: a whole number is wanted")
+                raise UserError(f"{place}: write a whole number")
             values[key] = value
         elif key == "span":
             if not isinstance(value, list) or len(value) != 2:
-                raise UserError(f"{place}: two numbers of seconds are wanted, as in [0, 10]")
+                raise UserError(f"{place}: write two numbers of seconds like [0, 10]")
             values[key] = (_number(value[0], place), _number(value[1], place))
         elif key == "bin_s":
             values[key] = _number(value, place)
         elif not isinstance(value, str):
-            raise UserError(f"{place}: a text is wanted")
+            raise UserError(f"{place}: write a text")
         else:
             values[key] = value
     spec = Spec(**values)

@@ -1,4 +1,4 @@
-"""What the figures of a table share: which rows, in which order, in which unit, on which axis."""
+"""Common parts of the figures of a table: rows, order, units, axes, legends."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from slowlight.figures.spec import Spec
 from slowlight.results import chosen, number_column
 from slowlight.style import Look, are_protocols, looks, measure_of
 
-# Width and height of a panel in inches, by how many stand side by side. With a legend beside them
-# figures are about as wide as a page of a report, so their text is about as large as its text.
+# Width and height of a panel in inches, by number of panels per row. With a legend, figures are
+# about as wide as a page of a report, so their text is about as large as the report's.
 PANELS = {1: (6.6, 3.9), 2: (4.6, 3.3), 3: (3.5, 2.8)}
-# Lines of series that lie upon another, whose colour shows in the gaps; of several upon one, each
-# has shorter dashes than the one before.
+# Lines of series that cover another, whose colour shows in the gaps. Further series on the same
+# line have shorter dashes.
 UPON = ((0, (4, 4)), (0, (2, 6)), (0, (1, 8)))
-# On a logarithmic axis, zero stands this many times to the left of the least value.
+# On a logarithmic axis, zero is at the minimum divided by this.
 ZERO_GAP = 4.0
-# A range of values this many times as large as the least is drawn logarithmically.
+# Minimum ratio of maximum and minimum for a logarithmic axis.
 LOG_FROM = 20.0
 
 Labels = Mapping[str, Sequence[str]]
@@ -42,7 +42,7 @@ Labels = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Chosen:
-    """The rows of a figure, and what is on its axes."""
+    """Rows of a figure, and its axes."""
 
     frame: pl.DataFrame
     spec: Spec
@@ -50,7 +50,7 @@ class Chosen:
     axes: Labels
 
     def labels(self, column: str) -> list[str]:
-        """The values that a column has here, in the study's order."""
+        """Values of a column in these rows, in the study's order."""
         if column not in self.frame.columns:
             raise unknown("column", column, self.frame.columns, "figures")
         there = self.frame[column].cast(pl.String).unique(maintain_order=True).to_list()
@@ -59,21 +59,21 @@ class Chosen:
         return sorted(label for label in there if label is not None)
 
     def looks(self, column: str) -> dict[str, Look]:
-        """The look of each series."""
+        """Look of each series."""
         return looks(self.labels(column), column in ("protocol", "carrier", "who") or None)
 
     def heading(self, column: str) -> str:
-        """What a legend is about; of protocols nothing, as their names say it."""
+        """Heading of a legend; empty for protocols, whose names suffice."""
         named = column in ("protocol", "carrier", "who") or are_protocols(self.labels(column))
         return "" if named else measure_of(column, column).label
 
     def of(self, column: str, label: str) -> pl.DataFrame:
-        """The rows of one label."""
+        """Rows of one label."""
         return self.frame.filter(pl.col(column).cast(pl.String) == label)
 
 
 def choose(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Chosen:
-    """The rows of a figure. Raises `UserError` for wrong names and where none is left."""
+    """Selects the rows of a figure. Raises `UserError` for wrong names and if no rows remain."""
     for key, columns in (("x", (spec.x,)), ("y", spec.y), ("series", (spec.series,))):
         for column in columns:
             if column and column not in frame.columns:
@@ -88,26 +88,26 @@ def choose(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Chosen:
                 raise unknown("value", label, axes[axis], f"figures.where.{axis}")
     rows = chosen(frame, spec.where)
     if rows.is_empty():
-        raise UserError(f"{spec.heading or spec.kind}: no rows are left by `where`")
+        raise UserError(f"{spec.heading or spec.kind}: `where` selects no rows")
     return Chosen(rows, spec, axes)
 
 
 def measures(spec: Spec) -> tuple[str, ...]:
-    """The columns of the figure. Raises `UserError` if there is none."""
+    """Columns of the figure. Raises `UserError` if there is none."""
     if not spec.y:
         raise UserError(f"figures: kind {spec.kind!r} needs the key 'y', a column of the table")
     return spec.y
 
 
 def failed(label: str, frame: pl.DataFrame, column: str) -> str:
-    """The label, with how many of the runs failed."""
+    """Label with the number of failed runs."""
     is_there = frame["completed"] if "completed" in frame.columns else frame[column].is_not_null()
     missing = frame.height - int(is_there.sum())
     return f"{label}, {missing} of {frame.height} failed" if missing and label else label
 
 
 def grid(count: int, wide: int = 2) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels."""
+    """Returns a figure with this number of panels."""
     columns = min(count, wide)
     rows = math.ceil(count / columns)
     wide_in, high_in = PANELS[columns]
@@ -121,7 +121,7 @@ def grid(count: int, wide: int = 2) -> tuple[Figure, list[Axes]]:
 
 
 def numbers(chosen_rows: Chosen, column: str) -> dict[str, float]:
-    """The labels of an axis as numbers, if they are quantities."""
+    """Labels of an axis as numbers, if they are quantities."""
     frame = chosen_rows.frame
     values = number_column(frame, column)
     if values is None:
@@ -131,7 +131,7 @@ def numbers(chosen_rows: Chosen, column: str) -> dict[str, float]:
 
 
 def is_wide(values: Sequence[float]) -> bool:
-    """Whether values lie so far apart that a logarithmic axis tells more."""
+    """Whether the range of values needs a logarithmic axis."""
     positive = [value for value in values if value > 0]
     return len(positive) > 1 and max(positive) / min(positive) >= LOG_FROM
 
@@ -143,10 +143,10 @@ def scaled(scale: str, values: Sequence[float]) -> bool:
 
 @dataclass(frozen=True)
 class Positions:
-    """Where the labels of an axis stand."""
+    """Positions of the labels of an axis."""
 
     at: Mapping[str, float]
-    # Whether positions are values, rather than places in a row.
+    # Whether positions are values instead of places in a row.
     are_values: bool
     is_log: bool
     zero: float | None
@@ -155,7 +155,7 @@ class Positions:
 
 
 def positions(rows: Chosen, column: str, scale: str) -> Positions:
-    """Where the labels of an axis stand: at their value, with zero apart on a logarithmic axis."""
+    """Positions of an axis's labels: their values, with separate zero on a logarithmic axis."""
     labels = rows.labels(column)
     values = numbers(rows, column)
     if len(values) < len(labels) or not labels:
@@ -173,23 +173,23 @@ def positions(rows: Chosen, column: str, scale: str) -> Positions:
     )
     zero = None
     if is_log and len(positive) < len(shown):
-        # Zero has no place on the axis, so it gets one of its own, behind a break.
+        # A logarithmic axis has no zero, so zero gets a separate place beyond an axis break.
         zero = min(positive) / ZERO_GAP
         shown = {label: value if value > 0 else zero for label, value in shown.items()}
     return Positions(shown, True, is_log, zero, unit, factor)
 
 
 def dress_x(axes: Axes, rows: Chosen, column: str, at: Positions) -> None:
-    """Labels, scale and the place of zero of the horizontal axis."""
+    """Sets labels, scale and the place of zero of the horizontal axis."""
     measure = measure_of(number_column(rows.frame, column) or column, column)
-    # Where ticks are labels with their unit, the axis needs none.
+    # If ticks have units, the axis label has none.
     axes.set_xlabel(measure.label if at.is_log and _odd(at) else measure.axis_label(at.unit))
     if not at.are_values:
         axes.set_xticks(list(at.at.values()), list(at.at))
         turn(axes, list(at.at))
         return
     if not at.is_log:
-        # One value alone would otherwise stand in the middle of an invented range.
+        # A single value would otherwise be in the middle of an arbitrary range.
         axes.margins(x=0.06)
         return
     axes.set_xscale("log")
@@ -200,37 +200,37 @@ def dress_x(axes: Axes, rows: Chosen, column: str, at: Positions) -> None:
     axes.xaxis.set_major_locator(FixedLocator(sorted(told)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: nearest(told, value)))
     axes.xaxis.set_minor_locator(NullLocator())
-    least, most = min(at.at.values()), max(at.at.values())
-    axes.set_xlim(least / 1.6, most * 1.6)
+    low, high = min(at.at.values()), max(at.at.values())
+    axes.set_xlim(low / 1.6, high * 1.6)
 
 
 TICKS_MAX = 7
-# Fewer where each has its unit.
+# Maximum for ticks with units.
 TICKS_MAX_LONG = 5
 
 
 def _odd(at: Positions) -> bool:
-    """Whether numbers in the axis's unit would be long, as those of KiB in MB are."""
+    """Whether numbers in the axis's unit would be long, as with KiB in MB."""
     return any(len(tick(value)) > 6 for value in at.at.values())
 
 
 def texts(at: Positions) -> dict[float, str]:
-    """The ticks of a logarithmic axis: its values, or some of them where there are many."""
+    """Ticks of a logarithmic axis: its values, or some of many."""
     pairs = sorted((value, label) for label, value in at.at.items())
     step = -(-len(pairs) // (TICKS_MAX_LONG if _odd(at) else TICKS_MAX))
-    # The largest is always among them.
+    # The largest value is always included.
     shown = pairs[::-1][::step]
-    # Without a unit a label is a number, written as the study has it.
+    # Without a unit, a label is a number in the study's notation.
     is_label = _odd(at) or not at.unit
     return {value: label if is_label else tick(value) for value, label in shown}
 
 
-# So many characters stand side by side below a panel.
+# Maximum number of characters of horizontal labels below a panel.
 WIDE = 52
 
 
 def turn(axes: Axes, told: Sequence[str]) -> None:
-    """Turns the labels of the horizontal axis where they would touch."""
+    """Rotates the labels of the horizontal axis if they would overlap."""
     if max(map(len, told)) * len(told) <= WIDE:
         return
     for text in axes.get_xticklabels():
@@ -239,7 +239,7 @@ def turn(axes: Axes, told: Sequence[str]) -> None:
 
 
 def mark_break(axes: Axes, at: float) -> None:
-    """Shows that the axis is broken there: what stands left of it is zero."""
+    """Marks an axis break; points to the left of it are at zero."""
     axes.axvline(at, color="#BBBBBB", linewidth=0.8, linestyle=(0, (2, 2)), zorder=0.5)
     axes.plot(
         [at], [0.0], transform=axes.get_xaxis_transform(), marker=[(-1, -2), (1, 2)],
@@ -248,12 +248,12 @@ def mark_break(axes: Axes, at: float) -> None:
 
 
 def nearest(told: Mapping[float, str], value: float) -> str:
-    """The text of the tick that stands there."""
+    """Text of the tick at a position."""
     return next((text for at, text in told.items() if math.isclose(at, value)), "")
 
 
 def tick(value: float) -> str:
-    """A short number: `25`, `1,250`, `0.01`, `1e-5`."""
+    """Formats a short number: `25`, `1,250`, `0.01`, `1e-5`."""
     if value == 0:
         return "0"
     if 1e-3 <= abs(value) < 1e6:
@@ -263,9 +263,9 @@ def tick(value: float) -> str:
 
 
 def dress_y(axes: Axes, column: str, values: Sequence[float], scale: str) -> float:
-    """Label, scale and unit of the vertical axis; gives by what values are divided.
+    """Sets label, scale and unit of the vertical axis; returns the divisor of its values.
 
-    A linear axis begins at zero, so that lengths are in proportion.
+    A linear axis begins at zero, so that lengths are proportional.
     """
     measure = measure_of(column)
     unit, factor = measure.unit_for(values)
@@ -279,7 +279,7 @@ def dress_y(axes: Axes, column: str, values: Sequence[float], scale: str) -> flo
 
 
 def finish_y(axes: Axes) -> None:
-    """Begins a linear vertical axis at zero; sets the ticks of a logarithmic one."""
+    """Starts a linear vertical axis at zero; sets the ticks of a logarithmic one."""
     low, high = axes.get_ylim()
     if axes.get_yscale() == "linear":
         axes.set_ylim(bottom=0.0, top=1.04 * high)
@@ -288,14 +288,14 @@ def finish_y(axes: Axes) -> None:
 
 
 def log_ticks(axis: Axis, low: float, high: float) -> None:
-    """Ticks at powers of ten; at 1, 2 and 5 times them where fewer than three are in the range."""
+    """Sets ticks at powers of ten; also at 2 and 5 times them if fewer than three are in range."""
     decades = math.floor(math.log10(high) + 1e-9) - math.ceil(math.log10(low) - 1e-9) + 1
     axis.set_major_locator(LogLocator(subs=(1.0,) if decades >= 3 else (1.0, 2.0, 5.0)))
     axis.set_minor_formatter(NullFormatter())
 
 
 def same_limits(panels: Sequence[Axes], columns: int) -> None:
-    """Panels of one column have one scale, so that they can be compared."""
+    """Gives the panels of a column one scale, so that they are comparable."""
     for start in range(columns):
         same = panels[start::columns]
         limits = [axes.get_ylim() for axes in same]
@@ -307,20 +307,20 @@ def same_limits(panels: Sequence[Axes], columns: int) -> None:
 
 
 def title(figure: Figure, text: str) -> None:
-    """The figure's title, above all panels, wrapped to its width."""
+    """Sets the figure's title above all panels, wrapped to its width."""
     wide = int(11.0 * figure.get_figwidth())
     told = "\n".join(textwrap.wrap(text, wide))
     figure.suptitle(told, x=0.01, ha="left", fontsize=10, fontweight="bold")
 
 
 def panel_title(spec: Spec, part: str, column: str = "") -> str:
-    """What a panel is about: `Delay, one way: 25 ms`, or its column."""
+    """Title of a panel: `One-way delay: 25 ms`, or its column."""
     named = f"{measure_of(spec.panels, spec.panels).label}: {part}" if part else ""
     return ", ".join(text for text in (named, measure_of(column).label if column else "") if text)
 
 
 def title_panels(figure: Figure, panels: Sequence[Axes], spec: Spec, titles: Sequence[str]) -> None:
-    """The figure's title, and that of each panel where there are several."""
+    """Sets the titles of the figure and, if there are several, of its panels."""
     title(figure, spec.title)
     for axes, text in zip(panels, titles, strict=True):
         if len(panels) > 1:
@@ -328,7 +328,7 @@ def title_panels(figure: Figure, panels: Sequence[Axes], spec: Spec, titles: Seq
 
 
 def legend(figure: Figure, panels: Sequence[Axes], about: str = "") -> None:
-    """One legend for all panels, beside them, so that it covers nothing."""
+    """Adds one legend for all panels, beside them."""
     entries: dict[str, Artist] = {}
     for axes in panels:
         handles, labels = axes.get_legend_handles_labels()
