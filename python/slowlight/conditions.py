@@ -13,18 +13,18 @@ from slowlight.errors import UserError
 from slowlight.results import Results
 from slowlight.scenario import inline_toml
 
-# Keys of a link that have a column of their own, and its heading. All others share the last one.
+# Keys of a link with a separate column, and its heading. All other keys share the last column.
 LINK_KEYS = {
     "rate": "Rate", "rate_steps": "Rate", "delay": "One-way delay",
     "delay_points": "One-way delay", "per": "Loss", "ber": "Loss", "burst": "Loss",
     "queue": "Queue", "mtu": "MTU", "datagram": "Datagram",
 }  # fmt: skip
-# Keys whose values need their name to be understood.
+# Keys whose values are unclear without the key.
 NAMED = frozenset(("per", "ber", "burst"))
 TRANSFER_KEYS = {"protocol": "Protocol", "tool": "Tool", "size": "Size", "file": "File",
                  "via": "Via"}  # fmt: skip
 OTHER = "Other settings"
-# A value that takes more of these is not listed in full.
+# Maximum number of listed values, and of their characters.
 VALUES_MAX, TEXT_MAX = 12, 160
 
 
@@ -38,7 +38,7 @@ class Table:
 
 
 def of_sheet(results: Results, sheet: str) -> list[Table]:
-    """The tables that describe the conditions of a sheet."""
+    """Tables of the conditions of a sheet."""
     axes = results.axes(sheet)
     tables = []
     if axes:
@@ -47,7 +47,7 @@ def of_sheet(results: Results, sheet: str) -> list[Table]:
     try:
         worlds = _worlds(results, sheet, axes)
     except (UserError, ValueError) as error:
-        # Results that another version wrote may have a scenario that this one does not read.
+        # Results of another version may have a scenario that this version cannot read.
         tables.append(Table("Scenario", ("Setting", "Value"), [("not read", str(error))]))
         worlds = []
     if worlds:
@@ -60,7 +60,7 @@ def of_sheet(results: Results, sheet: str) -> list[Table]:
 def _worlds(
     results: Results, sheet: str, axes: Mapping[str, Sequence[str]]
 ) -> list[dict[str, Any]]:
-    """The first cell's scenario with all defaults, and those that differ from it in one axis."""
+    """The first cell's resolved scenario, and the scenarios that differ from it in one axis."""
     chosen: list[dict[str, str]] = [{}]
     for axis, labels in axes.items():
         chosen += [{axis: label} for label in labels[1:]]
@@ -73,7 +73,7 @@ def _text(key: str, value: Any) -> str:
 
 
 def _of_key(key: str, values: Iterable[Any]) -> str:
-    """All values that a key has in the worlds, in order; empty where it has none."""
+    """All values of a key in the scenarios, in order; empty if it has none."""
     found = list(dict.fromkeys("none" if v is None else _text(key, v) for v in values))
     if found == ["none"]:
         return ""
@@ -84,7 +84,7 @@ def _of_key(key: str, values: Iterable[Any]) -> str:
 def _row(
     tables: Sequence[Mapping[str, Any]], columns: Mapping[str, str], skipped: frozenset[str]
 ) -> dict[str, str]:
-    """One link or transfer, as it is in each world, by heading."""
+    """Cells of one link or transfer over all scenarios, by heading."""
     keys = dict.fromkeys(key for table in tables for key in table if key not in skipped)
     cells: dict[str, list[str]] = {}
     for key in keys:
@@ -103,7 +103,7 @@ def _listed(
 ) -> Table:
     order = [*dict.fromkeys(columns.values()), OTHER]
     heads = [head for head in order if any(head in cells for _, cells in rows)]
-    # Links that are alike but for their ends share a row.
+    # Links with equal cells share a row.
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, cells in rows:
         alike.setdefault(tuple(cells.get(head, "—") for head in heads), []).append(name)
@@ -133,7 +133,7 @@ def _transfers(worlds: Sequence[Mapping[str, Any]]) -> Table:
 
 def _runs(results: Results, sheet: str) -> Table:
     given = results.sheet(sheet)
-    # Fewer or more than the study says may have been run.
+    # The number of runs may differ from the study's.
     frame = results.table(sheet)
     runs = frame["run"].n_unique()
     first, last = (str(frame["seed"].min()), str(frame["seed"].max()))
@@ -150,6 +150,6 @@ def _runs(results: Results, sheet: str) -> Table:
 
 
 def date_of(results: Results) -> str:
-    """The day (UTC) on which the results were completed, by the time of their manifest."""
+    """Day (UTC) on which the results were completed, from the time of their manifest."""
     changed = (results.folder / "manifest.json").stat().st_mtime
     return datetime.fromtimestamp(changed, UTC).date().isoformat()

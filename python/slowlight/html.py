@@ -1,7 +1,7 @@
-"""A report as one HTML page: figures are inline SVG, and nothing is loaded from elsewhere.
+"""A report as one self-contained HTML page with figures as inline SVG.
 
-The page follows the reader's choice of light or dark colours. A style sheet for print makes it
-pages of A4, from which `slowlight.pages` makes the PDF.
+The page follows the reader's choice of light or dark colours. A print style sheet formats it as A4
+pages, from which `slowlight.pages` writes the PDF.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from slowlight.conditions import Table
     from slowlight.report import Drawn, Report
 
-# Rows of a table that are printed; the page has all.
+# Number of rows of a table in print; the page lists all.
 ROWS_PRINTED = 60
-# Columns of a table of results for which an upright page is wide enough.
+# Maximum number of columns of a results table on an upright page.
 COLUMNS_UPRIGHT = 9
-# Inner width of a printed page, and the height of a figure of which a page holds two, in mm.
-# Figures whose height is more than this share of their width have a page of their own.
+# Inner width of a printed page, and heights of a figure with two or one per page, in mm. Figures
+# whose height exceeds the share TALL of their width have a separate page.
 PRINT_WIDTH, PRINT_HEIGHT, PRINT_HEIGHT_ALONE, TALL = 174.0, 98.0, 220.0, 0.8
 
-# Cells of at most so many characters are not wrapped.
+# Maximum length of cells that are not wrapped, in characters.
 SHORT = 18
 _CLASSES = {Verdict.HOLDS: "holds", Verdict.DIFFERS: "differs"}
 
 
 def _svg(figure: Figure, prefix: str, alternative: str) -> str:
-    """A figure as an element of a page; its names begin with `prefix`, so that none are twice."""
+    """A figure as an element of a page, with unique names that begin with `prefix`."""
     buffer = io.StringIO()
     with style.applied():
         figure.savefig(
@@ -63,7 +63,7 @@ def _svg(figure: Figure, prefix: str, alternative: str) -> str:
 
 def _rows(rows: Iterable[Sequence[str]]) -> str:
     def cell(text: str) -> str:
-        # What is short stays on one line.
+        # Short cells stay on one line.
         kind = ' class="short"' if len(text) <= SHORT else ""
         return f"<td{kind}>{escape(text)}</td>"
 
@@ -87,7 +87,8 @@ def _folded(table: Table, name: str) -> str:
     rows = "1 row" if count == 1 else f"{count:,} rows"
     note = ""
     if count > ROWS_PRINTED:
-        note = f'<p class="print">Rows 1 to {ROWS_PRINTED} of {count:,}; the page has all.</p>'
+        shown = f"Rows 1 to {ROWS_PRINTED} of {count:,}; the HTML page lists all."
+        note = f'<p class="print">{shown}</p>'
     summary = f"<summary>{escape(table.title)} ({rows})</summary>"
     return f'<details class="rows" id="{name}">{summary}{_table(table)}{note}</details>'
 
@@ -129,8 +130,8 @@ def _claims(checked: Sequence[catalogue.Checked]) -> str:
         f"<th>{head}</th>" for head in ("Claim", "Where", "What", "Paper", "Here", "Verdict")
     )
     return (
-        f"<p>{catalogue.counted(checked)}. Small print gives the bounds within which a claim "
-        'holds.</p><div class="scroll"><table class="claims">'
+        f"<p>{catalogue.counted(checked)}. Small print gives the bounds of each claim."
+        '</p><div class="scroll"><table class="claims">'
         f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -158,7 +159,7 @@ def _contents(sections: Sequence[tuple[str, str]], report: Report) -> str:
 
 
 def page(report: Report) -> str:
-    """The page."""
+    """Text of the page."""
     bodies = {
         "Conditions": "".join(
             f'<section class="sheet"><h3>{escape(title)}</h3>'
@@ -172,7 +173,7 @@ def page(report: Report) -> str:
         "Claims": _claims(report.claims) if report.claims else "",
         "Provenance": _table(report.provenance),
     }
-    # Tables that a page is too narrow for are printed across it.
+    # Tables too wide for an upright page are printed in landscape.
     wide = " wide" if any(len(table.heads) > COLUMNS_UPRIGHT for table in report.tables) else ""
     shown = [(name.lower(), name) for name, body in bodies.items() if body]
     css = resources.files("slowlight").joinpath("report.css").read_text(encoding="utf-8")

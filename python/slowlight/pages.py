@@ -1,4 +1,4 @@
-"""A report as PDF: the pages of A4 that the HTML page makes by its style sheet for print."""
+"""A report as PDF: A4 pages from the HTML page and its print style sheet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDED = (
     "`pip install weasyprint` and `apt-get install libpango-1.0-0 libpangoft2-1.0-0 "
     "libharfbuzz-subset0`"
 )
-# The font of the figures comes with matplotlib, so that pages are the same on all machines.
+# The figures use matplotlib's font, so that pages are equal on all machines.
 FONTS = {"normal": "DejaVuSans.ttf", "bold": "DejaVuSans-Bold.ttf"}
 
 
@@ -32,9 +32,9 @@ def _fonts() -> str:
 
 
 def _with_images(page: str) -> str:
-    """The page with its figures as images, whose elements the style sheet does not look at.
+    """The page with its figures as images, whose elements the style sheet ignores.
 
-    They stay vectors. With fifty figures it takes 20 s in place of a minute.
+    The images remain vectors. This reduces the time for fifty figures from a minute to 20 s.
     """
 
     def image(found: re.Match[str]) -> str:
@@ -50,12 +50,12 @@ def _with_images(page: str) -> str:
 
 
 def write(page: str, path: Path) -> None:
-    """Writes the PDF of a page, the same bytes for the same page.
+    """Writes the PDF of a page; equal pages give equal bytes.
 
-    Raises `UserError` with what to install where WeasyPrint or a library that it loads is missing.
+    If WeasyPrint or a library is missing, raises `UserError` with the packages to install.
     """
     try:
-        # Its libraries are loaded as it is imported.
+        # The import loads WeasyPrint's libraries.
         import weasyprint
         from weasyprint.text.fonts import FontConfiguration
     except (ImportError, OSError) as error:

@@ -1,4 +1,4 @@
-"""A study's report: one HTML page that loads nothing from elsewhere, and a PDF of it.
+"""Report of a study: one self-contained HTML page, and its PDF.
 
 from slowlight import report
 
@@ -31,10 +31,10 @@ from slowlight.style import measure_of
 
 __all__ = ["Report", "Study", "load", "unknown", "write"]
 
-# Columns of a sheet's table that the report has of each cell.
+# Columns of a sheet's table that the report summarises for each cell.
 COLUMNS = ("delivered_s", "goodput_bps", "goodput_grc_bps", "transfer_s", "efficiency",
            "packets_str", "packets_rts")  # fmt: skip
-# Those that figures, which have one of them, call like another.
+# Labels of columns that share a label in figures.
 LABELS = {"goodput_grc_bps": "Goodput as the GRC study counts it"}
 # Significant digits of a mean.
 DIGITS = 5
@@ -42,7 +42,7 @@ DIGITS = 5
 
 @dataclass(frozen=True)
 class Study:
-    """A study's text, and what of its editions was run."""
+    """A study's text, and the results of its editions."""
 
     name: str
     text: Mapping[str, Any]
@@ -51,12 +51,12 @@ class Study:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure of the report, or why there is none."""
+    """A figure of the report, or the reason for its absence."""
 
     spec: Spec
     figure: Figure | None
     missing: str = ""
-    # The text for readers who do not see the figure.
+    # Text for readers who cannot see the figure.
     alternative: str = ""
 
 
@@ -74,12 +74,12 @@ class Report:
 
     @property
     def title(self) -> str:
-        """The study's title; its name, where it has none."""
+        """The study's title, or its name if it has none."""
         return str(self.study.text.get("about", "")) or self.study.name
 
     @property
     def about(self) -> list[str]:
-        """Lines below the title: the source, and when each edition was run."""
+        """Lines below the title: the source, and the date of each edition's run."""
         source = str(self.study.text.get("source", ""))
         lines = [f"Source: {source}."] if source else []
         for edition, results in sorted(self.study.editions.items()):
@@ -94,16 +94,15 @@ class Report:
 
 
 def load(name: str, results: Sequence[Path]) -> Study:
-    """A study and its results. Raises `UserError` with the command that makes them."""
+    """Loads a study and its results. Raises `UserError` with the command that creates them."""
     stem = Path(name).stem
     editions = find(stem, results)
     if not editions:
         looked = ", ".join(str(folder) for folder in results)
         raise UserError(
-            f"there are no results of {stem!r} in {looked}; "
-            f"make them with `slowlight study run {name}`"
+            f"no results of {stem!r} in {looked}; create them with `slowlight study run {name}`"
         )
-    # The study as it is now may have figures that it had not when it was run.
+    # The current study may have more figures than at the time of the run.
     there = next((path for path in (Path(name), Path(f"{name}.toml")) if path.is_file()), None)
     now = there.read_text() if there else _native.study_text(name)
     ran = next(iter(editions.values())).study
@@ -126,10 +125,10 @@ def _drawn(study: Study) -> list[Drawn]:
         results = study.editions.get(spec.edition)
         if results is None:
             run = f"slowlight study run {study.name} --edition {spec.edition}"
-            drawn.append(Drawn(spec, None, f"its edition was not run; make it with: {run}"))
+            drawn.append(Drawn(spec, None, f"the edition has no results; create them with: {run}"))
             continue
         try:
-            # The caption has the title.
+            # The caption contains the title.
             figure = figures.draw(replace(spec, title=""), results)
             axes = results.axes(spec.sheet)
             drawn.append(Drawn(spec, figure, alternative=alternative.text(spec, axes)))
@@ -140,16 +139,16 @@ def _drawn(study: Study) -> list[Drawn]:
 
 
 def number(value: float) -> str:
-    """A number of a table with four digits."""
+    """Formats a number of a table with four digits."""
     return f"{value:,.0f}" if value and abs(value) >= 1e4 else f"{value:.4g}"
 
 
 def with_error(mean: float, error: float) -> str:
-    """A mean and its standard error, to two digits of the error and at most five of the mean."""
+    """Formats a mean and its standard error: two digits of the error, at most five of the mean."""
     if error <= 0:
         return number(mean)
-    most = DIGITS - 1 - math.floor(math.log10(abs(mean))) if mean else DIGITS
-    places = max(0, min(1 - math.floor(math.log10(error)), most))
+    maximum = DIGITS - 1 - math.floor(math.log10(abs(mean))) if mean else DIGITS
+    places = max(0, min(1 - math.floor(math.log10(error)), maximum))
     return f"{mean:,.{places}f} ± {error:,.{places}f}"
 
 
@@ -162,9 +161,9 @@ def _tables(study: Study) -> list[Table]:
 
 
 def _table(edition: str, results: Results, sheet: str) -> Table:
-    """Means of a sheet's cells, each column in a unit that suits it."""
+    """Means of a sheet's cells, each column in a suitable unit."""
     frame = results.table(sheet)
-    # Of a sheet without axes all rows are of one cell.
+    # All rows of a sheet without axes belong to one cell.
     axes = list(results.axes(sheet)) or ["cell"]
     shown = [c for c in COLUMNS if c in frame.columns and frame[c].null_count() < len(frame)]
     base = frame.group_by(axes, maintain_order=True).agg(
@@ -222,9 +221,9 @@ def make(name: str, results: Sequence[Path]) -> Report:
 
 
 def write(name: str, results: Sequence[Path], out: Path) -> list[Path]:
-    """Writes `NAME.html` and `NAME.pdf` to the folder `out`: the same results, the same bytes.
+    """Writes `NAME.html` and `NAME.pdf` to the folder `out`; equal results give equal bytes.
 
-    Where what makes a PDF is not installed, the page is written alone, and stderr has the reason.
+    Without the libraries for a PDF, it writes only the page and prints the reason to stderr.
     """
     made = make(name, results)
     out.mkdir(parents=True, exist_ok=True)
@@ -234,7 +233,7 @@ def write(name: str, results: Sequence[Path], out: Path) -> list[Path]:
     try:
         pages.write(text, pdf)
     except UserError as error:
-        # One that an earlier report left would not be of these results.
+        # The PDF of an earlier report would show other results.
         pdf.unlink(missing_ok=True)
         print(f"no PDF: {error}", file=sys.stderr)
         return [page]
