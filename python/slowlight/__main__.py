@@ -12,7 +12,7 @@ from slowlight.errors import UserError
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="slowlight study", description="Draw, check and tell what came of studies."
+        prog="slowlight study", description="Report studies, check claims and draw figures."
     )
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -20,33 +20,33 @@ def _parser() -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=about, description=about)
         one.add_argument(
             "--results", metavar="FOLDER", type=Path, action="append",
-            help="where results are, as results/NAME-EDITION or NAME-EDITION; may be given again "
+            help="folder of results/NAME-EDITION or NAME-EDITION; repeatable "
             "[default: the current folder]",
         )  # fmt: skip
         return one
 
-    report = command("report", "Make a page and a PDF: figures, tables, claims, provenance")
+    report = command("report", "Write a page and a PDF: figures, tables, claims, provenance")
     report.add_argument("name", metavar="NAME", help="the study")
     report.add_argument(
-        "--out", metavar="FOLDER", type=Path, help="where to [default: report/NAME]"
+        "--out", metavar="FOLDER", type=Path, help="output folder [default: report/NAME]"
     )
-    claims = command("claims", "Check the papers' claims, and say which hold")
+    claims = command("claims", "Check the papers' claims, and report which hold")
     claims.add_argument(
         "only", metavar="ONLY", nargs="*", help="claims, papers or studies: S0-08, S0, grc-2012"
     )
     claims.add_argument("--json", action="store_true", help="print JSON")
     claims.add_argument(
-        "--accept", action="store_true", help="write what holds now as what held to claims.toml"
+        "--accept", action="store_true", help="write the current verdicts to claims.toml"
     )
     figures = command("figures", "Draw a study's figures as SVG, PDF and PNG")
     figures.add_argument("name", metavar="NAME", help="the study")
-    figures.add_argument("--only", metavar="FIGURE", action="append", help="this figure, like 8")
+    figures.add_argument("--only", metavar="FIGURE", action="append", help="only this one, like 8")
     figures.add_argument(
-        "--out", metavar="FOLDER", type=Path, help="where to [default: figures/NAME]"
+        "--out", metavar="FOLDER", type=Path, help="output folder [default: figures/NAME]"
     )
     figures.add_argument(
         "--format", action="append", choices=("svg", "pdf", "png", "xpl"),
-        help="write this alone; may be given again",
+        help="only this format; repeatable",
     )  # fmt: skip
     return parser
 
@@ -60,13 +60,13 @@ def _claims(words: argparse.Namespace, results: Sequence[Path]) -> int:
     if words.accept:
         place = catalogue.path()
         if place is None:
-            raise UserError(f"there is no {catalogue.FILE} here; accept claims in a checkout")
+            raise UserError(f"no {catalogue.FILE} here; accept claims in a checkout")
         place.write_text(catalogue.with_held(place.read_text(), checked))
         return 0
     lost = [name for one in checked for name in one.lost]
     missing = sorted({one.missing for one in checked if one.missing})
     if lost:
-        print(f"held before, and do not now: {', '.join(lost)}", file=sys.stderr)
+        print(f"no longer hold: {', '.join(lost)}", file=sys.stderr)
     for made_by in missing:
         print(f"not run: {made_by}", file=sys.stderr)
     if lost:
@@ -98,7 +98,7 @@ def _figures(words: argparse.Namespace, results: Sequence[Path]) -> int:
         if only and (spec.figure or spec.name) not in only:
             continue
         if spec.edition not in study.editions:
-            print(f"{spec.name}: the edition {spec.edition} was not run", file=sys.stderr)
+            print(f"{spec.name}: edition {spec.edition} has no results", file=sys.stderr)
             continue
         endings = words.format or figures.WRITTEN
         for path in figures.write(spec, study.editions[spec.edition], out, endings):
@@ -107,7 +107,7 @@ def _figures(words: argparse.Namespace, results: Sequence[Path]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command. 0: done; 1: a claim holds no longer; 2: wrong usage or missing results."""
+    """Runs a command. 0: done; 1: a claim no longer holds; 2: wrong usage or missing results."""
     words = _parser().parse_args(arguments)
     results = words.results or [Path()]
     run = {"claims": _claims, "report": _report, "figures": _figures}[words.command]

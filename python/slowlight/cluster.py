@@ -1,7 +1,7 @@
 """Runs a study on a Dask cluster: `slowlight study run NAME --dask ADDRESS` calls this.
 
-On a batch system or Kubernetes, dask-jobqueue or dask-kubernetes starts a cluster, whose
-scheduler's address is given here; `local` starts processes on this machine.
+On a batch system or Kubernetes, dask-jobqueue or dask-kubernetes starts a cluster. The address is
+its scheduler's; `local` starts processes on this machine.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; 0 if all is done, 1 if the cluster cannot be reached."""
+    """Runs the command. 0: done; 1: the cluster cannot be reached."""
     args = _arguments(arguments)
     pairs = (text.split("=", 1) for text in args.filter)
     filters = {axis: labels.split(",") for axis, labels in pairs}

@@ -1,4 +1,4 @@
-"""Studies: running one here or on a Dask cluster, and reading their results.
+"""Studies: runs in threads or on a Dask cluster.
 
 >>> import slowlight
 >>> [name for name, about in slowlight.studies()][:2]

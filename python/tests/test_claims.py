@@ -129,7 +129,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("differs (held)", out)
         self.assertIn("because", out)
-        self.assertIn("held before, and do not now: S0-08", err)
+        self.assertIn("no longer hold: S0-08", err)
         self.assertEqual(self.run_claims(checked({"": False}, [differs]))[0], 0)
 
     def test_json_has_every_finding(self) -> None:
