@@ -1,8 +1,8 @@
 """slowlight: transport over links where light is slow.
 
-`Scenario` is a world, `Sweep` a grid of worlds, `Study` a named grid; their results are polars data
-frames. `slowlight.node` is a client of a bundle node and needs only Python, so names that need the
-compiled module are imported on first use.
+`Scenario` is a simulated network, `Sweep` a grid of scenarios, `Study` a named grid. Their results
+are polars data frames. `slowlight.node` is a client of a bundle node and needs only Python, so
+names that need the compiled module are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Worlds as objects, and grids of them.
+"""Scenarios as objects, and grids of scenarios.
 
 >>> import slowlight
 >>> world = slowlight.Scenario.between("geo", protocol="cfdp", size="100 kB")
@@ -7,8 +7,8 @@
 >>> frame.select("per", "run", "completed").rows()
 [('0', 0, True), ('0', 1, True), ('1e-2', 0, True), ('1e-2', 1, True)]
 
-Times in results are seconds, rates bits a second, sizes bytes. What the columns mean is in
-`docs/metrics.md` and `docs/studies.md`.
+Times in results are in seconds, rates in bit/s, sizes in bytes. `docs/metrics.md` and
+`docs/studies.md` describe the columns.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Value: TypeAlias = str | int | float | bool | Mapping[str, Any] | Sequence[Any]
 
 @dataclass(frozen=True)
 class Run:
-    """Result of one run of a world.
+    """Result of one run of a scenario.
 
     `metrics` is the output of `slowlight sim --json`. `trace` has a row for each packet of each
-    link, in the order in which they were sent, and `capture` is a pcapng of the packets at one
-    node. Both are empty if they were not requested.
+    link, in the order of sending, and `capture` is a pcapng of the packets at one node. Both are
+    empty if not requested.
     """
 
     metrics: dict[str, Any]
@@ -71,7 +71,7 @@ DELIVERED = "delivered"
 
 @dataclass(frozen=True)
 class Scenario:
-    """A world: a scenario's TOML, and the folder of the files that it names."""
+    """A scenario: its TOML, and the folder of the files that it names."""
 
     text: str
     folder: Path = field(default_factory=Path)
@@ -117,7 +117,7 @@ class Scenario:
         return cls(text, origin=f"a file over {link}")
 
     def check(self) -> None:
-        """Raises `ValueError` with location and remedy if the world contradicts itself."""
+        """Raises `ValueError` with location and remedy if the scenario contradicts itself."""
         self.resolved()
 
     def resolved(self) -> str:
@@ -144,9 +144,9 @@ class Scenario:
     def single(
         self, *, seed: int | None = None, trace: bool = False, capture_at: str | None = None
     ) -> Run:
-        """Runs this world once, with its own seed by default.
+        """Runs this scenario once, by default with its own seed.
 
-        With `trace` the result has all packets, with `capture_at` those at that node.
+        With `trace` the result has all packets, with `capture_at` the packets at this node.
         """
         world = self if seed is None else self.changed({"seed": seed})
         with told():
@@ -163,7 +163,7 @@ class Scenario:
         return Sweep(self).vary(keys, values, name)
 
     def seeds(self, count: int, first: int = 1) -> Sweep:
-        """Returns a grid of this world with several seeds."""
+        """Returns a grid of this scenario with several seeds."""
         return Sweep(self).seeds(count, first)
 
 
@@ -181,7 +181,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A grid of worlds; each cell is run with the same seeds."""
+    """A grid of scenarios; each cell runs with the same seeds."""
 
     base: Scenario
     axes: tuple[Axis, ...] = ()
