@@ -1,7 +1,7 @@
 //! The suite every engine passes.
 //!
-//! It runs a sender and a receiver of the engine under test in a small world (virtual clock, one
-//! path each way, files in memory), damages that world in every way the contract allows, and
+//! It runs a sender and a receiver of the engine under test in a small world: virtual clock, one
+//! path each way, files in memory. It damages that world in every way the contract allows, and
 //! checks the contract's [rules](crate#the-rules) throughout. All randomness comes from the seed,
 //! so running the same check again reproduces a failure.
 //!

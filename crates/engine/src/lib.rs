@@ -11,8 +11,8 @@
 //! 2. A driver drains effects, transmissions and indications until all are `None` before it waits;
 //!    then it reads [`Engine::poll_timeout`].
 //! 3. After `handle_timeout(t)` and a drain, the next deadline is `None` or later than `t`.
-//! 4. An output that is not pulled costs nothing and may still change: the engine chooses what to
-//!    send at the moment of the pull, because on these links the chance to send is scarce.
+//! 4. An output that is not pulled costs nothing and may still change. The engine chooses the data
+//!    at the moment of the pull, because on these links chances to send are scarce.
 //! 5. Every queue is bounded by a configuration field; reaching the bound is an indication.
 //! 6. An idle engine has no deadline, so a simulation ends by itself.
 //! 7. The same configuration, seed and inputs give the same outputs, byte for byte.

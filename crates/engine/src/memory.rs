@@ -11,7 +11,7 @@ use crate::{
 
 /// Files, directories and records in memory.
 ///
-/// Without a capacity a file is limited to [`MemoryStore::FILE_MAX`] unless raised: gaps take
+/// Without a capacity a file is limited to [`MemoryStore::FILE_MAX`] unless raised. Gaps take
 /// memory here, so a write at an offset from a damaged datagram must be refused.
 ///
 /// Simulated hosts and the conformance suite keep their files here. Reading a file stored by

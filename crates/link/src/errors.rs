@@ -509,7 +509,7 @@ impl Strike<'_, '_> {
         }
         match self.on_error {
             // Further errors in a lost frame do not matter, and the wait for the next error is
-            // memoryless: it may as well start behind the frame.
+            // memoryless: it may as well start after the frame.
             OnError::Drop => {
                 self.bit(cause, *clean);
                 *clean = rng.geometric(ber);

@@ -213,8 +213,8 @@ impl<T> Link<T> {
     }
 
     /// Returns the first moment from `now` on at which a packet of `len` bytes would be accepted if
-    /// nothing else were pushed before: the time to report `Writable` to a host after `Blocked`.
-    /// `None` if never.
+    /// nothing else were pushed before. This is the time to report `Writable` to a host after
+    /// `Blocked`. `None` if never.
     #[must_use]
     pub fn free_at(&self, now: Time, len: usize) -> Option<Time> {
         let open = |at| match self.config.while_down {

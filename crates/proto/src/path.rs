@@ -348,7 +348,7 @@ impl RoundTrip {
     ///
     /// Without a known light time the first sample sets the variation to half of it (RFC 6298
     /// §2.2). With one, only the time beyond it can vary: 2,640 s measured over 2,640 s of light
-    /// leave a timeout of 2,650 s, where half of it would make 7,920 s of it.
+    /// leave a timeout of 2,650 s. Half of the measured time would make it 7,920 s.
     pub(crate) fn sample(&mut self, took: Duration) {
         let Some(smoothed) = self.smoothed else {
             self.smoothed = Some(took);

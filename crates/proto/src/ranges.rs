@@ -57,7 +57,7 @@ impl Ranges {
         self.below.iter().map(|(&start, &end)| (start, end)).chain(self.last)
     }
 
-    /// Whether `start..end` would become a range of its own, touching no other.
+    /// Whether `start..end` would become a separate range, touching no other.
     pub(crate) fn would_add_range(&self, start: u64, end: u64) -> bool {
         let Some((last_start, last_end)) = self.last else { return true };
         if start > last_end {

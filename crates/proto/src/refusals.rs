@@ -1,9 +1,9 @@
 //! Rate limit of refusals.
 //!
-//! A peer may repeat refused requests as fast as it can, and some retry upon each refusal: without
-//! a limit, two hosts fill a link with attempts and refusals. So each path gets a few refusals a
-//! second, and all together a few more. The engine counts those left out; the peer is informed of
-//! the refusal when it retries later.
+//! A peer may repeat refused requests as fast as it can, and some retry upon each refusal. Without
+//! a limit, two hosts would fill a link with attempts and refusals. So each path gets a few
+//! refusals a second, and all together a few more. The engine counts those left out; the peer is
+//! informed of the refusal when it retries later.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -34,8 +34,8 @@ impl Timer {
     pub(crate) fn duration(self, auto: Duration, misses: u32) -> Duration {
         let time = match self {
             Self::Fixed(fixed) => fixed,
-            // The first three repeat at once, because a single loss is the likely cause; after that
-            // the peer is probably out of reach and waits get longer.
+            // The first three repeat at once, because a single loss is the likely cause. After that
+            // the peer is probably out of reach, and waits get longer.
             Self::Auto => {
                 let longer = auto.saturating_mul(1 << misses.saturating_sub(2).min(10));
                 longer.min(auto.saturating_mul(4).max(Duration::from_secs(60)))
@@ -48,7 +48,7 @@ impl Timer {
     /// is the response time.
     ///
     /// Probes of `Auto` do not back off beyond the response time, because the outage of a peer ends
-    /// without notice: a wait of a minute on a path of half a second would leave it idle for a
+    /// without notice. A wait of a minute on a path of half a second would leave it idle for a
     /// minute. Later probes leave after half a response time, so that a lost one costs half a round
     /// trip. Over short paths the wait doubles up to 250 ms: 6, 6, 12, 24, ... ms at 6 ms. A probe
     /// of 60 bytes each 250 ms is 2 kbit/s, 0.9 MB an hour.

@@ -149,7 +149,7 @@ fn single<'py>(
     Ok((metrics, lines.bytes(py), capture.bytes(py)))
 }
 
-/// Runs `work` without the interpreter's lock in a thread of its own, while this one polls for
+/// Runs `work` without the interpreter's lock in a separate thread, while this one polls for
 /// Ctrl-C.
 fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce(&AtomicBool) -> T + Send) -> PyResult<T> {
     let cancelled = AtomicBool::new(false);

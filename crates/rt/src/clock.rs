@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use engine::Time;
 
-/// Nanoseconds since the clock was made; monotonic, whatever happens to the wall clock.
+/// Nanoseconds since the clock was made; monotonic, unaffected by the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Instant);
 

@@ -86,8 +86,7 @@ impl<E: Engine> Driver<E> {
         Self::build(config, engine, Some(store), waker)
     }
 
-    /// Creates a driver for an engine without a store, or with one of its own: storage effects
-    /// fail.
+    /// Creates a driver for an engine without a store, or with its own: storage effects fail.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ use rustix::event::epoll;
 use crate::{Buffers, Socket};
 
 /// Number of attempts to bind a group's port, and the pause between them: another driver that is
-/// just starting does not share the port until it has joined.
+/// starting does not share the port until it has joined.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -57,7 +57,7 @@ pub fn interface(name: &str) -> io::Result<u32> {
     Ok(rustix::net::netdevice::name_to_index(&socket, name)?)
 }
 
-/// The groups of one driver. Each has a receive socket of its own; datagrams leave by the driver's
+/// The groups of one driver. Each has its own receive socket; datagrams leave by the driver's
 /// socket, so that replies arrive there.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {

@@ -72,7 +72,7 @@ impl Peers {
         path
     }
 
-    /// Adds a static peer whose path has this number. Neither number nor address may be in use.
+    /// Adds a static peer whose path has this number. Number and address must both be unused.
     pub fn add_at(&mut self, path: PathId, address: SocketAddr) {
         let peer = Peer { address, ours: None, last_received: Time::ZERO, fixed: true, lite: None };
         self.by_path.insert(path, peer);

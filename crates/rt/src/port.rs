@@ -34,8 +34,8 @@ pub(crate) enum Read {
 /// An interface as an engine's path: the engine receives what this machine's kernel sends there,
 /// and the reverse.
 ///
-/// Packets of many segments reach the engine as a batch of equal length with complete checksums;
-/// adjacent packets of the engine's batch are joined into one.
+/// Packets of many segments reach the engine as a batch of equal length with complete checksums.
+/// Adjacent packets of the engine's batch are joined into one.
 #[derive(Debug)]
 pub(crate) struct Port {
     tun: Tun,

@@ -41,7 +41,7 @@ impl RawReport {
 }
 
 /// Sends `bytes` in datagrams of `datagram` bytes over loopback as fast as possible in one thread,
-/// and receives them in another, through the code that [`Driver`] uses.
+/// and receives them in another, with the code of [`Driver`].
 ///
 /// [`Driver`]: crate::Driver
 ///

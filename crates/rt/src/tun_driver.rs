@@ -50,8 +50,8 @@ pub struct TunStatistics {
 /// Runs an engine whose one path, [`TunDriver::PATH`], is an IP interface: a TUN device. The
 /// engine receives what this machine's kernel sends there, and the reverse.
 ///
-/// Packets of many segments reach the engine as a batch of equal length with complete checksums;
-/// adjacent packets of the engine's batch are joined into one.
+/// Packets of many segments reach the engine as a batch of equal length with complete checksums.
+/// Adjacent packets of the engine's batch are joined into one.
 #[derive(Debug)]
 pub struct TunDriver<E: Engine> {
     engine: E,

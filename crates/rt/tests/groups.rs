@@ -17,7 +17,7 @@ use slowlight_rt::{Buffers, Config, Control, Driver, Event, FileStore, Group, St
 /// Environment variable set in the namespace.
 const INSIDE: &str = "SLOWLIGHT_TEST_NAMESPACE";
 
-/// Runs the test `name` again in a namespace of its own; returns `true` in that run.
+/// Runs the test `name` again in its own namespace; returns `true` in that run.
 fn inside(name: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;

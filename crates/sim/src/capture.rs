@@ -11,7 +11,7 @@ use pcap::{Direction, LinkType, Writer};
 /// All packets that some interfaces of a host send and receive.
 ///
 /// A packet's fate is known long after it was sent, and comments cannot be added to written
-/// records, so records wait until all before them are complete.
+/// records. Records therefore wait until all before them are complete.
 pub(crate) struct Capture {
     host: usize,
     /// Each interface with the host it leads to.

@@ -8,8 +8,8 @@
 //!
 //! A group is a path to a multicast address; a host with such a path is a member. Hosts forward
 //! packets to a group over all links that [`World::add_group_route`] names, each with its own
-//! queue, delay and errors. Model a satellite with many receivers as a host whose downlinks have
-//! no rate limit: the uplink is then the only queue, and its packets fan out without a copy.
+//! queue, delay and errors. Model a satellite with many receivers as a host whose downlinks have no
+//! rate limit. The uplink is then the only queue, and its packets fan out without a copy.
 
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ use engine::Time;
 pub struct Description {
     /// Kind of protocol data unit.
     pub kind: Cow<'static, str>,
-    /// Sequence number or offset, whichever the protocol uses.
+    /// Sequence number or offset, depending on the protocol.
     pub offset: Option<u64>,
 }
 

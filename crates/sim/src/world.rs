@@ -180,8 +180,8 @@ impl<E: Engine> World<E> {
 
     /// Adds a path to a peer or a group at a host. The engine sees it as a path that comes up.
     ///
-    /// A multicast address makes it a group, of which the host becomes a member: packets from
-    /// others to the group arrive on this path, from paths created for unknown senders. The host's
+    /// A multicast address makes it a group, of which the host becomes a member. Packets from
+    /// others to the group arrive on this path, or on paths created for unknown senders. The host's
     /// own packets do not come back to it. Groups need [`World::add_group_route`].
     ///
     /// # Panics
@@ -206,8 +206,8 @@ impl<E: Engine> World<E> {
     }
 
     /// Adds an IP interface to a host's engine, over a link and over the return links of its far
-    /// end: a path whose datagrams are whole IP packets. The engine receives, unverified, packets
-    /// from that neighbour for the host and intercepted ones. Packets it sends are not checked.
+    /// end: a path for whole IP packets. The engine receives, unverified, packets from that
+    /// neighbour for the host and intercepted ones. Packets it sends are not checked.
     ///
     /// # Panics
     /// If the host has a path of this number, or the link does not start at the host.
@@ -365,8 +365,8 @@ impl<E: Engine> World<E> {
         self.net.pipes[link.0].link.stats()
     }
 
-    /// Returns the PPP counters of a link; `None` if the link neither compresses headers nor looks
-    /// at packets' bytes. The link counts packets that could not be restored as delivered.
+    /// Returns the PPP counters of a link; `None` if the link does not compress headers or inspect
+    /// packets' bytes. The link counts packets that could not be restored as delivered.
     #[must_use]
     pub fn line_stats(&self, link: LinkId) -> Option<&link::LineStats> {
         self.net.pipes[link.0].line_stats()

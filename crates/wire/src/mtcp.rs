@@ -103,7 +103,7 @@ mod tests {
             assert_eq!(Framing::Mtcp.decode(bytes), Ok(Some((len, bytes.len()))));
             assert_eq!(Framing::Mtcp.decode(&bytes[..bytes.len() - 1]), Ok(None));
         }
-        // Overlong lengths are accepted; indefinite ones are not, nor is a text.
+        // Overlong lengths are accepted; indefinite lengths and texts are not.
         assert_eq!(Framing::Mtcp.decode(&[0x59, 0, 4]), Ok(Some((4, 3))));
         assert!(Framing::Mtcp.decode(&[0x5f, 0x41]).is_err());
         assert!(Framing::Mtcp.decode(&[0x64, 0x41]).is_err());

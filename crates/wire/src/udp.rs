@@ -35,7 +35,7 @@ pub enum Checksum {
 }
 
 impl Udp {
-    /// Decodes a datagram, the payload of an IPv4 packet between these addresses, verifies its
+    /// Decodes a datagram, the payload of an IPv4 packet between these addresses. Verifies its
     /// checksum if it has one, and returns the header and the data.
     ///
     /// # Errors

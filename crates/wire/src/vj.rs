@@ -127,7 +127,7 @@ impl fmt::Debug for Headers {
 }
 
 impl Headers {
-    /// Reads the headers of a TCP packet over IPv4, whatever its protocol field; `None` if they are
+    /// Reads the headers of a TCP packet over IPv4, with any protocol field; `None` if they are
     /// incomplete.
     fn read(packet: &[u8]) -> Option<Self> {
         let first = *packet.first()?;

@@ -37,7 +37,7 @@ fn exact(bytes: u128, bps: u64) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Rounding errors do not accumulate: after any number of packets the line is where one
+    /// Rounding errors do not accumulate. After any number of packets the line is where one
     /// transmission of all their bits would be, and every packet has exactly its delay.
     #[test]
     fn a_busy_line_delivers_its_rate_exactly(

@@ -1,14 +1,14 @@
 //! Interface between a bundle protocol agent and its convergence layers (RFC 9171 §7.2).
 //!
-//! A layer is an engine of its own, with paths, timers and effects. Its indications are events for
-//! the agent; the agent's requests are [`Command`]s. Neither waits for the other and no memory is
+//! A layer is a separate engine, with paths, timers and effects. Its indications are events for the
+//! agent; the agent's requests are [`Command`]s. Neither waits for the other and no memory is
 //! shared, so a simulator runs both in one host, and a node on real sockets runs each in its own
 //! thread.
 //!
-//! A transfer in either direction is one bundle. A received bundle comes as pieces, or as a
-//! working file that the layer wrote itself in the same store; a bundle to send is bytes, or a
-//! part of a file in that store. The agent replies to every transfer that came whole. Until
-//! [`Command::Accept`], the layer does not confirm the bundle to its peer.
+//! A transfer in either direction is one bundle. A received bundle comes as pieces, or as a working
+//! file that the layer wrote in the same store. A bundle to send is bytes, or a part of a file in
+//! that store. The agent replies to every transfer that came whole. Until [`Command::Accept`], the
+//! layer does not confirm the bundle to its peer.
 
 use bytes::Bytes;
 use engine::{Engine, FileName, Time};
@@ -109,8 +109,8 @@ pub enum Refusal {
 }
 
 /// Request of an agent to a layer. A command for an ended link or transfer has no effect. Between
-/// threads, a command may be older than the last end of its link: its bundle and file may be gone,
-/// which is a failure like any other.
+/// threads, a command may be older than the last end of its link. Its bundle and file may then no
+/// longer exist, which is a failure like any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A contact begins: according to the agent, the neighbour can be reached.

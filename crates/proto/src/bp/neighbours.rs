@@ -249,7 +249,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         }
     }
 
-    /// Handles the end of a session; a cancelled one has failed, whatever its result.
+    /// Handles the end of a session; a cancelled one has failed, with any result.
     pub(super) fn ended(&mut self, session: K, outcome: Outcome) {
         let Some(Sending { link, tags, is_cancelled }) = self.sending.remove(&session) else {
             return;

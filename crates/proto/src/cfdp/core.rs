@@ -197,8 +197,8 @@ impl Base {
         }
     }
 
-    /// Whether the peer may move to another path: not if its path is configured, nor while it is
-    /// received on the current one, because anyone can write its number into a PDU.
+    /// Whether the peer may move to another path. It may not if its path is configured, or while it
+    /// is received on the current one, because anyone can write its number into a PDU.
     pub(crate) fn may_move(&self, core: &Core, now: Time) -> bool {
         let Some(path) = self.seat.path else { return true };
         if self.remote.path.is_some() {
@@ -288,7 +288,7 @@ impl Base {
         }
     }
 
-    /// Whether timers run: not while suspended, nor while a direction of the path is known to be
+    /// Whether timers run: not while suspended or while a direction of the path is known to be
     /// down.
     pub(crate) fn running(&self, core: &Core) -> bool {
         !self.is_suspended() && core.shared.paths.clock(self.seat.path) == Clock::Running

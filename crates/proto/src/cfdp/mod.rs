@@ -4,8 +4,8 @@
 //! [`engine::Engine`]: it holds no socket, file or clock.
 //!
 //! Received data is written to a working file, verified, synced and renamed in one step; only then
-//! the sender is notified that the file was retained. The progress of receptions and all puts
-//! under way are recorded, so both sides resume after a restart.
+//! is the sender notified that the file was retained. The progress of receptions and all puts under
+//! way are recorded, so both sides resume after a restart.
 
 mod closed;
 mod config;
@@ -208,7 +208,7 @@ impl Entity {
     }
 
     /// Bytes of memory used for transactions: file data, gaps, queues and remembered ones. A lower
-    /// estimate, bounded by [`Limits`] whatever the files' sizes.
+    /// estimate, bounded by [`Limits`] for files of any size.
     #[must_use]
     pub fn memory(&self) -> usize {
         let held = self.slots.iter().map(|transaction| match transaction {

@@ -8,7 +8,7 @@ use super::encoder::Encoder;
 use super::field::{Field, Tables};
 use super::kernel::Path;
 
-/// Maximum number of coefficients kept by a code; larger codes compute them when needed, which is
+/// Maximum number of coefficients kept by a code. Larger codes compute them when needed, which is
 /// about as fast as fetching them from outside the cache.
 const KEPT_MAX: usize = 1 << 20;
 

@@ -5,7 +5,7 @@
 //! * [`Code`] is one code: a [`Field`], the source symbols of a full block, and the parity
 //!   symbols.
 //! * [`Encoder`] takes the source symbols of a block as they are sent, and computes its parity
-//!   symbols; [`Code::encode_row`] computes one parity symbol from symbols read again.
+//!   symbols. [`Code::encode_row`] computes one parity symbol from symbols read again.
 //! * [`Decoder`] takes received symbols of a block and recovers the missing ones.
 //!
 //! # The code words

@@ -140,7 +140,7 @@ pub struct ServerConfig {
     /// Maximum wait for a data connection.
     pub data_timeout: Duration,
     /// Whether PORT may name a host other than the client, and other hosts may connect after PASV
-    /// or EPSV. Transfers between two servers need it; it also allows anyone to send data to
+    /// or EPSV. Transfers between two servers need it. It also allows anyone to send data to
     /// arbitrary hosts, and to take another client's file (RFC 2577 §§3 and 6).
     pub third_party: bool,
     /// Whether it supports the commands of SCPS-FP (CCSDS 717.0-B-1).

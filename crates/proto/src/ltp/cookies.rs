@@ -1,8 +1,8 @@
 //! Cookies (RFC 5327 §2.2): numbers known only to those who see a session's segments.
 //!
 //! The receiving engine adds the first cookie. RFC 5327 grants its peer a delay, which ends here
-//! when a segment shows that the peer has the cookie; a peer without cookie support is not
-//! disturbed.
+//! when a segment shows that the peer has the cookie. A peer without cookie support is not
+//! affected.
 
 use wire::ltp::{Extension, Segment};
 

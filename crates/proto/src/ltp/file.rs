@@ -1,7 +1,7 @@
-//! File as a block: the content, followed by the description in a segment of its own.
+//! File as a block: the content, followed by the description in a separate segment.
 //!
 //! The description is last, so that it can hold the checksum of a file read once, and so that
-//! earlier data goes straight to its place. Bytes: `SLF1`, the size (8), the CRC-32C of the
+//! earlier data is written directly to its place. Bytes: `SLF1`, the size (8), the CRC-32C of the
 //! content (4), the name (UTF-8), the CRC-32C of everything before (4).
 
 use wire::checksum::crc32c;

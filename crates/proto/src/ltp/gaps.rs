@@ -1,9 +1,9 @@
 //! Asynchronous reports of gaps by a receiver (RFC 5326 §6.11).
 //!
-//! A gap is certain once later data of the first pass has arrived; data of later passes is covered
-//! by checkpoints of its own. The first gap is reported at once. Gaps that appear within a
-//! fraction of a round trip after it share the next report. That bounds the number of reports on
-//! the way, however many gaps there are.
+//! A gap is certain once later data of the first pass has arrived; checkpoints cover the data of
+//! later passes. The first gap is reported at once. Gaps that appear within a fraction of a round
+//! trip after it share the next report. That bounds the number of reports on the way, however many
+//! gaps there are.
 
 use std::time::Duration;
 

@@ -208,8 +208,8 @@ impl Node {
         self.by_id.values().filter_map(|handle| self.slots.get(*handle)).map(Session::report)
     }
 
-    /// Bytes of memory used for sessions. A lower estimate, bounded by [`Limits`] whatever the
-    /// blocks' sizes.
+    /// Bytes of memory used for sessions. A lower estimate, bounded by [`Limits`] for blocks of any
+    /// size.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.slots.iter().map(Session::memory).sum::<usize>()

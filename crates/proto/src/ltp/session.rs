@@ -78,8 +78,8 @@ impl Session {
         }
     }
 
-    /// Whether the peer may move to another path: not while segments arrive on the current one,
-    /// because anyone can write the number of a session into a segment.
+    /// Whether the peer may move to another path. It may not while segments arrive on the current
+    /// one, because anyone can write the number of a session into a segment.
     pub(super) fn may_move(&self, core: &Core, now: Time) -> bool {
         let remote = &self.peer().remote;
         let patience = core.answer_time(self.base_of(), remote).max(MOVE_AFTER);

@@ -181,7 +181,7 @@ impl Node {
         }
         let handle = self.slots.reserve();
         let core = &mut self.core;
-        // Replies go to the configured address, whichever port the engine sends from.
+        // Replies are sent to the configured address, from whichever port the engine sends.
         let to = peer.remote.path.unwrap_or(from);
         let base = Base::new(&core.shared.paths, handle, Some(to), now);
         let (receiver, flow) = match intake {

@@ -123,7 +123,7 @@ impl Coding {
     /// Number of proactive parity segments for a block of `block_len` segments.
     ///
     /// A share of a block is lost, and that share varies with the square root of the block's
-    /// length: half of the parity of a full block covers each. A short block gets at least three
+    /// length. Half of the parity of a full block covers each. A short block gets at least three
     /// segments.
     ///
     /// If 206 segments have 49 parity segments, 104 have 30, 21 have 11, and one has 3.

@@ -61,8 +61,8 @@ impl Config {
         Ok(coding.least_path(self.sender.end, self.sender.fti_in_data))
     }
 
-    /// Uses full-length GF(2^8) blocks, and sends enough proactive parity to survive a loss of
-    /// 10 %: of 206 + 49 segments, 49 are lost once in a million blocks.
+    /// Uses full-length GF(2^8) blocks, and sends enough proactive parity to survive a loss of 10
+    /// %: of 206 + 49 segments, 49 are lost once in a million blocks.
     pub fn use_proactive_parity(&mut self) {
         self.sender.block_len = 206;
         self.sender.parity = 49;

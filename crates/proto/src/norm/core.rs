@@ -92,8 +92,8 @@ pub(crate) type Job = session::Job<Task>;
 
 pub(crate) type Shared = session::Shared<Alarm, Task>;
 
-/// Memory that a decoder needs: limited by the blocks of the object, whatever its sender announces
-/// for others.
+/// Memory that a decoder needs: limited by the blocks of the object, regardless of its sender's
+/// announcements for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// Segments of a block.

@@ -29,7 +29,7 @@ use crate::ranges::Ranges;
 pub const SPOOL_PREFIX: &str = "norm-";
 
 /// Messages that contradict the learnt FEC information, with none in between that confirms it,
-/// after which the object is given up: the learnt information was damaged.
+/// after which the object is given up. The learnt information was then damaged.
 const CONTRADICTIONS_MAX: u32 = 8;
 
 /// Maximum number of coefficients computed to recover a block, which takes some hundredths of a

@@ -2,8 +2,8 @@
 //!
 //! While there is more to send, a repair costs only its own transmission time. At the end, each
 //! round of repairs costs a round trip in which nothing else is sent. The last blocks, sent within
-//! a round's time of the end, therefore carry proactive parity: one segment more than the worst of
-//! the recent blocks lacked, or none if nothing was lost.
+//! a round's time of the end, therefore carry proactive parity. It is one segment more than the
+//! worst of the recent blocks lacked, or none if nothing was lost.
 
 use std::collections::BTreeMap;
 

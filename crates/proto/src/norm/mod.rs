@@ -140,8 +140,8 @@ impl Node {
         }
     }
 
-    /// Bytes of memory used for objects. A lower estimate, bounded by [`Limits`] whatever the
-    /// objects' sizes.
+    /// Bytes of memory used for objects. A lower estimate, bounded by [`Limits`] for objects of any
+    /// size.
     #[must_use]
     pub fn memory(&self) -> usize {
         let of = |session: &Session| match session {

@@ -69,7 +69,7 @@ impl Repaired {
         self.used > self.before || self.again.len() > 0
     }
 
-    /// Number of parity segments to send besides those under way.
+    /// Number of parity segments to send in addition to the ones in flight.
     pub(crate) fn lacking(&self, wanted: Wanted<'_>, block_len: u16) -> u16 {
         if !self.is_under_way() {
             return wanted.missing;
@@ -87,7 +87,7 @@ impl Repaired {
         self.used - self.before - self.spare
     }
 
-    /// Number of spare parity segments besides the `lacking` ones, to cover losses among the
+    /// Number of spare parity segments in addition to the `lacking` ones, to cover losses among the
     /// repairs.
     pub(crate) fn spare(&self, lacking: u16, block_len: u16) -> u16 {
         if lacking == 0 {
@@ -129,9 +129,9 @@ impl Repaired {
     }
 }
 
-/// Number of spare repairs for a block with `block_len` segments of which `missing` are lacking,
-/// so that losses among the repairs seldom cost another round: mean plus two standard deviations,
-/// at the block's loss rate.
+/// Number of spare repairs for a block with `block_len` segments of which `missing` are lacking, so
+/// that losses among the repairs seldom cost another round. It is the mean plus two standard
+/// deviations, at the block's loss rate.
 ///
 /// 3 of 64: 3 · 0.047 / 0.953 + 2 · sqrt(3 · 0.047) = 0.9, so 1; 10 of 64: 1.9 + 2.5, so 5.
 fn margin(missing: u16, block_len: u16) -> u16 {

@@ -127,8 +127,8 @@ impl Node {
         self.free_kib = kib;
     }
 
-    /// Bytes of memory used for sessions. A lower estimate, bounded by [`Limits`] whatever the
-    /// files' sizes.
+    /// Bytes of memory used for sessions. A lower estimate, bounded by [`Limits`] for files of any
+    /// size.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.sessions.memory()

@@ -1,9 +1,9 @@
 //! TFRC (RFC 5348): the sending rate allowed by losses and the round trip, in the variant where
 //! the sender detects losses (§7).
 //!
-//! TFRC takes every loss for congestion. Over a link with bit errors it is slow, however much of
-//! the link is free: at a round trip of 50 ms, with packets of 1,400 bytes and 1 % of packets
-//! lost, it sends 2.5 Mbit/s.
+//! TFRC takes every loss for congestion. Over a link with bit errors it is slow, regardless of the
+//! free rate: at a round trip of 50 ms, with packets of 1,400 bytes and 1 % of packets lost, it
+//! sends 2.5 Mbit/s.
 
 use std::time::Duration;
 

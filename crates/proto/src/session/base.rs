@@ -113,7 +113,7 @@ impl<A: Alarm> Base<A> {
         Self { frozen, ..Self::unfrozen(Seat::new(handle, path), now) }
     }
 
-    /// State of a session whose timers run until frozen, whatever the state of its path.
+    /// State of a session whose timers run until frozen, in any state of its path.
     pub(crate) const fn unfrozen(seat: Seat, now: Time) -> Self {
         Self { seat, last_received: now, armed: Vec::new(), frozen: None, is_suspended: false }
     }

@@ -175,13 +175,13 @@ settings! {
         pub idle: Option<IdleRule> as Off<Word> = Some(IdleRule::Decay),
         /// Bytes that the user may write ahead of acknowledgments.
         pub send_buffer: Buffer = Buffer::Auto { initial: 16 << 10, max: 4 << 20 },
-        /// Whether the user is notified of any room in the send buffer, rather than, as in Linux,
-        /// of a third, which makes writes fewer and larger.
+        /// Whether the user is notified of any free space in the send buffer, instead of a third of
+        /// it as in Linux, which makes writes fewer and larger.
         pub any_room: bool as Flag = false,
         /// Bytes that the peer may send ahead of the user's reads.
         pub receive_buffer: Buffer = Buffer::Auto { initial: 64 << 10, max: 6 << 20 },
-        /// Pacing for congestion controls without a rate of their own: at twice the window per
-        /// round trip in slow start, and 1.2 times the window later.
+        /// Pacing for congestion controls without their own rate: at twice the window per round
+        /// trip in slow start, and 1.2 times the window later.
         pub pacing: bool as Flag = false,
         /// TTL or hop limit of packets.
         pub hop_limit: u8 = 64,

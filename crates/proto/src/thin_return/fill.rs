@@ -1,15 +1,15 @@
 //! Retransmission of unconfirmed data while a thin return link delays the replies.
 //!
-//! A STATUS of 74 bytes takes 0.3 s at 2 kbit/s, in which 5 MB cross a link of 150 Mbit/s again.
-//! So a sender with nothing else to send repeats unconfirmed data, in order, until the reply
-//! arrives. A delay by light time alone is no reason for that, nor is one by a return link of
-//! unknown rate: the peer may have been out of reach, or busy.
+//! A STATUS of 74 bytes takes 0.3 s at 2 kbit/s, in which 5 MB cross a link of 150 Mbit/s again. So
+//! a sender with nothing else to send repeats unconfirmed data, in order, until the reply arrives.
+//! Neither a delay by light time alone is a reason, nor a delay over a return link of unknown rate:
+//! the peer may have been out of reach, or busy.
 //!
 //! A sender begins a pass when the end, or a request for a reply, was sent ([`Fill::begin`]). It
 //! sends the parts that [`Fill::next_part`] returns whenever no repair waits. Each reply with news
 //! restores the budget of passes ([`Fill::news`]). Once everything was sent, a pass also sends the
-//! parts that a reply requests ([`Fill::take_over`]): it continues at its position, so that the
-//! parts too recent for the reply go last.
+//! parts that a reply requests ([`Fill::take_over`]). It continues at its position, so that the
+//! parts too recent for the reply are last.
 //!
 //! These conditions are for private paths: a sender whose rate follows losses, or without a rate,
 //! does not begin a pass.
@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::path::{Path, THIN_LEAST};
 use crate::ranges::Ranges;
 
-/// Least number of packets sent while a reply is delayed beyond the light time: on a slow path
+/// Minimum number of packets sent while a reply is delayed beyond the light time: on a slow path
 /// each packet takes as long as a reply.
 const PACKETS_LEAST: u32 = 16;
 

@@ -14,7 +14,7 @@
 //!   entity's records, or its transaction has ended. PDUs of class 2 are accepted at once. PDUs for
 //!   which an entity has no room are delivered again.
 //! * *Sent means delivered below.* A put of class 1 is reported as finished when all of its PDUs
-//!   have been carried; if one was lost, it is reported as incomplete and cancelled.
+//!   have been carried. If one was lost, it is reported as incomplete and cancelled.
 
 mod arrivals;
 mod below;

@@ -86,7 +86,7 @@ impl Shape {
         self.checksum
     }
 
-    /// Returns the length of segment `index` as an IP packet of its own.
+    /// Returns the length of segment `index` as a separate IP packet.
     #[must_use]
     pub fn segment_len(&self, index: u16) -> usize {
         let Some(pieces) = &self.cut else { return self.len };

@@ -65,8 +65,8 @@ const SYNCS: usize = 4;
 pub enum Access {
     /// Full access.
     Full,
-    /// Read this one file, as a program needs that only sends it. Filestore requests fail, whoever
-    /// makes them.
+    /// Read this one file, as a program needs that only sends it. Filestore requests fail, from any
+    /// entity.
     ReadOne(FileName),
 }
 

@@ -12,8 +12,9 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 /// Socket options of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// Allows local addresses of other hosts (`IP_TRANSPARENT`): a listener accepts connections
-    /// that the system diverts to it, and a stream may begin at the address of another host.
+    /// Allows local addresses of other hosts (`IP_TRANSPARENT`). A listener then accepts
+    /// connections that the system diverts to it, and a stream may begin at the address of another
+    /// host.
     pub transparent: bool,
     /// Congestion control by its kernel name; `None`: the namespace's default.
     pub congestion: Option<String>,

@@ -201,7 +201,7 @@ impl EntityDriver {
         some
     }
 
-    /// Whether bundles may be delivered: not at the end, nor before the entity's state has been
+    /// Whether bundles may be delivered: not at the end, and not before the entity's state has been
     /// loaded.
     fn is_open(&self) -> bool {
         let is_known = match self.receives {

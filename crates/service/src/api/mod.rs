@@ -102,7 +102,7 @@ impl NodeServer {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         });
-        // A successor that starts meanwhile has a socket of its own by then.
+        // A successor that starts meanwhile has its own socket by then.
         let _ = std::fs::remove_file(path);
         runtime.shutdown_timeout(Duration::from_secs(1));
     }

@@ -184,7 +184,7 @@ impl Default for Limits {
 }
 
 /// Numbers used in kernel rules. A gateway uses two loopback ports, packet marks and routing
-/// tables: one of each, and the next one too where a side has slowlight's own TCP.
+/// tables: one of each, and the next one too if a side has slowlight's own TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {

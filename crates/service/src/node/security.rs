@@ -15,7 +15,7 @@ use wire::bpsec::{AesVariant, Scope, ShaVariant};
 use super::pattern;
 
 /// Maximum length of a payload that is protected or checked, which is held in memory meanwhile: a
-/// part of a file as `bp send` makes it, and a margin.
+/// part of a file of `bp send`, and a margin.
 const PAYLOAD_MAX: u64 = 80 << 20;
 
 /// Custody of bundles of version 6.
@@ -90,8 +90,8 @@ pub struct Rule {
     pub targets: Vec<u64>,
     /// Name of the key.
     pub key: String,
-    /// Scope flags (RFC 9173 §3.3.3), protected besides the target: 1 the primary block, 2 the
-    /// target's header, 4 the security block's.
+    /// Scope flags (RFC 9173 §3.3.3), protected in addition to the target: 1 the primary block, 2
+    /// the target's header, 4 the security block's.
     #[serde(default = "scope")]
     pub scope: u8,
     /// Action on a bundle that fails the check.

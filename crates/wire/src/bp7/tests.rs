@@ -328,7 +328,7 @@ proptest! {
             prop_assert_eq!(read.is_some(), end >= head.payload_offset());
             prop_assert!(Bundle::decode(&bytes[..end], &BOUNDS).is_err());
         }
-        // The CRC is computed piece by piece, whatever the pieces.
+        // The CRC is computed piece by piece, for any division into pieces.
         let mut check = PayloadCrc::new(&head);
         let cut = cut.index(payload.len() + 1);
         check.update(&payload[..cut]);

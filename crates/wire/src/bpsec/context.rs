@@ -25,7 +25,7 @@ pub const TAG_LEN: usize = 16;
 
 const RESULT: u64 = 1;
 
-/// Protected data besides the target (§3.3.3 and §4.3.4).
+/// Protected data in addition to the target (§3.3.3 and §4.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scope {
     /// Bit 0: the primary block.
@@ -132,7 +132,7 @@ pub struct HmacSha2 {
     pub variant: ShaVariant,
     /// Key, wrapped by another (RFC 3394).
     pub wrapped_key: Option<Box<[u8]>>,
-    /// Protected data besides the target.
+    /// Protected data in addition to the target.
     pub scope: Scope,
 }
 
@@ -203,7 +203,7 @@ pub struct AesGcm {
     pub variant: AesVariant,
     /// Key, wrapped by another (RFC 3394).
     pub wrapped_key: Option<Box<[u8]>>,
-    /// Protected data besides the target.
+    /// Protected data in addition to the target.
     pub scope: Scope,
 }
 

@@ -5,7 +5,7 @@ use super::Scope;
 use crate::bp7::{Block, BlockFlags, PAYLOAD, PAYLOAD_NUMBER, Payload};
 use crate::cbor::{self, Major};
 
-/// Fields of a block, besides its data, that a security context protects.
+/// Fields of a block, in addition to its data, that a security context protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
     /// The block type.

@@ -112,7 +112,7 @@ pub struct Header {
     pub crc: bool,
     /// Whether file sizes and offsets take 64 bits; false in version 0.
     pub large_file: bool,
-    /// Whether record boundaries are preserved. Version 1 has it in each header; version 0 has it
+    /// Whether record boundaries are preserved. Version 1 has it in each header. Version 0 has it
     /// inverted, and only in the Metadata PDU, so other version 0 PDUs decode as false.
     pub segmentation_control: bool,
     /// Width of both entity identifiers.

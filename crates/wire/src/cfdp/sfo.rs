@@ -1,6 +1,6 @@
 //! Layout of the store-and-forward overlay's request and report (CCSDS 727.0-B-5 §6.7).
 //!
-//! **Profile with medium confidence.** Fields and their order follow the book; the positions of
+//! **Profile with medium confidence.** Fields and their order follow the book. The positions of
 //! single bits in the two flag bytes below have not been checked against another implementation.
 //! All of them are defined in this file alone.
 //!

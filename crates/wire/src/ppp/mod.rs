@@ -255,7 +255,7 @@ impl<'a> Frame<'a> {
     /// When it is no frame, or was damaged.
     pub fn decode(bytes: &'a [u8], framing: &Framing) -> Result<Self, FrameError> {
         let body = match checked(bytes, framing.fcs) {
-            // LCP's check sequence is the default's, whatever was negotiated.
+            // LCP's check sequence is the default's, regardless of negotiated options.
             Err(FrameError::Check) if framing.fcs != Fcs::Bits16 => {
                 let body = checked(bytes, Fcs::Bits16)?;
                 let is_lcp = body.starts_with(&[ADDRESS, CONTROL, 0xc0, 0x21]);

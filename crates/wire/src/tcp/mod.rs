@@ -131,7 +131,7 @@ pub struct Header {
 }
 
 /// Sum of the pseudo header of IPv4 (RFC 9293 §3.1) or IPv6 (RFC 8200 §8.1), which the checksum
-/// covers besides the segment: addresses and protocol, without the length.
+/// covers in addition to the segment: addresses and protocol, without the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PseudoHeader(u64);
 

@@ -78,7 +78,7 @@ pub enum Routing {
     /// Epidemic routing: a copy to every neighbour that has not had one (Vahdat and Becker 2000).
     Epidemic,
     /// Binary spray and wait (Spyropoulos et al. 2005). A node with several copies gives half of
-    /// them to each neighbour that has none; a node with one copy gives it to the destination only.
+    /// them to each neighbour without one. A node with one copy gives it only to the destination.
     /// The number of copies travels in a block of this project, type [`COPIES`]; bundles of version
     /// 6 carry one copy.
     Spray {

@@ -23,7 +23,7 @@ const KNOWN: [u64; 6] = [PREVIOUS_NODE, BUNDLE_AGE, HOP_COUNT, INTEGRITY, CONFID
 const KNOWN_SIX: [u8; 6] = [2, 3, 4, 9, bp6::PREVIOUS_HOP, bp6::CUSTODY_ENHANCEMENT];
 
 /// Longest tail of a version 7 payload, in bytes: the CRC and the ends of block and bundle take
-/// seven, in their longest encoding a few more.
+/// seven, a few more in their longest encoding.
 const TAIL_MAX: usize = 32;
 
 /// Identity of a bundle; distinguishes fragments of different lengths and bundles of different

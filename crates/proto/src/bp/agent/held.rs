@@ -154,8 +154,8 @@ impl Held {
         !self.parts.is_empty() || self.sending.values().any(|sending| sending.part.is_some())
     }
 
-    /// First part of the payload neither sent nor in transit: to this node if each gets its own
-    /// copy, otherwise to any.
+    /// First part of the payload that was neither sent nor is in transit: to this node if each gets
+    /// its own copy, otherwise to any.
     pub(super) fn gap(&self, copy_for: Option<&Eid>) -> Option<(u64, u64)> {
         let len = self.payload.len();
         let counts = |node: &Eid| copy_for.is_none_or(|copy| copy == node);

@@ -1,5 +1,5 @@
-//! Random runs: bundles of both versions over chains of nodes that crash and restart, whose links
-//! break and accept fragments only, and whose stores are slow.
+//! Random runs: bundles of both versions over chains of nodes that crash and restart. Their links
+//! break and accept only fragments, and their stores are slow.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

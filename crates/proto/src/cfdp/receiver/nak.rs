@@ -1,8 +1,8 @@
 //! Requests for missing data (CCSDS 727.0-B-5 §4.6.4).
 //!
 //! A sender serves a NAK in the order of its requests. When data from the end of the last request
-//! or after it arrives, everything still missing before it was lost again, and is requested at
-//! once. Only if the repairs stop before that, a timer must detect it.
+//! or after it arrives, everything still missing before it was lost again. It is requested at once.
+//! Only if the repairs stop before that, a timer must detect it.
 
 use std::time::Duration;
 
@@ -173,7 +173,7 @@ impl Receiver {
     }
 
     /// Requests missing data before `end` while a thin return link is idle, as NAKs after the EOF
-    /// would take long; not if this one would delay those.
+    /// would take long. It does not if this NAK would delay those.
     fn ask_early(&mut self, core: &mut Core, now: Time, end: u64) {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let size = self.metadata.as_ref().and_then(|metadata| metadata.size);
@@ -302,7 +302,7 @@ impl Receiver {
     }
 
     /// Requests the Metadata at once if data arrives before it, because that takes a round trip and
-    /// nothing can be written without it; repeated until it arrives.
+    /// nothing can be written without it. Repeats until it arrives.
     pub(super) fn ask_for_metadata(&mut self, core: &mut Core, now: Time) {
         let waiting = self.eof.is_some() || now < self.nak.deadline;
         if waiting || !self.base.acknowledged() || self.nak.round != Round::Idle {

@@ -13,7 +13,7 @@ const SIZE: usize = 60_000;
 fn saving_often() -> Config {
     let mut config = config(|remote| {
         remote.crc = true;
-        // A restarted entity without paths of its own waits for a PDU of the other.
+        // A restarted entity without its own paths waits for a PDU of the other.
         remote.initial_rtt = Duration::from_millis(200);
     });
     config.journal = JournalPolicy { bytes: 8_000, ..JournalPolicy::default() };

@@ -117,7 +117,7 @@ fn paths_share_slots_and_empty_transactions_are_evicted() {
     say(&mut world, 1, header(1000), data(0, b"0123456789"));
     say(&mut world, 1, header(1000), eof(b"0123456789"));
     assert_eq!(condition(&world, 1), Some(ConditionCode::NoError));
-    // The flood has been silent since; another from there takes a slot of its own.
+    // The flood has been silent since; another PDU from there takes a separate slot.
     world.run_until(world.now + Duration::from_secs(10));
     say_from(&mut world, OTHER, header(500), metadata(100));
     let ids: Vec<_> =

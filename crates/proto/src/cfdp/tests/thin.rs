@@ -73,7 +73,7 @@ fn a_thin_return_link_is_used_before_the_end() {
     let (secs, gaps, bytes) = run(&config(|_| {}), Rates(10_000_000, 2_000, true), owlt);
     // The bound is 4.9 s.
     assert!(secs < 9.5, "{secs} s, {gaps} gaps, {bytes} bytes");
-    // Where the return link is not thin, nothing is joined, nor requested early.
+    // If the return link is not thin, nothing is joined or requested early.
     let (secs, gaps, bytes) = run(&config(|_| {}), Rates(10_000_000, 1_000_000, true), owlt);
     assert!(secs < 6.5 && gaps > 400, "{secs} s, {gaps} gaps, {bytes} bytes");
 }

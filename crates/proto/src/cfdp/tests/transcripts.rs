@@ -73,7 +73,7 @@ fn every_single_loss_is_repaired() {
     }
 }
 
-/// The reply to an EOF may arrive after its timeout, before there was a chance to send: a
+/// The reply to an EOF may arrive after its timeout, before there was a chance to send. A
 /// retransmitted EOF would restart the transaction at a receiver that has forgotten it.
 #[test]
 fn finished_receivers_get_no_retransmissions() {

@@ -11,7 +11,7 @@ use super::message;
 use crate::cfdp::Entity;
 use crate::cfdp::request::{FilestoreRequest, PutRequest, RequestError};
 
-/// Put to be made by another entity, with a file of its own (CCSDS 727.0-B-5 §6.2).
+/// Put to be made by another entity, with its own file (CCSDS 727.0-B-5 §6.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyPutRequest {
     /// Entity that receives the file; this one, to fetch a file.

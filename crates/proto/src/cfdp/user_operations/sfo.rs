@@ -1,10 +1,10 @@
 //! The store-and-forward overlay (CCSDS 727.0-B-5 §6.7; the bit layout is a profile, see
 //! `wire::cfdp`).
 //!
-//! Each hop is a transaction of its own, with the request as its first message. A waypoint stores
-//! the whole file as a working file, counts itself, and puts the file to the next hop. Reports are
-//! messages alone: sent directly to a neighbour, otherwise as an overlay request of their own, so
-//! that the limit on waypoints applies to them too.
+//! Each hop is a separate transaction, with the request as its first message. A waypoint stores the
+//! whole file as a working file, counts itself, and puts the file to the next hop. Reports are
+//! messages alone: sent directly to a neighbour, otherwise as a separate overlay request, so that
+//! the limit on waypoints applies to them too.
 
 use bytes::Bytes;
 use engine::Time;
@@ -162,7 +162,7 @@ impl Entity {
         self.send_report(now, &traced, traced.source, outcome, purpose);
     }
 
-    /// Processes the end of a hop: the stored file is released, whatever the outcome.
+    /// Processes the end of a hop: the stored file is released, with any outcome.
     pub(super) fn hop_ended(&mut self, now: Time, hop: &Hop, finished: &TransactionFinished) {
         // The record first: a crash in between leaves a file without a record, not a record without
         // a file.

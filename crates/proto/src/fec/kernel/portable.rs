@@ -1,9 +1,9 @@
 //! Products by shifts and exclusive ors, on any machine.
 //!
 //! A sum of products is computed by the bits of the coefficients, from the highest: the previous
-//! sum times α, plus all sources whose coefficient has the bit. The number of shifts is that of
-//! one symbol, whatever the number of sources. Everything works on arrays of machine words,
-//! element by element, which compilers turn into vector instructions.
+//! sum times α, plus all sources whose coefficient has the bit. The number of shifts equals one
+//! symbol's, for any number of sources. Everything works on arrays of machine words, element by
+//! element, which compilers turn into vector instructions.
 
 use super::{COLUMN, Source, TILE};
 use crate::fec::field::Field;

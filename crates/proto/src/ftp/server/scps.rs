@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Interrupts a transfer so that it can resume later, whatever the restart setting.
+    /// Interrupts a transfer so that it can resume later, with any restart setting.
     fn interrupt(&mut self, core: &mut Core) {
         let crossed = self.data.and_then(|id| core.crossed(id));
         if self.transfer.is_some() {

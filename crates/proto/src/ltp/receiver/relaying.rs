@@ -16,7 +16,7 @@ use crate::session::Base;
 use crate::spool::Spool;
 
 impl Receiver {
-    /// Session whose block is for another engine, whatever its format.
+    /// Session whose block is for another engine, in any format.
     pub(crate) fn of_relay(
         base: Base<Alarm>,
         peer: Peer,

@@ -39,7 +39,7 @@ pub(super) struct Layout {
     last: Option<Last>,
     /// Whether a description follows the content.
     is_described: bool,
-    /// Description, once all content was sent; it is a segment of its own.
+    /// Description, once all content was sent; it is a separate segment.
     description: Vec<u8>,
     /// Whether the description must be sent again.
     pub(super) description_due: bool,

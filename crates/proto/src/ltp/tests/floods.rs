@@ -11,7 +11,7 @@ use crate::ltp::{Cause, Config, FILE_SERVICE, Format, Red, SendRequest};
 /// Sessions that nobody continues.
 const FLOOD: u64 = 100_000;
 
-/// Segments that start sessions: one in 20 from an engine of its own, some with a full datagram of
+/// Segments that start sessions: one in 20 from a different engine, some with a full datagram of
 /// data.
 fn half_open(n: u64) -> Vec<u8> {
     let session =

@@ -90,8 +90,8 @@ pub(crate) struct Shape {
     pub(crate) last: Option<Last>,
 }
 
-/// Last segment of a block as received: its offset and its bytes. It is forwarded as a segment of
-/// its own, because some client services infer the kind of block from it.
+/// Last segment of a block as received: its offset and its bytes. It is forwarded as a separate
+/// segment, because some client services infer the kind of block from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Last {
     pub(crate) offset: u64,

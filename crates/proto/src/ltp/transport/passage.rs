@@ -188,7 +188,7 @@ impl Passage {
         if bytes.len() < requested {
             return Err(());
         }
-        // A complete block is sent in order, whichever read ends first.
+        // A complete block is sent in order, in any order of completed reads.
         let place = match self.owns {
             true => self.fresh.partition_point(|(other, _)| *other < offset),
             false => self.fresh.len(),

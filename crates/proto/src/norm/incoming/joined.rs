@@ -2,7 +2,7 @@
 //!
 //! A request takes transmission time on the return link, and every byte requested in excess takes
 //! time on the forward link. Where a few bytes there take as long as many segments here, blocks are
-//! requested as one range, together with the largest number of segments that one of them lacks
+//! requested as one range. The request adds the largest number of segments that one of them lacks
 //! ([`EXT_LACKS`]). The sender then sends that many parity segments for each.
 
 use engine::Time;

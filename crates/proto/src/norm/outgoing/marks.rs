@@ -1,7 +1,7 @@
 //! Receivers' requests for an object, before they become repairs.
 //!
-//! A few bytes can request all of a large object. Blocks of which a receiver has nothing are
-//! therefore kept as ranges, and examined one by one only when their segments are about to be
+//! A few bytes can request all of a large object. Blocks of which a receiver lacks everything are
+//! therefore kept as ranges. They are examined one by one only when their segments are about to be
 //! sent.
 
 use std::collections::BTreeMap;
@@ -127,7 +127,7 @@ fn write_blocks(
     }
 }
 
-/// Blocks to be retransmitted as a whole: each once per pass, whatever is requested meanwhile.
+/// Blocks to be retransmitted as a whole: each once per pass, regardless of requests meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Due {
     /// Ranges by first block: the block after the last, and the time of the latest request.

@@ -9,7 +9,7 @@ use super::{Core, Limit, Mark, Marks, Outgoing, Shape, Transmission};
 use crate::norm::repaired::{Repaired, Wanted};
 
 /// Number of segments waiting to be read for repairs above which no further whole blocks are
-/// queued: enough to keep reads busy, however much was requested.
+/// queued: enough to keep reads busy, regardless of the requested amount.
 const SEGMENTS_AHEAD: usize = 256;
 
 impl Outgoing {

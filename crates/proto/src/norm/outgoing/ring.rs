@@ -32,7 +32,7 @@ pub(super) struct Size {
 pub(crate) struct Ring {
     size: Size,
     capacity: usize,
-    /// Whether written data overwrites the oldest block, whoever lacks it.
+    /// Whether written data overwrites the oldest block, even if receivers lack it.
     push: bool,
     blocks: VecDeque<Block>,
     /// Number of the first block held.

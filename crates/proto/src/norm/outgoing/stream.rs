@@ -274,8 +274,8 @@ impl Outgoing {
         let auto_parity = shape.coding.auto_parity();
         let repaired = self.repaired.entry(block).or_insert_with(|| Repaired::new(auto_parity));
         repaired.requested(now, round_trip);
-        // There is no parity before the whole block is written: whatever parity was requested,
-        // source segments are missing.
+        // Parity exists only when the whole block is written: for any parity request, source
+        // segments are missing.
         let is_whole = mark.is_whole || mark.symbols.len() < mark.missing;
         let is_whole = is_whole || mark.symbols.iter().any(|symbol| symbol >= block_len);
         let is_requested = |symbol: &u16| is_whole || mark.symbols.contains(*symbol);

@@ -23,8 +23,8 @@ const NACK_USUAL: usize = 110;
 /// Rate, in bit/s, from which on a sender counts as unpaced.
 const RATE_UNKNOWN: f64 = 1e12;
 
-/// Minimum wait for repairs, whatever round trip the sender advertises: otherwise each message of
-/// a sender that advertises almost none would trigger all requests.
+/// Minimum wait for repairs, for any round trip that the sender advertises: otherwise each message
+/// of a sender that advertises almost none would trigger all requests.
 pub(super) const HOLDOFF_LEAST: Duration = Duration::from_millis(1);
 
 /// Maximum number of NACKs in a round; the rest is requested in the next one.
@@ -178,8 +178,8 @@ impl Receiver {
 
     /// Minimum time from a request to the flush after its repairs.
     ///
-    /// Once two requests in a row had no effect, the return link is taken to be down, and they are
-    /// repeated twice as often: the first that gets through is then never a round trip away.
+    /// Once two requests in a row had no effect, the return link is assumed to be down, and they
+    /// are repeated twice as often. The first that gets through is then never a round trip away.
     pub(super) fn answer_time(&self) -> Duration {
         let is_lost = self.is_alone() && self.nack.unanswered >= 2;
         let round_trip = if is_lost { self.timing.grtt / 2 } else { self.timing.grtt };
@@ -284,8 +284,8 @@ impl Receiver {
         ItemPrice::new(self.bridge(core, ItemPrice::ITEM), segment.unwrap_or(u16::MAX))
     }
 
-    /// Whether a request can wait because the end of the object arrives before it would be sent:
-    /// over a thin return link, the request for the end would queue behind it.
+    /// Whether a request can wait because the end of the object arrives before it would be sent.
+    /// Over a thin return link, the request for the end would queue behind it.
     fn can_wait(&self, core: &Core) -> bool {
         let left = self.objects.get(&self.reach.object).map(|object| object.left(self.reach.block));
         left.is_some_and(|left| left > 0 && left < self.bridge(core, NACK_USUAL))

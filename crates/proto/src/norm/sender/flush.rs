@@ -18,7 +18,7 @@ use crate::timer;
 /// Bytes of NORM_CMD(FLUSH) before its list, with the longest payload identifier.
 pub(super) const FLUSH_HEADER: usize = 24;
 
-/// Minimum time between unacknowledged flushes: over a path of microseconds, all of them would be
+/// Minimum time between unacknowledged flushes. Over a path of microseconds, all of them would be
 /// sent before a receiver that is not scheduled could request anything.
 const FLUSH_GAP_MIN: Duration = Duration::from_millis(50);
 
@@ -38,8 +38,8 @@ const FLUSH_GAP_IN_SILENCE: Duration = Duration::from_millis(100);
 /// requests anything.
 const REFUSAL: Duration = Duration::from_secs(600);
 
-/// Announcement of the position up to which everything was sent and repaired: the end, or with
-/// [`EndGame::Acknowledged`] the end of an object while later ones are being sent.
+/// Announcement of the position up to which everything was sent and repaired: the end or, with
+/// [`EndGame::Acknowledged`], the end of an object while later ones are being sent.
 #[derive(Debug)]
 struct Flush {
     /// Last object sent completely.

@@ -50,7 +50,7 @@ impl Sender {
         path.and_then(Path::rate_bps).map_or(f64::INFINITY, |rate| rate as f64 / 8.0)
     }
 
-    /// Whether there is anything to send besides the end.
+    /// Whether there is anything to send except the end.
     fn is_busy(&self) -> bool {
         let mut objects = self.objects.iter();
         objects.any(|object| !object.is_sent() || object.has_repairs())
@@ -225,7 +225,7 @@ impl Sender {
             // Held-back messages may be sent earlier.
             self.base.disarm(&mut core.shared, Alarm::Pace);
         }
-        // No receiver reports on data while none is sent: forwarding a report would look like a
+        // No receiver reports on data while none is sent. Forwarding a report would look like a
         // sign of life, and could make receivers request data that never existed.
         let is_sending = !self.objects.is_empty();
         if is_private && self.is_group && is_sending && !cc.flags.contains(CcFlags::CLR) {

@@ -128,8 +128,8 @@ impl Sender {
             return;
         };
         if core.config.sender.end == EndGame::Flush {
-            // The last data may still be requested: after the back-off of a receiver, the way of
-            // its request, and the time requests are collected; doubled for safety.
+            // The last data may still be requested: after the back-off of a receiver, the delay of
+            // its request, and the time for collecting requests; doubled for safety.
             let keep =
                 self.transmission.round_trip() * 2 * (u32::from(self.transmission.backoff) + 2);
             if let Some(at) = stream.release_old(now, keep) {

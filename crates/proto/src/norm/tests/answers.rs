@@ -50,7 +50,7 @@ fn requests_get_one_immediate_reply() {
             .flat_map(|host| times(&group, host, |body| matches!(body, Body::Nack(_))))
             .collect();
         let repairs = times(&group, 0, is_repair);
-        // As many as the receiver that lacks most requests, whichever requests first.
+        // As many as requested by the receiver that lacks most, in any order of requests.
         assert_eq!(repairs.len(), 4, "{:#?}", lines());
         let first = requested.iter().min().expect("somebody asks");
         let wait = repairs[0].since(*first);

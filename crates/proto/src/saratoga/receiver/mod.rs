@@ -163,8 +163,8 @@ impl Receiver {
     }
 
     /// Order in which half-open sessions are dropped, smallest first. One with a single packet is
-    /// dropped at once, because its next packet starts it again; one without METADATA or without
-    /// data after a silence of two reply times.
+    /// dropped at once, because its next packet starts it again. One without METADATA or without
+    /// data is dropped after a silence of two reply times.
     pub(crate) fn half_open(&self, core: &Core, now: Time) -> Option<(bool, Time)> {
         let has_begun = self.description.is_some() && self.extent.ranges.covered() > 0;
         if !self.is_theirs() || has_begun || self.phase != Phase::Receiving {

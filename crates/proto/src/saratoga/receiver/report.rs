@@ -224,8 +224,8 @@ impl Reports {
     /// Offset from which on a STATUS lists holes.
     ///
     /// While new data arrives and the return link is thin, each STATUS lists only holes that opened
-    /// since the previous one: repairs of the others are under way. Once everything was sent, a
-    /// STATUS lists all.
+    /// since the previous one, because repairs of the others are in flight. Once everything was
+    /// sent, a STATUS lists all.
     fn listed_from(&self, extent: &Extent, version: Version, longest: u64) -> u64 {
         match version {
             Version::V1 if longest >= THIN && extent.to_come() > 0 => self.reported,
@@ -238,8 +238,8 @@ impl Reports {
     /// Sending a hole takes longer there than receiving the data up to the next one again: 8 bytes
     /// take 32 ms at 2 kbit/s, in which 40 kB arrive at 10 Mbit/s. While new data arrives, however,
     /// the return link would be idle. A STATUS may therefore take as long as the data, or half of
-    /// it where the return link is not thin: for 0.6 s of data, 0.6 s, which are 150 bytes and some
-    /// 10 holes at 2 kbit/s. Over a thin one it lists few, so that the next one follows soon.
+    /// it where the return link is not thin. For 0.6 s of data this is 0.6 s: 150 bytes and some 10
+    /// holes at 2 kbit/s. Over a thin one it lists few, so that the next one follows soon.
     fn holes(
         &self,
         extent: &Extent,

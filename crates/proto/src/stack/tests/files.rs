@@ -154,7 +154,7 @@ fn best_effort_skips_and_reports_gaps() {
         expected[offset..offset + count].fill(0);
         assert!(offset >= 10_000 && (1000..1500).contains(&count), "{offset} {count}");
         assert!(content(&world, at, "there") == Some(&expected[..]), "get: {get}");
-        // Both users are notified, whichever requested the transfer.
+        // Both users are notified, for requests of either.
         let holes = |host: usize| {
             world.hosts[host].indications.iter().find_map(|indication| match indication {
                 Indication::Finished { missing, .. } | Indication::Received { missing, .. } => {

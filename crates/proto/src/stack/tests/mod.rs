@@ -455,7 +455,7 @@ proptest! {
         world.run();
         for host in 0..2 {
             let talk = talk(&world, host);
-            // A side that leaves when the other has ended has received all data; a side that ended
+            // A side that leaves after the other's end has received all data. A side that ended
             // first and was left may have been notified of the full end at once.
             prop_assert!(talk.received == case.manners[1 - host].data, "host {host}");
             prop_assert!(talk.left || talk.down, "host {host}");

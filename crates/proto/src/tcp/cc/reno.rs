@@ -9,8 +9,8 @@ use super::{Ack, Congestion, Control, Idle, Recovery, Sent, Timeout};
 /// Counting of acknowledgments for growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
-    /// One segment per ACK, whatever it acknowledges (RFC 2581, kernels before 2006): delayed ACKs
-    /// halve the growth.
+    /// One segment per ACK, for any acknowledged length (RFC 2581, kernels before 2006): delayed
+    /// ACKs halve the growth.
     Acks,
     /// Acknowledged bytes, in slow start at most `limit` segments per ACK (RFC 3465's L; RFC 5681
     /// allows 1).

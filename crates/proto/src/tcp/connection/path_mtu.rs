@@ -27,8 +27,8 @@ const PLATEAUS: [usize; 9] = [17_914, 8166, 4352, 2002, 1500, 1280, 1006, 576, 5
 /// Packet sizes tried one after the other where packets vanish without a report.
 const FALLBACKS: [usize; 3] = [1500, 1280, 576];
 
-/// Timeouts in a row after which a full segment counts as too long: if no segment of its size was
-/// acknowledged before, and if one was, so that the path must have changed.
+/// Consecutive timeouts after which a full segment counts as too long: if no segment of its size
+/// was acknowledged before, and if one was, so that the path must have changed.
 const TIMEOUTS_UNPROVEN: u32 = 2;
 const TIMEOUTS_PROVEN: u32 = 4;
 

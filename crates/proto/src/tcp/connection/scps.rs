@@ -251,7 +251,7 @@ impl Connection {
         self.peer_number().is_some() && self.space.own_number == number
     }
 
-    /// Whether lost data is retransmitted at once, whatever the congestion window: the peer
+    /// Whether lost data is retransmitted at once, regardless of the congestion window: the peer
     /// reported the loss, and only the rate holds it back.
     pub(super) fn repairs_at_once(&self) -> bool {
         self.snack().is_some() && !matches!(self.losses.phase(), Phase::Restarted { .. })

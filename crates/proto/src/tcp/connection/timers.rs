@@ -294,8 +294,8 @@ impl Connection {
         };
     }
 
-    /// Schedules a tail loss probe before the timeout started by the first segment: that one was
-    /// alone, and would have waited for the peer's delayed acknowledgment.
+    /// Schedules a tail loss probe before the timeout started by the first segment, which was alone
+    /// and would have waited for the peer's delayed acknowledgment.
     pub(super) fn arm_earlier_probe(&mut self, now: Time) {
         let at = self.probe_patience().map(|patience| now + patience);
         let (Some(at), Some((timeout, _))) = (at, self.timers.main) else { return };

@@ -2,9 +2,9 @@
 //! (CCSDS 714.0-B-2).
 //!
 //! Holes are counted from the acknowledgment number of the same segment, in units known to both
-//! sides: the smaller segment size of the two SYNs, minus the options of every data segment
-//! (12 bytes with timestamps). A hole starts at its unit, rounded down, and has enough units to
-//! cover it. With units of 1,448 bytes and 2,896 to 4,500 missing: offset 2, size 2.
+//! sides. A unit is the smaller segment size of the two SYNs, minus the options of every data
+//! segment (12 bytes with timestamps). A hole starts at its unit, rounded down, and has enough
+//! units to cover it. With units of 1,448 bytes and 2,896 to 4,500 missing: offset 2, size 2.
 
 use std::time::Duration;
 

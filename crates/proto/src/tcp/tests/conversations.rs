@@ -55,7 +55,7 @@ fn any_one_packet_may_be_lost() {
 }
 
 /// Twenty turns of 500 bytes, each after the reply to the previous one, do not indicate a slow
-/// path: later data starts as on a new connection. 1 MB in windows that double from 10 segments on
+/// path: later data starts as on a new connection. 1 MB in windows that double from 10 segments
 /// takes seven round trips of 2 s.
 #[test]
 fn dialogues_do_not_lower_the_rate_estimate() {

@@ -441,7 +441,7 @@ fn the_last_segments_are_sent_again_before_the_timer() {
 }
 
 /// A window that begins when nothing is in flight, and whose only acknowledgment is lost, does not
-/// wait for the timeout, though its first segment alone would.
+/// wait for the timeout, although its first segment alone would.
 #[test]
 fn tail_loss_probe_follows_a_lost_acknowledgment() {
     let mut raw = Raw::new(Config::default());

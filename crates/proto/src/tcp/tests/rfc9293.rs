@@ -250,7 +250,7 @@ fn right_window_edge_never_moves_back() {
     assert!(edges.windows(2).all(|two| two[1].wrapping_sub(two[0]) < 1 << 31), "{edges:?}");
 }
 
-/// MUST-38: neither a segment nor half of the largest window fits, until the timer expires.
+/// MUST-38: a segment and half of the largest window do not fit, until the timer expires.
 #[test]
 fn a_window_that_opens_by_little_is_not_used_at_once() {
     let mut raw = raw();

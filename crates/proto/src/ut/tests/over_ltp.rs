@@ -126,7 +126,7 @@ fn the_window_bounds_pdus() {
 fn lost_green_data_are_requested_by_class_2() {
     let case = Case { mode: CLASS_2, color: Color::GreenData, ..Case::default() };
     let mut world = case.world();
-    // The third and the fifth segment of the file: each is a PDU of its own.
+    // The third and the fifth segment of the file: each is a separate PDU.
     world.lose = lose_numbers(&[3, 5]);
     put(&mut world, 10_000);
     world.run();

@@ -212,7 +212,7 @@ fn one_packet_reaches_all_after_their_own_delays() {
             assert_eq!(world.host_stats(*receiver).received.packets, 2);
         }
         assert_eq!(received(&notes, sender), [], "a sender does not receive its own packets");
-        // The sender's queue and line carry each packet once, whatever the number of receivers.
+        // The sender's queue and line carry each packet once, for any number of receivers.
         assert_eq!(world.host_stats(sender).sent.packets, 2);
         assert_eq!(world.link_stats(up).pushed.packets, 2);
         assert_eq!(world.host_stats(hub).forwarded, 2);
@@ -230,8 +230,8 @@ fn replies_go_to_the_sender_alone() {
     world.call(sender, |member, _| member.send(GROUP, 7..8));
     let notes = idle(&mut world);
     let there = |delay: u64| Time::from_nanos(2 * BUSY + 2 * delay * MS);
-    // Each replies on the path of its sender. The sender gives each a path of its own, in the order
-    // of first reception.
+    // Each replies on the path of its sender. The sender gives each its own path, in the order of
+    // first reception.
     let expected =
         [(there(10), PathId(1), PathId(1), Some(7)), (there(20), PathId(2), PathId(2), Some(7))];
     assert_eq!(received(&notes, sender), expected);

@@ -136,7 +136,7 @@ fn a_proxy_gets_the_protocols_that_it_intercepts() {
     let at_moon = &world.engine(moon).unwrap().received;
     assert_eq!(at_moon.len(), 1);
     assert_eq!(at_moon[0].1[9], OTHERS);
-    // Packets it sends leave unchanged, whatever their source address.
+    // Packets it sends leave unchanged, with any source address.
     send(&mut world, relay, vec![packets[0].clone()]);
     assert_eq!(world.engine(moon).unwrap().received[1], (PathId(4), packets[0].clone()));
 }

@@ -1,7 +1,7 @@
 //! Saratoga version 0: packets in the layout that this project calls `grc-perl-2011`.
 //!
-//! The specification of version 0 was never published, nor was the Perl program that a study of
-//! 2011 measured. This page separates facts from this project's reading.
+//! The specification of version 0 was never published, and neither was the Perl program that a
+//! study of 2011 measured. This page separates facts from this project's reading.
 //!
 //! Certain, because captured or computed from a capture:
 //! - UDP port 4000 at both ends; files are fetched, never pushed;

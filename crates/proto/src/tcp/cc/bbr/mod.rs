@@ -1,4 +1,4 @@
-//! BBR version 1 (Cardwell and others 2016), as in Linux: window and rate follow the path's
+//! BBR version 1 (Cardwell and others 2016), as in Linux. Window and rate follow the path's
 //! delivery rate and its round trip without queues; losses have little effect.
 
 mod aggregation;

@@ -320,7 +320,7 @@ impl Connection {
             self.begin_episode();
             self.is_fast_recovery = self.control.recovery() != Recovery::Restart;
             if self.control.recovery() == Recovery::Restart {
-                // Everything is retransmitted, whatever arrived of it.
+                // Everything is retransmitted, including parts that arrived.
                 self.unresolved.clear();
             }
         }

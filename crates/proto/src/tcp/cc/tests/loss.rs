@@ -48,7 +48,7 @@ fn cubics_window_is_1_054_of_rtt_over_p_to_the_three_quarters() {
         assert!(connection.congestions > 10);
         let window = connection.goodput(50.0, 300.0) * path.rtt.as_secs_f64();
         assert_near(window, expected, 0.05);
-        // A cycle ends at the plateau, neither before nor behind.
+        // A cycle ends exactly at the plateau.
         let most = connection.between(50.0, 300.0).map(|moment| moment.cwnd).fold(0.0, f64::max);
         assert_near(most, w_max, 0.06);
     }
