@@ -158,34 +158,38 @@ ROWS = _rows()
 # Known reasons for disagreement, by row; with shell wildcards.
 REASONS: dict[str, str] = {
     "250 Mbit/s, 300 ms, 1 %, 100 MB, bbr": (
-        "some seeds leave BBR's start early. In captures of both, a gap closes the receive window"
-        " in the fifth round trip, and recoveries, in whose first round no more is sent than"
-        " arrives, take two more. In the simulator's slowest seed the rounds send 124, 27, 144, 145"
-        " and 277 segments: three rounds without growth by a quarter look like a full pipe, at 5.5"
-        " Mbit/s, and from then on the rate grows by a quarter in eight rounds. In the kernel's"
-        " capture they are 84, 43, 158, 160, 239 and 311, and the start goes on to 200 Mbit/s. Of"
-        " the simulator's 40 runs three took 48 s, the others 14 to 30 s; of the kernel's 20 none"
-        " took more than 22 s. What spares the kernel is not known"
+        "with some seeds BBR leaves its startup phase early. In captures of both, a gap closes"
+        " the receive window in the fifth round trip. The recoveries take two more round trips;"
+        " in the first round of a recovery no more is sent than arrives. In the slowest run of"
+        " the simulator the rounds send 124, 27, 144, 145 and 277 segments. BBR treats three"
+        " rounds without growth by a quarter as a full pipe, here at 5.5 Mbit/s, and after that"
+        " the rate grows only by a quarter in eight rounds. In the kernel's capture the rounds"
+        " send 84, 43, 158, 160, 239 and 311 segments, and the startup phase continues up to 200"
+        " Mbit/s. In the simulator 3 of 40 runs took 48 s, the others 14 to 30 s; in the kernel"
+        " none of 20 took more than 22 s. It is not known why the kernel does not leave the"
+        " startup phase early"
     ),
     "*queue of 5,*cubic": (
-        "Linux sets PSH on the last segment of each batch of two or more that it hands to the"
+        "Linux sets PSH on the last segment of each batch of two or more that it passes to the"
         " device, and the receiver acknowledges a pushed segment as soon as the program has read"
-        " it. The windows of the kernel thus stay in one train of back-to-back segments. The"
-        " simulator's receiver holds the acknowledgment of an odd last segment for 40 ms, so that"
-        " a train falls apart into several, which overflow five packets less often. In captures of"
-        " CUBIC, 13 round trips after the beginning, the kernel sends 25 segments in 21 ms and"
-        " loses two of them; the simulator sends 23 in 19 ms and 9 more in four groups, each 40 ms"
-        " behind the one before it, and loses one"
+        " it. So the kernel's windows stay in one train of back-to-back segments. The"
+        " simulator's receiver delays the acknowledgment of an odd last segment by 40 ms. So a"
+        " train is split into several, which overflow a queue of five packets less often. In"
+        " captures of CUBIC, 13 round trips after the start, the kernel sends 25 segments in 21"
+        " ms and loses two of them. The simulator sends 23 in 19 ms and 9 more in four groups,"
+        " each 40 ms after the previous one, and loses one"
     ),
     "*queue of 5,*newreno": (
-        "as for CUBIC: the receiver is the same; there is no capture of its own"
+        "the reason is the same as for CUBIC, because the receiver is the same; there is no"
+        " separate capture"
     ),
     "100 Mbit/s, 300 ms, queue of 1 MB,*cubic": (
-        "a single packet decides. After slow start has overflowed the queue, the recovery refills"
-        " it with retransmissions and new data to within a few packets of its end. In the"
-        " simulator one new packet is dropped, behind the recovery point, so that CUBIC reduces"
-        " its window a second time (to 2.8 MB); the kernel loses none then (3.6 MB). With a queue"
-        " of 950 kB or 1,010 kB the simulator loses none either, and takes 17.6 and 17.5 s"
+        "the difference is caused by a single packet. After slow start has overflowed the"
+        " queue, the recovery refills it with retransmissions and new data, up to a few packets"
+        " below its limit. In the simulator one new packet beyond the recovery point is dropped,"
+        " so that CUBIC reduces its window a second time (to 2.8 MB). The kernel loses no packet"
+        " at this point (3.6 MB). With a queue of 950 kB or 1,010 kB the simulator loses none"
+        " either, and takes 17.6 and 17.5 s"
     ),
 }
 
@@ -406,29 +410,34 @@ def page(rows: list[Row], journal: Journal) -> str:
     text = [
         "# TCP: simulator, own TCP and kernel",
         "",
-        "Transfer times in seconds: the mean, half of its 95 % interval and the number of runs.",
-        'The simulator is `ftp/…` of `compare` (`transfer_s`). "ours" is `slowlight tcp send` to',
-        'a kernel that receives, "kernel" is Linux at both ends. Both cross an emulated link.',
-        "Delays are one way; packet errors affect both directions. Queues have 1,000 packets",
-        "unless the row says otherwise. `?` marks runs in which the emulator was late. `-`: no",
-        "relay forwards to the address of slowlight's TCP.",
+        "This page compares transfer times of slowlight's TCP in the simulator, slowlight's TCP on",
+        "an emulated link, and the TCP of the Linux kernel on the same emulated link.",
         "",
-        "The simulator agrees with the kernel if their means are within 10 %, or differ by no more",
-        "than the joint 95 % interval.",
+        "* Each cell has the mean in seconds, half of its 95 % interval after ±, and the number of",
+        "  runs in parentheses. `?` marks runs in which the emulator was late.",
+        "* simulator: `transfer_s` of `ftp/…` in `slowlight compare`.",
+        "* ours, emulated: `slowlight tcp send` to a receiving kernel. `-`: not possible, because",
+        "  relays do not forward to the address of slowlight's TCP.",
+        "* kernel, emulated: Linux at both ends.",
+        "* Delays are one way; packet errors affect both directions. Queues have 1,000 packets",
+        "  unless the row has another value.",
+        "",
+        "The simulator agrees with the kernel if the means are within 10 %, or if their difference",
+        "is not larger than the joint 95 % interval (agrees within the noise).",
         "",
         "```",
         "bench/agreement.py --slowlight target/release/slowlight --page docs/tcp-agreement.md",
         "```",
         "",
-        f"Measured with the tree {commit()} on Linux {platform.release()}.",
+        f"Measured with commit {commit()} on Linux {platform.release()}.",
         "",
         "The command resumes an interrupted run (`--journal`), and `--rows` selects a part of the",
-        "table. `--pcap` keeps captures of the emulated runs. A run is valid only for the binary",
-        "and the kernel that made it. [tcp.md](tcp.md) describes the simulator's TCP.",
+        "table. `--pcap` keeps captures of the emulated runs. Results in the journal are used only",
+        "with the same binary and kernel. [tcp.md](tcp.md) describes the simulator's TCP.",
         "",
         *lines,
         "",
-        "## Rows that differ, or agree within the noise alone",
+        "## Rows that differ, or agree only within the noise",
         "",
     ]
     if differing:
