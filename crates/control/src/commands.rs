@@ -22,7 +22,7 @@ use crate::state::{State, locked};
 
 /// Maximum concurrent programs.
 const RUNNING_MAX: usize = 64;
-/// Time to wait for output after a program's end: a child of it may hold the pipe.
+/// Time to wait for output after a program's end, because its children may hold the pipe.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// Starts a program and returns its number.

@@ -1,8 +1,8 @@
 //! Folder of a running world: its lock, its socket, and its metadata.
 //!
 //! `/run/slowlight/emu/<name>` for root; for others `$XDG_RUNTIME_DIR/slowlight/emu/<name>`, or a
-//! private folder among the temporary files. The process that a world lives and dies with holds
-//! the lock. Without a holder the world is dead, and the next process removes its folder.
+//! private folder among the temporary files. The process on which a world depends holds the lock.
+//! Without a holder the world is dead, and the next process removes its folder.
 
 use std::env;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -56,7 +56,7 @@ pub enum FolderError {
     /// Several worlds run and none was named.
     #[error("several worlds run; choose one with --name ({0})")]
     Several(String),
-    /// Another user could change its content.
+    /// Another user could change the folder's content.
     #[error("{}: is not a folder of this user's alone; remove it or set XDG_RUNTIME_DIR", .0.display())]
     Foreign(PathBuf),
     /// The system refused.
@@ -125,7 +125,7 @@ fn make_own(path: &Path) -> Result<(), FolderError> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(at(path)(error)),
     }
-    // Not a link's target: anybody could have made the link.
+    // Checks the link itself, not its target: anybody could have made the link.
     let found = fs::symlink_metadata(path).map_err(at(path))?;
     let own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
     if own && found.mode() & 0o022 == 0 {
@@ -152,7 +152,7 @@ fn check_name(name: &str) -> Result<(), FolderError> {
     Err(FolderError::Name(name.to_owned()))
 }
 
-/// Whether the folder's world lives: a process holds its lock.
+/// Whether the folder's world is running: a process holds its lock.
 fn lives(folder: &Path) -> bool {
     let Ok(file) = File::open(lock_of(folder)) else { return false };
     matches!(flock(&file, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK))
@@ -222,7 +222,7 @@ impl Folder {
     /// Another process was faster, or the system refused.
     pub fn claim(path: &Path) -> Result<Self, FolderError> {
         let base = base()?;
-        // Only a folder of ours may be removed.
+        // Only a folder of this user may be removed.
         if path.parent() != Some(&base) {
             let error = io::Error::other("a world cannot have its folder there");
             return Err(at(path)(error));
@@ -258,7 +258,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The next process removes what cannot be removed now.
+        // The next process removes remaining entries.
         let _alone = alone(&self.base);
         let _ = fs::remove_dir_all(&self.path);
     }

@@ -14,7 +14,7 @@ pub struct World {
     pub name: String,
     /// Start, in seconds since 1970.
     pub began: f64,
-    /// Seconds since then: the time of the links' schedules.
+    /// Seconds since then: the time base of the links' schedules.
     pub now: f64,
     /// Whether links run with a priority above all programs'.
     pub real_time: bool,
@@ -341,7 +341,7 @@ pub enum What {
     },
     /// Measurements are not valid from now on, for example because the emulator was late.
     Doubt {
-        /// Link that it concerns, if any.
+        /// Affected link, if any.
         link: Option<String>,
         /// Reason.
         reason: String,

@@ -242,7 +242,7 @@ fn refused(error: &emu::CaptureError) -> Refusal {
     (status = 409, body = Problem, description = "None runs")
 ))]
 async fn stop_capture(Shared(state): Running) -> Answer<CaptureReport> {
-    // Cleared before it ends: one that starts meanwhile is another capture.
+    // Cleared before it ends: a capture that starts meanwhile is another one.
     *locked(&state.capture) = None;
     let links = state.world.links();
     let ended = tokio::task::spawn_blocking(move || links.end_capture()).await;

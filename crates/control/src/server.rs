@@ -158,7 +158,7 @@ fn guarded(router: Router, token: String) -> Router {
 fn has_token(request: &Request, token: &str) -> bool {
     let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
     let Some(given) = given.and_then(|value| value.strip_prefix(b"Bearer ")) else { return false };
-    // Compares all bytes, so that the time does not reveal which one is wrong.
+    // Compares all bytes, so that the time does not reveal the position of a wrong one.
     let differs = |(a, b): (&u8, &u8)| a ^ b;
     let differences = given.iter().zip(token.as_bytes()).map(differs).fold(0, |all, one| all | one);
     given.len() == token.len() && differences == 0

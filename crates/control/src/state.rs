@@ -1,4 +1,4 @@
-//! The world as the interface sees it.
+//! State of the world for the interface.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use crate::list::command::Commands;
 use crate::list::transfer::Transfers;
 use crate::model::{self, CaptureRequest, Event, What};
 
-/// Events that a client may be behind.
+/// Number of events that a client may be behind.
 const EVENTS: usize = 1024;
 /// Keys of a link that are fixed when the world starts.
 const FIXED: [&str; 6] = ["from", "to", "link", "mtu", "datagram", "return"];
@@ -170,7 +170,7 @@ impl State {
         links.iter().zip(&report.links).map(|(link, report)| shown(link, report, now)).collect()
     }
 
-    /// Returns the scenario of the world with its links as they are now.
+    /// Returns the scenario of the world with the current state of its links.
     pub(crate) fn scenario(&self) -> Scenario {
         let links = locked(&self.links).iter().map(|link| link.spec.clone()).collect();
         Scenario { links, ..self.scenario.clone() }

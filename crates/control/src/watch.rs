@@ -75,7 +75,7 @@ pub(crate) async fn doubts(state: Arc<State>) {
         let Ok(report) = state.report() else { return };
         let kinds = report.doubts(&state.bounds);
         for (kind, (link, reason)) in kinds.iter().zip(state.doubts(&report)) {
-            // The lateness changes; that a bound is exceeded is reported once.
+            // The lateness changes; an exceeded bound is reported once.
             let new = (std::mem::discriminant(kind), link.clone());
             if !reported.contains(&new) {
                 reported.push(new);

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Script of the namespace's first process. It writes the program's exit code to its input
-/// descriptor, closes the program's output, and stays as long as other processes do, which it
-/// reaps. Messages of the shell about killed programs are not part of the program's output.
+/// descriptor, closes the program's output, and stays as long as other processes, which it reaps.
+/// Messages of the shell about killed programs are not part of the program's output.
 const FIRST: &str = r#"
 exec 3>&2 2>/dev/null
 (exec env -- "$@" </dev/null 2>&3 3>&-)

@@ -16,7 +16,7 @@ const OUTPUT_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) request: CommandRequest,
-    /// PID whose end takes all of the program's processes with it, as long as there are any.
+    /// PID whose end takes all processes of the program with it, as long as there are any.
     pub(crate) pid: Option<Pid>,
     pub(crate) exit_code: Option<i32>,
     pub(crate) output: VecDeque<u8>,
