@@ -18,7 +18,7 @@ use pcap::{Direction, LinkType, Writer};
 
 /// Maximum bytes of events that wait for the writing thread.
 const EVENTS_MAX: usize = 64 << 20;
-/// Maximum bytes of packets that wait for the fate of an earlier one; beyond that they are written
+/// Maximum bytes of packets that wait for the fate of an earlier one; further packets are written
 /// without it.
 const WAITING_MAX: usize = 64 << 20;
 
@@ -45,7 +45,7 @@ pub struct CaptureReport {
     pub files: Vec<PathBuf>,
     /// Packets written.
     pub packets: u64,
-    /// Packets dropped because the disk was too slow and 64 MiB were waiting for it.
+    /// Packets dropped because the disk was too slow and 64 MiB were queued.
     pub missed: u64,
 }
 
@@ -197,7 +197,7 @@ fn time_of_day(at: SystemTime) -> Time {
     Time::ZERO + at.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A capture whose rest is being written.
+/// Capture whose remaining data is being written.
 #[derive(Debug)]
 pub(crate) struct Finished {
     thread: JoinHandle<io::Result<CaptureReport>>,
@@ -331,8 +331,8 @@ impl Recorder {
         file.write_waiting(WAITING_MAX)
     }
 
-    /// Records a decision. Dropped packets, and those sent before the capture, have no record;
-    /// missing decisions are those before this one.
+    /// Records a decision. Dropped packets and packets sent before the capture have no record;
+    /// missing decisions precede this one.
     fn decide(&mut self, link: usize, number: u64, says: Option<&str>) -> io::Result<()> {
         let Some(open) = self.open.get_mut(link) else { return Ok(()) };
         while let Some(&(decided, host, place)) =
@@ -482,7 +482,7 @@ mod tests {
         let (kept, missed) = (receiver.len(), tap.missed as usize);
         assert_eq!(kept + missed, 2_000);
         assert!((EVENTS_MAX - 4 * len..=EVENTS_MAX).contains(&(kept * len)), "{kept} packets");
-        // A small event may still fit, as may one on which all depends.
+        // A small event may still fit, and so may one required by all later events.
         tap.received(0, Time::ZERO, vec![0; 40], None);
         assert_eq!((receiver.len(), tap.missed as usize), (kept + 1, missed));
         while tap.tell(Event::Decided { link: 0, number: 0, says: None }, EVENTS_MAX) {}

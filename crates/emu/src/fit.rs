@@ -13,7 +13,7 @@ use crate::world::Plan;
 /// Capacity of the emulator on this machine, over one link without a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
-    /// Packets per second, each read and written by itself.
+    /// Packets per second, each read and written separately.
     pub packets: f64,
     /// Bytes of packets per second, in pieces of up to 64 KB.
     pub bytes: f64,
@@ -109,7 +109,7 @@ impl Plan {
     pub fn misfits(&self, capacity: Option<&Capacity>, available: Option<u64>) -> Vec<Misfit> {
         let full = self.full();
         let mut misfits = Vec::new();
-        // A rate spaces packets out, so each is written by itself.
+        // A rate spaces packets out, so each is written separately.
         let (packets, bytes) = full.iter().fold((0.0, 0.0), |(packets, bytes), full| {
             (packets + full.packets, bytes + full.bps / 8.0)
         });

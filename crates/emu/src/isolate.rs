@@ -129,8 +129,8 @@ fn of_this_process() -> Process {
     *KNOWN.get_or_init(|| handed_down().unwrap_or(Process::Outer))
 }
 
-/// Role passed by the parent process. The variable alone proves nothing: it may come from
-/// anywhere, and acting on a forged one would change the machine's mounts.
+/// Role passed by the parent process. The variable alone proves nothing: anyone may set it, and
+/// acting on a forged one would change the machine's mounts.
 #[expect(unsafe_code, reason = "a descriptor that is known by its number")]
 fn handed_down() -> Option<Process> {
     let number: RawFd = std::env::var(VARIABLE).ok()?.parse().ok()?;
@@ -171,7 +171,7 @@ fn outer(uplink: Option<&Uplink>) -> Result<i32, IsolateError> {
     // SAFETY: system calls; allocates and locks nothing.
     unsafe {
         command.pre_exec(|| {
-            // Signals forwarded before it has a handler would be lost: the first process of a
+            // Signals forwarded before it installs a handler would be lost: the first process of a
             // namespace ignores signals without one.
             signals::hold()?;
             die_with_parent()

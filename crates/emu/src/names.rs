@@ -64,12 +64,12 @@ fn parsed(text: &str) -> Vec<Name> {
     names
 }
 
-/// Names of the world that this process runs in, if it runs on a host of one.
+/// Names of the enclosing world, if this process runs on a host of one.
 #[must_use]
 pub fn enclosing_world() -> Option<Vec<Name>> {
     let text = fs::read_to_string(HOSTS).ok()?;
     let names = text.starts_with(HEADER).then(|| parsed(&text))?;
-    // The file alone may be a copy: one of the addresses must belong to this network namespace.
+    // The file alone may be a copy: this network namespace must have one of the addresses.
     let is_here = |(address, _): &Name| UdpSocket::bind((*address, 0)).is_ok();
     names.iter().any(is_here).then_some(names)
 }

@@ -37,8 +37,8 @@ const READS: usize = 32;
 /// Maximum time for reading packets of one device, or delivering packets of one link, before others
 /// get their turn.
 const TURN: Duration = Duration::from_micros(150);
-/// Bounds of the spin time: a nearer due time is waited for without sleep, because waking takes as
-/// long. The wake-up latency is learned from sleep to sleep within these bounds.
+/// Bounds of the spin time: the loop waits for a nearer due time without sleep, because waking
+/// takes as long. The wake-up latency is learned from sleep to sleep within these bounds.
 const SPIN_LEAST: Duration = Duration::from_micros(20);
 const SPIN_MOST: Duration = Duration::from_micros(100);
 /// Run time after which a real-time thread pauses, before the kernel throttles it for 50 ms.
@@ -68,7 +68,7 @@ pub(crate) struct Port {
     /// Device in captures.
     pub(crate) device: Device,
     pub(crate) egress: Egress,
-    /// Time since when there was always something left to read.
+    /// Start of the period in which there was always something left to read.
     pub(crate) behind_since: Option<Instant>,
 }
 
@@ -219,7 +219,7 @@ impl Pump {
         Ok(counts)
     }
 
-    /// Adapts the spin time to how much too long a sleep was: rises at once, and falls slowly.
+    /// Adapts the spin time to the excess of a sleep: rises at once, and falls slowly.
     fn learn(&mut self, over: Duration) {
         let wanted = over * 5 / 4;
         let spin = if wanted > self.spin {

@@ -22,7 +22,7 @@ pub(crate) struct Store {
     unmade: Vec<u32>,
     current: Option<u32>,
     bytes_max: u64,
-    /// Bytes that others hold for these packets.
+    /// Bytes held elsewhere for these packets.
     elsewhere: u64,
     packets: Vec<Held>,
     vacant: Vec<u32>,
@@ -76,7 +76,7 @@ impl Store {
         }
     }
 
-    /// Sets the number of bytes that others hold for its packets.
+    /// Sets the number of bytes held elsewhere for its packets.
     pub(crate) fn count_elsewhere(&mut self, bytes: u64) {
         self.elsewhere = bytes;
     }

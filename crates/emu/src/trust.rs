@@ -57,7 +57,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Returns the number of the link that it concerns, if any.
+    /// Returns the number of the affected link, if any.
     #[must_use]
     pub fn link(&self) -> Option<usize> {
         match self {
@@ -68,7 +68,7 @@ impl Doubt {
         }
     }
 
-    /// Returns the number of the host that it concerns, if any.
+    /// Returns the number of the affected host, if any.
     #[must_use]
     pub fn host(&self) -> Option<usize> {
         match self {

@@ -166,7 +166,7 @@ impl Uplink {
     ///
     /// # Errors
     ///
-    /// [`UplinkError`] names what is missing, and the remedy.
+    /// [`UplinkError`] names the missing part, and the remedy.
     pub fn choose(is_nested: bool) -> Result<(Self, Option<Keeper>), UplinkError> {
         let ranges = Range::among(&Taken::here());
         if may_set_rules()? {

@@ -203,7 +203,7 @@ impl Host {
         self.namespace.within(run)
     }
 
-    /// Moves the calling thread there for good: sockets that it opens are the host's.
+    /// Moves the calling thread there permanently: sockets that it opens are the host's.
     ///
     /// # Errors
     ///
@@ -564,7 +564,7 @@ impl Devices {
             let links = || over.iter().map(|link| &plan.links[*link]);
             let from = links().find(|link| link.to == host).and_then(|link| number(link.from))?;
             let to = links().filter(|link| link.from == host).filter_map(|link| number(link.to));
-            // The hub repeats it to where it came from.
+            // The hub repeats it to its origin.
             let to: BTreeSet<_> = to.filter(|to| *to != from).collect();
             let source = plan.hosts[*source].address;
             let entry = Entry { source, group: *group, from, to: to.into_iter().collect() };

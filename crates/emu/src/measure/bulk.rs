@@ -128,7 +128,7 @@ fn fill(
     let started = Instant::now();
     let mut sent = 0;
     while started.elapsed() < load.time {
-        // An overrun receiver stays behind for good, so lost datagrams are not waited for long.
+        // An overrun receiver stays behind permanently, so the wait for lost datagrams is short.
         let mut waited = Duration::ZERO;
         while sent - came.load(Ordering::Acquire) > most && waited < QUIET {
             let nap = Duration::from_micros(50);

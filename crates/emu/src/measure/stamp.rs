@@ -41,7 +41,7 @@ impl Stamped {
     }
 
     /// Returns the length of the next datagram, and when the kernel received it, since 1970. `None`
-    /// if none came in time.
+    /// if none arrived in time.
     ///
     /// # Errors
     ///

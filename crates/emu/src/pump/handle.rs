@@ -38,7 +38,7 @@ pub struct Report {
     pub links: Vec<LinkReport>,
     /// Lateness of each host, where it is counted, in their order.
     pub hosts: Vec<Lateness>,
-    /// Packets that no link took because the memory for packets was full.
+    /// Packets refused by all links because the memory for packets was full.
     pub no_memory: u64,
     /// Packets of devices that were not IP or had no route.
     pub unreadable: u64,

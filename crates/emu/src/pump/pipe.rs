@@ -23,7 +23,7 @@ pub(crate) struct Pipe {
     pub(super) lateness: Arc<Timings>,
     refused: u64,
     refused_intact: u64,
-    /// Packets that the link took, and those whose fate a capture has.
+    /// Packets accepted by the link, and the ones whose fate a capture has.
     taken: u64,
     decided: u64,
     /// Bytes of its queues when last counted.
@@ -125,7 +125,7 @@ impl Pipe {
     ) -> io::Result<Option<Time>> {
         match written {
             Ok(()) => Ok(Some(clock.now())),
-            // A damaged header; an interface that is down; a host's full backlog.
+            // A damaged header, an interface that is down, or a host's full backlog.
             Err(error) if is_of_the_packet(&error) => {
                 self.refused += u64::from(count);
                 // An interface that was taken down reports this.

@@ -63,7 +63,7 @@ impl Drop for Keeper {
 
 /// Starts the process. It holds the socket that reserves the range until everything is removed.
 fn spawn(range: Range, reserved: OwnedFd, is_nested: bool) -> io::Result<Child> {
-    // A host of a world ends with it, and its settings with it.
+    // The settings of a host of a world end with it.
     let restore = if is_nested { String::new() } else { restore(&note()?, Some(range)) };
     let name = name(range);
     let script = format!(
@@ -92,7 +92,7 @@ fn restore(note: &str, own: Option<Range>) -> String {
     )
 }
 
-/// Enables forwarding between devices of this network namespace, and records if it was off.
+/// Enables forwarding between devices of this network namespace, and records whether it was off.
 fn forward(is_nested: bool) -> io::Result<()> {
     let notes = if is_nested {
         None

@@ -431,7 +431,7 @@ fn captures_record_the_fate_of_each_packet() {
     let [a, b] = [near, far].map(|host| IpAddr::V4(host.plan().address));
     let (sender, receiver) = (udp(near, a), udp(far, b));
     let mut bytes = [0; 2000];
-    // Each takes 8 ms, so that they queue; replies come in between.
+    // Each takes 8 ms, so that they queue; replies arrive in between.
     for _ in 0..5 {
         sender.send_to(&[7; 972], (b, PORT)).unwrap();
     }
