@@ -151,8 +151,8 @@ impl<E: Engine> Driver<E> {
         self.engine.handle_input(self.clock.now(), Input::Path(path, up));
     }
 
-    /// Adds the only peer of this driver. In return the observer is notified when nobody listens at
-    /// its address.
+    /// Adds the only peer of this driver. In return the observer is notified when no socket listens
+    /// at its address.
     ///
     /// # Errors
     ///

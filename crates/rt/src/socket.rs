@@ -180,7 +180,7 @@ impl Socket {
     }
 
     /// Connects to one peer: datagrams of others are not received, and [`Socket::refusals`] counts
-    /// the times that nobody listened there.
+    /// the times without a listener there.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl Socket {
         self.socket.connect(peer)
     }
 
-    /// Returns how often the system reported that nobody listens at a peer's port.
+    /// Returns the number of times that the system reported a peer's port without a listener.
     #[must_use]
     pub fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
@@ -217,7 +217,7 @@ impl Socket {
     /// # Errors
     ///
     /// `EMSGSIZE` when a datagram is larger than the interface allows, and other errors of the
-    /// system. An earlier report that nobody listens at the peer is no error.
+    /// system. An earlier report of a peer without a listener is no error.
     pub fn send(
         &self,
         to: SocketAddr,
@@ -265,7 +265,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Errors of the system, except that nobody listens at a peer's port.
+    /// Errors of the system, except a peer's port without a listener.
     pub fn receive(
         &self,
         buffers: &mut ReceiveBuffers,

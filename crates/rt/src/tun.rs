@@ -97,7 +97,7 @@ impl Tun {
     ///
     /// # Errors
     ///
-    /// The packet makes no sense to the host, or the device is down.
+    /// The packet is invalid for the host, or the device is down.
     pub fn write<'a>(
         &self,
         vnet: &Vnet,

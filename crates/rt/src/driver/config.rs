@@ -14,9 +14,9 @@ use crate::{Buffers, UdpLite};
 pub struct Config {
     /// Address to bind; port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// Properties of the path to a peer that appears by itself, as engines see them.
+    /// Properties of the path to an unconfigured peer, as engines see them.
     pub path: PathInfo,
-    /// Maximum number of peers that appear by themselves; 0 refuses all but the configured ones.
+    /// Maximum number of unconfigured peers; 0 refuses all of them.
     pub peers_max: usize,
     /// Silence after which such a peer may be replaced by another.
     pub silence: Duration,
@@ -51,8 +51,8 @@ pub enum Event<I> {
     Indication(I),
     /// A [`Config::tick`] has passed: time to show progress.
     Tick,
-    /// Nobody listens at the address of
-    /// [`Driver::connect_peer`](super::Driver::connect_peer); reported at most once a tick.
+    /// No socket listens at the address of [`Driver::connect_peer`](super::Driver::connect_peer);
+    /// reported at most once a tick.
     Refused(SocketAddr),
 }
 

@@ -1,4 +1,4 @@
-//! Joining of datagrams that arrived as packets of their own (GSO for UDP).
+//! Joining of datagrams that arrived as separate packets (GSO for UDP).
 
 use super::shape::{HEADER_MAX, LEN_MAX, Shape, UDP, UDP_LEN, fix_datagram, ip_follows, plain_ip};
 use super::vnet::{Checksum, Cut, Kind, Vnet};
@@ -8,7 +8,7 @@ const CHECKSUM: u16 = 6;
 /// Maximum number of datagrams a kernel accepts as one packet.
 const COUNT_MAX: u16 = 64;
 
-/// Datagrams of one flow and of equal length, but for the last: the shape of a packet that their
+/// Datagrams of one flow, all of equal length except the last: the form of a packet that their
 /// program sent with one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joint {

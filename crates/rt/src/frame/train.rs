@@ -1,4 +1,4 @@
-//! Joining of TCP segments that arrived as packets of their own (GRO).
+//! Joining of TCP segments that arrived as separate packets (GRO).
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ pub struct Train {
     count: u16,
     /// Flags of the last segment.
     flags: u8,
-    /// Whether nothing may follow: the last was shorter, or ends something.
+    /// Whether nothing may follow: the last was shorter, or has PSH or FIN.
     over: bool,
 }
 

@@ -44,7 +44,7 @@ struct Inside {
 struct Reserve {
     path: PathBuf,
     bytes: u64,
-    /// Time when it was given up, or last tried again.
+    /// Time when it was given up, or last retried.
     missing_since: Option<Instant>,
 }
 
@@ -238,7 +238,7 @@ impl Reserve {
         };
         let is_taken = taken().inspect_err(|error| {
             tracing::debug!("no room is kept free: {}", reason(error));
-            // A partial reserve would only be in the way.
+            // A partial reserve would have no use.
             let _ = std::fs::remove_file(&self.path);
         });
         self.missing_since = is_taken.is_err().then(Instant::now);

@@ -38,7 +38,7 @@ fn seconds(time: io::Result<std::time::SystemTime>) -> Option<u64> {
 /// The two areas of a store and its index.
 ///
 /// Names are resolved relative to directory handles. Every operation refuses a symbolic link that
-/// leads out of an area, however it came to exist.
+/// leads out of an area, regardless of its origin.
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) files: Dir,

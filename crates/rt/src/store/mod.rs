@@ -65,7 +65,7 @@ const SYNCS: usize = 4;
 pub enum Access {
     /// Full access.
     Full,
-    /// Read this one file, as a program needs that only sends it. Filestore requests fail, from any
+    /// Read this one file, for a program that only sends it. Filestore requests fail, from any
     /// entity.
     ReadOne(FileName),
 }

@@ -138,8 +138,8 @@ fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
     next
 }
 
-/// Describes an effect that fails only when something is wrong with the store. Files that a peer
-/// names may well not exist, so those are `None`.
+/// Describes an effect that fails only when something is wrong with the store. Files named by a
+/// peer often do not exist, so those are `None`.
 fn wanted(effect: &StoreEffect) -> Option<String> {
     match effect {
         StoreEffect::Open { name, mode: OpenMode::Write | OpenMode::Truncate, .. } => {
@@ -173,8 +173,8 @@ pub(super) fn sync(queue: &Receiver<Sync>) {
 struct Worker<'a> {
     disk: &'a Disk,
     files: BTreeMap<FileId, Arc<File>>,
-    /// Recent read buffers. One that nobody holds any more is reused, because touching new memory
-    /// costs more than the reading.
+    /// Recent read buffers. An unused one is reused, because touching new memory costs more than
+    /// the reading.
     buffers: VecDeque<Bytes>,
 }
 

@@ -601,7 +601,7 @@ impl<E: Engine> StreamDriver<E> {
             return;
         }
         let gone = EventFlags::ERR | EventFlags::HUP;
-        // A connection that is half open can only end by a fault.
+        // A half-open connection can only end by a fault.
         let failed = flags.contains(EventFlags::ERR)
             || flags.contains(EventFlags::HUP) && !stream.is_written();
         if failed && (stream.paused || stream.ended) {

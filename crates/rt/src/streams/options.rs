@@ -156,7 +156,7 @@ impl StreamOptions {
 
 /// Resets the peer when the socket is closed, and discards unsent data.
 pub(super) fn reset_at_close(socket: &std::net::TcpStream) {
-    // The connection may be over: then there is nobody to reset.
+    // The connection may have ended: then the peer cannot be reset.
     let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Poll(OwnedFd);
 /// A descriptor that became ready.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum News {
-    /// A stream is readable, writable or over.
+    /// A stream is readable, writable or ended.
     Stream(PathId, EventFlags),
     /// Streams wait at the listener of this number.
     Listener(u32),

@@ -1,4 +1,4 @@
-//! TLS on streams, for peers that prove by certificates which nodes they are (RFC 9174 §4.4).
+//! TLS on streams, for peers whose certificates prove their node IDs (RFC 9174 §4.4).
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -232,7 +232,7 @@ impl TlsStream {
 
     /// Takes bytes to be sent.
     pub(super) fn write(&mut self, bytes: &[u8]) {
-        // There is no limit that it could reach.
+        // The writer has no limit.
         let _ = self.connection.writer().write_all(bytes);
     }
 
@@ -277,7 +277,7 @@ fn bundle_eids(certificate: &[u8]) -> Vec<String> {
 }
 
 /// Verifier: certificates must be from a trusted authority and for bundles. The node ID is checked
-/// when the peer announces it; a DNS name must match if the peer is called by one.
+/// when the peer announces it; a DNS name must match if the peer was connected by one.
 #[derive(Debug)]
 struct Verifier {
     anchors: Vec<TrustAnchor<'static>>,
