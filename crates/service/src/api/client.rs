@@ -88,7 +88,7 @@ impl Connection {
         Err(refused(status, &whole(response).await?))
     }
 
-    /// Takes the bundles of an endpoint from now on: this connection is used for nothing else.
+    /// Takes the bundles of an endpoint from now on: this connection has no other use.
     pub(super) async fn take(&mut self, query: &[(&str, &str)]) -> Result<Coming, ClientError> {
         let uri = uri("/deliveries", query);
         let response = self.exchange(Method::GET, &uri, Body::empty()).await?;
@@ -181,7 +181,7 @@ impl NodeClient {
     ) -> Result<Sent, ClientError> {
         let pieces = stream::unfold(payload, |mut payload| async move {
             let mut piece = Vec::with_capacity(PIECE);
-            // A blocking read is fine: nothing else is to be done meanwhile.
+            // A blocking read is fine: the program has no other work meanwhile.
             match payload.by_ref().take(PIECE as u64).read_to_end(&mut piece) {
                 Ok(0) => None,
                 Ok(_) => Some((Ok(Bytes::from(piece)), payload)),

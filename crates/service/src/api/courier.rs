@@ -1,8 +1,8 @@
 //! An application that sends many bundles through a node and receives the bundles of one endpoint,
 //! across restarts of the node.
 //!
-//! A thread talks to the node. It retries each bundle until the node has stored it or refuses it
-//! for good. Deliveries not confirmed when the node ended are delivered again when it is back.
+//! A thread talks to the node. It retries each bundle until the node has stored it or permanently
+//! refuses it. Deliveries not confirmed when the node ended are delivered again when it is back.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ pub enum News {
 /// A delivered bundle.
 #[derive(Clone, Debug)]
 pub struct Handed {
-    /// Delivery to confirm, valid while the node that made it runs.
+    /// Delivery to confirm, valid while its node runs.
     pub delivery: Delivery,
     /// Payload; `None` if it is longer than the maximum.
     pub payload: Option<Bytes>,
@@ -203,7 +203,7 @@ impl Courier {
         loop {
             let handed = self.early.take().or_else(|| self.bundles.try_recv().ok())?;
             match handed.session.cmp(&self.session) {
-                // The node that delivered it has ended, and will deliver it again.
+                // The node of this delivery has ended, and will deliver it again.
                 Ordering::Less => {}
                 Ordering::Equal => return Some(handed),
                 // The event of its session came after the last call of `news`.

@@ -24,7 +24,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// Bundles to its endpoint that an entity receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receives {
-    /// None: another entity may have the endpoint.
+    /// None: another entity may use the endpoint.
     Nothing,
     /// Replies to its puts. The next entity receives the other PDUs.
     Answers,
@@ -54,7 +54,7 @@ pub struct EntityConfig {
 /// Reason why an entity at a node ends early.
 #[derive(Debug, Error)]
 pub enum EntityError {
-    /// The node does not let it have its endpoint.
+    /// The node refuses it its endpoint.
     #[error("the node: {0}")]
     Refused(String),
     /// The system refuses to wait.
@@ -129,7 +129,7 @@ impl EntityDriver {
     ///
     /// # Errors
     ///
-    /// The node does not let this entity have its endpoint, or the system refuses to wait.
+    /// The node refuses this entity its endpoint, or the system refuses to wait.
     pub fn run(&mut self, stop: &AtomicBool, on: &mut Observer<'_>) -> Result<(), EntityError> {
         let mut stopping = false;
         while !stopping {

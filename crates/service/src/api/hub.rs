@@ -77,7 +77,7 @@ impl Hub {
                 }
                 let delivered = Delivered { delivery, id, payload, at: Instant::now() };
                 if let Some(user) = self.waiting().users.get(&endpoint) {
-                    // A user that has gone is deregistered, and the bundle waits for the next.
+                    // A vanished user is deregistered, and the bundle waits for the next.
                     let _ = user.send(delivered);
                 }
             }

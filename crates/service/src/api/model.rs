@@ -188,7 +188,7 @@ const fn patience() -> u64 {
 pub struct Pong {
     /// Number, from 0.
     pub number: u32,
-    /// Round-trip time in microseconds; absent if no reply came.
+    /// Round-trip time in microseconds; absent without a reply.
     pub rtt_us: Option<f64>,
 }
 

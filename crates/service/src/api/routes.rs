@@ -333,8 +333,8 @@ impl Drop for Registered {
 async fn register(shared: &Arc<Shared>, endpoint: Eid) -> Answer<Registered> {
     let (user, bundles) = unbounded_channel();
     let taken = Arc::clone(shared);
-    // The client may have gone meanwhile: then its bundle is dropped, and the endpoint is free
-    // again.
+    // The client may have disconnected meanwhile: then its bundle is dropped, and the endpoint is
+    // free again.
     let registered = shared.ask(move |_, agent| {
         agent.register(&endpoint)?;
         // Waiting bundles are indicated after this.
@@ -352,7 +352,7 @@ struct HandingOver {
 }
 
 /// GET: bundles for an endpoint as they arrive, each a line of JSON followed by its payload.
-/// Deliveries not confirmed when the client goes are repeated to the next.
+/// Deliveries not confirmed when the client disconnects are repeated to the next.
 async fn deliveries(State(shared): Running, request: Queried<Take>) -> Answer<Response> {
     let Take { endpoint: text, confirm } = query(request)?;
     let endpoint = endpoint(&shared.node, &text)?;

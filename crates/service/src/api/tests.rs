@@ -274,7 +274,7 @@ fn a_bundle_is_followed_to_its_end() {
 fn invalid_requests_are_refused_with_a_reason() {
     let place = Place::new(false);
     let mut client = place.client();
-    // A client refused early reads the reason, however much is still to be sent.
+    // A client refused early reads the reason, however much it still has to send.
     let zeros = |len| io::Read::take(io::repeat(0), len);
     for (query, status, event) in [
         (&[("to", "nowhere")][..], 422, "names no endpoint"),
@@ -335,7 +335,7 @@ fn couriers_wait_for_a_node_that_is_away() {
         let payload = bytes(1000 * usize::try_from(number).unwrap()).into();
         sender.send(Outgoing { number, to: "ipn:1.5".to_owned(), payload });
     }
-    // One that the node never accepts, and one longer than a courier accepts.
+    // One bundle that the node never accepts, and one longer than a courier accepts.
     let long = bytes((1 << 20) + 1).into();
     sender.send(Outgoing { number: 20, to: "ipn:1.5".to_owned(), payload: long });
     sender.send(Outgoing { number: 21, to: "nobody".to_owned(), payload: Bytes::new() });

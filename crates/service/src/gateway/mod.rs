@@ -95,7 +95,7 @@ impl Default for OwnTcp {
     }
 }
 
-/// Default keep-alive of a gateway. A side that only receives would otherwise not notice that its
+/// Default keep-alive of a gateway. A side that only receives would otherwise not detect that its
 /// peer has died and that the reset was lost.
 pub const KEEP_ALIVE: tcp::KeepAlive =
     tcp::KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(15), probes: 4 };
@@ -153,7 +153,7 @@ pub struct Intercept {
 pub struct Limits {
     /// Maximum concurrent connections; the client of a further one is reset.
     pub connections: usize,
-    /// Buffer for each direction of a connection, beside the kernel's buffers.
+    /// Buffer for each direction of a connection, in addition to the kernel's buffers.
     pub buffer: Size,
     /// Buffer of all connections together.
     pub buffer_total: Size,

@@ -114,7 +114,7 @@ pub async fn accept<L: Listener>(mut listener: L, router: Router) {
     }
 }
 
-/// Serves one client until it goes.
+/// Serves one client until it disconnects.
 async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);

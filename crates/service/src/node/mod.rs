@@ -103,7 +103,7 @@ pub struct NodeSpec {
     #[serde(default)]
     pub epidemic: bool,
     /// Spray routing: number of copies of each bundle from here. A node gives half of its copies to
-    /// each neighbour that has none. In place of routes.
+    /// each neighbour without one. In place of routes.
     #[serde(default)]
     pub spray: Option<u32>,
     /// Contact plan of the routes.
@@ -206,7 +206,7 @@ impl Default for Reports {
 pub struct Neighbour {
     /// Administrative endpoint.
     pub node: String,
-    /// Layer by which it is reached; without one it connects by itself.
+    /// Layer by which it is reached; without one it connects to this node.
     pub layer: Option<String>,
     /// Address.
     pub address: Option<SocketAddr>,

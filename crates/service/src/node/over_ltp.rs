@@ -38,7 +38,7 @@ pub struct OverLtp {
         serialize_with = "write_as::<ColorForm, _, _>"
     )]
     pub color: Color,
-    /// Time that bundles of a few hundred bytes wait for others to share a block with.
+    /// Time that bundles of a few hundred bytes wait for others in the same block.
     pub share: Option<Span>,
     /// Time that a neighbour may be unreachable before transfers to it are given up.
     #[serde(default = "patience")]
