@@ -199,10 +199,10 @@ class Kinds(unittest.TestCase):
         self.assertEqual((first["best"][0], round(first["lead"][0], 6)), ("cfdp", 1.0))
         failed = told.filter((pl.col("per") == "1e-2") & (pl.col("delay") == "far"))
         self.assertIsNone(failed["lead"][0])
-        soonest = figures.read(
+        fastest = figures.read(
             {"kind": "best", "x": "per", "y": ["delay", "delivered_s"], "series": "protocol"}
         )
-        rows = table.choose(made.rows(), soonest, AXES)
+        rows = table.choose(made.rows(), fastest, AXES)
         self.assertEqual(set(best.winners(rows, made.rows())["best"]), {"cfdp"})
 
     def test_every_kind_of_table_is_drawn_the_same_each_time(self) -> None:
@@ -301,7 +301,7 @@ class Looks(unittest.TestCase):
         names = {"cfdp": "bp-udp", "ltp": "bp-norm"}
         frame = made.rows().with_columns(pl.col("protocol").replace(names))
         axes = {**AXES, "protocol": list(names.values())}
-        # Each is the soonest at one place.
+        # Each is the fastest at one place.
         there = frame.filter((pl.col("protocol") == "bp-norm") | (pl.col("per") != "0"))
         spec = figures.read(
             {"kind": "best", "x": "per", "y": ["delay", "goodput_bps"], "series": "protocol"}
