@@ -1,4 +1,4 @@
-//! The walks of `ARCHITECTURE.md` name files that exist.
+//! The call paths in `ARCHITECTURE.md` name files that exist.
 
 use std::fs;
 use std::path::Path;
@@ -19,11 +19,11 @@ fn files(text: &str) -> Vec<&str> {
 fn files_that_the_architecture_names_exist() {
     let root = root();
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
-    let (_, walks) = text.split_once("## Three walks").unwrap();
-    let (walks, _) = walks.split_once("## On disk").unwrap();
+    let (_, paths) = text.split_once("## Three call paths").unwrap();
+    let (paths, _) = paths.split_once("## On disk").unwrap();
     let mut folder = root.clone();
     let mut count = 0;
-    for name in files(walks) {
+    for name in files(paths) {
         let places = [root.join("crates").join(name), root.join(name), folder.join(name)];
         let place = places.iter().find(|place| place.is_file());
         let place = place.unwrap_or_else(|| panic!("ARCHITECTURE.md: there is no {name}"));
@@ -32,5 +32,5 @@ fn files_that_the_architecture_names_exist() {
         }
         count += 1;
     }
-    assert!(count > 40, "three walks of a dozen files each, found {count}");
+    assert!(count > 40, "three call paths of a dozen files each, found {count}");
 }
