@@ -380,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folders_of_the_dead_are_removed() {
+    fn folders_of_dead_processes_are_removed() {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("alpha");
         let claim = || Folder::claim_in(base.path().to_owned(), &path);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_names_of_folders() {
+    fn world_names_are_valid_folder_names() {
         for name in ["geo", "mars-2", "a.b_c"] {
             check_name(name).unwrap();
         }
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_others_is_not_used() {
+    fn folders_of_other_users_are_not_used() {
         let base = tempfile::tempdir().unwrap();
         let open = base.path().join("open");
         fs::create_dir(&open).unwrap();

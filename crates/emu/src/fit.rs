@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_world_that_fits_is_no_misfit() {
+    fn fitting_worlds_have_no_misfit() {
         let plan = pair(config(Some(1_000_000_000), 1), config(None, 0), 1, 1 << 30);
         assert_eq!(plan.misfits(Some(&CAPACITY), Some(8 << 30)), []);
         assert_eq!(plan.misfits(None, None), []);

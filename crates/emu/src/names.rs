@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_hosts_and_loopback_stays_the_hosts_own() {
+    fn host_names_are_unique_and_loopback_stays_local() {
         let outer = "# hosts of a slowlight world\n127.0.0.1 localhost\n10.0.0.1 far # the end\n\
                      fd73::1 far-6 other\n10.0.0.2 near\nnonsense\n";
         let others = parsed(outer);

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_stay_until_their_last_reference_and_memory_is_used_again() {
+    fn packets_stay_until_their_last_reference() {
         let mut store = Store::new(5 << 20);
         let mut held = std::collections::VecDeque::new();
         let mut most = 0;

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edges_of_geometric() {
+    fn geometric_distribution_handles_edge_cases() {
         let mut rng = Rng::new(1, "edge");
         assert_eq!((rng.geometric(0.0), rng.geometric(1.0)), (u64::MAX, 0));
         assert!(rng.geometric(1e-300) > 1 << 60);

@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn the_simulated_genie_agrees_with_the_closed_form() {
+    fn simulated_ideal_sender_agrees_with_the_closed_form() {
         for text in [
             "rate = \"10 Mbit/s\"\ndelay = \"250 ms\"",
             "rate = \"10 Mbit/s\"\ndelay = \"25 ms\"\nper = 0.1",
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn the_coded_genie_is_the_mean_of_its_simulation() {
+    fn coded_bound_matches_the_mean_of_its_simulation() {
         let branches = ["per = 0.1", "per = 0.1", "per = 0.02\ndelay = \"1 ms\""];
         let mut rng = engine::Rng::new(9, "coded genie");
         let mut once = || {
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_losses_do_not_strike_the_genie() {
+    fn listed_losses_do_not_affect_the_bound() {
         let clear = "rate = \"10 kbit/s\"\n";
         let clear_s = bound(&[hop(clear)], 10_000, Time::ZERO, 1).seconds;
         for losses in [

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_that_is_cut_is_read_so_far() {
+    fn truncated_captures_are_read_up_to_the_cut() {
         let whole =
             capture(&[packet(1, Header::default(), &[], 9), packet(2, Header::default(), &[], 0)]);
         for len in 0..whole.len() {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_without_hops_is_helped() {
+    fn links_without_hops_are_refused_with_a_remedy() {
         let refused = |text: &str| Preset::parse(text, "my.toml").unwrap_err().to_string();
         let flat = "about = \"mine\"\nrate = \"8 Mbit/s\"\nber = \"1e-6\"";
         let expected =
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_helped() {
+    fn unknown_names_are_refused_with_a_remedy() {
         let error = Preset::find("goe").unwrap_err().to_string();
         assert!(error.contains("did you mean \"geo\"") && error.contains("cislunar"), "{error}");
     }

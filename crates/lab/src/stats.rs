@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_samples() {
+    fn statistics_of_known_samples() {
         let summary = Summary::of(&[4.0, 2.0, 6.0, 8.0]).unwrap();
         // Deviations 3, 1, 1, 3: s² = 20 / 3, sem = sqrt(20 / 3 / 4).
         assert_eq!((summary.mean, summary.median), (5.0, 5.0));

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_generators_differ() {
+    fn entropy_generators_differ() {
         assert_ne!(entropy().unwrap().next_u64(), entropy().unwrap().next_u64());
     }
 }

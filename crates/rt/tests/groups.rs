@@ -195,8 +195,8 @@ fn groups_of_ipv6() {
 }
 
 #[test]
-fn an_address_that_is_no_group_is_refused() {
-    if inside("an_address_that_is_no_group_is_refused") {
+fn non_multicast_addresses_are_refused() {
+    if inside("non_multicast_addresses_are_refused") {
         let mut member = Member::new("0.0.0.0:0", Group::new("224.0.0.108:7542".parse().unwrap()));
         for address in ["127.0.0.1:7542", "224.0.0.108:0", "[ff02::6c]:7542"] {
             let error = member.driver.join_group(Group::new(address.parse().unwrap())).unwrap_err();

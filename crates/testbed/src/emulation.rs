@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_has_the_buffers_of_its_node_unless_an_option_limits_them() {
+    fn host_buffers_follow_the_node_unless_limited() {
         let scenario = resolved(
             r#"
             seed = 1
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn backpressure_is_refused() {
+    fn links_with_backpressure_are_refused() {
         let scenario = resolved(
             r#"
             seed = 1

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folders_of_the_dead_are_removed() {
+    fn folders_of_dead_processes_are_removed() {
         let base = tempfile::tempdir().unwrap();
         let user = fs::metadata(base.path()).unwrap().uid();
         let left = || fs::read_dir(base.path()).unwrap().count();

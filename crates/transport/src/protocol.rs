@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_profiles() {
+    fn names_parse_with_profiles() {
         let parsed = |text: &str| text.parse::<Protocol>();
         for text in ["cfdp", "cfdp-1", "cfdp/gsfc-2007", "ltp", "ltp-green/ltplib-2011"] {
             assert_eq!(parsed(text).unwrap().to_string(), text);

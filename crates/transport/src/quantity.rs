@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn toml_wants_strings_and_shows_the_line() {
+    fn toml_requires_strings_and_shows_the_line() {
         let good: Spec = toml::from_str("rate = \"10 Mbit/s\"\nper = 1e-5").unwrap();
         assert_eq!((good.rate.bps(), good.per.value()), (10_000_000, 1e-5));
         let error = toml::from_str::<Spec>("per = \"0\"\nrate = 10").unwrap_err().to_string();

@@ -16,7 +16,7 @@ fn files(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn files_that_the_architecture_names_exist() {
+fn architecture_names_existing_files() {
     let root = root();
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
     let (_, paths) = text.split_once("## Three call paths").unwrap();

@@ -166,7 +166,7 @@ fn no_code_matches_on_a_protocol() {
 }
 
 #[test]
-fn figures_name_protocols_that_exist() {
+fn figures_name_existing_protocols() {
     let style = fs::read_to_string(root().join("python/slowlight/style.py")).unwrap();
     let keys = |table: &str| {
         let begin = style.find(&format!("\n{table} = {{\n")).unwrap();

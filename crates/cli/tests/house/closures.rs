@@ -86,33 +86,33 @@ fn assert_without(linked: &BTreeSet<String>, excluded: &[&str]) {
 }
 
 #[test]
-fn programs_that_transport_link_no_laboratory() {
+fn transport_programs_do_not_link_the_lab() {
     let linked = linked(&["--package", "slowlight", "--no-default-features", "-F", "sockets"]);
     assert!(linked.contains("slowlight-service"), "{linked:?}");
     assert_without(&linked, &OF_THE_LABORATORY);
 }
 
 #[test]
-fn programs_that_compute_link_no_transport() {
+fn compute_programs_do_not_link_transport() {
     let linked = linked(&["--package", "slowlight", "--no-default-features", "-F", "compute"]);
     assert!(linked.contains("slowlight-lab"), "{linked:?}");
     assert_without(&linked, &OF_TRANSPORTS);
 }
 
 #[test]
-fn services_link_no_laboratory() {
+fn services_do_not_link_the_lab() {
     assert_without(&linked(&["--package", "slowlight-service"]), &OF_THE_LABORATORY);
 }
 
 #[test]
-fn the_lab_links_nothing_that_needs_a_machine() {
+fn lab_links_no_system_crates() {
     let linked = linked(&["--package", "slowlight-lab", "--target", "wasm32-unknown-unknown"]);
     assert!(linked.contains("slowlight-sim"), "{linked:?}");
     assert_without(&linked, &OF_MACHINES);
 }
 
 #[test]
-fn the_lab_names_nothing_that_needs_a_machine() {
+fn lab_uses_no_system_names() {
     let source = root().join("crates/lab/src");
     for path in rust_files(&source) {
         // Threads where there are any.

@@ -176,7 +176,7 @@ pub(super) fn sources(ending: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn unsafe_code_is_only_where_the_kernel_is_near() {
+fn unsafe_code_is_limited_to_kernel_crates() {
     let crates = root().join("crates");
     for path in sources("rs") {
         let inside = path.strip_prefix(&crates).ok();

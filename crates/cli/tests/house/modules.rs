@@ -151,7 +151,7 @@ fn no_modules_import_each_other() {
 }
 
 #[test]
-fn imports_are_found_in_groups_and_without() {
+fn imports_are_found_with_and_without_groups() {
     let text = "use crate::{one::{a, b}, two, Three};\nfn f() { super::super::four::g() }\n\
                 // crate::five\n#[cfg(test)]\nmod tests {\n    use crate::six::h;\n}\n";
     assert_eq!(from_root(&code(text), 2), ["one", "two", "Three", "four"]);

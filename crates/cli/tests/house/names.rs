@@ -49,7 +49,7 @@ fn identifiers_are_nouns_of_the_domain() {
 }
 
 #[test]
-fn identifiers_are_found_in_code_alone() {
+fn identifiers_are_found_only_in_code() {
     let text = "let told = \"said\"; // asked\nfn told_end() {}\n";
     assert_eq!(banned(text), BTreeSet::from(["told"]));
 }

@@ -153,7 +153,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_table_of_protocols_is_what_the_code_has() {
+fn readme_protocol_table_matches_the_code() {
     let path = root().join("README.md");
     let text = fs::read_to_string(&path).unwrap();
     let (head, rest) = text.split_once(BEGIN).expect("README.md has the mark of the table");

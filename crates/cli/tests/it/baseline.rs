@@ -72,7 +72,7 @@ fn long_delays_warn_about_memory_before_the_start() {
 }
 
 #[test]
-fn a_run_that_was_late_is_marked() {
+fn late_runs_are_marked() {
     let state = tempfile::tempdir().unwrap();
     let state = state.path();
     if !possible(false) {

@@ -70,7 +70,7 @@ fn three_protocols_are_ranked_over_every_named_link() {
 }
 
 #[test]
-fn options_for_no_protocol_of_a_comparison_are_refused() {
+fn options_without_a_matching_protocol_are_refused() {
     for (option, value) in [("--congestion", "vegas"), ("--timestamps", "off")] {
         let message = misused(&["compare", "--protocol", "cfdp,ltp", option, value]);
         assert!(message.contains(option) && message.contains("over TCP"), "{message}");
@@ -215,7 +215,7 @@ fn an_outage_at_the_start_counts() {
 }
 
 #[test]
-fn an_outage_of_hours_is_survived() {
+fn outages_of_hours_are_survived() {
     // Packets in flight at the start of the outage arrive during it.
     let outage = ["--outage", "200 ms+5 h", "--protocol"];
     assert_eq!(geo(&[&outage[..], &["cfdp"]].concat())["completed"], 1);
@@ -410,7 +410,7 @@ fn sim_marks_bounds_that_are_means() {
 }
 
 #[test]
-fn a_slip_in_the_name_of_a_node_is_found() {
+fn misspelled_node_names_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("world.toml");
     let world = |there: &str, back: &str, protocol: &str| {
@@ -501,7 +501,7 @@ fn decode_distinguishes_norm_from_other_protocols() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_error() {
+fn closed_output_pipes_are_not_errors() {
     let folder = tempfile::tempdir().unwrap();
     let pcap = folder.path().join("run.pcapng");
     done(&["sim", &scenario("grc-10mb.toml"), "--pcap", pcap.to_str().unwrap()]);
@@ -518,7 +518,7 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
-fn a_reader_that_leaves_does_not_turn_failure_into_success() {
+fn closed_output_pipes_keep_the_failure_code() {
     let folder = tempfile::tempdir().unwrap();
     let world = folder.path().join("world.toml");
     let text = "seed = 1

@@ -461,7 +461,7 @@ fn killed_and_terminated_worlds_leave_nothing() {
 }
 
 #[test]
-fn the_lines_of_the_manual_work() {
+fn examples_of_the_manual_work() {
     if !possible() {
         return;
     }

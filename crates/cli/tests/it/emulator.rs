@@ -77,7 +77,7 @@ fn links_may_be_too_small_for_ipv6() {
 }
 
 #[test]
-fn buffers_of_tcp_are_those_of_the_option_or_of_the_scenario() {
+fn tcp_buffers_come_from_the_option_or_the_scenario() {
     if !possible(false) {
         return;
     }
@@ -123,7 +123,7 @@ fn worlds_start_side_by_side() {
 }
 
 #[test]
-fn a_program_sees_the_delay_of_the_link_and_its_code_is_that_of_the_command() {
+fn link_delays_programs_and_returns_their_exit_code() {
     if !possible(false) {
         return;
     }

@@ -150,7 +150,7 @@ impl Drop for World {
 }
 
 #[test]
-fn a_port_that_is_in_use_at_the_far_end() {
+fn occupied_ports_at_the_far_end_are_reported() {
     if !possible(true) {
         return;
     }

@@ -38,7 +38,7 @@ fn printed(command: &str, folder: &Path) -> String {
 }
 
 #[test]
-fn tables_of_the_first_comparison_are_those_of_today() {
+fn first_comparison_tables_are_current() {
     let folder = tempfile::tempdir().unwrap();
     let blocks = blocks("first-comparison.md");
     let file = blocks.iter().find(|(_, text)| text.starts_with("# my.toml")).unwrap();

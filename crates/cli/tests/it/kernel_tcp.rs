@@ -61,7 +61,7 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn files_arrive_whole_in_both_roles_and_both_directions() {
+fn files_arrive_intact_in_both_roles_and_directions() {
     if !possible() {
         return;
     }
@@ -71,7 +71,7 @@ fn files_arrive_whole_in_both_roles_and_both_directions() {
 }
 
 #[test]
-fn files_arrive_whole_with_every_option_switched() {
+fn files_arrive_intact_with_every_option_switched() {
     if !possible() {
         return;
     }
@@ -203,7 +203,7 @@ fn runs_with_late_timers_are_not_trusted() {
 
 /// Over an emulated link that loses packets or changes their order, to a kernel at its far end.
 #[test]
-fn files_arrive_whole_over_links_that_lose_and_reorder() {
+fn files_arrive_intact_over_lossy_reordering_links() {
     if !possible() {
         return;
     }

@@ -144,7 +144,7 @@ fn tool() -> Option<&'static str> {
 }
 
 #[test]
-fn an_ordinary_user_does_all_that_root_does() {
+fn ordinary_users_can_do_everything_root_can() {
     let Some(user) = User::new() else { return };
     if !possible(&user) {
         return;

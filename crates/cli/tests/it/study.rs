@@ -72,7 +72,7 @@ fn table(folder: &Path, results: &str) -> Vec<u8> {
 }
 
 #[test]
-fn tables_are_the_same_bytes_for_any_number_of_jobs() {
+fn tables_are_identical_for_any_number_of_jobs() {
     let folder = folder();
     for (jobs, out) in [("1", "one"), ("3", "three")] {
         let output =
@@ -142,7 +142,7 @@ fn results_are_resumed_or_restarted_as_requested() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn mistakes_are_reported() {
     let folder = folder();
     let refused = |args: &[&str]| {
         let output = run(folder.path(), &[&["study", "run"], args].concat());

@@ -168,7 +168,7 @@ fn tools_of_a_scenario_are_checked_before_it_runs() {
 }
 
 #[test]
-fn tools_carry_transfers_of_a_scenario_beside_protocols() {
+fn tools_and_protocols_share_a_scenario() {
     if !possible() {
         return;
     }
@@ -225,7 +225,7 @@ fn tools_carry_transfers_of_a_scenario_beside_protocols() {
 }
 
 #[test]
-fn nuttcp_measures_twice_at_once() {
+fn two_nuttcp_measurements_run_at_once() {
     let here = Command::new("nuttcp").arg("-V").output();
     if !possible() || !here.is_ok_and(|output| output.status.success()) {
         eprintln!("skipped: there is no nuttcp, or there are no worlds");

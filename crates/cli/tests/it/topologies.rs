@@ -198,7 +198,7 @@ fn orbiter_forwards_both_ip_versions_and_reports_large_packets() {
 }
 
 #[test]
-fn a_hub_carries_to_one_and_to_all() {
+fn hubs_carry_unicast_and_multicast() {
     if !possible() {
         return;
     }

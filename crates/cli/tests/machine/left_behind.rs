@@ -325,7 +325,7 @@ fn comparisons_leave_nothing() {
 }
 
 #[test]
-fn worlds_that_start_beside_busy_processes_end() {
+fn worlds_started_beside_busy_processes_end() {
     if !possible(true) {
         return;
     }

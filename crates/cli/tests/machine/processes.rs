@@ -171,7 +171,7 @@ fn servers_that_fail_or_do_not_listen_are_reported() {
 }
 
 #[test]
-fn a_variable_from_anywhere_is_not_believed() {
+fn forged_environment_variables_are_ignored() {
     if !possible(false) {
         return;
     }

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_a_file_that_may_be_run() {
+    fn programs_are_executable_files() {
         assert!(exists("sh") && exists("/bin/sh"));
         for none in ["", "/", "/bin", "none-such", "/etc/passwd", "cd"] {
             assert!(!exists(none), "{none}");

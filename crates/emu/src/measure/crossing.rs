@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_that_between_the_first_and_the_last() {
+    fn rate_is_measured_between_first_and_last_arrival() {
         let crossings: Vec<_> = (0..11)
             .map(|number| crossing(number, 0, Some(5_000 + 1_000 * u64::from(number))))
             .collect();

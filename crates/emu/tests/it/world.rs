@@ -184,7 +184,7 @@ fn packets_in_flight_are_counted_until_delivery() {
 }
 
 #[test]
-fn exactly_the_packets_of_a_list_are_lost() {
+fn listed_packets_are_lost_exactly() {
     let Some(world) = start(&row(2, &losing(&[2, 5, 6]), &Config::default())) else { return };
     let [near, far] = world.hosts() else { panic!("two hosts") };
     let [a, b] = [near, far].map(|host| IpAddr::V4(host.plan().address));
@@ -340,7 +340,7 @@ fn a_group_receives_each_datagram_once() {
 }
 
 #[test]
-fn a_host_between_forwards_to_groups() {
+fn intermediate_hosts_forward_to_groups() {
     // 0 is the ground station, 1 the satellite, 2 to 4 its terminals.
     let link = |from, to| LinkPlan { from, to, config: Config::default(), mtu: 1500 };
     let mut links = vec![link(0, 1), link(1, 0)];

@@ -50,7 +50,7 @@ fn a_full_store_fails_and_keeps_its_content() {
 }
 
 #[test]
-fn filestore_requests_follow_the_book() {
+fn filestore_requests_follow_the_cfdp_book() {
     use FilestoreRequest as R;
     let mut store = MemoryStore::new();
     let mut go = |request| filestore(&mut store, request);

@@ -79,7 +79,7 @@ fn return_link_overrides_only_its_own_keys() {
 }
 
 #[test]
-fn times_of_one_kind_replace_those_of_another() {
+fn times_of_one_type_replace_another() {
     let [list, contacts]: [LinkSpec; 2] = ["outages", "contacts"].map(|key| {
         let text = format!("{key} = [{{ at = \"10 s\", for = \"30 s\" }}]");
         transport::text::parse(&text, "test").unwrap()

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn mistakes_are_reported() {
         let refused = |from: &str, to: &str| {
             assert!(WORLD.contains(from), "{from}");
             scenario(&WORLD.replacen(from, to, 1)).unwrap_err().to_string()

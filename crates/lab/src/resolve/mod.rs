@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn mistakes_are_reported() {
         let hop = "[[hops]]\nrate = \"1 Mbit/s\"";
         let link = Scenario::parse(hop, "my.toml").unwrap_err();
         assert!(link.to_string().contains("compare --link my.toml"), "{link}");

@@ -32,7 +32,7 @@ fn table() -> Vec<Row> {
 }
 
 #[test]
-fn the_known_table() {
+fn formulas_match_the_published_table() {
     for (row, expected) in table() {
         let got = [row.bound(), row.coded(0.999), row.immediate_nak(), row.deferred_nak()];
         // The table is rounded to two to four digits, and its immediate column was simulated: the
@@ -130,7 +130,7 @@ fn the_immediate_formula_is_within_eight_percent() {
 }
 
 #[test]
-fn coded_packets_complete_as_often_as_promised() {
+fn coded_packets_complete_with_the_given_probability() {
     let mut rng = Rng::new(3, "coded");
     let t = Transfer { packets: 1_000.0, busy: 1.0, delay: 0.0, p: 0.1 };
     let sent = t.coded_packets(0.9).round() as u64;
@@ -194,7 +194,7 @@ fn a_first_bit_link_does_not_wait_for_the_last_packet() {
 }
 
 #[test]
-fn the_bound_is_the_mean_of_simulated_genies() {
+fn bound_matches_the_mean_of_simulated_ideal_senders() {
     let mut rng = Rng::new(5, "genie");
     for loss in [Loss::packet(0.1), Loss::bit(1e-5, 42)] {
         let link = channel(loss);
@@ -248,7 +248,7 @@ fn coded_multicast_waits_for_the_worst_receiver() {
 }
 
 #[test]
-fn tcp_relay_and_norm() {
+fn tcp_relay_and_norm_formulas() {
     // A 54,750-byte window over 600 ms gives 730 kbit/s.
     assert!((tcp_window_limited(54_750.0, 0.6) - 730_000.0).abs() < 1.0);
     assert!((tcp_reno(1460.0, 0.6, 1e-4) - 8.0 * 1.2247 * 1460.0 / 0.006).abs() < 500.0);
@@ -269,7 +269,7 @@ proptest! {
 }
 
 #[test]
-fn requests_of_a_group() {
+fn repair_requests_of_a_group() {
     // With an infinite delay no request is suppressed: each receiver that lacks something sends
     // one.
     let deaf = Backoff { most: 1.0, group: 100.0, delay: 2.0 };

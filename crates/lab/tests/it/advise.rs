@@ -49,7 +49,7 @@ fn link(rate: u64, delay: f64, per: f64) -> LinkSpec {
 }
 
 #[test]
-fn transports_that_a_link_is_too_narrow_for_are_no_candidates() {
+fn transports_too_large_for_a_link_are_no_candidates() {
     let narrow = LinkSpec { mtu: Some(Size(70)), ..geo(0.0) };
     let names: Vec<_> = advice(&question(narrow, 10_000))
         .ranking
@@ -206,7 +206,7 @@ fn has<T>(question: &Question, of: impl Fn(&LinkSpec) -> &Option<T>) -> bool {
 }
 
 #[test]
-fn random_links_have_every_property() {
+fn random_links_cover_every_property() {
     let all: Vec<_> = (1..=20).map(random).collect();
     let count = |what: &dyn Fn(&Question) -> bool| all.iter().filter(|q| what(q)).count();
     for (name, found) in [
@@ -433,7 +433,7 @@ fn parity_repairs_losses_without_a_return_link() {
 }
 
 #[test]
-fn a_deadline_is_met_or_is_not() {
+fn deadlines_are_met_or_missed() {
     let within = |seconds| Question {
         deadline: Some(Span(Duration::from_secs(seconds))),
         ..question(geo(1e-3), 1_000_000)
@@ -472,7 +472,7 @@ fn long_files_in_full() {
 }
 
 #[test]
-fn a_long_file_without_return_is_whole_by_parity_alone() {
+fn long_files_without_return_complete_by_parity() {
     if std::env::var_os("SLOWLIGHT_LINKS").is_none() {
         return;
     }

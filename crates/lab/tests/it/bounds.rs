@@ -118,7 +118,7 @@ fn once(hops: Vec<LinkSpec>, content: &Bytes, seed: u64) -> TransferMetrics {
 }
 
 #[test]
-fn no_run_over_a_link_without_chance_beats_the_bound() {
+fn no_run_over_a_deterministic_link_beats_the_bound() {
     let best = (0..200_u64)
         .into_par_iter()
         .map(|seed| {

@@ -122,7 +122,7 @@ fn many_contacts_lose_no_bundle() {
 }
 
 #[test]
-fn a_day_takes_as_much_work_late_as_early() {
+fn work_per_simulated_day_stays_constant() {
     let events = |days: u64| {
         let folder = tempfile::tempdir().unwrap();
         let scenario = world(days, folder.path());

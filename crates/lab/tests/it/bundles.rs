@@ -137,7 +137,7 @@ fn two_files_cross_at_once_in_both_directions() {
 }
 
 #[test]
-fn other_layers_and_versions_carry_them() {
+fn other_layers_and_versions_carry_bundles() {
     for (protocol, settings, most) in [
         ("bp-tcpcl3", "", 6.0),
         ("bp-tcpcl3", "nodes.a.mib = { version = 6, custody = true }", 6.0),
@@ -188,7 +188,7 @@ fn red_parts_of_blocks_arrive() {
 }
 
 #[test]
-fn a_neighbour_that_is_away_for_too_long_is_given_up() {
+fn neighbours_unreachable_for_too_long_are_given_up() {
     let outage = "outages = [{ at = \"1 s\", for = \"1 h\" }]";
     let failed = |layer: &str, patience: &str| {
         let settings = format!("nodes.a.mib.{layer}cl.patience = \"{patience}\"");
@@ -234,7 +234,7 @@ fn a_comparison_has_relays_between_its_hops() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn mistakes_are_reported() {
     let error = |text: &str| {
         Scenario::parse(text, "world.toml").unwrap().resolved().unwrap_err().to_string()
     };

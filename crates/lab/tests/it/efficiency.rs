@@ -76,7 +76,7 @@ fn the_result_does_not_depend_on_the_threads() {
 }
 
 #[test]
-fn the_keys_of_a_row() {
+fn rows_have_the_documented_keys() {
     let mut plan = plan("cislunar", 0.0, 1);
     plan.content = random_content(1, 10_000);
     let json = serde_json::to_value(&rows(&plan)[0]).unwrap();

@@ -183,7 +183,7 @@ const SEEDS: u32 = 12;
 /// 1 MB at 1 Mbit/s over 100 ms, with half of the packets lost in both directions: the bound is
 /// 16.8 s.
 #[test]
-fn a_link_that_loses_half_has_no_tail() {
+fn half_lossy_links_have_no_long_tail() {
     // The default has its first checkpoint at the end of the block.
     for (protocol, limit) in [("ltp", 23.0), ("ltp/checkpoints", 22.0), ("ltp/async-reports", 22.0)]
     {

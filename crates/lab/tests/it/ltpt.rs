@@ -190,7 +190,7 @@ fn a_comparison_has_engines_between_its_hops() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn mistakes_are_reported() {
     let error = |text: &str| {
         let resolved = Scenario::parse(text, "world.toml").and_then(Scenario::resolved);
         let played = resolved.map_err(run::RunError::from).and_then(|scenario| {

@@ -108,7 +108,7 @@ fn ten_kilobytes_as_the_library_of_2011_sent_them() {
 }
 
 #[test]
-fn with_the_defaults_it_ends_within_three_round_trips_and_a_second() {
+fn defaults_end_within_three_round_trips_and_a_second() {
     let delays = [0, 25, 250, 600, 1250, 10_000, 240_000];
     let worlds: Vec<_> = delays
         .into_iter()

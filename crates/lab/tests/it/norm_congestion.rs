@@ -70,7 +70,7 @@ fn congestion_control_finds_the_bottleneck_rate() {
 }
 
 #[test]
-fn two_share_a_bottleneck() {
+fn two_senders_share_a_bottleneck() {
     // The second has 10 MB to send while the first is sending.
     for (queue, delay) in [(50, 25), (50, 5), (20, 25)] {
         let (packets, millis) = (format!("{queue} packets"), format!("{delay} ms"));

@@ -97,7 +97,7 @@ fn nodes_behind_a_waypoint_have_no_other_route() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn mistakes_are_reported() {
     let refused = |change: &dyn Fn(&mut Scenario)| {
         let mut scenario = moon();
         change(&mut scenario);

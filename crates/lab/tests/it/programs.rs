@@ -52,7 +52,7 @@ fn every_program_carries_files_of_every_size_through_losses() {
 }
 
 #[test]
-fn round_trips_are_those_of_the_programs() {
+fn round_trips_match_the_real_programs() {
     // Counted in captures of OpenSSH 9.2 and rsync 3.5 in the emulator, at 300 ms one way.
     let second = Duration::from_secs(1);
     for (tool, least, most) in [
@@ -68,7 +68,7 @@ fn round_trips_are_those_of_the_programs() {
 }
 
 #[test]
-fn a_login_must_come_within_its_grace() {
+fn logins_time_out_after_the_grace_period() {
     // At least seven round trips; with a light time of ten seconds two minutes hold six.
     for tool in ["sftp/openssh-4.2", "scp/openssh-4.2", "sftp", "rsync"] {
         let near = carried(tool, "1 kB", &link(Duration::from_secs(1)), "");
@@ -146,7 +146,7 @@ fn vanished_peers_are_detected() {
 }
 
 #[test]
-fn profiles_are_a_release_or_tcps_or_both() {
+fn profiles_name_a_release_or_a_tcp_profile_or_both() {
     for name in ["sftp/openssh-4.2", "sftp/bbr", "scp/openssh-4.2+linux-2.6.18", "telnet/reno"] {
         assert_eq!(name.parse::<transport::protocol::Protocol>().unwrap().to_string(), name);
     }

@@ -74,7 +74,7 @@ fn without_groups_each_receiver_gets_a_share_of_the_rate() {
 }
 
 #[test]
-fn a_group_is_sent_to_once() {
+fn groups_receive_one_transmission() {
     let run = run_once(&world("saratoga-blind"));
     assert!(run.succeeded(), "{run:?}");
     let transfer = &run.transfers[0];

@@ -163,7 +163,7 @@ fn goodput(run: &Run, index: usize) -> f64 {
 }
 
 #[test]
-fn a_sender_that_heeds_congestion_finds_the_rate_of_a_bottleneck() {
+fn congestion_control_finds_the_bottleneck_rate() {
     let without = bottleneck("saratoga", "50 packets", "25 ms", &["20 MB"], Recorders::default());
     println!("without: {:.4} lost, {:.2} Mbit/s", lost(&without), goodput(&without, 0));
     assert!(lost(&without) > 0.8, "nine of ten packets find no room");
@@ -192,7 +192,7 @@ fn a_sender_that_heeds_congestion_finds_the_rate_of_a_bottleneck() {
 }
 
 #[test]
-fn senders_that_heed_congestion_share_a_bottleneck() {
+fn congestion_controlled_senders_share_a_bottleneck() {
     // The second has 10 MB to send while the first is sending.
     for (queue, delay) in [("50 packets", "25 ms"), ("50 packets", "5 ms"), ("20 packets", "25 ms")]
     {

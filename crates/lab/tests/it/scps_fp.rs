@@ -87,7 +87,7 @@ fn clients_resume_at_servers_unaware_of_the_disconnect() {
 }
 
 #[test]
-fn records_are_read_and_changed_and_files_copied_without_the_whole_of_them() {
+fn records_are_read_and_changed_without_whole_transfers() {
     let once = |transfer: &'static str| {
         let run = World { transfer, ..PLAIN }.run();
         assert!(run.succeeded(), "{transfer}: {run:?}");
@@ -171,7 +171,7 @@ fn best_effort_reports_gaps_and_rejects_partial_files() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn mistakes_are_reported() {
     let wrong = |protocol: &str, settings: &str| {
         let text = format!(
             "seed = 1\nlinks = [{{ from = \"a\", to = \"b\" }}, {{ from = \"b\", to = \"a\" }}]

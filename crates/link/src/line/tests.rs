@@ -157,7 +157,7 @@ fn damage_strikes_the_compressed_frame() {
 }
 
 #[test]
-fn a_packet_withdrawn_is_no_packet_of_the_conversation() {
+fn withdrawn_packets_leave_the_compressor_unchanged() {
     let mut line = Line::new(&config(Vec::new())).unwrap();
     let fate = Fate::Delivered;
     line.enter(&segment(0));

@@ -216,7 +216,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_sequence_keeps_the_books(
+    fn random_operations_keep_the_ledger_balanced(
         config in config(),
         ops in prop::collection::vec(op(), 1..300),
         seed: u64,

@@ -185,7 +185,7 @@ proptest! {
 }
 
 #[test]
-fn a_million_packets_lose_not_a_nanosecond() {
+fn rounding_errors_do_not_accumulate_over_a_million_packets() {
     let mut link = make(Config { rate: Rate::Constant(1_024_007), ..Config::default() });
     let mut last = Time::ZERO;
     for packet in 0..1_000_000_u64 {
@@ -353,7 +353,7 @@ fn a_new_delay_applies_to_packets_not_released_and_never_reorders() {
 }
 
 #[test]
-fn hours_of_delay_hold_hours_of_packets() {
+fn long_delays_hold_all_packets_in_flight() {
     let hours = Duration::from_secs(6 * 3_600);
     let mut link = make(Config { delay: Delay::Constant(hours), ..Config::default() });
     for second in 0..10_000 {
@@ -414,7 +414,7 @@ fn the_queue_counts_only_waiting_packets() {
 }
 
 #[test]
-fn the_default_link_is_a_perfect_wire() {
+fn default_links_are_perfect() {
     let mut link = make(Config::default());
     let now = Time::from_secs(3);
     link.push(now, 1_500, 7).unwrap();

@@ -74,7 +74,7 @@ fn block_lens(golden: &Golden) -> Vec<u16> {
 }
 
 #[test]
-fn parity_is_that_of_libnorm() {
+fn parity_matches_libnorm() {
     for golden in all() {
         let code = Code::new(golden.field, golden.source, golden.parity).unwrap();
         let blocks = blocks(&golden);

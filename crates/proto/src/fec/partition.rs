@@ -202,7 +202,7 @@ mod tests {
     proptest! {
         /// Block after block and segment after segment, the object is covered without a gap.
         #[test]
-        fn covers_the_object(size in 1_u64..200_000, segment in 1_u16..600, max in 1_u16..300) {
+        fn partition_covers_the_object(size in 1_u64..200_000, segment in 1_u16..600, max in 1_u16..300) {
             let partition = Partition::new(size, segment, max).unwrap();
             let mut offset = 0;
             for sbn in 0..partition.blocks() {
@@ -223,7 +223,7 @@ mod tests {
 
         /// Compares with the numbers of RFC 5052 §9.1, at any size.
         #[test]
-        fn is_that_of_the_rfc(size in 1_u64..1 << 48, segment in 64_u16.., max in 1_024_u16..) {
+        fn partition_matches_rfc_5052(size in 1_u64..1 << 48, segment in 64_u16.., max in 1_024_u16..) {
             let partition = Partition::new(size, segment, max).unwrap();
             let segments = size.div_ceil(u64::from(segment));
             let blocks = segments.div_ceil(u64::from(max));

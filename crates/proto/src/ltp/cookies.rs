@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_cross_are_both_needed() {
+    fn crossing_cookies_are_both_required() {
         let mut cookies = Cookies::random(&mut Rng::new(1, "test"));
         let ours = sent(&cookies).concat();
         assert!(admit(&mut cookies, &[b"theirs"]));

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_are_as_many_as_one_by_one() {
+    fn batch_and_single_insertions_agree() {
         let ends = [0, 1, 62, 63, 64, 65, 127, 128, 200, u16::MAX];
         for (first, last) in ends.iter().flat_map(|first| ends.map(|last| (*first, last))) {
             let (mut all, mut each) = (Bits::new(), Bits::new());

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn parity_is_the_same_alone_and_with_others() {
+    fn parity_rows_are_independent_of_other_rows() {
         let coding = Coding::new(&SenderConfig::default()).expect("there is such a code");
         let data: Vec<u8> = (0..640_u16).map(|n| ((n * 7) >> 2) as u8).collect();
         let rows = |wanted: &[u16]| {

@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn another_that_limits_lets_it_rise_by_a_segment_a_round_trip() {
+    fn new_limiting_receiver_raises_rate_by_a_segment_per_round_trip() {
         let mut group = congestion(true);
         reports(&mut group, 100, (1, CcFlags::RTT), 10_000.0);
         reports(&mut group, 100, (2, CcFlags::RTT), 100_000.0);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn margins() {
+    fn repair_margins_match_examples() {
         let some = [(1, 64), (3, 64), (10, 64), (32, 64), (1, 1), (0, 64), (5, 6)];
         let margins = some.map(|(missing, block_len)| margin(missing, block_len));
         assert_eq!(margins, [1, 1, 5, 32, 1, 0, 5]);

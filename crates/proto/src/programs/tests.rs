@@ -127,7 +127,7 @@ proptest! {
 }
 
 #[test]
-fn a_stranger_beyond_the_room_is_turned_away() {
+fn unknown_peers_beyond_the_limit_are_refused() {
     let mut node = node(Tool::Telnet);
     node.core.limits.sessions = 1;
     for path in [1, 2] {

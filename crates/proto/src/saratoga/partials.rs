@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_room() {
+    fn the_oldest_entry_is_evicted() {
         let mut partials = Partials::default();
         assert_eq!(partials.keep(1, partial("a"), 2), None);
         assert_eq!(partials.keep(2, partial("b"), 2), None);

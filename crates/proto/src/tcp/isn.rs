@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_good_for_its_connection_and_its_time() {
+    fn cookies_are_valid_for_their_connection_and_time() {
         let secret = secret(1);
         let now = Time::from_secs(1000);
         let cookie = secret.cookie(now, tuple(5), 77, 1459);

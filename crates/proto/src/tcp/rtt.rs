@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_formulas_of_rfc_6298() {
+    fn estimator_matches_rfc_6298() {
         let mut rtt = rtt();
         assert_eq!(rtt.timeout(), millis(1000));
         rtt.sample(millis(100), (1, 1));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bounds_make_it_panic() {
+    fn extreme_bounds_never_panic() {
         let bounds = [Duration::ZERO, millis(1), millis(60_000), Duration::MAX];
         for (min, max) in bounds.into_iter().flat_map(|min| bounds.map(|max| (min, max))) {
             let mut rtt = Rtt::new(Timeouts { initial: max, min, max, margin: max });

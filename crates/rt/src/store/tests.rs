@@ -255,7 +255,7 @@ fn links_that_stay_inside_are_followed() {
 }
 
 #[test]
-fn a_sender_may_read_its_one_file_only() {
+fn senders_may_read_only_their_file() {
     let place = tempfile::tempdir().unwrap();
     let state = tempfile::tempdir().unwrap();
     for name in ["sent", "private"] {
@@ -278,7 +278,7 @@ fn a_sender_may_read_its_one_file_only() {
 }
 
 #[test]
-fn a_pipe_does_not_hold_a_thread_up() {
+fn pipes_do_not_block_a_thread() {
     let place = tempfile::tempdir().unwrap();
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     let path = place.path().join("pipe");

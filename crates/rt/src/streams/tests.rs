@@ -344,7 +344,7 @@ fn paths_that_are_configured_are_opened() {
 }
 
 #[test]
-fn half_a_stream_lives_on() {
+fn half_closed_streams_continue() {
     let (mut driver, mut peer, path) = pair(config());
     peer.write_all(b"question").unwrap();
     peer.shutdown(Shutdown::Write).unwrap();

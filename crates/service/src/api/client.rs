@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_idle_is_not_used_again() {
+    fn idle_connections_are_not_reused() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
         let listener = UnixListener::bind(&socket).unwrap();

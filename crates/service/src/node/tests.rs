@@ -81,7 +81,7 @@ fn neighbours_are_destinations_without_a_route() {
 }
 
 #[test]
-fn names_of_services_belong_to_the_node() {
+fn service_names_belong_to_the_node() {
     let spec = NodeSpec::parse(&WHOLE.replace("ipn:2.0", "dtn://two/"), "node.toml").unwrap();
     assert_eq!(spec.endpoint("echo").unwrap().to_string(), "dtn://two/echo");
     assert_eq!(spec.endpoint("ipn:5.6").unwrap(), Eid::ipn(5, 6));

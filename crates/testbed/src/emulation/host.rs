@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_crashed_receives_and_answers_nothing() {
+    fn crashed_hosts_receive_and_send_nothing() {
         let mut host = sender();
         host.plan(at(15), Planned::Crash);
         host.plan(at(60), Planned::Restart);

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_of_a_host_get_ports_of_their_own() {
+    fn servers_of_a_host_get_their_own_ports() {
         let one = "{ from = \"a\", to = \"b\", tool = \"scp\" }";
         let own = "{ from = \"b\", to = \"a\", protocol = \"cfdp\" }";
         let scenario = resolved(&format!("{one}, {one}, {own}")).unwrap();

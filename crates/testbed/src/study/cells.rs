@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn mistakes_are_reported() {
         let refused = |from: &str, to: &str| {
             Study::parse(&STUDY.replace(from, to), "s.toml").unwrap_err().to_string()
         };

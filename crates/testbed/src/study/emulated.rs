@@ -120,7 +120,7 @@ mod tests {
 
     /// Runs with other buffers are other runs in the journal.
     #[test]
-    fn buffers_of_a_model_are_those_of_the_program() {
+    fn model_buffers_apply_to_the_program() {
         let linux = of("buffers = \"linux\"");
         assert_eq!(linux.buffers, BTreeMap::from([("a".to_owned(), TcpBuffers::Linux.most())]));
         let unlimited = of("");

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_package_in_python_knows_the_same_keys_and_kinds() {
+    fn python_package_accepts_the_same_keys_and_kinds() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/slowlight/figures");
         let spec = std::fs::read_to_string(folder.join("spec.py")).unwrap();
         let (_, spec) = spec.split_once("class Spec:").unwrap();

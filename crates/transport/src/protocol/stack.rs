@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_short_name_is_of_a_stack() {
+    fn every_short_name_denotes_a_stack() {
         for (place, (name, layers)) in SHORT.iter().enumerate() {
             assert_eq!((STACKS[place].name.as_str(), STACKS[place].place), (*name, place));
             assert_eq!(parsed(layers).to_string(), *name, "{layers}");

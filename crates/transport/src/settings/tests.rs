@@ -313,7 +313,7 @@ fn refused(protocol: &str, text: &str) -> String {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn mistakes_are_reported() {
     let cases = [
         ("ltp", "[default]\nreport_gap = true", "line 2"),
         ("ltp", "[default]\nreport_gap = true", "did you mean `report_gaps`?"),
@@ -384,7 +384,7 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn timers_and_intervals_of_no_length_are_named() {
+fn zero_timers_and_intervals_are_reported() {
     assert_refused(&[
         ("ltp", "[remotes.2]\ninactivity = \"0 s\"", "remotes.2.inactivity is 0 s; it must"),
         ("ltp", "[default]\ninitial_rtt = \"0 s\"", "initial_rtt is 0 s; it must be at least"),
@@ -397,7 +397,7 @@ fn timers_and_intervals_of_no_length_are_named() {
 }
 
 #[test]
-fn tables_that_cannot_be_off_are_refused_at_their_line() {
+fn required_tables_refuse_off_with_their_line() {
     let remedy = "cannot be \"off\"; leave it out, or write a table";
     for (protocol, key) in [("ltp", "limits"), ("ltp", "transport"), ("ltp-t", "transport")]
         .into_iter()

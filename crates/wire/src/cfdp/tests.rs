@@ -160,7 +160,7 @@ fn consecutive_pdus_are_separated() {
 }
 
 #[test]
-fn record_continuation_states_have_the_bits_of_the_book() {
+fn record_continuation_states_match_the_book() {
     let states = [
         (RecordContinuation::Middle, 0x02),
         (RecordContinuation::Start, 0x42),
@@ -239,7 +239,7 @@ fn faults_have_a_place_and_a_kind() {
 
 /// The datagram and the length field agree; the fields inside do not.
 #[test]
-fn bytes_behind_the_last_field_are_refused() {
+fn bytes_after_the_last_field_are_refused() {
     let bodies = [
         (
             Body::Eof(Eof { fault_location: Some(IdField { value: 1, width: Width::ONE }), ..EOF }),
@@ -324,7 +324,7 @@ fn the_crc_of_a_pdu_of_a_known_string() {
 }
 
 #[test]
-fn user_operations_have_the_bytes_of_the_book() {
+fn user_operations_match_the_bytes_of_the_book() {
     let id = |value, width| IdField { value, width };
     let name = |text: &'static str| Lv(text.as_bytes());
     let transaction = TransactionField { source: id(5, Width::TWO), sequence: id(9, Width::ONE) };
@@ -375,7 +375,7 @@ fn user_operations_have_the_bytes_of_the_book() {
 
 /// Pins the profile of `sfo.rs`, so that changing a bit requires a change of this test.
 #[test]
-fn sfo_messages_have_the_bytes_of_the_profile() {
+fn sfo_messages_match_the_bytes_of_the_profile() {
     let id = |value| IdField { value, width: Width::ONE };
     let request = SfoRequest {
         trace: TraceControl::Destination,

@@ -160,7 +160,7 @@ fn invalid_part_headers_are_delivered_as_payloads() {
 
 /// While the node is full, the sender waits for bundles to leave.
 #[test]
-fn a_file_that_is_longer_than_the_store_crosses() {
+fn files_longer_than_the_store_cross() {
     let mut files = Files::new(1);
     files.row.change(1, "limits.bytes = \"300 kB\"", "");
     let mut receiver = files.row.receiver(1, &files.inbox);
@@ -174,7 +174,7 @@ fn a_file_that_is_longer_than_the_store_crosses() {
 }
 
 #[test]
-fn parts_that_are_hardly_longer_than_their_headers_are_refused() {
+fn parts_barely_longer_than_their_headers_are_refused() {
     let files = Files::new(1);
     let path = files.file.to_str().unwrap();
     let refused = files.row.bp(1, &["send", "ipn:1.1", path, "--part", "100 B"]);

@@ -106,7 +106,7 @@ fn custody_is_kept_until_another_node_accepts_it() {
 }
 
 #[test]
-fn a_bundle_that_is_sprayed_waits_for_its_destination() {
+fn sprayed_bundles_wait_for_their_destination() {
     let mut row = Row::new(2);
     // An unknown third node: copies stay where they were sprayed.
     row.change(1, "spray = 2", "");

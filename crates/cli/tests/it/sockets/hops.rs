@@ -59,7 +59,7 @@ fn files_cross_an_intermediate_engine() {
 }
 
 #[test]
-fn a_destination_next_door_confirms() {
+fn neighbouring_destinations_confirm() {
     let place = Place::new();
     let (receiver, address) = place.recv(LTP_T, "127.0.0.1:0", &["--entity", "3", "--once"]);
     make(&place.here("file"), 300_000);
@@ -70,7 +70,7 @@ fn a_destination_next_door_confirms() {
 }
 
 #[test]
-fn routes_lead_over_several_engines() {
+fn routes_cross_several_engines() {
     let places = [Place::new(), Place::new(), Place::new()];
     let (_last, last) = places[2].recv(LTP_T, "127.0.0.1:0", &["--entity", "9"]);
     let (_third, third) = relay(&places[1], 3, "127.0.0.1:0", &[(9, &last)], &[]);

@@ -45,7 +45,7 @@ fn send(file: &Path, address: &str, state: &Path, more: &[&str]) -> Running {
 }
 
 #[test]
-fn a_listing() {
+fn directories_are_listed() {
     let server = Server::start("2", "", &[]);
     std::fs::create_dir(server.file("images")).unwrap();
     std::fs::write(server.file("images/one.raw"), b"1").unwrap();

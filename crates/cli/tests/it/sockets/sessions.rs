@@ -107,7 +107,7 @@ fn unacknowledged_transfers_are_sent_without_replies() {
 }
 
 #[test]
-fn a_sender_as_fast_as_its_socket_gets_everything_across() {
+fn senders_at_socket_speed_lose_nothing() {
     for protocol in ["ltp", "saratoga"] {
         sent(protocol, 30_000_000, &[]);
     }
@@ -227,7 +227,7 @@ fn taken_files_are_deleted_at_the_peer() {
 }
 
 #[test]
-fn a_listing() {
+fn directories_are_listed() {
     let server = Server::start("saratoga", &["--serve"]);
     std::fs::create_dir(server.place.root("images")).unwrap();
     make(&server.place.root("images/one.raw"), 17);

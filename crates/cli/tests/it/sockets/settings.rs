@@ -143,7 +143,7 @@ fn command_line_overrides_the_rate_of_the_file() {
 }
 
 #[test]
-fn a_remote_engines_timers_and_limits_are_heeded() {
+fn timers_and_limits_of_a_remote_engine_apply() {
     let place = Place::new();
     let text = "[default]\ncheckpoint_timer = \"50 ms\"\ncancel_timer = \"50 ms\"\nretransmission_limit = 2";
     let mib = place.mib("mib.toml", text);
@@ -180,7 +180,7 @@ fn engines_with_the_same_key_interoperate() {
 }
 
 #[test]
-fn permissions_and_descriptors_of_saratoga_are_those_of_the_file() {
+fn saratoga_permissions_and_descriptors_come_from_the_file() {
     let place = Place::new();
     std::fs::copy(place.path("file"), place.path("root/there")).unwrap();
     let ask = |server: &Server, what: &[&str], more: &[&str]| {
@@ -228,7 +228,7 @@ fn beacons_are_sent_to_the_named_peers() {
 }
 
 #[test]
-fn a_scenarios_settings_are_those_of_its_protocol() {
+fn scenario_settings_use_the_keys_of_its_protocol() {
     let place = Place::new();
     let world = |settings: &str| {
         let text = format!(

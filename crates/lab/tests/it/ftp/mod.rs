@@ -110,7 +110,7 @@ fn a_fetched_file_is_timed_by_the_client() {
 }
 
 #[test]
-fn a_fetched_file_that_breaks_off_is_nobodys_success() {
+fn interrupted_fetches_are_no_success() {
     let crash = "[[nodes.a.crashes]]\nat = \"8 s\"\n";
     let text = world("ftp-get", "5 MB", GEO, "timeout = \"60 s\"");
     let run = run_once(
@@ -172,7 +172,7 @@ fn every_kind_of_data_connection_and_every_switch() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn mistakes_are_reported() {
     let wrong = |settings: &str| {
         let text = world("ftp", "1 kB", GEO, settings);
         let scenario = Scenario::parse(&text, "world").and_then(Scenario::resolved);
@@ -201,7 +201,7 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn a_node_is_not_two_programs() {
+fn nodes_cannot_be_two_programs() {
     for other in ["scp", "scps-fp", "ftp/bbr"] {
         let text = format!(
             "seed = 1\nlinks = [{{ from = \"a\", to = \"b\" }}, {{ from = \"b\", to = \"a\" }}]
@@ -311,7 +311,7 @@ fn the_senders_own_queue_drops_without_backpressure() {
 }
 
 #[test]
-fn a_result_shows_for_how_long_buffers_stopped_the_sender() {
+fn results_show_how_long_buffers_blocked_the_sender() {
     // 100 Mbit/s and a round trip of 300 ms hold 7.5 MB, Linux's default window holds less.
     let link = "rate = \"100 Mbit/s\"\ndelay = \"300 ms\"\nqueue = \"15 MB\"";
     let run = |settings: &str| {

@@ -126,7 +126,7 @@ fn silence(packets: &[Packet]) -> f64 {
 }
 
 #[test]
-fn an_acknowledgment_for_two_segments_is_faster_than_they_are() {
+fn acknowledgments_take_less_time_than_two_segments() {
     let large = Cell { asymmetric: true, ..FTP };
     let packets = large.packets(1);
     let segments = packets.iter().filter(|packet| packet.bytes == 1500).count() as f64;
@@ -154,7 +154,7 @@ fn at_1e_5_vegas_waits_no_longer_for_timeouts_than_vj() {
 }
 
 #[test]
-fn time_stamps_leave_less_to_compress_and_without_them_a_loss_costs_more() {
+fn timestamps_reduce_compression_and_the_cost_of_losses() {
     let fates = |timestamps| {
         let packets = Cell { compressed: true, errors: 10, timestamps, ..FTP }.packets(1);
         let having =

@@ -191,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn remembers_like_a_plain_list(ops in prop::collection::vec(op(), 0..200)) {
+        fn behaves_like_a_plain_list(ops in prop::collection::vec(op(), 0..200)) {
             const MAX: usize = 10;
             let mut gone = Gone::default();
             let mut model: Vec<(Time, u64, Key)> = Vec::new();

@@ -75,7 +75,7 @@ fn bundles_of_all_lengths_arrive_from_memory_and_from_files() {
 }
 
 #[test]
-fn long_bundles_come_as_working_files() {
+fn long_bundles_arrive_as_working_files() {
     let mut pair = pair();
     pair.send(1, content(100_000));
     pair.pass(Duration::from_secs(10));

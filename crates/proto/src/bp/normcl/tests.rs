@@ -149,7 +149,7 @@ fn confirmed(hub: &Hub<NormCl, norm::Node>) -> Vec<usize> {
 }
 
 #[test]
-fn senders_of_one_number_differ_by_path() {
+fn senders_with_the_same_number_differ_by_path() {
     // Both have the same number and seed, as if one were a copy of the other.
     let mut hub = Hub::new(middle(2), vec![sender(7, 3), sender(7, 3)]);
     for lengths in [[100_000, 70_000], [2000, 1000]] {

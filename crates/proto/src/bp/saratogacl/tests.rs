@@ -24,7 +24,7 @@ fn pair_of(seed: u64) -> Pair {
 }
 
 #[test]
-fn a_bundle_is_put_as_one() {
+fn bundles_are_put_with_the_bundle_kind() {
     let mut pair = pair_of(1);
     pair.send(1, content(3000));
     pair.pass(Duration::from_secs(10));

@@ -37,7 +37,7 @@ pub(super) fn send(world: &mut World, n: usize, request: SendRequest) {
 }
 
 #[test]
-fn a_bundle_goes_over_a_relay_and_leaves_nothing_behind() {
+fn bundles_cross_a_relay_and_leave_nothing_behind() {
     for persistent in [false, true] {
         for len in [0, 10, 4096, 4097, 100_000] {
             let mut world = World::chain(3, persistent, 1);
@@ -181,7 +181,7 @@ fn expired_bundles_are_deleted_and_reported() {
 }
 
 #[test]
-fn a_report_of_delivery_comes_back_with_the_time() {
+fn delivery_reports_return_with_the_time() {
     let mut world = World::chain(3, true, 1);
     world.settle();
     let flags = BundleFlags::REPORT_DELIVERY.with(BundleFlags::STATUS_TIME);
@@ -199,7 +199,7 @@ fn a_report_of_delivery_comes_back_with_the_time() {
 }
 
 #[test]
-fn a_crash_loses_nothing_that_was_stored_and_takes_nothing_twice() {
+fn crashes_lose_no_stored_bundle_and_accept_none_twice() {
     let mut world = World::chain(3, true, 1);
     world.disconnect(1, 2);
     world.settle();
@@ -335,7 +335,7 @@ fn full_disks_refuse_bundles_without_losses() {
 
 /// A disk has no room for the record that would free the file of a discarded bundle.
 #[test]
-fn gone_bundles_make_room_on_a_full_disk() {
+fn discarded_bundles_free_space_on_a_full_disk() {
     let mut world = World::chain(3, true, 1);
     world.disconnect(1, 2);
     world.settle();

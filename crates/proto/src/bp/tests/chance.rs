@@ -121,7 +121,7 @@ fn stored_bundles_arrive_despite_crashes() {
 /// A copy arrived while the record of the first was pending, and was accepted before either was
 /// safe.
 #[test]
-fn former_losses_arrive() {
+fn former_regressions_stay_fixed() {
     stories(3582..3583);
     // The neighbours of bundles in others' custody were not offered more.
     stories(2861..2862);

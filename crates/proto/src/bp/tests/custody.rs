@@ -283,7 +283,7 @@ fn blocks_on_both_sides_of_the_payload_do_what_their_flags_say() {
 }
 
 #[test]
-fn without_a_clock_nothing_of_version_6_is_made() {
+fn version_6_bundles_require_a_clock() {
     let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
     configs[0].clock = None;
     let mut world = World::new(configs, 1);

@@ -154,7 +154,7 @@ fn blocks_go_into_every_fragment_or_the_first() {
 }
 
 #[test]
-fn overlaps_copies_and_contradictions_do_no_harm() {
+fn overlapping_and_contradictory_fragments_are_handled() {
     let mut world = World::chain(2, true, 1);
     world.settle();
     let all = payload(100);

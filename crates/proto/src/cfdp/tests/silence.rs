@@ -145,7 +145,7 @@ fn a_cancelled_sender_does_not_wait_for_the_inactivity_limit() {
 }
 
 #[test]
-fn silence_counts_from_when_the_first_end_left() {
+fn silence_counts_from_the_first_sent_eof() {
     let mut world = world_with(
         &config(|remote| remote.inactivity = Timer::Fixed(Duration::from_secs(2))),
         &content(100_000),
@@ -209,7 +209,7 @@ fn silent_rounds_send_one_nak() {
 }
 
 #[test]
-fn mars_loses_a_third_of_everything() {
+fn transfers_to_mars_survive_one_third_losses() {
     let file = content(1_000_000);
     for seed in 0..6 {
         let owlt = Duration::from_secs(1320);
@@ -225,7 +225,7 @@ fn mars_loses_a_third_of_everything() {
 }
 
 #[test]
-fn set_limits_hold() {
+fn configured_limits_hold() {
     let limited = |change: fn(&mut Remote), lost: &[(usize, &str)]| {
         let mut world = World::new(&config(change));
         world.sides[0].store.insert(name("source"), content(5000));

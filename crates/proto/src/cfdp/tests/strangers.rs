@@ -68,7 +68,7 @@ fn a_number_used_again_for_the_same_size_brings_the_new_file() {
 }
 
 #[test]
-fn a_peer_cannot_have_the_limits_ignored() {
+fn peers_cannot_bypass_the_limits() {
     let mut world = World::new(&config(|_| {}));
     world.logging = false;
     world.lose = Box::new(|_, _, _| true);
@@ -163,7 +163,7 @@ fn a_path_in_the_settings_is_the_only_one() {
 }
 
 #[test]
-fn entities_that_are_not_known_can_be_refused() {
+fn unknown_entities_can_be_refused() {
     let mut settings = config(|_| {});
     settings.accept_unknown = false;
     settings.remotes.insert(1, settings.default_remote.clone());
@@ -177,7 +177,7 @@ fn entities_that_are_not_known_can_be_refused() {
 }
 
 #[test]
-fn a_crc_that_is_required_is_demanded() {
+fn required_crcs_are_enforced() {
     let mut world = World::new(&config(|remote| remote.crc = true));
     say(&mut world, 1, header(1), data(0, &[1; 100]));
     assert_eq!(world.sides[1].engine.transactions().count(), 0);

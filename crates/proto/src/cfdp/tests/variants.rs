@@ -454,7 +454,7 @@ fn the_profile_of_2007_has_the_sizes_of_the_capture() {
 }
 
 #[test]
-fn requests_that_cannot_be_are_refused() {
+fn invalid_requests_are_refused() {
     let mut world = World::new(&config(|remote| remote.entity_width = Some(Width::ONE)));
     let entity = &mut world.sides[0].engine;
     let mut refused = |request: PutRequest| entity.put(Time::ZERO, request).expect_err("refused");

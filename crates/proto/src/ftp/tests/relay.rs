@@ -25,7 +25,7 @@ fn with_file(third_party: [bool; 2]) -> World {
 }
 
 #[test]
-fn a_file_crosses_from_server_to_server_and_not_here() {
+fn files_cross_between_servers_directly() {
     let mut world = with_file([true, true]);
     let id = relay(&mut world);
     world.run();

@@ -210,7 +210,7 @@ fn files_are_verified_after_sending() {
 }
 
 #[test]
-fn without_its_control_file_nothing_is_read_or_changed() {
+fn missing_control_files_read_and_change_nothing() {
     let mut world = scps(|_| {});
     world.file(1, "f", b"original");
     let (id, other) = world.on_node(0, |node| {
@@ -244,7 +244,7 @@ fn returning_clients_take_over_their_file() {
 }
 
 #[test]
-fn texts_are_left_out_when_they_are_not_wanted() {
+fn reply_texts_are_omitted_when_disabled() {
     let mut world = scps(|scps| scps.suppress = true);
     world.file(0, "f", b"content");
     let id = put(&mut world, "f", "g");

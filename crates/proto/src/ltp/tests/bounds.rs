@@ -102,7 +102,7 @@ fn closed_windows_are_probed() {
 
 /// Reports that repeat while nothing can be sent.
 #[test]
-fn acknowledgements_that_wait_are_few() {
+fn pending_acknowledgements_are_bounded() {
     let mut world = alone(&config());
     let id = world.send(&content(1976), Red::All);
     soon(&mut world);
@@ -182,7 +182,7 @@ fn data_after_an_end_is_refused() {
 
 /// Many gaps, and many checkpoints over all of them.
 #[test]
-fn claims_that_are_kept_are_few() {
+fn kept_claims_are_bounded() {
     let limits = Limits { gaps: 2000, ..Limits::default() };
     let mut world = alone(&Config { limits, ..config() });
     for i in 0..3000 {

@@ -134,7 +134,7 @@ fn restored_paths_are_used_at_once() {
 
 /// The light time is 22 min, and 30 % of segments are lost.
 #[test]
-fn losses_over_long_links_are_no_silence() {
+fn losses_over_long_links_do_not_count_as_silence() {
     let file = content(200_000);
     for seed in 0..20 {
         let mut world = World::with(&Config::default());
@@ -152,7 +152,7 @@ fn losses_over_long_links_are_no_silence() {
 
 /// A segment that is not from the peer does not end its silence.
 #[test]
-fn a_forged_segment_is_no_sign_of_life() {
+fn forged_segments_do_not_count_as_activity() {
     let other = PathId(9);
     for (pin, cookies) in [(Pin::Address, false), (Pin::Off, true)] {
         let (path, checkpoint_every) = (Some(PATH), Some(50_000));

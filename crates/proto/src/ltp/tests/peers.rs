@@ -125,7 +125,7 @@ fn an_engine_that_sends_from_another_port_is_replied_to_at_its_address() {
 
 /// A cancellation is accepted from another port, once the session is under way.
 #[test]
-fn a_session_is_known_by_its_number() {
+fn sessions_are_identified_by_their_number() {
     for (pin, is_taken) in [(Pin::Host, true), (Pin::Address, false)] {
         let mut place = Place::knowing(pin);
         let data = Data {

@@ -258,7 +258,7 @@ fn a_report_that_is_never_acknowledged_ends_the_session() {
 
 /// The block is complete, and its last report is lost: a request of the sender would get a reply.
 #[test]
-fn a_last_report_that_is_never_acknowledged_throws_nothing_away() {
+fn unacknowledged_last_reports_discard_nothing() {
     let file = content(SIZE);
     let mut world = World::with(&impatient());
     world.lose = Box::new(|side, _, _| side == 1);
@@ -538,7 +538,7 @@ fn a_report_beyond_the_red_part_is_acknowledged_and_ignored() {
 }
 
 #[test]
-fn data_behind_the_end_is_dropped() {
+fn data_after_the_end_is_dropped() {
     let mut world = alone(&config());
     let end = |kind, offset, data| {
         Body::Data(Data { kind, service: FILE_SERVICE, offset, checkpoint: None, data })
@@ -616,7 +616,7 @@ fn timers_are_suspended_while_the_link_is_down() {
 }
 
 #[test]
-fn bytes_that_are_no_segment_are_counted() {
+fn invalid_segments_are_counted() {
     let mut world = alone(&config());
     // Version 1, undefined types, a number without an end, and nothing.
     let garbage: [&[u8]; 5] =

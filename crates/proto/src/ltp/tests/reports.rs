@@ -128,7 +128,7 @@ fn overtaken_checkpoints_get_a_report() {
 }
 
 #[test]
-fn checkpoints_by_time() {
+fn checkpoints_are_sent_by_time() {
     let file = content(100_000);
     let remote = Remote {
         checkpoint_interval: Some(Duration::from_millis(20)),
@@ -158,7 +158,7 @@ fn checkpoints_by_time() {
 }
 
 #[test]
-fn checkpoints_by_bytes() {
+fn checkpoints_are_sent_by_bytes() {
     // The segments fill the datagrams, and are shorter where they carry serial numbers.
     let file = content(50_000);
     let remote = Remote { checkpoint_every: Some(10_000), ..Remote::default() };
@@ -238,7 +238,7 @@ fn repeated_reports_do_not_count_as_cycles() {
 
 /// 500 kB at 10 Mbit/s take 0.4 s; 34 claims take 0.7 s at 2 kbit/s.
 #[test]
-fn claims_over_a_thin_return_link_are_joined() {
+fn thin_return_links_join_claims() {
     let claims_of = |return_bps| {
         let file = content(500_000);
         let mut world = World::with(&config(Remote::default()));

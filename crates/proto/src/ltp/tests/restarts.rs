@@ -68,7 +68,7 @@ fn a_session_without_a_report_restarts() {
 }
 
 #[test]
-fn a_session_that_is_over_leaves_no_mark() {
+fn closed_sessions_leave_no_record() {
     let file = content(SIZE);
     let mut world = World::with(&config());
     world.lose = lose_numbers(&[0]);

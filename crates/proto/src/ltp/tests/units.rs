@@ -52,7 +52,7 @@ fn small_units_share_a_block_until_it_is_old() {
 }
 
 #[test]
-fn bounds_are_kept() {
+fn aggregation_limits_are_enforced() {
     let mut world = World::with(&Config { aggregation: None, ..config() });
     let node = &mut world.sides[0].engine;
     let error = node.send_data(Time::ZERO, 2, 1, b"x").expect_err("it is off");

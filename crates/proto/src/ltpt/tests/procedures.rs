@@ -299,7 +299,7 @@ fn relays_are_limited_by_the_hop_limit() {
 
 /// A relay that has forwarded everything sleeps until the next event, however fast its hops are.
 #[test]
-fn an_idle_relay_sleeps() {
+fn idle_relays_sleep_until_the_next_event() {
     let file = content(40_000);
     for report_gaps in [false, true] {
         let remote = Remote { checkpoint_every: Some(4_000), report_gaps, ..small() };

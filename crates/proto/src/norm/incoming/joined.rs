@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_kept_where_that_is_shorter() {
+    fn lists_are_kept_where_shorter() {
         assert!(!price(0).counts() && price(1).counts());
         // Two and a half items against two, or against three plus the unneeded segments.
         assert!(!price(100).favours(&[(0, 9)], 0, 2));

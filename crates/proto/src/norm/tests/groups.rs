@@ -94,7 +94,7 @@ fn independent_losses_cost_little() {
 }
 
 #[test]
-fn losses_of_everything_are_made_up_for() {
+fn losses_of_any_message_are_repaired() {
     for seed in 0..12 {
         let mut config = Config::default();
         config.receiver.unicast_nack = seed % 2 == 1;
@@ -198,7 +198,7 @@ fn cancelled_objects_end_at_all_receivers() {
 }
 
 #[test]
-fn all_that_is_given_up_ends_everywhere() {
+fn given_up_objects_end_everywhere() {
     let mut group = Group::of(3, &Config::default());
     let ids = ["a", "b", "c"].map(|name| group.send(0, &content(150_000), name));
     group.run_for(SECOND / 10);

@@ -265,7 +265,7 @@ fn parity_of_odd_segments_is_not_used() {
 }
 
 #[test]
-fn a_stream_that_is_far_ahead_costs_little() {
+fn streams_far_ahead_cost_little() {
     let mut prey = Prey::new(Scheme::ReedSolomon8, (1, 1), 1, 1 << 22);
     prey.flags = Flags::STREAM;
     let segment = |offset: u32| {

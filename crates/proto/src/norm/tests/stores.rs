@@ -133,7 +133,7 @@ fn stalled_stores_hold_the_sender_back() {
 }
 
 #[test]
-fn little_room_for_blocks_costs_only_repairs() {
+fn small_block_memory_only_costs_repairs() {
     for (auto_parity, loss, fec) in [
         (0, 20, Scheme::ReedSolomon8),
         (0, 3, Scheme::ReedSolomon8),

@@ -188,7 +188,7 @@ fn a_block_that_is_lost_is_sent_again() {
 }
 
 #[test]
-fn losses_of_everything_are_made_up_for() {
+fn losses_of_any_message_are_repaired() {
     for seed in 0..30 {
         let mut config = small();
         config.receiver.streams = Some(Join::Beginning);
@@ -280,7 +280,7 @@ fn a_writer_that_is_too_fast_waits() {
 }
 
 #[test]
-fn with_push_the_newest_bytes_count() {
+fn push_keeps_the_newest_bytes() {
     let options = StreamOptions { buffer: 1_200, push: true };
     let mut pipe = Pipe::of([small(), small()], options);
     pipe.write(&content(400));
@@ -394,7 +394,7 @@ fn numbers_of_blocks_wrap() {
 }
 
 #[test]
-fn only_one_stream_at_a_time_and_only_where_it_is_wanted() {
+fn streams_are_exclusive_and_only_accepted_if_enabled() {
     let mut config = small();
     let options = StreamOptions { buffer: 1 << 30, push: false };
     let mut world = World::with(&config);
@@ -442,7 +442,7 @@ fn idle_streams_continue() {
 }
 
 #[test]
-fn a_receiver_that_has_all_may_leave_before_it_acknowledges_the_end() {
+fn complete_receivers_may_leave_before_acknowledging_the_end() {
     let mut pipe = Pipe::with(&small(), 4_000);
     pipe.write(&[1; 1_000]);
     pipe.flush();

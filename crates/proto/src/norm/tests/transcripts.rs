@@ -99,13 +99,13 @@ fn transfers_without_losses() {
 }
 
 #[test]
-fn norm_info_is_lost() {
+fn lost_norm_info_is_repaired() {
     let lines = ["> FLUSH 1/3", "< NACK info", "> FLUSH 1/3", "> INFO", "> FLUSH 1/3", "< ACK"];
     assert_lines(&small(2, 0), &[("INFO", 0)], &lines);
 }
 
 #[test]
-fn segments_are_lost() {
+fn lost_segments_are_repaired() {
     let lines = ["> FLUSH 1/3", "< NACK 0/4", "> FLUSH 1/3", "> 0/4 again", "> FLUSH 1/3", "< ACK"];
     assert_lines(&small(2, 0), &[("0/1", 0)], &lines);
     let lines = [
@@ -124,7 +124,7 @@ fn segments_are_lost() {
 }
 
 #[test]
-fn the_end_is_lost() {
+fn lost_ends_are_repaired() {
     let lines = ["> FLUSH 1/3", "< NACK 1/4", "> FLUSH 1/3", "> 1/4 again", "> FLUSH 1/3", "< ACK"];
     assert_lines(&small(2, 0), &[("1/3", 0)], &lines);
     let lines = [">x FLUSH 1/3", "> FLUSH 1/3", "< ACK"];
@@ -135,7 +135,7 @@ fn the_end_is_lost() {
 }
 
 #[test]
-fn a_request_is_lost() {
+fn lost_requests_are_repeated() {
     let lines = [
         "> FLUSH 1/3",
         "<x NACK 0/4",
@@ -149,7 +149,7 @@ fn a_request_is_lost() {
 }
 
 #[test]
-fn repairs_are_lost() {
+fn lost_repairs_are_repeated() {
     // A segment is not sent twice while there is unsent parity.
     let lines = [
         "> FLUSH 1/3",
@@ -183,13 +183,13 @@ fn repairs_are_lost() {
 }
 
 #[test]
-fn an_acknowledgement_is_lost() {
+fn lost_acknowledgements_are_repeated() {
     let lines = ["> FLUSH 1/3", "<x ACK", "> FLUSH 1/3", "< ACK"];
     assert_lines(&small(2, 0), &[("ACK", 0)], &lines);
 }
 
 #[test]
-fn a_block_is_lost() {
+fn lost_blocks_are_repaired() {
     let lines = [
         "> FLUSH 1/3",
         "< NACK 0-0",

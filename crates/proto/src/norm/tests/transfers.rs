@@ -64,7 +64,7 @@ fn proactive_parity_saves_the_round_trip() {
 }
 
 #[test]
-fn segments_that_are_named_are_sent_again_themselves() {
+fn named_segments_are_retransmitted_themselves() {
     let mut config = Config::default();
     (config.sender.block_len, config.sender.parity) = (8, 2);
     let mut world = World::with(&config);

@@ -73,7 +73,7 @@ fn a_transfer_completes_in_a_flood_of_half_open_sessions() {
 /// A server opens a file and sends it to any requester; peers that send nothing else are dropped
 /// for others, too.
 #[test]
-fn requests_for_a_file_do_not_keep_others_out() {
+fn requests_for_a_file_do_not_block_others() {
     let mut config = config();
     config.limits.sessions = 16;
     let mut world = World::alone(config);
@@ -92,7 +92,7 @@ fn requests_for_a_file_do_not_keep_others_out() {
 
 /// Sessions with data stay, and this node's own have reserved slots.
 #[test]
-fn sessions_under_way_make_no_room() {
+fn active_sessions_are_not_evicted() {
     let mut config = quiet();
     config.limits.sessions = 8;
     let mut world = World::alone(config);

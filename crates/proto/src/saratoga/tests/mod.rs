@@ -199,7 +199,7 @@ fn push_with_sha1_and_one_question_keeps_the_contract() {
 }
 
 #[test]
-fn ask_keeps_the_contract() {
+fn put_with_request_keeps_the_contract() {
     let subject = Saratoga { checksum: ChecksumKind::Md5, ..Saratoga::new(Way::Put(Put::Ask)) };
     conformance::check_all(&subject, &Options { runs: 8, ..Options::default() });
 }

@@ -80,7 +80,7 @@ fn a_request_without_a_name_is_refused() {
 }
 
 #[test]
-fn a_name_outside_of_the_root_is_refused() {
+fn names_outside_the_root_are_refused() {
     for path in ["../source", "/etc/passwd", ".slowlight/lock"] {
         let (_, code) = answer(quiet(), request(RequestKind::Get, path));
         assert_eq!(code, StatusCode::AccessDenied, "{path}");
@@ -88,7 +88,7 @@ fn a_name_outside_of_the_root_is_refused() {
 }
 
 #[test]
-fn a_request_that_is_not_known_is_refused() {
+fn unknown_requests_are_refused() {
     let (_, code) = answer(quiet(), request(RequestKind::Other(9), "source"));
     assert_eq!(code, StatusCode::UnsupportedRequest);
 }
@@ -156,7 +156,7 @@ fn files_too_long_for_the_receiver_are_refused() {
 }
 
 #[test]
-fn a_path_that_is_too_long_is_no_request() {
+fn requests_with_too_long_paths_are_ignored() {
     // 1,023 bytes and the NUL are the most.
     let long = "x".repeat(packet::PATH_MAX);
     let mut world = World::alone(quiet());
@@ -174,7 +174,7 @@ fn a_path_that_is_too_long_is_no_request() {
 
 /// Nothing names its session, so there is no reply.
 #[test]
-fn a_packet_of_no_known_type_is_counted() {
+fn packets_of_unknown_type_are_counted() {
     let mut world = World::alone(quiet());
     for byte in [0x25, 0x3f, 0x00, 0x43, 0xff] {
         world.hear(0, &[byte, 0, 0, 0, 0, 0, 0, 77, 0, 0, 0, 0]);
@@ -273,7 +273,7 @@ fn an_end_before_the_announced_length_ends_the_session() {
 }
 
 #[test]
-fn data_behind_the_end_is_dropped() {
+fn data_after_the_end_is_dropped() {
     let mut world = World::alone(quiet());
     world.say(0, Packet::Metadata(metadata(10, FileChecksum::None)));
     world.say(0, Packet::Data(data(5, b"123456")));

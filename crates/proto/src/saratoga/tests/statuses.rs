@@ -252,7 +252,7 @@ fn partial_statuses_supplement_each_other_and_end_nothing() {
 }
 
 #[test]
-fn absurd_statuses_do_no_harm() {
+fn invalid_statuses_cause_no_repairs_beyond_the_file() {
     let most = u64::from(u32::MAX);
     let (mut world, number) = sender(&content(SIZE));
     let holes =

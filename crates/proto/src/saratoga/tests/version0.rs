@@ -80,7 +80,7 @@ fn the_sender_polls_each_second() {
 }
 
 #[test]
-fn the_packets_have_the_lengths_that_were_captured() {
+fn packet_lengths_match_the_capture() {
     let mut world = world(&content(SIZE));
     world.get(false);
     world.run();
@@ -125,7 +125,7 @@ fn version_0_supports_only_get() {
 }
 
 #[test]
-fn packets_of_version_1_are_not_understood() {
+fn packets_of_version_1_are_ignored() {
     let mut world = world(&content(SIZE));
     let request = super::world::request(wire::saratoga::RequestKind::Get, "source");
     world.say(0, request);

@@ -187,7 +187,7 @@ fn steps(data: DataConnection) -> u64 {
 }
 
 #[test]
-fn either_host_may_be_switched_off_at_any_moment() {
+fn either_host_may_crash_at_any_moment() {
     for data in WAYS {
         for at in 0..steps(data) {
             // The server, for ever or for a second, and the client for ever.

@@ -309,7 +309,7 @@ fn streams_are_bounded() {
 }
 
 #[test]
-fn a_host_that_was_switched_off_and_on_resets_its_streams() {
+fn restarted_hosts_reset_their_streams() {
     let mut world = talkers(Manner { pauses: None, ..sends(3_000_000) }, Manner::default());
     world.run_for(Duration::from_secs(1));
     world.kill(1);

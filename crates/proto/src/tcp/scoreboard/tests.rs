@@ -109,7 +109,7 @@ fn segments_lost_before_a_timeout_are_not_rejudged() {
 }
 
 #[test]
-fn a_time_out_loses_all_and_can_be_forgiven() {
+fn timeouts_mark_all_lost_and_can_be_undone() {
     let mut board = ten();
     let mut news = Delivery::default();
     board.sack(at(60), 1200, 1300, &mut news);
@@ -146,7 +146,7 @@ fn long_segments_are_cut() {
 }
 
 #[test]
-fn the_rate_is_that_of_the_slower_of_sending_and_arriving() {
+fn delivery_rate_is_the_slower_of_sending_and_arriving() {
     let mut board = Scoreboard::new(0);
     let mut news = Delivery::default();
     // Sent at once, arriving one per 10 ms.

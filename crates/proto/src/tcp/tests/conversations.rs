@@ -22,7 +22,7 @@ fn transfer(options: Options, len: usize, fate: super::world::Fate) -> World {
 }
 
 #[test]
-fn a_few_bytes_and_the_end() {
+fn short_transfers_complete_and_close() {
     let world = transfer(Options::default(), 100, lose(&[], &[]));
     finished(&world).unwrap();
     assert_eq!(

@@ -239,7 +239,7 @@ fn connections_with_minimum_timeout_above_maximum_end() {
 /// A constant timeout below the round trip; an acknowledgment that leaves too little of the rate
 /// for the data after it; a FIN to a peer that has forgotten the connection's number.
 #[test]
-fn conversations_that_did_not_end_do() {
+fn former_endless_conversations_end() {
     [74, 1578, 3199, 8265].into_iter().for_each(|seed| converse_all(seed..seed + 1));
 }
 

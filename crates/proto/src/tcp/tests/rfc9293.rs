@@ -108,7 +108,7 @@ fn options_of_ip_are_left_alone() {
 /// MUST-55, MUST-56: unreachable (net, host, port, source route), quench, time exceeded, parameter
 /// problem.
 #[test]
-fn icmp_ends_nothing() {
+fn icmp_errors_do_not_end_connections() {
     let mut raw = raw();
     let id = raw.establish(Raw::bare(), &[]);
     let kinds = [(3, 0), (3, 1), (3, 3), (3, 5), (4, 0), (11, 0), (12, 0)];

@@ -149,7 +149,7 @@ fn peers_without_scps_get_tcp_with_an_indication() {
 }
 
 #[test]
-fn a_box_that_strips_the_option_leaves_tcp() {
+fn middleboxes_that_strip_the_option_leave_plain_tcp() {
     let options = Options { scps: Some(Scps::default()), ..Options::default() };
     let mut world = World::plain(1);
     world.hosts[1].template.waits_for_peer = true;
@@ -283,7 +283,7 @@ fn congestion_halves_the_window_once_and_corruption_leaves_it() {
 }
 
 #[test]
-fn a_time_out_put_down_to_corruption_keeps_window_and_time_out() {
+fn timeouts_by_corruption_keep_window_and_timeout() {
     let scps = Scps { assume: LossCause::Corruption, ..Scps::default() };
     // The last two segments are lost, so that nothing reveals them.
     let (world, info) = transfer(&plain(scps), 14_600, &[10, 11]);
@@ -295,7 +295,7 @@ fn a_time_out_put_down_to_corruption_keeps_window_and_time_out() {
 }
 
 #[test]
-fn plain_tcp_may_put_losses_down_to_corruption_too() {
+fn plain_tcp_may_attribute_losses_to_corruption() {
     let scps = Scps { snack: None, assume: LossCause::Corruption, ..Scps::default() };
     for sack in [false, true] {
         let options = Options { sack, ..plain(scps) };
@@ -409,7 +409,7 @@ fn options_stay_within_the_mtu_and_syns_within_option_space() {
 }
 
 #[test]
-fn holes_that_cannot_be_do_no_harm() {
+fn invalid_holes_are_ignored() {
     let mut raw = Raw::new(Config::default());
     let snack = Some(Snack { form: SnackForm::Bits, ..Snack::default() });
     let options = Options { scps: Some(Scps { snack, ..Scps::default() }), ..Raw::bare() };

@@ -274,7 +274,7 @@ fn data_to_closed_connections_is_reset() {
 }
 
 #[test]
-fn a_peer_that_never_closes_is_left_after_a_while() {
+fn peers_that_never_close_are_abandoned() {
     let mut raw = Raw::new(Config::default());
     let id = raw.establish(Raw::bare(), &[]);
     raw.stack.close(raw.now, id).unwrap();
@@ -383,7 +383,7 @@ fn returned_syn_cookies_establish_their_connection() {
 }
 
 #[test]
-fn requests_that_cannot_be_are_refused() {
+fn invalid_requests_are_refused() {
     let mut raw = Raw::new(Config::default());
     raw.listen(Raw::bare(), Backlog::default());
     let now = raw.now;

@@ -135,7 +135,7 @@ fn ordinary_packets_pass_unchanged() {
 }
 
 #[test]
-fn a_checksum_of_zero_is_the_other_zero_for_udp() {
+fn udp_checksum_of_zero_is_sent_as_all_ones() {
     let (vnet, mut packet) = udp(4, &[0, 0]);
     let checksum = vnet.checksum.unwrap();
     // A payload that complements the sum of everything else.

@@ -231,7 +231,7 @@ fn connections_beyond_the_limit_are_refused() {
 }
 
 #[test]
-fn a_far_gateway_that_is_switched_off_and_on_leaves_clean_errors() {
+fn restarted_far_gateways_cause_clean_errors() {
     let mut plan = Plan::new(sends(30_000_000), sends(0));
     plan.wan_options.retries = 6;
     // A server that waits for data probes at times whether its peer is alive.
@@ -254,7 +254,7 @@ fn a_far_gateway_that_is_switched_off_and_on_leaves_clean_errors() {
 }
 
 #[test]
-fn clients_learn_that_the_far_gateway_stays_off() {
+fn clients_get_an_error_when_the_far_gateway_stays_off() {
     let mut plan = Plan::new(sends(3_000_000), sends(3_000_000));
     plan.wan_options.retries = 5;
     plan.lan_options.retries = 5;
@@ -299,7 +299,7 @@ fn idle_connections_are_ended() {
 }
 
 #[test]
-fn a_gateways_own_address_is_no_server() {
+fn gateway_addresses_are_not_proxied() {
     let mut plan = Plan::new(sends(10), sends(10));
     plan.pep.own = Vec::new();
     let mut play = plan.build();

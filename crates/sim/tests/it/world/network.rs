@@ -36,7 +36,7 @@ fn packets_arrive_at_the_computed_moments() {
 }
 
 #[test]
-fn an_hour_of_delay_costs_nothing() {
+fn long_delays_cost_no_simulation_time() {
     let hour = Duration::from_secs(3600);
     let Pair { mut world, earth, moon, .. } = pair(|host| host, &line(hour));
     world.call(moon, |toy, _| toy.echo = true);

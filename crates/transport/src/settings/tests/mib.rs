@@ -63,7 +63,7 @@ fn written_mibs_round_trip() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn mistakes_are_reported() {
     let refused = |text: &str| -> String {
         match crate::text::parse::<Mib>(text, "mib.toml") {
             Err(error) => error.to_string(),
@@ -195,7 +195,7 @@ fn the_manual_is_complete() {
 }
 
 #[test]
-fn a_time_without_a_unit_is_helped() {
+fn times_without_a_unit_are_refused_with_a_remedy() {
     for key in ["ack_timer", "nak_mode", "keep_alive"] {
         let text = format!("[default]\n{key} = 5");
         let error = crate::text::parse::<Mib>(&text, "mib.toml").unwrap_err().to_string();
@@ -207,7 +207,7 @@ fn a_time_without_a_unit_is_helped() {
 }
 
 #[test]
-fn intervals_and_timers_that_would_spin_are_refused() {
+fn too_short_intervals_and_timers_are_refused() {
     let keys =
         ["keep_alive", "prompt", "nak_mode", "ack_timer", "nak_timer", "check_timer", "probe"];
     for key in keys.into_iter().chain(["inactivity", "initial_rtt"]) {

@@ -177,7 +177,7 @@ fn requests_beyond_the_bound_are_refused() {
 }
 
 #[test]
-fn only_the_asker_cancels() {
+fn only_the_requester_cancels() {
     let mut world = World::new(&MESH, permitted);
     world.insert(2, "there", &content(3000));
     // The data never arrives, so that the put is under way until it is cancelled.

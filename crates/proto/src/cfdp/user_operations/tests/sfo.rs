@@ -221,7 +221,7 @@ fn a_file_of_unknown_size_keeps_to_the_bounds_too() {
 }
 
 #[test]
-fn a_refusal_further_on_is_reported_to_the_source() {
+fn refusals_of_later_waypoints_are_reported_to_the_source() {
     let mut world = World::new(&LINE, |number, config| {
         waypoints(number, config);
         if number == 3 {

@@ -162,7 +162,7 @@ fn bbr_probes_a_round_trip_that_stays_as_it_is() {
 }
 
 #[test]
-fn bbr_looks_for_the_round_trip_every_ten_seconds() {
+fn bbr_probes_the_round_trip_every_ten_seconds() {
     // A path that grows longer never shows the minimum round trip again.
     let probes = probes(&bbr(Path { rtt_growth: 1e-3, ..path() }, 45.0));
     assert!((3..=4).contains(&probes.len()), "{probes:?}");
@@ -174,7 +174,7 @@ fn bbr_looks_for_the_round_trip_every_ten_seconds() {
 }
 
 #[test]
-fn bbr_does_not_take_losses_for_congestion() {
+fn bbr_does_not_treat_losses_as_congestion() {
     for p in [0.01, 0.05] {
         let connection = bbr(Path { losses: Losses::Random(p), ..path() }, 40.0);
         let goodput = connection.goodput(4.0, 40.0) / (1_250.0 * (1.0 - p));

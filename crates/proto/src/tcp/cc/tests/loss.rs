@@ -95,7 +95,7 @@ fn cubic_follows_its_function_between_losses() {
 }
 
 #[test]
-fn a_pause_is_no_time_of_cubics_epoch() {
+fn pauses_do_not_advance_the_cubic_epoch() {
     let path = Path { losses: Losses::Numbers(&[4_000]), ..Path::wide(50) };
     let cubic = Algorithm::Cubic(Cubic::RFC9438);
     let mut connection = Connection::new(path, control(cubic, 10 * MSS, 400 * MSS));
