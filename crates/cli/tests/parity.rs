@@ -90,8 +90,8 @@ fn compare(scenario: &Path, sim: f64) -> Verdict {
     }
 }
 
-/// Delivery time in the simulator with all delays, which scenarios here give in whole milliseconds,
-/// increased by this many microseconds.
+/// Delivery time in the simulator with all delays, which scenarios here give in whole
+/// milliseconds, increased by this many microseconds.
 fn longer(scenario: &Path) -> impl Iterator<Item = f64> {
     let text = fs::read_to_string(scenario).unwrap();
     [10, 20, 50, 100, 200].into_iter().map(move |micros| {

@@ -1,10 +1,11 @@
 //! The real-time world: modelled links between network namespaces, which unmodified programs use.
 //!
 //! A [`Plan`] describes hosts and links; [`World::start`] creates them. Each host is a network
-//! namespace, each end of a link a TUN device in it. One thread reads the hosts' packets and lets a
-//! [`link::Link`] decide when and whether each arrives. It delivers them at that time, with the
-//! simulator's code. Packets of many segments (up to 64 KB) are never cut: each segment has its own
-//! time and fate, and adjacent segments that arrive together are delivered as one packet again.
+//! namespace, each end of a link a TUN device in it. One thread reads the hosts' packets and lets
+//! a [`link::Link`] decide when and whether each arrives. It delivers them at that time, with the
+//! simulator's code. Packets of many segments (up to 64 KB) are never cut: each segment has its
+//! own time and fate, and adjacent segments that arrive together are delivered as one packet
+//! again.
 //!
 //! Namespaces and devices have no name outside. However the process ends, the kernel removes them.
 

@@ -34,8 +34,8 @@ pub(crate) use self::pipe::Pipe;
 
 /// Packets read from one device before the links get their turn.
 const READS: usize = 32;
-/// Maximum time for reading packets of one device, or delivering packets of one link, before others
-/// get their turn.
+/// Maximum time for reading packets of one device, or delivering packets of one link, before
+/// others get their turn.
 const TURN: Duration = Duration::from_micros(150);
 /// Bounds of the spin time: the loop waits for a nearer due time without sleep, because waking
 /// takes as long. The wake-up latency is learned from sleep to sleep within these bounds.

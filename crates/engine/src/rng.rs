@@ -5,9 +5,9 @@ use rand_core::{Rng as _, SeedableRng as _};
 
 /// A random generator whose output depends on its seed alone.
 ///
-/// In a simulation its seed is derived from the scenario's seed and the component's name, so adding
-/// a component does not change the numbers of the others. Over real sockets the operating system's
-/// entropy seeds it, because session numbers must not be guessable.
+/// In a simulation its seed is derived from the scenario's seed and the component's name, so
+/// adding a component does not change the numbers of the others. Over real sockets the operating
+/// system's entropy seeds it, because session numbers must not be guessable.
 #[derive(Clone, Debug)]
 pub struct Rng(ChaCha12Rng);
 

@@ -1,9 +1,9 @@
 //! The bound of a path: in closed form where that is exact, otherwise by simulating a fluid
 //! through the links.
 //!
-//! The ideal sender ("genie") has no headers above IPv4 and UDP, detects each loss at once and uses
-//! the best packet size. Where no closed form exists it may do more than any real sender, so that
-//! its result is still a bound:
+//! The ideal sender ("genie") has no headers above IPv4 and UDP, detects each loss at once and
+//! uses the best packet size. Where no closed form exists it may do more than any real sender, so
+//! that its result is still a bound:
 //!
 //! - An outage cuts none of its packets: an interrupted packet resumes after the outage.
 //! - Relays forward each bit as it arrives, and retransmit losses of later hops.
@@ -163,12 +163,12 @@ fn known(question: String, find: impl FnOnce() -> Bound) -> Bound {
 /// path it is [`bound`].
 ///
 /// The ideal sender uses an ideal erasure code and detects each loss at once. Every packet that
-/// arrives repairs any loss of its receiver, so it sends until the slowest receiver has enough, and
-/// no scheme that retransmits or codes for all needs fewer packets. All packets have one length, of
-/// its choice. Relays neither store nor retransmit, and receivers do not repair each other; a
-/// scheme with such relays could be faster. Where there is no closed form (changing rates and
-/// delays, buckets, outages, bursts, or paths that branch more than once), it is only the bound of
-/// the slowest receiver.
+/// arrives repairs any loss of its receiver, so it sends until the slowest receiver has enough,
+/// and no scheme that retransmits or codes for all needs fewer packets. All packets have one
+/// length, of its choice. Relays neither store nor retransmit, and receivers do not repair each
+/// other; a scheme with such relays could be faster. Where there is no closed form (changing rates
+/// and delays, buckets, outages, bursts, or paths that branch more than once), it is only the
+/// bound of the slowest receiver.
 #[must_use]
 pub fn bound_of_all(ways: &[Vec<Hop>], file: u64, start: Time, seed: u64) -> Bound {
     let branched = (ways.len() > 1).then(|| branches(ways)).flatten();

@@ -1,7 +1,7 @@
 //! Comparison: one file over one link by several protocols, many times.
 //!
-//! With several receivers the link becomes a star. The sender's rate, queue and outages belong to a
-//! link to a hub. From there a link leads to each receiver, without its own rate and with
+//! With several receivers the link becomes a star. The sender's rate, queue and outages belong to
+//! a link to a hub. From there a link leads to each receiver, without its own rate and with
 //! independent errors, as from a satellite. Half of the delay is on either side of the hub. The
 //! return path is the reverse: all receivers share its rate. A multicast protocol sends the file
 //! once. Any other sends it to each receiver separately, all at once and at an equal share of the

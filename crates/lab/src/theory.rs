@@ -1,9 +1,9 @@
 //! Analytical results: bounds, expected retransmission rounds, coded transfers, multicast, TCP,
 //! relays.
 //!
-//! Shared symbols: a file of F bytes crosses in K = ceil(F / P) packets of P bytes of payload. Each
-//! occupies the link for Tp and is lost with probability p, independently; D is the one-way delay.
-//! Times are in seconds from the first packet sent.
+//! Shared symbols: a file of F bytes crosses in K = ceil(F / P) packets of P bytes of payload.
+//! Each occupies the link for Tp and is lost with probability p, independently; D is the one-way
+//! delay. Times are in seconds from the first packet sent.
 
 use std::f64::consts::SQRT_2;
 

@@ -1,6 +1,6 @@
-//! Losses and the rate that is fair to TCP: the throughput equation and the history of loss events,
-//! common to TFRC (RFC 5348) and TFMCC (RFC 4654). Sections refer to RFC 5348; RFC 4654 §2.1 and §5
-//! have the same text.
+//! Losses and the rate that is fair to TCP: the throughput equation and the history of loss
+//! events, common to TFRC (RFC 5348) and TFMCC (RFC 4654). Sections refer to RFC 5348; RFC 4654
+//! §2.1 and §5 have the same text.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -3,9 +3,9 @@
 //!
 //! A request names the gaps of a block. Each further gap adds some bytes to it, which take time on
 //! the return link. Leaving two gaps apart saves the bytes between them, which take time on the
-//! forward link. If the return link is thinner than the forward one by some orders of magnitude, it
-//! is faster to request both gaps as one range. The bytes between them are then received a second
-//! time.
+//! forward link. If the return link is thinner than the forward one by some orders of magnitude,
+//! it is faster to request both gaps as one range. The bytes between them are then received a
+//! second time.
 //!
 //! A receiver knows the rate of its own path ([`Path::rate_bps`](crate::path::Path::rate_bps)) and
 //! measures the forward rate from arriving data ([`ArrivalRate`]). [`bridge`] derives the maximum

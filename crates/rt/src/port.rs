@@ -178,7 +178,8 @@ fn cut<'a>(shape: &Shape, packet: &'a mut [u8], batch: &'a mut Vec<u8>) -> &'a [
     batch
 }
 
-/// Whether an error concerns one packet only: it is invalid for the host, or the interface is down.
+/// Whether an error concerns one packet only: it is invalid for the host, or the interface is
+/// down.
 fn is_of_the_packet(error: &io::Error) -> bool {
     let known = [Errno::INVAL, Errno::IO, Errno::AGAIN, Errno::NOBUFS, Errno::MSGSIZE];
     Errno::from_io_error(error).is_some_and(|error| known.contains(&error))

@@ -5,8 +5,8 @@ const LINKS: i32 = 2;
 const HOSTS: i32 = 1;
 
 /// Requests a priority for the calling thread above all programs, but below the links. Returns
-/// whether it was granted: it takes a privilege. For threads that mostly wait; a busy one leaves no
-/// time for programs.
+/// whether it was granted: it takes a privilege. For threads that mostly wait; a busy one leaves
+/// no time for programs.
 #[must_use]
 pub fn hurry() -> bool {
     raise_to(HOSTS)

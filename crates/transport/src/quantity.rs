@@ -1,8 +1,8 @@
 //! Quantities as a user writes them: a number and its unit, `"10 Mbit/s"`, `"1.28 s"`, `"10 MB"`.
 //!
 //! A number without a unit is an error wherever a unit exists, because nobody remembers whether a
-//! bare `10` was bits or bytes, seconds or milliseconds. Zero is zero in every unit and needs none;
-//! a probability has no unit.
+//! bare `10` was bits or bytes, seconds or milliseconds. Zero is zero in every unit and needs
+//! none; a probability has no unit.
 //!
 //! Every type parses with [`FromStr`] (so it can be a command line value), reads and writes as a
 //! string with serde, and prints exactly: a printed value parses to the same value.
@@ -470,8 +470,8 @@ impl fmt::Display for Probability {
     }
 }
 
-/// Reads a quantity, or an accepted substitute, from a string; a number is refused with its missing
-/// unit.
+/// Reads a quantity, or an accepted substitute, from a string; a number is refused with its
+/// missing unit.
 pub struct Text<T> {
     /// Expected quantity, for the message about any other type.
     expected: String,

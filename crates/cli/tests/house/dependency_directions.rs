@@ -45,7 +45,8 @@ const ARROWS: [(&str, &[&str]); 17] = [
         ],
     ),
 ];
-/// Crates without clock, socket, file, thread or hidden randomness; and therefore without features.
+/// Crates without clock, socket, file, thread or hidden randomness; and therefore without
+/// features.
 const PURE: [&str; 4] = ["engine", "wire", "proto", "link"];
 /// Crates where `unsafe` is allowed: those that call the kernel.
 const MAY_BE_UNSAFE: [&str; 2] = ["rt", "emu"];

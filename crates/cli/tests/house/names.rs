@@ -1,5 +1,5 @@
-//! Verbs of speech and words of the theatre are banned: identifiers of production code are nouns of
-//! the domain (reported, received, requested, plan, observations, engine, path).
+//! Verbs of speech and words of the theatre are banned: identifiers of production code are nouns
+//! of the domain (reported, received, requested, plan, observations, engine, path).
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -11,8 +11,8 @@ use crate::guard::guarded;
 use crate::world::{possible, text};
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
-/// Python script that fetches the URL of its argument as soon as the server listens, and prints the
-/// text and the time in s.
+/// Python script that fetches the URL of its argument as soon as the server listens, and prints
+/// the text and the time in s.
 const FETCH: &str = "import sys, time, urllib.request
 for attempt in range(100):
     start = time.monotonic()

@@ -9,8 +9,8 @@ use std::time::Duration;
 /// Maximum duration of a test process.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Child in its own process group, which is killed when this value is dropped: also in a panic, and
-/// when the child exceeds its time limit.
+/// Child in its own process group, which is killed when this value is dropped: also in a panic,
+/// and when the child exceeds its time limit.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     pub(crate) child: Child,

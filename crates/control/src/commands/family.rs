@@ -20,8 +20,8 @@ trap '' CHLD
 kill -s 0 -- -1 && exec sleep infinity
 "#;
 
-/// Returns a command that runs a program in its own namespace, where killing it kills all children,
-/// and the pipe with its exit code.
+/// Returns a command that runs a program in its own namespace, where killing it kills all
+/// children, and the pipe with its exit code.
 pub(super) fn of(argv: &[String]) -> io::Result<(Command, PipeReader)> {
     let (code, status) = io::pipe()?;
     let mut command = Command::new("unshare");

@@ -190,8 +190,8 @@ fn play(
     Ok(field.play(cancelled)?.then(|| field.advice()))
 }
 
-/// Runs both concurrently, so that a long run of one leaves no core idle, unless only one thread or
-/// too little memory is allowed.
+/// Runs both concurrently, so that a long run of one leaves no core idle, unless only one thread
+/// or too little memory is allowed.
 fn both<A, B: Send>(
     question: &Question,
     first: impl FnOnce() -> A,

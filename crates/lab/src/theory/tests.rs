@@ -90,8 +90,8 @@ fn rounds_and_transmissions_match_a_simulation() {
     }
 }
 
-/// Time of a simulated sender that is notified of each gap one delay after the receiver detects it,
-/// repairs first, and knows the end: the model of an immediate NAK.
+/// Time of a simulated sender that is notified of each gap one delay after the receiver detects
+/// it, repairs first, and knows the end: the model of an immediate NAK.
 fn immediate_once(rng: &mut Rng, t: &Transfer) -> f64 {
     let mut repairs: Vec<f64> = Vec::new();
     let (mut clock, mut fresh, mut missing, mut last) = (0.0_f64, 0.0, t.packets, 0.0_f64);

@@ -122,8 +122,8 @@ fn broken(protocol: &str, direction: Direction, lasts: f64) -> Run {
     ))
 }
 
-/// The file arrives at most two round trips and `more_s` after the end of the outage, plus the time
-/// for the remaining data: the time of the same transfer without an outage from its start on.
+/// The file arrives at most two round trips and `more_s` after the end of the outage, plus the
+/// time for the remaining data: the time of the same transfer without an outage from its start on.
 fn survives_outages(protocol: &str, more_s: f64) {
     let lengths =
         if whole_sweep() { &[650.0, 1400.0, 3000.0, 18_000.0][..] } else { &[650.0, 3000.0] };

@@ -1,14 +1,14 @@
 //! Interface between a bundle protocol agent and its convergence layers (RFC 9171 §7.2).
 //!
-//! A layer is a separate engine, with paths, timers and effects. Its indications are events for the
-//! agent; the agent's requests are [`Command`]s. Neither waits for the other and no memory is
+//! A layer is a separate engine, with paths, timers and effects. Its indications are events for
+//! the agent; the agent's requests are [`Command`]s. Neither waits for the other and no memory is
 //! shared, so a simulator runs both in one host, and a node on real sockets runs each in its own
 //! thread.
 //!
-//! A transfer in either direction is one bundle. A received bundle comes as pieces, or as a working
-//! file that the layer wrote in the same store. A bundle to send is bytes, or a part of a file in
-//! that store. The agent replies to every transfer that came whole. Until [`Command::Accept`], the
-//! layer does not confirm the bundle to its peer.
+//! A transfer in either direction is one bundle. A received bundle comes as pieces, or as a
+//! working file that the layer wrote in the same store. A bundle to send is bytes, or a part of a
+//! file in that store. The agent replies to every transfer that came whole. Until
+//! [`Command::Accept`], the layer does not confirm the bundle to its peer.
 
 use bytes::Bytes;
 use engine::{Engine, FileName, Time};

@@ -4,8 +4,8 @@
 //! [`engine::Engine`]: it holds no socket, file or clock.
 //!
 //! Received data is written to a working file, verified, synced and renamed in one step; only then
-//! is the sender notified that the file was retained. The progress of receptions and all puts under
-//! way are recorded, so both sides resume after a restart.
+//! is the sender notified that the file was retained. The progress of receptions and all puts
+//! under way are recorded, so both sides resume after a restart.
 
 mod closed;
 mod config;

@@ -1,8 +1,8 @@
 //! Session at the engine that receives the block (RFC 5326 §6, §8.2).
 //!
 //! A report is a promise: the sender forgets the claimed data. The report that claims all of the
-//! red part is therefore sent only when that part is safely stored. For a file, this is when it has
-//! its name.
+//! red part is therefore sent only when that part is safely stored. For a file, this is when it
+//! has its name.
 
 mod blocks;
 mod ending;

@@ -1,5 +1,5 @@
-//! Receiver side of congestion control: the rate at which a sender's messages arrive, their losses,
-//! and the TCP-friendly rate (RFC 4654 §4; RFC 5740 §5.5.2.2).
+//! Receiver side of congestion control: the rate at which a sender's messages arrive, their
+//! losses, and the TCP-friendly rate (RFC 4654 §4; RFC 5740 §5.5.2.2).
 
 use std::collections::VecDeque;
 use std::time::Duration;

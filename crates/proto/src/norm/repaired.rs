@@ -129,8 +129,8 @@ impl Repaired {
     }
 }
 
-/// Number of spare repairs for a block with `block_len` segments of which `missing` are lacking, so
-/// that losses among the repairs seldom cost another round. It is the mean plus two standard
+/// Number of spare repairs for a block with `block_len` segments of which `missing` are lacking,
+/// so that losses among the repairs seldom cost another round. It is the mean plus two standard
 /// deviations, at the block's loss rate.
 ///
 /// 3 of 64: 3 · 0.047 / 0.953 + 2 · sqrt(3 · 0.047) = 0.9, so 1; 10 of 64: 1.9 + 2.5, so 5.

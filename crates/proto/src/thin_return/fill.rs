@@ -1,9 +1,9 @@
 //! Retransmission of unconfirmed data while a thin return link delays the replies.
 //!
-//! A STATUS of 74 bytes takes 0.3 s at 2 kbit/s, in which 5 MB cross a link of 150 Mbit/s again. So
-//! a sender with nothing else to send repeats unconfirmed data, in order, until the reply arrives.
-//! Neither a delay by light time alone is a reason, nor a delay over a return link of unknown rate:
-//! the peer may have been out of reach, or busy.
+//! A STATUS of 74 bytes takes 0.3 s at 2 kbit/s, in which 5 MB cross a link of 150 Mbit/s again.
+//! So a sender with nothing else to send repeats unconfirmed data, in order, until the reply
+//! arrives. Neither a delay by light time alone is a reason, nor a delay over a return link of
+//! unknown rate: the peer may have been out of reach, or busy.
 //!
 //! A sender begins a pass when the end, or a request for a reply, was sent ([`Fill::begin`]). It
 //! sends the parts that [`Fill::next_part`] returns whenever no repair waits. Each reply with news

@@ -3,16 +3,16 @@
 //!
 //! A [`LayeredEntity`] is an [entity](crate::cfdp::Entity) on an engine below it. [`OverLtp`]
 //! carries each PDU in a block of [LTP](crate::ltp), [`OverBundles`] in a bundle of a
-//! [node](crate::bp::node), [`OverService`] in a bundle of another program's node. To its driver it
-//! is one engine, with the paths of the engine below.
+//! [node](crate::bp::node), [`OverService`] in a bundle of another program's node. To its driver
+//! it is one engine, with the paths of the engine below.
 //!
 //! * *The layer below is slow and reliable.* An entity makes a PDU only when fewer than
 //!   [`Limits::window`] are in transit to its peer; PDUs are long; one that failed below is sent
 //!   again.
 //! * *Delivered data survive.* A PDU of class 1 is never retransmitted by its sender. It stays
 //!   below (its block unclaimed, its bundle unconfirmed) until its content is in the store by the
-//!   entity's records, or its transaction has ended. PDUs of class 2 are accepted at once. PDUs for
-//!   which an entity has no room are delivered again.
+//!   entity's records, or its transaction has ended. PDUs of class 2 are accepted at once. PDUs
+//!   for which an entity has no room are delivered again.
 //! * *Sent means delivered below.* A put of class 1 is reported as finished when all of its PDUs
 //!   have been carried. If one was lost, it is reported as incomplete and cancelled.
 

@@ -15,8 +15,8 @@ const CHECKSUM: u16 = 16;
 /// Offset of the flags in a TCP header.
 const FLAGS: usize = 13;
 
-/// Consecutive segments of one connection, all of equal length except the last: the form in which a
-/// kernel passes a packet to its device for segmentation.
+/// Consecutive segments of one connection, all of equal length except the last: the form in which
+/// a kernel passes a packet to its device for segmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
     /// Bytes of the IP header.

@@ -115,8 +115,8 @@ struct Player<'a> {
 }
 
 /// Runs the transfers of a resolved scenario in `world`, which was made from its
-/// [`plan`](super::plan). Ends when all transfers have ended, at the scenario's time limit, or when
-/// `cancelled` is set. Calls `progress` regularly.
+/// [`plan`](super::plan). Ends when all transfers have ended, at the scenario's time limit, or
+/// when `cancelled` is set. Calls `progress` regularly.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! Journal of a study: completed runs in a file that survives the end of the process.
 //!
-//! Each line is one run as JSON, written in one call when the run has ended. A line left incomplete
-//! by a kill or a power failure is run again; an unreadable line in the middle is an error. A run
-//! is identified by a digest of its whole world with its seed. Results of unchanged worlds stay
-//! valid when a study is extended, and changed worlds are run again.
+//! Each line is one run as JSON, written in one call when the run has ended. A line left
+//! incomplete by a kill or a power failure is run again; an unreadable line in the middle is an
+//! error. A run is identified by a digest of its whole world with its seed. Results of unchanged
+//! worlds stay valid when a study is extended, and changed worlds are run again.
 
 use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};

@@ -1,5 +1,5 @@
-//! Contact plans in common formats: this project's TOML, ION's commands and HDTN's JSON. Times of a
-//! plan count from an epoch given by the reader; units depend on the format.
+//! Contact plans in common formats: this project's TOML, ION's commands and HDTN's JSON. Times of
+//! a plan count from an epoch given by the reader; units depend on the format.
 
 mod hdtn;
 mod ion;
@@ -71,8 +71,8 @@ pub fn read(
     }
 }
 
-/// Writes a plan. Times and light times are rounded to the precision of the format: seconds for ION
-/// and HDTN, whole bytes for ION's rates.
+/// Writes a plan. Times and light times are rounded to the precision of the format: seconds for
+/// ION and HDTN, whole bytes for ION's rates.
 #[must_use]
 pub fn write(format: Format, plan: &ContactPlan) -> String {
     match format {

@@ -242,8 +242,8 @@ fn pdus_for_another_entity_are_reported_once() {
     assert_eq!(reply.count(), 1, "{reported}");
 }
 
-/// An engine of 2007 counts its transactions from 1 in each run. A receiver that remembers number 1
-/// would report success, although its file is gone.
+/// An engine of 2007 counts its transactions from 1 in each run. A receiver that remembers number
+/// 1 would report success, although its file is gone.
 #[test]
 fn a_profile_does_not_repeat_numbers() {
     let place = Place::new();

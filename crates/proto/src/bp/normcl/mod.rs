@@ -1,8 +1,8 @@
 //! Convergence layer over NORM (RFC 5740): each bundle is an object. See [`filecl`].
 //!
 //! A link leads to one neighbour or to a group, as its path does. NORM's settings decide who
-//! acknowledges. A bundle is `Acknowledged` if all known receivers acknowledged it, which each does
-//! once its agent has the bundle. Without acknowledging receivers it has only `Left`. No
+//! acknowledges. A bundle is `Acknowledged` if all known receivers acknowledged it, which each
+//! does once its agent has the bundle. Without acknowledging receivers it has only `Left`. No
 //! specification defines bundles over NORM; the objects are files without NORM_INFO.
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Convergence layer over Saratoga (draft-wood-dtnrg-saratoga): each bundle is put as a file of
 //! the bundle type. See [`filecl`].
 //!
-//! Regardless of its settings, the engine uses version 1, keeps no journal, and lets peers put only
-//! bundles.
+//! Regardless of its settings, the engine uses version 1, keeps no journal, and lets peers put
+//! only bundles.
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! Convergence layers over streams: TCPCL, versions 4 (RFC 9174) and 3 (RFC 7242), MTCP and STCP.
 //!
 //! A [`Tcpcl`] is a [`Layer`]: it serves any number of neighbours, each over a stream that it
-//! opened or accepted. Streams may come from a simulator's TCP or the kernel's, with TLS where both
-//! sides support it.
+//! opened or accepted. Streams may come from a simulator's TCP or the kernel's, with TLS where
+//! both sides support it.
 
 mod config;
 mod out;

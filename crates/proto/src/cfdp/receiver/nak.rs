@@ -1,8 +1,8 @@
 //! Requests for missing data (CCSDS 727.0-B-5 §4.6.4).
 //!
 //! A sender serves a NAK in the order of its requests. When data from the end of the last request
-//! or after it arrives, everything still missing before it was lost again. It is requested at once.
-//! Only if the repairs stop before that, a timer must detect it.
+//! or after it arrives, everything still missing before it was lost again. It is requested at
+//! once. Only if the repairs stop before that, a timer must detect it.
 
 use std::time::Duration;
 

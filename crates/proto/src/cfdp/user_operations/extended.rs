@@ -7,11 +7,11 @@
 //!
 //! * Class 3: unacknowledged PDUs are forwarded one by one. A transaction arrives on one path and
 //!   leaves on another; other PDUs are dropped, which ends every loop.
-//! * Class 4: the waypoint receives the whole file like an acknowledged receiver, with its own NAKs
-//!   and retransmissions. It has custody, and sends Finished as a waypoint. It then sends the file
-//!   to the next entity under the same identifier. The Finished of the end system is returned hop
-//!   by hop; a source that sends another EOF gets it again. Only version-000 PDUs can distinguish
-//!   the two kinds of Finished, so only those are relayed.
+//! * Class 4: the waypoint receives the whole file like an acknowledged receiver, with its own
+//!   NAKs and retransmissions. It has custody, and sends Finished as a waypoint. It then sends the
+//!   file to the next entity under the same identifier. The Finished of the end system is returned
+//!   hop by hop; a source that sends another EOF gets it again. Only version-000 PDUs can
+//!   distinguish the two kinds of Finished, so only those are relayed.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -3,8 +3,8 @@
 //!
 //! A request is part of the Metadata of an ordinary transaction. Once that has finished at the
 //! receiving entity, the request is carried out; the response is sent in a separate transaction.
-//! The record of an acknowledged reception keeps its request until the response was delivered, so a
-//! restart in between carries it out again: at least once.
+//! The record of an acknowledged reception keeps its request until the response was delivered, so
+//! a restart in between carries it out again: at least once.
 //!
 //! | operation | section | permitted by |
 //! |---|---|---|

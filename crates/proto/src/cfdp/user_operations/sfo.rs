@@ -1,8 +1,8 @@
 //! The store-and-forward overlay (CCSDS 727.0-B-5 §6.7; the bit layout is a profile, see
 //! `wire::cfdp`).
 //!
-//! Each hop is a separate transaction, with the request as its first message. A waypoint stores the
-//! whole file as a working file, counts itself, and puts the file to the next hop. Reports are
+//! Each hop is a separate transaction, with the request as its first message. A waypoint stores
+//! the whole file as a working file, counts itself, and puts the file to the next hop. Reports are
 //! messages alone: sent directly to a neighbour, otherwise as a separate overlay request, so that
 //! the limit on waypoints applies to them too.
 

@@ -473,8 +473,8 @@ fn plain_blocks_are_accepted_too() {
 }
 
 /// KiB per second from the source's start until the file is at the destination, without the light
-/// time, for a file of this many KiB: one packet each 20 ms, and a light time of `light` behind the
-/// relay.
+/// time, for a file of this many KiB: one packet each 20 ms, and a light time of `light` behind
+/// the relay.
 fn discounted_goodput(kib: usize, light: Duration, cut_through: bool) -> f64 {
     let profile = crate::ltp::profile("ltplib-2007").expect("there is one");
     // Timers of the light time.

@@ -1,7 +1,7 @@
 //! Requests for a STATUS.
 //!
-//! Each carries its number in its timestamp, which the receiver echoes. The sender thus knows which
-//! data followed the request, and does not retransmit data that the STATUS could not report.
+//! Each carries its number in its timestamp, which the receiver echoes. The sender thus knows
+//! which data followed the request, and does not retransmit data that the STATUS could not report.
 
 use std::time::Duration;
 

@@ -8,7 +8,8 @@ use wire::saratoga::Packet;
 use super::world::{PATH, World, config, content};
 use crate::saratoga::Put;
 
-/// 10 Mbit/s forward with 10 % loss, and `return_bps` on the return link, configured at the sender.
+/// 10 Mbit/s forward with 10 % loss, and `return_bps` on the return link, configured at the
+/// sender.
 fn lossy(return_bps: u64) -> World {
     let mut world = World::with(&config());
     world.info.return_bps = Some(return_bps);

@@ -310,8 +310,8 @@ fn blind_puts_request_no_status() {
     assert!(!world.finished(0).expect("it ended").is_confirmed);
 }
 
-/// The receiver cannot detect that no STATUS is expected, if the packet with the end is lost or the
-/// transfer takes long.
+/// The receiver cannot detect that no STATUS is expected, if the packet with the end is lost or
+/// the transfer takes long.
 #[test]
 fn blind_puts_get_few_statuses_with_any_losses() {
     let file = content(1_000_000);

@@ -9,9 +9,10 @@
 //! The connection reports a loss once per window ([`Control::on_congestion`]). The control then
 //! sets [`Control::ssthresh`], and [`Control::cwnd`] to the same (Tahoe: to one segment). The
 //! connection handles the transition from the former window to the new one (inflation by duplicate
-//! ACKs, proportional rate reduction, rate halving), until [`Control::on_recovered`]. Meanwhile the
-//! control does not grow its window ([`Ack::in_recovery`]). A control whose [`Control::recovery`]
-//! is [`Recovery::Own`] is not modified: its window applies in recovery, too.
+//! ACKs, proportional rate reduction, rate halving), until [`Control::on_recovered`]. Meanwhile
+//! the control does not grow its window ([`Ack::in_recovery`]). A control whose
+//! [`Control::recovery`] is [`Recovery::Own`] is not modified: its window applies in recovery,
+//! too.
 //!
 //! After a timeout the window grows from one segment by slow start: [`Ack::in_recovery`] is false.
 //! Congestion revealed by an ACK, and the end of a recovery, are reported before the ACK itself.

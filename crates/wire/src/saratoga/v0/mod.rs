@@ -21,9 +21,9 @@
 //! - METADATA is the length of the file and its name in 256 bytes;
 //! - a report with holes has 8 bytes for each.
 //!
-//! So packets of another program of version 0 may have another meaning: its polls decode as DATA of
-//! 8 bytes, unless they carry that bit. No program ever negotiated versions: the first byte is 0x00
-//! to 0x04 here, 0x40 to 0x44 in the drafts of 2007, 0x20 to 0x24 in version 1.
+//! So packets of another program of version 0 may have another meaning: its polls decode as DATA
+//! of 8 bytes, unless they carry that bit. No program ever negotiated versions: the first byte is
+//! 0x00 to 0x04 here, 0x40 to 0x44 in the drafts of 2007, 0x20 to 0x24 in version 1.
 //!
 //! All fields are in network byte order. Each packet starts with its type (1 byte) and flags (1);
 //! all but a BEACON continue with the session number (4):
