@@ -2,7 +2,7 @@
 //!
 //! A header extension names the ciphersuite and the key, the last trailer extension carries the
 //! value over all bytes before it. RFC 5327 lets a sender leave both out of all but the first
-//! segment; here every segment has them, and one without them is dropped.
+//! segment; here every segment carries them, and a segment without them is dropped.
 //!
 //! RSA-SHA256 (1) is left out: the one implementation in Rust alone leaks the key through its
 //! timing (RUSTSEC-2023-0071).

@@ -67,7 +67,7 @@ impl Slot {
     }
 }
 
-/// Progress of a reception, as far as it is safe.
+/// Safely stored progress of a reception.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// Bytes covered at the last save.

@@ -63,7 +63,7 @@ impl Class {
 /// Bytes of a short reply.
 const REPLY_LEN: usize = 32;
 
-/// Least time of a short reply on a return link that counts as thin. On faster links, hosts and
+/// Minimum time of a short reply on a return link that counts as thin. On faster links, hosts and
 /// queues delay a reply as much.
 pub(crate) const THIN_LEAST: Duration = Duration::from_millis(100);
 

@@ -7,8 +7,8 @@
 //!
 //! A transfer in either direction is one bundle. A received bundle comes as pieces, or as a
 //! working file that the layer wrote in the same store. A bundle to send is bytes, or a part of a
-//! file in that store. The agent replies to every transfer that came whole. Until
-//! [`Command::Accept`], the layer does not confirm the bundle to its peer.
+//! file in that store. The agent replies to every complete transfer. Until [`Command::Accept`],
+//! the layer does not confirm the bundle to its peer.
 
 use bytes::Bytes;
 use engine::{Engine, FileName, Time};

@@ -27,7 +27,7 @@ impl Symbols {
             stride += COLUMN;
         }
         let bytes = vec![0; count * stride + ALIGNMENT];
-        // The bytes of a vector stay where they are for as long as it does not grow.
+        // The bytes of a vector do not move until it grows.
         let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         Self { bytes, start, count, symbol_len, stride }
     }

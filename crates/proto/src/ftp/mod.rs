@@ -159,7 +159,7 @@ impl Node {
         self.by_control(path, Source::File(control), update())
     }
 
-    /// Has a server copy one of its files; neither name may contain a blank.
+    /// Requests a server to copy one of its files; neither name may contain a blank.
     ///
     /// # Errors
     /// See [`RequestError`].

@@ -25,7 +25,7 @@ pub(crate) const COUNT: usize = 2;
 pub(crate) struct Cookies {
     /// Cookie created here, with the peer's suffix.
     ours: Vec<u8>,
-    /// Whether a segment showed that the peer has it.
+    /// Whether a segment showed that the peer received it.
     agreed: bool,
     /// Cookie created by the peer.
     theirs: Vec<u8>,

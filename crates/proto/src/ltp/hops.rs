@@ -192,7 +192,7 @@ impl Node {
         }
     }
 
-    /// Forwards data of all sessions, which senders can read once the store has it.
+    /// Forwards data of all sessions, which senders can read once the store has written it.
     pub(crate) fn pass_on_all(&mut self) {
         let incoming: Vec<_> = self.flows.iter().filter_map(|(_, flow)| flow.incoming).collect();
         for handle in incoming {

@@ -22,7 +22,7 @@ pub(crate) struct Sent {
     pub(crate) claims: Vec<Claim>,
     pub(crate) attempts: u32,
     pub(crate) left: Time,
-    /// Whether the sender has it, or a later one on the same scope.
+    /// Whether the sender received it, or a later one on the same scope.
     pub(crate) acknowledged: bool,
     /// Whether its retransmission waits for the acknowledgement of another.
     pub(crate) is_held: bool,

@@ -490,7 +490,7 @@ impl Sender {
             let pass = if first { Pass::First } else { Pass::Again };
             let sent = self.push_data(core, burst, self.layout.content, &description, pass);
             let len = description.len();
-            // It counts as sent only when it was.
+            // It counts as sent only after transmission.
             if sent.is_some() || !first {
                 self.layout.set_description(description);
             }
@@ -588,7 +588,7 @@ impl Sender {
         }
     }
 
-    /// Whether the receiver has all of the red part.
+    /// Whether the receiver holds all of the red part.
     fn is_red_claimed(&self) -> bool {
         self.reports.claimed().covered() >= self.layout.red
     }

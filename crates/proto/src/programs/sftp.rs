@@ -1,5 +1,5 @@
 //! The SSH File Transfer Protocol, version 3, as sftp and scp use it to send one file
-//! (draft-ietf-secsh-filexfer-02). A server replies to queries about files as if it had none.
+//! (draft-ietf-secsh-filexfer-02). A server replies to queries about files as if it stored none.
 
 use std::collections::VecDeque;
 

@@ -92,8 +92,8 @@ pub struct ContactPlan {
 }
 
 impl ContactPlan {
-    /// Builds a plan. A range of one direction serves the other too if that has none; without any
-    /// range the light time is 0.
+    /// Builds a plan. A range of one direction also applies to the other if that has none; without
+    /// any range the light time is 0.
     ///
     /// # Errors
     ///

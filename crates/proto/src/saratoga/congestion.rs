@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(control.may_send(millis(24)), Err(millis(25)));
         assert_eq!(control.may_send(millis(26)), Ok(()));
         control.sent(millis(26), 1000, 500, 0);
-        // One was late, which the next makes up for.
+        // One was late, and the next compensates.
         assert_eq!(control.may_send(millis(26)), Err(Time::from_nanos(37_500_000)));
         control.sent(millis(80), 1500, 1000, 0);
         assert_eq!(control.may_send(millis(80)), Err(millis(103)), "but no more than 2 ms");

@@ -1,5 +1,4 @@
-//! Sessions of a peer, and their slots: a flood of sessions that make no progress keeps no other
-//! out.
+//! Sessions of a peer, and their slots: a flood of sessions without progress excludes no other.
 
 use std::collections::BTreeMap;
 

@@ -411,7 +411,7 @@ pub trait Words: Sized {
     fn words() -> Vec<(&'static str, Self)>;
 }
 
-/// The word for a value, if it has one.
+/// The word for a value, if there is one.
 pub fn word_of<T: Words + PartialEq>(value: &T) -> Option<&'static str> {
     T::words().into_iter().find(|(_, other)| other == value).map(|(word, _)| word)
 }

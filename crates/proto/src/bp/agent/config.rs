@@ -14,7 +14,7 @@ use crate::{numbers, settings};
 /// A neighbour over one of the agent's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkRef {
-    /// Index of the layer, in the order in which the agent has them.
+    /// Index of the layer, in the agent's order.
     pub layer: usize,
     /// Neighbour within the layer.
     pub link: LinkId,
@@ -75,7 +75,7 @@ pub enum Routing {
     Static(Vec<Entry>),
     /// Contact graph routing; the entries serve destinations missing in the plan.
     ContactGraph(Box<Router>, Vec<Entry>),
-    /// Epidemic routing: a copy to every neighbour that has not had one (Vahdat and Becker 2000).
+    /// Epidemic routing: a copy to every neighbour without one (Vahdat and Becker 2000).
     Epidemic,
     /// Binary spray and wait (Spyropoulos et al. 2005). A node with several copies gives half of
     /// them to each neighbour without one. A node with one copy gives it only to the destination.

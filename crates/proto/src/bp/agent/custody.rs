@@ -2,8 +2,8 @@
 //! another node accepts custody.
 //!
 //! A node accepts custody once the bundle is safe in its store, and sends a signal to the previous
-//! custodian. A bundle without a signal in time is retransmitted; a custodian that already has it
-//! signals redundant reception, which counts as success. Lost signals therefore do no harm.
+//! custodian. A bundle without a signal in time is retransmitted; a custodian that already stores
+//! it signals redundant reception, which counts as success. Lost signals therefore do no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -137,7 +137,7 @@ impl Agent {
             self.custody_reported(number, None, has_it, from);
             return;
         }
-        // It may be a part of a bundle that is whole here, or of a longer fragment.
+        // It may be a part of a complete bundle stored here, or of a longer fragment.
         let Some((offset, len)) = fragment else { return };
         let end = offset.saturating_add(len);
         let parts =

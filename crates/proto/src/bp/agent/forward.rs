@@ -176,7 +176,7 @@ impl Agent {
         }
     }
 
-    /// Sends queued bundles to a node, as far as its links take them.
+    /// Sends queued bundles to a node, as far as its links accept them.
     fn pump(&mut self, now: Time, node: &Eid) {
         loop {
             let Some((at, most)) = self.forwarder.free_link(now, node) else { return };
@@ -282,7 +282,7 @@ impl Agent {
         }
         held.sent.insert(node.clone());
         let id = held.id();
-        // The destination has it: no more copies are needed.
+        // The destination received it: no more copies are needed.
         if copies && held.destination().node() == node {
             held.waits = false;
             self.forwarder.wait_no_longer(number);
@@ -295,7 +295,7 @@ impl Agent {
         self.settle(number);
     }
 
-    /// Routes a bundle again after a failed transmission; a neighbour that will never take it is
+    /// Routes a bundle again after a failed transmission; a neighbour that will never accept it is
     /// excluded.
     pub(super) fn not_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64, again: bool) {
         self.statistics.failed += 1;

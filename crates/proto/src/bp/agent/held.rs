@@ -32,7 +32,7 @@ pub(super) struct Held {
     pub(super) queued: LiteMap<Eid, Option<Route>>,
     /// Transmissions of it, or of parts of it.
     pub(super) sending: LiteMap<(LinkRef, Tag), Sending>,
-    /// Parts of its payload that nodes have which do not have all of it.
+    /// Parts of its payload at nodes without the complete bundle.
     pub(super) parts: BTreeMap<Eid, Ranges>,
     /// Nodes that have it.
     pub(super) sent: BTreeSet<Eid>,
@@ -57,7 +57,7 @@ pub(super) struct Held {
 pub(super) struct Sending {
     pub(super) to: Eid,
     pub(super) route: Option<Route>,
-    /// Begin and end of the part sent, unless it is the whole payload.
+    /// Start and end of the sent part, unless it is the whole payload.
     pub(super) part: Option<(u64, u64)>,
     /// Bytes before the payload.
     pub(super) head_len: usize,

@@ -130,7 +130,7 @@ impl Intakes {
 /// Place of the payload.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Collected in memory, as long as it is short.
+    /// Collected in memory while it is short.
     Memory(BytesMut),
     /// Whole in memory, in the buffer of its giver.
     Whole(Bytes),
@@ -309,7 +309,7 @@ impl Intake {
         if self.head.is_some() {
             return self.feed_payload(bytes.clone(), bounds).map_or(Fed::Malformed, Fed::Payload);
         }
-        // The beginning of a head is collected; a head that comes whole is decoded in place.
+        // The start of a head is collected; a head that arrives complete is decoded in place.
         let mut beginning = bytes.clone();
         if !self.beginning.is_empty() {
             self.beginning.extend_from_slice(bytes);

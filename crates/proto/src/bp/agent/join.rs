@@ -24,7 +24,7 @@ const REST: Duration = Duration::from_secs(60);
 /// The fragments of one bundle.
 #[derive(Debug, Default)]
 struct Fragments {
-    /// Ends of the fragments, by where they begin.
+    /// Ends of the fragments, by their start.
     parts: BTreeMap<(u64, u64), u64>,
     have: Ranges,
     /// The bundle they are being reassembled into.

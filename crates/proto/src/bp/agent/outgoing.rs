@@ -19,7 +19,7 @@ use super::{Agent, Held, LinkRef, Routing, Version};
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) head: Head,
-    /// Begin and end of the part, unless it is the whole payload.
+    /// Start and end of the part, unless it is the whole payload.
     pub(super) part: Option<(u64, u64)>,
     /// Copies given with it.
     pub(super) copies: u32,

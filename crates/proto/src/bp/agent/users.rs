@@ -34,7 +34,7 @@ impl Users {
         self.endpoints.get(endpoint).is_some_and(|delivering| delivering.len() < most)
     }
 
-    /// Records a delivery to the user of an endpoint; `false` if it has none.
+    /// Records a delivery to the user of an endpoint; `false` without a user.
     pub(super) fn hand_over(&mut self, endpoint: &Eid, number: u64) -> bool {
         let Some(delivering) = self.endpoints.get_mut(endpoint) else { return false };
         delivering.insert(number);

@@ -135,7 +135,7 @@ pub enum Indication {
         file: FileId,
         /// Its name at the receiver.
         name: String,
-        /// Success: delivery was reported, or without reports the first neighbour has it.
+        /// Success: delivery was reported or, without reports, the first neighbour accepted it.
         result: Result<(), Failure>,
         /// Whether the receiver reported delivery.
         is_reported: bool,

@@ -58,7 +58,7 @@ impl FileEngine for norm::Node {
             Indication::Finished(finished) if finished.is_sender => {
                 Meaning::Sent(finished.id, outcome(&finished))
             }
-            // Data that are no file are acknowledged before an agent could have them.
+            // Data that are no file are acknowledged before an agent could store them.
             Indication::Finished(finished) if finished.data.is_some() => Meaning::NoBundle,
             Indication::Finished(finished) => Meaning::Over(finished.id),
             Indication::Started { .. }

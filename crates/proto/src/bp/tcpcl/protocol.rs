@@ -81,7 +81,7 @@ impl Agreement {
         self.lengths = theirs.lengths;
     }
 
-    /// Whether a bundle is one segment, whose data is sent as it is read.
+    /// Whether a bundle is one segment, whose data is sent while it is read.
     pub(super) const fn is_framed(self) -> bool {
         match self.protocol {
             Protocol::Framed(_) => true,

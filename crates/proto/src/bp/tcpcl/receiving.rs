@@ -357,7 +357,7 @@ impl Tcpcl {
                     |node: &Eid| named.parse::<Eid>().is_ok_and(|named| named.node() == *node);
                 session.tls.names_itself(named) && wanted.get(&session.link).is_none_or(is_wanted)
             }
-            // Where TLS is required, the stream has it.
+            // If TLS is required, the stream uses it.
             Proof::Node(_) | Proof::Authority => true,
         }
     }

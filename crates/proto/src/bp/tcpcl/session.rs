@@ -150,7 +150,7 @@ impl Session {
         }
     }
 
-    /// Queues a message without data, if the protocol has it.
+    /// Queues a message without data, if the protocol defines it.
     pub(super) fn send(&mut self, message: &Message<'_>) {
         if let Some(bytes) = self.agreement.write(message) {
             self.out.push(bytes.into());

@@ -118,8 +118,8 @@ impl Udpcl {
         transmit
     }
 
-    /// Reads the next bytes of the current bundle's file, and of the next bundles as long as they
-    /// are single datagrams.
+    /// Reads the next bytes of the current bundle's file, and of the next bundles while they are
+    /// single datagrams.
     fn read_on(&mut self, link: LinkId) {
         let Some(path) = self.links.get(&link).map(|neighbour| neighbour.path) else { return };
         let most = self.datagram_max(path);

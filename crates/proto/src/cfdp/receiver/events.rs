@@ -311,7 +311,7 @@ impl Receiver {
     fn storage_failed(&mut self, core: &mut Core, now: Time) {
         core.stats.storage_errors += 1;
         match self.phase {
-            // Unwritten data is missing for good, although it counts as received.
+            // Unwritten data is lost permanently, although it counts as received.
             Phase::Receiving | Phase::Verifying | Phase::Syncing => {
                 self.fatal(core, now, ConditionCode::FilestoreRejection);
             }

@@ -176,7 +176,7 @@ impl SfoPutRequest {
 }
 
 impl Entity {
-    /// Has another entity send one of its files (CCSDS 727.0-B-5 §6.2). Ends with an
+    /// Requests another entity to send one of its files (CCSDS 727.0-B-5 §6.2). Ends with an
     /// [`OperationIndication::ProxyPutResponse`](super::OperationIndication) that carries the
     /// identifier returned here.
     ///

@@ -12,8 +12,8 @@ use super::nibbles::{NIBBLES8, nibbles16};
 use super::{COLUMN, SOURCES, Source, TILE};
 use crate::fec::field::{Field, Tables};
 
-/// The matrix of each coefficient of GF(2⁸), as `vgf2p8affineqb` has it: the byte `7 − i` says
-/// which bits of an element make bit `i` of the product.
+/// The matrix of each coefficient of GF(2⁸), as `vgf2p8affineqb` expects it: the byte `7 − i`
+/// selects the bits of an element that make bit `i` of the product.
 static MATRICES8: LazyLock<[u64; 256]> = LazyLock::new(|| {
     let tables = Field::Gf8.tables();
     std::array::from_fn(|coefficient| matrix(&powers(tables, coefficient as u16), 0, 0))
@@ -56,7 +56,7 @@ pub(super) fn gfni_is_available() -> bool {
     X64V4xToken::summon().is_some()
 }
 
-/// With GFNI and AVX-512. Returns whether the processor has them.
+/// With GFNI and AVX-512. Returns whether the processor supports them.
 pub(super) fn gfni(field: Field, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) -> bool {
     let Some(token) = X64V4xToken::summon() else { return false };
     match field {
@@ -66,7 +66,7 @@ pub(super) fn gfni(field: Field, sums: &mut [u8], stride: usize, sources: &[Sour
     true
 }
 
-/// With AVX2. Returns whether the processor has it.
+/// With AVX2. Returns whether the processor supports it.
 pub(super) fn avx2(field: Field, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) -> bool {
     let Some(token) = X64V3Token::summon() else { return false };
     match field {

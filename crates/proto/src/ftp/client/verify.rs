@@ -8,7 +8,7 @@ use super::{Awaited, Current, Job, Session, number_behind};
 use crate::ftp::core::{Core, Use};
 use crate::ftp::indication::Failure;
 
-/// CRC of a sent file, as far as it was read.
+/// CRC of the read part of a sent file.
 #[derive(Debug)]
 pub(super) struct Sum {
     file: FileId,

@@ -1,4 +1,4 @@
-//! Session whose block is handed to the user as it is, for an engine [of
+//! Session whose block is passed to the user unchanged, for an engine [of
 //! blocks](crate::ltp::Node::of_blocks).
 
 use engine::{OpenMode, Time};

@@ -124,7 +124,7 @@ pub(crate) struct Flow {
     pub(crate) outgoing: Option<Handle>,
     /// Complete block, once stored.
     pub(crate) kept: Option<Stored>,
-    /// Whether the next engine has it.
+    /// Whether the next engine accepted it.
     pub(crate) is_forwarded: bool,
     /// Number of sessions started to the next engine.
     pub(crate) sessions: u32,

@@ -22,7 +22,7 @@ pub enum Indication {
     Relaying(Transfer),
     /// Its red part is completely stored here, and the previous engine may forget it.
     Kept(Transfer),
-    /// The next engine has it; it is no longer stored here.
+    /// The next engine accepted it; it is no longer stored here.
     Forwarded(Transfer),
     /// A stored block is given up.
     Undeliverable {

@@ -71,7 +71,7 @@ impl Outgoing {
             self.requests.due.insert((first as u32, end as u32), now);
         }
         for (block, mark) in parts {
-            // A block that is retransmitted as a whole needs nothing else.
+            // A completely retransmitted block needs nothing else.
             if !self.requests.due.contains(block) {
                 self.commit_block(core, (now, is_last), transmission, &shape, block, mark);
             }
@@ -149,7 +149,7 @@ impl Outgoing {
             let lacked = last.max(proactive.saturating_add(missing)).min(parity);
             transmission.losses.lacked(first + u64::from(block), lacked);
         }
-        // A receiver that names a source segment has all of the sent parity and still lacks more.
+        // A receiver that names a source segment received all sent parity and still lacks more.
         let names_sources = mark.symbols.iter().next().is_some_and(|first| first < block_len);
         if !names_sources && !mark.is_whole && is_complete {
             let lacking = repaired.lacking(Wanted { symbols: &mark.symbols, missing }, block_len);

@@ -89,7 +89,7 @@ impl Connection {
     }
 
     /// Whether headers are compressed now. After the FIN the peer may have closed and forgotten the
-    /// number: a whole header gets a reply then.
+    /// number: a full header gets a reply then.
     pub(super) fn compresses(&self) -> bool {
         self.peer_number().is_some() && !self.fin_sent()
     }

@@ -10,7 +10,7 @@ settings! {
     pub struct Bets {
         /// Time after which a receiver that has read everything before a hole skips it.
         pub receive_timeout: Duration as Span [Interval] = Duration::from_micros(1_048_577),
-        /// Transmissions of a segment after which a sender gives it up.
+        /// Transmissions of a segment after which a sender gives up on it.
         pub transmissions: u32 as Number [Least(1)] = 20,
         /// Holes in either direction that wait to be fetched by the user. At this number nothing
         /// more is skipped.

@@ -106,7 +106,8 @@ impl Snacking {
         }
     }
 
-    /// Hole to report in the next acknowledgment, with the following units if the form has them.
+    /// Hole to report in the next acknowledgment, with the following units if the form includes
+    /// them.
     pub(crate) fn next(
         &mut self,
         now: Time,

@@ -36,7 +36,7 @@ impl Numbers {
 }
 
 impl Stack {
-    /// Number for a new connection; 0 if it must not have one, or all are taken.
+    /// Number for a new connection; 0 if numbers are disabled for it, or all are in use.
     pub(super) fn number_for(&mut self, tuple: Tuple, options: &Options) -> u8 {
         if !options.scps.is_some_and(|scps| scps.header_compression) {
             return 0;
