@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Time limit on a busy machine: a SYN that is lost five times is retransmitted after half a
-/// minute.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit on a busy machine: a SYN that is lost six times is retransmitted after a minute.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits until something holds.
 pub(crate) fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
