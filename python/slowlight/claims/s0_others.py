@@ -31,7 +31,7 @@ def ltp_by_size(evidence: Evidence) -> list[Finding]:
         found(
             "b", "standard deviation without errors: LTP; CFDP, kbit/s", "much higher",
             joined(spread, ".1f"), holds=spread[0] > spread[1],
-            why="Without errors there are no random draws here, so runs are equal. The study "
+            why="Without errors no random draw affects these runs, so they are equal. The study "
             "itself attributes LTPlib's variance to the implementation (S0-31).",
         ),
     ]  # fmt: skip
