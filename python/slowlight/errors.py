@@ -12,7 +12,7 @@ class UserError(ValueError):
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
+def user_errors() -> Iterator[None]:
     """Converts errors of the compiled module to `UserError`."""
     try:
         yield

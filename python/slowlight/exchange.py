@@ -57,7 +57,7 @@ class Exchange:
     acks: list[tuple[float, int]] = field(default_factory=list)
     window: list[tuple[float, int]] = field(default_factory=list)
     arrived: list[Span] = field(default_factory=list)
-    asked: list[Span] = field(default_factory=list)
+    requested: list[Span] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     # Start and end of each outage of a link, in seconds.
     outages: list[tuple[float, float]] = field(default_factory=list)

@@ -64,9 +64,9 @@ def exchange_of(node: str, lines: Sequence[Datagram], trace: pl.DataFrame) -> Ex
         if source != sender and (not is_peer or _is_data(says)):
             # A packet of another hop.
             continue
-        told = _NORM_FILE.search(says)
-        if told and norm is None:
-            norm = Norm(*map(int, told.groups()))
+        length = _NORM_FILE.search(says)
+        if length and norm is None:
+            norm = Norm(*map(int, length.groups()))
         if source != sender:
             _answer(exchange, at_s, says, norm)
             continue
@@ -95,13 +95,13 @@ def _answer(exchange: Exchange, at_s: float, says: str, norm: Norm | None) -> No
     ]
     if "NAK" in says:
         # The first pair is the scope of the list.
-        exchange.asked += spans[1:]
+        exchange.requested += spans[1:]
     elif "received" in says:
         exchange.arrived += spans[1:]
         if len(spans) > 1 and spans[1].low == 0:
             exchange.acks.append((at_s, spans[1].high))
     elif "STATUS" in says:
-        exchange.asked += spans
+        exchange.requested += spans
         progress = _PROGRESS.search(says)
         if progress:
             exchange.acks.append((at_s, int(progress[1])))
@@ -110,7 +110,7 @@ def _answer(exchange: Exchange, at_s: float, says: str, norm: Norm | None) -> No
         for _, block, first, last in _NORM_NEEDS.findall(needs):
             low, _, _ = norm.place(int(block), int(first))
             _, high, _ = norm.place(int(block), int(last or first))
-            exchange.asked.append(Span(at_s, low, high))
+            exchange.requested.append(Span(at_s, low, high))
 
 
 _NAMES = ("ACK EOF", "ACK Finished", "Finished", "EOF", "Metadata", "METADATA", "NAK", "NACK",

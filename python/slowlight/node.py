@@ -61,12 +61,12 @@ class Node:
 
     def status(self) -> dict[str, Any]:
         """Returns the node, its neighbours and counters."""
-        status: dict[str, Any] = json.loads(self._ask("GET", "/node"))
+        status: dict[str, Any] = json.loads(self._request("GET", "/node"))
         return status
 
     def bundles(self) -> list[dict[str, Any]]:
         """Returns the held bundles."""
-        bundles: list[dict[str, Any]] = json.loads(self._ask("GET", "/bundles"))
+        bundles: list[dict[str, Any]] = json.loads(self._request("GET", "/bundles"))
         return bundles
 
     def send(
@@ -79,22 +79,22 @@ class Node:
         priority: str = "normal",
     ) -> str:
         """Sends a bundle and returns its ID. The node has stored it when this returns."""
-        asked = {"to": to, "lifetime_ms": str(int(lifetime * 1000)), "priority": priority}
+        query = {"to": to, "lifetime_ms": str(int(lifetime * 1000)), "priority": priority}
         if source is not None:
-            asked["from"] = source
-        answer = json.loads(self._ask("POST", "/bundles", asked, payload))
-        return str(answer["id"])
+            query["from"] = source
+        reply = json.loads(self._request("POST", "/bundles", query, payload))
+        return str(reply["id"])
 
     def cancel(self, bundle_id: str) -> None:
         """Deletes a held bundle."""
-        self._ask("DELETE", "/bundles", {"id": bundle_id})
+        self._request("DELETE", "/bundles", {"id": bundle_id})
 
     def receive(self, endpoint: str, *, confirm: bool = False) -> Iterator[Bundle]:
         """Yields the bundles for an endpoint as they arrive, without end."""
         connection = _Connection(self._path, None)
-        asked = {"endpoint": endpoint, "confirm": "true" if confirm else "false"}
+        query = {"endpoint": endpoint, "confirm": "true" if confirm else "false"}
         try:
-            response = self._exchange(connection, "GET", "/deliveries", asked, None)
+            response = self._exchange(connection, "GET", "/deliveries", query, None)
             while line := response.readline():
                 head = json.loads(line)
                 payload = response.read(head["bytes"]) if head["bytes"] else b""
@@ -104,12 +104,12 @@ class Node:
 
     def confirm(self, bundle: Bundle) -> None:
         """Confirms a bundle: the node may delete it."""
-        self._ask("DELETE", f"/deliveries/{bundle.delivery}", {"id": bundle.id})
+        self._request("DELETE", f"/deliveries/{bundle.delivery}", {"id": bundle.id})
 
     def ping(self, to: str, count: int = 1, size: int = 64) -> list[float | None]:
         """Returns the round-trip time of each echo in seconds, or None if none came."""
-        asked = {"to": to, "count": str(count), "bytes": str(size)}
-        lines = self._ask("POST", "/ping", asked).splitlines()
+        query = {"to": to, "count": str(count), "bytes": str(size)}
+        lines = self._request("POST", "/ping", query).splitlines()
         times = []
         for line in lines:
             pong = json.loads(line)
@@ -119,16 +119,16 @@ class Node:
             times.append(None if rtt is None else rtt / 1e6)
         return times
 
-    def _ask(
+    def _request(
         self,
         method: str,
         path: str,
-        asked: dict[str, str] | None = None,
+        query: dict[str, str] | None = None,
         body: bytes | IO[bytes] | None = None,
     ) -> bytes:
         connection = _Connection(self._path, self._timeout)
         try:
-            return self._exchange(connection, method, path, asked, body).read()
+            return self._exchange(connection, method, path, query, body).read()
         finally:
             connection.close()
 
@@ -137,10 +137,10 @@ class Node:
         connection: _Connection,
         method: str,
         path: str,
-        asked: dict[str, str] | None,
+        query: dict[str, str] | None,
         body: bytes | IO[bytes] | None,
     ) -> http.client.HTTPResponse:
-        target = f"{path}?{urlencode(asked)}" if asked else path
+        target = f"{path}?{urlencode(query)}" if query else path
         connection.request(method, target, body)
         response = connection.getresponse()
         if response.status >= 400:

@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from slowlight import _native
-from slowlight.errors import told
+from slowlight.errors import user_errors
 
 # Columns of IP, UDP and TCP headers, of the decoded datagram, and of the capture's comment.
 # `window` is in bytes, scaled as negotiated (RFC 7323 §2); `sack` has the left and right edges of
@@ -48,7 +48,7 @@ def read_capture(capture: bytes | str | Path, protocol: str | None = None) -> pl
     of the one that can decode most of them. Warns if the capture ends within a packet.
     """
     content = capture if isinstance(capture, bytes) else Path(capture).read_bytes()
-    with told():
+    with user_errors():
         columns, cut = _native.packets(content, protocol)
     if cut:
         warnings.warn(cut, stacklevel=2)

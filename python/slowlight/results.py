@@ -21,7 +21,7 @@ from typing import Any
 import polars as pl
 
 from slowlight import _native
-from slowlight.errors import UserError, told, unknown
+from slowlight.errors import UserError, unknown, user_errors
 from slowlight.scenario import Scenario
 
 # Suffixes of the numeric columns of axes, which name their units.
@@ -103,7 +103,7 @@ class Results:
     def cell(self, sheet: str | None, labels: Mapping[str, str]) -> Scenario:
         """Returns the scenario of a cell, with the first label of axes that are not named."""
         name = str(self.sheet(sheet)["name"])
-        with told():
+        with user_errors():
             text, folder = _native.cell(str(self.folder), self.edition, name, dict(labels))
         where = ", ".join(f"{axis} = {label}" for axis, label in labels.items())
         return Scenario(text, Path(folder), f"{self.name}, {name}, {where}")
@@ -112,7 +112,7 @@ class Results:
         """Returns a scenario of the study: a file of its own, or a built-in one."""
         if not name.endswith(".toml"):
             return Scenario.find(name)
-        with told():
+        with user_errors():
             text, folder = _native.kept(str(self.folder), name)
         return Scenario(text, Path(folder), name)
 
@@ -164,9 +164,9 @@ def derived(frame: pl.DataFrame) -> pl.DataFrame:
     if not {"file_bytes", "delivered_s", "transfer_s"} <= set(frame.columns):
         return frame
     bits, there = 8.0 * pl.col("file_bytes"), pl.col("delivered_s")
-    told = pl.coalesce("transfer_s", "delivered_s")
+    reported = pl.coalesce("transfer_s", "delivered_s")
     light = next((name for name in ("ltt_s", "delay_s") if name in frame.columns), None)
-    columns = [(bits / told).alias("client_bps")]
+    columns = [(bits / reported).alias("client_bps")]
     if light is not None:
         columns.append((bits / (there - pl.col(light))).alias("discounted_bps"))
     return frame.with_columns(columns)
@@ -201,7 +201,7 @@ def summary(frame: pl.DataFrame, by: Sequence[str], value: str) -> pl.DataFrame:
         raise unknown("column", value, frame.columns)
     column = pl.col(value).cast(pl.Float64)
     count = column.count()
-    told = frame.group_by(by, maintain_order=True).agg(
+    cells = frame.group_by(by, maintain_order=True).agg(
         column.mean().alias("mean"),
         column.std().fill_null(0.0).alias("sd"),
         column.median().alias("median"),
@@ -210,4 +210,4 @@ def summary(frame: pl.DataFrame, by: Sequence[str], value: str) -> pl.DataFrame:
         count.alias("n"),
         column.null_count().alias("missing"),
     )
-    return told.with_columns((pl.col("sd") / pl.col("n").sqrt()).alias("sem"))
+    return cells.with_columns((pl.col("sd") / pl.col("n").sqrt()).alias("sem"))

@@ -26,7 +26,7 @@ import polars as pl
 from tqdm.auto import tqdm
 
 from slowlight import _native
-from slowlight.errors import told
+from slowlight.errors import user_errors
 
 __all__ = ["Run", "Scenario", "Sweep", "frame_of"]
 
@@ -88,7 +88,7 @@ class Scenario:
         """Returns a built-in scenario such as `grc`, or a file if the name ends with `.toml`."""
         if name.endswith(".toml"):
             return cls.read(name)
-        with told():
+        with user_errors():
             return cls(_native.scenario(name), origin=name)
 
     @classmethod
@@ -122,7 +122,7 @@ class Scenario:
 
     def resolved(self) -> str:
         """Returns the scenario with all defaults, as TOML."""
-        with told():
+        with user_errors():
             return _native.resolve(self.text, self.origin, str(self.folder))
 
     def changed(self, changes: Mapping[str, Any], without: Iterable[str] = ()) -> Self:
@@ -133,7 +133,7 @@ class Scenario:
         >>> [link["delay"] for link in world.table()["links"]]
         ['1 s', '1 s']
         """
-        with told():
+        with user_errors():
             text = _native.changed(self.text, self.origin, json.dumps(changes), list(without))
         return replace(self, text=text)
 
@@ -149,7 +149,7 @@ class Scenario:
         With `trace` the result has all packets, with `capture_at` the packets at this node.
         """
         world = self if seed is None else self.changed({"seed": seed})
-        with told():
+        with user_errors():
             metrics, lines, capture = _native.single(
                 world.text, world.origin, str(world.folder), trace, capture_at
             )

@@ -42,7 +42,7 @@ def text(exchange: Exchange, title: str) -> str:
             lines += [f"atext {one.at_s:.6f} {one.high}", "R"]
         if one.lost:
             lines += ["red", f"x {one.at_s:.6f} {(one.low + one.high) // 2}"]
-    for spans, color in ((exchange.arrived, "purple"), (exchange.asked, "magenta")):
+    for spans, color in ((exchange.arrived, "purple"), (exchange.requested, "magenta")):
         lines.append(color)
         for span in spans:
             lines.append(f"line {span.at_s:.6f} {span.low} {span.at_s:.6f} {span.high}")

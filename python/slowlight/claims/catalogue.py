@@ -131,8 +131,8 @@ def check(entries: list[Entry], where: Iterable[Path]) -> list[Checked]:
 
 def counts(checked: Iterable[Checked]) -> dict[str, int]:
     """Counts the parts of claims by verdict."""
-    told = [finding.verdict for one in checked for finding in one.findings]
-    return {verdict.value: told.count(verdict) for verdict in Verdict}
+    verdicts = [finding.verdict for one in checked for finding in one.findings]
+    return {verdict.value: verdicts.count(verdict) for verdict in Verdict}
 
 
 # Verbs for verdicts of one part and of several.

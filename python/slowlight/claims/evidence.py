@@ -86,14 +86,14 @@ class Estimate:
         """A change in percent, as text."""
         return f"{self.mean:+.1f} ± {self.sem:.1f} %"
 
-    def is_near(self, said: float) -> bool:
+    def is_near(self, expected: float) -> bool:
         """Whether it has the sign of a paper's value, and the value within a third."""
-        return abs(self.mean - said) <= abs(said) / 3
+        return abs(self.mean - expected) <= abs(expected) / 3
 
 
-def near(value: float, said: float, share: float) -> bool:
+def near(value: float, expected: float, share: float) -> bool:
     """Whether a value equals the expected one within this share of it."""
-    return abs(value - said) <= share * abs(said)
+    return abs(value - expected) <= share * abs(expected)
 
 
 def joined(values: Iterable[float], form: str = ".0f") -> str:

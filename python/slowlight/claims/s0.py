@@ -111,15 +111,15 @@ def baseline_answers(evidence: Evidence) -> list[Finding]:
         "The profile's receiver sends one report per checkpoint. The study counted two even "
         "without errors (S0-15), and its captures show three copies of a report."
     )
-    told = joined(packets.values(), ".0f")
+    shown = joined(packets.values(), ".0f")
     few = max(packets[CFDP], packets[SARATOGA])
     return [
         found(
-            "a", "packets from the receiver: CFDP; LTP; NORM; Saratoga", "2 to 9", told,
+            "a", "packets from the receiver: CFDP; LTP; NORM; Saratoga", "2 to 9", shown,
             holds=all(2 <= count <= 9 for count in packets.values()), why=why,
         ),
         found(
-            "b", "the same", "NORM and LTP send many more", told,
+            "b", "the same", "NORM and LTP send many more", shown,
             holds=min(packets[NORM], packets[LTP]) > few, why=why,
         ),
     ]  # fmt: skip

@@ -57,15 +57,15 @@ def tcp_over_the_bridge(_: Evidence) -> list[Finding]:
 @PAPER.claim("S0-04")
 def packet_sizes(_: Evidence) -> list[Finding]:
     """Each holds if the longest datagram has exactly this length (with LTP one of two)."""
-    said = {CFDP: (1011,), LTP: (1010, 1011), NORM: (1056,), SARATOGA: (1034,)}
+    expected = {CFDP: (1011,), LTP: (1010, 1011), NORM: (1056,), SARATOGA: (1034,)}
     findings = []
     for part, protocol in zip("abcd", ALL, strict=True):
         longest = max(one.data for one in seen(protocol, SMALL))
-        paper = " or ".join(map(str, said[protocol]))
+        paper = " or ".join(map(str, expected[protocol]))
         findings.append(
             found(
                 part, f"{protocol}: longest datagram, bytes", paper, str(longest),
-                holds=longest in said[protocol],
+                holds=longest in expected[protocol],
             )
         )  # fmt: skip
     return findings
@@ -81,9 +81,9 @@ def cfdp_sequence(_: Evidence) -> list[Finding]:
                                  "Finished", "NAK") if f"v0 {k}" in one.says), "?")  # fmt: skip
         if not kinds or kinds[-1] != kind:
             kinds.append(kind)
-    said = ["Metadata", "File Data", "EOF", "ACK EOF", "Finished", "ACK Finished"]
+    expected = ["Metadata", "File Data", "EOF", "ACK EOF", "Finished", "ACK Finished"]
     what = "CFDP, 1 MB: sequence of PDUs"
-    return [found("", what, ", ".join(said), ", ".join(kinds), holds=kinds == said)]
+    return [found("", what, ", ".join(expected), ", ".join(kinds), holds=kinds == expected)]
 
 
 @PAPER.claim("S0-28")
@@ -136,12 +136,12 @@ def _wire(part: str, protocol: str, sent: set[int], answers: set[int], why: str 
     packets = seen(protocol, SMALL)
     there, back = _lengths(packets, False), _lengths(packets, True)
 
-    def told(lengths: set[int]) -> str:
+    def listed(lengths: set[int]) -> str:
         return ", ".join(map(str, sorted(lengths)))
 
     return found(
         part, f"{protocol}: datagram lengths with 10 kB, bytes: from sender; from receiver",
-        f"{told(sent)}; {told(answers)}", f"{told(set(there))}; {told(set(back))}",
+        f"{listed(sent)}; {listed(answers)}", f"{listed(set(there))}; {listed(set(back))}",
         holds=set(there) <= sent and set(back) <= answers and len(there) > 1, why=why,
     )  # fmt: skip
 
@@ -206,31 +206,31 @@ def wire_ltp(_: Evidence) -> list[Finding]:
     ]  # fmt: skip
 
 
-def _spacing(part: str, protocol: str, changes: dict[str, Any], said_ms: float) -> Finding:
+def _spacing(part: str, protocol: str, changes: dict[str, Any], expected_ms: float) -> Finding:
     data = [one for one in data_of(seen(protocol, changes)) if one.data > 1000]
     gap = statistics.median(gaps(data)) * 1e3
     return found(
-        part, f"{protocol}: interval between packets, ms", f"{said_ms}", f"{gap:.3f}",
-        holds=near(gap, said_ms, 0.01),
+        part, f"{protocol}: interval between packets, ms", f"{expected_ms}", f"{gap:.3f}",
+        holds=near(gap, expected_ms, 0.01),
     )  # fmt: skip
 
 
 @PAPER.claim("S0-T1")
 def spacing_slow(_: Evidence) -> list[Finding]:
     """Each holds within 1 %."""
-    said = (("a", CFDP, 8.284), ("b", NORM, 8.638), ("c", SARATOGA, 8.615))
+    expected = (("a", CFDP, 8.284), ("b", NORM, 8.638), ("c", SARATOGA, 8.615))
     return [
         _spacing(part, protocol, {**SMALL, **(PACED if protocol == SARATOGA else {})}, gap)
-        for part, protocol, gap in said
+        for part, protocol, gap in expected
     ]
 
 
 @PAPER.claim("S0-T2")
 def spacing_fast(_: Evidence) -> list[Finding]:
     """Each holds within 1 %."""
-    said = (("a", CFDP, 0.884), ("b", NORM, 0.920), ("c", SARATOGA, 0.902))
+    expected = (("a", CFDP, 0.884), ("b", NORM, 0.920), ("c", SARATOGA, 0.902))
     changes = {"links.*.link": "grc-10m", "transfers.0.size": "1 MB"}
-    return [_spacing(part, protocol, changes, gap) for part, protocol, gap in said]
+    return [_spacing(part, protocol, changes, gap) for part, protocol, gap in expected]
 
 
 @PAPER.claim("S0-T3")
@@ -271,9 +271,9 @@ def _end(packets: list[Datagram]) -> tuple[list[float], int, float]:
     flushes = [one for one in packets[last:] if "FLUSH" in one.says]
     ratios = []
     for one, gap in zip(flushes, gaps(flushes), strict=False):
-        told = re.search(r"GRTT ([0-9.]+)(ms|s)", one.says)
-        if told:
-            grtt = float(told[1]) * (1e-3 if told[2] == "ms" else 1.0)
+        match = re.search(r"GRTT ([0-9.]+)(ms|s)", one.says)
+        if match:
+            grtt = float(match[1]) * (1e-3 if match[2] == "ms" else 1.0)
             ratios.append(gap / (2 * grtt))
     return ratios, len(flushes), packets[-1].at_s - packets[last].at_s
 
@@ -291,7 +291,7 @@ def cfdp_example(_: Evidence) -> list[Finding]:
     repairs = at_receiver["File Data"].filter(at_receiver["File Data"]["at_s"] > eof)
     first = min(repairs["at_s"].to_list())
     acknowledged = at_receiver["ACK(Finished)"]["at_s"][0]
-    said = (
+    expected = (
         ("a", "EOF to NAK, ms", 1e3 * (nak - eof), 0.5),
         ("b", "EOF to the first repair, s", first - eof, 2.504),
         ("c", "EOF to Finished, s", finished - eof, 2.573),
@@ -301,19 +301,24 @@ def cfdp_example(_: Evidence) -> list[Finding]:
         found(
             part, f"CFDP, 10 MB: {what}", f"{paper}", f"{here:.3f}", holds=near(here, paper, 0.01)
         )
-        for part, what, here, paper in said
+        for part, what, here, paper in expected
     ]  # fmt: skip
 
 
 @PAPER.claim("S0-T6")
 def small_wire(_: Evidence) -> list[Finding]:
     """Each holds within 1 %; NORM within 10 %, because it depends on random draws."""
-    said = {CFDP: (2.586, 0.01), LTP: (2.734, 0.01), NORM: (76.36, 0.1), SARATOGA: (4.599, 0.01)}
+    expected = {
+        CFDP: (2.586, 0.01),
+        LTP: (2.734, 0.01),
+        NORM: (76.36, 0.1),
+        SARATOGA: (4.599, 0.01),
+    }
     findings = []
     for part, protocol in zip("abcd", ALL, strict=True):
         packets = seen(protocol, SMALL)
         took = packets[-1].at_s - packets[0].at_s
-        paper, share = said[protocol]
+        paper, share = expected[protocol]
         findings.append(
             found(
                 part, f"{protocol}: 10 kB, first packet to last, s", f"{paper}", f"{took:.3f}",
@@ -339,9 +344,9 @@ def cfdp_model(evidence: Evidence) -> list[Finding]:
     """Holds if all 24 goodputs equal the model's within 5 %."""
     worst, where = 0.0, ""
     for (rate, delay), row in _MODEL.items():
-        for size, said in zip(s0.SIZES, row, strict=True):
+        for size, expected in zip(s0.SIZES, row, strict=True):
             here = s0.mean(evidence, s0.GOODPUT, CFDP, rate=rate, delay=delay, size=size) / 1e6
-            off = here / said - 1
+            off = here / expected - 1
             if abs(off) > abs(worst):
                 worst, where = off, f"{size}, {rate}, {delay}"
     return [

@@ -192,9 +192,9 @@ def far_away(evidence: Evidence) -> list[Finding]:
         return once(world.changed(delays)).trace
 
     by_ltp = packets(RED)
-    asked = by_ltp.filter(pl.col("from") == "lander")["sent_s"][0]
-    answered = by_ltp.filter(pl.col("to") == "lander")["at_s"][0]
-    minutes = (answered - asked) / 60
+    sent = by_ltp.filter(pl.col("from") == "lander")["sent_s"][0]
+    received = by_ltp.filter(pl.col("to") == "lander")["at_s"][0]
+    minutes = (received - sent) / 60
     connected = (packets(SFTP)["kind"] == "data").any()
     return [
         found(
@@ -303,10 +303,10 @@ def beginnings(evidence: Evidence) -> list[Finding]:
     deviation of the paper's.
     """
     spans = []
-    for size, (_, (said, deviation)) in TABLE.items():
+    for size, (_, (expected, deviation)) in TABLE.items():
         kib = float(size.split()[0])
         alone = kib / goodput(evidence, BLOCKS, size)
-        spans.append((kib / (said + deviation) - alone, kib / (said - deviation) - alone))
+        spans.append((kib / (expected + deviation) - alone, kib / (expected - deviation) - alone))
     minimum = max(0.0, *(low for low, _ in spans))
     maximum = min(high for _, high in spans)
     return [

@@ -165,7 +165,7 @@ def product(_: Evidence) -> list[Finding]:
 def chart_3(evidence: Evidence) -> list[Finding]:
     """a and b: minimum / maximum exceeds 0.9 and 0.8; c: more than 10 %; d: by the sign."""
     findings = []
-    for part, errors, share, said in (
+    for part, errors, share, expected in (
         ("a", BY_PACKET, 0.9, "consistent"), ("b", BY_BIT, 0.8, "little fall-off"),
     ):  # fmt: skip
         rates = [
@@ -174,8 +174,9 @@ def chart_3(evidence: Evidence) -> list[Finding]:
         ]
         findings.append(
             found(
-                part, f"Saratoga at all delays, errors per {errors[1].split()[-1]}, Mbit/s", said,
-                f"{min(rates):.2f} to {max(rates):.2f}", holds=min(rates) > share * max(rates),
+                part, f"Saratoga at all delays, errors per {errors[1].split()[-1]}, Mbit/s",
+                expected, f"{min(rates):.2f} to {max(rates):.2f}",
+                holds=min(rates) > share * max(rates),
             )
         )  # fmt: skip
     ftp = change(evidence, FTP, "600 ms", HIGHEST)
@@ -193,7 +194,7 @@ def chart_3(evidence: Evidence) -> list[Finding]:
 def verdicts(evidence: Evidence) -> list[Finding]:
     """a, b and e: by the sign; c: less than 3 %; d: 10 % slower or more."""
 
-    def told(who: str, errors: str, pep: str = NONE) -> float:
+    def mean_rate(who: str, errors: str, pep: str = NONE) -> float:
         return throughput(evidence, who, "600 ms", errors, pep).mean
 
     gains = [
@@ -202,10 +203,12 @@ def verdicts(evidence: Evidence) -> list[Finding]:
         ).mean
         for errors in ("0", HIGHEST) for rtt in RTTS[1:]
     ]  # fmt: skip
-    pairs = [(told(SARATOGA, errors), told(TUNED, errors, SCPS)) for errors in ("0", HIGHEST)]
+    pairs = [
+        (mean_rate(SARATOGA, errors), mean_rate(TUNED, errors, SCPS)) for errors in ("0", HIGHEST)
+    ]
     tuned = [change(evidence, TUNED, "600 ms", errors) for errors in ("0", HIGHEST)]
     wrong = _rates(evidence, "windows", protocol=TUNED, pep="scps for 100 ms", errors="0").mean
-    right = told(TUNED, "0", SCPS)
+    right = mean_rate(TUNED, "0", SCPS)
     slower = 100 * (wrong / right - 1)
     best = all(
         throughput(evidence, SARATOGA, rtt, errors).mean

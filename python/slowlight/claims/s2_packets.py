@@ -125,18 +125,18 @@ class Side:
 
 def side(there: Sequence[Segment]) -> Side:
     """Counts a connection's segments at one interface; the first one is from the data's sender."""
-    told, last, end = Side(), None, there[0].sequence if there else 0
+    counts, last, end = Side(), None, there[0].sequence if there else 0
     for one in there:
         if one.source == there[0].source:
-            told.again += one.data > 0 and after(end, one.sequence)
+            counts.again += one.data > 0 and after(end, one.sequence)
             reached = (one.sequence + one.data) % 2**32
             end = reached if after(reached, end) else end
             continue
-        told.window = max(told.window, one.window)
+        counts.window = max(counts.window, one.window)
         says = (one.acknowledgment, one.window)
-        told.duplicates += one.data == 0 and says == last
+        counts.duplicates += one.data == 0 and says == last
         last = says
-    return told
+    return counts
 
 
 def _sides(evidence: Evidence, who: str) -> tuple[Side, Side]:

@@ -59,7 +59,7 @@ def mean_change(evidence: Evidence, base: Cell, by: Cell, errors: Sequence[str])
     return Estimate.mean_of(each)
 
 
-def _told(estimates: Sequence[Estimate]) -> str:
+def _percents(estimates: Sequence[Estimate]) -> str:
     return "; ".join(estimate.percent() for estimate in estimates)
 
 
@@ -106,11 +106,12 @@ def asymmetry(evidence: Evidence) -> list[Finding]:
         "take 0.264 s. So the slow line limits slow start and loss recovery, not a long transfer. "
         "With an acknowledgment for each segment, the change is 74 % here, too."
     )
-    said = "74 % slower"
+    expected = "74 % slower"
     return [
-        found("a", "FTP, 100 kB, all error rates: asymmetric compared with symmetric", said,
+        found("a", "FTP, 100 kB, all error rates: asymmetric compared with symmetric", expected,
               each[0].percent(), holds=each[0].is_near(74), why=why),
-        found("b", "the same, 1 MB", said, each[1].percent(), holds=each[1].is_near(74), why=why),
+        found("b", "the same, 1 MB", expected, each[1].percent(), holds=each[1].is_near(74),
+              why=why),
         found("c", "segments for 1 kB", "1", str(segments), holds=segments == 1),
     ]  # fmt: skip
 
@@ -156,7 +157,7 @@ def alike(evidence: Evidence) -> list[Finding]:
         found_here.append(
             found(
                 part, f"fp with VJ {what} compared with FTP, 1 MB at 0; 1e-6; 1e-5", "within 2 %",
-                _told(each), holds=all(abs(one.mean) <= 2 + 2 * one.sem for one in each),
+                _percents(each), holds=all(abs(one.mean) <= 2 + 2 * one.sem for one in each),
                 why="SNACK repairs losses that duplicate acknowledgments do not. The study wanted "
                 "both configured alike, so fp has no SNACK in the other claims.",
             )
@@ -185,7 +186,7 @@ def stamps_vj(evidence: Evidence) -> list[Finding]:
     return [
         found("a", "fp with VJ, symmetric, 1e-5, 100 kB and 1 MB: timestamps off", "22 % faster",
               large.percent(), holds=large.is_near(-22), why=_STAMPS),
-        found("b", "the same, 1 kB and 10 kB", "no difference", _told(small),
+        found("b", "the same, 1 kB and 10 kB", "no difference", _percents(small),
               holds=all(abs(one.mean) <= 2 * one.sem + 2 for one in small)),
     ]  # fmt: skip
 
@@ -198,7 +199,7 @@ def stamps_asymmetric(evidence: Evidence) -> list[Finding]:
     signs = [one.mean < 0 for one in each]
     return [
         found("", "fp with VJ, asymmetric, 1 MB at 0; 1e-6; 1e-5: timestamps off",
-              "faster; slower; faster", _told(each), holds=signs == [True, False, True],
+              "faster; slower; faster", _percents(each), holds=signs == [True, False, True],
               why="An acknowledgment takes 0.240 s on the slow line with timestamps and 0.190 s "
               "without. So transfers without them are faster at every rate.")
     ]  # fmt: skip
@@ -270,8 +271,8 @@ def delays(evidence: Evidence) -> list[Finding]:
     return [
         found("a", "VJ, and Vegas symmetric, 100 kB and 1 MB: 120 ms compared with 3 ms",
               "no significant difference", f"at most {most:+.1f} %", holds=most < 15),
-        found("b", "the same with Vegas, asymmetric", "no significant difference", _told(narrow),
-              holds=all(one.mean < 15 for one in narrow),
+        found("b", "the same with Vegas, asymmetric", "no significant difference",
+              _percents(narrow), holds=all(one.mean < 15 for one in narrow),
               why="Every nine seconds the window doubles beyond the queue of ten packets. Each "
               "duplicate acknowledgment after the loss takes 0.24 s on the slow line. The timeout "
               "expires before the acknowledgment of the retransmission arrives."),
@@ -279,10 +280,10 @@ def delays(evidence: Evidence) -> list[Finding]:
               joined(slopes, ".2f"),
               holds=slopes[1] - slopes[0] > 0.1 and slopes[2] - slopes[1] < 0.15),
         found("d", "Vegas compared with VJ at 3 ms, no errors, 100 kB and 1 MB", "higher",
-              _told(slower), holds=all(one.mean > 0.5 for one in slower),
+              _percents(slower), holds=all(one.mean > 0.5 for one in slower),
               why="At 1 MB it is higher by less than 0.5 %: Vegas without losses fills the line."),
         found("e", "Vegas, symmetric, 3 ms, 100 kB and 1 MB: timestamps on compared with off",
-              "faster", _told(on), holds=all(one.mean < 0 for one in on), why=_STAMPS),
+              "faster", _percents(on), holds=all(one.mean < 0 for one in on), why=_STAMPS),
     ]  # fmt: skip
 
 
@@ -329,10 +330,10 @@ def compression_far(evidence: Evidence) -> list[Finding]:
     geo = [_far(evidence, {**_OFF, **_COMPRESSED, "size": size}) for size in LARGE]
     return [
         found("a", "compression at 3, 120, 1,280 ms, no errors, 100 kB and 1 MB",
-              "no significant advantage", _told(delayed),
+              "no significant advantage", _percents(delayed),
               holds=all(abs(one.mean) < 5 for one in delayed)),
         found("b", "with compression, 100 kB and 1 MB: 120 ms compared with 3 ms", "no penalty",
-              _told(geo), holds=all(one.mean < 10 for one in geo)),
+              _percents(geo), holds=all(one.mean < 10 for one in geo)),
     ]  # fmt: skip
 
 
@@ -374,9 +375,9 @@ def verdicts(evidence: Evidence) -> list[Finding]:
               fp.percent(), holds=abs(fp.mean) < 10),
         found("b", "Vegas compared with VJ with losses", "worse", lossy.percent(),
               holds=lossy.mean > 2 * lossy.sem, why=_NO_LOSS_EFFECT),
-        found("c", "100 kB and 1 MB, 120 ms compared with 0 ms", "no penalty", _told(far),
+        found("c", "100 kB and 1 MB, 120 ms compared with 0 ms", "no penalty", _percents(far),
               holds=all(one.mean < 10 for one in far)),
         found("d", "no errors: timestamps off; timestamps off and compression on",
-              "small advantages", _told([clean, both]),
+              "small advantages", _percents([clean, both]),
               holds=both.mean < clean.mean < 0 and both.mean > -10),
     ]  # fmt: skip

@@ -48,7 +48,7 @@ def _window(evidence: Evidence, delay: str, ber: str) -> float:
     return evidence.mean(STUDY, "window", "delivered_s", delay=delay, ber=ber)
 
 
-def _growth(evidence: Evidence, part: str, what: str, said: float, ber: str) -> Finding:
+def _growth(evidence: Evidence, part: str, what: str, expected: float, ber: str) -> Finding:
     """Growth of the time from 1,280 to 5,000 ms, in percent."""
     kernel = 100 * (time(evidence, "5000 ms", ber) / time(evidence, "1280 ms", ber) - 1)
     window = 100 * (_window(evidence, "5000 ms", ber) / _window(evidence, "1280 ms", ber) - 1)
@@ -63,8 +63,8 @@ def _growth(evidence: Evidence, part: str, what: str, said: float, ber: str) -> 
         )
     )
     return found(
-        part, what, f"+{said:.0f} %", f"+{kernel:.0f} %; with 21.6 kB +{window:.0f} %",
-        holds=near(kernel, said, 1 / 3), why=why,
+        part, what, f"+{expected:.0f} %", f"+{kernel:.0f} %; with 21.6 kB +{window:.0f} %",
+        holds=near(kernel, expected, 1 / 3), why=why,
     )  # fmt: skip
 
 
@@ -175,11 +175,11 @@ def losses(evidence: Evidence) -> list[Finding]:
 
 
 def _goodputs(
-    part: str, what: str, said: tuple[float, ...], here: list[float], why: str
+    part: str, what: str, expected: tuple[float, ...], here: list[float], why: str
 ) -> Finding:
     return found(
-        part, what, joined(said), joined(here), why=why,
-        holds=all(near(one, paper, 0.1) for one, paper in zip(here, said, strict=True)),
+        part, what, joined(expected), joined(here), why=why,
+        holds=all(near(one, paper, 0.1) for one, paper in zip(here, expected, strict=True)),
     )  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def goodput_connected(evidence: Evidence) -> list[Finding]:
 @PAPER.claim("S4-06")
 def goodput_sending(evidence: Evidence) -> list[Finding]:
     """Each holds within 10 %."""
-    said = (5400.0, 2550.0, 776.0)
+    expected = (5400.0, 2550.0, 776.0)
     kernel = [FILE / seen.sending for seen in _all_seen(evidence, "grid")]
     window = [FILE / seen.sending for seen in _all_seen(evidence, "window")]
     why = (
@@ -207,8 +207,8 @@ def goodput_sending(evidence: Evidence) -> list[Finding]:
         "are faster than the study, with and without SACK. The cause is not known."
     )
     return [
-        _goodputs("a", "the same, first to last data packet", said, kernel, why),
-        _goodputs("b", "the same with at most 21.6 kB in flight", said, window, why),
+        _goodputs("a", "the same, first to last data packet", expected, kernel, why),
+        _goodputs("b", "the same with at most 21.6 kB in flight", expected, window, why),
     ]
 
 

@@ -35,8 +35,8 @@ def as_json(checked: Sequence[Checked]) -> str:
         }
         for one in checked
     ]
-    told = {"claims": claims, "verdicts": counts(checked)}
-    return json.dumps(told, indent=2, ensure_ascii=False)
+    document = {"claims": claims, "verdicts": counts(checked)}
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def _row(cells: Sequence[str]) -> list[str]:

@@ -34,9 +34,9 @@ def winners(rows: Chosen, frame: pl.DataFrame) -> pl.DataFrame:
     spec = rows.spec
     column = spec.y[1]
     less = column.endswith("_s")
-    told = summary(frame, [spec.x, spec.y[0], spec.series], column)
-    told = told.filter(pl.col("mean").is_not_null() & (pl.col("missing") == 0))
-    ordered = told.sort("mean", descending=not less, maintain_order=True)
+    cells = summary(frame, [spec.x, spec.y[0], spec.series], column)
+    cells = cells.filter(pl.col("mean").is_not_null() & (pl.col("missing") == 0))
+    ordered = cells.sort("mean", descending=not less, maintain_order=True)
     found = ordered.group_by([spec.x, spec.y[0]], maintain_order=True).agg(
         pl.col(spec.series).first().alias("best"),
         pl.col(spec.series).get(1, null_on_oob=True).alias("second"),
@@ -50,9 +50,9 @@ def winners(rows: Chosen, frame: pl.DataFrame) -> pl.DataFrame:
 def names(looks: Mapping[str, Look]) -> dict[str, str]:
     """Text of a tile for each series: its family where that is unique."""
     first = {key: look.label.split(" ")[0] for key, look in looks.items()}
-    told = list(first.values())
+    families = list(first.values())
     return {
-        key: name if told.count(name) == 1 else looks[key].label.replace(" (", "\n(")
+        key: name if families.count(name) == 1 else looks[key].label.replace(" (", "\n(")
         for key, name in first.items()
     }
 

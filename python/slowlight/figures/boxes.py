@@ -92,29 +92,29 @@ def _draw_boxes(
 def dress_places(axes: Axes, rows: Chosen, labels: list[str]) -> None:
     """Labels the horizontal axis of values side by side."""
     column = rows.spec.x
-    told = labels
+    texts = labels
     if column in ("protocol", "carrier", "who"):
-        told = [look.label for look in rows.looks(column).values()]
+        texts = [look.label for look in rows.looks(column).values()]
         axes.set_xlabel("")
     else:
         axes.set_xlabel(measure_of(column, column).label)
-    axes.set_xticks(range(len(labels)), told)
+    axes.set_xticks(range(len(labels)), texts)
     axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.grid(visible=False, axis="x")
-    table.turn(axes, told)
+    table.turn(axes, texts)
 
 
 def _bars(axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str) -> None:
     spec, labels, series = rows.spec, rows.labels(rows.spec.x), _series(rows)
     by = [spec.x, *([spec.series] if spec.series else [])]
-    told = summary(frame, by, column)
-    values = [value for value in told["mean"].to_list() if value is not None]
+    means = summary(frame, by, column)
+    values = [value for value in means["mean"].to_list() if value is not None]
     # The length of a bar is its value, so its axis is linear by default.
     factor = table.dress_y(axes, column, values, "log" if spec.y_scale == "log" else "linear")
     width = 0.8 / len(series)
     each = rows.looks(spec.x) if spec.x in ("protocol", "carrier") else {}
     for place, (key, look) in enumerate(series.items()):
-        of_series = told.filter(pl.col(spec.series).cast(pl.String) == key) if key else told
+        of_series = means.filter(pl.col(spec.series).cast(pl.String) == key) if key else means
         for index, label in enumerate(labels):
             row = of_series.filter(pl.col(spec.x).cast(pl.String) == label)
             if row.is_empty() or row["mean"][0] is None:

@@ -32,11 +32,11 @@ Means = Mapping[str, Mapping[str, float]]
 
 def points(rows: Chosen, frame: pl.DataFrame, at: Positions, column: str) -> pl.DataFrame:
     """`x`, `label`, `mean`, `sem`, `n` and `missing` of each cell, in the order of the axis."""
-    told = summary(frame, [rows.spec.x], column)
+    cells = summary(frame, [rows.spec.x], column)
     order = {label: place for place, label in enumerate(rows.labels(rows.spec.x))}
     label = pl.col(rows.spec.x).cast(pl.String)
     return (
-        told.with_columns(
+        cells.with_columns(
             label.alias("label"),
             label.replace_strict(dict(at.at), return_dtype=pl.Float64).alias("x"),
             label.replace_strict(order, return_dtype=pl.Int64).alias("order"),

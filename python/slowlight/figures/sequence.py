@@ -14,7 +14,7 @@ from slowlight.figures.spec import Spec
 from slowlight.figures.table import tick, title
 from slowlight.style import AGAIN, LOST, MARKERS, MEASURES, OUTAGE
 
-DATA, ACKS, WINDOW, ARRIVED, ASKED, PARITY = (
+DATA, ACKS, WINDOW, ARRIVED, REQUESTED, PARITY = (
     "#222222", "#009E73", "#E69F00", "#7B3294", "#56B4E9", "#0072B2",
 )  # fmt: skip
 # Packets closer than this share of the shown time are drawn as one line.
@@ -84,9 +84,12 @@ def _heights(exchange: Exchange, marks: Sequence[Mark]) -> dict[Mark, int]:
 
 
 def _spans(axes: Axes, exchange: Exchange, factor: float, low_s: float, high_s: float) -> None:
-    told = ((exchange.arrived, ARRIVED, "received out of order" if exchange.is_tcp else "reported"),
-            (exchange.asked, ASKED, "requested holes"))  # fmt: skip
-    for spans, color, label in told:
+    received = "received out of order" if exchange.is_tcp else "reported"
+    shown = (
+        (exchange.arrived, ARRIVED, received),
+        (exchange.requested, REQUESTED, "requested holes"),
+    )
+    for spans, color, label in shown:
         strokes = [
             [(one.at_s, one.low / factor), (one.at_s, one.high / factor)]
             for one in spans
@@ -100,7 +103,7 @@ def _spans(axes: Axes, exchange: Exchange, factor: float, low_s: float, high_s: 
             strokes, colors=color, linewidths=width, alpha=alpha, label=label, zorder=1.5
         )
         axes.add_collection(drawn, autolim=True)
-        if spans is exchange.asked:
+        if spans is exchange.requested:
             # A hole of one packet would be invisible in a file of thousands.
             axes.plot(
                 [x for (x, _), _ in strokes], [(a + b) / 2 for (_, a), (_, b) in strokes],
@@ -171,6 +174,6 @@ def draw(exchange: Exchange, spec: Spec) -> Figure:
     plot(axes, exchange, spec)
     title(figure, spec.title)
     handles, labels = axes.get_legend_handles_labels()
-    told = dict(zip(labels, handles, strict=True))
-    figure.legend(list(told.values()), list(told), loc="outside right center")
+    entries = dict(zip(labels, handles, strict=True))
+    figure.legend(list(entries.values()), list(entries), loc="outside right center")
     return figure

@@ -193,12 +193,12 @@ def dress_x(axes: Axes, rows: Chosen, column: str, at: Positions) -> None:
         axes.margins(x=0.06)
         return
     axes.set_xscale("log")
-    told = texts(at)
+    ticks = texts(at)
     if at.zero is not None:
-        told[at.zero] = "0"
+        ticks[at.zero] = "0"
         mark_break(axes, at.zero * math.sqrt(ZERO_GAP))
-    axes.xaxis.set_major_locator(FixedLocator(sorted(told)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: nearest(told, value)))
+    axes.xaxis.set_major_locator(FixedLocator(sorted(ticks)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: nearest(ticks, value)))
     axes.xaxis.set_minor_locator(NullLocator())
     low, high = min(at.at.values()), max(at.at.values())
     axes.set_xlim(low / 1.6, high * 1.6)
@@ -229,9 +229,9 @@ def texts(at: Positions) -> dict[float, str]:
 WIDE = 52
 
 
-def turn(axes: Axes, told: Sequence[str]) -> None:
+def turn(axes: Axes, labels: Sequence[str]) -> None:
     """Rotates the labels of the horizontal axis if they would overlap."""
-    if max(map(len, told)) * len(told) <= WIDE:
+    if max(map(len, labels)) * len(labels) <= WIDE:
         return
     for text in axes.get_xticklabels():
         text.set_rotation(20)
@@ -247,9 +247,9 @@ def mark_break(axes: Axes, at: float) -> None:
     )  # fmt: skip
 
 
-def nearest(told: Mapping[float, str], value: float) -> str:
+def nearest(ticks: Mapping[float, str], value: float) -> str:
     """Text of the tick at a position."""
-    return next((text for at, text in told.items() if math.isclose(at, value)), "")
+    return next((text for at, text in ticks.items() if math.isclose(at, value)), "")
 
 
 def tick(value: float) -> str:
@@ -309,8 +309,8 @@ def same_limits(panels: Sequence[Axes], columns: int) -> None:
 def title(figure: Figure, text: str) -> None:
     """Sets the figure's title above all panels, wrapped to its width."""
     wide = int(11.0 * figure.get_figwidth())
-    told = "\n".join(textwrap.wrap(text, wide))
-    figure.suptitle(told, x=0.01, ha="left", fontsize=10, fontweight="bold")
+    wrapped = "\n".join(textwrap.wrap(text, wide))
+    figure.suptitle(wrapped, x=0.01, ha="left", fontsize=10, fontweight="bold")
 
 
 def panel_title(spec: Spec, part: str, column: str = "") -> str:
