@@ -1,4 +1,4 @@
-"""The commands of the package: `python -m slowlight report NAME`, `… claims`, `… figures NAME`."""
+"""Commands of the package: `python -m slowlight report NAME`, `… claims`, `… figures NAME`."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def of_sheet(results: Results, sheet: str) -> list[Table]:
 def _worlds(
     results: Results, sheet: str, axes: Mapping[str, Sequence[str]]
 ) -> list[dict[str, Any]]:
-    """The first cell's resolved scenario, and the scenarios that differ from it in one axis."""
+    """Resolved scenario of the first cell, and scenarios that differ from it in one axis."""
     chosen: list[dict[str, str]] = [{}]
     for axis, labels in axes.items():
         chosen += [{axis: label} for label in labels[1:]]

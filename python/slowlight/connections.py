@@ -46,7 +46,7 @@ class _Flow:
 
 
 def _flows(node: str, found: Sequence[Segment], trace: pl.DataFrame) -> list[_Flow]:
-    """The connection with most data, and others between the same programs, in order of time.
+    """Connection with most data, and others between the same programs, in order of time.
 
     Sent data takes precedence over received data, because a relay has two connections per file.
     """

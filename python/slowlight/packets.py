@@ -1,4 +1,4 @@
-"""What captures hold: datagrams and TCP segments with their times.
+"""Contents of captures: datagrams and TCP segments with their times.
 
 >>> import slowlight
 >>> run = slowlight.Scenario.find("grc-10kb").single(capture_at="dst")
@@ -42,10 +42,10 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 def read_capture(capture: bytes | str | Path, protocol: str | None = None) -> pl.DataFrame:
-    """Returns the IPv4 packets of a capture (pcapng or pcap: a file, or its bytes), a row each.
+    """Returns the IPv4 packets of a capture, one row each, from a pcapng or pcap file or its bytes.
 
-    `says` is a decoded line about each datagram of CFDP, LTP, NORM or Saratoga: of `protocol`, or
-    of the one that can decode most of them. Warns if the capture ends within a packet.
+    `says` is a decoded line for each datagram of CFDP, LTP, NORM or Saratoga. The default protocol
+    is the one that decodes most datagrams. Warns if the capture ends within a packet.
     """
     content = capture if isinstance(capture, bytes) else Path(capture).read_bytes()
     with user_errors():

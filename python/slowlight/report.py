@@ -74,7 +74,7 @@ class Report:
 
     @property
     def title(self) -> str:
-        """The study's title, or its name if it has none."""
+        """Title of the study, or its name if it has none."""
         return str(self.study.text.get("about", "")) or self.study.name
 
     @property

@@ -52,17 +52,17 @@ class Results:
 
     @property
     def name(self) -> str:
-        """The study's name."""
+        """Name of the study."""
         return str(self.manifest["study"])
 
     @property
     def edition(self) -> str:
-        """The edition's name."""
+        """Name of the edition."""
         return str(self.manifest["edition"])
 
     @property
     def sheets(self) -> list[str]:
-        """The names of its sheets, as the study orders them."""
+        """Names of its sheets, in the study's order."""
         return [str(sheet["name"]) for sheet in self._sheets()]
 
     def _sheets(self) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ class Entry:
 
     @property
     def paper(self) -> str:
-        """The paper's short name."""
+        """Short name of the paper."""
         return self.id.partition("-")[0]
 
 

@@ -97,7 +97,7 @@ def small_far(evidence: Evidence) -> list[Finding]:
 
 
 def cells() -> list[dict[str, str]]:
-    """The 144 conditions of Table I."""
+    """Returns the 144 conditions of Table I."""
     return [
         {"rate": rate, "delay": delay, "per": per, "size": size}
         for rate in RATES for delay in DELAYS for per in ERRORS for size in SIZES

@@ -140,7 +140,7 @@ def side(there: Sequence[Segment]) -> Side:
 
 
 def _sides(evidence: Evidence, who: str) -> tuple[Side, Side]:
-    """The aircraft's and the emulator's side of the aircraft's gateway."""
+    """Returns the aircraft's and the emulator's side of the aircraft's gateway."""
     labels = {"protocol": who, "pep": SCPS, "rtt": "600 ms", "errors": LOSSY}
     there = segments(_capture(evidence, "aircraft-gateway", labels))
     large = next(one for one in there if one.data > 1000)

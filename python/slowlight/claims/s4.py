@@ -110,7 +110,7 @@ def growth_many(evidence: Evidence) -> list[Finding]:
 
 @dataclass(frozen=True)
 class Seen:
-    """The orbiter's connection to Earth: data packets lost, and seconds from the first to the last
+    """Connection of the orbiter to Earth: data packets lost, and seconds from the first to the last
     data packet and from the first to the last packet.
     """
 
