@@ -3,8 +3,8 @@
 //! A study is a TOML file with one or more *editions* (a paper's as published, and the same with
 //! today's protocols). An edition has *sheets*; a sheet is a scenario, changes that apply to all
 //! of it, and *axes*. A *cell* is one value of each axis. It runs with the seeds `seed`,
-//! `seed + 1` and so on, the same for every cell, so that cells differ by their axes only. Each sheet
-//! becomes one table, with a row for each transfer of each run.
+//! `seed + 1` and so on, the same for every cell, so that cells differ by their axes only. Each
+//! sheet becomes one table, with a row for each transfer of each run.
 //!
 //! [`Journal`] stores completed runs; [`run`] adds the missing ones; [`table`] orders all of them,
 //! independent of the order of their execution.
