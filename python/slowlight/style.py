@@ -286,7 +286,7 @@ _AXES = {
     "rtt": Measure("Round trip", _SECONDS),
     "light": Measure("Light trip time", _SECONDS),
     "ltt": Measure("Light trip time", _SECONDS),
-    "size": Measure("File", _BYTES),
+    "size": Measure("File size", _BYTES),
     "rate": Measure("Rate", _RATE),
     "outage": Measure("Outage", (("s", 1.0),)),
     "added": Measure("Added one-way delay", _SECONDS),
