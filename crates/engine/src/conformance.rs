@@ -42,7 +42,7 @@ use bytes::Bytes;
 use crate::{Engine, MemoryStore, PathInfo, Time};
 use progress::Progress;
 
-/// End of the transfer that an engine plays.
+/// Side of the transfer that an engine takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Has the file.
@@ -112,7 +112,7 @@ pub trait Subject {
         PathInfo::datagram(1024)
     }
 
-    /// Whether the file must arrive although any one datagram is lost, damaged or late.
+    /// Whether the file must arrive even if any single datagram is lost, damaged or late.
     fn is_reliable(&self) -> bool {
         true
     }
@@ -130,14 +130,15 @@ pub trait Subject {
         Vec::new()
     }
 
-    /// Whether a transfer survives the loss of this role's engine while its store stays. If so, the
-    /// file must arrive although either engine is lost at any point and recreated.
+    /// Whether a transfer survives the loss of this role's engine if its store remains. If so, the
+    /// file must arrive even if either engine is lost at any point and recreated.
     fn survives_restart(&self, _role: Role) -> bool {
         false
     }
 
     /// Resumes transfers in progress. Called on an engine recreated after a restart, once its path
-    /// is up. Returns whether that is done, as [`Subject::start`] does.
+    /// is up. Returns whether the resumption is done; if not, it is called again, like
+    /// [`Subject::start`].
     fn restart(&self, _role: Role, _engine: &mut Self::Engine, _now: Time) -> bool {
         true
     }

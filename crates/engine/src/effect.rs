@@ -204,8 +204,8 @@ pub enum Effect {
     Stream(StreamEffect),
 }
 
-/// Operation on files and directories. The names are the ones of CFDP's filestore requests (CCSDS
-/// 727.0-B-5 §4.9), which cover the needs of every protocol here.
+/// Operation on files and directories, named as in CFDP's filestore requests (CCSDS 727.0-B-5
+/// §4.9), which cover the needs of every protocol here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilestoreRequest {
     /// Create an empty file; fails if it exists.

@@ -219,7 +219,7 @@ impl MemoryStore {
         Ok(Completion::Done)
     }
 
-    /// Checks whether a file may become `len` bytes long by taking `growth` more.
+    /// Checks whether a file may grow by `growth` bytes to a length of `len` bytes.
     fn has_room(&self, len: u64, growth: u64) -> Result<(), EffectError> {
         let fits = match self.capacity {
             Some(capacity) => self.used.saturating_add(growth) <= capacity,

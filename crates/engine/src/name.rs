@@ -177,7 +177,7 @@ mod tests {
                 prop_assert!(Path::new(name.path())
                     .components()
                     .all(|part| matches!(part, Component::Normal(_))));
-                // The file system's own reading drops no part and adds none.
+                // The file system parses the name into the same parts.
                 prop_assert_eq!(Path::new(name.path()).components().count(),
                     name.path().split('/').count());
             }

@@ -1,5 +1,5 @@
-//! Paths: an engine's peers. Their addresses (socket address, TCP connection, LTP span, multicast
-//! group) are the driver's affair.
+//! Paths to an engine's peers. The driver alone handles their addresses (socket address, TCP
+//! connection, LTP span, multicast group).
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -60,8 +60,8 @@ impl Rng {
         -mean * (1.0 - self.unit()).ln()
     }
 
-    /// Returns the failures before the first success of trials that each succeed with probability
-    /// `p`: the distance to the next bit in error. `u64::MAX` if `p` is 0.
+    /// Returns the number of failed trials before the first success, if each trial succeeds with
+    /// probability `p`: the distance to the next bit in error. `u64::MAX` if `p` is 0.
     pub fn geometric(&mut self, p: f64) -> u64 {
         if p <= 0.0 {
             return u64::MAX;
@@ -101,7 +101,7 @@ mod tests {
         let exponential = mean((0..n).map(|_| rng.exponential(3.0)).sum());
         let geometric = mean((0..n).map(|_| rng.geometric(0.01) as f64).sum());
         let below = mean((0..n).map(|_| rng.below(10) as f64).sum());
-        // Five standard errors each.
+        // Each bound is five standard errors.
         assert!((unit - 0.5).abs() < 5.0 * 0.289 / f64::from(n).sqrt(), "{unit}");
         assert!((exponential - 3.0).abs() < 5.0 * 3.0 / f64::from(n).sqrt(), "{exponential}");
         assert!((geometric - 99.0).abs() < 5.0 * 99.5 / f64::from(n).sqrt(), "{geometric}");

@@ -47,8 +47,8 @@ impl TxBuf {
     /// Creates a buffer for batches of at most `segments_max` datagrams and `bytes_max` bytes in
     /// total.
     ///
-    /// A layer that offers a message path pulls from the engine above it with such a buffer. It
-    /// has one segment of the path's `max`, which may be longer than any UDP datagram.
+    /// A layer that offers a message path uses such a buffer to pull from the engine above it. The
+    /// buffer has one segment of the path's `max`, which may be longer than any UDP datagram.
     #[must_use]
     pub fn with_limits(segments_max: usize, bytes_max: usize) -> Self {
         Self {

@@ -92,7 +92,8 @@ impl<'a, S: Subject> Suite<'a, S> {
         if count <= most {
             return (0..count).collect();
         }
-        // A quarter at either end, where transfers begin and end; the rest evenly between.
+        // A quarter of the positions is at either end, where transfers begin and end; the rest is
+        // spread evenly between.
         let edge = most / 4;
         let inner = most - 2 * edge;
         let between = (0..inner).map(|i| edge + i * (count - 2 * edge) / inner);
@@ -273,7 +274,8 @@ impl<'a, S: Subject> Suite<'a, S> {
             3 => Some(Interruption::ReturnOutage(role, time)),
             _ => None,
         };
-        // Faults make a run longer than the clean one, so some of them come later.
+        // Faults make a run longer than the clean one, so some of them are placed after the clean
+        // run's end.
         let interruption = interruption.map(|what| (rng.below(2 * clean.events + 1), what));
         let effect = rng.below(clean.effects[role as usize] + 1);
         Plan {
@@ -293,7 +295,7 @@ impl<'a, S: Subject> Suite<'a, S> {
         for (run, seed) in self.seeds().enumerate() {
             let mut mutator = Mutator::new(self.subject.path().kind, &corpus, seed);
             let mut world = self.world(Plan { hostile: true, ..Plan::clean(seed) })?;
-            // Before, during or after a transfer, in turn.
+            // The bytes arrive before, during or after a transfer, in turn.
             if run % 3 == 0 {
                 self.fuzz(&mut world, &mut mutator, self.options.fuzz)?;
             }
@@ -331,8 +333,8 @@ impl<'a, S: Subject> Suite<'a, S> {
 
     fn flood(&self) -> Result<(), Broken> {
         let corpus = self.ends(self.clean())?.sent;
-        // Without time in between, so that no timer expires; with some; and while no reply gets
-        // out.
+        // The flood arrives without time in between, so that no timer expires; with time in
+        // between; and while no reply can be sent.
         let cases =
             [(Duration::ZERO, false), (Duration::from_millis(1), false), (Duration::ZERO, true)];
         for (between, blocked) in cases {

@@ -604,7 +604,8 @@ impl<'a, S: Subject> World<'a, S> {
     fn release(&mut self, role: Role) {
         let Some((at, datagrams)) = self.hosts[role as usize].held.take() else { return };
         if at > self.now {
-            // Release of a batch that was lost in an outage; this one has its own.
+            // This release belongs to a batch that was lost in an outage; the batch held now has
+            // its own.
             self.hosts[role as usize].held = Some((at, datagrams));
             return;
         }
@@ -668,7 +669,8 @@ impl<'a, S: Subject> World<'a, S> {
         }
     }
 
-    /// The run does not end: is a transfer in progress, or does an idle engine keep a deadline?
+    /// Fault of a run that does not end: a transfer is still in progress, or an idle engine keeps a
+    /// deadline.
     fn endless(&self) -> Result<bool, Broken> {
         for role in Role::BOTH {
             if self.subject.is_busy(&self.hosts[role as usize].engine) {

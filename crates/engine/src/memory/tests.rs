@@ -127,7 +127,7 @@ fn a_file_open_for_reading_is_not_written() {
     assert_eq!(store.get(&name("a")), Some(&b"x"[..]));
 }
 
-/// One change, by name; a write opens the file for itself.
+/// One change of a file given by its name; each write opens the file separately.
 #[derive(Clone, Debug)]
 enum Op {
     Write { name: &'static str, mode: OpenMode, offset: u64, len: usize },
@@ -160,7 +160,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![write, request().prop_map(Op::Store)]
 }
 
-/// Name → content, `None` for a directory. Decides by looking at all entries.
+/// Map from name to content, `None` for a directory. Decides each change by looking at all entries.
 #[derive(Default)]
 struct Model(BTreeMap<String, Option<Vec<u8>>>);
 
@@ -179,7 +179,7 @@ impl Model {
         self.0.values().flatten().map(Vec::len).sum()
     }
 
-    /// Sets a file's content if all files together still fit, or if it does not grow.
+    /// Sets a file's content if the total size still fits, or if the file does not grow.
     fn set(&mut self, name: &str, content: Vec<u8>) -> bool {
         let old = self.0.get(name).cloned().flatten().unwrap_or_default().len();
         let fits = content.len() <= old || self.used() - old + content.len() <= CAPACITY;

@@ -42,7 +42,7 @@ pub(crate) struct Framed {
     state: State,
     blocked: bool,
     outgoing: VecDeque<Vec<u8>>,
-    /// Sent bytes of the first outgoing frame.
+    /// Number of sent bytes of the first outgoing frame.
     offset: usize,
     incoming: Vec<u8>,
     shut: bool,

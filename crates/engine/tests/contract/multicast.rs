@@ -41,7 +41,7 @@ impl Engine for Sender {
     fn handle_input(&mut self, _now: Time, input: Input<'_>) {
         match input {
             Input::Receive(Receive { path, from, bytes, .. }) => {
-                // A reply to this host alone: its path is its sender.
+                // A reply sent to this host alone arrives on its sender's path.
                 assert_eq!(path, from);
                 assert!(!GROUP.contains(&path));
                 *self.repairs.entry(from).or_default() += 1;

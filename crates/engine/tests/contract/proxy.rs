@@ -14,7 +14,7 @@ use crate::world::{Note, TICK, World};
 const SIDES: [PathId; 2] = [PathId(1), PathId(2)];
 /// Path of a client or server to the proxy.
 const PATH: PathId = PathId(4);
-/// Room for two pieces, so that one can leave while the next arrives.
+/// Capacity for two pieces, so that one can leave while the next arrives.
 const BUFFER: usize = 2 * Receive::PIECE_MAX;
 const OFFER: usize = 10_000;
 
@@ -77,7 +77,7 @@ impl Proxy {
             | PathEvent::ReturnDown
             | PathEvent::ReturnUp => {}
             PathEvent::Down => {
-                // Data from it is still forwarded; data for it is dropped.
+                // Data from the closed side is still forwarded; data for it is dropped.
                 self.sides[side] = Side::Closed;
                 self.flows[side].ended = true;
                 self.flows[1 - side].buffer.clear();

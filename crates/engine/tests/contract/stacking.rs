@@ -1,5 +1,5 @@
-//! Stacked layers: the parent owns both, offers the lower one's service to the upper one as a
-//! message path, and is itself one engine to its driver.
+//! Stacked layers. A parent engine owns an upper and a lower engine, offers the lower one's service
+//! to the upper one as a message path, and is itself one engine to its driver.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::world::{Note, TICK, World};
 const LINK: PathId = PathId(2);
 /// Message path of the upper engine.
 const SPAN: PathId = PathId(70);
-/// Longer than any UDP datagram: the purpose of blocks and bundles.
+/// Maximum message length, longer than any UDP datagram: blocks and bundles exist to carry such
+/// messages.
 const MESSAGE_MAX: usize = 200_000;
 const SEGMENT: usize = 1_000;
 
@@ -103,8 +104,8 @@ impl Span {
         let start = usize::from(index) * SEGMENT;
         self.buffer.resize(self.buffer.len().max(start + payload.len()), 0);
         self.buffer[start..start + payload.len()].copy_from_slice(payload);
-        // Kind 1 is a segment, kind 2 a segment of a message that has as many segments as are
-        // received now.
+        // Kind 1 is a segment. Kind 2 is a segment of a message that is complete with the number of
+        // segments received so far.
         let last = usize::from(u16::from_be_bytes([bytes[4], bytes[5]]));
         if self.receiving.len() == last {
             self.receiving.clear();
@@ -381,7 +382,8 @@ impl Stack {
                 self.shown = Some(room);
                 self.upper.handle_input(now, Input::Path(SPAN, event));
             }
-            // Pulled only when there is room, so the upper engine may still change its choice.
+            // The upper engine is pulled only when there is room, so it may still change its
+            // choice.
             self.message.clear();
             if !room || self.upper.poll_transmit(now, &mut self.message).is_none() {
                 return;

@@ -47,7 +47,8 @@ fn tls_gets_early_bytes() {
         let client = Framed::new(PATH, Security::Tls(Some("peer.example")), &to);
         let server = Framed::new(PATH, Security::Tls(None), &[]);
         let (mut world, stream) = pair(client, server, 1 << 16, 1 << 16);
-        // The server reads so late that the client's hello is behind its greeting in one piece.
+        // The server reads so late that one piece holds the client's greeting and, behind it, the
+        // client's hello.
         world.slow(stream, 0, TICK * slow);
         up_and_run(&mut world);
         for node in &world.nodes {

@@ -178,7 +178,8 @@ impl Engine for MiniTcp {
         if tx.is_empty() && self.ack_due {
             self.push(tx, 0, self.next, 0);
         }
-        // Also while data waits for a closed window, or the window update could be lost.
+        // The timer also runs while data waits for a closed window; otherwise a lost window update
+        // would stall the connection.
         let waits = self.next > before || self.next < self.end();
         if waits && self.timers.is_empty() && (self.active || self.expected > 0) {
             self.timers.set((), now + RESEND, "retransmission");
@@ -350,7 +351,8 @@ fn losses_are_repaired_below_the_stream() {
     let (to, back) = (messages(&[30_000]), messages(&[30_000]));
     for seed in 1..20u64 {
         let mut world = three(&to, &back);
-        // About every eleventh packet, including the first ones with the SYN.
+        // Loses about every eleventh packet; with some seeds that includes the first ones, with the
+        // SYN.
         world.lose = (0..400).filter(|n| (n * 7 + seed) % 11 == 0).collect();
         up_and_run(&mut world);
         assert!(received(&world.nodes[1].notes) == to, "seed {seed}");

@@ -54,7 +54,7 @@ struct Half {
     piece: usize,
     every: Duration,
     shut: bool,
-    /// Whether the writer closed the path: its end is the path's.
+    /// Whether the writer closed the path, so that the end of its data is the end of the path.
     gone: bool,
     paused: bool,
     /// Whether the reader was notified of the end.
@@ -84,7 +84,7 @@ pub(crate) type Pulled = (usize, PathId, Vec<usize>);
 pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) now: Time,
-    /// Datagrams to lose, by number in order of sending; copies to a group count singly.
+    /// Datagrams to lose, by number in order of sending; each copy to a group has its own number.
     pub(crate) lose: BTreeSet<u64>,
     pub(crate) pulled: Vec<Pulled>,
     routes: BTreeMap<(usize, PathId), Vec<Route>>,
