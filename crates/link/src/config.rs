@@ -70,9 +70,9 @@ pub enum Release {
     /// The end of its service (serialisation and `per_packet`), as on a real line.
     #[default]
     LastBit,
-    /// The start of its service; the next packet waits for its end. Emulators that send a frame and
-    /// then sleep behave like this: the gap *after* a frame depends on its own length. Such a
-    /// packet is past the near end at once, so an outage does not cut it.
+    /// The start of its service; the next packet waits for the end of that service. Emulators that
+    /// send a frame and then sleep behave like this: the gap *after* a frame depends on its own
+    /// length. Such a packet is past the near end at once, so an outage does not cut it.
     FirstBit,
 }
 

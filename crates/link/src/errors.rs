@@ -65,7 +65,8 @@ pub enum ErrorKind {
         /// Errors in the bad state.
         bad: StateErrors,
     },
-    /// Strikes exactly these packets, counted from 0 as their transmission starts, ascending.
+    /// Strikes exactly the packets with these ascending numbers, counted from 0 in the order in
+    /// which transmissions start.
     DropList(Vec<u64>),
     /// Fates of successive packets, `true` for struck.
     Trace {
@@ -98,8 +99,8 @@ impl ErrorKind {
         !self.is_positional()
     }
 
-    /// Whether it names positions: packets, bits or times of this direction, which mean nothing in
-    /// another one.
+    /// Whether it lists positions (packets, bits or times) of this direction, which have no meaning
+    /// in another one.
     #[must_use]
     pub fn is_positional(&self) -> bool {
         match self {
@@ -385,7 +386,7 @@ impl Model {
             },
             ErrorKind::GilbertElliott { p_gb, p_bg, good, bad } => {
                 let exit = [*p_gb, *p_bg];
-                // Without transitions 0 / 0 is NaN, and no draw is below it.
+                // Without transitions the share is 0 / 0, which is NaN, and no draw is below NaN.
                 let start_bad = rng.unit() < p_gb / (p_gb + p_bg);
                 State::Burst {
                     bad: start_bad,

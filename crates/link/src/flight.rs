@@ -36,8 +36,8 @@ pub enum Fate {
     Damaged(Damage),
 }
 
-/// Packets in propagation. Packets that keep the order leave in that order; so do, among
-/// themselves, the delayed ones that are overtaken.
+/// Packets in propagation, in two queues: packets that keep the order, and delayed packets that
+/// others may overtake. Each queue keeps its own order.
 #[derive(Debug)]
 pub(crate) struct Flight<T> {
     ordered: Lane<T>,
@@ -50,7 +50,7 @@ pub(crate) struct Flight<T> {
 #[derive(Debug)]
 struct Lane<T> {
     packets: VecDeque<(u64, Departure<T>)>,
-    /// Packets at the back that [`Flight::next_unreported`] has not yielded.
+    /// Number of packets at the back that [`Flight::next_unreported`] has not returned yet.
     unreported: usize,
     /// Latest arrival so far.
     latest: Time,
@@ -90,7 +90,8 @@ impl<T> Default for Flight<T> {
 }
 
 impl<T> Flight<T> {
-    /// Adds a packet that has left the near end. A held one arrives this much later.
+    /// Adds a packet that has left the near end. If `held` is given, the packet arrives that much
+    /// later.
     pub(crate) fn push(&mut self, departure: Departure<T>, held: Option<Duration>) {
         match held {
             None => self.ordered.push(self.count, departure),
@@ -122,7 +123,8 @@ impl<T> Flight<T> {
         Some(departure)
     }
 
-    /// Returns the next packet, in the order of transmission, that this has not yielded.
+    /// Returns the next packet, in the order of transmission, that this function has not returned
+    /// yet.
     pub(crate) fn next_unreported(&mut self) -> Option<&Departure<T>> {
         let is_held = match (self.ordered.next_unreported(), self.held.next_unreported()) {
             (_, None) => false,

@@ -127,7 +127,7 @@ impl Framing {
             compresses_address: compressed,
             compresses_protocol: compressed,
         };
-        // With its own opening flag.
+        // Each frame has its own opening flag.
         let bytes = 1 + ppp.encoded_len(protocol, information);
         if serial { on_serial_line(bytes) } else { bytes }
     }

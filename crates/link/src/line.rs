@@ -63,7 +63,7 @@ struct Head {
     kind: Kind,
     bytes: [u8; HEAD_MOST],
     len: u8,
-    /// Bytes of the packet it replaces.
+    /// Number of bytes of the packet that it replaces.
     replaced: u8,
 }
 

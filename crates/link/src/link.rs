@@ -241,7 +241,7 @@ impl<T> Link<T> {
         if queue.admits(0, 0, len) {
             return Some(at);
         }
-        // It may not wait, but an idle line takes it at once.
+        // The packet may not wait in the queue, but an idle line takes it at once.
         let framed = self.config.framing.framed_len(len);
         loop {
             let plan = serialiser.plan(&self.config, at, framed)?;
@@ -390,7 +390,7 @@ impl<T> Link<T> {
             Outcome::Sent => self.judge(&packet, plan.released),
         };
         let (at, held) = match plan.outcome {
-            // It never left the queue.
+            // The packet never left the queue.
             Outcome::Dropped => (plan.released, None),
             Outcome::Sent | Outcome::Cut => {
                 let reorder =

@@ -61,7 +61,7 @@ impl Rate {
         }
     }
 
-    /// Returns when `bytes` are sent whose transmission starts at `from`.
+    /// Returns the end of a transmission of `bytes` that starts at `from`.
     pub(crate) fn serve(&self, from: Moment, bytes: usize) -> Moment {
         // At r bit/s a nanosecond does r units of work of 1e-9 bit each, so work is an integer.
         let work = bytes as u128 * 8 * 1_000_000_000;
@@ -97,7 +97,7 @@ fn step_at(steps: &[RateStep], at: Time) -> usize {
 
 /// A moment with its fraction of a nanosecond: `nanos + part / of`, `part < of`.
 ///
-/// With `of` the rate in bit/s, sums of serialisation times are exact. A million packets of 1,053
+/// If `of` is the rate in bit/s, sums of serialisation times are exact. A million packets of 1,053
 /// bytes at 1.024 Mbit/s end where one transmission of all their bits would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {

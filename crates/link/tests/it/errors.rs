@@ -141,7 +141,7 @@ fn errors_in_the_frame_around_a_packet_damage_nothing() {
 
 #[test]
 fn an_error_vector_repeats_exactly() {
-    // 1,003 bits is coprime to the packet's length, so every alignment occurs.
+    // 1,003 is coprime to the packet's length in bits, so every alignment occurs.
     let vector = ErrorVector { period: 1_003, errors: vec![3, 7, 500, 501, 1_002] };
     let struck = |bit: u64| vector.errors.contains(&(bit % vector.period));
     let config = with(ErrorModel::damaging(ErrorKind::Vector(vector.clone())));

@@ -129,7 +129,7 @@ fn a_changed_plan_does_not_affect_the_past() {
     link.push(ms(1), 1_000, 0).unwrap();
     link.set_outages(ms(500), Outages::Never).unwrap();
     assert_eq!(summary(&drain(&mut link)), [(0, 601.0, true)]);
-    // Nor does a policy: packets held until now are dropped now.
+    // A changed policy also applies to waiting packets: packets held until now are dropped now.
     let mut link = make(config(down(), WhileDown::Hold));
     link.push(ms(1), 1_000, 0).unwrap();
     link.set_config(ms(500), config(down(), WhileDown::Drop)).unwrap();
@@ -177,7 +177,7 @@ fn after_the_last_contact_nothing_leaves_and_next_is_none() {
     }
     assert_eq!(summary(&drain(&mut link)), [(0, 102.0, true), (1, 103.0, true)]);
     assert_eq!((link.next(), link.waiting(), link.stats().queued.packets), (None, 2, 2));
-    // A later contact, once known, moves them.
+    // Waiting packets leave in a later contact once it is configured.
     link.set_outages(ms(500), Outages::Contacts(vec![window(ms(600), ms(700))])).unwrap();
     assert_eq!(summary(&drain(&mut link)), [(2, 701.0, true), (3, 702.0, true)]);
 }

@@ -281,7 +281,7 @@ fn a_new_token_bucket_is_full_and_an_old_one_keeps_its_tokens() {
     let config = Config { shaper: Some(shaper), ..Config::default() };
     link.set_config(now, config.clone()).unwrap();
     link.push(now, 1_000, ()).unwrap();
-    // Another queue is another configuration, with the same bucket.
+    // A different queue makes a different configuration, but the bucket keeps its state.
     link.set_config(now, Config { queue: NO_LIMIT, ..config }).unwrap();
     link.push(now, 1_000, ()).unwrap();
     link.push(now, 1_000, ()).unwrap();
@@ -388,7 +388,7 @@ fn the_queue_counts_only_waiting_packets() {
         })
     };
     let ms = |ms: u64| Time::from_nanos(ms * 1_000_000);
-    // Two may wait behind the one in transmission.
+    // Two packets may wait behind the one in transmission.
     let mut link = queue(Some(2), None);
     assert!((0..3).all(|item| link.push(Time::ZERO, 1_000, item).is_ok()));
     let rejected = link.push(Time::ZERO, 1_000, 3).unwrap_err();
@@ -397,7 +397,7 @@ fn the_queue_counts_only_waiting_packets() {
     assert_eq!(link.free_at(Time::ZERO, 1_000), Some(ms(1)));
     assert!(link.free_for(ms(1), 1_000));
     link.push(ms(1), 1_000, 4).unwrap();
-    // A bound in bytes.
+    // The bound is in bytes.
     let mut link = queue(None, Some(2_500));
     assert!((0..3).all(|item| link.push(Time::ZERO, 1_000, item).is_ok()));
     assert!(link.push(Time::ZERO, 501, 3).is_err());
@@ -437,7 +437,7 @@ fn fates_are_reported_when_the_transmission_starts() {
         Rng::new(1, "test"),
     )
     .unwrap();
-    // Each takes one second.
+    // Each packet takes one second.
     for item in 0..4_u64 {
         link.push(Time::ZERO, 1_000, item).unwrap();
     }
