@@ -60,7 +60,8 @@ impl Exit {
             let change = link.next_change(left);
             let arrives = change.map(|at| at + link.delay_at(at));
             match change {
-                // Where the delay grows, packets sent earlier count as well.
+                // The state at the far end follows each change whose arrival time has passed; if
+                // the delay grows, packets sent before the change may arrive later still.
                 Some(at) if arrives.is_some_and(|arrives| arrives <= now) => {
                     up = link.is_up(at);
                     left = at;
@@ -71,7 +72,7 @@ impl Exit {
     }
 }
 
-/// A queue without room for one more MTU.
+/// State of a queue without room for one more MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blocked {
     /// Time at which there is room again; `None` if never.

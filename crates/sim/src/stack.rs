@@ -30,7 +30,7 @@ pub struct HostConfig {
     pub cues: bool,
     /// TTL of the packets it sends.
     pub ttl: u8,
-    /// Whether it forwards packets for others without a look at checksum and TTL, as a transponder
+    /// Whether it forwards packets for others without checking checksum and TTL, as a transponder
     /// does; otherwise it is a router.
     pub bent_pipe: bool,
     /// Properties reported for an unknown peer; `None` reports the properties of the first path on
@@ -383,7 +383,7 @@ impl Stack {
         (path.open && fits).then_some(self.last_sent)
     }
 
-    /// Pushes a packet and records when that fills the queue.
+    /// Pushes a packet; if the packet fills the queue, records that.
     fn push(&mut self, now: Time, link: usize, packet: Packet, net: &mut Network) -> bool {
         let before = net.pipes[link].blocked.is_some();
         let taken = net.push(now, link, packet);

@@ -33,7 +33,7 @@ pub enum PacketFate {
     Delivered,
     /// Arrived damaged.
     Damaged,
-    /// Lost in propagation; the link model's name of the cause.
+    /// Lost in propagation; holds the link model's name of the cause.
     Lost(String),
     /// Rejected by a full queue.
     Rejected,

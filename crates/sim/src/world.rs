@@ -111,8 +111,9 @@ pub struct World<E: Engine> {
     idle_changes: u32,
 }
 
-/// Maximum successive changes of links without any other event; beyond it no engine waits for one.
-/// The two directions of a path with endless outages may never be up at the same time.
+/// Maximum successive changes of links without any other event; after that many, no engine can be
+/// waiting for a change. The two directions of a path with endless outages may never be up at the
+/// same time.
 const IDLE_CHANGES_MAX: u32 = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +256,7 @@ impl<E: Engine> World<E> {
     }
 
     /// Also routes a host's packets from `source` to `group` over a link: one copy over each link
-    /// so named. `source` is the host itself or another one, whose packets it forwards.
+    /// added this way. `source` is the host itself or another one, whose packets it forwards.
     ///
     /// # Panics
     /// If the link does not start at the host.

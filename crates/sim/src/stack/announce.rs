@@ -74,7 +74,7 @@ impl Stack {
         }
     }
 
-    /// Reports whether a path can be sent on.
+    /// Reports whether the path accepts packets.
     fn announce_forward(&mut self, now: Time, path: usize, net: &Network) {
         let Path { id, links, info, .. } = &self.paths[path];
         let (id, mut info) = (*id, info.clone());

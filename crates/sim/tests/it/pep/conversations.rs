@@ -150,8 +150,8 @@ fn a_closed_port_refuses_or_resets_the_client() {
         play.connect(1, 99);
         play.run();
         let talker = play.talker(CLIENT);
-        // A gateway that accepts early sends its SYN behind the client's acknowledgment: two round
-        // trips. Nothing counts as a success.
+        // A gateway that accepts early sends its SYN behind the client's acknowledgment, so the
+        // reset takes two round trips. In neither case does the client see a success.
         let round_trips = if early_accept { 2 } else { 1 };
         let at = if early_accept {
             let stream = play.streams(CLIENT)[0];
@@ -247,7 +247,8 @@ fn restarted_far_gateways_cause_clean_errors() {
     // The far gateway has forgotten them; nothing probes the server.
     assert!(play.streams(CLIENT).iter().all(|stream| stream.reset));
     assert_eq!(play.statistics(GATES[0]).reset, 5);
-    // The far gateway forwarded correct bytes, and no end in place of missing ones.
+    // The far gateway forwarded correct bytes, and signalled no end of the stream in place of
+    // missing ones.
     for stream in play.streams(SERVER) {
         assert!(stream.reset && !stream.wrong && !stream.peer_ended && stream.received > 0);
     }
@@ -274,7 +275,7 @@ fn clients_get_an_error_when_the_far_gateway_stays_off() {
             assert!(took < Duration::from_secs(120), "{took:?}");
         }
     }
-    // New ones are reported too, within the time the proxy gives a server.
+    // Failures of new connections are reported too, within the time the proxy gives a server.
     let asked_at = play.world.now();
     play.connect(1, PORT);
     play.run();

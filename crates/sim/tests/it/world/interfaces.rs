@@ -116,7 +116,7 @@ fn whole_packets_cross_and_others_are_forwarded() {
     packets.push(packet(OURS, EARTH, RELAY, 20));
     send(&mut world, earth, packets.clone());
     let at_relay = &world.engine(relay).unwrap().received;
-    // It came from Earth, so over the interface that leads there.
+    // The packet came from Earth, so it arrives over the interface that leads there.
     assert_eq!(at_relay, &[(PathId(4), packets[4].clone())]);
     let at_moon = &world.engine(moon).unwrap().received;
     assert_eq!(at_moon.len(), 4);
@@ -211,7 +211,8 @@ fn compressed_headers_are_restored_until_a_frame_is_lost() {
     let mut packets: Vec<_> = (0..3).map(segment).collect();
     packets.extend([segment(3), segment(4), packet(OURS, EARTH, MOON, 120), segment(4)]);
     send(&mut world, earth, packets.clone());
-    // The fourth is lost, the fifth does not name its slot; retransmitted, it has its whole header.
+    // The fourth packet is lost, and the fifth cannot be restored because it does not name its
+    // slot. Its retransmission has the whole header.
     let arrived: Vec<_> =
         world.engine(moon).unwrap().received.iter().map(|(_, packet)| packet.clone()).collect();
     let expected = [0, 1, 2, 5, 6].map(|index| packets[index].clone());

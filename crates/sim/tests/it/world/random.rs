@@ -144,7 +144,8 @@ fn run(plan: &Plan) -> (Vec<(Time, String)>, Vec<u8>) {
         assert_eq!(link.queued.packets, 0, "an idle world has nothing under way");
         assert_eq!(link.pushed.packets, from.sent.packets + from.rejected);
         let known = to.received.packets + to.bad_ip + to.bad_udp + to.while_down + to.no_port;
-        // Packets that wait for an engine that never reads again, or were dropped with it.
+        // Packets may be waiting for an engine that never reads again, or may have been dropped
+        // with it.
         let waiting = link.delivered.packets - known - to.buffer_full - to.no_route - to.forwarded;
         let pauses = plan.ops.iter().any(|(_, op)| matches!(op, Op::Pause));
         assert!(waiting == 0 || pauses, "{waiting} packets vanished");

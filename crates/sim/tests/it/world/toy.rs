@@ -53,7 +53,7 @@ pub(crate) struct Toy {
     effects: VecDeque<Effect>,
     notes: VecDeque<Note>,
     pub(crate) restarts: u32,
-    /// Changes of the return link: whether it came up.
+    /// Changes of the return link; `true` if it came up.
     pub(crate) returns: Vec<(Time, bool)>,
 }
 
