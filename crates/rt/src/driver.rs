@@ -461,7 +461,7 @@ impl<E: Engine> Driver<E> {
         next
     }
 
-    /// Whether a path leads anywhere; rejoins a group that was left.
+    /// Whether a path has a peer or group to send to; rejoins a group that was left.
     fn reach(&mut self, path: PathId) -> bool {
         if let Err(error) = self.groups.open(path) {
             tracing::warn!(?path, %error, "the group cannot be joined");

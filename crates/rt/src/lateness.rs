@@ -184,7 +184,7 @@ impl RunDelay {
     }
 }
 
-/// Nanoseconds that a thread has waited: the second of three numbers.
+/// Parses the nanoseconds that a thread has waited, the second of three numbers.
 fn read(file: &File) -> Option<u64> {
     let mut text = [0; 64];
     let len = file.read_at(&mut text, 0).ok()?;

@@ -7,7 +7,7 @@
 //! Datagrams of one size cross the kernel in batches (`UDP_SEGMENT`, `UDP_GRO`), which makes more
 //! than a gigabit per second of small datagrams possible. Where the kernel or the device refuses
 //! batches, datagrams are sent one by one. A driver may join multicast groups ([`Group`]) and use
-//! UDP-Lite beside UDP ([`UdpLite`]), which has no batches.
+//! UDP-Lite in addition to UDP ([`UdpLite`]); UDP-Lite has no batches.
 //!
 //! A [`TunDriver`] runs one engine on an IP interface, and a [`streams::StreamDriver`] one on
 //! streams of the kernel's TCP. A [`node::Node`] runs several of them around a Bundle Protocol

@@ -1,5 +1,5 @@
-//! UDP-Lite (RFC 3828) beside UDP: the checksum covers only the start of a datagram, so that a
-//! link may deliver damaged content.
+//! UDP-Lite (RFC 3828) in addition to UDP: the checksum covers only the start of a datagram, so
+//! that a link may deliver damaged content.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -43,7 +43,7 @@ pub(crate) struct Lite {
 }
 
 impl Lite {
-    /// Opens the socket beside `udp`.
+    /// Opens the UDP-Lite socket at the address of `udp`.
     pub(crate) fn open(rules: UdpLite, udp: &Socket, buffers: Buffers) -> io::Result<Self> {
         let socket = Socket::bind_lite(udp.local(), buffers)?;
         set(&socket, RECEIVE_COVERAGE, rules.coverage_min.saturating_add(HEADER))?;
@@ -54,7 +54,7 @@ impl Lite {
         &self.socket
     }
 
-    /// Whether a peer is sent to by UDP-Lite.
+    /// Whether datagrams to a peer are sent by UDP-Lite.
     pub(crate) fn reaches(&self, peers: &Peers, path: PathId) -> bool {
         peers.takes_lite(path).unwrap_or(self.rules.assumed)
     }

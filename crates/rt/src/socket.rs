@@ -343,8 +343,8 @@ fn ignore_groups(socket: &socket2::Socket, address: SocketAddr) -> io::Result<()
     }
 }
 
-/// Whether a port in use is used only by receive sockets of groups, so that sharing takes nothing
-/// from them.
+/// Whether all users of a port are receive sockets of groups, so that sharing the port takes no
+/// datagrams from another program.
 fn only_groups_use(address: SocketAddr) -> bool {
     let loopback: IpAddr = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -58,7 +58,7 @@ impl Tun {
             io::Error::new(kind, format!("{DEVICE}: {error}{}", remedy(kind)))
         })?;
         attach(&file, name)?;
-        // UDP segmentation since Linux 6.2; TCP's always.
+        // UDP segmentation offload needs Linux 6.2; TCP segmentation offload is always available.
         let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
         let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
         let joins_datagrams = offload(&file, tcp | udp).is_ok();

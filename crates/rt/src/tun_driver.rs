@@ -25,8 +25,8 @@ pub enum TunEvent<I> {
     Indication(I),
     /// The interface came up, or went down.
     Interface(Condition),
-    /// Once in each turn of the loop, which a [`Waker`] or [`TunDriver::TICK`] triggers at the
-    /// latest: time to take input from other threads.
+    /// One turn of the loop, so that the observer can take input from other threads. A [`Waker`]
+    /// starts a turn at once; without events a turn starts after [`TunDriver::TICK`].
     Turn,
 }
 
@@ -35,11 +35,11 @@ pub enum TunEvent<I> {
 pub struct TunStatistics {
     /// Packets sent.
     pub packets_sent: u64,
-    /// Packets written to the device, each of one or more of those.
+    /// Packets written to the device; each holds one or more of the sent packets.
     pub writes: u64,
     /// Packets received.
     pub packets_received: u64,
-    /// Packets read from the device, each of one or more of those.
+    /// Packets read from the device; each holds one or more of the received packets.
     pub reads: u64,
     /// Packets that the kernel or the device refused, for example while the interface is down.
     pub refused: u64,

@@ -75,8 +75,8 @@ impl Waker {
         self.wait(&self.0.event, interest, timeout).map(|_| ())
     }
 
-    /// Waits like [`Waker::wait`], and for `also` to be readable if reading is requested of the
-    /// socket.
+    /// Waits like [`Waker::wait`]. If reading is requested of the socket, also waits for `also` to
+    /// be readable.
     pub(crate) fn wait_also(
         &self,
         socket: &impl AsFd,
@@ -106,7 +106,7 @@ impl Waker {
         if event.contains(PollFlags::IN) {
             let mut count = [0u8; 8];
             let _ = rustix::io::read(&self.0.event, &mut count);
-            // Swapped, not stored: it acquires the writes of those who found it set.
+            // A swap, not a store: it acquires the writes of threads that found the flag set.
             self.0.signalled.swap(false, Ordering::AcqRel);
         }
         let is_other = also.is_some() && interest.readable;

@@ -24,7 +24,7 @@ pub struct Config {
     pub buffers: Buffers,
     /// Interval of observer calls without an indication.
     pub tick: Duration,
-    /// UDP-Lite beside UDP, if any.
+    /// UDP-Lite in addition to UDP, if used.
     pub udp_lite: Option<UdpLite>,
 }
 

@@ -8,8 +8,8 @@ const CHECKSUM: u16 = 6;
 /// Maximum number of datagrams a kernel accepts as one packet.
 const COUNT_MAX: u16 = 64;
 
-/// Datagrams of one flow, all of equal length except the last: the form of a packet that their
-/// program sent with one call.
+/// Datagrams of one flow, all of equal length except the last, as their program sent them with one
+/// call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joint {
     /// Bytes of the headers.
@@ -24,7 +24,7 @@ pub struct Joint {
 }
 
 impl Joint {
-    /// Starts with this packet; `None` unless it is a datagram with an incomplete checksum.
+    /// Starts a batch with this packet; `None` unless it is a datagram with an incomplete checksum.
     #[must_use]
     pub fn begin(shape: &Shape, packet: &[u8]) -> Option<Self> {
         let header = header_len(shape, packet)?;
@@ -40,7 +40,7 @@ impl Joint {
     }
 
     /// Appends a further packet if it belongs to the same flow with the same headers. `first` is
-    /// the packet that this started with.
+    /// the first packet of the batch.
     pub fn take(&mut self, first: &[u8], shape: &Shape, packet: &[u8]) -> bool {
         let fits = !self.over
             && self.count < COUNT_MAX
@@ -69,8 +69,9 @@ impl Joint {
         self.count
     }
 
-    /// Builds the headers of the joined packet and its virtio-net header; the caller appends each
-    /// datagram's payload, which starts after as many bytes of its packet.
+    /// Builds the headers of the joined packet and its virtio-net header. The caller appends the
+    /// payload of each datagram's packet, which starts after the same number of header bytes in
+    /// each.
     #[must_use]
     pub fn header(&self, first: &[u8], out: &mut [u8; HEADER_MAX]) -> (Vnet, usize) {
         let start = (self.header - UDP_LEN) as u16;

@@ -1,5 +1,5 @@
-//! Packets of a TUN device with offloads: up to 64 KB, each for many segments. Segments are
-//! located without copying and joined again on output.
+//! Packets of a TUN device with offloads: up to 64 KB, each standing for many segments. Segments
+//! are located without copying and joined again on output.
 
 mod joint;
 mod shape;

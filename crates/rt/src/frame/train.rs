@@ -15,8 +15,8 @@ const CHECKSUM: u16 = 16;
 /// Offset of the flags in a TCP header.
 const FLAGS: usize = 13;
 
-/// Consecutive segments of one connection, all of equal length except the last: the form in which
-/// a kernel passes a packet to its device for segmentation.
+/// Consecutive segments of one connection, all of equal length except the last, as a kernel passes
+/// them to its device for segmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
     /// Bytes of the IP header.
@@ -35,8 +35,8 @@ pub struct Train {
 }
 
 impl Train {
-    /// Starts with this packet, whose checksums are complete; `None` unless it is a segment with
-    /// data that others could follow.
+    /// Starts a batch with this packet, whose checksums are complete; `None` unless it is a segment
+    /// with data that others could follow.
     #[must_use]
     pub fn begin(packet: &[u8]) -> Option<Self> {
         let (ip, header) = headers(packet)?;
@@ -55,7 +55,7 @@ impl Train {
     }
 
     /// Appends a further packet if it is the next of the same connection with the same headers.
-    /// `first` is the packet that this started with.
+    /// `first` is the first packet of the batch.
     pub fn take(&mut self, first: &[u8], packet: &[u8]) -> bool {
         let fits = !self.over
             && headers(packet) == Some((self.ip, self.header))
@@ -97,9 +97,9 @@ impl Train {
         self.count
     }
 
-    /// Builds the headers of the joined packet and its virtio-net header; the caller appends each
-    /// segment's payload, which starts after as many bytes of its packet. A single segment keeps
-    /// its own headers and checksum.
+    /// Builds the headers of the joined packet and its virtio-net header. The caller appends the
+    /// payload of each segment's packet, which starts after the same number of header bytes in
+    /// each. A single segment keeps its own headers and checksum.
     #[must_use]
     pub fn header(&self, first: &[u8], out: &mut [u8; HEADER_MAX]) -> (Vnet, usize) {
         let header = &mut out[..self.header];

@@ -35,7 +35,8 @@ pub(super) struct Turns<F> {
     pub(super) events: Receiver<Events>,
     pub(super) ports: Vec<Port>,
     pub(super) on: F,
-    /// Set when closing: no link is opened any more. Notified when the last has ended.
+    /// Set when closing: no link is opened any more. Receives a message when the last link has
+    /// ended.
     pub(super) closing: Option<Sender<()>>,
 }
 

@@ -11,7 +11,8 @@ use crate::Waker;
 /// Events of a layer, with its number.
 pub(super) type Events = (usize, Vec<Event>);
 
-/// Events, and bytes of bundles, after which the agent starts while the layer continues.
+/// Number of events, and of bytes of bundles, at which a batch is passed to the agent while the
+/// layer continues.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 128 << 10;
 

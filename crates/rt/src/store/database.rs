@@ -44,7 +44,7 @@ struct Inside {
 struct Reserve {
     path: PathBuf,
     bytes: u64,
-    /// Time when it was given up, or last retried.
+    /// Time at which the reserved space was given up, or at which reserving was last retried.
     missing_since: Option<Instant>,
 }
 
@@ -62,8 +62,8 @@ impl Database {
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
         let connect = || -> rusqlite::Result<Connection> {
             let connection = Connection::open(directory.join("records.db"))?;
-            // One process has it, guaranteed by the lock beside it; a change is durable when it
-            // completes.
+            // Only one process uses the database, guaranteed by the lock file next to it; a change
+            // is durable when it completes.
             connection.execute_batch(
                 "PRAGMA locking_mode = EXCLUSIVE;
                  PRAGMA journal_mode = WAL;
@@ -171,7 +171,8 @@ impl Inside {
     /// reserve; the others fail.
     fn what_makes_room(&mut self, requests: &[&IndexRequest]) -> Vec<Change> {
         let makes: Vec<bool> = requests.iter().map(|request| self.makes_room(request)).collect();
-        // A refused request does not need the reserve, and the next write would take it.
+        // The reserve is kept if no request can use it: giving it up would only leave its space to
+        // the next write.
         if makes.contains(&true) {
             self.reserve.give_up();
         }
@@ -238,7 +239,7 @@ impl Reserve {
         };
         let is_taken = taken().inspect_err(|error| {
             tracing::debug!("no room is kept free: {}", reason(error));
-            // A partial reserve would have no use.
+            // A partial reserve would be useless.
             let _ = std::fs::remove_file(&self.path);
         });
         self.missing_since = is_taken.is_err().then(Instant::now);

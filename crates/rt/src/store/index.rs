@@ -109,7 +109,7 @@ fn file_name(key: &str) -> io::Result<String> {
     Ok(name)
 }
 
-/// Decodes the key of a file name; `None` if it is none.
+/// Decodes the key in a file name; `None` if the name encodes no key.
 fn key_of(name: &str) -> Option<String> {
     let mut rest = name.strip_prefix("r-")?.as_bytes();
     let mut key = Vec::with_capacity(rest.len());

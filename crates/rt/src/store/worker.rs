@@ -110,8 +110,8 @@ fn changes(job: &Job) -> Option<(Ticket, &IndexRequest)> {
     }
 }
 
-/// Applies a record change and all that wait behind it with one sync. Returns the first other job
-/// for the next turn.
+/// Applies a record change and all changes queued behind it with one sync. Returns the first job of
+/// another kind, for the next turn.
 fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
     let mut bytes = 0;
     let mut jobs = Vec::new();
@@ -138,8 +138,8 @@ fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
     next
 }
 
-/// Describes an effect that fails only when something is wrong with the store. Files named by a
-/// peer often do not exist, so those are `None`.
+/// Describes an effect that fails only when something is wrong with the store. `None` for effects
+/// on files named by a peer, which often do not exist.
 fn wanted(effect: &StoreEffect) -> Option<String> {
     match effect {
         StoreEffect::Open { name, mode: OpenMode::Write | OpenMode::Truncate, .. } => {
@@ -200,7 +200,7 @@ impl Worker<'_> {
                 return None;
             }
             StoreEffect::Filestore { request, .. } => self.disk.filestore(&request),
-            // Changes were handled before.
+            // Record changes were handled before.
             StoreEffect::Index { .. } => self.disk.load(),
         };
         ticket.map(|ticket| (ticket, answer))

@@ -17,7 +17,7 @@ pub struct Listening {
     /// Options of its streams.
     pub options: StreamOptions,
     /// Options of streams that the engine connects from the peer's address
-    /// ([`engine::StreamEffect::Connect`]) on behalf of an accepted stream; `None`: as in
+    /// ([`engine::StreamEffect::Connect`]) on behalf of an accepted stream; `None` uses
     /// [`StreamConfig::options`].
     pub onward: Option<StreamOptions>,
 }
@@ -34,8 +34,8 @@ pub struct StreamConfig {
     /// Time for which a closed stream that still delivers data discards what its peer sends. After
     /// that the peer is reset if it keeps sending.
     pub linger: Duration,
-    /// Maximum concurrent streams, including closed ones that still deliver data. Further ones are
-    /// reset, or not made.
+    /// Maximum concurrent streams, including closed ones that still deliver data. Further incoming
+    /// streams are reset; further outgoing ones are not opened.
     pub streams_max: usize,
     /// TLS for streams that the engine secures; without it such streams end.
     pub tls: Option<Tls>,
@@ -62,9 +62,9 @@ impl Default for StreamConfig {
 pub enum StreamEvent<I> {
     /// An indication of the engine.
     Indication(I),
-    /// Once in each turn of the loop, which a [`Waker`](crate::Waker) or
-    /// [`StreamDriver::TICK`](super::StreamDriver::TICK) triggers at the latest: time to take input
-    /// from other threads.
+    /// One turn of the loop, so that the observer can take input from other threads. A
+    /// [`Waker`](crate::Waker) starts a turn at once; without events a turn starts after
+    /// [`StreamDriver::TICK`](super::StreamDriver::TICK).
     Turn,
 }
 

@@ -436,7 +436,7 @@ impl<E: Engine> StreamDriver<E> {
         stream.queued = false;
         let opening = matches!(stream.phase, Phase::Opening(_));
         if stream.paused || opening {
-            // Queued again when it is resumed, or up.
+            // The stream is queued again when it is resumed or comes up.
             return;
         }
         let is_left = stream.phase == Phase::Left;

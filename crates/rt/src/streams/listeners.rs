@@ -12,14 +12,14 @@ use super::config::Listening;
 use super::options::StreamOptions;
 use super::poll::Poll;
 
-/// Streams that the kernel establishes before they are taken.
+/// Maximum streams that the kernel establishes before the driver accepts them.
 const BACKLOG: i32 = 4096;
 
 /// A listener.
 #[derive(Debug)]
 struct Listener {
     socket: socket2::Socket,
-    /// Effect that waits for one stream; `None` accepts any number.
+    /// Effect that waits for a single stream; if `None`, any number of streams is accepted.
     ticket: Option<Ticket>,
     /// Index in [`StreamConfig::listen`](super::StreamConfig::listen).
     place: Option<usize>,

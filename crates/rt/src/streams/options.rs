@@ -31,9 +31,9 @@ pub struct StreamOptions {
     pub mss: Option<u16>,
     /// Idle time before keep-alive probes.
     pub keep_alive: Option<Duration>,
-    /// Time without acknowledgment of sent data or a SYN after which the connection is given up
-    /// (`TCP_USER_TIMEOUT`); `None`: the system's, about two minutes for a SYN and a quarter of an
-    /// hour later.
+    /// Time without acknowledgment of sent data or a SYN after which the connection is aborted
+    /// (`TCP_USER_TIMEOUT`); `None`: the system's default, about two minutes for a SYN and a
+    /// quarter of an hour for data.
     pub timeout: Option<Duration>,
     /// Resets the peer when a stream is closed before its direction has ended in order (`SO_LINGER`
     /// of zero), also when the process dies. Otherwise the kernel would signal to the peer that all

@@ -58,7 +58,8 @@ impl Table {
         self.streams.values().map(KernelStream::kept).sum()
     }
 
-    /// Returns a number that no path has and, as long as possible, none had.
+    /// Returns a number that no path has and, as long as such numbers remain, that no path had
+    /// before.
     pub(super) fn new_path(&mut self, is_taken: impl Fn(PathId) -> bool) -> PathId {
         loop {
             let path = PathId(self.next_path);
@@ -97,12 +98,12 @@ impl Table {
         self.streams.iter().find(|(_, stream)| stream.phase == phase).map(|(path, _)| *path)
     }
 
-    /// Records the listener by which a stream with these ends came.
+    /// Records the listener that accepted the stream between these addresses.
     pub(super) fn set_place(&mut self, ends: (SocketAddr, SocketAddr), place: usize) {
         self.came_by.insert(ends, place);
     }
 
-    /// Returns the listener by which a stream with these ends came.
+    /// Returns the listener that accepted the stream between these addresses.
     pub(super) fn place(&self, ends: (SocketAddr, SocketAddr)) -> Option<usize> {
         self.came_by.get(&ends).copied()
     }

@@ -168,7 +168,7 @@ fn contradictions_are_refused() {
 }
 
 proptest! {
-    /// However the segments are grouped into packets, segmenting those gives the same segments.
+    /// Segments stay the same, however they are grouped into packets that are segmented again.
     #[test]
     fn rejoining_and_cutting_again_changes_nothing(
         version in prop_oneof![Just(4_u8), Just(6)],
