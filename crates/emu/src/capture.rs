@@ -165,7 +165,7 @@ impl Tap {
         self.tell_of_packet(Event::Received { device, at, bytes, says });
     }
 
-    /// Restarts the world's time at this wall clock.
+    /// Restarts the world's time at this time of the wall clock.
     pub(crate) fn begin(&mut self, epoch: SystemTime) {
         // A single event, on which all later ones depend.
         let _ = self.tell(Event::Epoch(time_of_day(epoch)), usize::MAX);
@@ -243,7 +243,7 @@ struct Waiting {
     at: Time,
     direction: Direction,
     bytes: Vec<u8>,
-    /// Links that have not decided.
+    /// Links whose decision is open.
     open: usize,
     says: Vec<String>,
 }

@@ -254,12 +254,13 @@ fn prepare_mounts() -> io::Result<()> {
     Ok(())
 }
 
-/// This program with its arguments as another of the three; and the descriptor that identifies it,
-/// which must be open when it starts.
+/// Returns a command that runs this program with its arguments as another of the three processes,
+/// and the descriptor that identifies that process. The descriptor must be open when the command
+/// starts.
 fn again(process: Process) -> io::Result<(Command, OwnedFd)> {
     // The only descriptor that the program inherits.
     let which = memfd_create(format!("{NAME}{}", process.name()), MemfdFlags::empty())?;
-    // Still the running program if its file was replaced meanwhile.
+    // This path names the running program even if its file was replaced meanwhile.
     let mut command = Command::new("/proc/self/exe");
     let mut arguments = std::env::args_os();
     command.arg0(arguments.next().unwrap_or_else(|| OsString::from("slowlight")));

@@ -69,7 +69,8 @@ fn parsed(text: &str) -> Vec<Name> {
 pub fn enclosing_world() -> Option<Vec<Name>> {
     let text = fs::read_to_string(HOSTS).ok()?;
     let names = text.starts_with(HEADER).then(|| parsed(&text))?;
-    // The file alone may be a copy: this network namespace must have one of the addresses.
+    // The file alone proves nothing, because it may be a copy: this network namespace must have one
+    // of the addresses.
     let is_here = |(address, _): &Name| UdpSocket::bind((*address, 0)).is_ok();
     names.iter().any(is_here).then_some(names)
 }

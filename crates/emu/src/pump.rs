@@ -37,8 +37,9 @@ const READS: usize = 32;
 /// Maximum time for reading packets of one device, or delivering packets of one link, before
 /// others get their turn.
 const TURN: Duration = Duration::from_micros(150);
-/// Bounds of the spin time: the loop waits for a nearer due time without sleep, because waking
-/// takes as long. The wake-up latency is learned from sleep to sleep within these bounds.
+/// Bounds of the spin time. If the next due time is nearer than the spin time, the loop waits for
+/// it without sleep, because waking takes as long. The wake-up latency is learned from sleep to
+/// sleep within these bounds.
 const SPIN_LEAST: Duration = Duration::from_micros(20);
 const SPIN_MOST: Duration = Duration::from_micros(100);
 /// Run time after which a real-time thread pauses, before the kernel throttles it for 50 ms.
@@ -466,7 +467,7 @@ impl Pump {
         Ok(true)
     }
 
-    /// Delivers due packets; neighbours from one packet are joined again.
+    /// Delivers due packets; adjacent segments of one packet are joined again.
     fn deliver(&mut self, index: usize) -> io::Result<bool> {
         if self.pipes[index].link.next().is_none_or(|at| at > self.clock.now()) {
             return Ok(false);

@@ -89,7 +89,7 @@ impl Store {
         (made * SLAB + (records + growth(records)) * of_record) as u64 + self.elsewhere
     }
 
-    /// Returns room for the next packet of any size; `None` if the store is full.
+    /// Returns a buffer for the next packet, long enough for any size; `None` if the store is full.
     pub(crate) fn room(&mut self) -> Option<&mut [u8]> {
         while self.taken() > self.bytes_max {
             // The memory of former slabs is now in queues or records.
@@ -141,8 +141,8 @@ impl Store {
         }
     }
 
-    /// Keeps the packet of `len` bytes that was written into the room, until it is released
-    /// `references` times.
+    /// Keeps the packet of `len` bytes that was written into the buffer from [`Store::room`]. The
+    /// packet is kept until it is released `references` times.
     pub(crate) fn keep(&mut self, len: usize, shape: Shape, references: u32) -> Option<PacketId> {
         let index = self.current?;
         let slab = &mut self.slabs[index as usize];

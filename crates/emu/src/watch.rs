@@ -37,8 +37,9 @@ impl Watch {
         Ok(Self { epoll, event })
     }
 
-    /// Fills `ready` with the numbers of ready devices without waiting. Returns whether those are
-    /// all. Clears the event: orders must be read after this call, never only before it.
+    /// Fills `ready` with the numbers of ready devices without waiting. Returns whether all ready
+    /// devices are among them. Clears the event: orders must be read after this call, never only
+    /// before it.
     pub(crate) fn look(&self, ready: &mut Vec<usize>) -> io::Result<bool> {
         ready.clear();
         let mut events = [MaybeUninit::uninit(); AT_ONCE];

@@ -439,7 +439,7 @@ fn system(what: &str) -> impl FnOnce(io::Error) -> WorldError + '_ {
 fn make_host(plan: &HostPlan, has_uplink: bool) -> Result<Host, WorldError> {
     let namespace = Namespace::create();
     let namespace = namespace.map_err(system("making a network namespace"))?;
-    // Set before there are devices, which inherit some of the parameters.
+    // Parameters are set before devices exist, because devices inherit some of them.
     for (parameter, value) in parameters(plan.forwards || has_uplink) {
         let set = namespace.sysctl(parameter, value);
         let what = || format!("{}: configuring its network", plan.name);
@@ -564,7 +564,7 @@ impl Devices {
             let links = || over.iter().map(|link| &plan.links[*link]);
             let from = links().find(|link| link.to == host).and_then(|link| number(link.from))?;
             let to = links().filter(|link| link.from == host).filter_map(|link| number(link.to));
-            // The hub repeats it to its origin.
+            // The hub itself repeats a packet to its origin.
             let to: BTreeSet<_> = to.filter(|to| *to != from).collect();
             let source = plan.hosts[*source].address;
             let entry = Entry { source, group: *group, from, to: to.into_iter().collect() };

@@ -160,9 +160,9 @@ impl Errors {
     }
 }
 
-/// Compares arrivals with those over a line of `bps` bit/s on which each packet takes `framed`
-/// bytes, and then `delay`. The line starts a packet when it was sent or when the previous one
-/// ends.
+/// Compares arrivals with a perfect line of `bps` bit/s, on which each packet takes `framed` bytes,
+/// followed by `delay`. The line starts a packet when it is sent, or when the previous packet ends
+/// if that is later.
 #[must_use]
 pub fn errors(crossings: &[Crossing], framed: usize, bps: Option<u64>, delay: Duration) -> Errors {
     let bits = framed as u128 * 8 * 1_000_000_000;
@@ -180,8 +180,8 @@ pub fn errors(crossings: &[Crossing], framed: usize, bps: Option<u64>, delay: Du
     Errors(errors)
 }
 
-/// Returns the rate in bit/s at which packets of `framed` bytes arrived, for a line that is always
-/// busy and loses none. `None` if fewer than two arrived.
+/// Returns the arrival rate of packets of `framed` bytes, in bit/s, for a line that is always busy
+/// and loses no packet. `None` if fewer than two packets arrived.
 #[must_use]
 pub fn rate(crossings: &[Crossing], framed: usize) -> Option<f64> {
     let mut came = crossings.iter().filter_map(|crossing| Some((crossing.number, crossing.came?)));

@@ -15,7 +15,7 @@ pub(super) struct Run {
     pub(super) due: Time,
 }
 
-/// Segments delivered as one packet: neighbours of one, or consecutive datagrams.
+/// Segments delivered as one packet: adjacent segments of one packet, or consecutive datagrams.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) runs: Vec<Run>,

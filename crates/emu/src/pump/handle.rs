@@ -122,7 +122,7 @@ pub(super) struct Shared(Arc<Mutex<Clock>>);
 
 impl Shared {
     fn get(&self) -> Clock {
-        // A panicked holder cannot have left half a clock.
+        // A thread that panicked cannot have left the clock half-written.
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether a packet is neighbour or router discovery, or multicast membership of a kernel. All of
-/// that is static here, and a link carries only programs' packets. Otherwise the link's errors
-/// would hit other packets than the simulator's.
+/// Whether a packet is a kernel's message of neighbour discovery, router discovery or multicast
+/// membership. All three are static here, so that a link carries only programs' packets. Otherwise
+/// the link's errors would strike other packets than in the simulator.
 pub(super) fn is_of_the_kernel(packet: &[u8]) -> bool {
     const HOP_BY_HOP: u8 = 0;
     const IGMP: u8 = 2;

@@ -23,7 +23,8 @@ pub(crate) struct Pipe {
     pub(super) lateness: Arc<Timings>,
     refused: u64,
     refused_intact: u64,
-    /// Packets accepted by the link, and the ones whose fate a capture has.
+    /// Number of packets accepted by the link (`taken`), and of those whose fate was reported to
+    /// the capture (`decided`).
     taken: u64,
     decided: u64,
     /// Bytes of its queues when last counted.

@@ -89,7 +89,7 @@ fn an_outage_begins_and_ends_to_the_millisecond() {
         };
         let Some(world) = start(config) else { return };
         let sent = send(&world, 100, Duration::from_micros(250), millis(600), millis(1100));
-        // A packet may be read that much later than it is sent, and is judged by the later time.
+        // A packet may be read up to `edge` later than it is sent, and is judged by the later time.
         let edge = if world.is_real_time() { Duration::from_millis(1) } else { LATE };
         let mut lost = 0;
         for crossing in &sent {
@@ -156,7 +156,7 @@ fn a_rate_steps_at_its_time() {
         }
         let slow = |c: &&Crossing| c.came.is_some_and(|at| at > millis(715) && at < millis(899));
         let slow = sent.iter().filter(slow).count();
-        // Within 184 ms, of 10 ms each.
+        // Number of packets of 10 ms each within 184 ms.
         assert_in_time((16..=20).contains(&slow), &slow);
     });
 }

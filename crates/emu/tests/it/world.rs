@@ -319,7 +319,7 @@ fn a_group_receives_each_datagram_once() {
         })
         .collect();
     let sender = udp(&world.hosts()[0], IpAddr::V4(world.hosts()[0].plan().address));
-    // The kernel sends packets to join, which the routes lead to the sender only.
+    // The kernel sends packets to join a group; the routes lead them to the sender only.
     sender.send_to(b"1", (group, PORT)).unwrap();
     sender.send_to(b"2", (group, PORT)).unwrap();
     let mut bytes = [0; 8];
