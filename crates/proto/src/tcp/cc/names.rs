@@ -68,17 +68,19 @@ impl Named {
     #[must_use]
     pub fn summary(self) -> &'static str {
         match self {
-            Self::Tahoe => "Slow start again after each loss (1988)",
-            Self::Reno => "Fast recovery that the first new acknowledgment ends (1990)",
-            Self::Newreno => "Fast recovery for a window (RFC 6582); Linux calls it reno",
-            Self::Vegas => "By the round trip, as Linux has it",
-            Self::VegasPaper => "The same by the paper's parameters",
-            Self::VegasScps => "The same as SCPS's reference implementation has it",
-            Self::Bic => "As Linux 2.6.18 had it",
-            Self::Cubic => "As Linux has it",
-            Self::CubicRfc9438 => "By RFC 9438, with HyStart++",
-            Self::Bbr => "Version 1, as Linux has it",
-            Self::None => "Whatever the peer's window takes",
+            Self::Tahoe => "Tahoe: slow start after each loss (1988)",
+            Self::Reno => "Reno: fast recovery ends with the first new acknowledgment (1990)",
+            Self::Newreno => {
+                "NewReno: fast recovery of all losses of a window (RFC 6582); `reno` in Linux"
+            }
+            Self::Vegas => "Vegas as in Linux: the window follows the round-trip time",
+            Self::VegasPaper => "Vegas as in its authors' paper (1995)",
+            Self::VegasScps => "Vegas as in the SCPS reference implementation",
+            Self::Bic => "BIC as in Linux 2.6.18",
+            Self::Cubic => "CUBIC as in Linux",
+            Self::CubicRfc9438 => "CUBIC by RFC 9438, with HyStart++",
+            Self::Bbr => "BBR version 1 as in Linux",
+            Self::None => "No congestion control: only the peer's window limits",
         }
     }
 
