@@ -64,7 +64,7 @@ class Worlds(unittest.TestCase):
     def test_mistakes_are_named(self) -> None:
         with self.assertRaisesRegex(ValueError, 'did you mean "geo"'):
             Scenario.between("goe").check()
-        with self.assertRaisesRegex(ValueError, "unknown field `sede`.*\n.*did you mean `seed`"):
+        with self.assertRaisesRegex(ValueError, "unknown field `sede`; did you mean `seed`"):
             Scenario("sede = 1").check()
         with self.assertRaisesRegex(ValueError, "links.7.delay: there is no 7"):
             Scenario.between("geo").vary("links.7.delay", ["1 s"]).run()

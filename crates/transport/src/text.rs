@@ -124,10 +124,39 @@ pub fn message(error: &toml::de::Error) -> String {
     });
     let shown = shown.collect::<Vec<_>>().join("\n");
     let place = shown.strip_suffix(error.message()).unwrap_or_default();
-    match in_toml(error.message(), source_line(&text)) {
+    let message = unknown(error.message());
+    match message.or_else(|| in_toml(error.message(), source_line(&text))) {
         Some(message) if shown.ends_with(error.message()) => format!("{place}{message}"),
         Some(_) | None => format!("{shown}{}", suggestion(error.message())),
     }
+}
+
+/// Width of lines of names.
+const WIDTH: usize = 100;
+
+/// Message of serde about an unknown name, with the nearest right name first and the others on
+/// lines below; `None` for other messages.
+fn unknown(message: &str) -> Option<String> {
+    let (head, expected) = message.split_once(", expected ")?;
+    if !message.starts_with("unknown ") {
+        return None;
+    }
+    let near = suggestion(message).replace('\n', "; ");
+    let names = expected.split('`').skip(1).step_by(2).collect::<Vec<_>>().join(", ");
+    let mut lines = vec!["expected one of".to_owned()];
+    if expected.matches('`').count() == 2 {
+        lines = vec!["expected".to_owned()];
+    }
+    for name in names.split(' ') {
+        if lines.last().is_some_and(|line| line.len() + 1 + name.len() > WIDTH) {
+            lines.push(" ".to_owned());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push(' ');
+            line.push_str(name);
+        }
+    }
+    Some(format!("{head}{near}\n{}", lines.join("\n")))
 }
 
 /// First line of the file that an error of the TOML parser shows.
@@ -271,9 +300,13 @@ mod tests {
         let text = error.to_string();
         assert!(text.starts_with("a.toml: ") && text.contains("line 2"), "{text}");
         assert!(text.contains("unknown field `delya`"), "{text}");
-        assert!(text.contains("did you mean `delay`?"), "{text}");
+        let end = "unknown field `delya`; did you mean `delay`?\nexpected one of rate, delay";
+        assert!(text.ends_with(end), "{text}");
         let far = parse::<Spec>("colour = 1", "a.toml").unwrap_err().to_string();
         assert!(!far.contains("did you mean"), "{far}");
+        let names = ["`a_long_name`"; 30].join(", ");
+        let many = unknown(&format!("unknown field `x`, expected one of {names}")).unwrap();
+        assert!(many.lines().all(|line| line.len() <= WIDTH) && many.lines().count() > 3, "{many}");
     }
 
     #[test]
