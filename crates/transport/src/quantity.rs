@@ -203,6 +203,16 @@ impl Kind {
         if unit.is_empty() {
             return if decimal.digits == 0 { Ok(0) } else { Err(self.no_unit(number)) };
         }
+        if self.name == SIZE.name
+            && let Some(bytes) = bytes_of_bits(decimal, unit)
+        {
+            return Err(QuantityError::UnknownUnit {
+                unit: unit.to_owned(),
+                kind: self.name,
+                nearest: format!("; sizes are in bytes: write {:?}", Size(bytes).to_string()),
+                units: self.all_units(),
+            });
+        }
         let scale = self.scale(unit)?;
         let value = decimal.times(scale).ok_or_else(out_of_range)?;
         if value == 0 && decimal.digits != 0 {
@@ -249,6 +259,15 @@ impl Kind {
         }
         QuantityError::NoUnit { text, like: self.like, units: self.all_units() }
     }
+}
+
+/// Bytes of a number of bits, if that is the unit.
+fn bytes_of_bits(number: Decimal, unit: &str) -> Option<u64> {
+    let unit = unit.strip_suffix('s').unwrap_or(unit);
+    let of_rate = |(rate, scale): &(&str, u128)| {
+        rate.strip_suffix("/s").filter(|bits| *bits == unit).map(|_| *scale)
+    };
+    Some(number.times(RATE.units.iter().find_map(of_rate)?)?.div_ceil(8))
 }
 
 /// Splits a text into its number and its unit. An `e` belongs to the number only when digits
@@ -626,6 +645,8 @@ mod tests {
                 .contains("rates count bits: write 8 times the number, in bit/s")
         );
         assert!(refused::<Size>("1 mb").contains("did you mean \"MB\"?"));
+        assert!(refused::<Size>("2 Mbit").contains("sizes are in bytes: write \"250 kB\""));
+        assert!(refused::<Size>("9 bits").contains("write \"2 B\""));
         assert!(refused::<Size>("much").contains("write one like \"10 MB\""));
         assert!(refused::<Size>("1e30 B").contains("out of range"));
         assert!(refused::<Span>("0.1 ns").contains("out of range"));
