@@ -67,9 +67,8 @@ fn short(text: &str) -> Result<Protocol, SpecError> {
     };
     let Some(kind) = Kind::named(name) else {
         let near = text::did_you_mean(name, Kind::all().map(Kind::name));
-        let known = Kind::all().map(Kind::name).collect::<Vec<_>>().join(", ");
         return Err(SpecError::invalid(format!(
-            "there is no protocol {name:?}{near} (protocols: {known})"
+            "there is no protocol {name:?}{near} (`slowlight compare --help` lists all)"
         )));
     };
     Ok(Protocol { profile, ..Protocol::plain(kind) })

@@ -74,6 +74,24 @@ impl Kind {
         self.0.is_short
     }
 
+    /// Name of the group in which lists of protocols have it.
+    #[must_use]
+    pub fn family(self) -> &'static str {
+        // The first that matches.
+        let families: [(fn(Self) -> bool, &str); 8] = [
+            (Self::is_entity_in_bundles, "CFDP in bundles"),
+            (Self::has_nodes, "files in bundles"),
+            (|kind| kind.is(Feature::Entity), "CFDP"),
+            (|kind| kind.is(Feature::PeerNumbers), "LTP"),
+            (Self::has_directories, "Saratoga"),
+            (Self::has_groups, "NORM"),
+            (Self::is_scps_fp, "SCPS-FP over TCP"),
+            (|kind| kind.program().is_some(), "programs over TCP"),
+        ];
+        let found = families.iter().find(|(is_of, _)| is_of(self));
+        found.map_or("FTP over TCP", |(_, family)| family)
+    }
+
     /// Layers, top to bottom.
     #[must_use]
     pub fn layers(self) -> &'static [&'static Layer] {
