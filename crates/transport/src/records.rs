@@ -153,7 +153,7 @@ pub fn check(kind: ContentKind, name: &str, records: Option<&[Record]>) -> Resul
     let wrong = |message: &str| Err(SpecError::invalid(message));
     match (kind, records) {
         (ContentKind::Records | ContentKind::Changes, None | Some([])) => {
-            wrong("say with `records` which bytes are read, or differ, as in [\"0-999\"]")
+            wrong("set `records` to the bytes that are read, or that differ, as in [\"0-999\"]")
         }
         (ContentKind::Records, Some(records)) if records.len() > usize::from(u16::MAX) => {
             wrong("a control file has at most 65,535 records")
@@ -161,9 +161,7 @@ pub fn check(kind: ContentKind, name: &str, records: Option<&[Record]>) -> Resul
         (ContentKind::File | ContentKind::Copy, Some(_)) => {
             wrong("`records` is for scps-fp-read and scps-fp-update")
         }
-        (ContentKind::Copy, None) if name.contains(' ') => {
-            wrong("a name with a blank cannot stand in COPY")
-        }
+        (ContentKind::Copy, None) if name.contains(' ') => wrong("COPY takes no name with a space"),
         (ContentKind::Records | ContentKind::Changes, Some(_))
         | (ContentKind::File | ContentKind::Copy, None) => Ok(()),
     }

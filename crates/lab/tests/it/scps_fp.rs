@@ -163,7 +163,7 @@ fn best_effort_reports_gaps_and_rejects_partial_files() {
     let lacking = &run.transfers[0];
     assert!(!lacking.completed && !lacking.wrong_success, "{lacking:?}");
     let why = lacking.failure.clone().unwrap();
-    assert!(why.contains("bytes did not come"), "{why}");
+    assert!(why.contains("bytes are missing"), "{why}");
     // Without it the whole file arrives.
     let settings = "timeout = \"60 s\"\nbets = \"off\"";
     let run = World { to, settings, transfer, ..PLAIN }.run();
@@ -183,7 +183,7 @@ fn mistakes_are_reported() {
     };
     assert!(wrong("ftp", "bets = {}").contains("bets is for scps-fp"));
     assert!(wrong("ftp", "restarts = 1").contains("restarts is for scps-fp"));
-    assert!(wrong("scps-fp-read", "").contains("transfers[0]: say with `records`"));
+    assert!(wrong("scps-fp-read", "").contains("transfers[0]: set `records`"));
     let none = wrong("scps-fp", "bets.transmissions = 0");
     assert!(none.contains("bets.transmissions is 0"), "{none}");
 }

@@ -167,7 +167,7 @@ impl Axis {
         };
         match values.iter().find(is_bare) {
             Some(bare) if keys.is_empty() => invalid(format!(
-                "{:?} is for no key; say which with `keys`, or write {{ label, set }}",
+                "{:?} has no key; name it with `keys`, or write {{ label, set }}",
                 bare.label()
             )),
             _ => Ok(()),

@@ -292,12 +292,12 @@ fn served(name: &str, outgoing: bool, result: &Result<(), String>) -> Ended {
 fn all_but(missing: u64) -> Result<(), String> {
     match missing {
         0 => Ok(()),
-        _ => Err(format!("{missing} bytes did not come: zeros stand in their place")),
+        _ => Err(format!("{missing} bytes are missing and were filled with zeros")),
     }
 }
 
-const BROKE_OFF: &str = "the transfer broke off";
-const NO_ROOM: &str = "there was no room, or nobody logged in in time";
+const BROKE_OFF: &str = "the transfer was interrupted";
+const NO_ROOM: &str = "there was no room, or no login in time";
 
 impl TcpTransport {
     /// Counts of all its connections, summed.

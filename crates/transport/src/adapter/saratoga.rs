@@ -245,9 +245,9 @@ fn event(indication: saratoga::Indication) -> Event {
         saratoga::Indication::Restored { partials: 0 } | saratoga::Indication::Started { .. } => {
             Event::Update
         }
-        saratoga::Indication::Restored { partials } => {
-            Event::Notice(format!("{partials} files came in part; they go on when they come again"))
-        }
+        saratoga::Indication::Restored { partials } => Event::Notice(format!(
+            "{partials} files were received in part; they resume when they are sent again"
+        )),
         saratoga::Indication::Receiving { id, name, size, resumed } => {
             Event::Receiving { id: TransferId::new(id), name, size, resumed }
         }

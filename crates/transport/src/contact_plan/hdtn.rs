@@ -43,7 +43,7 @@ pub(super) fn read(text: &str, origin: &str) -> Result<ContactPlan, SpecError> {
             .or_else(|| entry.rate.and_then(|rate| rate.checked_mul(1_000_000)))
             .ok_or_else(|| {
                 let number = entry.contact;
-                malformed(origin, format!("contact {number} says no rate: add rateBitsPerSec"))
+                malformed(origin, format!("contact {number} has no rate: add rateBitsPerSec"))
             })?;
         let (from, to) = (entry.source, entry.dest);
         let (start, end) = (Time::from_secs(entry.start_time), Time::from_secs(entry.end_time));

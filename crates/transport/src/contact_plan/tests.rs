@@ -80,7 +80,7 @@ fn hdtn_s_older_rate_is_in_megabits() {
         "endTime": 2000, "rate": 1000, "owlt": 1, "finalDest": 2}]}"#;
     assert_eq!(good(Format::Hdtn, old).contacts()[0].rate_bps, 1_000_000_000);
     let none = old.replace("\"rate\": 1000, ", "");
-    assert_eq!(wrong(Format::Hdtn, &none), "plan: contact 0 says no rate: add rateBitsPerSec");
+    assert_eq!(wrong(Format::Hdtn, &none), "plan: contact 0 has no rate: add rateBitsPerSec");
 }
 
 #[test]
