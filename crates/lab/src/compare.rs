@@ -362,9 +362,9 @@ fn parted_back(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
     (up(parted(hop).0), branch)
 }
 
-/// Runs everything and ranks the protocols: by success, then by goodput. `None` if `cancelled` was
-/// set meanwhile. `done` is called after each run. The result does not depend on the number of
-/// threads.
+/// Runs everything and ranks the protocols: by completed runs, then by mean time to delivery. `None`
+/// if `cancelled` was set meanwhile. `done` is called after each run. The result does not depend on
+/// the number of threads.
 ///
 /// # Errors
 ///
@@ -387,8 +387,8 @@ pub fn compare(
         .map(|(runs, protocol)| Row::new(plan, protocol, runs))
         .collect();
     rows.sort_by(|a, b| {
-        let goodput = |row: &Row| row.goodput_bps.map_or(0.0, |goodput| goodput.mean);
-        b.completed.cmp(&a.completed).then(goodput(b).total_cmp(&goodput(a)))
+        let time = |row: &Row| row.delivered_s.map_or(f64::INFINITY, |delivered| delivered.mean);
+        b.completed.cmp(&a.completed).then(time(a).total_cmp(&time(b)))
     });
     Ok(Some(rows))
 }

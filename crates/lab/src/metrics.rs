@@ -379,7 +379,7 @@ impl Watch<'_> {
         let outcome = |ends: &[(Time, Ended)], who: &str| match ends.last() {
             Some((_, Ended { result: Ok(()), .. })) => format!("{who}: success"),
             Some((_, Ended { result: Err(why), .. })) => format!("{who}: {why}"),
-            None => format!("{who}: never ended"),
+            None => format!("{who}: {WAITING} at the end of the run"),
         };
         let mut receivers = self.receivers.iter().zip(transfer.to.names());
         let without = |(receiver, _): &(&ReceiverWatch, &str)| receiver.delivered().is_none();
@@ -396,13 +396,13 @@ impl Watch<'_> {
                 (true, outcome(ends, if named { "receivers" } else { "receiver" }))
             }
         };
-        let whole = if whole { "" } else { "; the file is not there or not the same" };
+        let whole = if whole { "" } else { "; the file is missing at the receiver, or differs" };
         let how_many = if named && missing > 0 {
             format!("; {missing} of {} receivers are without", self.receivers.len())
         } else {
             String::new()
         };
-        if self.reliable {
+        let text = if self.reliable {
             // Reports a failed request, if there are several.
             let failed =
                 self.at_sender.iter().find(|(_, end)| !end.is_success() && self.requests > 1);
@@ -413,9 +413,14 @@ impl Watch<'_> {
             format!("{sender}; {receiver}{whole}{how_many}")
         } else {
             format!("{receiver}{whole}{how_many}")
-        }
+        };
+        let remedy = if text.contains(WAITING) { "; `inactivity` limits the wait" } else { "" };
+        text + remedy
     }
 }
+
+/// State of an end without a result.
+const WAITING: &str = "still waiting";
 
 /// Bits of the frames that a link accepted. Packets refused by its full queue do not count.
 fn taken_bits(stats: &link::Stats, overhead: u64) -> u64 {

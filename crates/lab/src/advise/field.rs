@@ -535,7 +535,7 @@ impl Field<'_> {
         let mut failures = BTreeMap::new();
         let failed = tried.runs.iter().chain(tried.short.iter().flatten());
         for run in failed.filter(|run| !self.completed(run)) {
-            let why = run.failure.clone().unwrap_or_else(|| "the file is not whole".to_owned());
+            let why = run.failure.clone().unwrap_or_else(|| "the file is incomplete".to_owned());
             *failures.entry(why).or_default() += 1;
         }
         let mut found = Candidate {
