@@ -38,7 +38,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         exit: Some(Exit::Failed),
         about: "failed: a transfer failed, a deadline was missed, or the system refused an \
-                operation; also after a second SIGINT, SIGTERM or SIGHUP",
+                operation; also after a second ctrl-C (SIGINT), SIGTERM or SIGHUP",
         commands: &[],
     },
     Row {

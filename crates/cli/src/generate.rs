@@ -63,7 +63,7 @@ fn page(man: &Man, command: &Command, path: &[&str]) -> io::Result<Vec<u8>> {
     man.render_name_section(&mut page)?;
     write_synopsis(command, &mut page)?;
     man.render_description_section(&mut page)?;
-    man.render_options_section(&mut page)?;
+    write_options(man, &mut page)?;
     if command.get_subcommands().any(|below| !below.is_hide_set()) {
         man.render_subcommands_section(&mut page)?;
     }
@@ -98,6 +98,19 @@ fn write_synopsis(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     }
     if command.get_subcommands().any(|below| !below.is_hide_set()) {
         writeln!(page, "<COMMAND>")?;
+    }
+    Ok(())
+}
+
+/// Writes the options, items of lists in their help each on a line of its own.
+fn write_options(man: &Man, page: &mut Vec<u8>) -> io::Result<()> {
+    let mut options = Vec::new();
+    man.render_options_section(&mut options)?;
+    for line in String::from_utf8_lossy(&options).lines() {
+        if line.starts_with("\\- ") {
+            writeln!(page, ".br")?;
+        }
+        writeln!(page, "{line}")?;
     }
     Ok(())
 }

@@ -73,7 +73,7 @@ const EXAMPLES: &[Examples] = &[
                 r#"slowlight advise --link cislunar --size "10 MB""#,
             ),
             example(
-                "Deliver within a pass of 8 min over a link that nobody else uses",
+                "Deliver within a pass of 8 min over a link without other traffic",
                 r#"slowlight advise --link leo --size "50 MB" --deadline "8 min" --dedicated"#,
             ),
             example(
@@ -120,7 +120,7 @@ const EXAMPLES: &[Examples] = &[
         "study",
         &[
             example("List the studies that come with slowlight", "slowlight study list"),
-            example("Run one with four threads", "slowlight study run grc-2012 --jobs 4"),
+            example("Run one, four runs in parallel", "slowlight study run grc-2012 --jobs 4"),
             example("Resume it after an interruption", "slowlight study run grc-2012 --resume"),
             example("Write the report", "slowlight study report grc-2012"),
         ],
@@ -289,7 +289,7 @@ pub(crate) const ENVIRONMENT: &[Entry] = &[
         "log levels on standard error: `debug`, or `rt=trace,warn` for each crate [default: warn]",
         &[],
     ),
-    entry("NO_COLOR", "if set to anything, no colours", &[]),
+    entry("NO_COLOR", "if set and not empty, no colours", &[]),
     entry(
         "XDG_STATE_HOME",
         "base of the state folder [default: ~/.local/state]",
@@ -354,10 +354,27 @@ fn with_examples(command: Command, path: &[&str]) -> Command {
         let name = below.get_name().to_owned();
         with_examples(below, &[path, &[&name]].concat())
     });
+    #[cfg(any(feature = "compute", feature = "sockets"))]
+    let command = with_protocols(command, path);
     match examples(path) {
         [] => command,
         examples => command.after_long_help(section("Examples", &lines(examples))),
     }
+}
+
+/// Adds the protocols that a command takes to the help of its option.
+#[cfg(any(feature = "compute", feature = "sockets"))]
+fn with_protocols(command: Command, path: &[&str]) -> Command {
+    let is_listed =
+        |option: &clap::Arg| option.get_id() == "protocol" && option.is_hide_possible_values_set();
+    if !command.get_arguments().any(is_listed) {
+        return command;
+    }
+    let list = crate::known::protocols_help(path);
+    command.mut_arg("protocol", |option| {
+        let long = option.get_long_help().or(option.get_help()).map(ToString::to_string);
+        option.long_help(format!("{}\n\n{list}", long.unwrap_or_default()))
+    })
 }
 
 /// Examples of a command, by its words below `slowlight`.

@@ -22,6 +22,8 @@ mod sockets;
 mod state;
 mod stop;
 mod switch;
+#[cfg(any(feature = "compute", feature = "sockets"))]
+mod whole;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -94,8 +96,8 @@ fn log_filter() -> Targets {
     given.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN))
 }
 
-/// Whether `NO_COLOR` is set to anything (no-color.org).
-fn is_colour_off() -> bool {
+/// Whether `NO_COLOR` is set and not empty (no-color.org).
+pub(crate) fn is_colour_off() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 

@@ -2,12 +2,19 @@
 
 /// A rate with four significant digits.
 pub(crate) fn rate(bps: f64) -> String {
-    scaled(bps, "bit/s")
+    let (value, prefix) = scaled(bps);
+    format!("{} {prefix}bit/s", digits(value, 4))
 }
 
-/// Bytes with four significant digits.
+/// Bytes: whole below 1 kB, with three significant digits above.
 pub(crate) fn bytes(bytes: f64) -> String {
-    scaled(bytes, "B")
+    if bytes.round() < 1e3 {
+        return format!("{bytes:.0} B");
+    }
+    // 999.6 kB is 1.00 MB.
+    let step = 10_f64.powf(bytes.log10().floor() - 2.0);
+    let (value, prefix) = scaled((bytes / step).round() * step);
+    format!("{} {prefix}B", digits(value, 3))
 }
 
 /// A time with four significant digits.
@@ -17,23 +24,24 @@ pub(crate) fn seconds(seconds: f64) -> String {
         v if v >= 1e-3 => (1e-3, "ms"),
         _ => (1e-6, "us"),
     };
-    format!("{} {unit}", digits(seconds / scale))
+    format!("{} {unit}", digits(seconds / scale, 4))
 }
 
-fn scaled(value: f64, unit: &str) -> String {
+/// A value in its prefix's units, and the prefix.
+fn scaled(value: f64) -> (f64, &'static str) {
     let (scale, prefix) = match value {
         v if v >= 1e9 => (1e9, "G"),
         v if v >= 1e6 => (1e6, "M"),
         v if v >= 1e3 => (1e3, "k"),
         _ => (1.0, ""),
     };
-    format!("{} {prefix}{unit}", digits(value / scale))
+    (value / scale, prefix)
 }
 
-/// A number with four significant digits.
-fn digits(value: f64) -> String {
+/// A number with so many significant digits.
+fn digits(value: f64, significant: usize) -> String {
     let whole = if value >= 1.0 { value.log10().floor() as usize + 1 } else { 1 };
-    let decimals = if value == 0.0 { 0 } else { 4_usize.saturating_sub(whole).min(6) };
+    let decimals = if value == 0.0 { 0 } else { significant.saturating_sub(whole).min(6) };
     format!("{value:.decimals$}")
 }
 
@@ -42,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_digits() {
+    fn rates_and_times_have_four_digits_and_bytes_three() {
         assert_eq!(rate(8_346_123.0), "8.346 Mbit/s");
         assert_eq!(rate(115_200.0), "115.2 kbit/s");
         assert_eq!(seconds(12_345.6), "12346 s");
@@ -50,6 +58,10 @@ mod tests {
         assert_eq!(seconds(0.000_4), "400.0 us");
         assert_eq!(seconds(0.0), "0 s");
         assert_eq!(bytes(0.0), "0 B");
-        assert_eq!(bytes(10_000_000.0), "10.00 MB");
+        assert_eq!(bytes(77.0), "77 B");
+        assert_eq!(bytes(999.6), "1.00 kB");
+        assert_eq!(bytes(1_896.0), "1.90 kB");
+        assert_eq!(bytes(999_600.0), "1.00 MB");
+        assert_eq!(bytes(10_000_000.0), "10.0 MB");
     }
 }

@@ -1,6 +1,7 @@
 //! Requests to stop, by signals.
 
 use std::fs;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,10 +30,15 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
     let listen = move || {
         let mut last = None;
         for signal in signals.forever() {
-            if is_new(&mut last, signal, Instant::now())
-                && is_stopping.swap(true, Ordering::Relaxed)
-            {
+            if !is_new(&mut last, signal, Instant::now()) {
+                continue;
+            }
+            if is_stopping.swap(true, Ordering::Relaxed) {
                 process::exit(Exit::Failed.code().into());
+            }
+            if io::stderr().is_terminal() {
+                // Nothing can be done about a standard error that is closed.
+                let _ = writeln!(io::stderr(), "stopping; ctrl-C again exits at once");
             }
         }
     };

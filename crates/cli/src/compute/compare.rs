@@ -34,8 +34,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH", conflicts_with = "size")]
     file: Option<PathBuf>,
 
-    /// Size of a generated file, e.g. "10MB"
-    #[arg(long, value_name = "SIZE", default_value = "10MB", allow_hyphen_values = true)]
+    /// Size of a generated file, e.g. "10 MB"
+    #[arg(long, value_name = "SIZE", default_value = "10 MB", allow_hyphen_values = true)]
     size: Size,
 
     /// Protocols or stacks, separated by commas [default: all reliable ones]
@@ -48,11 +48,11 @@ pub(crate) struct Args {
     /// Receivers behind the link, each with independent errors (1 to 1000)
     ///
     /// Multicast protocols send once to all; others send to each at an equal share of the rate.
-    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(lab::groups::MEMBERS_MAX)))]
+    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = crate::whole::within(1_u32..=lab::groups::MEMBERS_MAX))]
     receivers: u32,
 
     /// Runs of each protocol, each with its own seed
-    #[arg(long, value_name = "N", default_value = "10", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value = "10", allow_hyphen_values = true, value_parser = crate::whole::within(1_u32..=1_000_000))]
     runs: u32,
 
     /// First seed; every protocol uses the same seeds
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     seed: u64,
 
     /// Inactivity timeout of both ends, e.g. "1 d" [default: the protocol's]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     inactivity: Option<Span>,
 
     /// Congestion control of protocols over TCP [default: the profile's]
@@ -94,8 +94,8 @@ pub(crate) struct Args {
     #[arg(long)]
     relay: bool,
 
-    /// Threads [default: one per core]
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Number of runs in parallel [default: one per core]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = crate::whole::within(1_u16..=u16::MAX))]
     jobs: Option<u16>,
 
     /// Print every column, however long the lines: packets, goodput, standard deviations and others
@@ -106,7 +106,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 
-    /// Print the result as JSON
+    /// Print the result as JSON; protocols in the order of the table, fastest first
     #[arg(long)]
     json: bool,
 
@@ -118,11 +118,11 @@ pub(crate) struct Args {
 /// Gateways between the ends and the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Pep {
-    /// They route.
+    /// The hosts route only.
     None,
-    /// They split connections, with TCP of today on both sides.
+    /// The hosts split connections, with current TCP on both sides.
     Tcp,
-    /// They split connections, with SCPS-TP at the link's rate between them.
+    /// The hosts split connections, with SCPS-TP at the link's rate between them.
     Scps,
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let rows = compare::compare(&plan, &cancelled, &|| bar.inc(1));
     bar.finish_and_clear();
     let Some(rows) = rows? else {
-        writeln!(io::stderr(), "stopped")?;
+        writeln!(io::stderr(), "stopped by a signal; no result")?;
         return Ok(Exit::Interrupted.into());
     };
     let is_done = |row: &Row| row.completed == row.runs;

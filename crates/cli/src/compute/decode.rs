@@ -16,14 +16,15 @@ use crate::exit::Exit;
 /// Options of `decode`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Captures, text files, - for standard input, or the hexadecimal digits of one PDU
+    /// Captures (pcapng, pcap), text files with hexadecimal digits, - for standard input, or the
+    /// digits of one PDU
     ///
-    /// A capture is pcapng or pcap. A text file has hexadecimal digits, an empty line between PDUs,
-    /// and comments after #.
+    /// In a text file, an empty line separates PDUs, and # starts a comment. Spaces, colons and
+    /// dashes between digits are skipped. Of captures, UDP over IPv4 is decoded.
     #[arg(value_name = "FILE|HEX", required = true, num_args = 1..)]
     what: Vec<String>,
 
-    /// Protocol: cfdp, ltp, saratoga or norm [default: the one that decodes most]
+    /// Protocol: cfdp, ltp, saratoga or norm [default: the one that decodes most PDUs]
     #[arg(long, value_name = "NAME")]
     protocol: Option<Language>,
 }
@@ -250,7 +251,7 @@ fn hex(text: &str) -> Result<Vec<u8>, Usage> {
     }
     if values.is_empty() || !values.len().is_multiple_of(2) {
         return Err(Usage(format!(
-            "{} hexadecimal digits are not whole bytes; give two a byte",
+            "{} hexadecimal digits are not whole bytes; a byte has two digits",
             values.len()
         )));
     }

@@ -11,12 +11,15 @@ use crate::Usage;
 use crate::known;
 use crate::switch::Switch;
 
+/// Link of commands that name none.
+const DEFAULT: &str = "terrestrial";
+
 /// A named link and changes to it. Flatten it last: its headings hold for every option after them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LinkOptions {
-    /// Link: a name of `slowlight links`, or a TOML file like theirs
-    #[arg(long, value_name = "NAME|FILE", default_value = "terrestrial", value_parser = known::link(), hide_possible_values = true)]
-    link: String,
+    /// Link: a name of `slowlight links`, or a TOML file like theirs [default: terrestrial]
+    #[arg(long, value_name = "NAME|FILE", value_parser = known::link(), hide_possible_values = true)]
+    link: Option<String>,
 
     #[command(flatten)]
     forward: Forward,
@@ -34,7 +37,7 @@ struct Forward {
     rate: Option<Rate>,
 
     /// One-way delay, e.g. "250 ms"
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     delay: Option<Span>,
 
     /// Packet error rate: probability of losing a packet of any length, e.g. 0.01 or 1%
@@ -59,11 +62,11 @@ struct Forward {
     #[arg(long, hide = true, allow_hyphen_values = true, value_parser = no_loss)]
     loss: Option<Probability>,
 
-    /// MTU: largest IP packet, e.g. "1500B"
+    /// MTU: largest IP packet, e.g. "1500 B"
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     mtu: Option<Size>,
 
-    /// Largest UDP payload, e.g. "1024B" [default: as the MTU allows]
+    /// Largest UDP payload, e.g. "1024 B" [default: as the MTU allows]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     datagram: Option<Size>,
 
@@ -76,7 +79,7 @@ struct Forward {
     bucket: Option<Bucket>,
 
     /// Reordering: probability and extra delay of a packet, e.g. "0.01+20 ms"
-    #[arg(long, value_name = "P+TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "P+DURATION", allow_hyphen_values = true)]
     reorder: Option<Reorder>,
 
     /// Link-layer framing in both directions
@@ -98,7 +101,7 @@ struct Forward {
     /// Period, length, and begin of the first [default of the third: 0 s].
     #[arg(
         long,
-        value_name = "TIME+TIME[+TIME]",
+        value_name = "DURATION+DURATION[+DURATION]",
         allow_hyphen_values = true,
         conflicts_with = "outage"
     )]
@@ -118,7 +121,7 @@ struct Back {
     return_rate: Option<Rate>,
 
     /// One-way delay [default: as --delay]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     return_delay: Option<Span>,
 
     /// Packet error rate [default: as --per]
@@ -146,20 +149,25 @@ struct Back {
     return_bucket: Option<Bucket>,
 
     /// Reordering [default: as --reorder]
-    #[arg(long, value_name = "P+TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "P+DURATION", allow_hyphen_values = true)]
     return_reorder: Option<Reorder>,
 }
 
 /// Rejects `--loss`, an option of other programs, and names the one to use.
 fn no_loss(text: &str) -> Result<Probability, Usage> {
-    let unit = "the probability to lose a packet";
+    let unit = "the probability of losing a packet";
     Err(Usage(format!("the option is `--per {text}`, {unit}; 0.01 and 1% are the same")))
 }
 
 impl LinkOptions {
     /// Name or file of the link that the options change.
     pub(crate) fn name(&self) -> &str {
-        &self.link
+        self.link.as_deref().unwrap_or(DEFAULT)
+    }
+
+    /// Whether no link was named, so that the default is assumed.
+    pub(crate) fn is_assumed(&self) -> bool {
+        self.link.is_none()
     }
 
     /// Link with the options applied.
@@ -205,7 +213,7 @@ impl LinkOptions {
             outage_every: forward.outage_every,
             ..LinkSpec::default()
         };
-        let mut preset = Preset::find(&self.link)?;
+        let mut preset = Preset::find(self.name())?;
         for hop in &mut preset.hops {
             let way_back = back.clone().over(&hop.back.take().map(|b| *b).unwrap_or_default());
             *hop = LinkSpec { back: Some(Box::new(way_back)), ..forward.clone().over(hop) };

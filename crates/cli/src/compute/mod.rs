@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Sim(simulate::Args),
     /// List the built-in links, or print one
     Links(links::Args),
-    /// Decode the PDUs of a capture or of hexadecimal digits, one per line
+    /// Decode PDUs of captures (pcapng, pcap) or of hexadecimal digits, one per line
     Decode(decode::Args),
 }
 

@@ -139,7 +139,7 @@ fn recorders(args: &Args, scenario: &Scenario) -> anyhow::Result<Recorders> {
     let pcap = args.pcap.clone().or_else(|| in_folder(capture.pcap, "capture.pcapng"));
     let trace = args.trace.clone().or_else(|| in_folder(capture.trace, "trace.tsv"));
     if (capture.pcap && pcap.is_none()) || (capture.trace && trace.is_none()) {
-        tracing::warn!("the scenario asks for recordings; say with --out where they shall go");
+        tracing::warn!("the scenario requests recordings; give a folder for them with --out");
     }
     Ok(Recorders { pcap: sink(pcap)?, trace: sink(trace)? })
 }
@@ -247,7 +247,12 @@ fn result(transfer: &TransferMetrics) -> Cell {
 fn notes(run: &Run) -> Vec<String> {
     let mut notes = Vec::new();
     if run.ended != "idle" {
-        notes.push(format!("the run did not come to its end: {}", run.ended));
+        let remedy = match run.ended.as_str() {
+            "time limit" => " (raise `limits.time` in the scenario)",
+            "event limit" => " (raise `limits.events` in the scenario)",
+            _ => "",
+        };
+        notes.push(format!("the run was cut off: {}{remedy}", run.ended));
     }
     for transfer in &run.transfers {
         if let Some(note) = show::buffer_limits(transfer.traffic.buffers, transfer.delivered_s) {

@@ -31,18 +31,19 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Standard output: as wide as the terminal, in colours unless `NO_COLOR` is set.
+    /// Standard output: as wide as the terminal, in colours unless `NO_COLOR` is set and not empty.
     pub(crate) fn stdout() -> Self {
-        Self::of(&Term::stdout(), console::colors_enabled())
+        Self::of(&Term::stdout())
     }
 
     /// Standard error, likewise.
     #[cfg(feature = "emulate")]
     pub(crate) fn stderr() -> Self {
-        Self::of(&Term::stderr(), console::colors_enabled_stderr())
+        Self::of(&Term::stderr())
     }
 
-    fn of(terminal: &Term, has_colors: bool) -> Self {
+    fn of(terminal: &Term) -> Self {
+        let has_colors = has_colors(terminal.is_term());
         let size = terminal.size_checked();
         let width = size.map(|(_, width)| usize::from(width)).filter(|width| *width > 0);
         Self { width: width.unwrap_or(WIDTH), has_colors, is_wide: false }
@@ -85,6 +86,18 @@ impl Page {
             text.to_owned()
         }
     }
+}
+
+/// Whether a terminal, or a file, gets colours: `CLICOLOR_FORCE` decides before `NO_COLOR`, that before
+/// `CLICOLOR` and `TERM`.
+fn has_colors(is_terminal: bool) -> bool {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if set("CLICOLOR_FORCE").is_some_and(|value| value != "0") {
+        return true;
+    }
+    let is_able = set("TERM").is_some_and(|term| term != "dumb");
+    let is_off = crate::is_colour_off() || set("CLICOLOR").is_some_and(|value| value == "0");
+    is_terminal && is_able && !is_off
 }
 
 /// Lines of a text of at most this width, with indents of the first line and of the others. A word

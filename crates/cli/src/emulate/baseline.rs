@@ -36,7 +36,7 @@ const GAP: Duration = Duration::from_micros(400);
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Duration of each measurement
-    #[arg(long, value_name = "TIME", default_value = "1 s")]
+    #[arg(long, value_name = "DURATION", default_value = "1 s")]
     time: Span,
 
     /// Print the measurements as JSON
@@ -100,14 +100,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let late = baseline.late;
         writeln!(
             io::stdout(),
-            "late by {:.0} us (half), {:.0} us (99 of 100), {:.0} us (999 of 1000){}",
+            "lateness: median {:.0} us, 99th percentile {:.0} us, 99.9th percentile {:.0} us{}",
             late.half_us,
             late.of_100_us_99,
             late.of_1000_us_999,
-            if baseline.real_time { "" } else { "; without a real-time priority" },
+            if baseline.real_time { "" } else { "; without real-time priority" },
         )?;
     }
-    writeln!(io::stderr(), "kept in {}", path.display())?;
+    writeln!(io::stderr(), "saved in {}", path.display())?;
     Ok(Exit::Done.into())
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Args {
     tool: Vec<String>,
 
     /// Protocols of slowlight, separated by commas, as in `slowlight compare`
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = crate::known::protocol(), hide_possible_values = true)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = crate::known::emulated_protocol(), hide_possible_values = true)]
     protocol: Vec<Protocol>,
 
     /// Folder with your own adapters, NAME.toml
@@ -63,8 +63,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH", conflicts_with = "size")]
     file: Option<PathBuf>,
 
-    /// Size of a generated file, e.g. "10MB"
-    #[arg(long, value_name = "SIZE", default_value = "10MB", allow_hyphen_values = true)]
+    /// Size of a generated file, e.g. "10 MB"
+    #[arg(long, value_name = "SIZE", default_value = "10 MB", allow_hyphen_values = true)]
     size: Size,
 
     /// One-way delays to compare at, separated by commas [default: the link's]
@@ -76,7 +76,7 @@ pub(super) struct Args {
     pers: Vec<Probability>,
 
     /// Runs of each, each with its own seed
-    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = crate::whole::within(1_u32..=1_000))]
     runs: u32,
 
     /// First seed
@@ -84,11 +84,11 @@ pub(super) struct Args {
     seed: u64,
 
     /// Timeout of each transfer
-    #[arg(long, value_name = "TIME", default_value = "10 min", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", default_value = "10 min", allow_hyphen_values = true)]
     timeout: Span,
 
-    /// Worlds that run at the same time [default: as many as the machine carries easily]
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=64))]
+    /// Number of worlds in parallel [default: by their rates, 8 at most]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = crate::whole::within(1_u16..=64))]
     jobs: Option<u16>,
 
     /// Limit of TCP's autotuned buffers on the hosts
@@ -179,7 +179,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     plan.run(&mut kept, &cancelled)?;
     if cancelled.load(Ordering::Relaxed) {
         let go_on = args.out.as_ref().map_or("", |_| "; the same command resumes");
-        writeln!(io::stderr(), "stopped{go_on}")?;
+        writeln!(io::stderr(), "stopped by a signal{go_on}")?;
         return Ok(Exit::Interrupted.into());
     }
     let succeeded = kept.done.iter().all(|done| done.outcome.why.is_none());
@@ -344,7 +344,9 @@ impl Plan<'_> {
     fn one(&self, case: &Case, cancelled: &AtomicBool) -> anyhow::Result<Done> {
         let link = self.link(case)?;
         let contender = self.contenders.get(&case.what);
-        let (outcome, report) = match contender.ok_or_else(|| anyhow!("who is {}?", case.what))? {
+        let (outcome, report) = match contender
+            .ok_or_else(|| anyhow!("{} is neither a tool nor a protocol", case.what))?
+        {
             Contender::Tool(adapter) => self.by_tool(adapter, &link, case.seed, cancelled)?,
             Contender::Protocol(protocol) => {
                 self.by_protocol(protocol, &link, case.seed, cancelled)?

@@ -396,7 +396,7 @@ impl ExecArgs {
         })?;
         let pid = client.pid().map_err(client_error)?;
         let [program, arguments @ ..] = self.program.as_slice() else {
-            return Err(Usage("which program?".to_owned()).into());
+            return Err(Usage("no program to run: name it after `--`".to_owned()).into());
         };
         let mut command = Command::new(program);
         command.args(arguments);
@@ -411,7 +411,9 @@ impl ExecArgs {
         }
         match emu::run_inside(pid, host.descriptor, &mut command) {
             Ok(status) => Ok(ended(emu::exit_code(status))),
-            Err(EnterError::Program(error)) => not_started(program, error),
+            Err(EnterError::Program(error)) => {
+                not_started(program, error).map(|()| Exit::NotFound.into())
+            }
             Err(error @ EnterError::World(_)) => Err(error.into()),
         }
     }

@@ -28,11 +28,11 @@ pub(super) struct Demands {
 
     /// Lateness bound for 99 % of each link's packets in a trusted run [default: the scenario's, or
     /// 1 ms]
-    #[arg(long, help_heading = "Exactness", value_name = "TIME")]
+    #[arg(long, help_heading = "Exactness", value_name = "DURATION")]
     late: Option<Span>,
 
     /// Lateness bound for every packet in a trusted run [default: the scenario's, or 10 ms]
-    #[arg(long, help_heading = "Exactness", value_name = "TIME")]
+    #[arg(long, help_heading = "Exactness", value_name = "DURATION")]
     late_most: Option<Span>,
 
     /// Write packet counts, lateness and whether the run is trusted as JSON
@@ -93,8 +93,8 @@ impl Demands {
         for link in &account.links {
             writeln!(
                 err,
-                "{} -> {}: {} of {} packets arrived{}; late by {:.0} us (half), {:.0} us (99 of \
-                 100), {:.0} us (the latest)",
+                "{} -> {}: {} of {} packets arrived{}; lateness: median {:.0} us, 99th percentile \
+                 {:.0} us, maximum {:.0} us",
                 link.from,
                 link.to,
                 link.delivered,

@@ -67,7 +67,7 @@ enum Action {
     Shell(Box<ShellArgs>),
     /// Measure the packet rate and exactness that this machine sustains
     Baseline(baseline::Args),
-    /// List third-party programs for comparisons, and those missing here
+    /// List third-party programs for comparisons, and those missing on this machine
     Tools(tools::Args),
     /// Compare third-party programs and slowlight's protocols in real time
     Compare(Box<compare::Args>),
@@ -87,7 +87,7 @@ struct Recording {
     pcap_size: Size,
 
     /// Number of capture files to keep per host, newest first
-    #[arg(long, value_name = "N", default_value = "8", requires = "pcap", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value = "8", requires = "pcap", value_parser = crate::whole::within(1_u16..=u16::MAX))]
     pcap_files: u16,
 }
 
@@ -174,7 +174,7 @@ pub(crate) struct LinkArgs {
     server: Vec<OsString>,
 
     /// TCP or UDP port of the server to wait for, up to 1 min [default: any port, up to 3 s]
-    #[arg(long, value_name = "PORT", requires = "server", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", requires = "server", value_parser = crate::whole::within(1_u16..=u16::MAX))]
     wait_for: Option<u16>,
 
     /// Limit of TCP's autotuned buffers on the hosts
@@ -365,20 +365,22 @@ impl Work {
         }
         let status = self.carry_out(&world, user.as_ref(), leads_on);
         let captured = if self.recording.pcap.is_some() { end_capture(&world) } else { Ok(()) };
-        let account = self.demands.account(&self.scenario, &world.stop()?)?;
-        let status = status?;
+        let report = world.stop()?;
+        // Nothing ran, so there is nothing to report.
+        let Some(status) = status? else { return Ok(Exit::NotFound.into()) };
+        let account = self.demands.account(&self.scenario, &report)?;
         captured?;
         Ok(if self.demands.accept(&account) { status } else { Exit::Failed.into() })
     }
 
-    /// Runs the servers and the program. If this world leads into an enclosing one, the peer is the
-    /// latter's.
+    /// Runs the servers and the program; `None` if there is no such program. If this world leads
+    /// into an enclosing one, the peer is the latter's.
     fn carry_out(
         &self,
         world: &World,
         user: Option<&User>,
         leads_on: bool,
-    ) -> anyhow::Result<ExitCode> {
+    ) -> anyhow::Result<Option<ExitCode>> {
         let peer = self.peer.as_deref().and_then(|name| world.host(name));
         let mut requests = Requests::of_others().context("taking signals")?;
         let mut servers = Servers::default();
@@ -386,12 +388,12 @@ impl Work {
             && let Started::Over(signal) =
                 servers.start((peer, user), &self.servers, self.wait_for, &mut requests)?
         {
-            return Ok(ended(SIGNALLED + signal));
+            return Ok(Some(ended(SIGNALLED + signal)));
         }
         let near =
             world.host(&self.host).ok_or_else(|| anyhow!("there is no host {}", self.host))?;
         let [program, arguments @ ..] = self.program.as_slice() else {
-            return Err(Usage("which program?".to_owned()).into());
+            return Err(Usage("no program to run: name it after `--`".to_owned()).into());
         };
         let mut command = process::Command::new(program);
         near.command(command.args(arguments));
@@ -403,8 +405,8 @@ impl Work {
         }
         // Signals are forwarded to the program; reports follow after its end.
         match emu::carry_out(emu::unmarked(&mut command), &mut requests) {
-            Ok(status) => Ok(ended(emu::exit_code(status))),
-            Err(error) => not_started(program, error),
+            Ok(status) => Ok(Some(ended(emu::exit_code(status)))),
+            Err(error) => not_started(program, error).map(|()| None),
         }
     }
 }
@@ -434,14 +436,14 @@ fn end_capture(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Exit code of a program that did not start, as shells report it.
-fn not_started(program: &OsStr, error: io::Error) -> anyhow::Result<ExitCode> {
+/// Reports a program that was not found; other errors are returned.
+fn not_started(program: &OsStr, error: io::Error) -> anyhow::Result<()> {
     let program = program.to_string_lossy();
     if error.kind() != io::ErrorKind::NotFound {
         return Err(error).context(program.into_owned());
     }
     writeln!(io::stderr(), "error: {program}: no such program")?;
-    Ok(Exit::NotFound.into())
+    Ok(())
 }
 
 /// Exit code of a process, limited to a byte.

@@ -62,8 +62,8 @@ impl Servers {
                     let text = text.to_string_lossy();
                     writeln!(
                         io::stderr(),
-                        "the server listens nowhere after {PATIENCE:?}, and is not waited for any \
-                         longer (see --wait-for): {text}"
+                        "the server listens on no port after {PATIENCE:?}; starting the program anyway \
+                         (see --wait-for): {text}"
                     )?;
                 }
             }
@@ -105,7 +105,7 @@ impl Servers {
             for child in &mut self.children {
                 if let Some(status) = child.try_wait()?.filter(|status| !status.success()) {
                     let code = emu::exit_code(status);
-                    bail!("the server has ended, with exit code {code}, before it listened");
+                    bail!("the server ended with exit code {code} before it listened");
                 }
             }
             let last = self.children.last_mut();

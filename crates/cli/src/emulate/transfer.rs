@@ -50,12 +50,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH", conflicts_with = "size")]
     file: Option<PathBuf>,
 
-    /// Size of a generated file, e.g. "1MB"
-    #[arg(long, value_name = "SIZE", default_value = "10MB", allow_hyphen_values = true)]
+    /// Size of a generated file, e.g. "1 MB"
+    #[arg(long, value_name = "SIZE", default_value = "10 MB", allow_hyphen_values = true)]
     size: Size,
 
     /// Timeout of the transfer
-    #[arg(long, value_name = "TIME", default_value = "10 min", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", default_value = "10 min", allow_hyphen_values = true)]
     timeout: Span,
 
     /// Print the result as JSON

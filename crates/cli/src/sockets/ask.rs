@@ -95,7 +95,7 @@ fn ends(common: &Common) -> Result<Ends> {
     let protocol = &common.options.protocol;
     ensure!(
         protocol.kind.has_directories(),
-        "{protocol} can only send; ask by --protocol saratoga or cfdp"
+        "{protocol} cannot fetch, list or delete; use --protocol saratoga or cfdp"
     );
     let (to, listen) = common.addresses()?;
     Ok(Ends { to, group: None, listen, entity: None, remote_entity: 2, via: None })

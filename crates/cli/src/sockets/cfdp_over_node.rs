@@ -27,7 +27,7 @@ pub(crate) struct NodeOptions {
     pub(crate) node: Option<PathBuf>,
 
     /// Lifetime of the bundles [default: 1 d]
-    #[arg(long, value_name = "TIME", requires = "node")]
+    #[arg(long, value_name = "DURATION", requires = "node")]
     lifetime: Option<Span>,
 }
 
@@ -88,7 +88,7 @@ impl NodeOptions {
         }
         user.cfdp.entity = number;
         let lifetime = self.lifetime.map_or(LIFETIME, Span::duration);
-        ensure!(!lifetime.is_zero(), "--lifetime is 0: a bundle would be of use to nobody");
+        ensure!(!lifetime.is_zero(), "--lifetime is 0: bundles would expire at once");
         // Different paths of one socket mean the same node.
         let socket = socket.canonicalize().with_context(|| socket.display().to_string())?;
         Ok(Some(Node { entity: number, user, socket, lifetime }))

@@ -114,11 +114,11 @@ fn not_started(error: &NodeError) -> anyhow::Error {
 
 fn say(spec: &NodeSpec, layers: &[model::Layer]) {
     let mut text =
-        format!("node {} is ready; applications ask at {}\n", spec.id, spec.socket.display());
+        format!("node {} is ready; applications connect to {}\n", spec.id, spec.socket.display());
     for layer in layers {
         let at: Vec<String> = layer.listening.iter().map(ToString::to_string).collect();
-        let at = if at.is_empty() { "nowhere".to_owned() } else { at.join(", ") };
-        text += &format!("layer {}: listens at {at}\n", layer.name);
+        let at = if at.is_empty() { "no address".to_owned() } else { at.join(", ") };
+        text += &format!("layer {}: listens on {at}\n", layer.name);
     }
     // Nothing can be done about a standard error that is closed.
     let _ = io::stderr().write_all(text.as_bytes());

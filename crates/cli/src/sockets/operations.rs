@@ -108,6 +108,9 @@ pub(crate) struct Common {
     #[arg(value_name = "ADDR")]
     address: String,
 
+    #[command(flatten)]
+    pub(crate) options: Options,
+
     /// Local address [default: any]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
@@ -121,11 +124,8 @@ pub(crate) struct Common {
     remote_entity: u64,
 
     /// Give up after this time
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<Span>,
-
-    #[command(flatten)]
-    pub(crate) options: Options,
 }
 
 impl Common {

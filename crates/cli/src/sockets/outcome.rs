@@ -162,7 +162,7 @@ impl Outcome {
         let (id, summary) = (&ended.id, self.summary());
         match (&ended.result, ended.at_sender) {
             (Ok(()), true) if ended.is_confirmed => format!("{id}: sent: {summary}"),
-            (Ok(()), true) => format!("{id}: sent, nobody says whether it came: {summary}"),
+            (Ok(()), true) => format!("{id}: sent, delivery not confirmed: {summary}"),
             (Ok(()), false) => format!("{id}: received: {summary}"),
             (Err(why), _) => {
                 let moved = show::bytes(self.moved_bytes as f64);

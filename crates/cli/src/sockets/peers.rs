@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use engine::{PathId, PathInfo, Time};
 use proto::saratoga::{self, About, Indication, Node, packet::Ability};
 use serde_json::json;
+use transport::quantity::Span;
 
 use crate::sockets::transfer::{self, bind_error};
 use crate::stop::stop_flag;
@@ -113,13 +114,15 @@ pub(crate) fn group(text: &str, port: u16) -> Result<SocketAddr> {
     Ok(address)
 }
 
-/// Seconds, with a fraction or without.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
-    match Duration::try_from_secs_f64(seconds) {
-        // A year is the limit, so that it can be added to any time.
-        Ok(time) if time >= Duration::from_millis(10) && seconds <= 31_557_600.0 => Ok(time),
-        Ok(_) | Err(_) => Err(format!("{text} seconds: from 0.01 to a year will do")),
+/// A year: it can be added to any time.
+const LISTENING_MAX: Duration = Duration::from_secs(31_557_600);
+
+/// Interval of beacons, or time to listen for them.
+pub(crate) fn listening(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
+    match span.duration() {
+        time if (Duration::from_millis(10)..=LISTENING_MAX).contains(&time) => Ok(span),
+        _ => Err(format!("{span} is not between 10 ms and 1 year")),
     }
 }
 
@@ -144,9 +147,9 @@ pub(crate) fn machine() -> Option<String> {
 /// List Saratoga peers discovered by beacon
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Seconds to listen; peers send beacons every 5 to 30 s
-    #[arg(long, value_name = "N", default_value = "10", value_parser = seconds)]
-    seconds: Duration,
+    /// Time to listen; peers send beacons every 5 to 30 s
+    #[arg(long, value_name = "DURATION", default_value = "10 s", value_parser = listening)]
+    time: Span,
 
     #[command(flatten)]
     group: GroupOptions,
@@ -166,7 +169,7 @@ struct Found {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (mut driver, _state) = prepare(args).map_err(transfer::usage)?;
     let stop = stop_flag()?;
-    let end: Time = driver.now() + args.seconds;
+    let end: Time = driver.now() + args.time.duration();
     let mut found: BTreeMap<PathId, Found> = BTreeMap::new();
     driver.run(&stop, |now, _, event| {
         if let rt::Event::Indication(Indication::Beacon { from, about }) = event {
@@ -308,10 +311,10 @@ mod tests {
     }
 
     #[test]
-    fn seconds_have_limits() {
-        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
-        for text in ["0", "-1", "1e9", "NaN", "soon"] {
-            assert!(seconds(text).is_err(), "{text}");
+    fn times_to_listen_have_limits() {
+        assert_eq!(listening("1.5 s"), Ok(Span(Duration::from_millis(1500))));
+        for text in ["0", "1", "-1 s", "366 d", "NaN", "soon"] {
+            assert!(listening(text).is_err(), "{text}");
         }
     }
 }

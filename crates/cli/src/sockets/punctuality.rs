@@ -17,11 +17,11 @@ pub(crate) struct Exactness {
     pub(crate) strict: bool,
 
     /// Lateness bound for 99 % of timers and wake-ups in a trusted run
-    #[arg(long, help_heading = "Exactness", value_name = "TIME", default_value = "1 ms")]
+    #[arg(long, help_heading = "Exactness", value_name = "DURATION", default_value = "1 ms")]
     late: Span,
 
     /// Lateness bound for every timer and wake-up
-    #[arg(long, help_heading = "Exactness", value_name = "TIME", default_value = "10 ms")]
+    #[arg(long, help_heading = "Exactness", value_name = "DURATION", default_value = "10 ms")]
     late_most: Span,
 }
 
@@ -80,7 +80,7 @@ impl Account {
     pub(crate) fn text(&self) -> String {
         let [half, usual, most] = self.quantiles();
         let mut text = format!(
-            "late by {half:.0} us (half), {usual:.0} us (99 of 100), {most:.0} us (the latest)"
+            "lateness: median {half:.0} us, 99th percentile {usual:.0} us, maximum {most:.0} us"
         );
         for doubt in &self.doubts {
             text += &format!("\nnot trustworthy: {doubt}");

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use transport::quantity::Span;
 
 use crate::sockets::cfdp_over_node::{Node, NodeOptions};
 use crate::sockets::peers::{self, GroupOptions};
@@ -16,13 +16,17 @@ use crate::sockets::transfer::{self, Options, resolve};
 /// Receive files by CFDP, LTP, NORM or Saratoga
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address to listen on, e.g. 192.0.2.1:7542; :7542 means all addresses
+    /// Address to listen on, e.g. 192.0.2.1:7542, or :7542 for all addresses; required without
+    /// --node
     #[arg(long, value_name = "ADDR", required_unless_present = "node", conflicts_with = "node")]
     listen: Option<String>,
 
-    /// Folder for received files
+    /// Folder for received files; required without --stream
     #[arg(long, value_name = "DIR", required_unless_present = "stream")]
     root: Option<PathBuf>,
+
+    #[command(flatten)]
+    options: Options,
 
     /// Entity number of this end [default: the MIB's, or 2; with --node the node's]
     #[arg(long, value_name = "ID")]
@@ -32,12 +36,9 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
 
-    /// Peers remembered at the same time
+    /// Maximum number of peers remembered
     #[arg(long, value_name = "N", default_value_t = 1024)]
     peers_max: usize,
-
-    #[command(flatten)]
-    options: Options,
 
     /// Entity and its address, e.g. 3=192.0.2.7:7542; repeatable
     ///
@@ -79,9 +80,9 @@ struct SaratogaOptions {
     #[arg(long)]
     allow_delete: bool,
 
-    /// Interval of multicast beacons, which announce this end to peers
-    #[arg(long, value_name = "SECONDS", value_parser = peers::seconds)]
-    beacon: Option<Duration>,
+    /// Interval of multicast beacons, which announce this end to peers, e.g. "5 s"
+    #[arg(long, value_name = "DURATION", value_parser = peers::listening)]
+    beacon: Option<Span>,
 
     /// Unique identifier in beacons [default: ipn:N.0 with --entity N, or the MIB's, or the host
     /// name]
@@ -106,13 +107,17 @@ impl Args {
             let is_given = eid.is_some() || !joins && self.group != GroupOptions::default();
             ensure!(
                 !is_given,
-                "--eid, --group and --interface are for beacons; give --beacon SECONDS"
+                "--eid, --group and --interface are for beacons; give --beacon, e.g. --beacon \"5 s\""
             );
             return Ok(None);
         };
         let fits = eid.as_ref().is_none_or(|eid| (1..=255).contains(&eid.len()));
         ensure!(fits, "--eid has 1 to 255 bytes");
-        Ok(Some(Beacons { interval, group: self.group.group(listen.ip())?, eid: eid.clone() }))
+        Ok(Some(Beacons {
+            interval: interval.duration(),
+            group: self.group.group(listen.ip())?,
+            eid: eid.clone(),
+        }))
     }
 
     fn service(&self) -> Result<(Service, Option<Node>)> {
@@ -152,7 +157,7 @@ fn known_peers(texts: &[String]) -> Result<Vec<(u64, SocketAddr)>> {
             .and_then(|(id, address)| Some((id.parse().ok()?, address)))
             .with_context(|| format!("peer {text:?}: write it like 3=192.0.2.7:7542"))?;
         let address = resolve(address)?;
-        ensure!(address.port() != 0, "peer {text:?}: nobody can listen on port 0");
+        ensure!(address.port() != 0, "peer {text:?}: port 0 is not a port to send to");
         Ok((id, address))
     };
     let peers = texts.iter().map(known).collect::<Result<Vec<_>>>()?;

@@ -23,6 +23,9 @@ pub(crate) struct Args {
     #[arg(required_unless_present_any = ["group", "node"], conflicts_with = "node")]
     address: Option<String>,
 
+    #[command(flatten)]
+    options: Options,
+
     /// Name of the file at the receiver [default: the local name]
     #[arg(long, value_name = "NAME")]
     remote: Option<String>,
@@ -39,13 +42,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID", default_value_t = 2)]
     remote_entity: u64,
 
-    /// Give up after this time. The same command then resumes with CFDP and Saratoga, and starts
-    /// again with LTP and NORM
-    #[arg(long, value_name = "TIME")]
+    /// Give up after this time. With CFDP and Saratoga, the same command then resumes; with LTP and
+    /// NORM, it restarts
+    #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
-
-    #[command(flatten)]
-    options: Options,
 
     #[command(flatten)]
     cfdp: CfdpOptions,
@@ -134,7 +134,7 @@ impl Args {
         let protocol = &self.options.protocol;
         ensure!(
             !protocol.kind.is_fetched(),
-            "{protocol} is for who fetches: `slowlight get --protocol saratoga`"
+            "{protocol} is for fetching: the receiver runs `slowlight get --protocol saratoga`"
         );
         let group = self.group(protocol)?;
         let to = match group {

@@ -39,11 +39,10 @@ pub(crate) fn patience(light_time: Duration) -> Duration {
 /// Options of both ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Protocol: cfdp, cfdp-1, cfdp-ltp, ltp, ltp-green, ltp-1k-red, ltp-t, norm, saratoga,
-    /// saratoga-blind
+    /// Protocol, with or without a profile, e.g. ltp or ltp/checkpoints
     ///
-    /// cfdp is class 2 unless the MIB sets class 1, cfdp-1 is class 1, cfdp-ltp runs over LTP,
-    /// ltp-t over several hops. A profile follows a slash, e.g. ltp/checkpoints.
+    /// cfdp is class 2 unless the MIB sets class 1, cfdp-1 is class 1, cfdp-ltp runs over LTP, ltp-t
+    /// over several hops.
     #[arg(long, default_value = "cfdp", value_name = "NAME", value_parser = crate::known::socket_protocol(), hide_possible_values = true)]
     pub(crate) protocol: Protocol,
 
@@ -52,29 +51,29 @@ pub(crate) struct Options {
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
 
+    /// One-way light time to the peer, e.g. "1.28 s" [default: measured]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) delay: Option<Span>,
+
+    /// Largest UDP payload, e.g. "1024 B" [default: by the route's MTU, at most 1472 B (IPv4) or
+    /// 1452 B (IPv6)]
+    #[arg(long, value_name = "SIZE", value_parser = datagram)]
+    pub(crate) datagram: Option<usize>,
+
     /// Rate of a return link with 1 % of --rate or less
     ///
     /// A sender with --delay then retransmits unconfirmed data while replies are delayed.
     #[arg(long, value_name = "RATE")]
     pub(crate) return_rate: Option<Rate>,
 
-    /// One-way light time to the peer, e.g. "1.28 s" [default: measured]
-    #[arg(long, value_name = "TIME")]
-    pub(crate) delay: Option<Span>,
+    /// Profile of the protocol, as after a slash in --protocol
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
 
     /// Settings (management information base) in TOML, with the protocol's keys; options override
     /// it
     #[arg(long, value_name = "FILE")]
     pub(crate) mib: Option<PathBuf>,
-
-    /// Profile of the protocol, as after a slash in --protocol
-    #[arg(long, value_name = "NAME")]
-    pub(crate) profile: Option<String>,
-
-    /// Largest UDP payload, in bytes [default: by the route's MTU, at most 1472 (IPv4) or 1452
-    /// (IPv6)]
-    #[arg(long, value_name = "BYTES", value_parser = datagram)]
-    pub(crate) datagram: Option<usize>,
 
     /// Send content by UDP-Lite, which may deliver it damaged
     ///
@@ -83,9 +82,13 @@ pub(crate) struct Options {
     pub(crate) udp_lite: bool,
 
     /// Print results as JSON, one object per line
-    #[arg(long)]
+    // Last, behind the options of the command.
+    #[arg(long, display_order = LAST)]
     pub(crate) json: bool,
 }
+
+/// Place in help behind all other options but --help.
+const LAST: usize = 900;
 
 /// A datagram's size: bytes, with or without their unit.
 fn datagram(text: &str) -> Result<usize, String> {

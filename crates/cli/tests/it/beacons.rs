@@ -91,7 +91,7 @@ fn peers_are_discovered_by_beacon() {
     let place = tempfile::tempdir().unwrap();
     let (one, two) = (place.path().join("one"), place.path().join("two"));
     [&one, &two].into_iter().for_each(|root| std::fs::create_dir(root).unwrap());
-    let beacon = ["--beacon", "0.2"];
+    let beacon = ["--beacon", "200 ms"];
     let first = [&["--listen", "127.0.0.1:0", "--entity", "7", "--serve"][..], &beacon].concat();
     let first = Server::start(&one, &first).unwrap();
     // Receivers share the port of the group.
@@ -99,7 +99,7 @@ fn peers_are_discovered_by_beacon() {
         [&["--listen", ":7542", "--eid", "second \u{1b}", "--interface", "lo"], &beacon[..]];
     let _second = Server::start(&two, &second.concat()).unwrap();
 
-    let received = objects(&slowlight(&["peers", "--seconds", "1.5", "--json"]));
+    let received = objects(&slowlight(&["peers", "--time", "1.5 s", "--json"]));
     let [second, other] = received.as_slice() else { panic!("{received:?}") };
     let (second, other) = if other["eid"] == "ipn:7.0" { (second, other) } else { (other, second) };
     assert_eq!(other["address"], first.address);
@@ -112,12 +112,12 @@ fn peers_are_discovered_by_beacon() {
     assert_eq!((&second["eid"], &second["sends"]), (&"second \u{1b}".into(), &"not now".into()));
     assert_eq!(second["address"], "127.0.0.9:7542");
 
-    let text = slowlight(&["peers", "--seconds", "1", "--interface", "lo"]);
+    let text = slowlight(&["peers", "--time", "1 s", "--interface", "lo"]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(text.starts_with("ADDRESS") && text.contains("second \\u{1b}"), "{text}");
 
-    let nobody = slowlight(&["peers", "--seconds", "0.3", "--group", "239.1.1.1"]);
+    let nobody = slowlight(&["peers", "--time", "300 ms", "--group", "239.1.1.1"]);
     assert!(nobody.status.success() && nobody.stdout.is_empty() && nobody.stderr.is_empty());
 }
 
@@ -182,10 +182,13 @@ fn invalid_beacon_options_are_refused() {
     let saratoga = ["--protocol", "saratoga"];
     let to = ["Cargo.toml", "127.0.0.1:9"];
     for (arguments, why) in [
-        ([&recv[..], &["--beacon", "1"]].concat(), "--beacon is for Saratoga"),
-        ([&recv[..], &["--protocol", "ltp", "--beacon", "1"]].concat(), "--beacon is for Saratoga"),
-        ([&recv[..], &saratoga, &["--eid", "me"]].concat(), "give --beacon SECONDS"),
-        ([&recv[..], &saratoga, &["--beacon", "0"]].concat(), "from 0.01 to a year"),
+        ([&recv[..], &["--beacon", "1 s"]].concat(), "--beacon is for Saratoga"),
+        (
+            [&recv[..], &["--protocol", "ltp", "--beacon", "1 s"]].concat(),
+            "--beacon is for Saratoga",
+        ),
+        ([&recv[..], &saratoga, &["--eid", "me"]].concat(), "give --beacon, e.g."),
+        ([&recv[..], &saratoga, &["--beacon", "0"]].concat(), "not between 10 ms and 1 year"),
         ([&["send"], &to[..], &["--udp-lite"]].concat(), "--udp-lite is for Saratoga"),
         ([&["send"], &to[..], &["--protocol", "ltp", "--udp-lite"]].concat(), "is for Saratoga"),
         ([&["send"], &to[..], &saratoga, &["--udp-lite", "--give"]].concat(), "do not go with"),

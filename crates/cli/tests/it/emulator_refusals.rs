@@ -72,7 +72,7 @@ fn contradictory_options_are_refused() {
     let outages = ["link", "--outage", "10 s+30 s", "--outage-every", "60 s+5 s", "--", "true"];
     refused(&outages, &["cannot be used with"]);
     let waits = ["link", "--server", "true", "--wait-for", "0", "--", "true"];
-    refused(&waits, &["0 is not in 1..=65535"]);
+    refused(&waits, &["--wait-for must be between 1 and 65535"]);
 }
 
 #[test]

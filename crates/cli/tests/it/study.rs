@@ -78,7 +78,7 @@ fn tables_are_identical_for_any_number_of_jobs() {
         let output =
             run(folder.path(), &["study", "run", "own.toml", "--jobs", jobs, "--out", out]);
         assert!(output.status.success(), "{}", message(&output));
-        assert!(message(&output).contains("180 runs, 0 of them done before; 0 without success"));
+        assert!(message(&output).contains("180 runs, 0 of them from earlier; 0 failed"));
     }
     let one = table(folder.path(), "one");
     assert!(one.starts_with(b"PAR1") && one == table(folder.path(), "three"));
@@ -117,7 +117,7 @@ fn resumed_studies_skip_completed_runs() {
     }
     let output = run(folder.path(), &["study", "run", "own.toml", "--resume"]);
     assert!(output.status.success(), "{}", message(&output));
-    let reply = format!("180 runs, {before} of them done before");
+    let reply = format!("180 runs, {before} of them from earlier");
     assert!(message(&output).contains(&reply), "{reply}: {}", message(&output));
     assert_eq!(table(folder.path(), "results/own-own"), expected);
 }
@@ -127,16 +127,16 @@ fn results_are_resumed_or_restarted_as_requested() {
     let folder = folder();
     let some = ["study", "run", "own.toml", "--filter", "per=0", "--runs", "1"];
     let output = run(folder.path(), &some);
-    assert!(message(&output).contains("3 runs, 0 of them done before"), "{}", message(&output));
+    assert!(message(&output).contains("3 runs, 0 of them from earlier"), "{}", message(&output));
     let again = run(folder.path(), &some);
     assert_eq!(again.status.code(), Some(2));
     assert!(
-        message(&again).contains("has 3 runs; --resume goes on with them, --again starts over")
+        message(&again).contains("has 3 runs; --resume continues with them, --again starts over")
     );
     let more = run(folder.path(), &["study", "run", "own.toml", "--resume", "--runs", "2"]);
-    assert!(message(&more).contains("18 runs, 3 of them done before"), "{}", message(&more));
+    assert!(message(&more).contains("18 runs, 3 of them from earlier"), "{}", message(&more));
     let over = run(folder.path(), &[&some[..], &["--again"]].concat());
-    assert!(message(&over).contains("3 runs, 0 of them done before"), "{}", message(&over));
+    assert!(message(&over).contains("3 runs, 0 of them from earlier"), "{}", message(&over));
     let manifest = fs::read_to_string(folder.path().join("results/own-own/manifest.json")).unwrap();
     assert!(manifest.contains("\"complete\": false"), "{manifest}");
 }

@@ -52,7 +52,7 @@ fn simulator_only(best: &Candidate) -> String {
     }
     format!(
         "{name} runs in the simulator only. A TCP program with the kernel's {profile} \
-         (sysctl net.ipv4.tcp_congestion_control={profile}) does alike."
+         (sysctl net.ipv4.tcp_congestion_control={profile}) performs similarly."
     )
 }
 

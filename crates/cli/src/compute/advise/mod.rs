@@ -20,8 +20,8 @@ use crate::stop::stop_flag;
 /// Options of `advise`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Size of the file, e.g. "10MB"
-    #[arg(long, value_name = "SIZE", default_value = "10MB", allow_hyphen_values = true)]
+    /// Size of the file, e.g. "10 MB"
+    #[arg(long, value_name = "SIZE", default_value = "10 MB", allow_hyphen_values = true)]
     size: Size,
 
     /// No return link
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     no_return: bool,
 
     /// Number of receivers
-    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(lab::groups::MEMBERS_MAX)))]
+    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = crate::whole::within(1_u32..=lab::groups::MEMBERS_MAX))]
     receivers: u32,
 
     /// The receiver reads the bytes in order during the transfer
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     relay: bool,
 
     /// Deadline for the delivery, e.g. "8 min" of a pass
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     deadline: Option<Span>,
 
     /// Shared path: recommend only transports with congestion control [default: the link's setting,
@@ -54,19 +54,19 @@ pub(crate) struct Args {
     dedicated: bool,
 
     /// Processor time for simulations, e.g. "1 min"; a second counts as 250,000 packets
-    #[arg(long, value_name = "TIME", default_value = "15 s", value_parser = budget)]
+    #[arg(long, value_name = "DURATION", default_value = "15 s", value_parser = budget)]
     budget: Span,
 
     /// First seed
     #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::compute::seed)]
     seed: u64,
 
-    /// Threads [default: one per core]
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Number of runs in parallel [default: one per core]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = crate::whole::within(1_u16..=u16::MAX))]
     jobs: Option<u16>,
 
     /// Rows of the ranking to print
-    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value = "8", value_parser = crate::whole::within(1_u16..=u16::MAX))]
     top: u16,
 
     /// Print a paragraph for a mission's documents in place of a table
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let question = args.question()?;
     let cancelled = stop_flag()?;
     let Some(advice) = advise::advise(&question, &cancelled)? else {
-        writeln!(io::stderr(), "stopped")?;
+        writeln!(io::stderr(), "stopped by a signal; no result")?;
         return Ok(Exit::Interrupted.into());
     };
     let serves = advice.ranking.first().is_some_and(|best| serves(&question, best));
@@ -155,6 +155,9 @@ fn print(args: &Args, question: &Question, advice: &Advice) -> anyhow::Result<()
     let page = Page::stdout();
     let paragraph = words::paragraph(question, advice, best, args.in_order);
     if args.text {
+        if args.link.is_assumed() {
+            writeln!(io::stderr(), "link: {}{ASSUMED}", args.link.name())?;
+        }
         writeln!(out, "{paragraph}")?;
     } else {
         for line in conditions(args, question, advice) {
@@ -169,6 +172,9 @@ fn print(args: &Args, question: &Question, advice: &Advice) -> anyhow::Result<()
     Ok(())
 }
 
+/// Stands behind the name of the link if the command line names none.
+const ASSUMED: &str = " (assumed; --link chooses one of `slowlight links`)";
+
 /// Conditions of the advice, one a line.
 fn conditions(args: &Args, question: &Question, advice: &Advice) -> Vec<String> {
     let to = match question.receivers {
@@ -177,7 +183,8 @@ fn conditions(args: &Args, question: &Question, advice: &Advice) -> Vec<String> 
     };
     let back = if question.has_return { "" } else { " without a return link" };
     let (size, link, seed) = (question.size, args.link.name(), question.seed);
-    let mut lines = vec![format!("{size} over {link}{to}{back}, seeds from {seed}")];
+    let assumed = if args.link.is_assumed() { ASSUMED } else { "" };
+    let mut lines = vec![format!("{size} over {link}{assumed}{to}{back}, seeds from {seed}")];
     lines.extend(conditions::of_link(&question.link));
     let bound = advice.ranking.first().and_then(|best| best.bound_s);
     lines.extend(bound.map(|bound| {

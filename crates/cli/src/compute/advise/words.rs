@@ -19,7 +19,7 @@ pub(super) fn paragraph(
 ) -> String {
     let mut sentences = Vec::new();
     if best.success == Some(0.0) && question.deadline.is_none() {
-        let why = best.failures.keys().next().map_or("the file is not whole", String::as_str);
+        let why = best.failures.keys().next().map_or("the file is incomplete", String::as_str);
         sentences.push(format!(
             "No transport delivers the file over this link. {}: {why}.",
             best.protocol
@@ -78,7 +78,9 @@ fn expectation(question: &Question, best: &Candidate) -> String {
             let mean = show::duration(mean);
             format!("The time for {size} is estimated from shorter files: {mean}{interval}")
         }
-        (Basis::Simulated | Basis::Estimated, None) => format!("{size} were delivered in no run"),
+        (Basis::Simulated | Basis::Estimated, None) => {
+            format!("{size} were not delivered in any run")
+        }
         (Basis::Unknown, _) => {
             return format!(
                 "{size} take {}, which is the bound of all transports; shorter files say \
@@ -121,8 +123,8 @@ fn ties(advice: &Advice, best: &Candidate) -> Option<String> {
         _ => (format!("{} and {last}", before.join(", ")), "tie"),
     };
     Some(format!(
-        "{all} {verb} with it (within 0.5 %, or within 2 % and the noise of the runs); {} is the \
-         simplest.",
+        "{all} {verb} with it: mean times differ by 0.5 % at most, or by 2 % at most and less than \
+         the runs vary. {} is recommended as the simplest to run.",
         best.protocol
     ))
 }
@@ -138,7 +140,7 @@ fn next(question: &Question, best: &Candidate, second: &Candidate) -> String {
             if mean < first && second.basis != Basis::Simulated {
                 return format!(
                     "{name} may be faster, with an estimated {time} ({more}): a larger \
-                     --budget simulates it whole."
+                     --budget simulates the full file."
                 );
             }
             format!("{name} is next, with {about}{time} ({more}){}.", why(best, second))
@@ -152,7 +154,7 @@ fn next(question: &Question, best: &Candidate, second: &Candidate) -> String {
             )
         }
         (_, None) if second.basis == Basis::Unknown => {
-            format!("{name} is next, by shorter files alone.")
+            format!("{name} is next, judged by shorter files only.")
         }
         (_, None) => format!("No other transport delivers it: {name} does not in any run."),
     }
@@ -171,7 +173,10 @@ fn why(best: &Candidate, other: &Candidate) -> String {
     let behind = other.mean_s.unwrap_or(0.0) - best.mean_s.unwrap_or(0.0);
     let packets = other.packets_ratio.zip(best.packets_ratio).map(|(other, best)| other / best);
     if ready > 0.0 && ready >= 0.5 * behind {
-        return format!("; it needs {} before the file can begin to cross", show::duration(ready));
+        return format!(
+            "; it needs {} before the first byte of the file can be sent",
+            show::duration(ready)
+        );
     }
     match packets {
         Some(ratio) if ratio > 1.05 => {
@@ -209,7 +214,7 @@ fn reading(advice: &Advice, best: &Candidate) -> String {
     if advise::streams(&best.protocol) {
         return format!("{name} can deliver the bytes in order while they arrive.");
     }
-    let whole = format!("With {name} the receiver reads the file once it is whole.");
+    let whole = format!("With {name} the receiver can read the file once it is complete.");
     let stream = advice.ranking.iter().find(|other| advise::streams(&other.protocol));
     match stream.and_then(|other| Some((&other.protocol, other.mean_s?))) {
         Some((other, mean)) => format!(
@@ -227,7 +232,7 @@ fn sharing(question: &Question, advice: &Advice, best: &Candidate) -> Option<Str
         let source = match question.sharing.or(question.link.sharing) {
             Some(Sharing::Shared) => "The path is shared",
             Some(Sharing::Dedicated) | None => {
-                "Nothing says whose the path is, so it counts as shared"
+                "The link has no `sharing` setting, so it counts as shared"
             }
         };
         let other = advice.dedicated.as_ref().and_then(|other| {
@@ -260,7 +265,7 @@ fn evidence(question: &Question, advice: &Advice) -> String {
     let all = advice.ranking.len();
     let whole = advice.ranking.iter().filter(|c| c.basis == Basis::Simulated).count();
     let by = format!(
-        "{} worlds, seeds from {}, slowlight {}",
+        "{} runs, seeds from {}, slowlight {}",
         advice.runs,
         question.seed,
         env!("CARGO_PKG_VERSION")
@@ -268,10 +273,10 @@ fn evidence(question: &Question, advice: &Advice) -> String {
     let cost = cost(question, advice).unwrap_or_default();
     match whole {
         0 => format!("Only shorter files were simulated ({by}).{cost}"),
-        whole if whole == all => format!("Every run had the whole file ({by})."),
+        whole if whole == all => format!("All runs simulated the full file size ({by})."),
         whole => format!(
-            "{whole} of {all} transports were simulated with the whole file, the others (~) with \
-             shorter ones ({by}).{cost}"
+            "{whole} of {all} transports were simulated with the full file size, the others (~) with \
+             shorter files ({by}).{cost}"
         ),
     }
 }
@@ -282,11 +287,13 @@ fn cost(question: &Question, advice: &Advice) -> Option<String> {
     let copies = question.size.bytes().saturating_mul(1 + u64::from(question.receivers));
     Some(if copies > advise::MEMORY_MAX {
         let most = Size(advise::MEMORY_MAX);
-        format!(" The file and its copies have more than {most}, the limit of whole simulations.")
+        format!(
+            " The file and its copies have more than {most}, the limit for simulations of the full size."
+        )
     } else {
         let time = show::duration(run_s);
         format!(
-            " A run with the whole file takes about {time} of processor time: give a larger --budget."
+            " A run with the full file takes about {time} of processor time; give a larger --budget."
         )
     })
 }

@@ -63,7 +63,7 @@ pub(super) fn table(rows: &[Row], receivers: u32) -> (Table, bool) {
         Column::right("failed"),
         Column::right(delivered),
         Column::left("").close(),
-        Column::left("least to most").spare(2),
+        Column::left("fastest to slowest").spare(2),
         Column::right("to each").spare(1),
         Column::right("bound"),
         Column::right("of bound"),
@@ -197,7 +197,7 @@ mod tests {
         let exact = [row("a", 10, 9.0, 0.0), row("b", 10, 3_725.0, 0.0)];
         let text = table(&exact, 1).0.drawn(PAGE);
         assert!(text.contains("1 h 2 min") && !text.contains('±'), "{text}");
-        for head in ["failed", "least to most", "confirmed", "ready"] {
+        for head in ["failed", "fastest to slowest", "confirmed", "ready"] {
             assert!(!text.contains(head), "{head}: {text}");
         }
         assert_eq!(common_bound(&exact).as_deref(), Some("8.00 s"));

@@ -53,7 +53,7 @@ fn times<'a>(
         Column::left(NAME),
         Column::right("failed"),
         Column::right("median"),
-        Column::left("least to most"),
+        Column::left("fastest to slowest"),
         Column::right("goodput"),
         Column::right("of line"),
         Column::bar(),

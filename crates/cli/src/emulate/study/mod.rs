@@ -62,8 +62,8 @@ struct RunArgs {
     #[arg(long, value_name = "NAME")]
     edition: Option<String>,
 
-    /// Threads; results do not depend on them [default: one per core]
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Number of runs in parallel; it does not change results [default: one per core]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = crate::whole::within(1_u16..=u16::MAX))]
     jobs: Option<u16>,
 
     /// Resume an earlier run, and add new cells
@@ -83,7 +83,7 @@ struct RunArgs {
     filter: Vec<Filter>,
 
     /// Runs of each cell [default: the study's]
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = crate::whole::within(1_u32..=1_000_000))]
     runs: Option<u32>,
 
     /// Simulator, or emulator in real time with real programs instead of models
@@ -91,7 +91,7 @@ struct RunArgs {
     world: World,
 
     /// Timeout of a run in the emulator
-    #[arg(long, value_name = "TIME", default_value = "10 min")]
+    #[arg(long, value_name = "DURATION", default_value = "10 min")]
     timeout: Span,
 
     /// Dask cluster to run on, e.g. "tcp://10.0.0.1:8786", or `local` (needs the Python package)
@@ -101,7 +101,7 @@ struct RunArgs {
     dask: Option<String>,
 
     /// Folder for results [default: results/NAME-EDITION]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
@@ -162,7 +162,6 @@ fn runs_of(sheet: &Sheet) -> u64 {
 
 fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let (study, source) = Study::find(&args.name)?;
-    study.check_all(&source).map_err(|error| error.within(Path::new(&args.name)))?;
     let mut out = io::stdout().lock();
     let page = Page::stdout();
     writeln!(out, "{}", page.paragraph(&study.about))?;
@@ -192,6 +191,9 @@ fn show(args: &ShowArgs) -> anyhow::Result<()> {
         }
         writeln!(out, "{}", table.drawn(page))?;
     }
+    out.flush()?;
+    // The check reads every cell's world and every named file, which may take a while.
+    study.check_all(&source).map_err(|error| error.within(Path::new(&args.name)))?;
     Ok(())
 }
 
@@ -240,7 +242,7 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let all = study::run(&jobs, Some(&journal), how, &cancelled, &done);
     bar.finish_and_clear();
     let Some(all) = all? else {
-        writeln!(io::stderr(), "stopped; go on with --resume")?;
+        writeln!(io::stderr(), "stopped by a signal; --resume continues")?;
         return Ok(Exit::Interrupted.into());
     };
     let of = Of { study: &study, name: &name, edition_name, edition };
@@ -248,20 +250,18 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
     of.write(&folder, &all, complete).with_context(context)?;
     let left_out = jobs.len() - all.jobs.len();
     if left_out > 0 {
-        let message = "are of what the emulator has no program for, and were left out";
+        let message = "were skipped: the emulator has no program for their protocol";
         writeln!(io::stderr(), "{left_out} runs {message}")?;
     }
     let untrusted = all.done.iter().filter(|done| done.trusted == Some(false)).count();
     if untrusted > 0 {
-        let message = "are not to be trusted: the machine was too slow (column `trusted`)";
+        let message = "are not trusted: the machine was too slow (column `trusted`)";
         writeln!(io::stderr(), "{untrusted} runs {message}")?;
     }
     print_failures(&all)?;
     let (total, old, failed) = (all.done.len(), old.into_inner(), failed.into_inner());
-    let text = format!(
-        "{total} runs, {old} of them done before; {failed} without success\n{}",
-        folder.display()
-    );
+    let text =
+        format!("{total} runs, {old} of them from earlier; {failed} failed\n{}", folder.display());
     crate::exit_code(writeln!(io::stderr(), "{text}").map_err(Into::into), true)
 }
 
@@ -328,7 +328,7 @@ fn open(args: &RunArgs, folder: &Path) -> anyhow::Result<Journal> {
     let journal = Journal::open(folder).map_err(StudyError::from)?;
     if !journal.is_empty() && !args.resume {
         let message = format!(
-            "{} has {} runs; --resume goes on with them, --again starts over",
+            "{} has {} runs; --resume continues with them, --again starts over",
             folder.display(),
             journal.len()
         );

@@ -18,11 +18,11 @@ pub(crate) struct ReportArgs {
     name: String,
 
     /// Folders of results [default: the study's in `results`]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     results: Vec<PathBuf>,
 
     /// Folder for the report [default: report/NAME]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct ClaimsArgs {
     only: Vec<String>,
 
     /// Folder with the results of studies
-    #[arg(long, value_name = "FOLDER", default_value = "results")]
+    #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
 
     /// Print verdicts as JSON

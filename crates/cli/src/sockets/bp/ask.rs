@@ -17,15 +17,15 @@ pub(super) struct PingArgs {
     to: String,
 
     /// Number of bundles
-    #[arg(long, short, default_value_t = 4)]
+    #[arg(long, short, value_name = "N", default_value_t = 4)]
     count: u32,
 
     /// Pause between a reply and the next bundle
-    #[arg(long, short, value_name = "TIME", default_value = "1 s")]
+    #[arg(long, short, value_name = "DURATION", default_value = "1 s")]
     interval: Span,
 
     /// Timeout of each reply
-    #[arg(long, value_name = "TIME", default_value = "10 s")]
+    #[arg(long, value_name = "DURATION", default_value = "10 s")]
     timeout: Span,
 
     /// Payload size of a bundle
@@ -112,7 +112,7 @@ pub(super) struct TraceArgs {
     to: String,
 
     /// Time to wait for reports
-    #[arg(long, value_name = "TIME", default_value = "10 s")]
+    #[arg(long, value_name = "DURATION", default_value = "10 s")]
     timeout: Span,
 
     #[command(flatten)]

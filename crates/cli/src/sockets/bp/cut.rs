@@ -191,7 +191,7 @@ fn hand_in(
             // A retry cannot fix a wrong command.
             Err(error @ ClientError::Refused { status: 400..=499, .. }) => return Err(error.into()),
             Err(error) => {
-                return Err(anyhow!(error).context("the same command goes on where this one ends"));
+                return Err(anyhow!(error).context("the same command resumes the transfer"));
             }
         }
     }

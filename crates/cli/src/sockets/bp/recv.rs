@@ -28,7 +28,7 @@ pub(super) struct RecvArgs {
     into: PathBuf,
 
     /// Exit after this many payloads; a file in parts counts once
-    #[arg(long, short, value_name = "NUMBER")]
+    #[arg(long, short, value_name = "N")]
     count: Option<u64>,
 
     /// Print errors only

@@ -31,7 +31,7 @@ pub(super) struct SendArgs {
     pub(super) from: Option<String>,
 
     /// Lifetime of the bundles
-    #[arg(long, value_name = "TIME", default_value = "1 d")]
+    #[arg(long, value_name = "DURATION", default_value = "1 d")]
     pub(super) lifetime: Span,
 
     /// Size of the parts of a longer file; `slowlight bp recv` joins them
@@ -52,7 +52,7 @@ pub(super) struct SendArgs {
 
     /// Folder for the state of files in parts, to resume by the same command [default: the state
     /// folder]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     pub(super) state: Option<PathBuf>,
 
     /// Print errors only

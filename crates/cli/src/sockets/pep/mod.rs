@@ -49,7 +49,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 
     /// Interval of the statistics, in the file and on a terminal
-    #[arg(long, value_name = "TIME", default_value = "10 s")]
+    #[arg(long, value_name = "DURATION", default_value = "10 s")]
     interval: Span,
 
     /// Log each connection

@@ -96,7 +96,7 @@ fn connection(now: Time, report: &Report) -> Value {
 pub(super) fn line(now: Time, pep: &Pep) -> String {
     let all = pep.statistics();
     format!(
-        "{:.0} s: {} open, {} taken, {} complete, {} reset, {} not connected, {} turned away; \
+        "{:.0} s: {} open, {} accepted, {} complete, {} reset, {} not connected, {} refused; \
          {} bytes to servers, {} to clients; {} held",
         seconds(now.since(Time::ZERO)),
         all.open,
@@ -118,9 +118,9 @@ pub(super) fn news(indication: &Indication) -> String {
         None => "a connection".to_owned(),
     };
     match indication {
-        Indication::Opened { client, server, .. } => format!("{client} -> {server}: taken"),
+        Indication::Opened { client, server, .. } => format!("{client} -> {server}: accepted"),
         Indication::Connected { id, took } => {
-            format!("connection {}: the server has accepted after {:.3} s", id.0, seconds(*took))
+            format!("connection {}: the server accepted after {:.3} s", id.0, seconds(*took))
         }
         Indication::Closed { report, end } => format!(
             "{} -> {}: {}; {} bytes to the server, {} to the client",
@@ -132,12 +132,12 @@ pub(super) fn news(indication: &Indication) -> String {
         ),
         Indication::TurnedAway { ends, why } => {
             let why = match why {
-                Refusal::Full => "there are as many connections as there may be",
-                Refusal::NoDestination => "nobody knows where it was to lead",
-                Refusal::Loop => "it was to lead to the gateway itself",
+                Refusal::Full => "the limit of connections is reached",
+                Refusal::NoDestination => "its destination is unknown",
+                Refusal::Loop => "its destination is the gateway itself",
                 Refusal::Stopping => "the gateway is being stopped",
             };
-            format!("{}: turned away, {why}", whose(*ends))
+            format!("{}: refused, {why}", whose(*ends))
         }
     }
 }
@@ -148,9 +148,9 @@ fn how(end: End) -> &'static str {
         End::ClientReset => "reset by the client",
         End::ServerReset => "reset by the server",
         End::NotConnected => "the server cannot be reached",
-        End::ConnectTimeout => "the server does not answer",
-        End::Idle => "reset, for the peer was silent for too long",
-        End::Aborted => "reset, for the gateway was stopped",
+        End::ConnectTimeout => "the server does not reply",
+        End::Idle => "reset, because the peer was silent for too long",
+        End::Aborted => "reset, because the gateway was stopped",
     }
 }
 

@@ -81,7 +81,7 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
 /// The configuration of this end, and facts of its only path.
 fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)> {
     let Job { options, ends, wish, .. } = job;
-    ensure!(ends.to.port() != 0, "address {}: nobody can listen on port 0", ends.to);
+    ensure!(ends.to.port() != 0, "address {}: port 0 is not a port to send to", ends.to);
     // A file is deleted at its sender only if it arrived undamaged.
     ensure!(!wish.moves() || !options.udp_lite, "--give and --take do not go with --udp-lite");
     ensure!(
@@ -248,7 +248,7 @@ impl Client {
     fn refused(&mut self, address: SocketAddr) {
         if !self.is_warned && self.active().is_some() {
             self.is_warned = true;
-            self.screen.say(format_args!("nobody listens on {address}; still trying"));
+            self.screen.say(format_args!("no program listens on {address}; still trying"));
         }
     }
 

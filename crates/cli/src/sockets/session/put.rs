@@ -24,7 +24,7 @@ pub(crate) struct CfdpOptions {
     ///
     /// [default: 1 for cfdp-1, over LTP and in bundles, which are reliable themselves; else the
     /// MIB's, or 2]
-    #[arg(long, value_name = "CLASS", value_parser = clap::value_parser!(u8).range(1..=2))]
+    #[arg(long, value_name = "CLASS", value_parser = crate::whole::within(1_u8..=2))]
     class: Option<u8>,
 
     /// File checksum: modular, proximity1, crc32c, crc32 or null [default: crc32c]
@@ -33,7 +33,7 @@ pub(crate) struct CfdpOptions {
 
     /// Time to stay after the end, to repeat a lost last acknowledgment [default: 1.5 s or three
     /// round trips, the longer]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "DURATION")]
     pub(crate) linger: Option<Span>,
 
     /// Directory for the state of unfinished transfers

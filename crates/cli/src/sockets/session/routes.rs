@@ -38,7 +38,7 @@ impl Routes {
                 })?;
             ensure!(
                 known.peers.iter().any(|(id, _)| *id == next),
-                "route {text:?}: nobody knows where engine {next} is; give --peer {next}=ADDR"
+                "route {text:?}: the address of engine {next} is unknown; give --peer {next}=ADDR"
             );
             let before = match last.parse() {
                 Ok(last) => known.routes.insert(last, next),
@@ -71,15 +71,17 @@ impl Routes {
     pub(super) fn print(&self, screen: &Screen, forwards: bool) {
         for (id, address) in &self.peers {
             match forwards {
-                true => screen.say(format_args!("blocks for engine {id} go on to {address}")),
+                true => {
+                    screen.say(format_args!("blocks for engine {id} are forwarded to {address}"))
+                }
                 false => screen.say(format_args!("replies to engine {id} go to {address}")),
             }
         }
         for (last, next) in &self.routes {
-            screen.say(format_args!("blocks for engine {last} go on to engine {next}"));
+            screen.say(format_args!("blocks for engine {last} are forwarded to engine {next}"));
         }
         if let Some(next) = self.otherwise {
-            screen.say(format_args!("all other blocks go on to engine {next}"));
+            screen.say(format_args!("all other blocks are forwarded to engine {next}"));
         }
     }
 }
@@ -90,19 +92,19 @@ const ANY: &str = "any";
 /// Line of text about a relayed block.
 pub(super) fn words(indication: &Indication) -> String {
     match indication {
-        Indication::Relaying(transfer) => format!("{}: passing on", block(transfer)),
-        Indication::Kept(transfer) => format!("{}: all of it is safe here", block(transfer)),
+        Indication::Relaying(transfer) => format!("{}: forwarding", block(transfer)),
+        Indication::Kept(transfer) => format!("{}: stored completely", block(transfer)),
         Indication::Forwarded(transfer) => format!("{}: the next engine has it", block(transfer)),
         Indication::Undeliverable { transfer, reason } => {
             format!("{}: given up: {reason}", block(transfer))
         }
         Indication::Congested { transfer, retry_after } => {
             let wait = humantime::format_duration(*retry_after);
-            format!("{}: the next engine has no room; again in {wait}", block(transfer))
+            format!("{}: the next engine has no room; next attempt in {wait}", block(transfer))
         }
         Indication::Refused { transfer } => format!("{}: no room for it here", block(transfer)),
         Indication::Restored { blocks } => {
-            format!("{blocks} blocks that an earlier process kept go on")
+            format!("{blocks} stored blocks of an earlier process are forwarded")
         }
     }
 }

@@ -359,7 +359,7 @@ impl Server {
     fn restored(&mut self, now: Time, transport: &dyn Transport, transfers: usize) {
         if transfers > 0 {
             self.screen.say(format_args!(
-                "{transfers} interrupted transactions go on when their senders do"
+                "{transfers} interrupted transactions resume when their senders do"
             ));
         }
         for report in transport.transfers() {
@@ -509,7 +509,10 @@ pub(super) fn message(
     options: &Options,
     screen: &Screen,
 ) -> Result<()> {
-    screen.say(format_args!("sender {sender:08x} says {:?}", String::from_utf8_lossy(content)));
+    screen.say(format_args!(
+        "command of sender {sender:08x}: {:?}",
+        String::from_utf8_lossy(content)
+    ));
     if !options.json {
         return Ok(());
     }

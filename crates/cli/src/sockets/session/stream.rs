@@ -75,7 +75,7 @@ pub(crate) fn send(
 }
 
 fn sender(options: &Options, ends: &Ends) -> Result<(Driver, tempfile::TempDir)> {
-    ensure!(ends.to.port() != 0, "nobody can listen on port 0");
+    ensure!(ends.to.port() != 0, "port 0 is not a port to send to");
     let role = Role::Client { keeps: false };
     let (mut configuration, path) = configured(options, ends.to, (ends.entity, 1), None, role)?;
     if ends.group.is_some() {

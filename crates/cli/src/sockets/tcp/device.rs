@@ -69,8 +69,8 @@ pub(crate) struct Device {
     #[arg(long, value_name = "NAME", default_value = "slowtcp")]
     pub(crate) device: String,
 
-    /// MTU: largest IP packet, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    /// MTU: largest IP packet, e.g. "1500 B"
+    #[arg(long, value_name = "SIZE", default_value = "1500 B", value_parser = crate::whole::bytes_within(576_u32..=65_535))]
     mtu: u32,
 }
 

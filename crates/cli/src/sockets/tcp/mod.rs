@@ -59,7 +59,7 @@ struct SendArgs {
     to: SocketAddr,
 
     /// Local port [default: a free one]
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", value_parser = crate::whole::within(1_u16..=u16::MAX))]
     from_port: Option<u16>,
 
     #[command(flatten)]
@@ -69,7 +69,7 @@ struct SendArgs {
 #[derive(Debug, clap::Args)]
 struct RecvArgs {
     /// Port to listen on
-    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(value_parser = crate::whole::within(1_u16..=u16::MAX))]
     port: u16,
 
     /// File to write, or - for standard output
@@ -85,7 +85,7 @@ struct ConnectArgs {
     to: SocketAddr,
 
     /// Local port [default: a free one]
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", value_parser = crate::whole::within(1_u16..=u16::MAX))]
     from_port: Option<u16>,
 
     #[command(flatten)]
@@ -95,7 +95,7 @@ struct ConnectArgs {
 #[derive(Debug, clap::Args)]
 struct ListenArgs {
     /// Port to listen on
-    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(value_parser = crate::whole::within(1_u16..=u16::MAX))]
     port: u16,
 
     #[command(flatten)]
@@ -118,7 +118,7 @@ struct Common {
     exactness: Exactness,
 
     /// Reset the connection after this time
-    #[arg(long, value_name = "TIME", help_heading = None::<&str>)]
+    #[arg(long, value_name = "DURATION", help_heading = None::<&str>)]
     timeout: Option<Span>,
 
     /// File for statistics as JSON

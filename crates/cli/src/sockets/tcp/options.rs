@@ -199,16 +199,16 @@ struct HeaderOptions {
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     timestamps: Switch,
 
-    /// Announced maximum segment size, in bytes [default: by the MTU]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..))]
+    /// Announced maximum segment size, e.g. "1460 B" [default: by the MTU]
+    #[arg(long, value_name = "SIZE", value_parser = crate::whole::bytes_within(64_u16..=u16::MAX))]
     mss: Option<u16>,
 
     /// TTL or hop limit of packets
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = crate::whole::within(1_u8..=u8::MAX))]
     hop_limit: u8,
 
     /// Differentiated services code point (DSCP)
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..64))]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = crate::whole::within(0_u8..=63))]
     dscp: u8,
 }
 
@@ -220,7 +220,7 @@ struct AckOptions {
     ack_every: u32,
 
     /// Longest delay of an acknowledgment
-    #[arg(long, value_name = "TIME", default_value = "40 ms")]
+    #[arg(long, value_name = "DURATION", default_value = "40 ms")]
     ack_delay: Span,
 
     /// Initial segments that are acknowledged at once
@@ -248,15 +248,15 @@ struct BufferOptions {
 #[derive(Clone, Debug, clap::Args)]
 struct TimeoutOptions {
     /// Minimum retransmission timeout
-    #[arg(long, value_name = "TIME", default_value = "200 ms")]
+    #[arg(long, value_name = "DURATION", default_value = "200 ms")]
     rto_min: Span,
 
     /// Maximum retransmission timeout
-    #[arg(long, value_name = "TIME", default_value = "120 s")]
+    #[arg(long, value_name = "DURATION", default_value = "120 s")]
     rto_max: Span,
 
     /// Retransmission timeout before the first round-trip sample
-    #[arg(long, value_name = "TIME", default_value = "1 s")]
+    #[arg(long, value_name = "DURATION", default_value = "1 s")]
     rto_initial: Span,
 
     /// Retransmissions of a SYN
@@ -268,7 +268,7 @@ struct TimeoutOptions {
     retries: u32,
 
     /// Keep-alive probe after this idle time [default: off]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "DURATION")]
     keep_alive: Option<Span>,
 }
 

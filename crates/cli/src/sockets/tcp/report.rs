@@ -31,9 +31,9 @@ fn goodput_bps(outcome: &Outcome) -> Option<f64> {
 pub(super) fn reason(reason: Option<CloseReason>) -> &'static str {
     match reason {
         Some(CloseReason::Graceful) => "closed by both sides",
-        Some(CloseReason::Refused) => "refused: nobody listens at that port",
+        Some(CloseReason::Refused) => "refused: no program listens on that port",
         Some(CloseReason::Reset) => "reset by the peer",
-        Some(CloseReason::TimedOut) => "timed out: the peer does not answer",
+        Some(CloseReason::TimedOut) => "timed out: the peer does not reply",
         Some(CloseReason::Aborted) => "aborted",
         None => "interrupted",
     }

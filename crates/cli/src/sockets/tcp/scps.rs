@@ -27,9 +27,9 @@ pub(crate) enum Assume {
 /// IP protocol number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Protocol {
-    /// 6
+    /// IP protocol 6
     Tcp,
-    /// 106
+    /// IP protocol 106
     Scps,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct ScpsOptions {
     snack: Option<SnackOption>,
 
     /// Delay before a SNACK reports a gap, for paths that reorder packets [default: 0 s]
-    #[arg(long, value_name = "TIME", requires = "scps")]
+    #[arg(long, value_name = "DURATION", requires = "scps")]
     snack_delay: Option<Span>,
 
     /// Assumed cause of losses [default: congestion]

@@ -171,7 +171,7 @@ fn invalid_options_are_reported() {
         (&recv, &["saratoga", "--peer", "3=127.0.0.1:9"], "--peer is for CFDP and LTP"),
         (&recv, &[LTP_T, "--peer", "2=127.0.0.1:9"], "this engine's own number"),
         (&recv, &[LTP_T, "--peer", "3"], "write it like 3=192.0.2.7:7542"),
-        (&recv, &[LTP_T, "--peer", "3=127.0.0.1:0"], "nobody can listen on port 0"),
+        (&recv, &[LTP_T, "--peer", "3=127.0.0.1:0"], "port 0 is not a port to send to"),
         (&recv, &[LTP_T, "--route", "4=3"], "--peer"),
         (&recv, &[&[LTP_T][..], &peer, &peer].concat(), "--peer 3 is given twice"),
         (&recv, &[&[LTP_T][..], &peer, &["--route", "4=5"]].concat(), "give --peer 5=ADDR"),

@@ -45,7 +45,7 @@ fn commands_and_the_session_end_are_reported() {
     assert_eq!(commands, expected, "each is repeated, and told once");
     assert_eq!(lines.len(), 3, "and the file: {}", receiver.out);
     assert!(
-        receiver.message.contains(r#"sender 00000007 says "two\nlines""#),
+        receiver.message.contains(r#"command of sender 00000007: "two\nlines""#),
         "{}",
         receiver.message
     );
