@@ -362,9 +362,9 @@ fn parted_back(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
     (up(parted(hop).0), branch)
 }
 
-/// Runs everything and ranks the protocols: by completed runs, then by mean time to delivery. `None`
-/// if `cancelled` was set meanwhile. `done` is called after each run. The result does not depend on
-/// the number of threads.
+/// Runs everything and ranks the protocols: by completed runs, then by mean time to delivery.
+/// `None` if `cancelled` was set meanwhile. `done` is called after each run. The result does not
+/// depend on the number of threads.
 ///
 /// # Errors
 ///

@@ -88,8 +88,8 @@ impl Page {
     }
 }
 
-/// Whether a terminal, or a file, gets colours: `CLICOLOR_FORCE` decides before `NO_COLOR`, that before
-/// `CLICOLOR` and `TERM`.
+/// Whether text has colours: `CLICOLOR_FORCE` takes precedence over `NO_COLOR`, `CLICOLOR` and
+/// `TERM`.
 fn has_colors(is_terminal: bool) -> bool {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if set("CLICOLOR_FORCE").is_some_and(|value| value != "0") {
