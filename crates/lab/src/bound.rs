@@ -383,7 +383,7 @@ impl<'a> Pipe<'a> {
             Release::LastBit => {
                 let (last_bit, cut) =
                     send(&self.config.rate, &self.config.outages, self.busy, bytes)?;
-                // An outage can hide the pause after the packet before it.
+                // If an outage cut the packet, the pause after the packet lies within the outage.
                 let pause = if cut { 0.0 } else { per_packet };
                 self.busy = (last_bit + pause).max(allowed);
                 Some(self.busy)

@@ -92,9 +92,9 @@ impl Plan {
 pub enum Between {
     /// They route.
     None,
-    /// They split connections, with a modern TCP and large buffers on the link between them.
+    /// Gateways split connections, with a modern TCP and large buffers on the link between them.
     Tcp,
-    /// They split connections, with SCPS-TP at the link's rate between them.
+    /// Gateways split connections, with SCPS-TP at the link's rate between them.
     Scps,
 }
 
@@ -127,7 +127,7 @@ pub struct Row {
     pub multicast: Option<bool>,
     /// Runs.
     pub runs: usize,
-    /// Runs in which the complete file arrived and the ends were informed.
+    /// Runs in which the complete file arrived and both sides were notified.
     pub completed: usize,
     /// Size of the file in bytes.
     pub file_bytes: u64,
@@ -145,7 +145,7 @@ pub struct Row {
     /// Seconds until a server and its client were ready for the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<Summary>,
-    /// Seconds from then until the client received the confirmation of the end.
+    /// Seconds from `ready_s` until the client received the confirmation of the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_s: Option<Summary>,
     /// Keystroke latency: the means of the runs' values.
@@ -335,7 +335,7 @@ fn parted(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
         while_down: None,
         ..hop
     };
-    // A changing delay stays in one place.
+    // A table of delays is not divided: it stays in the shared part.
     let delay = if shared.delay_points.is_some() { None } else { shared.delay };
     let half = delay.map(|delay| Span(delay.duration() / 2));
     let rest =

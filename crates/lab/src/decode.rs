@@ -13,7 +13,7 @@ use wire::DecodeError;
 pub struct Language(&'static Dissector);
 
 impl Default for Language {
-    /// Returns the one that is tried first.
+    /// Returns the protocol that is tried first.
     fn default() -> Self {
         Self(dissect::ALL[0])
     }
@@ -40,7 +40,7 @@ impl FromStr for Language {
 }
 
 impl Language {
-    /// Returns all of them, in the order in which they are tried.
+    /// Returns all protocols, in the order in which they are tried.
     pub fn all() -> impl DoubleEndedIterator<Item = Self> + Clone {
         dissect::ALL.iter().copied().filter(|dissector| dissector.line.is_some()).map(Self)
     }

@@ -52,7 +52,7 @@ pub struct TransferMetrics {
     /// for protocols without such a moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,
-    /// Seconds from then until the client received the confirmation of the end: as FTP clients
+    /// Seconds from `ready_s` until the client received the confirmation of the end, as FTP clients
     /// report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_s: Option<f64>,

@@ -35,7 +35,7 @@ pub struct Observations {
     pub buffers: Vec<Option<BufferLimits>>,
     /// Fate of packets.
     pub links: Vec<link::Stats>,
-    /// Whether there was no other traffic.
+    /// Whether the world had no other traffic.
     pub alone: bool,
 }
 

@@ -398,7 +398,7 @@ impl<'a> Simulation<'a> {
         for (begins, request) in plan::requests(scenario, transfer)? {
             let host = self.hosts[self.node(begins)?];
             let crashed = |world: &World<HostEngine>| {
-                // A world at its start has made no engine; calling makes it.
+                // At its start a world has no engines; the call creates them.
                 world.now() > Time::ZERO && world.engine(host).is_none()
             };
             // An engine that just started may wait for its store.

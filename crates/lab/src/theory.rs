@@ -103,7 +103,7 @@ impl Channel {
             seconds += self.busy(rest) * sends(rest);
         }
         if self.first_bit {
-            // No wait for the end of the last packet; that is a full one at most.
+            // There is no wait for the end of the last packet, which is at most a full one.
             seconds -= self.busy(if full > 0 { payload } else { rest });
         }
         self.delay + seconds.max(0.0)

@@ -208,7 +208,7 @@ fn ftp_settings(rng: &mut Rng) -> OverTcpSettings {
 }
 
 fn norm_settings(rng: &mut Rng) -> NormSettings {
-    // Four codes, with blocks that each can have.
+    // Four codes, each with block lengths that it supports.
     let code = ["none", "rs8", "rs8-129", "rs16"][rng.below(4) as usize];
     let most = if code == "rs16" { 500 } else { 150 };
     let parity = rng.below(most / 2);

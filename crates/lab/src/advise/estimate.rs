@@ -56,8 +56,8 @@ pub(super) struct Estimate {
     pub(super) low_s: f64,
     /// `None` where shorter files give no upper limit.
     pub(super) high_s: Option<f64>,
-    /// Time with the slowest growth of the overhead between two sizes, which orders transports:
-    /// extrapolation multiplies the noise of a slope.
+    /// Time with the overhead's slowest growth between two sizes. Transports are ordered by it,
+    /// because extrapolation multiplies the noise of a slope.
     pub(super) likely_s: f64,
     /// Time allowed by the slowest growth of the overhead and the noise of the runs.
     pub(super) promise_s: f64,
@@ -93,7 +93,7 @@ pub(super) fn estimate(
     let noise_slope = std::f64::consts::SQRT_2 * noise / (large.size - small.size).max(1) as f64;
     let overhead = large.overhead().max(0.0);
     let more = if second < 0.7 * first {
-        // It grows ever more slowly: by the same amount for each doubling.
+        // The overhead grows ever more slowly: by the same amount for each doubling.
         let doublings = (size as f64 / large.size.max(1) as f64).log2();
         (large.overhead() - middle.overhead()).max(0.0) * doublings
     } else {

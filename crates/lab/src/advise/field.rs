@@ -37,7 +37,7 @@ const SHORT: f64 = 0.15;
 /// Maximum packets of the second and the third round: more runs change nothing.
 const ROUND_MAX: f64 = 1_200_000.0;
 /// Minimum number of transports in the second and the third round, and the factor on the best time
-/// within which others reach it, too.
+/// within which further transports reach these rounds.
 const REACH: [(usize, f64); 2] = [(8, 1.05), (3, 1.02)];
 /// Factor on the best mean time above which a transport's fastest run excludes it from further
 /// runs.
@@ -46,13 +46,13 @@ const HOPELESS: f64 = 1.5;
 const FINALISTS: usize = 6;
 /// File size below which the bound is averaged over several seeds if losses are random.
 const MANY_BOUNDS_MAX: u64 = 20_000_000;
-/// Factor on the best time within which transports repeat a long file, until the standard error of
-/// the mean is below the second share of it, or up to a number of runs.
+/// Repetition of long files. Transports within the factor `CLOSE` of the best time repeat until the
+/// standard error is below the share `CERTAIN` of the mean, or up to `RUNS_MAX` runs.
 const CLOSE: f64 = 1.05;
 const CERTAIN: f64 = 0.004;
 const RUNS_MAX: usize = 12;
-/// Factor within which times are a tie, and within which means are a tie if they agree within
-/// their noise.
+/// Factor within which times tie, and factor within which means tie if they agree within their
+/// noise.
 const TIE: f64 = 1.005;
 const NOISY_TIE: f64 = 1.02;
 
@@ -542,7 +542,7 @@ impl Field<'_> {
             protocol: tried.protocol.clone(),
             basis: Basis::Unknown,
             runs: tried.runs.len(),
-            // No run meets a deadline before the minimum of light time and rate.
+            // No run meets a deadline that is earlier than light time and rate allow.
             success: deadline.is_some_and(|deadline| deadline < self.facts.floor_s).then_some(0.0),
             mean_s: None,
             interval_s: bound.map(|bound| (bound, None)),
@@ -609,7 +609,8 @@ impl Field<'_> {
             let simulated = |found: &Candidate| found.basis == Basis::Simulated;
             let whole = ranked.iter().filter(|(found, _)| simulated(found));
             let best = whole.filter_map(|(found, _)| found.mean_s).fold(f64::INFINITY, f64::min);
-            // An estimate precedes a simulation only if its whole interval is below.
+            // An estimate precedes a simulation only if its whole interval is below the simulated
+            // time.
             let is_faster = |found: &Candidate| {
                 let high = found.interval_s.and_then(|(_, high)| high);
                 found.basis == Basis::Estimated && high.is_some_and(|high| high < best)

@@ -114,7 +114,7 @@ impl<'a> Truth<'a> {
     }
 }
 
-/// Runs compared with a row that has none.
+/// Runs for the comparison with a row that has none of its own.
 const BESIDE: u32 = 2;
 
 /// Fails unless a row's numbers match as many runs of the whole file, or its interval contains

@@ -113,7 +113,8 @@ fn slower(cell: Cell, base: Cell) -> f64 {
     100.0 * (cell.transfer_s() / base.transfer_s() - 1.0)
 }
 
-/// Whether a value has the study's sign, and its size to a third.
+/// Whether a value differs from the study's by at most a third of the latter, which implies the
+/// same sign.
 fn is_near(percent: f64, study: f64) -> bool {
     (percent - study).abs() <= study.abs() / 3.0
 }
