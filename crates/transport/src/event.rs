@@ -153,7 +153,7 @@ pub enum Event {
     Repeated {
         /// The transfer.
         id: TransferId,
-        /// The reason of its end.
+        /// Reason for its end.
         condition: String,
         /// Whether the file arrived whole.
         is_whole: bool,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::text::{self, SpecError};
 
-/// Content of the file at `path`, at most `most` bytes: it may grow meanwhile.
+/// Content of the file at `path`, at most `most` bytes, because the file may grow meanwhile.
 ///
 /// # Errors
 ///

@@ -26,7 +26,7 @@ pub struct Span(pub Duration);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub u64);
 
-/// A stretch of time.
+/// A period of time: its start and its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
@@ -238,7 +238,7 @@ impl Kind {
                 !is_other || !is_no_start || (*distance <= 2 && unit.len() > 1)
             });
         let nearest = if unit.ends_with("B/s") {
-            // Rates with similar spellings are an eighth of it.
+            // The units with similar spellings count bits, and a bit is an eighth of a byte.
             "; rates count bits: write 8 times the number, in bit/s".to_owned()
         } else {
             near.map(|(.., name)| format!("; did you mean {name:?}?")).unwrap_or_default()

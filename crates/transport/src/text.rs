@@ -36,7 +36,7 @@ impl SpecError {
         Self::Invalid(message.into())
     }
 
-    /// Names the table of the key at its start.
+    /// Prepends the name of the table to a message that starts with a key.
     pub fn below(self, table: &str) -> Self {
         match self {
             Self::Invalid(message) => Self::Invalid(format!("{table}.{message}")),
@@ -274,7 +274,8 @@ pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<
         .map(|(_, name)| name)
 }
 
-/// End of a message about the unknown name `given`: a suggestion of the nearest name, or nothing.
+/// Suggestion at the end of a message about the unknown name `given`: the nearest name. Empty if no
+/// name is similar.
 pub fn did_you_mean<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> String {
     nearest(given, names).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
 }

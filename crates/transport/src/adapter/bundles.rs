@@ -133,7 +133,7 @@ impl Configuration for BundlesConfig {
     }
 
     fn set_inactivity(&mut self, silence: Duration) {
-        // Neighbours may be silent for long: the bundle is given up instead.
+        // Neighbours may be silent for long, so the limit applies to the bundle's lifetime.
         self.files.lifetime = silence;
     }
 
@@ -247,7 +247,7 @@ impl Engine for User {
 enum Link {
     Closed,
     Open,
-    /// No bundle waited for it since.
+    /// No bundle has waited for this link since the given time.
     Idle(Time),
 }
 
@@ -284,7 +284,7 @@ impl BundleTransport {
                 (Link::Closed, true) if !is_up => (Link::Open, Some(Command::Open { link })),
                 (Link::Closed, _) => (Link::Closed, None),
                 (Link::Open | Link::Idle(_), true) => (Link::Open, None),
-                // It is not retried without bundles.
+                // A link that is not up is not retried while no bundle waits.
                 (Link::Open | Link::Idle(_), false) if !is_up => {
                     (Link::Closed, Some(Command::Close { link }))
                 }

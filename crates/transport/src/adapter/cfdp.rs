@@ -341,7 +341,7 @@ pub(super) fn report(entity: &Entity, indication: Indication) -> Event {
         Indication::LimitReached(Limit::Transactions) => Event::Warning(
             "as many transactions as allowed are under way; one is refused".to_owned(),
         ),
-        // Data dropped at these is requested again.
+        // Data dropped at these limits is requested again.
         Indication::LimitReached(
             limit @ (Limit::Gaps | Limit::WriteBuffer | Limit::Replies | Limit::Refusals),
         ) => Event::Log(format!("limit reached: {limit:?}")),

@@ -173,7 +173,7 @@ fn number(id: ltp::segment::SessionId) -> TransferId {
 fn event(indication: ltp::Indication) -> Event {
     match indication {
         ltp::Indication::Receiving { id, .. } => {
-            // The name of a block comes last.
+            // The name of a block arrives with its last segment.
             Event::Receiving { id: number(id), name: String::new(), size: None, resumed: 0 }
         }
         ltp::Indication::Finished(finished) => {

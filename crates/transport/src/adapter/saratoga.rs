@@ -263,7 +263,7 @@ fn event(indication: saratoga::Indication) -> Event {
         }
         saratoga::Indication::Listing { entries, .. } => Event::Listing(entries),
         saratoga::Indication::Beacon { about, .. } => {
-            // They repeat; `slowlight peers` lists them.
+            // Beacons repeat; `slowlight peers` lists them.
             Event::Log(format!("{} is there", about.eid.escape_debug()))
         }
         saratoga::Indication::LimitReached(limit) => {

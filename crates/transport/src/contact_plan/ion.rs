@@ -62,7 +62,7 @@ impl Reader {
             ["a", "contact", start, end, from, to, rate] => {
                 self.contact([start, end], [from, to], rate, "1")
             }
-            // The optional last word tells whether the contact is announced.
+            // The optional last word states whether the contact is announced.
             ["a", "contact", start, end, from, to, rate, confidence]
             | ["a", "contact", start, end, from, to, rate, confidence, _] => {
                 self.contact([start, end], [from, to], rate, confidence)

@@ -53,10 +53,10 @@ impl Default for Orbits {
     }
 }
 
-/// When an orbiter sees something.
+/// Times at which the orbiter sees the lander and Earth.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Passes {
-    /// The lander: from and until.
+    /// Passes over the lander, each with start and end.
     pub lander: Vec<(Time, Time)>,
     /// Earth.
     pub earth: Vec<(Time, Time)>,

@@ -5,7 +5,7 @@ use wire::cfdp::{Body, Pdu};
 
 use super::{Described, Dissector};
 
-/// Reader of PDUs of CFDP.
+/// Reader of CFDP PDUs.
 pub const DISSECTOR: Dissector =
     Dissector { title: "CFDP", line: Some(line), plausible: |_| Ok(()), describe };
 

@@ -5,7 +5,7 @@ use wire::ltp::{Body, Segment};
 
 use super::{Described, Dissector};
 
-/// Reader of Segments of LTP.
+/// Reader of LTP segments.
 pub const DISSECTOR: Dissector =
     Dissector { title: "LTP", line: Some(line), plausible: |_| Ok(()), describe };
 

@@ -5,7 +5,7 @@ use wire::norm::{Ack, Body, Command, Message};
 
 use super::{Described, Dissector};
 
-/// Reader of Messages of NORM.
+/// Reader of NORM messages.
 pub const DISSECTOR: Dissector = Dissector { title: "NORM", line: Some(line), plausible, describe };
 
 fn line(datagram: &[u8]) -> Result<String, DecodeError> {

@@ -5,7 +5,7 @@ use wire::saratoga::{Packet, v0};
 
 use super::{Described, Dissector};
 
-/// Reader of Packets of Saratoga, of either version.
+/// Reader of Saratoga packets, of either version.
 pub const DISSECTOR: Dissector =
     Dissector { title: "Saratoga", line: Some(line), plausible, describe };
 

@@ -5,7 +5,7 @@ use wire::tcp::{Flags, Segment};
 
 use super::{Described, Dissector};
 
-/// Reader of Packets of TCP, and of SCPS-TP.
+/// Reader of TCP and SCPS-TP packets.
 pub const DISSECTOR: Dissector =
     Dissector { title: "TCP", line: None, plausible: |_| Ok(()), describe };
 

@@ -12,7 +12,7 @@ pub(super) static STACKS: LazyLock<Vec<Stack>> = LazyLock::new(|| {
     let mut all = Vec::new();
     let tops = LAYERS.iter().filter(|top| top.offers.contains(&Service::Files));
     tops.for_each(|top| extend(&[top], &mut all));
-    // A stack without a short name has their number as its index until all are known.
+    // Until this sort, all stacks without a short name have the same index, which sorts them last.
     all.sort_by_key(|stack| stack.place);
     all.iter_mut().enumerate().for_each(|(place, stack)| stack.place = place);
     all

@@ -63,7 +63,7 @@ impl<'de> de::Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let renamed = self.settings.renamed();
         let mut names = Names(Vec::new());
-        // It does not stop early.
+        // The visitor does not stop early.
         let _ = self.settings.visit(&mut names);
         let mut table = Table::new();
         while let Some(key) = map.next_key_seed(Key { names: &names.0, renamed })? {

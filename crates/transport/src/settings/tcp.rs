@@ -11,7 +11,7 @@ use crate::quantity::Size;
 pub type TcpSettings = Changes<tcp::Options>;
 
 impl TcpSettings {
-    /// Most bytes of the send buffer and of the receive buffer, if either is given.
+    /// Maximum bytes of the send buffer and of the receive buffer, if either is given.
     #[must_use]
     pub fn most_buffers(&self) -> Option<(u64, u64)> {
         let size = |key| self.get(&[key])?.as_str()?.parse().map(Size::bytes).ok();

@@ -75,7 +75,7 @@ impl Values {
 
     /// Finds the files that settings with the keys of `schema` name relative to `folder`.
     pub(super) fn place(&mut self, schema: &mut dyn Settings, folder: &Path) {
-        // It does not stop early.
+        // The visitor does not stop early.
         let _ = schema.visit(&mut Placer { table: &mut self.0, folder });
     }
 }

@@ -10,7 +10,7 @@ use super::value;
 /// All settings but keys.
 pub(super) fn write(settings: &mut dyn Settings) -> Table {
     let mut writer = Writer(Table::new());
-    // It does not stop early.
+    // The visitor does not stop early.
     let _ = settings.visit(&mut writer);
     writer.0
 }

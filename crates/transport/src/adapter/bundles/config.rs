@@ -133,7 +133,8 @@ impl Default for BundlesConfig {
         // A receiver keeps the bundles of all incomplete files.
         let limits = agent::Limits { delivering: usize::MAX, ..agent::Limits::default() };
         let agent = agent::Config { clock: Some(EPOCH), limits, ..agent::Config::default() };
-        // A world comes to rest when no work is left: keepalives would keep it running.
+        // A world comes to rest when no work is left; keepalives would keep it running, so they are
+        // off.
         let tcpcl = tcpcl::Config { keepalive_s: 0, ..tcpcl::Config::default() };
         let streams = OverTcpConfig::of_host(None).unwrap_or_default().streams;
         Self {

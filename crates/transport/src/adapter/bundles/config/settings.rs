@@ -105,7 +105,8 @@ pub fn check_saratoga(config: &saratoga::Config) -> Result<(), SpecError> {
     }
 }
 
-/// Form of neighbours by the numbers of the nodes behind them. More are added.
+/// Form of neighbours by the numbers of the nodes behind them. New entries are added to the
+/// existing ones.
 struct Neighbours;
 
 impl Leaf<BTreeMap<u64, u64>> for Neighbours {
