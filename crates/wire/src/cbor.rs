@@ -190,7 +190,7 @@ impl Array {
         }
     }
 
-    /// Consumes the place of one more item, which must exist.
+    /// Checks that another item follows, and counts it as read.
     pub(crate) fn item(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         if self.more(reader)? {
             return Ok(());

@@ -157,7 +157,7 @@ impl Block {
         Self::new(PREVIOUS_HOP, BlockFlags::DISCARD, Vec::new(), &data)
     }
 
-    /// Returns the node that a block of that type names.
+    /// Returns the node named by a block of type [`PREVIOUS_HOP`].
     ///
     /// # Errors
     /// The block is of another type, or names no endpoint; offsets count from the data's first

@@ -159,8 +159,8 @@ impl Primary {
         }
     }
 
-    /// Returns the rule of the specification that it breaks, if any (§4.2). The decoder still
-    /// accepts such blocks.
+    /// Returns the rule of the specification that the block breaks, if any (§4.2). The decoder
+    /// still accepts such blocks.
     #[must_use]
     pub const fn conflict(&self) -> Option<&'static str> {
         let flags = self.flags;
@@ -192,7 +192,7 @@ impl Primary {
         resolve(self.dictionary.as_deref(), reference, usize::MAX)
     }
 
-    /// Returns the reference of an endpoint, which is added to the dictionary if missing.
+    /// Returns the reference of an endpoint; adds the endpoint to the dictionary if it is missing.
     ///
     /// # Errors
     /// Endpoints are numbers and this one has none, or it has no text.
@@ -328,7 +328,7 @@ fn numbers(eid: &Eid) -> Result<Reference, EncodeError> {
     }
 }
 
-/// Returns the reference of an endpoint in a dictionary, to which it is added if missing.
+/// Returns the reference of an endpoint in a dictionary; adds the endpoint if it is missing.
 fn refer(dictionary: &mut Vec<u8>, eid: &Eid) -> Result<Reference, EncodeError> {
     if matches!(eid, Eid::Unknown { .. }) {
         return Err(EncodeError::Conflict("an endpoint of an unknown scheme has no text"));

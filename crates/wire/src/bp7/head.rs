@@ -31,7 +31,7 @@ pub struct Head {
     payload_bytes: Arc<[u8]>,
     /// Whether a break ends the payload block.
     block_breaks: bool,
-    /// Whether a break ends the bundle, as it should; always so in encoded bundles.
+    /// Whether a break ends the bundle, as required; always true in encoded bundles.
     bundle_breaks: bool,
     payload_offset: usize,
 }

@@ -147,8 +147,8 @@ impl Primary {
         Ok(out)
     }
 
-    /// Returns the rule of the specification that it breaks, if any. The decoder still accepts such
-    /// blocks.
+    /// Returns the rule of the specification that the block breaks, if any. The decoder still
+    /// accepts such blocks.
     #[must_use]
     pub const fn conflict(&self) -> Option<&'static str> {
         let reports = self.flags.intersects(BundleFlags::REPORTS);

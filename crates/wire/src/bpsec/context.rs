@@ -39,7 +39,7 @@ pub struct Scope {
 impl Scope {
     /// No other data.
     pub const NONE: Self = Self { primary: false, target_header: false, security_header: false };
-    /// All of it, the default.
+    /// All of these are protected, the default.
     pub const ALL: Self = Self { primary: true, target_header: true, security_header: true };
 
     /// Decodes flags; ignores unknown ones.

@@ -34,7 +34,7 @@ pub enum Command<'a> {
     /// Holds the requested protocol, or `ALL`.
     Epsv(&'a str),
     Type(Representation),
-    /// S, B or C; F, R or P.
+    /// MODE takes S, B or C; STRU takes F, R or P.
     Mode(char),
     Stru(char),
     /// RFC 959 §4.1.3: files.

@@ -314,8 +314,8 @@ impl UpdateControl {
     }
 }
 
-/// Returns the changes from `old` to `new`. Keeps what both share in the same order, as far as
-/// blocks of it match.
+/// Returns the changes from `old` to `new`. Keeps the bytes that both share in the same order, as
+/// far as whole blocks match.
 fn changes(old: &[u8], new: &[u8]) -> Vec<Change> {
     let mut places = BTreeMap::<&[u8], Vec<usize>>::new();
     for (index, block) in old.chunks_exact(BLOCK).enumerate() {

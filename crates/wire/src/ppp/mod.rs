@@ -157,7 +157,7 @@ impl Framing {
     /// Returns address, control and protocol, as far as they are sent.
     fn head(&self, protocol: u16) -> ([u8; 4], usize) {
         let [high, low] = protocol.to_be_bytes();
-        // 0x00ff stays as it is: its one byte would look like an address.
+        // 0x00ff stays uncompressed: its single byte would look like an address.
         let is_short = self.compresses_protocol && high == 0 && low & 1 == 1 && low != ADDRESS;
         match (self.compresses_address, is_short) {
             (false, false) => ([ADDRESS, CONTROL, high, low], 4),
@@ -255,7 +255,7 @@ impl<'a> Frame<'a> {
     /// When it is no frame, or was damaged.
     pub fn decode(bytes: &'a [u8], framing: &Framing) -> Result<Self, FrameError> {
         let body = match checked(bytes, framing.fcs) {
-            // LCP's check sequence is the default's, regardless of negotiated options.
+            // LCP uses the default check sequence, regardless of negotiated options.
             Err(FrameError::Check) if framing.fcs != Fcs::Bits16 => {
                 let body = checked(bytes, Fcs::Bits16)?;
                 let is_lcp = body.starts_with(&[ADDRESS, CONTROL, 0xc0, 0x21]);
@@ -263,7 +263,7 @@ impl<'a> Frame<'a> {
             }
             body => body?,
         };
-        // Their omission is visible, because no protocol starts with 0xff.
+        // A frame without address and control is recognised, because no protocol starts with 0xff.
         let body = body.strip_prefix(&[ADDRESS, CONTROL]).unwrap_or(body);
         match body {
             [low, information @ ..] if low & 1 == 1 => {

@@ -44,7 +44,7 @@ impl<'a> Entry<'a> {
     /// Decodes the record of a directory: its entries, each padded with any number of NULs.
     ///
     /// # Errors
-    /// The bytes are no such record.
+    /// The bytes are not a valid record.
     pub fn decode_record(bytes: &'a [u8]) -> Result<Vec<Self>, DecodeError> {
         let mut reader = Reader::new(bytes);
         let mut entries = Vec::new();

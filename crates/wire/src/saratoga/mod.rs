@@ -115,7 +115,7 @@ impl Width {
 pub enum Ability {
     /// It cannot.
     No,
-    /// It can, but not now.
+    /// It could, but cannot now.
     NotNow,
     /// It can.
     Yes,

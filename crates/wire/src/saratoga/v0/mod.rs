@@ -364,8 +364,8 @@ impl<'a> Status<'a> {
     }
 }
 
-/// Returns the version with this first byte, if it is not version 0. The drafts of 2007 have two
-/// bits for it, later ones three.
+/// Returns the version with this first byte, if it is not version 0. The drafts of 2007 use two
+/// bits for the version, later ones three.
 const fn other_version(first: u8) -> Option<u8> {
     match first {
         0..0x20 => None,
