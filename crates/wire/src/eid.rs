@@ -124,7 +124,7 @@ impl Eid {
     /// endpoint.
     ///
     /// # Errors
-    /// The result is no endpoint.
+    /// The result is not an endpoint.
     pub fn endpoint(&self, text: &str) -> Result<Self, ParseEidError> {
         if text.contains(':') {
             return text.parse();

@@ -140,8 +140,8 @@ impl<'a> Quoted<'a> {
     /// checksum: a router may have changed the TTL.
     ///
     /// # Errors
-    /// When the bytes are no packet, are truncated within the header, or are a fragment other than
-    /// the first.
+    /// When the bytes are not a packet, are truncated within the header, or are a fragment other
+    /// than the first.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first().ok_or(truncated(1, 0))? >> 4 {
             4 => Self::decode_v4(bytes),

@@ -53,7 +53,7 @@ impl Ipv4 {
     /// Decodes a header and returns it with the packet's payload, without padding.
     ///
     /// # Errors
-    /// When the bytes are no IPv4 packet, are truncated or fail the header checksum.
+    /// When the bytes are not an IPv4 packet, are truncated or fail the header checksum.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let (head, _) =
             bytes.split_first_chunk::<HEADER_LEN>().ok_or(truncated(HEADER_LEN, bytes.len()))?;

@@ -47,7 +47,7 @@ impl Ipv6 {
     /// Decodes a header and returns it with the packet's payload, without padding.
     ///
     /// # Errors
-    /// When the bytes are no IPv6 packet or are truncated.
+    /// When the bytes are not an IPv6 packet or are truncated.
     pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let (head, rest) =
             bytes.split_first_chunk::<HEADER_LEN>().ok_or(truncated(HEADER_LEN, bytes.len()))?;

@@ -42,7 +42,7 @@ impl Framing {
     /// enough.
     ///
     /// # Errors
-    /// It is no byte string of definite length.
+    /// The item is not a byte string of definite length.
     pub fn decode(self, bytes: &[u8]) -> Result<Option<(u64, usize)>, DecodeError> {
         let read = |mut reader: Reader<'_>| {
             let len = match self {

@@ -130,8 +130,8 @@ impl<'a> Compressed<'a> {
     /// Decodes a packet, the payload of IP, and verifies its checksum.
     ///
     /// # Errors
-    /// When it is truncated, its connection is 0, its header has an odd length, or its checksum
-    /// fails.
+    /// When the packet is truncated, its connection is 0, its header has an odd length, or its
+    /// checksum fails.
     pub fn decode(bytes: &'a [u8], pseudo: PseudoHeader) -> Result<Self, DecodeError> {
         let (packet, checksum_at) = Self::decode_unchecked(bytes)?;
         let total = pseudo.total(bytes);

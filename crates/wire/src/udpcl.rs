@@ -66,7 +66,7 @@ impl<'a> Datagram<'a> {
     /// Decodes a datagram.
     ///
     /// # Errors
-    /// It is none of these types, or a fragment that exceeds its bundle.
+    /// The datagram has none of these types, or is a fragment that exceeds its bundle.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&(VERSION_6 | VERSION_7)) => Ok(Self::Bundle(bytes)),

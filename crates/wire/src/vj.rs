@@ -399,7 +399,7 @@ impl Decompressor {
     /// Restores the IP packet of a frame and appends it to `out`.
     ///
     /// # Errors
-    /// When it cannot be restored; `out` is then unchanged.
+    /// When the packet cannot be restored; `out` is then unchanged.
     pub fn decompress(
         &mut self,
         kind: Kind,

@@ -165,7 +165,7 @@ impl AdministrativeRecord {
     /// Decodes a record, which must be the whole payload.
     ///
     /// # Errors
-    /// The bytes are no record of their type, or exceed a bound.
+    /// The bytes are not a record of their type, or exceed a bound.
     pub fn decode(payload: &[u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let first = reader.u8()?;

@@ -61,7 +61,7 @@ impl Head {
     /// wait until it has twice as many bytes as last time.
     ///
     /// # Errors
-    /// The bytes are no bundle of version 6, have no payload, or the head exceeds a bound.
+    /// The bytes are not a bundle of version 6, have no payload, or the head exceeds a bound.
     pub fn decode(prefix: &[u8], bounds: &Bounds) -> Result<Option<Self>, DecodeError> {
         match or_more(Self::read(prefix, bounds), bounds)? {
             Some(head) if head.encoded_len() > bounds.head_max => {
@@ -141,8 +141,8 @@ impl Head {
     /// Replaces the primary block, for instance to change the custodian.
     ///
     /// # Errors
-    /// It cannot be encoded, or its dictionary does not start with the current one, to which blocks
-    /// refer; nothing is changed.
+    /// The block cannot be encoded, or its dictionary does not start with the current one, to
+    /// which blocks refer; nothing is changed.
     pub fn set_primary(&mut self, primary: Primary) -> Result<(), EncodeError> {
         let goes_on = match (&self.primary.dictionary, &primary.dictionary) {
             (Some(before), Some(after)) => after.starts_with(before),
@@ -201,7 +201,7 @@ impl Trailer {
     /// bytes are needed. If the payload block is the last one, there is no trailer to decode.
     ///
     /// # Errors
-    /// The bytes are no blocks, there is another payload, or they exceed a bound.
+    /// The bytes are not blocks, there is another payload, or they exceed a bound.
     pub fn decode(rest: &[u8], bounds: &Bounds) -> Result<Option<(Self, usize)>, DecodeError> {
         or_more(Self::read(rest, bounds), bounds)
     }
@@ -257,7 +257,7 @@ impl<'a> Bundle<'a> {
     /// Decodes a bundle that is all of `bytes`.
     ///
     /// # Errors
-    /// The bytes are no bundle of version 6, or exceed a bound.
+    /// The bytes are not a bundle of version 6, or exceed a bound.
     pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let (bundle, len) = Self::decode_first(bytes, bounds)?;
         if len < bytes.len() {

@@ -186,8 +186,8 @@ impl Primary {
     /// Returns the endpoint that a block refers to.
     ///
     /// # Errors
-    /// The offset is outside the dictionary, or its text is no endpoint; the error's offset is this
-    /// one.
+    /// The offset is outside the dictionary, or its text is not an endpoint; the error's offset is
+    /// this one.
     pub fn resolve(&self, reference: Reference) -> Result<Eid, DecodeError> {
         resolve(self.dictionary.as_deref(), reference, usize::MAX)
     }

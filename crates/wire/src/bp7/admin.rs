@@ -187,7 +187,7 @@ impl AdministrativeRecord {
     /// Decodes a record, which must be the whole payload.
     ///
     /// # Errors
-    /// The bytes are no record, or no status report although their type is 1.
+    /// The bytes are not a record, or not a status report although their type is 1.
     pub fn decode(payload: &[u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let mut array = Array::begin(&mut reader)?;

@@ -264,8 +264,8 @@ impl Extension {
     /// Encodes it as a block.
     ///
     /// # Errors
-    /// It is [`Extension::Other`], a hop limit is not 1 to 255, an endpoint cannot be encoded in
-    /// this version, or the number is reserved.
+    /// The extension is [`Extension::Other`], a hop limit is not 1 to 255, an endpoint cannot be
+    /// encoded in this version, or the number is reserved.
     pub fn to_block(
         &self,
         number: u64,

@@ -71,7 +71,7 @@ impl Head {
     /// time.
     ///
     /// # Errors
-    /// The bytes are no bundle of version 7, a CRC does not match, or the head exceeds a bound.
+    /// The bytes are not a bundle of version 7, a CRC does not match, or the head exceeds a bound.
     pub fn decode(prefix: &[u8], bounds: &Bounds) -> Result<Option<Self>, DecodeError> {
         match Self::read(prefix, bounds) {
             Ok(head) if head.payload_offset > bounds.head_max => {
@@ -199,7 +199,7 @@ impl Head {
     /// Replaces all extension blocks.
     ///
     /// # Errors
-    /// Two have the same number; nothing is changed.
+    /// Two blocks have the same number; nothing is changed.
     pub fn set_blocks(&mut self, blocks: Vec<Block>) -> Result<(), EncodeError> {
         let is_taken = |(at, block): (usize, &Block)| {
             blocks[..at].iter().any(|before| before.number() == block.number())
@@ -348,7 +348,7 @@ impl<'a> Bundle<'a> {
     /// Decodes a bundle that is all of `bytes`.
     ///
     /// # Errors
-    /// The bytes are no bundle of version 7, a CRC does not match, or the head exceeds a bound.
+    /// The bytes are not a bundle of version 7, a CRC does not match, or the head exceeds a bound.
     pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let (bundle, len) = Self::decode_first(bytes, bounds)?;
         if len < bytes.len() {

@@ -140,7 +140,7 @@ impl HmacSha2 {
     /// Decodes the parameters of a block.
     ///
     /// # Errors
-    /// The context is another, or a parameter is unknown, duplicate or invalid.
+    /// The block has another context, or a parameter is unknown, duplicate or invalid.
     pub fn from_block(block: &SecurityBlock) -> Result<Self, DecodeError> {
         if block.context != HMAC_SHA2 {
             return Err(DecodeError::invalid(0, "the security context is not BIB-HMAC-SHA2"));
@@ -177,7 +177,7 @@ impl HmacSha2 {
     /// Returns the code of a target.
     ///
     /// # Errors
-    /// There is none, or its length is not the hash's.
+    /// The target has no code, or a code whose length is not the hash's.
     pub fn mac<'a>(&self, block: &'a SecurityBlock, target: u64) -> Result<&'a [u8], DecodeError> {
         let result = the_result(block, target)?;
         let mac = result.ok_or(DecodeError::invalid(0, "a target has no authentication code"))?;
@@ -211,7 +211,7 @@ impl AesGcm {
     /// Decodes the parameters of a block.
     ///
     /// # Errors
-    /// The context is another, there is no initialization vector, or a parameter is unknown,
+    /// The block has another context, there is no initialization vector, or a parameter is unknown,
     /// duplicate or invalid.
     pub fn from_block(block: &SecurityBlock) -> Result<Self, DecodeError> {
         if block.context != AES_GCM {

@@ -217,7 +217,7 @@ impl Item {
     /// Decodes the value as a number.
     ///
     /// # Errors
-    /// It is of another type; offsets count from the start of the value.
+    /// The item is of another type; offsets count from the start of the value.
     pub fn to_uint(&self) -> Result<u64, DecodeError> {
         let mut reader = Reader::new(&self.value);
         let value = cbor::uint(&mut reader)?;
@@ -228,7 +228,7 @@ impl Item {
     /// Decodes the value as a byte string.
     ///
     /// # Errors
-    /// It is of another type; offsets count from the start of the value.
+    /// The item is of another type; offsets count from the start of the value.
     pub fn to_bytes(&self) -> Result<&[u8], DecodeError> {
         let mut reader = Reader::new(&self.value);
         let bytes = cbor::bytes(&mut reader)?;

@@ -195,7 +195,7 @@ impl<'a> UserOperation<'a> {
     /// Decodes the content of a message to user; `None` if it is not a user operation.
     ///
     /// # Errors
-    /// It has the prefix of a user operation and is malformed.
+    /// The message has the prefix of a user operation and is malformed.
     pub fn decode(message: &'a [u8]) -> Result<Option<Self>, DecodeError> {
         let mut reader = Reader::new(message);
         match reader.take(PREFIX.len()) {

@@ -82,7 +82,7 @@ impl ReadControl {
     /// Decodes a control file.
     ///
     /// # Errors
-    /// The bytes are no control file.
+    /// The bytes are not a control file.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut at = 0;
         let path = text(bytes, &mut at)?.to_owned();
@@ -219,7 +219,7 @@ impl UpdateControl {
     /// Decodes a control file.
     ///
     /// # Errors
-    /// The bytes are no control file.
+    /// The bytes are not a control file.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut at = 0;
         let original = text(bytes, &mut at)?.to_owned();
@@ -277,7 +277,7 @@ impl UpdateControl {
     /// Returns the original with the changes applied.
     ///
     /// # Errors
-    /// When it is another original, or a change does not fit.
+    /// When the file is another original, or a change does not fit.
     pub fn apply(&self, original: &[u8]) -> Result<Vec<u8>, UpdateError> {
         let crc = Crc::of(original);
         if crc != self.crc {

@@ -263,7 +263,7 @@ impl<'a> Segment<'a> {
     /// Decodes a segment that is all of `bytes`.
     ///
     /// # Errors
-    /// The bytes are no segment of version 0.
+    /// The bytes are not a segment of version 0.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let control = reader.u8()?;

@@ -226,7 +226,7 @@ impl Position {
     /// Decodes a position that is all of `bytes`: the payload of an acknowledgement of a flush.
     ///
     /// # Errors
-    /// The bytes are no position, or the scheme is unknown.
+    /// The bytes are not a position, or the scheme is unknown.
     pub fn decode(bytes: &[u8], field_bits: u8) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let position = Self::read(&mut reader, field_bits)?;

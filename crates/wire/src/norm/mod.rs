@@ -234,7 +234,7 @@ impl<'a> Message<'a> {
     /// and is [`FIELD_BITS_ASSUMED`] without one.
     ///
     /// # Errors
-    /// The bytes are no message of version 1.
+    /// The bytes are not a message of version 1.
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         Self::decode_with(bytes, FIELD_BITS_ASSUMED)
@@ -244,7 +244,7 @@ impl<'a> Message<'a> {
     /// has an EXT_FTI.
     ///
     /// # Errors
-    /// The bytes are no message of version 1.
+    /// The bytes are not a message of version 1.
     pub fn decode_with(bytes: &'a [u8], field_bits: u8) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let first = reader.u8()?;

@@ -104,7 +104,7 @@ impl<'a> Requests<'a> {
     /// Decodes requests that are all of `bytes`. m of scheme 2 is `field_bits`.
     ///
     /// # Errors
-    /// The bytes are no requests.
+    /// The bytes are not requests.
     pub fn decode(bytes: &'a [u8], field_bits: u8) -> Result<Self, DecodeError> {
         Self::read(Reader::new(bytes), field_bits)
     }

@@ -99,7 +99,7 @@ impl<'a> Packet<'a> {
     /// Decodes a packet; bytes beyond its length are padding.
     ///
     /// # Errors
-    /// When it is truncated, or its length is below the header's.
+    /// When the packet is truncated, or its length is below the header's.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let (code, id) = (Code::from(reader.u8()?), reader.u8()?);
@@ -112,7 +112,7 @@ impl<'a> Packet<'a> {
     /// Writes the packet and returns its length.
     ///
     /// # Errors
-    /// When it is too long for its length field, or for `out`.
+    /// When the packet is too long for its length field, or for `out`.
     pub fn encode(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
         let len = HEADER_LEN + self.data.len();
         let mut writer = Writer::new(out);
@@ -214,7 +214,7 @@ impl<'a> LcpOption<'a> {
     /// Decodes an option of LCP.
     ///
     /// # Errors
-    /// When its value has a wrong length; the offset is within the value.
+    /// When the option's value has a wrong length; the offset is within the value.
     pub fn decode(option: RawOption<'a>) -> Result<Self, DecodeError> {
         match option.kind {
             1 => Ok(Self::Mru(u16::from_be_bytes(option.fixed()?))),
@@ -259,7 +259,7 @@ impl<'a> IpcpOption<'a> {
     /// Decodes an option of IPCP.
     ///
     /// # Errors
-    /// When its value has a wrong length; the offset is within the value.
+    /// When the option's value has a wrong length; the offset is within the value.
     pub fn decode(option: RawOption<'a>) -> Result<Self, DecodeError> {
         match (option.kind, option.value) {
             (2, [0x00, 0x2d, max, may_omit @ (0 | 1)]) => {

@@ -252,7 +252,7 @@ impl<'a> Frame<'a> {
     /// Decodes the bytes between two flags, after unescaping.
     ///
     /// # Errors
-    /// When it is no frame, or was damaged.
+    /// When the bytes are not a frame, or were damaged.
     pub fn decode(bytes: &'a [u8], framing: &Framing) -> Result<Self, FrameError> {
         let body = match checked(bytes, framing.fcs) {
             // LCP uses the default check sequence, regardless of negotiated options.

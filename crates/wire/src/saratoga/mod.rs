@@ -404,7 +404,7 @@ impl<'a> Packet<'a> {
     /// Decodes a packet that is all of `bytes`.
     ///
     /// # Errors
-    /// The bytes are no packet of version 1.
+    /// The bytes are not a packet of version 1.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let flags = Flags(reader.u32()?);

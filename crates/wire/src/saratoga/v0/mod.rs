@@ -188,7 +188,7 @@ impl<'a> Packet<'a> {
     /// Decodes a packet that is all of `bytes`.
     ///
     /// # Errors
-    /// The bytes are no packet of version 0.
+    /// The bytes are not a packet of version 0.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let code = reader.u8()?;
