@@ -400,7 +400,7 @@ impl Network {
     /// Checks that every link accounts for every packet.
     ///
     /// # Errors
-    /// A sentence about the first link that does not.
+    /// Description of the first link that does not.
     pub(crate) fn check_conservation(&self) -> Result<(), String> {
         for pipe in &self.pipes {
             let stats = pipe.link.stats();

@@ -388,7 +388,7 @@ impl<E: Engine> World<E> {
     /// Checks that on every link pushed = delivered + lost + queued, in packets and bytes.
     ///
     /// # Errors
-    /// A sentence about the first link that breaks this.
+    /// Description of the first link that violates this.
     pub fn check_conservation(&self) -> Result<(), String> {
         self.net.check_conservation()
     }
