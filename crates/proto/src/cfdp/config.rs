@@ -41,10 +41,10 @@ settings! {
         pub indications: Indications as Table = Indications::default(),
         /// Fault handlers, unless the transaction overrides them (§4.8).
         pub faults: Faults as Table = Faults::default(),
-        /// Journal, by which receptions resume after a restart.
+        /// Journal from which receptions resume after a restart.
         pub journal: JournalPolicy as Table = JournalPolicy::default(),
-        /// Longest delay of a late driver for which the pacer catches up. Zero keeps the spacing of
-        /// all datagrams.
+        /// Maximum driver delay that the pacer makes up for. Zero keeps the spacing of all
+        /// datagrams.
         pub catch_up: Duration = Duration::ZERO,
         /// Whether an incomplete file is delivered when its transaction ends early, rather than
         /// discarded.
@@ -71,8 +71,8 @@ settings! {
     /// Settings for one remote entity.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Remote {
-        /// Path to the entity. `None` replies to where its PDUs came from, and otherwise uses the
-        /// only path.
+        /// Path to the entity. `None` sends replies on the path on which its PDUs arrived, and
+        /// everything else on the only path.
         pub path: Option<PathId> = None,
         /// PDU version of transactions started here: 0 for issues 1 to 4 of the book, 1 for issue
         /// 5.
@@ -116,9 +116,9 @@ settings! {
         pub keep_alive: Option<Duration> as Maybe<Span> [Interval] = None,
         /// Bytes by which the receiver may lag before a fault is declared.
         pub keep_alive_discrepancy: Option<u64> as Maybe<Size> = None,
-        /// Unpaced senders: bytes of new data sent beyond the progress in the receiver's Keep Alive
-        /// PDUs, which are prompted for; `None` is unlimited. A receiver that does not reply is
-        /// soon not prompted any more.
+        /// For senders without a rate: bytes of new data sent beyond the progress in the receiver's
+        /// Keep Alive PDUs, which the sender prompts for; `None` is unlimited. A receiver that does
+        /// not reply is soon no longer prompted.
         pub unpaced_window: Option<u64> = None,
         /// Time between prompts for a NAK while a file is sent. By default none is sent.
         pub prompt: Option<Duration> as Maybe<Span> [Interval] = None,
@@ -155,7 +155,7 @@ settings! {
     }
 }
 
-/// Time of a receiver's requests for missing data (§4.6.4).
+/// Time at which a receiver requests missing data (§4.6.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NakMode {
     /// When a gap appears.
@@ -217,19 +217,19 @@ settings! {
     /// measured host.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HostDelays {
-        /// From the Metadata PDU to the first data.
+        /// Time from the Metadata PDU to the first data.
         pub metadata_to_data: Duration as Span = Duration::ZERO,
-        /// From an EOF to its ACK.
+        /// Time from an EOF to its ACK.
         pub eof_to_ack: Duration as Span = Duration::ZERO,
-        /// From the ACK of an EOF to the first NAK.
+        /// Time from the ACK of an EOF to the first NAK.
         pub ack_to_nak: Duration as Span = Duration::ZERO,
-        /// From a NAK to the first repair.
+        /// Time from a NAK to the first repair.
         pub nak_to_repair: Duration as Span = Duration::ZERO,
-        /// From the last byte to Finished, for any file.
+        /// Time from the last byte to Finished, independent of the file's size.
         pub complete_to_finished: Duration as Span = Duration::ZERO,
-        /// From the last byte to Finished, for each 10^6 bytes of the file.
+        /// Time from the last byte to Finished, added for each 10^6 bytes of the file.
         pub complete_to_finished_per_mb: Duration as Span = Duration::ZERO,
-        /// From Finished to its ACK.
+        /// Time from Finished to its ACK.
         pub finished_to_ack: Duration as Span = Duration::ZERO,
     }
 }

@@ -216,7 +216,8 @@ impl Base {
         }
     }
 
-    /// Arms a timer, unless it is armed to fire no later: it then checks again when it fires.
+    /// Arms a timer, unless it is armed to fire at the same time or earlier; then it is checked
+    /// again when it fires.
     pub(crate) fn alarm_no_later(&mut self, core: &mut Core, alarm: Alarm, at: Time) {
         if core.shared.timers.get((self.seat.handle, alarm)).is_none_or(|deadline| at < deadline.at)
         {
@@ -224,7 +225,7 @@ impl Base {
         }
     }
 
-    /// Disarms a timer. While clocks are stopped, its remaining time bounds the next one of its
+    /// Disarms a timer. While clocks are stopped, its remaining time limits the next timer of its
     /// kind.
     pub(crate) fn disarm(&mut self, core: &mut Core, alarm: Alarm) {
         self.session.disarm_running(&mut core.shared, alarm);

@@ -244,14 +244,15 @@ impl Entity {
             Body::Eof(eof) if pdu.header.direction == Direction::TowardReceiver => {
                 let status = match self.closed.get(id) {
                     Some(_) => TransactionStatus::Terminated,
-                    // It would have started a reception if there were room: the sender may retry.
+                    // The PDU would have started a reception if there were room: the sender may
+                    // retry.
                     None if eof.condition == ConditionCode::NoError => return,
                     None => TransactionStatus::Unrecognized,
                 };
                 (Acknowledged::Eof, eof.condition, status)
             }
             Body::Finished(finished) if finished.end_system => {
-                // Puts are not remembered, so it may have been one of them.
+                // Puts are not remembered, so the PDU may belong to a finished one.
                 (Acknowledged::Finished, finished.condition, TransactionStatus::Undefined)
             }
             Body::Eof(_)
@@ -404,7 +405,8 @@ fn comes_by(transaction: &mut Transaction, core: &mut Core, now: Time, from: Pat
 /// Whether a header is consistent with earlier ones of a reception. Its known header is updated.
 fn admits_header(known: &mut Header, header: &Header) -> bool {
     // The CRC flag is not protected by the CRC, so a sender that once sent one must continue to.
-    // Offsets of 64 bits can be requested only in kind, and version 000 has none.
+    // Offsets of 64 bits can be requested only by PDUs with such offsets, which version 000 does
+    // not have.
     if known.crc && !header.crc {
         return false;
     }

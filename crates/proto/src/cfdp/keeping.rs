@@ -24,7 +24,8 @@ pub(crate) enum Keeping {
     Dropped,
     /// Received, and lost after a restart.
     Taken,
-    /// Preserved across a restart; also if nothing would be, because no records are kept.
+    /// Preserved across a restart. Also returned if no records are kept, so that nothing would be
+    /// preserved.
     Safe,
     /// The reception has ended.
     Over,

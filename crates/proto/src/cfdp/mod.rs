@@ -323,8 +323,8 @@ impl Entity {
         Some(sequence)
     }
 
-    /// Reserves sequence numbers, so that a restart does not reuse them. Well before they are
-    /// needed, because nothing is sent under an unreserved number.
+    /// Reserves sequence numbers, so that a restart does not reuse them. They are reserved well
+    /// before they are needed, because nothing is sent under an unreserved number.
     fn reserve_sequences(&mut self) {
         if !self.core.config.journal.enabled {
             return;
@@ -429,7 +429,7 @@ impl Entity {
     /// Prompts the receiver of a file for a NAK or a Keep Alive (§4.6.5).
     ///
     /// # Errors
-    /// No such transaction is under way, or it is no acknowledged put.
+    /// No such transaction is under way, or it is not an acknowledged put.
     pub fn prompt(
         &mut self,
         _now: Time,

@@ -220,7 +220,7 @@ impl Receiver {
     fn conclude(&mut self, core: &mut Core, now: Time) {
         self.base.settle(core, now);
         self.base.disarm(core, Alarm::Journal);
-        // A waypoint that gives up is where the transaction ends.
+        // The transaction ends at a waypoint that gives up.
         let end_system =
             !core.is_relayed(&self.base.header) || self.outcome.condition != ConditionCode::NoError;
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
@@ -247,7 +247,7 @@ impl Receiver {
     fn tell(&mut self, core: &mut Core, now: Time) {
         self.indicate_finished(core);
         let closure = self.metadata.as_ref().is_some_and(|metadata| metadata.closure);
-        // Without a path to the sender, it will retry, and gets a reply from memory.
+        // Without a path to the sender, the sender will retry, and then gets a reply from memory.
         if self.base.seat.path.is_none() || (!self.base.acknowledged() && !closure) {
             self.close(core);
             return;

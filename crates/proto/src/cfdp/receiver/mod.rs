@@ -33,7 +33,7 @@ pub const SPOOL_PREFIX: &str = "rx-";
 /// Approximate bytes of a probe of a silent sender.
 const PROBE_LEN: u64 = 64;
 
-/// A third of the probes that any sender gets.
+/// One third of the number of probes that every sender gets.
 const PROBES_MIN: u64 = 16;
 
 /// Transaction that receives.
@@ -112,7 +112,7 @@ enum Phase {
     Verifying,
     /// Syncing the file.
     Syncing,
-    /// Storing the record of that.
+    /// Storing the record of the complete file.
     Recording,
     /// Renaming the file.
     Installing,

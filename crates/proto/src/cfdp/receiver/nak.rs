@@ -87,7 +87,7 @@ pub(super) enum Round {
     /// NAK PDUs are being sent, `sent` so far; the next one covers what follows `next`, the last
     /// ends at `end`.
     Asking { next: u64, end: u64, metadata: bool, last: u64, sent: u32 },
-    /// All were sent; the last requested gap ends at `last`.
+    /// All NAK PDUs were sent; the last requested gap ends at `last`.
     Waiting { last: u64, requested_at: Time, is_answered: bool },
 }
 
@@ -172,8 +172,8 @@ impl Receiver {
         }
     }
 
-    /// Requests missing data before `end` while a thin return link is idle, as NAKs after the EOF
-    /// would take long. It does not if this NAK would delay those.
+    /// Requests missing data before `end` while a thin return link is idle, because NAKs after the
+    /// EOF would take long. Does nothing if this NAK would delay those after the EOF.
     fn ask_early(&mut self, core: &mut Core, now: Time, end: u64) {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let size = self.metadata.as_ref().and_then(|metadata| metadata.size);

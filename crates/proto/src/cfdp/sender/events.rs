@@ -123,7 +123,7 @@ impl Sender {
     pub(crate) fn on_ack(&mut self, core: &mut Core, now: Time, ack: &Ack) {
         match ack.directive {
             Acknowledged::Eof => {}
-            // Only receivers get those.
+            // Only receivers get such PDUs.
             Acknowledged::Finished | Acknowledged::Other(_) => return,
         }
         if !self.eof.ever_sent {
@@ -132,8 +132,8 @@ impl Sender {
         if let Phase::Cancelled { condition } = self.phase
             && ack.condition != condition
         {
-            // It replies to an EOF from before the cancellation, which the receiver must be
-            // informed of.
+            // The ACK replies to an EOF from before the cancellation; the receiver must still be
+            // informed of the cancellation.
             return;
         }
         match ack.status {
@@ -230,7 +230,7 @@ impl Sender {
                 self.base.want(core, Class::Bulk);
             }
         }
-        // A reordered older report has no news.
+        // A late, older report brings no news.
         self.kept_alive = self.kept_alive.max(report.progress);
         let Some(limit) = self.base.remote.keep_alive_discrepancy else { return };
         let behind = sent.saturating_sub(self.kept_alive);
@@ -239,8 +239,8 @@ impl Sender {
         }
     }
 
-    /// Bytes sent at the path's rate before a reply can cover them: the receiver is not lagging
-    /// because of those. At 1 Mbit/s and a round trip of 44 min, 331 MB.
+    /// Bytes sent at the path's rate before a reply can cover them do not count as the receiver's
+    /// lag. At 1 Mbit/s and a round trip of 44 min, these are 331 MB.
     fn under_way(&self, core: &Core) -> u64 {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let bps = path.and_then(Path::rate_bps).unwrap_or_default();
@@ -252,8 +252,8 @@ impl Sender {
     pub(crate) fn on_finished(&mut self, core: &mut Core, now: Time, finished: &Finished<'_>) {
         let good = finished.condition == ConditionCode::NoError && finished.end_system;
         if good && !self.eof.ever_sent && self.restored.is_none() {
-            // No receiver can have a complete file whose end was not announced: this belongs to
-            // another one of the same number.
+            // No receiver can have a complete file whose end was not announced: this Finished
+            // belongs to another transaction of the same number.
             self.peer_error(core, PeerError::FinishedBeforeEof);
             return;
         }
@@ -477,7 +477,7 @@ impl Sender {
             if self.base.acknowledged() {
                 let limit = self.silence_limit(core);
                 self.base.alarm(core, Alarm::Inactivity, limit.max(now + TICK));
-                // Asks at once: a reply may have been lost during the outage.
+                // Requests a reply at once: an earlier one may have been lost during the outage.
                 self.eof.due = true;
                 self.base.want(core, Class::Bulk);
             } else {

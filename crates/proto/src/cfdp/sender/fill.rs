@@ -17,7 +17,7 @@ use crate::thin_return::fill::{Fill, Replies};
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     fill: Fill,
-    /// Parts inside the scopes of NAKs that these did not request.
+    /// Parts inside the scopes of NAKs that the NAKs did not request.
     confirmed: Ranges,
     /// Whether a NAK has arrived.
     is_known: bool,

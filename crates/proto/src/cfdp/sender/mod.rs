@@ -416,7 +416,8 @@ impl Sender {
         });
         let mut head = FileDataHeader { header: self.base.header, segment_metadata, offset: 0 };
         let turn = loop {
-            // The last datagram may exceed the limit: short ones would cost more than that.
+            // The last datagram may exceed the limit: a short datagram would cost more than the
+            // excess.
             let next = source.next_new(segment).filter(|next| next.offset < until);
             let Some(next) = next else { break Turn::Over };
             let len = next.data.len();

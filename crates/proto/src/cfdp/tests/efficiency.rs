@@ -87,8 +87,8 @@ fn the_old_engine_answers_in_single_digits() {
     let file = content(SIZE);
     let config = profile("gsfc-2007").expect("there is such a profile");
     let config = Config { first_sequence: Some(1), ..config };
-    // 100 losses in gaps of their own make five or six NAKs, the losses among the repairs one or
-    // two more; with ACK and Finished that is eight to ten.
+    // 100 losses in separate gaps make five or six NAKs, the losses among the repairs one or two
+    // more; with ACK and Finished that is eight to ten.
     let counts: Vec<_> = (0..6).map(|seed| run(&config, 1e-2, seed, &file).1).collect();
     let mean = counts.iter().sum::<usize>() as f64 / counts.len() as f64;
     assert!(mean < 10.0 && counts.iter().all(|count| (4..12).contains(count)), "{counts:?}");

@@ -357,7 +357,7 @@ fn arbitrary_bytes_and_damaged_pdus_never_panic() {
             false
         });
         world.run();
-        // Damage without a CRC can do anything but this.
+        // Without a CRC, damage can have any effect except this one.
         let copy = world.sides[1].store.get(&name("copy"));
         assert!(copy.is_none_or(|copy| copy == file), "seed {seed}");
     }

@@ -49,7 +49,7 @@ fn draw(rng: &mut Rng) -> Op {
     }
 }
 
-/// The sizes of the files there are to send.
+/// Sizes of the files that can be sent.
 const SIZES: [usize; 5] = [0, 1, 1012, 5_000, 40_000];
 
 fn settings(rng: &mut Rng) -> Config {
@@ -223,6 +223,6 @@ fn random_operations_end_with_correct_files() {
         puts += play.puts.len();
         delivered += arrived;
     }
-    // Cancels, losses without a second try and early restarts take their part.
+    // Cancellations, losses without a retry and early restarts account for the other files.
     assert!(delivered * 2 > puts, "only {delivered} of {puts} arrived");
 }

@@ -8,7 +8,7 @@ use wire::cfdp::{Body, ConditionCode, Pdu};
 use super::world::{PATH, World, config, content, name, put_request};
 use crate::cfdp::Config;
 
-/// Forward and return rates in bit/s, and whether the sender has the latter.
+/// Forward and return rates in bit/s, and whether the sender knows the return rate.
 #[derive(Clone, Copy)]
 struct Rates(u64, u64, bool);
 

@@ -41,7 +41,7 @@ pub(super) fn spool_name(id: TransactionId) -> FileName {
 }
 
 impl Core {
-    /// Destination of a received file, if not the one in its Metadata. `size` is the one in the
+    /// Destination of a received file, if not the one in its Metadata. `size` is the size in the
     /// Metadata.
     pub(crate) fn place(
         &mut self,

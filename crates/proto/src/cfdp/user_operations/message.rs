@@ -87,8 +87,8 @@ pub(super) fn sfo_request<'a>(operations: &[UserOperation<'a>]) -> Option<SfoReq
     })
 }
 
-/// Transaction that caused the one these operations arrived with. The first counts: messages to be
-/// passed on by a proxy follow its own.
+/// Transaction that caused the one with which these operations arrived. The first such message
+/// counts: messages that a proxy passes on follow the proxy's own.
 pub(super) fn originating(operations: &[UserOperation<'_>]) -> Option<TransactionId> {
     operations.iter().find_map(|operation| {
         if let UserOperation::OriginatingTransactionId(field) = operation {

@@ -164,8 +164,8 @@ impl Entity {
 
     /// Processes the end of a hop: the stored file is released, with any outcome.
     pub(super) fn hop_ended(&mut self, now: Time, hop: &Hop, finished: &TransactionFinished) {
-        // The record first: a crash in between leaves a file without a record, not a record without
-        // a file.
+        // The record is removed first: a crash in between leaves a file without a record, not a
+        // record without a file.
         self.discharge(hop.original);
         self.core.release(hop.original);
         self.core.tell(OperationIndication::SfoForwarded {
