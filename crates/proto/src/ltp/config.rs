@@ -43,8 +43,8 @@ settings! {
         /// sends nor accepts such blocks.
         pub aggregation: Option<Aggregation> as Off<Table> = None,
         /// Whether reports on part of a block are recorded, so that a restarted engine cancels the
-        /// session. Without that, a sender may take a block for delivered of which each run had a
-        /// part.
+        /// session. Otherwise a sender may take a block for delivered although each run received
+        /// only a part of it.
         pub journal: bool as Flag = true,
         /// LTP-T settings, if the engine speaks it: blocks reach their destination over several
         /// engines, and those for other engines are forwarded.
@@ -53,7 +53,7 @@ settings! {
         pub limits: Limits as Table = Limits::default(),
         /// Bytes of the numbers of own sessions, 4 to 10 (§9.1).
         pub session_bytes: u32 as Number = 4,
-        /// Longest delay of a late driver for which the pacer catches up. Over sockets it is 10 ms.
+        /// Maximum driver delay that the pacer makes up for. Over sockets it is 10 ms.
         pub catch_up: Duration as Span = Duration::ZERO,
     }
 }
@@ -159,8 +159,8 @@ settings! {
     /// Settings for one remote engine.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Remote {
-        /// Path to the engine. `None` replies to where its segments came from, and otherwise uses
-        /// the only path.
+        /// Path to the engine. `None` sends replies on the path on which its segments arrived, and
+        /// everything else on the only path.
         pub path: Option<PathId> = None,
         /// Accepted origin of its segments, if its address is configured: anywhere, any port of its
         /// host, or that address and port. Replies go to the configured address in any case.
@@ -208,9 +208,9 @@ settings! {
         pub initial_rtt: Duration as Span [Interval] = Duration::from_secs(1),
         /// Rate that overrides the path's own; `"0"` does not pace.
         pub rate_bps("rate"): Option<u64> as Maybe<Rate> = None,
-        /// Unpaced senders: bytes of new red data sent beyond what reports confirmed; `off` is
-        /// unlimited. Over sockets the default is 16 MiB. Checkpoints request these reports. Blocks
-        /// with a green part ignore it, as green data is not reported.
+        /// For senders without a rate: bytes of new red data sent beyond what reports confirmed;
+        /// `off` is unlimited. Over sockets the default is 16 MiB. Checkpoints request these
+        /// reports. Blocks with a green part ignore it, as green data is not reported.
         pub unpaced_window: Option<u64> as Off<Size> = None,
         /// Minimum time between two segments, to reproduce an engine that sends one segment per
         /// clock tick.

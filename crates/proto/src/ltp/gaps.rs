@@ -59,7 +59,7 @@ enum State {
     Quiet,
     /// A report is due when it can be sent.
     Due,
-    /// One was sent recently; whether gaps appeared since then.
+    /// A report was sent recently; the flag states whether gaps have appeared since then.
     Resting { more: bool },
 }
 
@@ -105,19 +105,19 @@ impl GapWatch {
         self.state == State::Due
     }
 
-    /// Starts the rest after a report; `more` if one is still due.
+    /// Starts the pause after a report; `more` if another report is still due.
     pub(crate) fn rest(&mut self, more: bool) {
         self.state = State::Resting { more };
     }
 
-    /// Ends the rest. Returns whether a report is due.
+    /// Ends the pause. Returns whether a report is due.
     pub(crate) fn rested(&mut self) -> bool {
         let more = self.state == State::Resting { more: true };
         self.state = if more { State::Due } else { State::Quiet };
         more
     }
 
-    /// Length of the rest if a reply takes `round_trip`.
+    /// Length of the pause if a reply takes `round_trip`.
     pub(crate) fn pause(round_trip: Duration) -> Duration {
         // 25 ms one way: one report per 6.25 ms.
         round_trip / PARTS

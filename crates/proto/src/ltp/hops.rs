@@ -233,7 +233,7 @@ impl Node {
                 self.finish(seq);
             }
             Origin::Before(_) if flow.kept.is_some() => self.release(seq),
-            // Kept until the session with the previous engine is settled.
+            // The transfer is kept until the session with the previous engine is settled.
             Origin::Before(_) => {}
         }
     }

@@ -122,7 +122,7 @@ impl Node {
             return UNREACHABLE;
         }
         if flows.keeps(session) {
-            // Its working file is named by the session; the block can arrive by another one.
+            // The working file is named after the session; the block can arrive by another session.
             return Intake::Refused(CancelReason::System, None);
         }
         let is_full = flows.len() >= config.limits.transfers

@@ -80,7 +80,7 @@ impl Lost {
         let ids: BTreeSet<_> = records.iter().filter_map(|(key, _)| id(key)).collect();
         for id in ids {
             self.sessions.insert(id, ());
-            // Its data is useless.
+            // The data of the earlier run is useless.
             let request = FilestoreRequest::DenyFile(spool_name(id));
             core.shared.filestore(Handle::NOBODY, Job::Forget, request);
             if self.sessions.len() > core.config.limits.closed

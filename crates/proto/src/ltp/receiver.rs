@@ -192,7 +192,7 @@ impl Receiver {
                 return;
             }
             if data.service != self.service {
-                // Damaged, as the block is for the service here.
+                // The segment is damaged, because the block is for the service here.
                 core.stats.data_dropped += 1;
                 return;
             }

@@ -20,7 +20,7 @@ const HALF_OPEN_MAX: Duration = Duration::from_secs(60);
 impl Receiver {
     pub(super) fn finished(&mut self, core: &mut Core, result: Result<(), Failure>) {
         if self.is_half_open {
-            // The user was not informed of it.
+            // The user was not informed of the session.
             return;
         }
         if let Some(flow) = self.flow {

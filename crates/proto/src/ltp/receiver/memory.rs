@@ -8,7 +8,7 @@ use super::super::indication::{Indication, Limit, PeerError};
 use super::Receiver;
 use super::sink::Sink;
 
-/// Missing room for a block in memory.
+/// Limit that leaves no room for a block in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lacks {
     /// Limit on a single block.

@@ -57,7 +57,7 @@ pub(super) struct Reporting {
     serial: u64,
     /// First serial number of reports.
     first_serial: u64,
-    /// Offset up to which checkpoints that are no replies were reported on.
+    /// Offset up to which reports were made on checkpoints that reply to no report.
     reported: u64,
     pub(super) reports: Reports,
     /// Time of the last acknowledgement of a report, or of the first reason for one.
@@ -150,7 +150,7 @@ impl Receiver {
         }
         let (lower, upper) = match self.reporting.reports.get(checkpoint.report) {
             Some(before) => (before.lower, before.upper),
-            // It was made here and forgotten.
+            // The report was made here and forgotten.
             None if (self.reporting.first_serial..self.reporting.serial)
                 .contains(&checkpoint.report) =>
             {
@@ -170,8 +170,8 @@ impl Receiver {
             None if start == 0 && self.reporting.repeats.is_long(1) => {
                 (self.reporting.repeats.take().map_or(0, |(from, _)| from), end)
             }
-            // Another report overtook it. The data that triggered it has arrived, and the sender
-            // gets its reply.
+            // Another report overtook this checkpoint. The data that triggered that report has
+            // arrived, and the sender gets a reply to this checkpoint.
             None => (start, end),
         };
         if self.reporting.reported >= self.reporting.gaps.front() {
@@ -199,7 +199,7 @@ impl Receiver {
         for (lower, upper) in self.reporting.reports.scopes(lower, upper) {
             let here = self.here(core, lower, upper);
             if here.is_empty() {
-                // It would claim nothing; the checkpoint will be retransmitted.
+                // The report would claim nothing; the checkpoint will be retransmitted.
                 self.reporting.reports.owe(lower, upper);
                 continue;
             }

@@ -95,7 +95,8 @@ impl Layout {
         (self.content, self.total, self.red) = (u64::MAX, u64::MAX, red);
     }
 
-    /// Sets the end of another engine's block, and its last segment if that stays one.
+    /// Sets the end of another engine's block, and its last segment if that remains a single
+    /// segment.
     pub(super) fn end_at(&mut self, total: u64, last: Option<Last>) {
         self.is_end_known = true;
         self.is_described = last.is_some();

@@ -92,7 +92,7 @@ impl Sender {
         }
     }
 
-    /// Whether the last segment of the block fits, so that it stays one.
+    /// Whether the last segment of the block fits, so that it remains a single segment.
     fn fits(&self, core: &Core, last: &Last) -> bool {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let serial = self.checkpoints.next();

@@ -85,7 +85,8 @@ impl Reports {
         let mut is_cut = false;
         for (start, end) in report.received() {
             if self.claimed.len() > max && self.claimed.would_add_range(start, end) {
-                // It is retransmitted, and the gap closes once the data in between has arrived.
+                // The claimed data is retransmitted, and the gap closes once the data in between
+                // has arrived.
                 is_cut = true;
                 continue;
             }
