@@ -31,7 +31,7 @@ settings! {
         pub rate_bps: BTreeMap<PathId, u64> = BTreeMap::new(),
         /// Rate for all other paths, which overrides their own; `"0"` does not pace.
         pub rate_all_bps("rate"): Option<u64> as Maybe<Rate> = None,
-        /// Longest delay of a late driver for which the pacer catches up.
+        /// Maximum driver delay that the pacer makes up for.
         pub catch_up: Duration as Span = Duration::from_millis(2),
         /// Limits of the node.
         pub limits: Limits as Table = Limits::default(),
@@ -91,7 +91,7 @@ settings! {
         /// Number of proactive parity segments sent with each block.
         pub auto_parity: u16 as Number = 0,
         /// Blocks between repetitions of NORM_INFO when proactive parity is sent; 0: never
-        /// repeated. A lost NORM_INFO then costs no round of repairs.
+        /// repeated. With repetitions, a lost NORM_INFO costs no round of repairs.
         pub info_every: u32 as Number = 8,
         /// Whether each NORM_DATA carries the FEC object transmission information. A late receiver
         /// then needs no other message.
@@ -126,8 +126,8 @@ settings! {
         pub probe_interval_max: Duration as Span [Interval] = Duration::from_secs(30),
         /// End of a transfer: `acknowledged` waits for all receivers, `flush` does not.
         pub end: EndGame as Word = EndGame::Acknowledged,
-        /// Number of receivers that must be known before `acknowledged` completes; 0: those heard
-        /// so far.
+        /// Number of receivers that must be known before `acknowledged` completes; 0: the receivers
+        /// known so far.
         pub receivers: u32 as Number = 0,
         /// Silence after which `acknowledged` gives up a receiver that was sent everything, counted
         /// from its last message. `auto` is one hour plus eight round trips.
@@ -141,8 +141,8 @@ pub enum EndGame {
     /// Sends NORM_CMD(FLUSH) `robust_factor` times, at intervals of twice the greatest round trip
     /// and at least 50 ms, unless receivers request repairs (RFC 5740 §5.1.1).
     Flush,
-    /// Like `Flush`, but each known receiver is asked to acknowledge (§5.5.3), and the transfer
-    /// ends once all did. A large group sends many acknowledgements; unknown receivers are not
+    /// Like `Flush`, but each known receiver is requested to acknowledge (§5.5.3), and the transfer
+    /// ends once all have. A large group sends many acknowledgements; unknown receivers are not
     /// waited for.
     Acknowledged,
 }
@@ -204,7 +204,7 @@ pub enum SyncPolicy {
     Current,
     /// The sender's current object, from its start.
     Object,
-    /// As `Object`, and up to 255 earlier objects that the sender still has: `NORM_SYNC_ALL`.
+    /// Like `Object`, plus up to 255 earlier objects that the sender still has: `NORM_SYNC_ALL`.
     All,
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct Congestion {
     /// Time at which the last message was due, and its length.
     last: Option<(Time, usize)>,
     last_data: Option<Time>,
-    /// Longest delay of a late driver that is made up for.
+    /// Maximum driver delay that is made up for.
     credit: Duration,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Beginning {
     /// Maximum number of remembered receivers.
     pub(crate) reporters_max: usize,
     pub(crate) robust_factor: u32,
-    /// Longest delay of a late driver.
+    /// Maximum driver delay.
     pub(crate) late: Duration,
 }
 

@@ -48,7 +48,8 @@ pub(crate) struct Persistence {
     pub(crate) polls: u32,
     /// Minimum time since its last message.
     pub(crate) patience: Duration,
-    /// Time after which a receiver that sends other messages but ignores polls is given up.
+    /// Time after which the sender gives up on a receiver that sends other messages but ignores
+    /// polls.
     pub(crate) refusal: Duration,
 }
 

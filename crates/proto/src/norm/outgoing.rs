@@ -84,7 +84,7 @@ struct Position {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced {
     pub(crate) first: Time,
-    /// Whether there was more than one.
+    /// Whether the end was announced more than once.
     pub(crate) is_again: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Repairs sent for a block, and the part of new requests that they do not cover.
 //!
 //! Repairs are sent as soon as they are requested. Receivers whose later requests cannot account
-//! for those repairs may lack more: then only the difference follows. That takes no more repairs
-//! than collecting requests first, because parity repairs different losses at each receiver, and
-//! it saves the waiting time.
+//! for those repairs may lack more: then only the difference follows. This takes no more repairs
+//! than collecting requests first, because parity repairs different losses at each receiver, and it
+//! saves the waiting time.
 
 use std::time::Duration;
 

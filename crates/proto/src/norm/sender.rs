@@ -222,7 +222,7 @@ impl Sender {
         self.check_stream(core, now);
     }
 
-    /// Notes the path's light time where messages cannot express a round trip so long.
+    /// Notes the path's light time if its round trip is too long for messages to express.
     fn learn_light(&mut self, core: &Core) {
         let config = &core.config.sender;
         let light = core.shared.paths.get(&self.path).and_then(Path::light);

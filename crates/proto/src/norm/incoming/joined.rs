@@ -1,9 +1,10 @@
 //! Requests over a thin return link.
 //!
 //! A request takes transmission time on the return link, and every byte requested in excess takes
-//! time on the forward link. Where a few bytes there take as long as many segments here, blocks
-//! are requested as one range. The request adds the largest number of segments that one of them
-//! lacks ([`EXT_LACKS`]). The sender then sends that many parity segments for each.
+//! time on the forward link. Where a few bytes on the return link take as long as many segments on
+//! the forward link, blocks are requested as one range. The request adds the largest number of
+//! segments that any of the blocks lacks ([`EXT_LACKS`]). The sender then sends that many parity
+//! segments for each.
 
 use engine::Time;
 use wire::norm::{Position, RequestFlags, RequestWriter};

@@ -254,7 +254,7 @@ impl Incoming {
         let block_len = shape.partition.block_len(first.id.block);
         let end = block_len.saturating_add(shape.coding.parity());
         let symbols = match request.form {
-            // Holds a count instead of a symbol number.
+            // Here the symbol number holds a count.
             Form::Erasures => block_len..block_len.saturating_add(first.id.symbol),
             Form::Items | Form::Ranges | Form::Other(_) => {
                 first.id.symbol..last.id.symbol.saturating_add(1)

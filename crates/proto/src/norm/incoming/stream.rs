@@ -308,7 +308,7 @@ impl Stream {
         let end = block_len.saturating_add(self.parity);
         let Some(part) = self.blocks.get_mut(&number) else { return };
         let symbols = match request.form {
-            // Holds a count instead of a symbol number.
+            // Here the symbol number holds a count.
             Form::Erasures => block_len..block_len.saturating_add(first.id.symbol),
             Form::Items | Form::Ranges | Form::Other(_) => {
                 first.id.symbol..last.id.symbol.saturating_add(1)

@@ -15,7 +15,7 @@ use crate::path::{Burst, Class};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Confirmed {
     Nothing,
-    /// Delayed, so that receivers of a group do not all send theirs at once.
+    /// Sent after a delay, so that receivers of a group do not all send theirs at once.
     Delayed(Position),
     Due(Position),
 }

@@ -34,8 +34,8 @@ const FLUSH_GAP_MAX: Duration = Duration::from_secs(60);
 const FLUSHES_IN_SILENCE: u32 = 4;
 const FLUSH_GAP_IN_SILENCE: Duration = Duration::from_millis(100);
 
-/// Time after which a receiver is given up that sends messages but neither acknowledges nor
-/// requests anything.
+/// Time after which the sender gives up on a receiver that sends messages but neither acknowledges
+/// nor requests anything.
 const REFUSAL: Duration = Duration::from_secs(600);
 
 /// Announcement of the position up to which everything was sent and repaired: the end or, with

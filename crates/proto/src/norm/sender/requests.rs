@@ -161,7 +161,7 @@ impl Sender {
             }
             let symbols = requested.segments.entry((first.object, block)).or_default();
             match request.form {
-                // Holds a count instead of a symbol number.
+                // Here the symbol number holds a count.
                 Form::Erasures => symbols.count += u32::from(first.id.symbol),
                 Form::Items | Form::Ranges | Form::Other(_) => {
                     symbols.named.insert_all(first.id.symbol, last.id.symbol.min(most - 1));

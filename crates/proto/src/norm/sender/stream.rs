@@ -146,7 +146,7 @@ impl Sender {
     pub(super) fn check_stream(&mut self, core: &mut Core, now: Time) {
         let stream = self.objects.back().filter(|object| object.is_open_stream());
         let (Some(stream), Some(flow)) = (stream, self.flow.as_mut()) else {
-            // Once it has an end, that is announced like the end of other objects.
+            // Once the stream has an end, this end is announced like the end of other objects.
             self.end_mark(core);
             return;
         };
