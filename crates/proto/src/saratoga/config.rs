@@ -51,11 +51,11 @@ settings! {
         /// UDP-Lite may then be damaged, and has no checksum. [`super::lite`] selects the packets
         /// for the driver.
         pub udp_lite: bool = false,
-        /// Journal, by which receptions resume after a restart.
+        /// Journal from which receptions resume after a restart.
         pub journal: JournalPolicy as Table = JournalPolicy::default(),
         /// Limits of the peer.
         pub limits: Limits as Table = Limits::default(),
-        /// Longest delay of a late driver for which the pacer catches up. Over sockets it is 10 ms.
+        /// Maximum driver delay that the pacer makes up for. Over sockets it is 10 ms.
         pub catch_up: Duration as Span = Duration::ZERO,
     }
 }
@@ -247,8 +247,8 @@ settings! {
         pub initial_rtt: Duration as Span [Interval] = Duration::from_secs(1),
         /// Rate that overrides the path's own; `"0"` does not pace.
         pub rate_bps("rate"): Option<u64> as Maybe<Rate> = None,
-        /// Unpaced senders: bytes of new data sent beyond the last reported position; `off` is
-        /// unlimited. Over sockets the default is 16 MiB.
+        /// For senders without a rate: bytes of new data sent beyond the last reported position;
+        /// `off` is unlimited. Over sockets the default is 16 MiB.
         pub unpaced_window: Option<u64> as Off<Size> = None,
         /// Minimum time between two packets.
         pub interval: Duration as Span = Duration::ZERO,

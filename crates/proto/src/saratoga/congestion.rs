@@ -83,7 +83,7 @@ pub(crate) struct Control {
     next: u64,
     /// Time at which the last packet was due, and its bytes.
     last: Option<(Time, usize)>,
-    /// Longest delay of a late driver that is made up for.
+    /// Maximum driver delay that is made up for.
     credit: Duration,
     is_held: bool,
     /// Newest request with a reply.
@@ -99,7 +99,7 @@ pub(crate) struct Control {
 
 impl Control {
     /// Rate control for packets of `segment` bytes. `rtt` is the round trip, if known; `late` the
-    /// longest delay of a late driver. At most `runs_max` runs are remembered.
+    /// maximum driver delay. At most `runs_max` runs are remembered.
     pub(crate) fn new(
         segment: usize,
         rtt: Option<Duration>,

@@ -279,8 +279,8 @@ impl Receiver {
         if !self.is_receiving() {
             return;
         }
-        // A sender without the session repeats that for each packet it receives: nothing more
-        // comes.
+        // A sender without the session repeats this for each packet it receives: nothing more will
+        // arrive.
         if !metadata.is_over || self.phase == Phase::Asking {
             self.arrived(core, now);
         }

@@ -158,7 +158,7 @@ impl Reports {
         !self.requests.is_empty() || self.is_due
     }
 
-    /// Takes the next STATUS to make; it replies to the latest request.
+    /// Returns the next STATUS to send, which replies to the latest request.
     pub(super) fn next(&mut self, extent: &Extent) -> Option<Reply> {
         let is_due = std::mem::take(&mut self.is_due);
         let request = self.requests.pop_back();

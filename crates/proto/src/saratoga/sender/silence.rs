@@ -10,8 +10,8 @@ use crate::saratoga::core::{Alarm, Core};
 use crate::source::Source;
 
 impl Sender {
-    /// Notes a STATUS. A receiver that repeats the same for ever counts as silent. Otherwise both
-    /// would exchange packets without end about a file that makes no progress.
+    /// Notes a STATUS. A receiver that repeats the same STATUS for ever counts as silent. Otherwise
+    /// both would exchange packets without end about a file that makes no progress.
     pub(super) fn status_arrived(&mut self, now: Time, status: &Status<'_>) {
         let sent = self.source.as_ref().map_or(0, Source::sent);
         if self.requests.arrived(status, sent) || !self.is_sending() {
