@@ -253,9 +253,9 @@ pub enum LossRecovery {
     NewReno,
     /// By the scoreboard, up to the reduced window (RFC 6675).
     Sack6675,
-    /// As `Sack6675`, with the reduction spread over the round trip (RFC 6937).
+    /// Like `Sack6675`, with the reduction spread over the round trip (RFC 6937).
     Prr,
-    /// As `Sack6675`, with one segment per two acknowledged (Linux up to 3.1).
+    /// Like `Sack6675`, with one segment per two acknowledged (Linux up to 3.1).
     RateHalving,
 }
 

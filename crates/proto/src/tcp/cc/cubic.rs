@@ -40,7 +40,7 @@ pub enum Friendliness {
     Off,
     /// At least α = 3(1 - β)/(1 + β) segments per round.
     Fixed,
-    /// As `Fixed`, and one per round once Reno would have regained its window (§4.3).
+    /// Like `Fixed`, but one segment per round once Reno would have regained its window (§4.3).
     Rfc9438,
 }
 

@@ -118,7 +118,7 @@ pub enum Recovery {
     FirstAck,
     /// Ends when all data in flight at its start is acknowledged (RFC 6582, RFC 6675, RFC 6937).
     Window,
-    /// As , with the control's own window.
+    /// Like [`Recovery::Window`], with the control's own window.
     Own,
 }
 

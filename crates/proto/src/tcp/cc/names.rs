@@ -8,7 +8,7 @@ use crate::settings::form::Words;
 pub enum Named {
     /// Jacobson's of 1988.
     Tahoe,
-    /// Jacobson's of 1990: the first new acknowledgment ends a recovery (RFC 2001).
+    /// Jacobson's algorithm of 1990: the first new acknowledgment ends a recovery (RFC 2001).
     Reno,
     /// RFC 5681 with RFC 6582: Linux's reno.
     Newreno,

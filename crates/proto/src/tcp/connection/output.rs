@@ -100,7 +100,8 @@ impl Connection {
     fn next(&mut self, now: Time) -> Option<Next> {
         let room = self.data_room();
         let full = self.flow.ip_len() + HEADER_LEN + OPTIONS_MAX + self.mss() as usize;
-        // One-time transmissions wait for their credit here.
+        // Probes and urgent retransmissions are taken only once, so they wait for their credit
+        // here.
         if (self.losses.is_probe_due() || self.losses.is_urgent()) && !self.affords(full) {
             return None;
         }

@@ -14,10 +14,10 @@ use crate::tcp::seq;
 /// Time after which a larger packet is tried again (RFC 1191 §6.3, RFC 8201 §4).
 pub(crate) const LIFETIME: Duration = Duration::from_secs(600);
 
-/// Least MTU accepted from a router, as in Linux (`min_pmtu`): a forged report would make segments
-/// of a few bytes. If a router reports less, packets of IPv4 are sent without DF.
+/// Minimum MTU accepted from a router, as in Linux (`min_pmtu`): a forged report would make
+/// segments of a few bytes. If a router reports less, packets of IPv4 are sent without DF.
 const LEAST_V4: usize = 552;
-/// Least MTU of IPv6 (RFC 8200 §5).
+/// Minimum MTU of IPv6 (RFC 8200 §5).
 const LEAST_V6: usize = 1280;
 
 /// Common MTUs (RFC 1191 §7.1, with Ethernet's and IPv6's). The next lower one is used if a
@@ -80,7 +80,7 @@ impl PathMtu {
     }
 }
 
-/// Least MTU accepted for a path to this host.
+/// Minimum MTU accepted for a path to this host.
 fn least(host: IpAddr) -> usize {
     match host {
         IpAddr::V4(_) => LEAST_V4,

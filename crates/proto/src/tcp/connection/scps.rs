@@ -402,7 +402,7 @@ impl Connection {
         let there = self.receive.holes_from(next).next().map(|(_, end)| end);
         let Some(end) = there.or(self.inbound.fin_at()).filter(|end| *end > next) else { return };
         if !self.space.best_effort.may_skip(&bets) {
-            // The user must first fetch the known ones.
+            // The user must first fetch the known holes.
             return self.arm_skip(now);
         }
         self.receive.skip(end);

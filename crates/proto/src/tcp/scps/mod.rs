@@ -40,11 +40,11 @@ settings! {
         /// timers stop. Afterwards it continues with the former window and round trip. Otherwise
         /// timers expire as in TCP.
         pub suspends: bool as Flag = true,
-        /// Rate of the route, shared by all its connections: of IP packets, `interface` for the
-        /// link's rate, or `off`.
+        /// Rate of IP packets on the route, shared by all its connections; `interface` uses the
+        /// link's rate, `off` sets none.
         pub rate: Option<RateControl> as ByRate = None,
         /// IP protocol of connections opened by this side: `tcp` (6) or `scps` (106). Connections
-        /// of the peer use the peer's.
+        /// opened by the peer use the peer's protocol.
         pub protocol: Carrier as Word = Carrier::Tcp,
         /// Header compression. Not together with ECN, for which a compressed header has no room.
         pub header_compression: bool as Flag = false,

@@ -184,7 +184,7 @@ impl Stack {
     /// Part of an offer that a listener accepts.
     fn agreed(options: &Options, offer: Offer) -> Offer {
         let stamp = offer.stamp.filter(|_| options.timestamps);
-        // Without timestamps a cookie has no room for the rest.
+        // Without timestamps, a cookie has no room for the other options.
         Offer {
             mss: offer.mss,
             stamp,

@@ -157,7 +157,7 @@ impl Raw {
         bytes
     }
 
-    /// Delivers this to the stack. Returns the stack's segments.
+    /// Delivers a packet to the stack. Returns the stack's segments.
     pub(super) fn hear(&mut self, receive: Receive<'_>) -> Vec<Received> {
         let before = self.received.len();
         self.stack.handle_input(self.now, Input::Receive(receive));
