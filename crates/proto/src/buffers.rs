@@ -23,8 +23,8 @@ settings! {
     }
 }
 
-/// Least write buffer: the data of one datagram, which would be dropped as a whole.
+/// Minimum write buffer: the data of one datagram, which would be dropped as a whole.
 const WRITE_BUFFER_MIN: u64 = 65_535;
 
-/// Least bound on datagrams: some packets cannot be split.
+/// Minimum bound on datagrams: some packets cannot be split.
 pub(crate) const DATAGRAM_MIN: u64 = 64;

@@ -9,7 +9,7 @@ use wire::checksum::crc32c;
 
 use crate::recent::Recent;
 
-/// Most sessions on record.
+/// Maximum sessions on record.
 const MAX: usize = 1024;
 
 /// Sessions on record, and the lengths of their files.

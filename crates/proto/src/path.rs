@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engine::{PathEvent, PathId, PathInfo, PathKind, Time, Transmit, TxBuf};
 
-/// State of a path's clock: which timers of its sessions run, fewest first.
+/// State of a path's clock, which determines the timers of its sessions that run; fewest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Clock {
     /// Local timers only: the path is down.
@@ -79,9 +79,9 @@ pub(crate) struct Path {
     free_at: Time,
     ready: [VecDeque<Handle>; 4],
     pub(crate) rtt: RoundTrip,
-    /// Longest delay of a late driver for which the pacer catches up.
+    /// Maximum driver delay that the pacer makes up for.
     catch_up: Duration,
-    /// Least time between two datagrams.
+    /// Minimum time between two datagrams.
     interval: Duration,
 }
 
@@ -90,16 +90,16 @@ pub(crate) struct Path {
 pub(crate) struct Pacing {
     /// Rate in place of the path's own, in bit/s.
     pub(crate) rate_bps: Option<u64>,
-    /// Least time between two datagrams.
+    /// Minimum time between two datagrams.
     pub(crate) interval: Duration,
     /// Length of the datagram whose transmission time is the minimum interval between any two.
     pub(crate) pace_as: Option<usize>,
-    /// Longest delay of a late driver for which the pacer catches up.
+    /// Maximum driver delay that the pacer makes up for.
     pub(crate) catch_up: Duration,
 }
 
 impl Path {
-    /// A path that is down. The pacer catches up for at most `catch_up` with a late driver.
+    /// A path that is down. Its pacer makes up for at most `catch_up` of a driver's delay.
     pub(crate) fn new(catch_up: Duration) -> Self {
         Self {
             catch_up,
@@ -341,7 +341,7 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Least allowance for the two hosts, beside the measurements.
+    /// Minimum allowance for the two hosts, in addition to the measurements.
     const MARGIN: Duration = Duration::from_millis(5);
 
     /// Updates the estimate with the time from a request to its reply.
@@ -377,7 +377,7 @@ impl RoundTrip {
         self.smoothed
     }
 
-    /// Least time of a reply.
+    /// Minimum time of a reply.
     pub(crate) fn least(&self) -> Duration {
         self.light.or(self.smoothed.map(|smoothed| smoothed / 2)).unwrap_or_default()
     }

@@ -17,7 +17,7 @@ pub(crate) struct Segment<'a> {
     pub(crate) data: &'a [u8],
 }
 
-/// Most parts being read at one time.
+/// Maximum parts being read at one time.
 const AHEAD: usize = 64;
 
 /// Parts to retransmit.

@@ -506,7 +506,7 @@ pub(crate) trait Turns {
                 let again = turn == Turn::More
                     && self.seat(handle).is_some_and(|seat| seat.back_in_queue(class));
                 if again {
-                    // Behind the others if it has just sent.
+                    // A session goes behind the others if it has just sent.
                     let paths = &mut self.shared().paths;
                     if burst.len() > before {
                         paths.enqueue(id, class, handle);

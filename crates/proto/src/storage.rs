@@ -43,7 +43,7 @@ pub(crate) trait Storage {
 /// Memory of an engine used for files, and its bounds.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// Most bytes waiting to be written.
+    /// Maximum bytes waiting to be written.
     pub(crate) write_buffer: usize,
     /// Bytes collected into one write.
     pub(crate) write_piece: usize,

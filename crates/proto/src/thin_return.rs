@@ -1,5 +1,5 @@
-//! Requests for repair over a thin return link: ranges that cost more to request apart than to
-//! send again.
+//! Requests for repair over a thin return link. Gaps are joined where separate requests would cost
+//! more than receiving the bytes between them again.
 //!
 //! A request names the gaps of a block. Each further gap adds some bytes to it, which take time on
 //! the return link. Leaving two gaps apart saves the bytes between them, which take time on the
@@ -31,7 +31,7 @@ const DATAGRAMS: u32 = 16;
 /// it then, and it takes 1 s at 2 kbit/s. With 16 or 32 the 5 MB of the tests take 5 % longer.
 pub(crate) const EARLY_ITEMS: usize = 24;
 
-/// Least duration of one measurement: a driver delivers batches of datagrams at one time.
+/// Minimum duration of one measurement: a driver delivers batches of datagrams at one time.
 const SPAN: Duration = Duration::from_millis(1);
 
 /// Rate of arriving data, measured continuously.
@@ -79,7 +79,7 @@ impl ArrivalRate {
     }
 }
 
-/// Most bytes between two gaps that take less time on the forward link than `request` bytes on
+/// Maximum bytes between two gaps that take less time on the forward link than `request` bytes on
 /// the return link; 0 where a rate is unknown.
 ///
 /// 8 bytes at 2 kbit/s are 32 ms, in which 600 kB cross a link of 150 Mbit/s.
@@ -91,7 +91,7 @@ pub(crate) fn bridge(request: usize, forward_bps: Option<u64>, return_bps: Optio
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Least distance with which [`join`] leaves at most `count` ranges of `gaps`, but at most
+/// Minimum distance with which [`join`] leaves at most `count` ranges of `gaps`, but at most
 /// `longest`, beyond which it is faster to request them apart.
 pub(crate) fn bridge_for(gaps: &[(u64, u64)], longest: u64, count: usize) -> u64 {
     if longest == 0 || gaps.len() <= count {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Least duration of a timer, so that it cannot expire twice at one moment.
+/// Minimum duration of a timer, so that it cannot expire twice at one moment.
 pub(crate) const TICK: Duration = Duration::from_nanos(1);
 
 /// Longest wait between two probes of a silent peer, unless half a reply takes longer.

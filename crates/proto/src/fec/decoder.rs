@@ -9,7 +9,7 @@ use super::symbols::Symbols;
 /// Decoder of one block after another, with one buffer for all of them.
 ///
 /// Recovery needs no matrix: the block is a polynomial with known values at as many points as it
-/// has coefficients. Its missing values are linear combinations of those, with Lagrange
+/// has coefficients. Its missing values are linear combinations of the known ones, with Lagrange
 /// coefficients. `e` missing symbols cost `e · k` multiplications of symbols.
 #[derive(Debug)]
 pub struct Decoder {

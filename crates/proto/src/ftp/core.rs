@@ -163,14 +163,14 @@ impl Core {
         self.uses.remove(&ticket)
     }
 
-    /// Notes that a client starts to store a file: a previous one, whose connection may be dead, is
-    /// superseded.
+    /// Notes that a client starts to store a file: a previous client, whose connection may be dead,
+    /// is superseded.
     pub(super) fn begin_storing(&mut self, file: FileName, control: PathId) {
         let before = self.storing.insert(file, control);
         self.superseded.extend(before.filter(|before| *before != control));
     }
 
-    /// Notes that a client stores a file no longer; `false` if it is another's.
+    /// Notes that a client no longer stores a file; `false` if another client stores it.
     pub(super) fn end_storing(&mut self, file: &FileName, control: PathId) -> bool {
         let is_own = self.storing.get(file) == Some(&control);
         if is_own {

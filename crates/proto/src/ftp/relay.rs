@@ -31,7 +31,7 @@ pub(super) enum Relayed {
     Waits,
     /// The giving server sends.
     Begins,
-    /// A server has finished its half; the number of bytes the taking one lacks.
+    /// A server has finished its half; holds the number of bytes that the taking server lacks.
     Done(Half, u64),
     Failed(Failure),
 }

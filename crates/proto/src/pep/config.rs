@@ -7,7 +7,7 @@ use engine::Receive;
 
 use crate::settings;
 
-/// Least bytes for a direction: the longest piece of a stream.
+/// Minimum bytes for a direction: the longest piece of a stream.
 const PIECE: u64 = Receive::PIECE_MAX as u64;
 
 settings! {
@@ -36,13 +36,13 @@ settings! {
 }
 
 impl Config {
-    /// Most bytes buffered for one direction.
+    /// Maximum bytes buffered for one direction.
     #[must_use]
     pub fn direction_max(&self) -> usize {
         self.buffer.max(Receive::PIECE_MAX)
     }
 
-    /// Most bytes buffered for all connections together.
+    /// Maximum bytes buffered for all connections together.
     #[must_use]
     pub fn bytes_max(&self) -> usize {
         self.buffer_total.max(self.pieces())

@@ -109,7 +109,7 @@ pub struct Statistics {
     pub connected: u64,
     /// Open connections.
     pub open: usize,
-    /// Most connections open at one time.
+    /// Maximum connections open at one time.
     pub open_peak: usize,
     /// Client streams rejected.
     pub turned_away: u64,
@@ -127,7 +127,7 @@ pub struct Statistics {
     pub bytes: [u64; 2],
     /// Bytes buffered.
     pub buffered: usize,
-    /// Most bytes buffered at any time.
+    /// Maximum bytes buffered at any time.
     pub buffered_peak: usize,
 }
 

@@ -280,8 +280,9 @@ impl Pep {
 
     /// Reserves room for the next piece from one side. Without it, the side must not be read.
     ///
-    /// Each direction owns room for one piece. Data beyond that, or beside the room for the next
-    /// piece, count against the shared buffer.
+    /// Each direction owns room for one piece. While its source is read, this room is for the next
+    /// piece, and all held data counts against the shared buffer. While it is paused, only held
+    /// data beyond one piece counts.
     fn reserve(&mut self, id: PairId, side: usize) -> bool {
         let (most, pool) = (self.config.direction_max(), self.config.pool());
         let Some(pair) = self.pairs.get_mut(&id) else { return false };

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// Size of a memory block in bytes.
 pub(super) const BLOCK: usize = 16 << 10;
 
-/// Most spare blocks kept for reuse: 1 MiB.
+/// Maximum spare blocks kept for reuse: 1 MiB.
 const SPARE_MAX: usize = 64;
 
 /// Unused memory blocks.

@@ -1,6 +1,6 @@
 //! Admission of sessions that peers begin.
 //!
-//! A flood over one path leaves places for other paths, and peers leave some for sessions of this
+//! A flood on one path leaves places for other paths, and peers leave some for sessions of this
 //! engine. Shares of all places of an engine:
 //!
 //! | share | of the places |
@@ -23,7 +23,7 @@ pub(crate) struct Admission {
     pub(crate) of_peers: usize,
     /// Number of active sessions below which every peer is admitted.
     pub(crate) unshared: usize,
-    /// Number of peers' sessions over one path at which that path is refused.
+    /// Number of peers' sessions on one path at which that path is refused.
     pub(crate) of_path: usize,
     /// Number of half-open sessions at which the oldest is replaced.
     pub(crate) half_open: usize,
@@ -62,7 +62,7 @@ impl Admission {
         Self { all: self.of_peers, ..self }
     }
 
-    /// Place for a session that a peer begins over the path `from`. `theirs` are the paths of the
+    /// Place for a session that a peer begins on the path `from`. `theirs` are the paths of the
     /// active sessions started by peers.
     pub(crate) fn place(
         self,

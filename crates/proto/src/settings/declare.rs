@@ -17,8 +17,8 @@
 /// }
 /// ```
 ///
-/// `check` names a method for [`Settings::check`](crate::settings::Settings::check), `more` one
-/// that visits what fields do not show.
+/// `check` names a method for [`Settings::check`](crate::settings::Settings::check), `more` names
+/// one that visits settings that the fields do not show.
 #[macro_export]
 macro_rules! settings {
     (

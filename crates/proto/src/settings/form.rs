@@ -40,7 +40,7 @@ pub trait Leaf<T> {
     ///
     /// # Errors
     ///
-    /// The rest of a message that begins with the key.
+    /// Rest of a message that begins with the key.
     fn set(place: &mut T, value: Value) -> Result<(), String>;
 }
 

@@ -1,8 +1,9 @@
 //! Settings, each declared in one place: name, type, unit, default, bound and documentation.
 //!
-//! The macro [`settings!`](crate::settings!) declares a struct of settings and its defaults.
-//! A field with a form (`as Size`) is a setting that users see; one without is for drivers alone.
-//! All else is made from that by a [`Visitor`]: reading and writing TOML, the manual's tables.
+//! The macro [`settings!`](crate::settings!) declares a struct of settings and its defaults. A
+//! field with a form (`as Size`) is a setting that users see; one without is for drivers alone.
+//! Everything else (reading and writing TOML, the manual's tables) is derived from the declaration
+//! by a [`Visitor`].
 
 mod declare;
 pub mod form;
@@ -38,7 +39,7 @@ pub trait Settings {
     ///
     /// # Errors
     ///
-    /// Message that begins with the key that it is about.
+    /// Message that begins with the key concerned.
     fn check(&mut self) -> Result<(), Wrong> {
         Ok(())
     }
@@ -79,7 +80,7 @@ pub struct Field {
 /// Bound of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Least number, or number of bytes.
+    /// Minimum number, or number of bytes.
     Least(u64),
     /// Greatest number.
     Most(u64),
@@ -92,7 +93,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Least time between unprompted packets.
+    /// Minimum time between unprompted packets.
     pub const INTERVAL_MIN: Duration = Duration::from_millis(1);
 }
 
@@ -160,7 +161,7 @@ pub trait Setting {
     ///
     /// # Errors
     ///
-    /// The rest of a message that begins with its key.
+    /// Rest of a message that begins with its key.
     fn set(&mut self, value: Value) -> Result<(), String>;
 }
 
@@ -298,7 +299,7 @@ pub enum Base {
     Flag,
     /// A number without unit.
     Number {
-        /// Least number.
+        /// Minimum number.
         least: u64,
         /// Greatest number.
         most: u64,

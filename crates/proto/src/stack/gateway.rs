@@ -65,14 +65,15 @@ impl GatewayConfig {
             listen: any.map(|address| SocketAddr::new(address, 0)).to_vec(),
             backlog: Backlog { half_open: pep.connections.max(1), ..Backlog::default() },
             acceptance,
-            // Streams that were left wait for their last acknowledgments beside the current ones.
+            // Streams that were left wait for their last acknowledgments, in addition to the
+            // current streams.
             limits: Limits { streams: 2 * streams + 2, ..Limits::default() },
             ..Config::default()
         };
         OverTcp::new(config, Pep::new(pep), rng)
     }
 
-    /// Most bytes of memory held because of peers: by the proxy, and in the buffers of all
+    /// Maximum bytes of memory held because of peers: by the proxy, and in the buffers of all
     /// connections.
     #[must_use]
     pub fn memory_max(&self) -> usize {

@@ -35,7 +35,7 @@ const LEFT: &str = "a lingering stream";
 /// Reason for the deadline of a connection opened for a peer.
 const UNCLAIMED: &str = "an unclaimed connection for a peer";
 
-/// Least [`Config::linger`].
+/// Minimum [`Config::linger`].
 const LINGER_MIN: Duration = Duration::from_millis(1);
 
 /// A transmission that must not be sent yet.

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use crate::settings;
 
-/// Least bytes of a PDU: room for the header, and for Metadata with file names.
+/// Minimum bytes of a PDU: room for the header, and for Metadata with file names.
 const PDU_MIN: u64 = 256;
 
-/// Most bytes of a PDU: its data field has a length of 16 bits.
+/// Maximum bytes of a PDU: its data field has a length of 16 bits.
 const PDU_MAX: u64 = 65_535;
 
 settings! {
@@ -29,7 +29,7 @@ settings! {
     /// Bounds on memory between the two.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Limits {
-        /// Most PDUs in transit to an entity; fewer if fewer fill the path. The entity makes no
+        /// Maximum PDUs in transit to an entity; fewer if fewer fill the path. The entity makes no
         /// more.
         pub window: usize as Number [Least(1)] = 256,
         /// Arrivals being read or not yet safe; further ones wait below. As many ends of files

@@ -23,7 +23,7 @@ pub const CFDP_SERVICE: u64 = 3;
 /// Longest accepted block in bytes: several of the longest PDUs, 65,535 and a header.
 const BLOCK_MAX: usize = 1 << 20;
 
-/// Least window: PDUs in transit to an entity at any distance.
+/// Minimum window: PDUs in transit to an entity at any distance.
 const WINDOW_MIN: usize = 16;
 
 /// Overhead of a segment in bytes, with numbers of ten bytes and a cookie, and some reserve.

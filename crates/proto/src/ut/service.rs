@@ -31,10 +31,10 @@ pub enum Order {
     Confirm(Arrival),
 }
 
-/// Most bytes of unaccepted arrivals; further bundles wait in the node.
+/// Maximum bytes of unaccepted arrivals; further bundles wait in the node.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Most unaccepted arrivals: ends of files that came first wait for their beginnings.
+/// Maximum unaccepted arrivals: ends of files that came first wait for their beginnings.
 const ARRIVALS_MAX: usize = 960;
 
 /// Number of recent transactions whose Finished PDU is re-sent after a restart: as many as a crash

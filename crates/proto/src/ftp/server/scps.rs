@@ -30,7 +30,7 @@ pub(in crate::ftp) struct State {
 }
 
 impl State {
-    /// Whether a reply is only its code: not if its text was requested.
+    /// Whether a reply consists only of its code, unless its text was requested.
     pub(in crate::ftp) fn leaves_out(&self, code: u16, text: &str) -> bool {
         let is_requested = matches!(code, 213 | 227 | 229 | 256 | 257)
             || text.contains("CRC:")

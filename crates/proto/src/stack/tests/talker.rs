@@ -24,7 +24,7 @@ pub(super) struct Manner {
     pub(super) follows: bool,
     /// Bytes between pauses, and their length.
     pub(super) pauses: Option<(usize, Duration)>,
-    /// Least time between two transmissions.
+    /// Minimum time between two transmissions.
     pub(super) paces: Option<Duration>,
 }
 

@@ -30,7 +30,7 @@ pub(super) fn host(role: Role) -> Config {
     config
 }
 
-/// Most memory of such a host: 32 streams with two buffers of 16 KiB and 64 KiB kept, and the
+/// Maximum memory of such a host: 32 streams with two buffers of 16 KiB and 64 KiB kept, and the
 /// stack's state.
 pub(super) const HOST_MAX: usize = 6 << 20;
 

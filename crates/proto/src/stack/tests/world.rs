@@ -63,7 +63,7 @@ pub(super) struct World<A: Engine> {
     pub(super) rate_bps: u64,
     free_at: [Time; 2],
     pub(super) batch: usize,
-    /// Most memory held by a host.
+    /// Maximum memory held by a host.
     pub(super) memory: usize,
 }
 
