@@ -226,7 +226,7 @@ fn one_difference_is_outvoted_but_two_fail() {
     }
 }
 
-/// Scenario without its seed, and the number of its seeds.
+/// Scenario with the seed removed, and the number of seeds to run.
 struct Case {
     name: String,
     text: String,
