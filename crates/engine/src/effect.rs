@@ -281,7 +281,7 @@ pub enum Completion {
     Opened {
         /// Number of the open file.
         file: FileId,
-        /// Its length, in bytes.
+        /// Length of the file, in bytes.
         len: u64,
         /// Modification time, in seconds since 1970, if known.
         modified: Option<u64>,

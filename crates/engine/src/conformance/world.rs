@@ -140,7 +140,7 @@ impl<'a, S: Subject> World<'a, S> {
             options,
             progress,
             hosts,
-            // Not 0, to find engines that confuse the epoch with "never".
+            // The clock does not start at 0, to find engines that confuse the epoch with "never".
             now: Time::from_secs(1),
             queue: BTreeMap::new(),
             queued: 0,
