@@ -46,7 +46,7 @@ pub struct HostStats {
     pub sent: Traffic,
     /// Datagrams delivered to the engine.
     pub received: Traffic,
-    /// Both by local port, in order of first use.
+    /// Datagrams sent and received by local port, in order of first use.
     pub ports: Vec<PortStats>,
     /// Packets forwarded for others.
     pub forwarded: u64,
