@@ -36,9 +36,9 @@ pub struct Socket {
 /// Sizes of the kernel's socket buffers, in bytes of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
-    /// For received datagrams that wait to be read.
+    /// Size of the buffer for received datagrams that wait to be read.
     pub receive: usize,
-    /// For datagrams that wait to be sent.
+    /// Size of the buffer for datagrams that wait to be sent.
     pub send: usize,
 }
 

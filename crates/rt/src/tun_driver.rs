@@ -217,7 +217,7 @@ impl<E: Engine> TunDriver<E> {
                     let event = if is_it { self.port.event() } else { PathEvent::Down };
                     self.engine.handle_input(now, Input::Path(path, event));
                 }
-                // Its one path stays.
+                // The only path cannot be closed.
                 Effect::Path(PathEffect::Close { .. }) => {}
                 Effect::Store(_) | Effect::Stream(_) => {
                     if let Some(ticket) = effect.ticket() {

@@ -43,7 +43,8 @@ impl Waker {
     /// Ends the current wait, or the next one.
     pub fn wake(&self) {
         if !self.0.signalled.swap(true, Ordering::AcqRel) {
-            // It can only fail when 2^64 - 2 wake-ups are unread: the waiter wakes anyway.
+            // The write can only fail when 2^64 - 2 wake-ups are unread: then the waiter wakes
+            // anyway.
             let _ = rustix::io::write(&self.0.event, &1u64.to_ne_bytes());
         }
     }

@@ -212,7 +212,7 @@ impl TlsStream {
                 Ok(0) => return Got::Lost,
                 Ok(len) => return Got::Bytes(len),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // It ended without a close alert: data may be missing.
+                // The stream ended without a close alert: data may be missing.
                 Err(_) => return Got::Lost,
             }
             match self.connection.read_tls(&mut socket) {
