@@ -140,8 +140,8 @@ impl Plan {
         self.full().iter().fold(0, |sum, full| sum.saturating_add(full.in_flight))
     }
 
-    /// For each pair of linked hosts, the direction that holds more. A link without a rate requires
-    /// nothing.
+    /// Returns, for each pair of linked hosts, the direction that holds more. A link without a rate
+    /// requires nothing.
     fn full(&self) -> Vec<Full> {
         let mut pairs: BTreeMap<(usize, usize), Full> = BTreeMap::new();
         for (link, plan) in self.links.iter().enumerate() {

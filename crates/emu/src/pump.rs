@@ -82,7 +82,7 @@ pub(crate) enum Egress {
     /// multicast of one neighbour is repeated to the others. Packets for addresses outside the
     /// world leave over `out`.
     Hub { to: BTreeMap<IpAddr, usize>, all: Vec<usize>, repeats: bool, out: Option<usize> },
-    /// None: the link leads in the other direction only.
+    /// No destination: the link leads in the other direction only.
     Nowhere,
 }
 

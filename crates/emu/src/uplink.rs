@@ -359,7 +359,7 @@ fn feed(nft: &mut Command, rules: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// As of a machine in 10.0.0.0/24 with a host route and a default route.
+    /// Routes of a machine in 10.0.0.0/24 with a host route and a default route.
     const ROUTES: &str = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n\
         eth0 00000000 0100000A 0003 0 0 0 00000000 0 0 0\n\
         eth0 0000000A 00000000 0001 0 0 0 00FFFFFF 0 0 0\n\

@@ -237,7 +237,7 @@ impl Handle {
     pub(super) fn order(&self, order: Order) {
         // A pump that has stopped drops the order together with its reply channel.
         let _ = self.orders.send(order);
-        // It can only fail when 2^64 - 2 wake-ups are unread: the pump wakes anyway.
+        // The write can only fail when 2^64 - 2 wake-ups are unread: then the pump wakes anyway.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 }

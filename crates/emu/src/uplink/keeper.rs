@@ -53,7 +53,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // It waits for the end of its input.
+        // The process waits for the end of its input.
         drop(self.child.stdin.take());
         if let Err(error) = self.child.wait() {
             tracing::warn!(%error, "rules may be left outside the world");
