@@ -59,7 +59,7 @@ pub enum Verdict {
     Different,
     /// The tool only measures, and leaves no file.
     Measured,
-    /// It has reported an error, or took too long.
+    /// The tool has reported an error, or took too long.
     Failed,
 }
 

@@ -148,7 +148,7 @@ fn known(question: String, find: impl FnOnce() -> Bound) -> Bound {
     if let Some(bound) = all().get(&question) {
         return *bound;
     }
-    // Not locked meanwhile: two threads may compute the same value.
+    // The cache is not locked meanwhile: two threads may compute the same value.
     let bound = find();
     let mut all = all();
     if all.len() >= KNOWN_MAX {

@@ -217,7 +217,7 @@ impl Planner<'_> {
             let links: BTreeSet<_> = routes.iter().flatten().copied().collect();
             let links = links.into_iter().map(|link| (topology.ends(link).0, link)).collect();
             if routes.is_empty() {
-                // It can only receive.
+                // A node without routes to the group can only receive.
                 for transfer in transfers() {
                     routes.extend(topology.route(self.node(&transfer.from)?, index));
                 }
