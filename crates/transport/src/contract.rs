@@ -94,7 +94,7 @@ impl RequestError {
 pub struct SendRequest {
     /// File in the store of this end.
     pub source: FileName,
-    /// Its name at the peer.
+    /// Name of the file at the peer.
     pub name: String,
     /// Entity number of the receiver; of the sender when the file is fetched.
     pub destination: u64,
@@ -143,7 +143,7 @@ pub struct Progress {
     pub id: TransferId,
     /// Bytes sent or received.
     pub bytes: u64,
-    /// Its size, if it is known.
+    /// Size of the file, if it is known.
     pub size: Option<u64>,
     /// Name of the file, if it is known.
     pub name: String,
@@ -422,7 +422,7 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Its settings contradict that.
+    /// The settings contradict the protocol.
     fn check(&self, _protocol: &Protocol) -> Result<(), SpecError> {
         Ok(())
     }
@@ -462,7 +462,7 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Its settings contradict each other.
+    /// The settings contradict each other.
     fn least_datagram(
         &self,
         _destination: u64,
@@ -487,7 +487,7 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// It runs in the simulator only.
+    /// The protocol runs in the simulator only.
     fn prepare(&mut self, _process: &Process) -> Result<(), SpecError> {
         Err(SpecError::invalid("runs in the simulator only: slowlight sim and slowlight compare"))
     }

@@ -135,7 +135,7 @@ pub enum Event {
         id: TransferId,
         /// Name of the file; empty while it is unknown.
         name: String,
-        /// Its size, if it is known.
+        /// Size of the file, if it is known.
         size: Option<u64>,
         /// Bytes that an earlier session received.
         resumed: u64,

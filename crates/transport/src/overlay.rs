@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overlay {
-    /// By the store-and-forward overlay: each hop is a separate transaction.
+    /// Store-and-forward overlay: each hop is a separate transaction.
     Sfo,
-    /// By the extended procedures, classes 3 and 4: one transaction over all hops.
+    /// Extended procedures, classes 3 and 4: one transaction over all hops.
     Extended,
 }
 

@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 /// Reason why a user's file cannot be used.
 #[derive(Debug, Error)]
 pub enum SpecError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Unreadable {
         /// The file.
@@ -17,7 +17,7 @@ pub enum SpecError {
         /// Why.
         error: std::io::Error,
     },
-    /// It is not the expected TOML.
+    /// The text is not the expected TOML.
     #[error("{origin}: {message}")]
     Malformed {
         /// File or other origin of the text.
@@ -96,7 +96,7 @@ pub fn parse_at<T>(
 ///
 /// # Errors
 ///
-/// As [`parse`], and when the file cannot be read.
+/// Same as [`parse`], and also if the file cannot be read.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, SpecError> {
     parse(&read_text(path)?, &path.display().to_string())
 }

@@ -144,7 +144,7 @@ pub trait Layer: Below + std::fmt::Debug {
     /// Whether it replies to its peer after a transfer.
     const REPLIES: bool;
 
-    /// Its datagrams, or PDUs of the entity, sent and received.
+    /// Number of datagrams, or PDUs of the entity, sent and received.
     fn datagrams(entity: &LayeredEntity<Self>) -> (u64, u64)
     where
         Self: Sized;

@@ -55,7 +55,7 @@ impl<C: Settings + Default> Changes<C> {
 }
 
 impl<C> Changes<C> {
-    /// These changes with a value at a path of keys.
+    /// Returns these changes with a value at a path of keys.
     #[must_use]
     pub fn with(mut self, path: &[&str], value: impl Into<Value>) -> Self {
         self.set(path, value);

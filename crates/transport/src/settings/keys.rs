@@ -25,7 +25,7 @@ pub struct Authentication {
 pub struct Key {
     /// Authentication of a segment with this key.
     pub suite: Suite,
-    /// Its id, in hexadecimal digits.
+    /// Id of the key, in hexadecimal digits.
     #[serde(default)]
     pub id: KeyId,
     /// The key itself, in hexadecimal digits.

@@ -97,7 +97,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// They belong to another one, or are invalid.
+    /// The settings belong to another protocol, or are invalid.
     pub fn interpreted(self, schema: &'static dyn Schema) -> Result<Self, SpecError> {
         if let Some(other) = self.schema.filter(|other| other.title() != schema.title()) {
             return Err(SpecError::invalid(format!("these settings are for {}", other.title())));
@@ -216,7 +216,7 @@ const TCP: &str = "tcp";
 ///
 /// # Errors
 ///
-/// It is out of bounds.
+/// The value is out of bounds.
 pub fn check(key: &str, bound: Bound, value: &Value) -> Result<(), SpecError> {
     value::check(bound, value).map_err(|rest| SpecError::invalid(format!("{key}{rest}")))
 }
@@ -225,7 +225,7 @@ pub fn check(key: &str, bound: Bound, value: &Value) -> Result<(), SpecError> {
 ///
 /// # Errors
 ///
-/// It is shorter than 1 ms.
+/// The interval is shorter than 1 ms.
 pub fn check_interval(key: &str, given: Option<Span>) -> Result<(), SpecError> {
     let interval = |span: Span| check(key, Bound::Interval, &Value::Span(span.duration()));
     given.map_or(Ok(()), interval)
