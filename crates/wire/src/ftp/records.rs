@@ -226,7 +226,7 @@ impl UpdateControl {
         let new = text(bytes, &mut at)?.to_owned();
         let crc_at = at;
         let crc = text(bytes, &mut at)?;
-        // It may be written as a signed number.
+        // The CRC may be written as a signed number.
         let crc = crc.parse::<u32>().or_else(|_| crc.parse::<i32>().map(i32::cast_unsigned));
         let crc = crc.map_err(|_| DecodeError::invalid(crc_at, "a CRC is a number"))?;
         let mut changes = Vec::new();

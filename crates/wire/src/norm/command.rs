@@ -73,7 +73,7 @@ pub enum Command<'a> {
         fec: Scheme,
         /// First object that is repaired.
         object: u16,
-        /// Its first repaired block; the symbol should be 0.
+        /// First repaired block of that object; the symbol should be 0.
         id: PayloadId,
         /// Other header extensions.
         others: Extensions<'a>,

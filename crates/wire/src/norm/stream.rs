@@ -6,7 +6,8 @@
 //! | 2 | `payload_msg_start`, or a control code if the length is 0 |
 //! | 4 | `payload_offset` |
 //!
-//! It is part of the coded data, so these bytes of a parity symbol mean nothing by themselves.
+//! The header is part of the coded data, so these bytes of a parity symbol mean nothing by
+//! themselves.
 
 use crate::DecodeError;
 use crate::cursor::Reader;

@@ -284,8 +284,8 @@ pub(crate) fn encode(options: &[TcpOption<'_>], out: &mut [u8]) -> Result<(), En
 
 /// Options of a header: an iterator over the bytes.
 ///
-/// It ends at the end of the list, or with an error at an option of invalid length, behind which
-/// options cannot be found.
+/// The iterator stops at the end of the list, or with an error at an option of invalid length,
+/// behind which options cannot be found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Options<'a> {
     bytes: &'a [u8],
