@@ -34,7 +34,7 @@ impl Subject {
 /// Finished reception.
 #[derive(Clone, Debug)]
 pub(crate) struct Over {
-    /// Its Finished PDU; empty if no sender waited for one.
+    /// Finished PDU of the reception; empty if no sender waited for one.
     pub(crate) pdu: Vec<u8>,
     pub(crate) subject: Subject,
     pub(crate) since: Time,

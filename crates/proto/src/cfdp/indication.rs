@@ -25,7 +25,7 @@ pub enum Indication {
         id: TransactionId,
         /// Offset of the segment in the file.
         offset: u64,
-        /// Its length in bytes.
+        /// Length of the segment in bytes.
         len: u64,
         /// Segment metadata, without the record continuation state.
         metadata: Bytes,

@@ -208,7 +208,8 @@ impl Receiver {
         let announced = self.metadata.as_ref().and_then(|metadata| metadata.size);
         let differs = announced.is_some_and(|size| size > 0 && size != end.size);
         if differs || end.size < self.ranges.end() {
-            // It is unknown which of the sender's PDUs is right, so no handler saves the file.
+            // The receiver cannot know which of the sender's PDUs is right, so no handler saves the
+            // file.
             self.fatal(core, now, ConditionCode::FileSizeError);
             return;
         }

@@ -20,7 +20,7 @@ use crate::storage::Storage as _;
 pub(super) struct FileJob {
     asker: Asker,
     step: Step,
-    /// Its name at the requester.
+    /// Name of the file at the requester.
     file: String,
     /// Messages that accompany it.
     messages: Vec<Bytes>,

@@ -18,7 +18,7 @@ pub struct ProxyPutRequest {
     pub destination: u64,
     /// File at the proxy; if empty, only messages and filestore requests are sent.
     pub source_name: String,
-    /// Its name at the destination.
+    /// Name of the file at the destination.
     pub destination_name: String,
     /// Messages to the destination's user.
     pub messages: Vec<Bytes>,
@@ -43,7 +43,7 @@ pub struct SfoPutRequest {
     pub destination: u64,
     /// Local file; `None` sends only messages and filestore requests.
     pub source: Option<FileName>,
-    /// Its name at the final destination.
+    /// Name of the file at the final destination.
     pub destination_name: String,
     /// Label of this request, which reports carry.
     pub label: Bytes,
