@@ -150,7 +150,7 @@ impl Session {
             current: None,
             replies: Replies::default(),
             data: config.data,
-            // Not in text mode, whose line ends differ.
+            // Files are not verified in text mode, whose line ends differ.
             verify: config.scps.as_ref().is_some_and(|scps| scps.verify)
                 && config.representation == Representation::Image,
             scps: config.scps.clone(),

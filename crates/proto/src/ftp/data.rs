@@ -43,7 +43,7 @@ pub(super) enum DataEvent {
     Complete {
         /// Bytes transferred.
         bytes: u64,
-        /// Their CRC, if requested.
+        /// CRC of the transferred bytes, if requested.
         crc: Option<u32>,
         /// Number of missing bytes among them.
         missing: u64,
@@ -57,7 +57,7 @@ pub(super) enum DataEvent {
     },
     /// The data connection could not be made.
     NotMade(EffectError),
-    /// It broke before its end.
+    /// The data connection broke before its end.
     Broken,
     /// Storage error.
     Store(EffectError),

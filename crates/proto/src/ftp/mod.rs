@@ -303,7 +303,7 @@ impl Node {
                     self.core.reset_path(path);
                     self.core.data_not_made(id, EffectError::NotAllowed);
                 }
-                // It was given up in the meantime.
+                // The requested stream was given up in the meantime.
                 None => self.core.reset_path(path),
             }
             return;

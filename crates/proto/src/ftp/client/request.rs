@@ -27,7 +27,7 @@ pub(in crate::ftp) enum What {
     Get {
         name: String,
         target: FileName,
-        /// For READ: the name denotes a control file.
+        /// Whether the request is a READ, whose name denotes a control file.
         records: bool,
     },
     /// Command without a data transfer.

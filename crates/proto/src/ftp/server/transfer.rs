@@ -49,7 +49,7 @@ impl Session {
         let data = match (self.data, self.target) {
             (Some(data), _) => data,
             (None, Some(target)) => core.connect(self.control.path, target, self.is_best_effort()),
-            // It was closed while the file was being opened.
+            // The data connection was closed while the file was being opened.
             (None, None) => return self.say(425, "There is no data connection."),
         };
         self.data = Some(data);
