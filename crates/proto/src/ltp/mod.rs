@@ -474,7 +474,7 @@ impl Turns for Node {
                     is_any_flushed |= receiver.flush(&mut self.core);
                 }
             }
-            // Otherwise there is nothing more to read, and the sender that waits for it would loop.
+            // Otherwise there is nothing more to read, and a sender that waits for more would loop.
             if is_any_flushed {
                 self.pass_on_all();
             }

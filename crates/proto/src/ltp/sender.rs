@@ -402,7 +402,8 @@ impl Sender {
         let mut data = data;
         let room = self.room(burst.mtu(), offset, checkpoint).unwrap_or(0);
         if checkpoint.is_some() && data.len() > room && room > 0 {
-            // It does not fit with serial numbers; the rest follows and is the checkpoint.
+            // The data does not fit together with serial numbers; the rest follows and is the
+            // checkpoint.
             (kind, checkpoint) = (DataKind::Red, None);
             data = &data[..room];
         }
@@ -490,7 +491,7 @@ impl Sender {
             let pass = if first { Pass::First } else { Pass::Again };
             let sent = self.push_data(core, burst, self.layout.content, &description, pass);
             let len = description.len();
-            // It counts as sent only after transmission.
+            // The description counts as sent only after transmission.
             if sent.is_some() || !first {
                 self.layout.set_description(description);
             }

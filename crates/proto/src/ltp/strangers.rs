@@ -212,7 +212,7 @@ impl Node {
     pub(super) fn answer_stranger(&mut self, now: Time, from: PathId, segment: &Segment<'_>) {
         self.core.stats.stray += 1;
         if !self.lost.is_known {
-            // It will be retransmitted once the reply is known.
+            // The peer will retransmit the segment once the reply is known.
             return;
         }
         if matches!(
@@ -224,7 +224,7 @@ impl Node {
         let claims;
         let mut congestion = None;
         let body = match segment.body {
-            // Its receiver would retransmit it for ever (§8.1).
+            // The peer would retransmit the segment for ever (§8.1).
             Body::Report(report) => Body::ReportAck { serial: report.serial },
             Body::Cancel { by, .. } => Body::CancelAck { by },
             Body::Data(data) => {
@@ -253,7 +253,7 @@ impl Node {
                         congestion = short;
                         Body::Cancel { by: End::Receiver, reason }
                     }
-                    // It was refused for lack of room, or part of it is lost.
+                    // The session was refused for lack of room, or part of it is lost.
                     (None, None, Some(_)) => {
                         Body::Cancel { by: End::Receiver, reason: CancelReason::System }
                     }

@@ -86,7 +86,7 @@ impl Node {
         }
         let Some(block) = self.gathered.0.remove(&destination) else { return true };
         self.core.shared.timers.cancel((Handle::NOBODY, Alarm::Units(destination)));
-        // From now on the session accounts for them.
+        // From now on the session accounts for the queued units.
         self.core.units -= block.len();
         let (base, peer) = self.new_session(now, destination);
         let sender = Sender::of_units(base, peer, destination, block.into(), &mut self.core);

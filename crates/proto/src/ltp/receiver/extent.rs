@@ -18,11 +18,11 @@ pub(super) struct Extent {
 /// Contradiction between a segment and earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// Its colour differs from known data at the same place.
+    /// The segment's colour differs from known data at the same place.
     Miscolored,
-    /// It lies beyond the end.
+    /// The segment lies beyond the end.
     Beyond,
-    /// It ends a part or the block at another place.
+    /// The segment ends a part or the block at another place.
     ConflictingEnd,
 }
 
@@ -72,7 +72,7 @@ impl Extent {
         }
         if ends_block(kind) {
             self.end = Some(end);
-            // This ends a block without a red part.
+            // Such a segment ends a block without a red part.
             if !kind.is_red() && self.red.is_none() && self.green == 0 {
                 self.red = Some(0);
             }

@@ -176,7 +176,7 @@ impl Receiver {
     }
 
     pub(super) fn installed(&mut self, core: &mut Core, now: Time) {
-        // From now on a later run may receive segments of it again without harm.
+        // From now on a later run may receive segments of the session again without harm.
         self.mark.clear(core, self.peer.session);
         if self.sink.file().is_some() {
             marks::record_done(core, self.peer.session, self.extent.red.unwrap_or_default());

@@ -159,7 +159,7 @@ impl Checkpoints {
         let serial = self.serial;
         self.serial += 1;
         if let Some(before) = self.ends.insert(end, serial) {
-            // Its segment carries the new number from now on.
+            // The segment that ends there carries the new number from now on.
             self.open.remove(&before);
         }
         self.open.insert(serial, Outstanding::new(end, report, scope));

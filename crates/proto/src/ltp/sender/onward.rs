@@ -72,7 +72,8 @@ impl Sender {
         let Some(Supply::Passage(passage)) = self.source.as_mut() else { return };
         passage.take(news, core.shared.read_ahead());
         if is_known && !std::mem::replace(&mut self.layout.is_red_known, true) && red > 0 {
-            // Its last byte was sent as an ordinary one: it is sent again as the end.
+            // The last byte of the red part was sent as an ordinary one: it is sent again as the
+            // end.
             if !passage.sent_of(red - 1, red).is_empty()
                 && passage.request(red - 1, red, usize::MAX)
             {

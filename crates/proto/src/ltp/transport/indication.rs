@@ -20,7 +20,7 @@ pub struct FlowId {
 pub enum Indication {
     /// A block for another engine started to arrive.
     Relaying(Transfer),
-    /// Its red part is completely stored here, and the previous engine may forget it.
+    /// The red part of the block is completely stored here, and the previous engine may forget it.
     Kept(Transfer),
     /// The next engine accepted it; it is no longer stored here.
     Forwarded(Transfer),
@@ -62,7 +62,7 @@ pub struct Transfer {
 /// Reason why a stored block is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Undeliverable {
-    /// Its lifetime has expired.
+    /// The block's lifetime has expired.
     #[error("its lifetime is over")]
     Expired,
     /// There is no route to its destination.
