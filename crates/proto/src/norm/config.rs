@@ -187,7 +187,7 @@ settings! {
 /// Start of a received stream that was already under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Join {
-    /// Its start if the sender may still hold it, else the first received block.
+    /// Start of the stream if the sender may still hold it, otherwise the first received block.
     #[default]
     Beginning,
     /// The first block received, as in the reference library.

@@ -69,7 +69,7 @@ pub enum RequestError {
     /// NORM_INFO does not fit one message.
     #[error("the name has {len} bytes; one message holds at most {max}")]
     InfoTooLong {
-        /// Its size in bytes.
+        /// Size of NORM_INFO in bytes.
         len: usize,
         /// Maximum size in bytes.
         max: usize,
@@ -86,7 +86,7 @@ pub enum RequestError {
     /// The command does not fit in one message.
     #[error("the command or answer has {len} bytes; one message holds at most {max}")]
     CommandTooLong {
-        /// Its size in bytes.
+        /// Size of the command in bytes.
         len: usize,
         /// Maximum size in bytes.
         max: usize,
@@ -146,7 +146,7 @@ pub enum Indication {
     Receiving {
         /// The object.
         id: ObjectId,
-        /// Its size in bytes.
+        /// Size of the object in bytes.
         size: u64,
     },
     /// Start of a received stream, whose bytes are read by [`Node::read`](super::Node::read).
@@ -283,7 +283,7 @@ pub struct Finished {
     /// Content of an object that is no file and was not stored
     /// ([`ReceiverConfig::store_data`](super::ReceiverConfig)).
     pub data: Option<Bytes>,
-    /// Its size in bytes.
+    /// Size of the object in bytes.
     pub size: u64,
 }
 
@@ -363,7 +363,7 @@ pub struct Report {
     pub is_sender: bool,
     /// Bytes sent or received.
     pub progress: u64,
-    /// Its size in bytes, if known.
+    /// Size of the object in bytes, if known.
     pub size: Option<u64>,
     /// Content of NORM_INFO, empty if unknown.
     pub info: Bytes,

@@ -324,7 +324,7 @@ mod tests {
         members.acknowledge(A, 1, None);
         let begin = Time::from_secs(1);
         (0..3).for_each(|_| members.requested(&[B], begin));
-        // It replied to a probe but not to a poll: one reply may be lost.
+        // The receiver replied to a probe but not to a poll: one reply may be lost.
         assert!(members.received(B, Time::from_secs(9)));
         let at = |second| (Time::from_secs(second), MOST);
         assert!(!members.is_in_vain(1, 0, at(18)) && members.is_in_vain(1, 0, at(19)));

@@ -222,7 +222,7 @@ impl Node {
         bytes: Bytes,
         times: Option<u32>,
     ) -> Result<u64, RequestError> {
-        // It must not exceed a segment (§4.2.3.7), whose header is the longer one.
+        // A command must not exceed a segment (§4.2.3.7), whose header is the longer one.
         let config = &self.core.config.sender;
         let coding = Coding::new(config).map_err(RequestError::Settings)?;
         let longest = config.segment_size.map_or(usize::from(u16::MAX), usize::from);

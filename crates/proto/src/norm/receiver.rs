@@ -222,8 +222,8 @@ impl Receiver {
         lights.fold(named, Duration::max)
     }
 
-    /// This instance, as the previous one of a restarted sender, and until when its messages may
-    /// arrive.
+    /// Returns this instance as the previous one of a restarted sender, and the time until which
+    /// its messages may arrive.
     pub(crate) fn former(&self, now: Time) -> (u16, Time) {
         (self.life.instance, now + (self.timing.grtt * 2).max(FORMER_MIN))
     }

@@ -22,7 +22,7 @@ pub(crate) struct Repaired {
     spare: u16,
     /// Source segments retransmitted in this round.
     again: Bits,
-    /// Until then, requests cannot account for this round's repairs.
+    /// Time until which requests cannot account for this round's repairs.
     until: Time,
     /// Whether a round of repairs has started.
     has_begun: bool,

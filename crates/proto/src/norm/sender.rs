@@ -399,7 +399,7 @@ impl Sender {
                 return Turn::More;
             }
             if !object.is_sent() {
-                // It is being read or opened: later objects wait.
+                // The object is being read or opened: later objects wait.
                 return Turn::Over;
             }
         }

@@ -150,7 +150,7 @@ impl Stream {
             return Vec::new();
         }
         if number >= self.through.block && self.through.symbol < self.block_len {
-            // It has no parity yet.
+            // An incomplete block has no parity yet.
             let delivered = self.next.filter(|next| next.block == number);
             let from = delivered.map_or(0, |next| next.symbol);
             let is_here = |symbol: &u16| part.is_some_and(|part| part.block.have.contains(*symbol));

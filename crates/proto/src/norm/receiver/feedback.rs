@@ -34,7 +34,7 @@ pub(super) struct Feedback {
     probe: Option<Probe>,
     reception: Reception,
     is_due: bool,
-    /// Until then no reply to a probe is needed.
+    /// Time until which no reply to a probe is needed.
     quiet_until: Time,
     /// Fair rate when the wait before this report began.
     claimed: f64,

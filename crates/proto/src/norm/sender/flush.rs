@@ -100,7 +100,7 @@ impl Sender {
         let wait = self.flushes.earliest.since(now);
         match self.flushes.under_way.as_mut() {
             Some(flush) if (flush.through, flush.is_end) == (through, is_end) => return,
-            // It is about to be announced.
+            // An announcement that was not sent yet takes the new position.
             Some(flush) if flush.sent == 0 && !is_end => {
                 flush.through = through;
                 return;
