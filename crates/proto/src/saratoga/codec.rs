@@ -157,7 +157,7 @@ fn hear(packet: v0::Packet<'_>) -> Packet<'_> {
                 session: status.session,
                 // If nothing is missing, everything has arrived.
                 progress: first.map_or(u64::MAX, |hole| hole.start),
-                // It does not contain the receiver's position.
+                // A STATUS of version 0 does not contain the receiver's position.
                 in_response_to: 0,
                 holes: status.holes,
             })

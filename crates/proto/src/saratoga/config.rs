@@ -160,7 +160,7 @@ impl ChecksumKind {
 /// Congestion control of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Congestion {
-    /// None: sends at the path's rate, whatever is lost. For dedicated links.
+    /// No congestion control: sends at the path's rate, whatever is lost. For dedicated links.
     #[default]
     Off,
     /// TFRC (RFC 5348) up to the path's rate, by the losses in STATUS packets. Every loss counts as

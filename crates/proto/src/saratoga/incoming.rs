@@ -67,7 +67,7 @@ impl Node {
         else {
             return false;
         };
-        // Its data may have arrived ahead of the METADATA.
+        // Data of the session may have arrived ahead of the METADATA.
         if !self.sessions.forget_unknown(&mut self.core, &id) {
             return false;
         }
@@ -169,7 +169,7 @@ impl Node {
         };
         let id = SessionId { peer: from, number: request.session, role };
         if let Some(handle) = self.sessions.find(&id) {
-            // It was requested before, and the reply may be lost.
+            // The session was requested before, and the reply may be lost.
             if let Some(session) = self.sessions.get_mut(handle) {
                 session.requested_again(&mut self.core);
             }
@@ -204,7 +204,7 @@ impl Node {
             return;
         };
         if !self.is_restored {
-            // It will be requested again.
+            // The peer will request it again.
             self.core.stats.stray += 1;
             return;
         }

@@ -113,7 +113,7 @@ pub enum Indication {
         id: SessionId,
         /// Local name of the file.
         name: String,
-        /// Its size in bytes, if known.
+        /// Size of the file in bytes, if known.
         size: Option<u64>,
         /// Bytes received by earlier sessions.
         resumed: u64,

@@ -173,7 +173,7 @@ impl Receiver {
         self.finished(core, Err(failure));
         self.base.disarm_all(&mut core.shared);
         self.reports.clear();
-        // Also when the user cancels: a later request for the file resumes.
+        // State is kept even when the user cancels: a later request for the file resumes.
         let kept = self.partial().filter(|partial| partial.ranges.len() > 0);
         match kept {
             Some(partial) if self.phase != Phase::Verifying => {

@@ -645,7 +645,7 @@ impl Receiver {
         }
         if status.code == StatusCode::Ok {
             if self.phase == Phase::Asking {
-                // It accepts the request.
+                // The STATUS accepts the request.
                 self.arrived(core, now);
             }
             return;

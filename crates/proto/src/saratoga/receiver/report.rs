@@ -36,11 +36,12 @@ const THIN: u64 = 4096;
 /// Whether a session's sender needs STATUS packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// It has not requested a STATUS so far; this many were sent nevertheless.
+    /// The sender has not requested a STATUS so far; this many were sent nevertheless.
     Unknown { sent: u32 },
-    /// It requests STATUS packets, or was itself requested to send.
+    /// The sender requests STATUS packets, or was itself requested to send.
     Status,
-    /// It sent the end without requesting a STATUS, as over paths without a return link (§4.4).
+    /// The sender sent the end without requesting a STATUS, as over paths without a return link
+    /// (§4.4).
     Nothing,
 }
 
