@@ -106,7 +106,7 @@ settings! {
 pub enum Cookies {
     /// Never: a SYN beyond the backlog is dropped, and retransmitted by the peer.
     Never,
-    /// For SYNs beyond the backlog.
+    /// Cookies for SYNs beyond the backlog.
     WhenFull,
     /// For all SYNs.
     Always,
@@ -251,7 +251,7 @@ pub enum LossRecovery {
     /// One segment per round trip, at partial acknowledgments (RFC 6582). With SACK, known data is
     /// skipped, but SACK is not used otherwise.
     NewReno,
-    /// By the scoreboard, up to the reduced window (RFC 6675).
+    /// Recovery by the scoreboard, up to the reduced window (RFC 6675).
     Sack6675,
     /// Like `Sack6675`, with the reduction spread over the round trip (RFC 6937).
     Prr,

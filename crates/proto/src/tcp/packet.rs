@@ -47,7 +47,7 @@ pub(crate) struct Refused {
 pub(crate) enum Ends {
     /// By its ports.
     Ports(Tuple),
-    /// By this host's number for compressed headers (CCSDS 714.0-B-2).
+    /// Connection by this host's number for compressed headers (CCSDS 714.0-B-2).
     Number { local: IpAddr, remote: IpAddr, number: u8 },
 }
 

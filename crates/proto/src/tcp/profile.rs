@@ -154,7 +154,7 @@ fn scps(congestion: Algorithm, assume: LossCause, with_rate: bool) -> Options {
             initial: Duration::from_secs(3),
             min: Duration::from_millis(250),
             max: Duration::from_secs(64),
-            // Its clock ticks every 100 ms.
+            // The reference implementation's clock ticks every 100 ms.
             margin: Duration::from_millis(100),
         },
         syn_retries: 5,

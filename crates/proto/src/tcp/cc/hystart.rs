@@ -35,7 +35,7 @@ pub enum HyStart {
     /// train exceeds half of the minimum round trip (Ha and Rhee 2008, Linux since 2.6.29).
     #[default]
     Train,
-    /// By the round trip alone, confirmed by five rounds of slower growth (RFC 9406).
+    /// By the growth of the round trip alone, confirmed by five rounds of slower growth (RFC 9406).
     PlusPlus,
 }
 

@@ -263,7 +263,7 @@ pub enum Algorithm {
     Cubic(Cubic),
     /// BBR version 1, as in Linux.
     Bbr,
-    /// None: a constant window. Something else, like a rate, limits sending.
+    /// No congestion control: a constant window. Something else, like a rate, limits sending.
     None {
         /// Bytes that may be in flight; `None`: unlimited.
         window: Option<u64>,

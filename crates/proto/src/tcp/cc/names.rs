@@ -26,7 +26,7 @@ pub enum Named {
     CubicRfc9438,
     /// BBR, version 1.
     Bbr,
-    /// None: limited by the peer's window.
+    /// No congestion control: limited by the peer's window.
     None,
 }
 

@@ -134,7 +134,7 @@ impl VegasControl {
                 VegasVariant::Linux | VegasVariant::Paper => {
                     increase(&mut self.window, Counting::default(), ack);
                 }
-                // It changes with samples only.
+                // The window of this variant changes with samples only.
                 VegasVariant::Scps => {}
             }
             return;

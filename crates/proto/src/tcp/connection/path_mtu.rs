@@ -180,7 +180,7 @@ impl Connection {
         let Some((_, end)) = self.path_mtu.probe.filter(|(_, end)| self.snd.una() >= *end) else {
             return;
         };
-        // It went through, as it was sent once.
+        // The probe went through, as it was sent once.
         let (limit, _) = (self.path_mtu.limit.take(), self.path_mtu.probe.take());
         debug_assert!(
             limit.is_some() && end <= self.snd.una(),

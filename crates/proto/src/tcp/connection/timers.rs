@@ -247,7 +247,7 @@ impl Connection {
         if self.snd.usable() > 0 {
             self.snd.override_window();
         } else {
-            // It counts until a reply arrives (RFC 9293 §3.8.6.1).
+            // The probe counts until a reply arrives (RFC 9293 §3.8.6.1).
             self.timers.timeouts += 1;
             self.counts.window_probes += 1;
             self.liveness.call_probe();

@@ -125,7 +125,8 @@ impl Snacking {
         let (start, end) = self.choose(now, snack, rtt, receive)?;
         self.round_at = self.round_at.or(Some(now));
         let offset = u16::try_from((start - next) / unit).ok()?;
-        // From the unit in which it begins: the data of that unit before the hole has arrived.
+        // The hole is reported from the unit in which it begins: the data of that unit before the
+        // hole has arrived.
         let from = next + u64::from(offset) * unit;
         let size = (end - from).div_ceil(unit).min(u64::from(u16::MAX)) as u16;
         let mut option = SnackOption { offset, size, bits: [0; BITS_MAX], len: 0 };

@@ -53,7 +53,7 @@ impl Stack {
             Some((mtu, connection.path))
         });
         let Some((mtu, path)) = judged else {
-            // It may be forged (RFC 5927 §4.1), or arrive long after the connection's end.
+            // The report may be forged (RFC 5927 §4.1), or arrive long after the connection's end.
             self.statistics.reports_ignored += 1;
             return;
         };

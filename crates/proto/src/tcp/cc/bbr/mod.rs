@@ -222,7 +222,8 @@ impl Bbr {
         let rate = self.bandwidth.max();
         let gain = self.pacing_gain;
         let is_over = if gain > 1.0 {
-            // Until it is in flight, unless the path cannot hold that much.
+            // The probing phase lasts until the higher rate is in flight, unless the path cannot
+            // hold that much.
             let in_flight = ack.prior_in_flight + self.burst() * self.mss;
             is_full_length && (ack.lost > 0 || in_flight >= self.in_flight_at(rate, gain))
         } else if gain < 1.0 {
