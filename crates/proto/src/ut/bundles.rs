@@ -254,7 +254,7 @@ impl Below for BundleLayer {
     fn accept(&mut self, now: Time, arrival: Arrival) {
         let delivery = DeliveryId(arrival.0);
         self.arrivals.retain(|_, other| *other != arrival);
-        // It may have expired.
+        // The bundle may have expired.
         let _over = self.node.with_agent(now, |agent: &mut Agent| agent.confirm(now, delivery));
         self.listen(now);
     }

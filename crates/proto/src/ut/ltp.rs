@@ -343,7 +343,7 @@ impl LtpLayer {
 
     fn finished(&mut self, finished: &Finished) {
         if finished.id.originator != self.ltp.config().engine {
-            // Its unaccepted block cannot be accepted any more.
+            // The unaccepted block of the session cannot be accepted any more.
             let gone = self.arrivals.iter().find(|(_, id)| **id == finished.id);
             if let Some(arrival) = gone.map(|(arrival, _)| *arrival) {
                 self.arrivals.remove(&arrival);

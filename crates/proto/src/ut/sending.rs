@@ -179,7 +179,7 @@ impl<B: Below> LayeredEntity<B> {
                     finished.condition = ConditionCode::CancelRequestReceived;
                     finished.delivery = DeliveryCode::Incomplete;
                 } else {
-                    // It may already be over.
+                    // The transaction may already be over.
                     let _over = self.entity.cancel(now, id);
                 }
             }

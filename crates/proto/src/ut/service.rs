@@ -166,7 +166,7 @@ impl ServiceLayer {
 
     /// Expiry of the oldest arrival: the node does not report the expiry of delivered bundles.
     fn next_end(&self) -> Option<(Arrival, Time)> {
-        // They are numbered in order of arrival.
+        // Arrivals are numbered in order of arrival.
         self.arrivals
             .first_key_value()
             .map(|(arrival, (_, came))| (*arrival, *came + self.lifetime))
