@@ -56,11 +56,11 @@ pub(crate) struct Losses {
 /// Meaning of a lost packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// It belongs to a known event.
+    /// The packet belongs to a known event.
     Known,
-    /// It begins an event.
+    /// The packet begins an event.
     Event,
-    /// It begins the first event.
+    /// The packet begins the first event.
     First,
 }
 

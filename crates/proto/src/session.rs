@@ -26,7 +26,7 @@ use crate::storage::{Room, Storage};
 
 /// Timer of a session, as an engine defines it.
 pub(crate) trait Alarm: Copy + Ord {
-    /// Its name in reports of deadlines.
+    /// Name of the timer in reports of deadlines.
     fn why(self) -> &'static str;
 
     /// Whether it waits for the peer, and so stops while nothing can arrive.

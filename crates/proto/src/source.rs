@@ -134,7 +134,7 @@ impl Source {
         }
         let end = offset + bytes.len() as u64;
         if bytes.is_empty() || end <= self.sent {
-            // It was skipped while it was being read.
+            // The data was skipped while it was being read.
             self.held -= bytes.len();
         } else {
             self.held -= self.sent.saturating_sub(offset) as usize;

@@ -25,9 +25,9 @@ struct Inner {
     path: Path,
     source: usize,
     parity: usize,
-    /// For each source symbol, the logarithm of `1 / Π (x(i) − x(m))` over the others.
+    /// Logarithm of `1 / Π (x(i) − x(m))` over the other source symbols, for each source symbol.
     weights: Vec<u64>,
-    /// For each parity symbol, the logarithm of `Π (x(k + j) − x(m))` over the source symbols.
+    /// Logarithm of `Π (x(k + j) − x(m))` over the source symbols, for each parity symbol.
     products: Vec<u64>,
     /// Coefficients of each source symbol in all parity symbols, if they are few enough.
     kept: Vec<u16>,
@@ -214,7 +214,7 @@ impl Inner {
     }
 }
 
-/// For each source point, the logarithm of `1 / Π (x(i) − x(m))` over the others.
+/// Returns the logarithm of `1 / Π (x(i) − x(m))` over the other points, for each source point.
 ///
 /// The points but the first are a geometric sequence of `n = k − 1` terms. Stepping from `α^i` to
 /// `α^(i + 1)` multiplies each of the `n − 1` differences by α, takes `α^(i + 1) − α^n` out, and
@@ -240,8 +240,8 @@ fn weights(tables: &Tables, source: usize) -> Vec<u64> {
     weights
 }
 
-/// For each parity point, the logarithm of `Π (x(k + j) − x(m))` over the source points; by steps
-/// as in [`weights`].
+/// Returns the logarithm of `Π (x(k + j) − x(m))` over the source points, for each parity point;
+/// computed by steps as in [`weights`].
 fn products(tables: &Tables, source: usize, parity: usize) -> Vec<u64> {
     let order = tables.order();
     let n = source as u64 - 1;

@@ -42,8 +42,8 @@ pub struct RecoverError {
 struct Scratch {
     /// Source symbols to be recovered.
     missing: Vec<usize>,
-    /// As many received symbols as the block is long, with the point and the logarithm of the
-    /// weight of each.
+    /// Received symbols used for the recovery, as many as the block is long, each with its point
+    /// and the logarithm of its weight.
     known: Vec<KnownSymbol>,
     /// Recovered symbols.
     made: Symbols,
@@ -248,8 +248,8 @@ impl Decoder {
     /// Computes the weight of each known symbol: the logarithm of `1 / Π (x − x(m))` over the other
     /// known points, including the points of the zeros of a shortened block.
     ///
-    /// They follow from the products over all source points, divided by the products of the missing
-    /// symbols and multiplied by the products of the parity symbols.
+    /// The weights follow from the products over all source points, divided by the products of the
+    /// missing symbols and multiplied by the products of the parity symbols.
     fn weigh(&mut self) {
         let tables = self.code.field().tables();
         let order = tables.order();

@@ -47,7 +47,7 @@ pub enum Indication {
 /// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// Both ends closed it, and all bytes were delivered.
+    /// Both ends closed the connection, and all bytes were delivered.
     Complete,
     /// The client reset it, or does not respond.
     ClientReset,

@@ -23,7 +23,7 @@ const SILENT: &str = "an idle connection";
 /// A stream of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stream {
-    /// Its connection was requested.
+    /// The connection of the stream was requested.
     Opening,
     Up {
         path: PathId,
@@ -66,7 +66,7 @@ struct Pair {
     /// Client and server.
     ends: [SocketAddr; 2],
     streams: [Stream; 2],
-    /// From the client and from the server.
+    /// Data from the client, and data from the server.
     flows: [Flow; 2],
     opened: Time,
     connected: Option<Time>,
@@ -168,7 +168,7 @@ impl Pep {
     /// Handles a stream that came up.
     fn up(&mut self, now: Time, path: PathId, info: &PathInfo) {
         if let Some((id, side)) = self.paths.get(&path).copied() {
-            // Its properties changed, and there is room again.
+            // The properties of the stream changed, and there is room again.
             return self.set_blocked(id, side, false);
         }
         match info.ticket {

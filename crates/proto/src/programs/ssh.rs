@@ -18,7 +18,7 @@ use super::writes::Writes;
 
 /// Message numbers (RFC 4250 §4.1.2, RFC 4419, RFC 5656).
 mod number {
-    /// Not a message: the version line.
+    /// Number for the version line, which is not a message.
     pub(super) const VERSION: u8 = 0;
     pub(super) const DISCONNECT: u8 = 1;
     pub(super) const DEBUG: u8 = 4;

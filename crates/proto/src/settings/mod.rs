@@ -154,7 +154,7 @@ pub trait Setting {
     /// Kind of its values.
     fn kind(&self) -> Kind;
 
-    /// Its value; `None` if it is equivalent to leaving the key out.
+    /// Value of the setting; `None` if it is equivalent to leaving the key out.
     fn get(&self) -> Option<Value>;
 
     /// Changes it.
@@ -303,7 +303,7 @@ pub enum Base {
         least: u64,
         /// Greatest number.
         most: u64,
-        /// Its type in messages.
+        /// Type of the number in messages.
         name: &'static str,
     },
     /// One of these numbers; the error message begins with the text.
@@ -333,7 +333,7 @@ impl From<Base> for Kind {
 }
 
 impl Kind {
-    /// This kind, or a word.
+    /// Returns this kind, or a word in its place.
     #[must_use]
     pub fn or(mut self, word: &'static str) -> Self {
         self.words.push(word);

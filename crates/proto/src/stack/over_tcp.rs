@@ -438,7 +438,7 @@ impl<A: Engine> OverTcp<A> {
         let Some(path) = self.streams.readable.pop_first() else { return false };
         let Some(stream) = self.streams.by_path.get_mut(&path) else { return true };
         if stream.paused || !stream.is_up() {
-            // It is checked again on resumption.
+            // The stream is checked again on resumption.
             return true;
         }
         let connection = stream.connection;
@@ -566,7 +566,7 @@ impl<A: Engine> Engine for OverTcp<A> {
                 self.late.over(connection);
                 let _ = self.below.abort(now, connection);
             } else if self.streams.left.contains_key(&connection) {
-                // It continues as long as the peer acknowledges data.
+                // The wait continues as long as the peer acknowledges data.
                 self.timers.set(connection, now + self.config.linger, LEFT);
             } else {
                 self.forget(now, connection);

@@ -64,7 +64,7 @@ impl Stream {
 pub(super) enum Owner {
     /// A stream of the engine above.
     Stream(PathId),
-    /// None: it was left with data still to be delivered.
+    /// No owner: the stream was left with data still to be delivered.
     Nobody,
 }
 

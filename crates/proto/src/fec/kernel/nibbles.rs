@@ -31,8 +31,7 @@ static NIBBLES16: LazyLock<[[Nibbles16; 16]; 4]> = LazyLock::new(|| {
     })
 });
 
-/// For each digit of an element of GF(2¹⁶), from the lowest, the low and the high bytes of the
-/// products.
+/// Low and high bytes of the products, for each digit of an element of GF(2¹⁶), from the lowest.
 pub(super) type Nibbles16 = [[u8; 16]; 8];
 
 /// The products of all coefficients of GF(2¹⁶). The products of a coefficient are the sums of the
