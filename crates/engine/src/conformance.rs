@@ -159,7 +159,7 @@ pub struct Options {
     /// Datagrams of a flood.
     pub flood: u64,
     /// Positions tried by a check that acts "at each point": all positions if there are no more
-    /// than this, else the first, the last and an even selection of the others.
+    /// than this, otherwise the first, the last and an even selection of the others.
     pub positions: u64,
     /// One-way delay from the sender and to the sender.
     pub latency: [Duration; 2],
