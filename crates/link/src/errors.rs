@@ -462,8 +462,8 @@ impl Model {
     }
 }
 
-/// Returns the clean bits between the error at index `next` and the one after it, to which `next`
-/// is advanced.
+/// Returns the clean bits between the error at index `next` and the one after it, and advances
+/// `next` to the latter.
 fn vector_gap(vector: &ErrorVector, next: &mut usize) -> u64 {
     let here = vector.errors[*next];
     *next += 1;

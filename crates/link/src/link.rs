@@ -126,7 +126,7 @@ impl<T> Link<T> {
 
     /// Returns when to call [`pop`](Self::pop) next: when the next packet leaves the far end or,
     /// while nothing is in propagation, when the next transmission starts. `None` if the link is
-    /// empty or never comes up for the waiting packets.
+    /// empty or never comes up again for the waiting packets.
     ///
     /// The result is stale after every call that changes the link.
     #[must_use]
