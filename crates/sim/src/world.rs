@@ -432,7 +432,7 @@ impl<E: Engine> World<E> {
     }
 
     /// Captures all packets that `host` sends and receives, as one pcapng with an interface for
-    /// each neighbour to or from which it has a link. See [`World::capture_host_link`].
+    /// each neighbour that it has a link to or from. See [`World::capture_host_link`].
     ///
     /// # Errors
     /// Errors of the sink.
