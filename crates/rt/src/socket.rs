@@ -217,7 +217,7 @@ impl Socket {
     /// # Errors
     ///
     /// `EMSGSIZE` when a datagram is larger than the interface allows, and other errors of the
-    /// system. An earlier report of a peer without a listener is no error.
+    /// system. An earlier report of a peer without a listener does not count as an error.
     pub fn send(
         &self,
         to: SocketAddr,

@@ -151,7 +151,7 @@ fn bytes(len: usize, first: u8) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8 ^ first).collect()
 }
 
-/// Bundles of all sizes over a relay, in both directions.
+/// Bundles of all sizes via a relay, in both directions.
 fn over_a_relay(folders: [Option<&Path>; 3]) {
     let third = place(3, None, folders[2]);
     let second = place(2, Some(third.address()), folders[1]);

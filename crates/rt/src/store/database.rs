@@ -1,6 +1,6 @@
 //! The engine's records in one database: concurrent changes share one sync.
 //!
-//! An empty file beside it reserves space. When the disk is full it is removed, so that
+//! An empty file next to the database reserves space. When the disk is full it is removed, so that
 //! completions can be recorded, which frees space again.
 
 use std::io;

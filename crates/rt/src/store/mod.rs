@@ -73,7 +73,7 @@ pub enum Access {
 /// Reason why a store cannot be opened. The message names the remedy.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The root does not exist or is no directory.
+    /// The root does not exist, or is not a directory.
     #[error("the directory {} cannot be opened: {error}; create it first", path.display())]
     Root {
         /// Root directory.

@@ -76,7 +76,7 @@ fn a_replayed_session_delivers_nothing_twice() {
 fn slow_peers_do_not_delay_others() {
     let second = place(2, None, None);
     let recording = session(&second);
-    // Each stops in the middle of a bundle, whose rest comes byte by byte.
+    // Each stops in the middle of a bundle, the rest of which arrives byte by byte.
     let mut slow = Vec::new();
     for number in 0..40 {
         let mut stream = TcpStream::connect(second.address()).unwrap();
