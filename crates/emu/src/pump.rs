@@ -360,7 +360,7 @@ impl Pump {
             let ends = ends(packet);
             self.push(port, ends, len, shape);
         }
-        // There may be more, some of which may have waited since then.
+        // There may be more packets, and some of them may have waited since then.
         let since = *self.ports[port].behind_since.get_or_insert(started);
         self.unattended = self.unattended.max(started - since);
         Ok(true)

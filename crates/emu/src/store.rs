@@ -46,7 +46,8 @@ struct Held {
     live: u32,
 }
 
-/// Number of records up to which their capacity doubles; from there on it grows by an eighth.
+/// Number of records up to which the records' capacity doubles; larger capacities grow by an
+/// eighth.
 const DOUBLED_MAX: usize = 8192;
 
 /// Growth of the records for this capacity.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 /// Epoll data of the event by which other threads wake this.
 const EVENT: u64 = u64::MAX;
-/// Maximum devices per poll; the others come first in the next.
+/// Maximum devices per poll; the other devices are first in the next poll.
 const AT_ONCE: usize = 64;
 
 /// Devices and an event. One call returns the ready ones: a call per device would be too many in
