@@ -418,7 +418,7 @@ fn up_from(outages: &Outages, at: f64) -> Option<f64> {
     outages.next_change(now).map(|up| up.as_secs_f64().max(at))
 }
 
-/// End of sending `bytes` from `from` on, and whether an outage came between.
+/// End of a transmission of `bytes` that starts at `from`, and whether an outage interrupted it.
 fn send(rate: &Rate, outages: &Outages, from: f64, bytes: f64) -> Option<(f64, bool)> {
     let mut at = up_from(outages, from)?;
     let (mut bits, mut cut) = (8.0 * bytes, at > from);

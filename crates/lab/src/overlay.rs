@@ -1,4 +1,4 @@
-//! Transfers over waypoints, which store and forward files or bundles.
+//! Transfers via waypoints, which store and forward files or bundles.
 //!
 //! A waypoint forwards no IP packets, so nodes behind it are reached only through its entity or
 //! bundle node.
@@ -76,7 +76,7 @@ pub(crate) fn hops(mut waypoints: Vec<&str>) -> Vec<Hop<'_>> {
     hops
 }
 
-/// Adds the routes of transfers over waypoints to the nodes' settings, in both directions, and
+/// Adds the routes of transfers via waypoints to the nodes' settings, in both directions, and
 /// permits neighbours to have files forwarded.
 ///
 /// # Errors

@@ -311,7 +311,7 @@ fn transfer(rng: &mut Rng, rate: Rate, family: &str, profile: &str) -> Transfer 
     }
 }
 
-/// Links from `a` to `b` and back, some over a relay.
+/// Links from `a` to `b` and back, some via a relay.
 fn links(rng: &mut Rng) -> Vec<LinkSpec> {
     let relayed = rng.chance(0.2);
     let mut links = Vec::new();

@@ -20,7 +20,7 @@ pub fn candidates(question: &Question) -> Result<Vec<Protocol>, SpecError> {
         let is_whole = kind.is_reliable() == *has_return || kind.is_coded();
         let forwards = !relay || kind.hands_on();
         // The transports below CFDP are candidates themselves, and CFDP only adds its headers,
-        // except over relays.
+        // except via relays.
         let is_plain = *relay || !kind.is_entity_in_bundles();
         // Bundles and blocks go to one receiver at a time, over configured paths.
         let to_many = *receivers == 1 || !kind.has_nodes();

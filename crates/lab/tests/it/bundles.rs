@@ -1,4 +1,4 @@
-//! Files as bundles, over one hop and over relays.
+//! Files as bundles, over one hop and via relays.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

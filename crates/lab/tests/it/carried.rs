@@ -1,4 +1,4 @@
-//! CFDP over LTP and in bundles, over one hop and over relays.
+//! CFDP over LTP and in bundles, over one hop and via relays.
 
 use std::sync::atomic::AtomicBool;
 

@@ -73,7 +73,7 @@ const ROUND_TRIP_S: f64 = 0.504;
 /// When the outage of [`broken`] begins.
 const OUTAGE_AT_S: f64 = 0.8;
 
-/// 5 MB over a relay at 10 Mbit/s. The second link loses a packet in 50, and is down for `lasts`
+/// 5 MB via a relay at 10 Mbit/s. The second link loses a packet in 50, and is down for `lasts`
 /// seconds, unknown to both ends.
 fn broken(protocol: &str, direction: Direction, lasts: f64) -> Run {
     let outage = if lasts > 0.0 {

@@ -1,4 +1,4 @@
-//! Transfers over waypoints that store and forward files.
+//! Transfers via waypoints that store and forward files.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
