@@ -201,7 +201,7 @@ fn text(info: &[u8]) -> String {
 fn event(indication: norm::Indication) -> Event {
     match indication {
         norm::Indication::Receiving { id, size } => {
-            // NORM_INFO, which has the name, may come later.
+            // NORM_INFO, which has the name, may arrive later.
             let (id, name) = (TransferId::new(id), String::new());
             Event::Receiving { id, name, size: Some(size), resumed: 0 }
         }
