@@ -1,4 +1,4 @@
-//! LTP-T: end-to-end LTP over nodes that forward segments as they arrive.
+//! LTP-T: end-to-end LTP via nodes that forward segments as they arrive.
 //!
 //! A technical report of 2005 (Farrell and Cahill, TCD-CS-2005-69) describes LTP-T. It gives the
 //! purposes of extensions; its code points are not known here. The layout below is this project's

@@ -91,7 +91,7 @@ fn forms_written_by_other_implementations() {
         "9f 9f 1807 00 00 9f02 9f0102ff ff 8202820201 8202820201 9f0018 28ff 1a000f4240 ff \
          9f 07 1900 02 00 00 4300 0000 ff 9f 01 01 00 00 42 6869 ff ff",
     );
-    // The age's bytes are no CBOR number, but nothing decodes them.
+    // The age's bytes are not a CBOR number, but nothing decodes them.
     let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     assert_eq!(bundle.payload, b"hi");
     assert!(bundle.head.blocks()[0].extension(&BOUNDS).is_err());
