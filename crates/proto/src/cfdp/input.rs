@@ -383,7 +383,7 @@ impl Entity {
     }
 }
 
-/// Whether a PDU of a transaction may arrive on a path, to which the transaction then moves.
+/// Whether a PDU of a transaction may arrive on a path. If so, the transaction moves to that path.
 fn comes_by(transaction: &mut Transaction, core: &mut Core, now: Time, from: PathId) -> bool {
     let base = transaction.base_mut();
     if base.seat.path == Some(from) {

@@ -93,7 +93,7 @@ impl Entity {
         remote.or_insert_with(|| config.default_remote.clone()).path = Some(path);
     }
 
-    /// Source entities in the records, to which paths must exist before the records are restored.
+    /// Source entities in the records. Paths to them must exist before the records are restored.
     pub(crate) fn sources(records: &[(String, Bytes)]) -> impl Iterator<Item = u64> + '_ {
         records.iter().filter_map(|(key, _)| journal::source_of(key))
     }

@@ -370,7 +370,7 @@ impl Receiver {
         any
     }
 
-    /// Takes data of which nothing was received before.
+    /// Takes data that was not received before, not even in part.
     #[inline]
     fn accept(&mut self, core: &mut Core, offset: u64, data: &[u8]) -> bool {
         if !self.spool.append(&mut core.shared, self.base.seat.handle, offset, data) {

@@ -27,8 +27,8 @@ const PATIENT_ASKS: u32 = 8;
 /// unreachable, and its first repair triggers the other requests.
 const SILENT_ROUNDS: u32 = 3;
 
-/// Bytes that cross the forward link in the time of one request, from which on the return link is
-/// thin: 8 bytes against 4 KiB are a ratio of 1 to 512.
+/// Bytes that cross the forward link in the time of one request, at or above which the return link
+/// counts as thin: 8 bytes against 4 KiB are a ratio of 1 to 512.
 const THIN: u64 = 4096;
 
 /// Approximate length of a short NAK with the headers below it.

@@ -123,7 +123,7 @@ impl Sender {
         }
     }
 
-    /// Put of an earlier run, of which the receiver may have any part.
+    /// Put of an earlier run; the receiver may have any part of it.
     pub(crate) fn restored(base: Base, request: PutRequest, size: Option<u64>) -> Self {
         let mut sender = Self::new(base, request, Some(size));
         sender.record.mark_used();

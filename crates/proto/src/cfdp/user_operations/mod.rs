@@ -471,7 +471,7 @@ fn is_response(messages: &[Bytes]) -> bool {
     operations.any(|operation| matches!(operation, UserOperation::ProxyPutResponse { .. }))
 }
 
-/// Result of a put of which only its end is known.
+/// Result of a put if only its end is known.
 fn abandoned(id: TransactionId) -> TransactionFinished {
     TransactionFinished {
         id,

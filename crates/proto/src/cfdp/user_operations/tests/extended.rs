@@ -1,4 +1,4 @@
-//! Classes 3 and 4: PDUs of one transaction over waypoints.
+//! Classes 3 and 4: PDUs of one transaction via waypoints.
 
 use std::cell::RefCell;
 use std::rc::Rc;
