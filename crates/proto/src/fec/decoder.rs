@@ -17,7 +17,7 @@ pub struct Decoder {
     block_len: usize,
     /// Source symbols of the longest block, followed by parity symbols as they arrived.
     symbols: Symbols,
-    /// Number of source symbols that there is room for.
+    /// Number of source symbols that fit in the buffer.
     room: usize,
     present: Vec<bool>,
     /// Number of source symbols that have not arrived.
@@ -98,7 +98,7 @@ impl Decoder {
         })
     }
 
-    /// Numbers of source and parity symbols of a block that there is room for.
+    /// Numbers of source and parity symbols of a block that fit in the buffer.
     #[must_use]
     pub fn room(&self) -> (usize, usize) {
         (self.room, self.symbols.count() - self.room)

@@ -58,7 +58,7 @@ impl Encoder {
         &self.code
     }
 
-    /// Number of parity symbols that there is room for.
+    /// Number of parity symbols that fit in memory.
     #[must_use]
     pub fn room(&self) -> usize {
         self.parity.count()
