@@ -70,7 +70,7 @@ pub struct ClientConfig {
     pub data: DataConnection,
     /// Representation type of files.
     pub representation: Representation,
-    /// Whether the data connection may lead to, or come from, another host than the server: the
+    /// Whether the data connection may lead to another host than the server, or come from one: the
     /// reply to PASV may name any (RFC 2577 §3). Otherwise the server's address replaces the named
     /// one, and connections from others are reset.
     pub third_party: bool,

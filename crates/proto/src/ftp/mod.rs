@@ -441,7 +441,7 @@ impl Node {
         let Some(control) = self.core.data.get(&id).map(|data| data.control) else { return };
         let address = match answer {
             Ok(Completion::Listening(address)) => {
-                // The connection is still to come.
+                // The connection has not been established yet.
                 self.core.waits_on(ticket, id);
                 Ok(address)
             }
