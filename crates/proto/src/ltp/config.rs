@@ -46,7 +46,7 @@ settings! {
         /// session. Otherwise a sender may take a block for delivered although each run received
         /// only a part of it.
         pub journal: bool as Flag = true,
-        /// LTP-T settings, if the engine speaks it: blocks reach their destination over several
+        /// LTP-T settings, if the engine speaks it: blocks reach their destination via several
         /// engines, and those for other engines are forwarded.
         pub transport: Option<super::transport::Config> = None,
         /// Limits of the engine.

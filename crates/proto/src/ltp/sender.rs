@@ -49,7 +49,7 @@ pub(crate) struct Sender {
     pub(crate) base: Base<Alarm>,
     pub(crate) peer: Peer,
     destination: u64,
-    /// Name of the file at the receiver; empty if it is no file.
+    /// Name of the file at the receiver; empty if the block is not a file.
     name: String,
     color: Red,
     /// Bytes of a block of units, otherwise 0.

@@ -15,7 +15,7 @@ const SILENT_AFTER: u32 = 4;
 /// Interval between retransmissions to an unreachable peer, over all sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// Retransmission of a checkpoint, to which the receiver repeats its reports: four per reply
+    /// Retransmission of a checkpoint; the receiver repeats its reports in reply: four per reply
     /// time, at most one every 500 ms.
     Checkpoint,
     /// Retransmission of a report, whose sender retransmits as well: one per reply time, at least

@@ -79,7 +79,7 @@ impl Receiver {
         }
         let is_kept = self.sink.relay().is_some() && (self.is_safe || self.extent.red == Some(0));
         match self.phase {
-            // The rest is green and will not come; the data so far is being delivered.
+            // The rest is green and will not arrive; the data so far is being delivered.
             Phase::Receiving if self.is_half_open => self.give_way(core),
             Phase::Receiving if is_kept && self.sink.open_file().is_some() => self.keep_all(core),
             Phase::Receiving => {

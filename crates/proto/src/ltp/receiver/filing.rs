@@ -32,7 +32,7 @@ impl Receiver {
             let is_recorded = self.sink.relay().is_some_and(|relay| relay.is_recorded);
             let is_new = !self.is_safe && self.syncs == 0 && !is_recorded;
             if self.red_is_here() && self.extent.is_mixed() && is_new {
-                // Green data may come late or never; the red part is stored without it.
+                // Green data may arrive late or never; the red part is stored without it.
                 self.flush_spool(core);
                 self.sync(core);
             }

@@ -352,8 +352,8 @@ impl Receiver {
             || self.reporting.gaps.serials.iter().filter(unacknowledged).count() >= OUTSTANDING_MAX
     }
 
-    /// Whether a second copy of each report is negligible beside the round trip that a lost report
-    /// costs.
+    /// Whether a second copy of each report is negligible compared with the round trip that a lost
+    /// report costs.
     fn copy_is_cheap(&self, core: &Core, is_lossy: bool) -> bool {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let times = path.and_then(|path| path.times(COPY_LEN));

@@ -14,8 +14,8 @@ use crate::session::Base;
 use crate::storage::Storage as _;
 
 impl Sender {
-    /// Starts a session that sends another engine's block, of which everything that ever arrives is
-    /// in a working file.
+    /// Starts a session that sends another engine's block. A working file holds everything of the
+    /// block that ever arrives.
     pub(crate) fn of_stored(
         base: Base<Alarm>,
         peer: Peer,
@@ -36,7 +36,7 @@ impl Sender {
         sender
     }
 
-    /// Starts a session that sends a block still arriving, of which these parts have arrived.
+    /// Starts a session that sends a block still arriving; these parts of it have arrived.
     pub(crate) fn of_passage(
         base: Base<Alarm>,
         peer: Peer,

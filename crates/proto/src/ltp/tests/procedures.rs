@@ -303,7 +303,7 @@ fn miscolored_data_ends_the_session() {
         // Green in the red part, and red behind where green began.
         (red(DataKind::EndOfRedPart, 0, &[1; 100]), green(DataKind::Green, 50, &[1; 10])),
         (green(DataKind::Green, 100, &[1; 100]), red(DataKind::Red, 150, &[1; 10])),
-        // The same where the end of the red part has not come.
+        // The same if the end of the red part has not arrived.
         (red(DataKind::Red, 100, &[1; 100]), green(DataKind::Green, 50, &[1; 10])),
         // Red behind the end of the red part.
         (red(DataKind::EndOfRedPart, 0, &[1; 100]), red(DataKind::Red, 100, &[1; 10])),
