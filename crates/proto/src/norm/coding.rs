@@ -11,7 +11,7 @@ use crate::fec::{Code, Encoder, Field};
 /// Bytes of the header of NORM_DATA without payload id and extensions.
 const DATA_HEADER: usize = 16;
 
-/// First segment of an object of which only the scheme is known.
+/// First segment of an object if only the scheme is known.
 pub(crate) fn first_id(scheme: Scheme) -> PayloadId {
     let tells = scheme == Scheme::SmallBlockSystematic;
     PayloadId { block: 0, symbol: 0, block_len: tells.then_some(0) }
@@ -216,7 +216,8 @@ impl Coding {
     }
 }
 
-/// Number of proactive parity segments for the shortest block, if a full one has at least as many.
+/// Number of proactive parity segments for the shortest block, provided that a full block has at
+/// least this number.
 const AUTO_PARITY_LEAST: u16 = 3;
 
 #[cfg(test)]

@@ -174,7 +174,7 @@ settings! {
         pub nacking: Nacking as Word = Nacking::Normal,
         /// Time of requests: when a later `block` or a later `object` begins.
         pub repair_boundary: RepairBoundary as Word = RepairBoundary::Block,
-        /// Whether objects that are no files are also stored as files, named by their numbers.
+        /// Whether objects that are not files are also stored as files, named by their numbers.
         /// `recv` stores them.
         pub store_data: bool as Flag = false,
         /// Start of received streams: their `beginning` if still available, or the first block
@@ -198,9 +198,9 @@ pub enum Join {
 /// after it is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// First object with a NORM_INFO, with a segment of its first block that is no repair, or named
-    /// by a flush: `NORM_SYNC_CURRENT` of the reference library. A late receiver then causes few
-    /// repairs.
+    /// First object with a NORM_INFO, with a segment of its first block that is not a repair, or
+    /// named by a flush: `NORM_SYNC_CURRENT` of the reference library. A late receiver then causes
+    /// few repairs.
     Current,
     /// The sender's current object, from its start.
     Object,

@@ -127,7 +127,7 @@ pub(crate) struct Core {
     pub(crate) rng: Rng,
     /// Bytes of incomplete blocks.
     pub(crate) assembling: usize,
-    /// Bytes reserved for objects that are no files, received or not.
+    /// Bytes reserved for objects that are not files, received or not.
     pub(crate) reserved: usize,
     /// Recovers lost segments, one block after the other.
     decoder: Option<Decoder>,

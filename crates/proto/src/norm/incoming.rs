@@ -55,7 +55,7 @@ pub(crate) struct Incoming {
     sink: Sink,
     pub(crate) state: State,
     requested: Requested,
-    /// Bytes reserved for an object that is no file.
+    /// Bytes reserved for an object that is not a file.
     reserved: usize,
     /// Messages that contradicted the FEC information since one confirmed it.
     contradictions: u32,

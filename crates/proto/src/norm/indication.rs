@@ -80,7 +80,7 @@ pub enum RequestError {
     /// Nothing can be sent after a stream until that has ended.
     #[error("a stream is under way on this path")]
     Stream,
-    /// The object is no stream, or was closed.
+    /// The object is not a stream, or was closed.
     #[error("{0} is not a stream that can be written to")]
     NotWritable(ObjectId),
     /// The command does not fit in one message.
@@ -208,7 +208,7 @@ pub enum Indication {
         /// Number of the command.
         number: u64,
     },
-    /// Question of a sender's application (§4.2.3.6), indicated once whatever its repetitions;
+    /// Question of a sender's application (§4.2.3.6), indicated once, however often it is repeated;
     /// reply with [`Node::answer`](super::Node::answer).
     Question {
         /// The path of its messages.
@@ -280,7 +280,7 @@ pub struct Finished {
     pub info: Bytes,
     /// Name of the file stored by a receiver.
     pub name: Option<FileName>,
-    /// Content of an object that is no file and was not stored
+    /// Content of an object that is not a file and was not stored
     /// ([`ReceiverConfig::store_data`](super::ReceiverConfig)).
     pub data: Option<Bytes>,
     /// Size of the object in bytes.

@@ -32,8 +32,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(3600);
 /// Minimum time for which messages of a sender's previous instance are ignored.
 const FORMER_MIN: Duration = Duration::from_secs(1);
 
-/// `K` of the back-off from which on a receiver waits with new requests until the requested
-/// repairs should have arrived, as in the RFC. In a large group NACKs must be few.
+/// `K` of the back-off at or above which a receiver delays new requests until the requested repairs
+/// should have arrived, as in the RFC. In a large group NACKs must be few.
 const BACKOFF_OF_MANY: u8 = 4;
 
 /// Type of a private header extension: the first object that a receiver vouches for. Its
@@ -41,7 +41,7 @@ const BACKOFF_OF_MANY: u8 = 4;
 /// objects, and objects that failed here must not seem delivered. Other implementations skip it.
 pub(crate) const EXT_BEGAN: u8 = 193;
 
-/// Number of messages from which on a sender keeps its slot while it is active.
+/// Number of messages after which a sender keeps its slot while it is active.
 const HALF_OPEN_MESSAGES: u8 = 8;
 
 /// One instance of a sender: from its start to its restart.

@@ -48,8 +48,7 @@ pub(crate) struct Reception {
     first_until: Time,
     /// Round trip measured by the sender, in seconds.
     rtt: Option<f64>,
-    /// Rate from which the interval before the first loss was computed, while no round trip was
-    /// measured.
+    /// Rate used to compute the interval before the first loss, while no round trip was measured.
     guessed: Option<f64>,
     parts: VecDeque<Part>,
     /// Mean length of NORM_DATA, and the arrival of the last one.
@@ -377,7 +376,7 @@ impl Reception {
     pub(crate) fn feedback(&self, sequence: u16, grtt: Duration, send_rate: f64) -> CcFeedback {
         let (fair, flags) = self.fair(grtt, send_rate);
         let loss = if self.has_lost { self.losses.rate() } else { 0.0 };
-        // 32 bits, half of which only the reference implementation has.
+        // 32 bits; only the reference implementation has the lower half.
         let loss = (loss * f64::from(u32::MAX)) as u32;
         let known = if self.rtt.is_some() { CcFlags::RTT } else { CcFlags::NONE };
         CcFeedback {

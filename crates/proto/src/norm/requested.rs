@@ -14,8 +14,8 @@ pub(crate) const OTHERS_MAX: usize = 1024;
 pub(crate) struct Requested {
     /// Time of the last request for NORM_INFO or the whole object.
     info_at: Option<Time>,
-    /// Blocks of which nothing arrived: first, end (exclusive) and time of the request, the latest
-    /// last.
+    /// Blocks without any received segment: first, end (exclusive) and time of the request, the
+    /// latest last.
     blocks: Vec<(u32, u32, Time)>,
     info_by_others: bool,
     all_by_others: bool,
@@ -55,7 +55,7 @@ impl Requested {
         self.blocks.retain(|(_, _, at)| *at > since);
     }
 
-    /// Blocks requested after `since` of which nothing arrived.
+    /// Blocks requested after `since` without any received segment.
     pub(crate) fn blocks(&self, since: Time) -> Ranges {
         let mut ranges = Ranges::new();
         for (first, end, _) in self.blocks.iter().filter(|(_, _, at)| *at > since) {

@@ -140,7 +140,7 @@ impl Incoming {
         true
     }
 
-    /// Requests blocks of which nothing arrived, unless `covered`.
+    /// Requests blocks without any received segment, unless `covered`.
     fn request_blocks(
         &mut self,
         writer: &mut RequestWriter<'_>,

@@ -1,4 +1,4 @@
-//! Destination of received data: a file, or memory for objects that are no files.
+//! Destination of received data: a file, or memory for objects that are not files.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::storage::Storage as _;
 enum Store {
     /// Nothing is known about the object yet.
     None,
-    /// In memory: the object is no file.
+    /// In memory: the object is not a file.
     Memory,
     /// Nothing has to be written to its file yet.
     Unopened,
@@ -31,7 +31,7 @@ enum Store {
 pub(super) enum Finish {
     /// Writes are pending.
     Waits,
-    /// Delivers an object that is no file.
+    /// Delivers an object that is not a file.
     Delivers(Bytes),
     /// Everything is written, and being synced.
     Syncs,
@@ -45,7 +45,7 @@ pub(super) struct Sink {
     /// Complete blocks that wait until the file is open.
     parked: VecDeque<(u64, Bytes)>,
     writes: usize,
-    /// Bytes of an object that is no file.
+    /// Bytes of an object that is not a file.
     data: BTreeMap<u64, Bytes>,
     /// Name of the stored file.
     stored: Option<FileName>,

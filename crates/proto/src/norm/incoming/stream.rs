@@ -48,7 +48,8 @@ pub(super) struct Stream {
     /// Position of the sender: all earlier segments are known to have been sent.
     through: Place,
     blocks: BTreeMap<u64, Part>,
-    /// Requested blocks of which nothing arrived: first, end (exclusive), and time of the request.
+    /// Requested blocks without any received segment: first, end (exclusive), and time of the
+    /// request.
     requested: Vec<(u64, u64, Time)>,
     /// Blocks requested by others.
     by_others: Ranges,
@@ -165,7 +166,7 @@ impl Stream {
         (self.expected().contains(&block) && !self.blocks.contains_key(&block)).then_some(block)
     }
 
-    /// Blocks of which nothing arrived that were requested after `since`.
+    /// Blocks without any received segment that were requested after `since`.
     fn requested_since(&self, since: Time) -> Ranges {
         let mut ranges = Ranges::new();
         for (first, end, _) in self.requested.iter().filter(|(_, _, at)| *at > since) {

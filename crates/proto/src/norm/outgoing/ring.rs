@@ -143,7 +143,7 @@ impl Ring {
         self.unwrap(block).is_some_and(|block| block < self.first)
     }
 
-    /// Blocks held of which something was sent.
+    /// Blocks held that were sent at least in part.
     pub(super) fn sent_blocks(&self) -> std::ops::Range<u64> {
         let last = self.next.block + u64::from(self.next.symbol > 0);
         self.first..last.max(self.first)

@@ -77,7 +77,7 @@ impl Feedback {
     /// Whether another receiver's report makes this one redundant: higher rates carry little
     /// information for the sender.
     fn is_covered_by(&self, cc: CcFeedback, grtt: Duration) -> bool {
-        // The CLR replies in any case, and is no measure for others.
+        // The CLR replies in any case, and its report says nothing about others.
         let is_measure = !cc.flags.contains(CcFlags::CLR) && cc.rate != 0;
         // Rates computed without a measured round trip cannot be compared with measured ones.
         let compares = self.reception.has_rtt() || !cc.flags.contains(CcFlags::RTT);

@@ -20,7 +20,7 @@ const NACK_HEADER: usize = 40;
 /// Typical size of a short NACK with UDP, IP and link headers, in bytes.
 const NACK_USUAL: usize = 110;
 
-/// Rate, in bit/s, from which on a sender counts as unpaced.
+/// Rate, in bit/s, at or above which a sender counts as unpaced.
 const RATE_UNKNOWN: f64 = 1e12;
 
 /// Minimum wait for repairs, for any round trip that the sender advertises: otherwise each message

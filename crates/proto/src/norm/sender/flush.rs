@@ -78,7 +78,8 @@ impl Flushes {
 }
 
 impl Sender {
-    /// Last object up to which everything requested was sent, and whether it is the last of all.
+    /// Last object such that everything requested of it and of all earlier objects was sent; and
+    /// whether it is the last of all.
     fn sent_through(&self) -> Option<(u64, bool)> {
         let mut objects = self.objects.iter();
         let sent = objects.by_ref().take_while(|object| object.is_settled());

@@ -37,7 +37,7 @@ struct Requested {
     segments: BTreeMap<(u16, u32), Symbols>,
     /// Largest number of segments missing from each requested block, if reported.
     lacks: Option<u16>,
-    /// Blocks of which at most `lacks` segments are missing: object, first and last block.
+    /// Blocks that lack at most `lacks` segments: object, first and last block.
     counted: Vec<(u16, u32, u32)>,
 }
 
