@@ -264,8 +264,8 @@ settings! {
     /// Limits of a peer, and the effect of each.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Limits {
-        /// Sessions under way, an eighth of which is reserved for this node's own. Beyond the
-        /// limit, a half-open session is dropped; if there is none, requests are refused, local and
+        /// Sessions under way; an eighth of them is reserved for this node's own. Beyond the limit,
+        /// a half-open session is dropped; if there is none, requests are refused, local and
         /// remote.
         pub sessions: usize as Number [Least(1)] = 1000,
         /// Sessions of one path once half of all are under way. Beyond the limit, a half-open

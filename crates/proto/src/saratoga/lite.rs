@@ -20,7 +20,7 @@ pub fn coverage(packet: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether a requester accepts the file by UDP-Lite; `None` if the packet is no request for a
+/// Whether a requester accepts the file by UDP-Lite; `None` if the packet is not a request for a
 /// file.
 ///
 /// A file that is deleted after verification must be intact. The abilities in a BEACON do not

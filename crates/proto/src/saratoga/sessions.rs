@@ -250,7 +250,7 @@ impl Sessions {
         self.closed.insert_within(core.config.limits.closed, id, word);
     }
 
-    /// Forgets a session of which only data is known. Returns `false` if it is another.
+    /// Forgets a session if only its data is known. Returns `false` for any other session.
     pub(super) fn forget_unknown(&mut self, core: &mut Core, id: &SessionId) -> bool {
         let Some(handle) = self.by_id.get(id).copied() else { return true };
         let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return false };

@@ -361,7 +361,7 @@ impl Receiver {
                 self.refuse(core, now, code);
                 return;
             }
-            // Data without room is no sign that more follows.
+            // Data without room does not show that more follows.
             let is_beyond = self.extent.end().is_some_and(|known| end > known);
             if end > core.config.limits.file || is_beyond {
                 core.stats.data_dropped += 1;

@@ -29,8 +29,8 @@ const BACKLOG_LEAST: Duration = Duration::from_millis(5);
 /// Bytes of a STATUS without holes, with its timestamp and the headers below it: 32 and 42.
 const STATUS_LEN: u64 = 74;
 
-/// Bytes that cross the forward link in the time of one hole, from which on the return link is
-/// thin: 8 bytes against 4 KiB are a ratio of 1 to 512.
+/// Bytes that cross the forward link in the time of one hole, at or above which the return link
+/// counts as thin: 8 bytes against 4 KiB are a ratio of 1 to 512.
 const THIN: u64 = 4096;
 
 /// Whether a session's sender needs STATUS packets.
