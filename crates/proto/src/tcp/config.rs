@@ -489,7 +489,7 @@ impl Options {
         Ok(())
     }
 
-    /// Window shift with which the largest window fits its field.
+    /// Minimum window shift with which the largest window fits its field.
     pub(crate) fn receive_scale(&self) -> u8 {
         let max = self.receive_buffer.max();
         let shift = (0..14).find(|shift| max >> shift <= 65_535).unwrap_or(14);

@@ -264,7 +264,7 @@ impl Connection {
         if says_end { room.saturating_sub(4).max(1) } else { room }
     }
 
-    /// Data bytes that fit beside the current options.
+    /// Data bytes that fit in a segment with the current options.
     fn data_room(&self) -> u64 {
         if self.compresses() {
             return self.mss();

@@ -32,7 +32,7 @@ pub struct Hole {
 pub struct Holes {
     /// Missing ranges, which are read as zeros.
     pub received: Vec<Hole>,
-    /// Ranges given up by the sender.
+    /// Ranges that the sender gave up.
     pub sent: Vec<Hole>,
 }
 
