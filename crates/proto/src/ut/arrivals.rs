@@ -18,7 +18,7 @@ use crate::cfdp::{self, Keeping, Part};
 /// Longest arrival that is read, in bytes: room for several of the longest PDUs.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Wait for the beginning of a file whose end came first, where no inactivity timeout is set.
+/// Wait for the beginning of a file whose end arrived first, where no inactivity timeout is set.
 const BEGINNING_WAIT: Duration = Duration::from_secs(3600);
 
 /// Origin and content of an arrival.
@@ -262,8 +262,8 @@ impl<B: Below> LayeredEntity<B> {
                 return self.put_off(arrival);
             }
             match self.entity.keeping(id, part) {
-                // The store is behind; or the end came first, which begins no reception of class 1.
-                // The whole arrival is delivered again after a change.
+                // The store is behind; or the end arrived first, which does not start a reception
+                // of class 1. The whole arrival is delivered again after a change.
                 Keeping::Dropped => return self.put_off(arrival),
                 Keeping::Unknown if is_end => return self.put_off_end(now, arrival),
                 Keeping::Taken => parts.push((id, part)),
@@ -300,7 +300,7 @@ impl<B: Below> LayeredEntity<B> {
         self.give_up_ends(now);
     }
 
-    /// Refuses ends of files whose beginnings did not come.
+    /// Refuses ends of files whose beginnings did not arrive.
     pub(super) fn give_up_ends(&mut self, now: Time) {
         for (arrival, came) in self.arrivals.given_up(now, self.config.limits.arrivals) {
             self.statistics.ends_refused += 1;

@@ -138,7 +138,7 @@ pub trait Below: Engine<Indication = Event> {
     /// Accepts an arrival, which may be discarded.
     fn accept(&mut self, now: Time, arrival: Arrival);
 
-    /// Refuses an unreadable arrival: it comes again, or stays.
+    /// Refuses an unreadable arrival: the layer delivers it again, or keeps it.
     fn refuse(&mut self, now: Time, arrival: Arrival);
 
     /// Requests a path to an unconfigured entity; [`Event::Up`] reports it, if there is one.

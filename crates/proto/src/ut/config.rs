@@ -1,4 +1,4 @@
-//! Settings of an entity over another layer, beside its own.
+//! Settings of an entity over another layer, in addition to its own.
 
 use std::collections::BTreeSet;
 

@@ -135,7 +135,8 @@ fn fit(remote: &mut cfdp::Remote, ltp: &ltp::Remote, color: Color) {
     if remote.check_timer == cfdp::Timer::Auto {
         match color {
             Color::Red => remote.check_limit = None,
-            // Lost green data never come. With a limit of three, the fourth check is after 48 min.
+            // Lost green data never arrives. With a limit of three, the fourth check is after 48
+            // min.
             Color::GreenData | Color::Green => {
                 let checks = remote.check_limit.unwrap_or_default().saturating_add(2);
                 remote.check_timer = cfdp::Timer::Fixed(silence / checks);

@@ -75,7 +75,7 @@ pub struct Statistics {
     pub strangers: u64,
     /// Arrivals whose file could not be read.
     pub unread: u64,
-    /// Ends of files refused because their beginnings did not come.
+    /// Ends of files refused because their beginnings did not arrive.
     pub ends_refused: u64,
     /// Arrivals accepted before their content was safe, because others waited behind them.
     pub unsafe_ends: u64,

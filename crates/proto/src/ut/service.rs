@@ -34,11 +34,11 @@ pub enum Order {
 /// Maximum bytes of unaccepted arrivals; further bundles wait in the node.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Maximum unaccepted arrivals: ends of files that came first wait for their beginnings.
+/// Maximum unaccepted arrivals: ends of files that arrived first wait for their beginnings.
 const ARRIVALS_MAX: usize = 960;
 
-/// Number of recent transactions whose Finished PDU is re-sent after a restart: as many as a crash
-/// can have kept from the node, since most sources already received it.
+/// Number of recent transactions whose Finished PDU is re-sent after a restart. A crash can have
+/// kept at most this number of them from the node, and most sources already received theirs.
 const FINISHED_RESENDS: usize = 4;
 
 /// Another program's bundle node below an entity.
@@ -223,7 +223,7 @@ impl Below for ServiceLayer {
 impl Engine for ServiceLayer {
     type Indication = Event;
 
-    /// Input comes by its methods only.
+    /// The engine receives input through its methods only.
     fn handle_input(&mut self, _now: Time, _input: Input<'_>) {}
 
     fn handle_timeout(&mut self, now: Time) {

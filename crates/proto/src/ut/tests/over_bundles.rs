@@ -33,7 +33,7 @@ fn pdus_of_64_kib_are_bundles() {
     put(&mut world, 3_000_000);
     world.run();
     assert_arrived(&world, 3_000_000);
-    // 3,000,000 bytes in PDUs of 65,000: 47, and two beside them.
+    // 3,000,000 bytes in PDUs of 65,000: 47, and two more.
     assert_eq!(world.sides[0].engine.node().agent().statistics().sourced, 49);
     assert_eq!(world.sides[1].engine.node().agent().statistics().delivered, 49);
 }

@@ -63,7 +63,7 @@ fn pdus_of_64_kib_are_blocks() {
     put(&mut world, 3_000_000);
     world.run();
     assert_arrived(&world, 3_000_000);
-    // 3,000,000 bytes in PDUs of 65,000: 47, and two beside them.
+    // 3,000,000 bytes in PDUs of 65,000: 47, and two more.
     assert_eq!(world.sides[0].engine.statistics().carried, 49);
     assert_eq!(world.sides[0].engine.ltp().stats().sent.total() / 49, 3_000_000 / 1_024 / 47);
 }

@@ -110,7 +110,7 @@ impl Nodes {
         while self.step() {}
     }
 
-    /// Runs for so long.
+    /// Runs for this time.
     fn run_for(&mut self, time: Duration) {
         let until = self.world.now + time;
         while self.work_and_hand_over() || self.world.next_is_by(until) && self.world.step() {}
