@@ -64,7 +64,7 @@ impl Class {
 const REPLY_LEN: usize = 32;
 
 /// Minimum time of a short reply on a return link that counts as thin. On faster links, hosts and
-/// queues delay a reply as much.
+/// queues delay a reply by a similar time.
 pub(crate) const THIN_LEAST: Duration = Duration::from_millis(100);
 
 /// A path.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use engine::{PathId, Time};
 
-/// Burst of refusals: as many again pass within the second after it, which makes 10 a second.
+/// Burst of refusals. The same number passes within the second after the burst, which makes 10 in
+/// that second.
 const BURST: u32 = 5;
 
 /// Interval of further refusals on a path.

@@ -91,8 +91,8 @@ pub(crate) fn bridge(request: usize, forward_bps: Option<u64>, return_bps: Optio
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Minimum distance with which [`join`] leaves at most `count` ranges of `gaps`, but at most
-/// `longest`, beyond which it is faster to request them apart.
+/// Minimum distance at which [`join`] leaves at most `count` ranges of `gaps`; at most `longest`,
+/// because more distant gaps are faster to request separately.
 pub(crate) fn bridge_for(gaps: &[(u64, u64)], longest: u64, count: usize) -> u64 {
     if longest == 0 || gaps.len() <= count {
         return 0;

@@ -4,9 +4,9 @@
 //! receiving host cannot hold are lost and retransmitted. Protocols have the means to find out:
 //! CFDP's Prompt requests a Keep Alive (CCSDS 727.0-B-5 §4.6.5), a flag of Saratoga's DATA a
 //! STATUS, and the reply reports the receiver's progress. New data beyond a bound waits for that.
-//! This is flow control between two hosts; it is no congestion control.
+//! This is flow control between two hosts; it is not congestion control.
 
-/// Prompts for each window: enough that the reply to one comes before the window is used up.
+/// Prompts for each window: enough that the reply to one arrives before the window is used up.
 const PROMPTS: u64 = 4;
 
 /// Expired waits after which the receiver counts as unresponsive, or as too distant for a window

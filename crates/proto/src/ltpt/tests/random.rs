@@ -12,7 +12,7 @@ fn millis(rng: &mut Rng, max: u64) -> Duration {
     Duration::from_millis(rng.below(max + 1))
 }
 
-/// Files cross hops that lose, fail and recover, over engines that die and have little room. Each
+/// Files cross hops that lose, fail and recover, via engines that die and have little room. Each
 /// arrives once and whole, or its failure is reported, and nothing is left behind.
 fn run(seed: u64) {
     let mut rng = Rng::new(seed, "ltpt worlds");

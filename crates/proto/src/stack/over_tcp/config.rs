@@ -89,9 +89,10 @@ impl Default for Config {
 pub enum Acceptance {
     /// At once, as any host does.
     AtOnce,
-    /// When a connection to the requested destination is open, to which the engine above then
-    /// connects. If it is refused, so is the peer. For a transparent proxy: its clients get the
-    /// same responses as without it, one round trip later than with acceptance at once.
+    /// Once a connection to the requested destination is open; the engine above then uses that
+    /// connection. If the connection is refused, so is the peer. For a transparent proxy: its
+    /// clients get the same responses as without it, one round trip later than with acceptance at
+    /// once.
     WhenConnected {
         /// Streams of the engine above, including those being opened, beyond which peers are
         /// refused. Each peer takes two.
