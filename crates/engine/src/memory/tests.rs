@@ -160,7 +160,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![write, request().prop_map(Op::Store)]
 }
 
-/// Map from name to content, `None` for a directory. Decides each change by looking at all entries.
+/// Map from name to content, `None` for a directory. Decides each change by looking at all
+/// entries.
 #[derive(Default)]
 struct Model(BTreeMap<String, Option<Vec<u8>>>);
 

@@ -1,5 +1,5 @@
-//! Stacked layers. A parent engine owns an upper and a lower engine, offers the lower one's service
-//! to the upper one as a message path, and is itself one engine to its driver.
+//! Stacked layers. A parent engine owns an upper and a lower engine, offers the lower one's
+//! service to the upper one as a message path, and is itself one engine to its driver.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
