@@ -110,8 +110,8 @@ fn changes(job: &Job) -> Option<(Ticket, &IndexRequest)> {
     }
 }
 
-/// Applies a record change and all changes queued behind it with one sync. Returns the first job of
-/// another kind, for the next turn.
+/// Applies a record change and all changes queued behind it with one sync. Returns the first job
+/// of another kind, for the next turn.
 fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
     let mut bytes = 0;
     let mut jobs = Vec::new();

@@ -276,9 +276,9 @@ fn bundle_eids(certificate: &[u8]) -> Vec<String> {
     names.value.general_names.iter().filter_map(eid).collect()
 }
 
-/// Verifier: certificates must be issued by a trusted authority and allow use for bundles. The node
-/// ID is checked when the peer announces it; a DNS name must match if the peer was connected by
-/// one.
+/// Verifier: certificates must be issued by a trusted authority and allow use for bundles. The
+/// node ID is checked when the peer announces it; a DNS name must match if the peer was connected
+/// by one.
 #[derive(Debug)]
 struct Verifier {
     anchors: Vec<TrustAnchor<'static>>,
