@@ -20,7 +20,8 @@ use crate::namespace::Namespace;
 use crate::pump::{CaptureError, ChangeError, Counts, Egress, Handle, Pipe, Port, Pump, Report};
 use crate::slice;
 
-/// Length of a host's device queue: long enough that none is lost in front of a link's own queue.
+/// Length of a host's device queue: long enough that no packet is lost in front of a link's own
+/// queue.
 const DEVICE_QUEUE: u32 = 100_000;
 /// Smallest MTU of a device with IPv6.
 const MTU_MIN_6: u32 = 1280;

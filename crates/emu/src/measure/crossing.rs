@@ -160,9 +160,9 @@ impl Errors {
     }
 }
 
-/// Compares arrivals with a perfect line of `bps` bit/s, on which each packet takes `framed` bytes,
-/// followed by `delay`. The line starts a packet when it is sent, or when the previous packet ends
-/// if that is later.
+/// Compares arrivals with a perfect line of `bps` bit/s, on which each packet takes `framed`
+/// bytes, followed by `delay`. The line starts a packet when it is sent, or when the previous
+/// packet ends if that is later.
 #[must_use]
 pub fn errors(crossings: &[Crossing], framed: usize, bps: Option<u64>, delay: Duration) -> Errors {
     let bits = framed as u128 * 8 * 1_000_000_000;
