@@ -169,7 +169,7 @@ pub struct LinkMetrics {
     pub delivered: u64,
     /// Packets delivered damaged, part of `delivered`.
     pub damaged: u64,
-    /// Packets still in it when the run ended.
+    /// Packets still in the link when the run ended.
     pub queued: u64,
     /// Packets lost, by cause.
     pub lost: std::collections::BTreeMap<&'static str, u64>,

@@ -73,7 +73,7 @@ pub struct Bound {
     pub seconds: f64,
     /// Payload of a packet, in bytes.
     pub payload: u64,
-    /// Packets the file is cut into.
+    /// Number of packets into which the file is divided.
     pub packets: u64,
 }
 

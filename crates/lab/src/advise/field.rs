@@ -46,8 +46,8 @@ const HOPELESS: f64 = 1.5;
 const FINALISTS: usize = 6;
 /// File size below which the bound is averaged over several seeds if losses are random.
 const MANY_BOUNDS_MAX: u64 = 20_000_000;
-/// Repetition of long files. Transports within the factor `CLOSE` of the best time repeat until the
-/// standard error is below the share `CERTAIN` of the mean, or up to `RUNS_MAX` runs.
+/// Repetition of long files. Transports within the factor `CLOSE` of the best time repeat until
+/// the standard error is below the share `CERTAIN` of the mean, or up to `RUNS_MAX` runs.
 const CLOSE: f64 = 1.05;
 const CERTAIN: f64 = 0.004;
 const RUNS_MAX: usize = 12;
