@@ -17,7 +17,7 @@ pub enum ContentKind {
     File,
     /// Records of it.
     Records,
-    /// Changes that convert it to another file.
+    /// Changes that convert the original to another file.
     Changes,
     /// Request to copy it at its place.
     Copy,

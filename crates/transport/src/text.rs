@@ -274,8 +274,8 @@ pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<
         .map(|(_, name)| name)
 }
 
-/// Suggestion at the end of a message about the unknown name `given`: the nearest name. Empty if no
-/// name is similar.
+/// Suggestion at the end of a message about the unknown name `given`: the nearest name. Empty if
+/// no name is similar.
 pub fn did_you_mean<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> String {
     nearest(given, names).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
 }

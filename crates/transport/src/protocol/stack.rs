@@ -56,8 +56,8 @@ pub(super) fn parse(text: &str) -> Result<Option<Protocol>, SpecError> {
     with_profiles(Kind(known), written).map(Some)
 }
 
-/// Names of layers, each with its profile. Text after a profile belongs to the profile if it is not
-/// a layer: the profile `openssh-4.2+linux-2.6.18` is of a program and of TCP.
+/// Names of layers, each with its profile. Text after a profile belongs to the profile if it is
+/// not a layer: the profile `openssh-4.2+linux-2.6.18` is of a program and of TCP.
 fn split(text: &str) -> Vec<(String, Option<String>)> {
     let mut parts: Vec<(String, Option<String>)> = Vec::new();
     for part in text.split(SEPARATOR) {
