@@ -13,8 +13,8 @@
 //!
 //! As CBOR (RFC 9171 §4.2.5.1, RFC 9758 §6): an array of the scheme's number and the
 //! scheme-specific part. For `dtn` (1) that part is 0 or a text; for `ipn` (2) it is an array of
-//! two or three numbers. Three numbers are written only if the allocator is not the default one, as
-//! RFC 9758 §6.1.2 recommends.
+//! two or three numbers. Three numbers are written only if the allocator is not the default one,
+//! as RFC 9758 §6.1.2 recommends.
 
 use std::fmt;
 use std::str::FromStr;

@@ -23,8 +23,8 @@ pub const HEADER_LEN: usize = 40;
 /// An IPv6 header.
 ///
 /// An extension header appears as a [`next_header`](Self::next_header) like any other, and the
-/// payload starts with it. A caller that expects a transport's number finds another one and refuses
-/// the packet.
+/// payload starts with it. A caller that expects a transport's number finds another one and
+/// refuses the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6 {
     /// DSCP in the upper six bits, ECN in the lower two.
