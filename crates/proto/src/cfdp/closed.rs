@@ -82,7 +82,7 @@ impl Closed {
         Self { over: Recent::new(), bytes: 0, max }
     }
 
-    /// Remembers a reception. Returns those forgotten for it.
+    /// Remembers a reception. Returns the receptions forgotten for it.
     pub(crate) fn insert(&mut self, id: TransactionId, over: Over) -> Vec<TransactionId> {
         self.bytes += over.pdu.len();
         if let Some(before) = self.over.insert(id, over) {

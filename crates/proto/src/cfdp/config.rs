@@ -107,7 +107,7 @@ settings! {
         /// times.
         pub inactivity: Timer as Auto<Span> [Interval] = Timer::Auto,
         /// Time between checks of an unacknowledged file whose EOF arrived before all data. An
-        /// unacknowledged sender waits as long for its closure.
+        /// unacknowledged sender waits equally long for its closure.
         pub check_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
         /// Number of consecutive checks without new data before a fault is declared.
         pub check_limit: Option<u32> as Maybe<Number> = Some(3),
@@ -122,8 +122,8 @@ settings! {
         pub unpaced_window: Option<u64> = None,
         /// Time between prompts for a NAK while a file is sent. By default none is sent.
         pub prompt: Option<Duration> as Maybe<Span> [Interval] = None,
-        /// Time after which a sender that awaits Finished sends its EOF again; it doubles each
-        /// time.
+        /// Time after which a sender that awaits Finished sends its EOF again. The time doubles
+        /// with each attempt.
         pub probe: Timer as Auto<Span> [Interval] = Timer::Auto,
         /// Rate that overrides the path's own; `"0"` does not pace.
         pub rate_bps("rate"): Option<u64> as Maybe<Rate> = None,
@@ -213,7 +213,7 @@ numbers!(TransmissionMode, "class is 1 or 2" {
 numbers!(Version, "version is 0 or 1" { 0 = Version::V0, 1 = Version::V1 });
 
 settings! {
-    /// Delays between a cause and the PDU it triggers. All are zero unless a profile models a
+    /// Delays between a cause and the PDU that it triggers. All are zero unless a profile models a
     /// measured host.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HostDelays {

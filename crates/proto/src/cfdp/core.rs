@@ -329,7 +329,8 @@ impl Base {
         slot.submit(&mut core.shared, to, request);
     }
 
-    /// Notes that an operation on the transaction's record is done. Returns whether all are.
+    /// Notes that an operation on the transaction's record is done. Returns whether all operations
+    /// are done.
     pub(crate) fn recorded(&self, core: &mut Core, slot: &mut Slot) -> bool {
         slot.done(&mut core.shared, (self.seat.handle, Job::Own(Task::Journal)))
     }
@@ -368,7 +369,7 @@ impl Base {
     }
 }
 
-/// Header of PDUs that reply to one with `header`.
+/// Header of PDUs that reply to a PDU with `header`.
 pub(crate) fn reverse(header: &Header) -> Header {
     let direction = match header.direction {
         Direction::TowardReceiver => Direction::TowardSender,

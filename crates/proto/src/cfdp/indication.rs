@@ -93,7 +93,8 @@ pub enum Indication {
         /// Whether everything had arrived.
         delivery: DeliveryCode,
     },
-    /// A limit of [`Limits`](super::Limits) was reached for the first time since it was last left.
+    /// A limit of [`Limits`](super::Limits) was reached, for the first time or again after it was
+    /// no longer reached.
     LimitReached(Limit),
     /// A record of an earlier run is unreadable; its transaction is lost.
     RecordRefused {

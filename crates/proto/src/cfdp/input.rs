@@ -14,7 +14,7 @@ use super::{Entity, Transaction};
 use crate::path::{Handle, Pacing, Path};
 use crate::session::{Admission, Place, Turns as _};
 
-/// Maximum number of other entities whose misdirected PDUs are indicated.
+/// Maximum number of other entities for which misdirected PDUs are indicated.
 const MISDIRECTED_MAX: usize = 8;
 
 impl Entity {
@@ -61,7 +61,7 @@ impl Entity {
         }
     }
 
-    /// Indicates PDUs for another entity: once for each, and for a few.
+    /// Indicates PDUs for another entity: once for each entity, and for a few entities only.
     fn misdirected(&mut self, path: PathId, destination: u64) {
         if self.misdirected.len() < MISDIRECTED_MAX && !self.misdirected.contains(&destination) {
             self.misdirected.push(destination);
@@ -180,8 +180,8 @@ impl Entity {
         known && right_way && source != config.entity
     }
 
-    /// Whether there is a slot for another reception. If none is free, the one silent for the
-    /// longest time without any data is dropped.
+    /// Whether there is a slot for another reception. If none is free, the reception without any
+    /// data that was silent for the longest time is dropped.
     fn has_place(&mut self, now: Time, from: PathId) -> bool {
         let receptions = || {
             self.slots.iter().filter_map(|transaction| match transaction {
@@ -402,7 +402,7 @@ fn comes_by(transaction: &mut Transaction, core: &mut Core, now: Time, from: Pat
     true
 }
 
-/// Whether a header is consistent with earlier ones of a reception. Its known header is updated.
+/// Whether a header is consistent with earlier ones of a reception. Updates the known header.
 fn admits_header(known: &mut Header, header: &Header) -> bool {
     // The CRC flag is not protected by the CRC, so a sender that once sent one must continue to.
     // Offsets of 64 bits can be requested only by PDUs with such offsets, which version 000 does

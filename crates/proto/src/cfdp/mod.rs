@@ -68,7 +68,7 @@ pub struct Entity {
     core: Core,
     slots: Slots<Transaction>,
     by_id: BTreeMap<TransactionId, Handle>,
-    /// Transaction of the last PDU: the next one probably belongs to it too.
+    /// Transaction of the last PDU, because the next PDU probably belongs to it too.
     last: Option<(TransactionId, Handle)>,
     closed: Closed,
     sequence: u64,
@@ -304,7 +304,7 @@ impl Entity {
         })
     }
 
-    /// Next sequence number that no transaction under way has.
+    /// Next sequence number that is not used by any transaction under way.
     fn next_sequence(&mut self) -> Option<u64> {
         let max = self.core.config.sequence_width.max_value();
         let source = EntityId(self.core.config.entity);
@@ -316,7 +316,7 @@ impl Entity {
         let is_free = |sequence: &u64| {
             !self.by_id.contains_key(&TransactionId { source, sequence: *sequence })
         };
-        // One more candidate than there are transactions: one is free.
+        // There is one more candidate than transactions under way, so one is free.
         let sequence = candidates.take(self.by_id.len() + 1).find(is_free)?;
         self.sequence = after(sequence);
         self.reserve_sequences();
@@ -351,7 +351,7 @@ impl Entity {
     fn sequences_reserved(&mut self, now: Time, safe: u64) {
         self.sequence_safe = safe;
         if safe != self.sequence_reserved {
-            // More were requested since; that result is pending.
+            // Reservations of more numbers were requested since; their result is pending.
             return;
         }
         let waiting = std::mem::take(&mut self.unsafe_puts);
@@ -463,7 +463,7 @@ impl Entity {
         self.by_id.insert(id, handle);
     }
 
-    /// Remembers the outcome of a reception, in place of the oldest if there are too many.
+    /// Remembers the outcome of a reception. If there are too many, the oldest is forgotten.
     fn remember(&mut self, id: TransactionId, over: Over) {
         for forgotten in self.closed.insert(id, over) {
             if self.core.config.journal.enabled {

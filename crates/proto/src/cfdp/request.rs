@@ -186,7 +186,7 @@ pub enum RequestError {
     /// A name or an option does not fit a Metadata PDU, or the PDU does not fit the path.
     #[error("{0} is too long")]
     TooLong(&'static str),
-    /// There are several paths, and no setting names the one to this entity.
+    /// There are several paths, and no setting names the path to this entity.
     #[error("no path is set for entity {0}, and there are several")]
     NoPath(u64),
     /// A number does not fit its width on the wire.

@@ -183,7 +183,7 @@ pub(super) fn described_put(
     request
 }
 
-/// Adds an option of a Metadata PDU to the put request it came from.
+/// Adds an option of a Metadata PDU to the put request that the PDU describes.
 fn add_option(request: &mut PutRequest, tlv: &Tlv<'_>) {
     let copy = |value: &Lv<'_>| Bytes::copy_from_slice(value.0);
     match tlv {

@@ -196,7 +196,7 @@ impl Receiver {
             message: String::new(),
         });
         if error.is_some() {
-            // Requests after a failed one are not carried out (§4.9.4).
+            // Requests after a failed request are not carried out (§4.9.4).
             self.refuse_requests(index + 1);
             self.conclude(core, now);
         } else {
@@ -317,8 +317,8 @@ impl Receiver {
         }
     }
 
-    /// Drops the reception for another. A sender that is still active gets a request for everything
-    /// at its next PDU.
+    /// Drops the reception to make room for another. A sender that is still active gets a request
+    /// for everything at its next PDU.
     pub(crate) fn make_room(&mut self, core: &mut Core) {
         self.abandon(core, ConditionCode::InactivityDetected);
     }

@@ -16,8 +16,8 @@ use crate::session::Reason;
 use crate::storage::Storage as _;
 use crate::timer::TICK;
 
-/// Number of Finished PDUs sent without an ACK after a cancellation, if no limit is set: nothing
-/// depends on them.
+/// Number of Finished PDUs sent without an ACK after a cancellation, if no limit is set. They are
+/// bounded, because nothing depends on them.
 const CANCEL_ATTEMPTS: u32 = 30;
 
 type Answer = Result<Completion, EffectError>;
@@ -345,7 +345,7 @@ impl Receiver {
             Alarm::Inactivity => self.look_for_life(core, now),
             Alarm::Journal => {
                 if self.phase == Phase::Receiving {
-                    // An idle reception needs no saving; the next data arms this again.
+                    // An idle reception needs no saving; the next data arms the timer again.
                     self.record.alarmed = false;
                     self.save_progress(core);
                 }

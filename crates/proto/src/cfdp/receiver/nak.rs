@@ -39,7 +39,7 @@ const NAK_LEN: usize = 64;
 struct Early {
     /// End of the requested range.
     end: u64,
-    /// Maximum bytes between two gaps requested as one.
+    /// Maximum bytes between two gaps that are requested as one.
     bridge: u64,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct NakState {
     pub(super) round: Round,
     /// Consecutive rounds without progress.
     pub(super) misses: u32,
-    /// Time at which the first of them ended.
+    /// Time at which the first round without progress ended.
     missed_since: Option<Time>,
     /// Time at which repairs of this round count as complete.
     deadline: Time,
@@ -84,8 +84,8 @@ pub(super) enum Round {
     /// Nothing is requested.
     #[default]
     Idle,
-    /// NAK PDUs are being sent, `sent` so far; the next one covers what follows `next`, the last
-    /// ends at `end`.
+    /// NAK PDUs are being sent, `sent` so far. The next one covers the part after `next`; the last
+    /// one ends at `end`.
     Asking { next: u64, end: u64, metadata: bool, last: u64, sent: u32 },
     /// All NAK PDUs were sent; the last requested gap ends at `last`.
     Waiting { last: u64, requested_at: Time, is_answered: bool },
@@ -194,8 +194,8 @@ impl Receiver {
         self.ask(core, now, start, end);
     }
 
-    /// Bytes between two gaps that must be requested as one to keep the number of requests in a NAK
-    /// low.
+    /// Bytes between two gaps up to which the gaps are requested as one, to keep the number of
+    /// requests in a NAK low.
     ///
     /// While new data still arrives, duplicates delay it, and requests cost no time.
     fn early_bridge(&self, start: u64, end: u64) -> u64 {
@@ -224,8 +224,8 @@ impl Receiver {
         self.bridge(core) >= THIN
     }
 
-    /// Notes duplicate data: between joined gaps, it shows that repairs arrive, and how far they
-    /// are.
+    /// Notes duplicate data. Between joined gaps, it shows that repairs arrive, and which part
+    /// they have reached.
     pub(super) fn repeated(&mut self, core: &mut Core, now: Time, end: u64) {
         let least = self.base.seat.round_trip(&core.shared.paths).least();
         let Round::Waiting { requested_at, ref mut is_answered, .. } = self.nak.round else {
@@ -437,8 +437,8 @@ impl Receiver {
         }
     }
 
-    /// Stops requests when the path goes down. They restart when it is up, but time already waited
-    /// counts, however short the contacts are.
+    /// Stops requests when the path goes down. They restart when it is up, but the time already
+    /// waited counts, however short the contacts are.
     pub(super) fn stop_asking(&mut self, now: Time) {
         self.nak.missed_since = None;
         if let Round::Waiting { requested_at, is_answered: false, .. } = self.nak.round {

@@ -15,8 +15,8 @@ use crate::path::{Class, Path};
 use crate::storage::Storage as _;
 use crate::timer::TICK;
 
-/// Number of EOF PDUs sent without an ACK after a cancellation, if no limit is set: nothing
-/// depends on them.
+/// Number of EOF PDUs sent without an ACK after a cancellation, if no limit is set. They are
+/// bounded, because nothing depends on them.
 const CANCEL_ATTEMPTS: u32 = 30;
 
 type Answer = Result<Completion, EffectError>;

@@ -53,11 +53,11 @@ pub(crate) struct Sender {
     prompts_due: Vec<PromptResponse>,
     /// Highest progress reported by Keep Alive.
     kept_alive: u64,
-    /// Sending time of the last EOF, to measure the round trip; only if it was sent once.
+    /// Sending time of the last EOF, to measure the round trip; set only if the EOF was sent once.
     eof_left: Option<Time>,
     repeats: Repeats,
     record: Slot,
-    /// Set for a put of an earlier run: the file's size then, if announced.
+    /// Size of the file in an earlier run, if announced; set only for a put of an earlier run.
     restored: Option<Option<u64>>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Placement {
     pub(crate) name: Option<FileName>,
     /// Filestore requests that replace the ones of the Metadata.
     pub(crate) requests: Option<Vec<FilestoreRequest>>,
-    /// Whether it is limited to the announced size until its EOF announces a longer one.
+    /// Whether the file is limited to the announced size until its EOF announces a longer one.
     pub(crate) stored: bool,
 }
 

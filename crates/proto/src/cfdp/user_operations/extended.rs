@@ -63,7 +63,7 @@ impl Relays {
         self.forwards.contains_key(&id)
     }
 
-    /// Records a class 3 transaction, in place of the oldest if there are too many.
+    /// Records a class 3 transaction. If there are too many, the oldest is forgotten.
     fn flow(&mut self, id: TransactionId, flow: Flow, max: usize) -> Flow {
         if let Some(known) = self.flows.get(&id) {
             return *known;
@@ -231,12 +231,13 @@ impl Entity {
         let Some(forward) = self.core.operations.relays.forwards.remove(&id) else { return };
         self.core.release(id);
         self.core.tell(OperationIndication::Relayed { id, condition: finished.condition });
-        // The end system's Finished, as much of it as fits the path.
+        // Finished PDU of the end system, shortened to fit the path.
         let pdu = Outcome::reported(finished).encode(&forward.back, true, usize::MAX);
         if let Some(from) = forward.from {
             self.reply(from, Some(pdu.clone()));
         }
-        // A source that has not received it repeats its request, and gets it from here.
+        // A source that has not received the Finished PDU repeats its request, and gets the PDU
+        // from here.
         let order = self.core.operations.owed.remove(&id);
         let telling = self.by_id.get(&id).copied();
         let subject = match telling.and_then(|handle| self.slots.get_mut(handle)) {

@@ -90,7 +90,7 @@ struct Received {
     header: Header,
     /// Metadata PDU; only kept for relayed transactions.
     metadata: Vec<u8>,
-    /// Path to the entity it came from.
+    /// Path to the entity from which the transaction came.
     path: Option<PathId>,
     /// Whether an earlier run of this entity received it.
     restored: bool,
@@ -180,7 +180,8 @@ impl Core {
         }
     }
 
-    /// Whether the record of a reception must keep its request; `order` is its order number.
+    /// Whether the record of a reception must keep its request; `order` is the reception's order
+    /// number.
     pub(crate) fn owes(
         &mut self,
         base: &Base,

@@ -58,7 +58,7 @@ impl Entity {
             }
             Purpose::Answer { .. } | Purpose::Hop(_) | Purpose::Note => None,
         });
-        // The response to a finished one was already sent.
+        // The response to a finished put was already sent.
         if let Some(id) = found {
             let _ended_meanwhile = self.cancel(now, id);
         }
