@@ -97,7 +97,7 @@ impl Code {
         Ok(Self { inner: Arc::new(Inner::new(field, source, parity, Path::best())?) })
     }
 
-    /// Checks whether there is such a code.
+    /// Checks whether a code with these parameters exists.
     ///
     /// # Errors
     ///

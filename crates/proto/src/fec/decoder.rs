@@ -120,7 +120,7 @@ impl Decoder {
     ///
     /// # Panics
     ///
-    /// If that is more than there is room for.
+    /// If the block is longer than the buffer allows.
     pub fn start(&mut self, block_len: u16) {
         let block_len = usize::from(block_len);
         assert!(block_len <= self.room, "a block of {block_len} symbols");

@@ -56,7 +56,7 @@ pub(super) fn gfni_is_available() -> bool {
     X64V4xToken::summon().is_some()
 }
 
-/// With GFNI and AVX-512. Returns whether the processor supports them.
+/// Runs with GFNI and AVX-512. Returns whether the processor supports them.
 pub(super) fn gfni(field: Field, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) -> bool {
     let Some(token) = X64V4xToken::summon() else { return false };
     match field {
@@ -66,7 +66,7 @@ pub(super) fn gfni(field: Field, sums: &mut [u8], stride: usize, sources: &[Sour
     true
 }
 
-/// With AVX2. Returns whether the processor supports it.
+/// Runs with AVX2. Returns whether the processor supports it.
 pub(super) fn avx2(field: Field, sums: &mut [u8], stride: usize, sources: &[Source<'_>]) -> bool {
     let Some(token) = X64V3Token::summon() else { return false };
     match field {
