@@ -76,7 +76,7 @@ enum Awaited {
 }
 
 impl Awaited {
-    /// Whether it precedes the first request.
+    /// Whether the awaited event precedes the first request.
     fn is_login(self) -> bool {
         match self {
             Self::Greeting
@@ -488,7 +488,7 @@ impl Session {
     fn size_known(&mut self, reply: Option<&Reply>, config: &ClientConfig, core: &mut Core) {
         let has = reply.and_then(|reply| reply.text.trim().parse::<u64>().ok()).unwrap_or(0);
         let len = self.current.as_ref().and_then(|current| current.file).map_or(0, |(_, len)| len);
-        // Larger than the local file: it is another file.
+        // A file larger than the local file is another file.
         self.begin_at(if has <= len { has } else { 0 }, config, core);
     }
 
@@ -530,7 +530,7 @@ impl Session {
         self.awaited = Awaited::End;
         let Some(current) = &mut self.current else { return };
         if let What::Relay { half, .. } = current.request.what {
-            // No data of it crosses this client's connections.
+            // The data of such a transfer does not cross this client's connections.
             current.bytes = Some(0);
             if half == Half::Gives {
                 core.relayed.push_back((current.request.id, Relayed::Begins));

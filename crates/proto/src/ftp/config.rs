@@ -74,7 +74,7 @@ pub struct ClientConfig {
     /// reply to PASV may name any (RFC 2577 §3). Otherwise the server's address replaces the named
     /// one, and connections from others are reset.
     pub third_party: bool,
-    /// Silence after which it stops waiting for a reply or the data connection.
+    /// Silence after which the client stops waiting for a reply or the data connection.
     pub timeout: Duration,
     /// SCPS-FP extensions, if used.
     pub scps: Option<ScpsClient>,
@@ -92,8 +92,8 @@ settings! {
         pub restart_wait: Duration as Span [Interval] = Duration::from_secs(5),
         /// Whether the server omits the texts of its replies (SUPP).
         pub suppress: bool = false,
-        /// Whether data connections continue without lost bytes (BETS), where driver and server
-        /// support that. Zeros replace them, and users get an indication.
+        /// Whether data connections continue without lost bytes (BETS), if driver and server
+        /// support it. Zeros replace the lost bytes, and users get an indication.
         pub best_effort: bool = false,
         /// Whether the CRC of a sent file is compared with the server's (SITE crc).
         pub verify: bool as Flag = false,

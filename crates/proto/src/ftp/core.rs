@@ -113,7 +113,7 @@ pub(super) struct Core {
     storing: BTreeMap<FileName, PathId>,
     /// Clients whose file another one stores now.
     pub(super) superseded: VecDeque<PathId>,
-    /// Data connection that sent last: the next one in turn comes first.
+    /// Data connection that sent last; the next one in turn is served first.
     pub(super) last_sender: DataId,
     uses: BTreeMap<Ticket, Use>,
     tickets: u64,
@@ -219,7 +219,8 @@ impl Core {
         id
     }
 
-    /// Gives up a requested data connection. If it comes up all the same, it is closed.
+    /// Gives up a requested data connection. If the connection is established nevertheless, it is
+    /// closed.
     pub(super) fn give_up(&mut self, ticket: Ticket, stop: Effect) {
         self.uses.remove(&ticket);
         self.effects.push_back(stop);

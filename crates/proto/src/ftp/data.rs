@@ -180,7 +180,7 @@ impl Core {
         }
     }
 
-    /// Notes that a data connection broke: one that ended properly is unknown here.
+    /// Notes that a data connection broke. A connection that ended properly is unknown here.
     pub(super) fn data_down(&mut self, id: DataId) {
         let Some(data) = self.data.get_mut(&id) else { return };
         let DataState::Up { path, .. } = data.state else { return };

@@ -530,7 +530,7 @@ impl Node {
             let clients = self.clients.range(range).map(|(path, client)| (*path, &client.control));
             let servers = self.servers.range(range).map(|(path, server)| (*path, &server.control));
             let is_ready = |(path, control): (PathId, &Control)| control.is_ready().then_some(path);
-            // The first of each: a node is mostly one of the two.
+            // The first of each is enough, because a node is mostly either a client or a server.
             [clients.filter_map(is_ready).next(), servers.filter_map(is_ready).next()]
         };
         let later = (Bound::Excluded(self.last), Bound::Unbounded);
