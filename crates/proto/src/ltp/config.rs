@@ -62,7 +62,8 @@ settings! {
     /// Time and size at which a block of aggregated units is sent.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Aggregation {
-        /// Bytes of a block of units at which it is sent. A larger unit is sent alone.
+        /// Size of a block of units, in bytes, at which the block is sent. A larger unit is sent
+        /// alone.
         pub size: usize as Size = 16 << 10,
         /// Longest wait of the first unit of a block.
         pub age: Duration as Span = Duration::from_secs(1),

@@ -52,7 +52,7 @@ impl Cookies {
         if self.agreed && !has(&self.ours) || !self.theirs.is_empty() && !has(&self.theirs) {
             return false;
         }
-        // The peer's first cookie may cross this one on the way, but must not come later.
+        // The peer's first cookie may cross this one on the way, but must not arrive later.
         let mut is_open = !self.agreed && self.theirs.is_empty();
         for value in given(segment).filter(|value| value.len() <= LEN_MAX) {
             // The longer value replaces the shorter.

@@ -421,7 +421,7 @@ impl Node {
         let mut blocks = 0;
         for (key, value) in records {
             let Some((session, onward, stored)) = record::decode(key, value) else { continue };
-            // Everything announced of it has arrived.
+            // Everything of the block that was announced has arrived.
             self.lost.settled(&mut self.core, session);
             let (Some(source), Some(number)) = (onward.source, onward.flow) else { continue };
             let Some(Address::Engine(destination)) = onward.destination.map(|end| end.address)
