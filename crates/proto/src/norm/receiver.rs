@@ -32,8 +32,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(3600);
 /// Minimum time for which messages of a sender's previous instance are ignored.
 const FORMER_MIN: Duration = Duration::from_secs(1);
 
-/// `K` of the back-off at or above which a receiver delays new requests until the requested repairs
-/// should have arrived, as in the RFC. In a large group NACKs must be few.
+/// `K` of the back-off at or above which a receiver delays new requests until the requested
+/// repairs should have arrived, as in the RFC. In a large group NACKs must be few.
 const BACKOFF_OF_MANY: u8 = 4;
 
 /// Type of a private header extension: the first object that a receiver vouches for. Its

@@ -2,8 +2,8 @@
 //!
 //! Repairs are sent as soon as they are requested. Receivers whose later requests cannot account
 //! for those repairs may lack more: then only the difference follows. This takes no more repairs
-//! than collecting requests first, because parity repairs different losses at each receiver, and it
-//! saves the waiting time.
+//! than collecting requests first, because parity repairs different losses at each receiver, and
+//! it saves the waiting time.
 
 use std::time::Duration;
 
