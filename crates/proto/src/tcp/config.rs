@@ -19,8 +19,8 @@ pub struct Config {
     /// Routes; the longest prefix wins. Addresses without a route use the interface of the lowest
     /// number that is up.
     pub routes: Vec<Route>,
-    /// Settings of all connections over an interface, which override the requested ones: a proxy's
-    /// connections differ by side.
+    /// Settings of all connections over an interface. They override the requested settings, so
+    /// that a proxy's connections can differ by side.
     pub interfaces: BTreeMap<PathId, Options>,
     /// Addresses of the stack. Packets to others are ignored; if empty, any address is accepted.
     pub addresses: Vec<IpAddr>,
@@ -36,7 +36,7 @@ pub struct Config {
     pub challenge_interval: Duration,
     /// Time for which a closed connection is remembered (2 MSL).
     pub time_wait: Duration,
-    /// Time to wait for the FIN of a peer informed that nobody reads any more.
+    /// Time to wait for the FIN of a peer that was informed that nobody reads any more.
     pub fin_wait: Duration,
     /// Limits of the stack.
     pub limits: Limits,
@@ -469,7 +469,7 @@ impl Leaf<Buffer> for Initial {
     }
 }
 
-/// Minimum buffer: one below a few segments is useless.
+/// Minimum buffer: a buffer below a few segments is useless.
 const BUFFER_MIN: u64 = 1000;
 
 impl Options {

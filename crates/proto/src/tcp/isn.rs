@@ -16,7 +16,7 @@ const SIZES: [u16; 8] = [536, 1220, 1300, 1360, 1440, 1452, 1460, 8948];
 const UNIT_SECONDS: u64 = 64;
 const UNITS: u64 = 2;
 
-/// Bits of a timestamp with data that a cookie has no room for.
+/// Bits of a timestamp that hold the data for which a cookie has no room.
 const OPTION_BITS: u32 = 0x3f;
 /// Shift value for no window scaling.
 const NO_SCALE: u32 = 15;

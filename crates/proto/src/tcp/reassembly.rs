@@ -31,7 +31,7 @@ pub(crate) enum Arrival {
     InOrder { bytes: u64, filled_gap: bool },
     /// Beyond a gap.
     Beyond,
-    /// Duplicate: this much of its beginning had arrived before, and nothing in it is new.
+    /// Duplicate: this many bytes at its beginning had arrived before, and nothing in it is new.
     Duplicate { start: u64, end: u64 },
     /// No room for another gap.
     Refused,

@@ -185,7 +185,7 @@ impl Scoreboard {
         self.rate.delivered()
     }
 
-    /// Number of segments held, for the memory they take.
+    /// Memory of the segments held, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.records.len() * size_of::<Record>() + self.sacked.len() * 64
     }
@@ -502,7 +502,7 @@ impl Scoreboard {
             self.judged_to = self.judged_to.max(record.end);
             index += 1;
         }
-        // Retransmitted ones have an order of their own.
+        // Retransmitted segments have an order of their own.
         while let Some((at, start)) = self.resends.front().copied() {
             let index = self.index_of(start);
             let record = self.records.get(index).filter(|r| r.start <= start && start < r.end);

@@ -107,7 +107,8 @@ pub struct Stack {
     secret: Secret,
     interfaces: BTreeMap<PathId, Interface>,
     listeners: BTreeMap<ListenerId, Listener>,
-    /// Listeners by address and port; an unspecified address means any, and so does port 0.
+    /// Listeners by address and port. An unspecified address means any address, and port 0 any
+    /// port.
     listening: BTreeMap<SocketAddr, ListenerId>,
     next_listener: u32,
     slots: Vec<Slot>,

@@ -70,11 +70,11 @@ pub trait Control: fmt::Debug + Send {
     /// The retransmission timer expired.
     fn on_timeout(&mut self, now: Time, timeout: &Timeout);
 
-    /// The last congestion or timeout was spurious (RFC 3708, RFC 4015): undo it.
+    /// The last congestion or timeout was spurious (RFC 3708, RFC 4015): undo the reaction.
     fn on_spurious(&mut self, now: Time);
 
     /// Data is about to be sent after an idle time; called only if the connection restarts after
-    /// these.
+    /// idle times.
     fn on_idle(&mut self, now: Time, idle: &Idle);
 
     /// The size of a full segment changed with the path MTU.
@@ -177,7 +177,8 @@ pub struct Ack {
 pub struct RateSample {
     /// Bytes delivered over the interval.
     pub delivered: u64,
-    /// The longer of the times it took to send and to acknowledge them, not zero.
+    /// The longer of the time it took to send the bytes and the time to acknowledge them; not
+    /// zero.
     pub interval: Duration,
     /// Total bytes delivered when the newest acknowledged byte was sent.
     pub prior_delivered: u64,
@@ -230,7 +231,7 @@ pub struct Idle {
     pub lasted: Duration,
     /// Retransmission timeout.
     pub rto: Duration,
-    /// Rule for the window after it.
+    /// Rule for the window after an idle time.
     pub rule: IdleRule,
 }
 

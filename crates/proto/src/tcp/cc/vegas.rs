@@ -9,7 +9,7 @@ use super::reno::increase;
 use super::window::Window;
 use super::{Ack, Cause, Congestion, Control, Counting, Idle, Sent, Timeout};
 
-/// Minimum round trip samples for a decision: two may both be of delayed ACKs.
+/// Minimum number of round trip samples for a decision: two samples may both be of delayed ACKs.
 const SAMPLES_LEAST: u32 = 3;
 
 /// Variant of Vegas, and its thresholds in segments.
@@ -17,7 +17,7 @@ const SAMPLES_LEAST: u32 = 3;
 pub struct Vegas {
     /// Queued segments below which the window grows.
     pub alpha: u32,
-    /// Queued segments above which it shrinks.
+    /// Queued segments above which the window shrinks.
     pub beta: u32,
     /// Queued segments above which slow start ends.
     pub gamma: u32,
@@ -68,7 +68,8 @@ pub(super) struct VegasControl {
     samples: u32,
     /// Whether the round began before the last recovery or idle time, and is ignored.
     is_stale: bool,
-    /// Whether a timeout is not recovered from: it behaves like Reno until then.
+    /// Whether the recovery from a timeout has not ended; until then the control behaves like
+    /// Reno.
     is_reno: bool,
     /// Whether the authors' slow start grows in this round.
     grows: bool,

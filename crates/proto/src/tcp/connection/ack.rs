@@ -66,7 +66,7 @@ impl Connection {
         self.undo_if_spurious(now, &news);
         let lost = self.judge(now, &news);
         self.leave_phase(now, news.advanced);
-        // A control with its own window sees one recovery where the next follows at once.
+        // A control with its own window sees a single recovery if the next one follows at once.
         let own = self.control.governs_recovery() && news.advanced;
         if own && self.losses.is_open() && self.board.lost() > 0 {
             self.begin_recovery(now);

@@ -46,7 +46,7 @@ impl Acks {
         self.owed > 0
     }
 
-    /// Notes that one of those owed was sent.
+    /// Notes that one of the acknowledgments owed was sent.
     pub(super) fn pay(&mut self) {
         self.owed -= 1;
     }
@@ -56,7 +56,7 @@ impl Acks {
         self.owed = 1;
     }
 
-    /// Makes one due with the next segment.
+    /// Makes an acknowledgment due with the next segment.
     pub(super) fn hasten(&mut self) {
         self.is_due = true;
     }

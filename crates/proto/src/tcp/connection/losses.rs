@@ -321,7 +321,7 @@ impl Losses {
         let echoed = news.advanced.then_some(news.echo).flatten().zip(undo.stamp);
         let original = echoed.is_some_and(|(echo, stamp)| seq::is_older(echo, stamp));
         if news.advanced {
-            // Only the first acknowledgment can show it by its echo.
+            // Only the first acknowledgment can show a spurious loss by its echo.
             undo.stamp = None;
         }
         came_twice || (original && undo.any && !self.phase.is_open())

@@ -225,12 +225,12 @@ impl Connection {
         self.space.receive_origin = next;
         let both = self.options.scps.zip(offer.scps);
         self.space.agreed = both.map(|(ours, theirs)| ours.agree(self.space.own_number, theirs));
-        // Holes are reported in one way.
+        // Holes are reported either by SACK or by SNACK.
         let sack = offer.sack && self.options.sack && self.snack().is_none();
         self.losses.agree_sack(sack);
         if offer.ecn && self.options.ecn {
             self.ecn = EcnEcho::Agreed;
-            // A compressed header has no room for it.
+            // A compressed header has no room for ECN.
             self.space.agreed.iter_mut().for_each(|agreed| agreed.compression = None);
         }
         self.stamps.agree(now, offer.stamp.filter(|_| self.options.timestamps));
@@ -281,7 +281,8 @@ impl Connection {
             flags |= Flags::ACK;
             flags |= if self.ecn.is_agreed() { Flags::ECE } else { Flags::NONE };
         } else if self.options.ecn && self.handshake.tries() == 0 {
-            // A retransmitted SYN does not request ECN, in case that was why it was lost.
+            // A retransmitted SYN does not request ECN, because ECN may be the reason why the
+            // first was lost.
             flags |= Flags::ECE | Flags::CWR;
         }
         (flags, options)

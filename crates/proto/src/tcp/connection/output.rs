@@ -76,7 +76,7 @@ impl Connection {
         }
         self.count_limit(now);
         if self.liveness.is_probe_due() {
-            // A byte that the peer has, so that it must reply (RFC 9293 §3.8.4).
+            // A byte that the peer already has, so that it must reply (RFC 9293 §3.8.4).
             if !self.send_bare(now, tx, self.snd.una() - 1) {
                 return true;
             }

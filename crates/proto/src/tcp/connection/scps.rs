@@ -356,7 +356,8 @@ impl Connection {
         if self.space.marks.add(end, most) { Ok(()) } else { Err(RequestError::TooManyRecords) }
     }
 
-    /// Bytes from the next to read to the end of its record, if that has arrived.
+    /// Number of bytes from the next one to read to the end of its record, if that end has
+    /// arrived.
     pub(crate) fn record(&self) -> Option<u64> {
         let end = self.space.ends.first().filter(|end| *end <= self.receive.next())?;
         Some(end - self.receive.start())
@@ -423,8 +424,8 @@ impl Connection {
         let Some(bets) = self.bets() else { return };
         let before = self.snd.una();
         loop {
-            // After giving up data, the peer's acknowledgment does not advance: data it reports
-            // beyond is done.
+            // After data was given up, the peer's acknowledgment does not advance: the data it
+            // reports beyond it counts as delivered.
             let held = self.board.held_from(self.snd.una()).min(self.fin());
             if self.space.goes_on && held > self.snd.una() {
                 self.pass(now, held);

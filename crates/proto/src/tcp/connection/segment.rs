@@ -283,7 +283,7 @@ impl Connection {
         }
         let end = at + segment.payload.len() as u64;
         if self.inbound.is_detached() && end > self.receive.next() && !segment.payload.is_empty() {
-            // RFC 9293 §3.6.1: nobody reads it, and the peer must be informed.
+            // RFC 9293 §3.6.1: nobody reads the data, and the peer must be informed.
             self.end(CloseReason::Aborted);
             return Stray::Reset;
         }

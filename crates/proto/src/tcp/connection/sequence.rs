@@ -145,7 +145,7 @@ impl SendSequence {
         self.una = ack;
     }
 
-    /// Gives up data before `end`. The peer's window counts from its acknowledgment.
+    /// Gives up data before `end`. The peer's window still counts from its acknowledgment.
     pub(super) fn pass(&mut self, end: u64) {
         self.window = self.window.saturating_sub(end - self.una);
         self.una = end;

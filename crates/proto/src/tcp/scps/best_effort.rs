@@ -52,7 +52,8 @@ impl BestEffort {
         self.holes.received.len() < bets.holes
     }
 
-    /// Whether a sent hole at `offset` can be reported: one that follows the last joins it.
+    /// Whether a sent hole at `offset` can be reported; a hole that follows the last one is joined
+    /// to it.
     pub(crate) fn may_give_up(&self, bets: &Bets, offset: u64) -> bool {
         let joins = |hole: &Hole| hole.offset + hole.bytes == offset;
         self.holes.sent.len() < bets.holes || self.holes.sent.last().is_some_and(joins)

@@ -17,9 +17,10 @@ settings! {
     /// Settings of selective negative acknowledgments.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Snack {
-        /// Offered form; a peer that only supports the short one gets that.
+        /// Offered form. A peer that only supports the short form gets the short form.
         pub form: SnackForm = SnackForm::Short,
-        /// Age of a hole before it is reported: longer than the path may reorder packets.
+        /// Age of a hole before it is reported. It should exceed the time by which the path may
+        /// reorder packets.
         pub delay("snack_delay"): Duration as Span = Duration::ZERO,
         /// Number of reports of the first hole before the next ones are reported.
         pub repeats("snack_repeats"): u32 as Number [Least(1)] = 3,

@@ -285,7 +285,8 @@ impl Stack {
         Ok(())
     }
 
-    /// Bytes from the next to read to the end of its record, if all of it can be read.
+    /// Number of bytes from the next one to read to the end of its record, if the whole record can
+    /// be read.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
