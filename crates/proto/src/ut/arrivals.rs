@@ -155,8 +155,8 @@ impl<B: Below> LayeredEntity<B> {
         some
     }
 
-    /// Releases the arrival that waits for a Metadata PDU, which may be among those behind it; a
-    /// restart now would lose its data.
+    /// Releases the arrival that waits for a Metadata PDU, because later arrivals may contain that
+    /// PDU. A restart now would lose its data.
     fn make_room(&mut self, now: Time) -> bool {
         let Self { arrivals, entity, .. } = self;
         let is_stuck = |(_, held): &(&Arrival, &Held)| match &held.step {

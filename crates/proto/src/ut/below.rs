@@ -91,7 +91,7 @@ pub enum Note {
         /// Whether its segments are accepted.
         is_taken: bool,
     },
-    /// A bound of LTP was reached for the first time since it was last left.
+    /// A limit of LTP was reached, for the first time or again after it was no longer reached.
     LimitReached(ltp::Limit),
 }
 

@@ -103,7 +103,7 @@ impl LayeredEntity<BundleLayer> {
     }
 }
 
-/// Retries in the lifetime of a bundle, where no limit is set.
+/// Retries in the lifetime of a bundle, if no limit is set.
 const RETRIES: u32 = 30;
 
 /// Sets timers not configured: each limit is reached when the first bundle sent has expired.
