@@ -49,7 +49,7 @@ impl Ciphersuite {
         }
     }
 
-    /// Length of its values in bytes.
+    /// Length of the authentication values in bytes.
     pub(crate) const fn value_len(self) -> usize {
         match self {
             Self::HmacSha1 | Self::Null => 10,
@@ -141,7 +141,7 @@ impl fmt::Debug for Key {
 pub struct Authentication {
     /// Key of sent segments; also accepted in received ones.
     pub key: Key,
-    /// Other accepted keys, for key changes on one side after the other.
+    /// Other accepted keys, so that the two sides can change keys one after the other.
     pub accepted: Vec<Key>,
 }
 
@@ -165,7 +165,7 @@ impl Authentication {
         })
     }
 
-    /// Bytes it adds to a segment.
+    /// Bytes that authentication adds to a segment.
     pub(crate) fn len(&self) -> usize {
         let (label, value) = (self.key.label.len(), self.key.suite.value_len());
         1 + sdnv::len(label as u64) + label + 1 + sdnv::len(value as u64) + value

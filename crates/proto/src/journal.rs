@@ -9,8 +9,8 @@ use crate::session::{Alarm, Job, Shared};
 use crate::spool::Spool;
 use crate::storage::JournalPolicy;
 
-/// Operations on the record of one session. Storage effects may overtake each other, so only one is
-/// pending at a time, and only the last of the waiting ones counts.
+/// Operations on the record of one session. Storage effects may overtake each other, so only one
+/// is pending at a time, and only the last of the waiting ones counts.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     is_busy: bool,

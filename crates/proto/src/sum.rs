@@ -99,7 +99,7 @@ impl Reading {
         Self { sum, next: 0, reads: 0, early: BTreeMap::new() }
     }
 
-    /// Sums up data that pass by, if they are next.
+    /// Sums up data that was read for another purpose, if it is next.
     pub(crate) fn feed(&mut self, offset: u64, bytes: &[u8]) {
         if !self.sum.is_sequential() {
             self.sum.update(offset, bytes);

@@ -26,7 +26,7 @@ pub(crate) struct Side<E: Engine> {
     paused: bool,
     /// Pending effects, if the store is slow.
     pub(crate) slow: Option<Vec<StoreEffect>>,
-    /// Open files, and the most at one time.
+    /// Number of open files, and its maximum.
     files: usize,
     pub(crate) files_most: usize,
     /// Effects until the process dies.
@@ -237,7 +237,7 @@ impl<E: Engine> World<E> {
         sides.chain([event]).flatten().min()
     }
 
-    /// Whether an event is due by then.
+    /// Whether an event is due by this time.
     pub(crate) fn next_is_by(&self, until: Time) -> bool {
         self.next_time().is_some_and(|at| at <= until)
     }

@@ -41,7 +41,7 @@ const SPAN: Duration = Duration::from_millis(1);
 /// slow link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ArrivalRate {
-    /// Begin of the measurement; its first datagram does not count.
+    /// Start of the measurement; its first datagram does not count.
     since: Option<Time>,
     datagrams: u32,
     bytes: u64,
@@ -104,8 +104,8 @@ pub(crate) fn bridge_for(gaps: &[(u64, u64)], longest: u64, count: usize) -> u64
     longest.min(*longest_bridged)
 }
 
-/// Joins gaps with at most `bridge` bytes between them. The gaps are in order and do not overlap;
-/// so are those returned.
+/// Joins gaps with at most `bridge` bytes between them. The given gaps and the returned ones are
+/// in order and do not overlap.
 pub(crate) fn join(
     gaps: impl IntoIterator<Item = (u64, u64)>,
     bridge: u64,
@@ -145,7 +145,7 @@ mod tests {
         let left = |longest, count| join(GAPS, bridge_for(&GAPS, longest, count)).count();
         assert_eq!([1, 2, 3, 4, 5].map(|count| left(u64::MAX, count)), [1, 2, 3, 3, 3]);
         assert_eq!(left(u64::MAX, 0), 1);
-        // Ranges that are faster to request apart stay apart.
+        // Ranges that are faster to request separately are not joined.
         assert_eq!(left(10, 1), 2);
         assert_eq!(bridge_for(&[], u64::MAX, 0), 0);
         assert_eq!(bridge_for(&GAPS[..1], u64::MAX, 0), 0);

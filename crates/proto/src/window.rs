@@ -24,7 +24,7 @@ pub(crate) struct Window {
     confirmed: u64,
     /// Bytes sent at the last prompt.
     prompted: u64,
-    /// Waits in a row that ended without a reply.
+    /// Consecutive waits that ended without a reply.
     silences: u32,
 }
 

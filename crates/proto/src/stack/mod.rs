@@ -1,4 +1,4 @@
-//! Engines stacked on engines: the one below offers its service as paths of the one above.
+//! Engines stacked on engines: the lower engine offers its service as paths of the upper one.
 //!
 //! | stack | paths of the engine above |
 //! |---|---|

@@ -69,7 +69,7 @@ impl Outside {
     pub(super) fn takes(&mut self, effect: &Effect, streams: &Streams) -> bool {
         match effect {
             Effect::Store(_) => false,
-            // A stream from the driver continues on one of the stack, and vice versa.
+            // A stream from the driver continues as a stream of the stack, and vice versa.
             Effect::Stream(StreamEffect::Connect { from, to, .. }) => {
                 !from.is_some_and(|from| self.ends.contains(&(*to, from)))
             }

@@ -288,8 +288,8 @@ impl<A: Engine> OverTcp<A> {
         self.notify(now, path, PathEvent::Up(PathInfo { ends, ticket, ..PathInfo::stream() }));
     }
 
-    /// Reports missing data. Gaps this side gave up are reported by the peer to its own user; gaps
-    /// nobody takes would stall the service.
+    /// Reports missing data. Gaps that this side gave up are reported by the peer to its own user.
+    /// Gaps that nobody fetches would stall the service.
     fn left_out(&mut self, now: Time, connection: ConnectionId) {
         let Ok(holes) = self.below.take_holes(now, connection) else { return };
         let Some((path, _)) = self.streams.of(connection) else { return };

@@ -114,7 +114,8 @@ impl Streams {
         Some(stream)
     }
 
-    /// A number that no stream has, and no stream ever had while unused numbers are left.
+    /// Returns a number that no stream has and, while unused numbers are left, that no stream ever
+    /// had.
     pub(super) fn new_path(&mut self, is_taken: impl Fn(PathId) -> bool) -> PathId {
         loop {
             let path = PathId(self.next_path);

@@ -23,8 +23,7 @@ use crate::ranges::Ranges;
 /// each packet takes as long as a reply.
 const PACKETS_LEAST: u32 = 16;
 
-/// Longest pass repeated before the first reply arrives; from a receiver out of reach none ever
-/// does.
+/// Longest pass repeated before the first reply arrives; a receiver out of reach never replies.
 const UNKNOWN_MOST: Duration = Duration::from_secs(1);
 
 /// Data that a pass queues at once, as transmission time: a repair requested meanwhile waits for
@@ -99,13 +98,14 @@ impl Fill {
         let Some(delay) = replies.delay(self.passes) else { return false };
         let time = replies.pass_time(missing);
         let is_short = replies.is_known || self.passes == 0 || time <= UNKNOWN_MOST;
-        // Replies may be lost. Where many passes fit into the time of one, more are worth it.
+        // Replies may be lost. If many passes fit into the time of one reply, more passes are
+        // worthwhile.
         let most = if time <= 2 * delay { 2 * most } else { most };
         if !replies.path.is_paced() || missing == 0 || self.passes >= most || !is_short {
             return false;
         }
         if self.passes == 0 && self.next == 0 {
-            // Data behind that may not have arrived yet.
+            // Data behind this offset may not have arrived yet.
             self.next = confirmed.end();
         }
         self.passes += 1;
