@@ -122,8 +122,8 @@ settings! {
         pub unpaced_window: Option<u64> = None,
         /// Time between prompts for a NAK while a file is sent. By default none is sent.
         pub prompt: Option<Duration> as Maybe<Span> [Interval] = None,
-        /// Time after which a sender that awaits Finished sends its EOF again. The time doubles
-        /// with each attempt.
+        /// Time after which a sender that awaits Finished sends its EOF again, doubled with each
+        /// attempt.
         pub probe: Timer as Auto<Span> [Interval] = Timer::Auto,
         /// Rate that overrides the path's own; `"0"` does not pace.
         pub rate_bps("rate"): Option<u64> as Maybe<Rate> = None,
