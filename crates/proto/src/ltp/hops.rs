@@ -289,7 +289,8 @@ impl Node {
         }
     }
 
-    /// Ends the session to the next engine, because the one that brought the block ended early.
+    /// Ends the session to the next engine, because the session that brought the block ended
+    /// early.
     fn arrival_broke(&mut self, seq: Seq, failure: Failure) {
         let Some(flow) = self.forget(seq) else { return };
         let reason = match failure.by {

@@ -14,7 +14,7 @@ use crate::path::Handle;
 use crate::session::{Alarm as _, Turns as _};
 use crate::timer::TICK;
 
-/// Minimum silence of a path after which its sessions are examined.
+/// Minimum silence of a path after which the path's sessions are examined.
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 
 impl Node {

@@ -39,17 +39,18 @@ pub enum Indication {
     },
     /// State of an LTP-T block.
     Transport(super::transport::Indication),
-    /// An engine sends from another address than configured, as some do that listen on another
-    /// port. Indicated once; replies go to the configured address.
+    /// An engine sends from an address other than the configured one, as some engines do that
+    /// listen on another port. Indicated once; replies go to the configured address.
     Elsewhere {
         /// Number of the engine.
         engine: u64,
         /// Address from which it sends, if known.
         address: Option<SocketAddr>,
-        /// Whether its segments are accepted ([`Remote::pin`](super::Remote)).
+        /// Whether the engine's segments are accepted ([`Remote::pin`](super::Remote)).
         is_taken: bool,
     },
-    /// A limit of [`Limits`](super::Limits) was reached for the first time since it was last left.
+    /// A limit of [`Limits`](super::Limits) was reached, for the first time or again after it was
+    /// no longer reached.
     LimitReached(Limit),
     /// Protocol violation by a peer.
     PeerError {
@@ -63,12 +64,12 @@ pub enum Indication {
 /// Complete block, for the user of an engine of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Session that brought it. Reply with [`Node::accept_block`](super::Node::accept_block) or
-    /// [`Node::cancel`](super::Node::cancel).
+    /// Session that brought the block. Reply with
+    /// [`Node::accept_block`](super::Node::accept_block) or [`Node::cancel`](super::Node::cancel).
     pub id: SessionId,
     /// Its client service.
     pub service: u64,
-    /// Path of its last segment, unless that path was closed.
+    /// Path of the block's last segment, unless that path was closed.
     pub path: Option<PathId>,
     /// Its content.
     pub content: BlockContent,
@@ -225,7 +226,7 @@ pub enum RequestError {
     /// The name cannot be sent.
     #[error("the name of the file must have 1 to 255 bytes")]
     Name,
-    /// There are several paths, and no setting names the one to this engine.
+    /// There are several paths, and no setting names the path to this engine.
     #[error("no path is set for engine {0}, and there are several")]
     NoPath(u64),
     /// There is no route to this engine.

@@ -57,7 +57,7 @@ impl Node {
         }
     }
 
-    /// Decides about a session of a known transfer, if that settles it.
+    /// Decides about a session of a known transfer, if the state of the transfer settles it.
     fn known(&mut self, id: FlowId, to: End, session: SessionId) -> Option<Intake> {
         let before = Some(session.originator);
         let is_last = to.address == Address::Engine(self.core.config.engine);
@@ -73,7 +73,8 @@ impl Node {
                 if flow.kept.is_some() {
                     return Some(Intake::Known);
                 }
-                // The previous engine restarted the transfer: data sent so far is useless to it.
+                // The previous engine restarted the transfer: data that was sent to it so far is
+                // useless.
                 self.supersede(seq);
             } else if !is_last {
                 return Some(UNREACHABLE);

@@ -107,8 +107,8 @@ enum Left {
     Refused(CancelReason, Option<Congestion>),
 }
 
-/// Number of segments of a refused session after which it is refused again, in case the refusal
-/// was lost.
+/// Number of segments of a refused session after which the session is refused again, in case the
+/// refusal was lost.
 const REFUSE_EVERY: u64 = 16;
 
 impl Node {

@@ -211,7 +211,8 @@ impl Receiver {
         self.check_complete(core);
     }
 
-    /// Takes the data of a segment. Returns `false` if it ends the session, or was dropped.
+    /// Takes the data of a segment. Returns `false` if the segment ends the session, or was
+    /// dropped.
     fn take(&mut self, core: &mut Core, data: &Data<'_>) -> bool {
         let (start, end) = (data.offset, data.offset + data.data.len() as u64);
         let misfit = self.extent.misfit(data.kind, (start, end), self.ranges.end());

@@ -10,7 +10,7 @@ use crate::ranges::Ranges;
 /// Number of checkpoints whose reports are remembered for retransmission.
 pub(crate) const CHECKPOINTS_KEPT: usize = 1024;
 
-/// Maximum number of reports on one checkpoint. The rest is reported on the next one.
+/// Maximum number of reports on one checkpoint. The rest is reported on the next checkpoint.
 pub(crate) const REPORTS_MAX: usize = 64;
 
 /// Report that was made.
@@ -22,9 +22,9 @@ pub(crate) struct Sent {
     pub(crate) claims: Vec<Claim>,
     pub(crate) attempts: u32,
     pub(crate) left: Time,
-    /// Whether the sender received it, or a later one on the same scope.
+    /// Whether the sender received this report, or a later one on the same scope.
     pub(crate) acknowledged: bool,
-    /// Whether its retransmission waits for the acknowledgement of another.
+    /// Whether the retransmission of this report waits for the acknowledgement of another.
     pub(crate) is_held: bool,
 }
 
@@ -34,7 +34,7 @@ impl Sent {
         Self { checkpoint, lower, upper, claims, attempts, left, acknowledged, is_held }
     }
 
-    /// Whether it was sent and is not acknowledged.
+    /// Whether this report was sent and is not acknowledged.
     pub(crate) const fn is_awaited(&self) -> bool {
         self.attempts > 0 && !self.acknowledged
     }
@@ -54,9 +54,10 @@ impl Sent {
 pub(crate) struct Reports {
     sent: BTreeMap<u64, Sent>,
     by_checkpoint: BTreeMap<u64, Vec<u64>>,
-    /// Number of claims in all of them.
+    /// Number of claims in all reports.
     claims: usize,
-    /// Range of a report that is owed because it was skipped or forgotten before it was received.
+    /// Range of a report that is owed to the sender, because it was skipped or forgotten before
+    /// the sender received it.
     owed: Option<(u64, u64)>,
     /// Ranges claimed by acknowledged reports.
     confirmed: Ranges,

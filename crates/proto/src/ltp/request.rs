@@ -23,6 +23,6 @@ pub struct SendRequest {
     pub source: FileName,
     /// Name of the file at the destination.
     pub name: String,
-    /// Part of it that must arrive.
+    /// Part of the file that must arrive.
     pub red: Red,
 }

@@ -1,7 +1,7 @@
 //! Session at the engine that sends the block (RFC 5326 §6, §8.1).
 //!
-//! [`Layout`] describes the block, [`Checkpoints`] holds those that await a report, [`Reports`]
-//! the receiver's claims, and [`Filling`] retransmits data while reports are delayed.
+//! [`Layout`] describes the block, [`Checkpoints`] the checkpoints that await a report,
+//! [`Reports`] the receiver's claims, and [`Filling`] retransmits data while reports are delayed.
 
 mod checkpoints;
 mod ending;
@@ -543,8 +543,8 @@ impl Sender {
         if self.phase != Phase::Sending {
             return;
         }
-        // A restarted receiver may reuse the numbers, but not in reply to a checkpoint that the
-        // previous one replied to.
+        // A restarted receiver may reuse serial numbers, but not in reply to a checkpoint to which
+        // the previous receiver replied.
         let is_repeated = self.reports.is_repeated(report);
         if !is_repeated || self.checkpoints.contains(report.checkpoint) {
             self.take_report(core, now, report);

@@ -123,7 +123,7 @@ impl Node {
             || self.drop_weak(now, None) && self.by_id.len() < admission.all
     }
 
-    /// Receiving sessions of one path or of all.
+    /// Receiving sessions of one path, or of all paths.
     fn receivers(&self, of: Option<PathId>) -> impl Iterator<Item = &Receiver> {
         let receivers = self.slots.iter().filter_map(|session| match session {
             Session::Receiver(receiver) => Some(&**receiver),
@@ -132,8 +132,8 @@ impl Node {
         receivers.filter(move |receiver| of.is_none() || receiver.base.seat.path == of)
     }
 
-    /// Ends the session silent for the longest time after one or two segments, of one path or of
-    /// all. Returns whether there was one.
+    /// Ends the session that was silent for the longest time after one or two segments, on one
+    /// path or on all. Returns whether there was such a session.
     fn drop_weak(&mut self, now: Time, of: Option<PathId>) -> bool {
         let silent = self.receivers(of).filter_map(|it| Some((it.weak_for(now)?, it)));
         let Some((silence, weak)) = silent.max_by_key(|(silence, _)| *silence) else {
@@ -151,7 +151,7 @@ impl Node {
         true
     }
 
-    /// Forgets the oldest half-open session. Returns whether there was one.
+    /// Forgets the oldest half-open session. Returns whether there was such a session.
     fn drop_half_open(&mut self) -> bool {
         let Some(oldest) = self.half_open.oldest() else { return false };
         let Some(handle) = self.by_id.get(&oldest).copied() else {

@@ -52,7 +52,7 @@ impl Supply {
         }
     }
 
-    /// Whether all of it was sent once.
+    /// Whether the whole supply was sent once.
     pub(crate) fn at_end(&self) -> bool {
         match self {
             Self::Source(source) => source.at_end(),

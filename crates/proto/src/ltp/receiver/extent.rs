@@ -85,13 +85,13 @@ impl Extent {
         }
     }
 
-    /// Whether green data follows the red part: otherwise its last segment would have ended the
-    /// block.
+    /// Whether green data follows the red part: otherwise the last segment of the red part would
+    /// have ended the block.
     pub(super) fn is_mixed(&self) -> bool {
         self.red.is_some_and(|red| red > 0 && self.end.is_none_or(|end| end > red))
     }
 
-    /// End of the red part, or the known start of green data, and whether it is the former.
+    /// End of the red part, or the known start of green data. The flag is set for the former.
     pub(super) fn colors(&self) -> (u64, bool) {
         (self.red.unwrap_or(self.green), self.red.is_some())
     }

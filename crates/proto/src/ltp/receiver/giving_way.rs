@@ -20,8 +20,8 @@ const WEAK_SEGMENTS: u32 = 2;
 const PATIENCE_MAX: Duration = Duration::from_secs(10);
 
 impl Receiver {
-    /// Whether a single segment arrived that requires no reply. Anyone can send one: such a session
-    /// has no file, and is dropped for others.
+    /// Whether a single segment arrived that requires no reply. Anyone can send such a segment:
+    /// such a session has no file, and is dropped for others.
     pub(crate) fn is_half_open(&self) -> bool {
         self.is_half_open
     }

@@ -16,7 +16,8 @@ use super::{Phase, Receiver};
 use crate::path::{Class, Path};
 use crate::thin_return::{self, ArrivalRate};
 
-/// Queued reports above which no more are made: the sender will retransmit its checkpoint.
+/// Number of queued reports above which no more are made. The sender will retransmit its
+/// checkpoint.
 const DUE_MAX: usize = 1024;
 
 /// Approximate bytes of a report.
@@ -156,7 +157,7 @@ impl Receiver {
             {
                 (0, end)
             }
-            // An earlier run of this engine sent a report that this one has no record of, and the
+            // An earlier run of this engine sent a report of which this run has no record, and the
             // sender relies on it.
             None if checkpoint.report != 0 => {
                 self.cancel(core, CancelReason::System);
@@ -306,7 +307,8 @@ impl Receiver {
         }
     }
 
-    /// Minimum retransmitted bytes for a report on them: its header takes the time of some claims.
+    /// Minimum number of retransmitted bytes for a report on them, because the header of a report
+    /// takes the time of some claims.
     fn run_least(&self, core: &Core) -> u64 {
         self.bridge(core).saturating_mul(8)
     }

@@ -23,14 +23,14 @@ const RESUMED_MAX: usize = 16;
 struct Outstanding {
     start: u64,
     end: u64,
-    /// Scope of the report it replies to.
+    /// Scope of the report to which the checkpoint replies.
     scope: Option<(u64, u64)>,
-    /// Serial number of the report it replies to; 0 if none.
+    /// Serial number of the report to which the checkpoint replies; 0 if none.
     report: u64,
     attempts: u32,
-    /// Whether the next segment that carries it is another attempt rather than a copy.
+    /// Whether the next segment that carries the checkpoint is another attempt rather than a copy.
     is_due: bool,
-    /// Whether it waits for a reply while another checkpoint is retransmitted.
+    /// Whether the checkpoint waits for a reply while another checkpoint is retransmitted.
     is_held: bool,
     left: Time,
     first_left: Time,
@@ -89,11 +89,11 @@ pub(super) struct Checkpoints {
     open: BTreeMap<u64, Outstanding>,
     /// Serial number of the checkpoint at each end offset.
     ends: BTreeMap<u64, u64>,
-    /// Serial number of the next one.
+    /// Serial number of the next checkpoint.
     serial: u64,
     late: Late,
-    /// New red bytes since the last checkpoint among them, and its time; before the first, the time
-    /// of the first segment.
+    /// New red bytes sent since the last checkpoint that was set in new data, and the time of that
+    /// checkpoint; before the first one, the time of the first segment.
     unchecked: u64,
     checked_at: Option<Time>,
 }
@@ -109,22 +109,22 @@ impl Checkpoints {
         self.open.len() * (size_of::<Outstanding>() + 32)
     }
 
-    /// Serial number of the next one.
+    /// Serial number of the next checkpoint.
     pub(super) fn next(&self) -> u64 {
         self.serial
     }
 
-    /// Serial number of the one that ends at `end`.
+    /// Serial number of the checkpoint that ends at `end`.
     pub(super) fn at(&self, end: u64) -> Option<u64> {
         self.ends.get(&end).copied()
     }
 
-    /// Serial number of the report it replies to; 0 if none.
+    /// Serial number of the report to which the checkpoint replies; 0 if none.
     pub(super) fn report(&self, serial: u64) -> u64 {
         self.open.get(&serial).map_or(0, |checkpoint| checkpoint.report)
     }
 
-    /// Whether this one awaits a report.
+    /// Whether this checkpoint awaits a report.
     pub(super) fn contains(&self, serial: u64) -> bool {
         self.open.contains_key(&serial)
     }

@@ -44,7 +44,7 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Relay {
     pub(crate) service: u64,
-    /// Extensions with which it is forwarded.
+    /// Extensions with which the block is forwarded.
     pub(crate) onward: Transport,
     /// Data received since the onward sender was last updated.
     pub(crate) fresh: Vec<(u64, Bytes)>,
@@ -113,24 +113,24 @@ pub(crate) struct Flow {
     pub(crate) id: FlowId,
     pub(crate) destination: u64,
     pub(crate) service: u64,
-    /// Extensions with which it is forwarded.
+    /// Extensions with which the block is forwarded.
     pub(crate) onward: Transport,
     pub(crate) origin: Origin,
     /// Whether this engine is the destination.
     pub(crate) is_last: bool,
-    /// Session that brings it, until all is stored.
+    /// Session that brings the block, until all is stored.
     pub(crate) incoming: Option<Handle>,
     /// Session to the next engine.
     pub(crate) outgoing: Option<Handle>,
     /// Complete block, once stored.
     pub(crate) kept: Option<Stored>,
-    /// Whether the next engine accepted it.
+    /// Whether the next engine accepted the block.
     pub(crate) is_forwarded: bool,
     /// Number of sessions started to the next engine.
     pub(crate) sessions: u32,
-    /// Number of those that failed for another reason than lack of room.
+    /// Number of those sessions that failed for a reason other than lack of room.
     pub(crate) failures: u32,
-    /// Bytes of storage reserved for it.
+    /// Bytes of storage reserved for the block.
     pub(crate) reserved: u64,
 }
 
@@ -188,7 +188,7 @@ impl Flow {
 pub(crate) const fn is_final(failure: Failure, is_from_here: bool) -> bool {
     match failure.reason {
         CancelReason::User | CancelReason::Unreachable | CancelReason::Miscolored => true,
-        // A file that cannot be read does not get better.
+        // Another attempt does not help if the file cannot be read.
         CancelReason::System => matches!(failure.by, Side::Sender) && is_from_here,
         CancelReason::RetransmissionLimit | CancelReason::CycleLimit | CancelReason::Other(_) => {
             false
@@ -200,8 +200,8 @@ pub(crate) const fn is_final(failure: Failure, is_from_here: bool) -> bool {
 #[derive(Debug)]
 pub(crate) struct Flows {
     all: BTreeMap<Seq, Flow>,
-    /// Transfers by identifier. The destination may have several of one: one from each previous
-    /// engine.
+    /// Transfers by identifier. The destination may have several with one identifier: one from
+    /// each previous engine.
     by_id: BTreeSet<(FlowId, Seq)>,
     /// Finished transfers, and their previous engines.
     pub(crate) finished: Recent<FlowId, Finished>,

@@ -11,7 +11,7 @@ use wire::ltpt::End;
 pub struct FlowId {
     /// Origin of the block.
     pub source: End,
-    /// Number of the first session there.
+    /// Number of the first session at the origin.
     pub number: u64,
 }
 
@@ -22,7 +22,7 @@ pub enum Indication {
     Relaying(Transfer),
     /// The red part of the block is completely stored here, and the previous engine may forget it.
     Kept(Transfer),
-    /// The next engine accepted it; it is no longer stored here.
+    /// The next engine accepted the block; it is no longer stored here.
     Forwarded(Transfer),
     /// A stored block is given up.
     Undeliverable {

@@ -72,8 +72,8 @@ impl Passage {
         }
     }
 
-    /// Sets the end of the block; data after it is sent by other means. `is_green` if missing data
-    /// before it is not waited for.
+    /// Sets the end of the block; data after it is sent by other means. `is_green` if the passage
+    /// does not wait for missing data before the end.
     pub(crate) fn end_at(&mut self, total: u64, is_green: bool) {
         self.total = Some(total);
         self.is_over |= is_green;
