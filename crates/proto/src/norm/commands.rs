@@ -26,7 +26,7 @@ pub(crate) struct Commands {
     path: PathId,
     count: u64,
     commands: VecDeque<PendingCommand>,
-    /// Asked one after the other, with one message every two round trips.
+    /// Questions are sent one after the other, with one message every two round trips.
     questions: VecDeque<Question>,
     last_question: u8,
     end: Option<End>,

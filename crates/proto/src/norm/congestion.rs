@@ -78,12 +78,12 @@ struct Reporter {
     rate: f64,
     /// Flags of its last report.
     flags: CcFlags,
-    /// Sequence number of the last probe it replied to.
+    /// Sequence number of the last probe to which the receiver replied.
     sequence: u16,
 }
 
 impl Reporter {
-    /// Whether its rate is a multiple of the receive rate rather than the equation's.
+    /// Whether the receiver's rate is a multiple of the receive rate rather than the equation's.
     fn is_measured(&self) -> bool {
         self.flags.contains(CcFlags::START) || self.flags.contains(CcFlags::LIMIT)
     }
@@ -245,8 +245,8 @@ impl Congestion {
         let mut rate = norm::rate(cc.rate);
         let reporter = Reporter { rtt, rate, flags: cc.flags, sequence: cc.sequence };
         if !reporter.is_measured() && !cc.flags.contains(CcFlags::RTT) {
-            // The receiver computed with the greatest round trip for lack of its own (RFC 4654
-            // §3.3).
+            // The receiver had no round trip of its own, and computed with the greatest round trip
+            // (RFC 4654 §3.3).
             rate *= grtt.as_secs_f64() / rtt;
         }
         let reporter = Reporter { rate, ..reporter };

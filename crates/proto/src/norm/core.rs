@@ -92,8 +92,8 @@ pub(crate) type Job = session::Job<Task>;
 
 pub(crate) type Shared = session::Shared<Alarm, Task>;
 
-/// Memory that a decoder needs: limited by the blocks of the object, regardless of its sender's
-/// announcements for others.
+/// Memory that a decoder needs. It is limited by the blocks of the object, regardless of what its
+/// sender announces for other objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// Segments of a block.
@@ -189,7 +189,7 @@ impl Core {
         let decoder = match kept {
             Some(decoder) if room.is_in(&decoder) => decoder,
             former => {
-                // Frees the former before building the new one.
+                // Frees the former decoder before building the new one.
                 let code = former.map(|former| former.code().clone());
                 let code = match code {
                     Some(code) => code,

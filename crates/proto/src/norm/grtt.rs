@@ -13,7 +13,7 @@ const DECREASE_AFTER: u32 = 3;
 /// later rounds: one odd reply must not slow down a group for long.
 const RISE_MAX: u32 = 10;
 
-/// Sample that is always accepted: a busy host may reply so late.
+/// Round trip sample that is always accepted, because a busy host may reply this late.
 const RISE_FREE: Duration = Duration::from_millis(100);
 
 /// Greatest round trip estimate of a sender.
@@ -182,7 +182,7 @@ mod tests {
         let mut grtt = Grtt::new(before, Duration::ZERO, 1000 * SECOND);
         (0..5).for_each(|_| assert_eq!(grtt.answered(900 * SECOND), before * 10));
         assert!(grtt.advertised() < before * 10, "{:?}", grtt.advertised());
-        // A true larger round trip is learnt within some rounds.
+        // A larger round trip that is real is learnt within some rounds.
         let mut rounds = 0;
         while grtt.advertised() < 800 * SECOND {
             grtt.answered(900 * SECOND);

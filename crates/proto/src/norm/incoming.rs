@@ -57,15 +57,16 @@ pub(crate) struct Incoming {
     requested: Requested,
     /// Bytes reserved for an object that is not a file.
     reserved: usize,
-    /// Messages that contradicted the FEC information since one confirmed it.
+    /// Number of messages that contradicted the FEC information since a message confirmed it.
     contradictions: u32,
     /// Received state of a stream.
     stream: Option<Box<Stream>>,
     /// Whether only NORM_INFO is requested.
     is_info_only: bool,
-    /// Whether the user was notified of it.
+    /// Whether the user was notified of the object.
     is_announced: bool,
-    /// Whether its sender has sent only one message so far. The user is notified with the second.
+    /// Whether the object's sender has sent only one message so far. The user is notified with the
+    /// second.
     is_held: bool,
 }
 
@@ -87,7 +88,8 @@ pub(crate) enum State {
     Installing,
     /// Complete and stored.
     Done,
-    /// Given up. `is_refused`: for a local reason, so it must not count as delivered.
+    /// The object was given up; `is_refused` if for a local reason, so that it must not count as
+    /// delivered.
     Failed {
         is_refused: bool,
     },
@@ -188,12 +190,12 @@ impl Incoming {
         (self.id.number & 0xffff) as u16
     }
 
-    /// Whether it is complete or was given up.
+    /// Whether the object is complete or was given up.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Done | State::Failed { .. })
     }
 
-    /// Whether it failed for a local reason: it must not count as delivered.
+    /// Whether the object failed for a local reason: then it must not count as delivered.
     pub(crate) fn is_refused(&self) -> bool {
         self.state == State::Failed { is_refused: true }
     }
@@ -672,7 +674,7 @@ impl Incoming {
         }
     }
 
-    /// Whether it is complete and stored.
+    /// Whether the object is complete and stored.
     pub(crate) fn is_here(&self) -> bool {
         self.state == State::Done
     }

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Object under way at this node. A restarted sender may reuse the number of a finished one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectId {
-    /// Path on which it is sent; for a received object the sender's path.
+    /// Path on which the object is sent; for a received object, the sender's path.
     pub peer: PathId,
     /// Its sender's `NormNodeId`.
     pub sender: u32,
@@ -170,9 +170,9 @@ pub enum Indication {
     Flushed {
         /// The stream.
         id: ObjectId,
-        /// Number of these bytes since the start of the stream.
+        /// Number of the announced or acknowledged bytes since the start of the stream.
         bytes: u64,
-        /// Number of receivers that acknowledged them.
+        /// Number of receivers that acknowledged the bytes.
         acknowledged: u32,
     },
     /// NORM_INFO of an object was received.
@@ -256,7 +256,8 @@ pub enum Indication {
         /// Path it was sent on.
         peer: PathId,
     },
-    /// A limit of [`Limits`](super::Limits) was reached for the first time since it was last left.
+    /// A limit of [`Limits`](super::Limits) was reached, for the first time or again after it was
+    /// no longer reached.
     LimitReached(Limit),
 }
 
@@ -265,12 +266,12 @@ pub enum Indication {
 pub struct Finished {
     /// The object.
     pub id: ObjectId,
-    /// Whether this node was its sender.
+    /// Whether this node was the object's sender.
     pub is_sender: bool,
     /// Success or failure. NORM guarantees a sender nothing: without acknowledgements, success only
     /// means that no receiver requested more.
     pub result: Result<(), Failure>,
-    /// Number of receivers that acknowledged it, at the sender.
+    /// Number of receivers that acknowledged the object, at the sender.
     pub acknowledged: u32,
     /// Whether every receiver expected to acknowledge did; at a receiver, whether the object is
     /// complete. Never `true` once there were more receivers than
@@ -308,7 +309,7 @@ pub enum Failure {
     /// Some receivers did not acknowledge.
     #[error("{missing} of {known} receivers did not acknowledge")]
     Unacknowledged {
-        /// Number of receivers that did not.
+        /// Number of receivers that did not acknowledge.
         missing: u32,
         /// Number of known receivers.
         known: u32,
@@ -322,7 +323,7 @@ pub enum Failure {
     /// NORM_INFO is not a valid file name.
     #[error("the name is not allowed")]
     Name,
-    /// The settings do not allow sending it.
+    /// The settings do not allow sending the object.
     #[error("{0}")]
     Settings(String),
 }

@@ -1,4 +1,4 @@
-//! Segments that receivers lacked of the most recent blocks.
+//! Segments of the most recent blocks that receivers lacked.
 //!
 //! While there is more to send, a repair costs only its own transmission time. At the end, each
 //! round of repairs costs a round trip in which nothing else is sent. The last blocks, sent within
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Number of recent blocks considered.
 const BLOCKS: u64 = 128;
 
-/// Number of segments missing from recent blocks, at the receiver that lacked most.
+/// Number of segments of recent blocks missing at the receiver that lacked most.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     sent: u64,

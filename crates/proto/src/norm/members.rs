@@ -13,14 +13,14 @@ pub(crate) struct Members {
     received: BTreeMap<NodeId, Member>,
     /// Polls of unknown receivers since the last new one.
     unheard: Polls,
-    /// Whether there were more than can be remembered.
+    /// Whether there were more receivers than can be remembered.
     are_more: bool,
 }
 
 /// Known receiver.
 #[derive(Debug, Default)]
 struct Member {
-    /// Last acknowledged object, which includes all before it.
+    /// Last object that the receiver acknowledged, which includes all before it.
     through: Option<u64>,
     /// First object known to the receiver, if reported: it acknowledges nothing earlier.
     first: Option<u16>,
@@ -33,11 +33,11 @@ struct Member {
 #[derive(Clone, Copy, Debug, Default)]
 struct Polls {
     count: u32,
-    /// Time of the first of them.
+    /// Time of the first of the unanswered polls.
     since: Option<Time>,
-    /// Number of them after which the receiver sent something else.
+    /// Number of polls after which the receiver sent something else.
     ignored: u32,
-    /// Whether the receiver sent nothing since the last one.
+    /// Whether the receiver sent nothing since the last poll.
     is_open: bool,
 }
 
@@ -46,7 +46,7 @@ struct Polls {
 pub(crate) struct Persistence {
     /// Minimum number of polls.
     pub(crate) polls: u32,
-    /// Minimum time since its last message.
+    /// Minimum time since the receiver's last message.
     pub(crate) patience: Duration,
     /// Time after which the sender gives up on a receiver that sends other messages but ignores
     /// polls.
@@ -58,7 +58,7 @@ pub(crate) struct Persistence {
 pub(crate) struct Standing {
     /// Receivers that should have it.
     pub(crate) expected: u32,
-    /// Receivers that acknowledged, including those that started after it.
+    /// Receivers that acknowledged the object, including those that started after it.
     pub(crate) answered: u32,
     /// Receivers that have it.
     pub(crate) have: u32,
@@ -187,7 +187,8 @@ impl Members {
         is_news
     }
 
-    /// Notes that a receiver requested part of an object: it lacks that one and all after it.
+    /// Notes that a receiver requested part of an object: the receiver lacks this object and all
+    /// after it.
     pub(crate) fn lacks(&mut self, node: NodeId, object: u64) {
         let Some(member) = self.received.get_mut(&node) else { return };
         if member.through >= Some(object) {

@@ -53,7 +53,7 @@ pub(crate) struct Outgoing {
     /// Number of segments sent in the time of a round of repairs, if this is the last object.
     pub(crate) tail: u64,
     info_turn: InfoTurn,
-    /// Whether anything of it was sent.
+    /// Whether any part of the object was sent.
     has_begun: bool,
     requests: Requests,
     repaired: BTreeMap<u32, Repaired>,
@@ -178,17 +178,17 @@ impl Outgoing {
         self.state = State::Open { file: Some(file) };
     }
 
-    /// Whether it is open and waits for its partition.
+    /// Whether the object is open and waits for its partition.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, State::Open { .. })
     }
 
-    /// Whether its size is unknown so far.
+    /// Whether the size of the object is unknown so far.
     pub(crate) fn is_opening(&self) -> bool {
         self.state == State::Opening
     }
 
-    /// Partitions it into blocks and segments; an error if that is impossible.
+    /// Partitions the object into blocks and segments; an error if that is impossible.
     pub(crate) fn cut(&mut self, core: &mut Core, cut: Cut) -> Result<(), Failure> {
         let State::Open { file } = self.state else { return Ok(()) };
         if let Content::Stream(options) = self.content {
@@ -234,7 +234,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether all of it was sent once.
+    /// Whether the whole object was sent once.
     pub(crate) fn is_sent(&self) -> bool {
         let Some(shape) = &self.shape else { return false };
         if let Some(ring) = &self.ring {
@@ -255,12 +255,12 @@ impl Outgoing {
             || self.has_begun() && self.info_turn.is_due()
     }
 
-    /// Whether all of it and all requested repairs were sent.
+    /// Whether the whole object and all requested repairs were sent.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_idle() && !self.is_open_stream()
     }
 
-    /// Whether its transmission has started: before that it has nothing to repair.
+    /// Whether the transmission of the object has started: before that it has nothing to repair.
     pub(crate) fn has_begun(&self) -> bool {
         self.is_sending() && self.has_begun
     }
@@ -442,7 +442,8 @@ impl Outgoing {
         }
         self.at.symbol += 1;
         self.has_begun = true;
-        // A repetition is due when the second block begins; before that, it is sent three times.
+        // A repetition of NORM_INFO is due when the second block begins; before that, NORM_INFO is
+        // sent three times.
         let block_len = shape.partition.block_len(0);
         if at.block == 0 && (at.symbol == block_len / 2 || at.symbol + 1 == block_len) {
             self.repeat_info(core, shape);
@@ -498,7 +499,7 @@ impl Outgoing {
         }
     }
 
-    /// Bytes of its longest datagram, once partitioned.
+    /// Bytes of the object's longest datagram, once partitioned.
     pub(crate) fn datagram(&self) -> usize {
         self.shape.as_ref().map_or(0, |shape| {
             let header = shape.coding.data_header(shape.has_fti);
@@ -507,7 +508,7 @@ impl Outgoing {
         })
     }
 
-    /// Whether it has NORM_INFO. An object without bytes is known by that alone.
+    /// Whether the object has NORM_INFO. An object without bytes is only known by its NORM_INFO.
     pub(crate) fn has_info(&self) -> bool {
         let is_stream = matches!(self.content, Content::Stream(_));
         !self.info.is_empty() || self.size == 0 && !is_stream

@@ -50,7 +50,7 @@ struct Life {
     instance: u16,
     /// Number of messages received, up to 255.
     messages: u8,
-    /// Previous instance, and until when its messages may still arrive.
+    /// Previous instance, and the time until which its messages may still arrive.
     former: Option<(u16, Time)>,
     /// Whether the sender reported the end of its session.
     has_ended: bool,
@@ -148,8 +148,8 @@ impl Receiver {
         objects + self.objects.len() * size_of::<Incoming>() + rest
     }
 
-    /// Value of its state: complete objects, bytes of those under way, and the time of its last
-    /// message.
+    /// Value of the sender's state: complete objects, bytes of those under way, and the time of
+    /// its last message.
     pub(crate) fn worth(&self) -> (u64, u64, Time) {
         let bytes = self.objects.values().map(|object| object.report().progress).sum();
         (self.numbers.completed(), bytes, self.base.last_received)
@@ -277,7 +277,7 @@ impl Receiver {
             if self.life.messages == 1 {
                 object.hold();
             }
-            // Objects before the first known one may no longer exist at the sender.
+            // The sender may no longer have objects before the first known one.
             if self.numbers.has_begun() || number == named {
                 object.announce(core);
             }

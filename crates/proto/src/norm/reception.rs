@@ -54,7 +54,7 @@ pub(crate) struct Reception {
     /// Mean length of NORM_DATA, and the arrival of the last one.
     nominal: f64,
     last_data: Option<Time>,
-    /// Whether anything was lost since then.
+    /// Whether anything was lost since that NORM_DATA.
     lost_since: bool,
     /// Role assigned to this receiver by the sender.
     role: Role,
@@ -229,8 +229,8 @@ impl Reception {
         self.gaps.extend(parts.into_iter().filter(|gap| gap.first < gap.end));
     }
 
-    /// Counts the newest message, and decides which older ones are lost. Returns whether a loss
-    /// event began.
+    /// Counts the newest message, and decides which older messages are lost. Returns whether a
+    /// loss event began.
     fn settle(&mut self, number: u64, rtt: f64) -> bool {
         self.losses.settled(number);
         if self.gaps.is_empty() {

@@ -16,9 +16,9 @@ use super::bits::Bits;
 pub(crate) struct Repaired {
     /// Parity segments sent, proactively or on request.
     used: u16,
-    /// Number of them sent before the current round of repairs.
+    /// Number of parity segments sent before the current round of repairs.
     before: u16,
-    /// Number of them sent in this round as spares.
+    /// Number of parity segments sent in this round as spares.
     spare: u16,
     /// Source segments retransmitted in this round.
     again: Bits,
@@ -53,7 +53,7 @@ impl Repaired {
         if self.has_begun { 0 } else { self.used }
     }
 
-    /// Begins or continues a round of repairs. Returns whether it is the block's first.
+    /// Begins or continues a round of repairs. Returns whether the round is the block's first.
     pub(crate) fn requested(&mut self, now: Time, round_trip: Duration) -> bool {
         if now < self.until {
             return false;

@@ -5,8 +5,8 @@ use engine::Time;
 
 use crate::ranges::Ranges;
 
-/// Number of remembered ranges of blocks requested by others. Blocks beyond them are requested
-/// once too often.
+/// Number of remembered ranges of blocks requested by others. Blocks in further ranges are
+/// requested once too often.
 pub(crate) const OTHERS_MAX: usize = 1024;
 
 /// Requested parts of an object, except incomplete blocks.
@@ -40,7 +40,7 @@ impl Requested {
         self.blocks.push((first, end, at));
     }
 
-    /// Records the blocks among these that others requested as requested at `at`.
+    /// Records blocks of the given ones that others requested, as requested at `at`.
     pub(crate) fn count_others(&mut self, (first, end): (u32, u32), at: Time) {
         for (from, to) in self.blocks_by_others.iter() {
             let (from, to) = (from.max(first.into()), to.min(end.into()));

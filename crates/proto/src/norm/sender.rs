@@ -96,7 +96,7 @@ impl Sender {
         self.transmission.instance
     }
 
-    /// Takes another instance number, because a sender on another path uses this one.
+    /// Takes another instance number, because a sender on another path uses the current one.
     pub(crate) fn renumber(&mut self) {
         self.transmission.instance = self.transmission.instance.wrapping_add(1);
     }
@@ -328,7 +328,7 @@ impl Sender {
         }
     }
 
-    /// Ends because the node ends it.
+    /// Ends the sender because the node ends it.
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
         let turn = match class {
             Class::Control => self.emit_control(core, burst),

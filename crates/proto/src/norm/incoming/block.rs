@@ -17,11 +17,11 @@ pub(super) struct Block {
     pub(super) cost: usize,
     /// Symbols requested by other receivers.
     pub(super) by_others: Bits,
-    /// Time of the last request, and whether anything of it arrived since.
+    /// Time of the last request, and whether anything requested has arrived since.
     pub(super) requested_at: Option<Time>,
     pub(super) is_answered: bool,
-    /// Whether there was no memory for it: its segments go to the file directly, and parity is
-    /// useless.
+    /// Whether there was no memory for the block: its segments go to the file directly, and parity
+    /// is useless.
     pub(super) is_direct: bool,
 }
 

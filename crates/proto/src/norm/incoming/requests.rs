@@ -30,8 +30,8 @@ impl Incoming {
         self.info.is_none() && self.flags.contains(Flags::INFO)
     }
 
-    /// Whether anything before `block`, or anything at all if that is `None`, is missing and was
-    /// not requested after `since`.
+    /// Whether anything before `block`, or anything at all if `block` is `None`, is missing and
+    /// was not requested after `since`.
     pub(crate) fn lacks(&self, block: Option<u64>, since: Time) -> bool {
         if self.state != State::Receiving {
             return false;
@@ -177,8 +177,8 @@ impl Incoming {
         }
     }
 
-    /// Notes that a part of a block arrived. Returns the time of its request, for the first part
-    /// since then.
+    /// Notes that a part of a block arrived. Returns the time of the block's request if this is
+    /// the first part since then.
     pub(crate) fn answered(&mut self, block: u32) -> Option<Time> {
         let block = self.blocks.get_mut(&block)?;
         let was_answered = std::mem::replace(&mut block.is_answered, true);

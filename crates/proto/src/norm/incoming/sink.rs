@@ -16,7 +16,7 @@ enum Store {
     None,
     /// In memory: the object is not a file.
     Memory,
-    /// Nothing has to be written to its file yet.
+    /// Nothing has to be written to the object's file yet.
     Unopened,
     Opening(FileName),
     Open(FileName, FileId),

@@ -16,7 +16,7 @@ use crate::ranges::Ranges;
 #[derive(Debug, Default)]
 pub(super) struct Mark {
     pub(super) symbols: Bits,
-    /// Whether a receiver has nothing of it.
+    /// Whether a receiver has nothing of the block.
     pub(super) is_whole: bool,
     /// Largest number of segments of this block that one receiver misses.
     pub(super) missing: u32,

@@ -13,7 +13,8 @@ use crate::norm::repaired::{Repaired, Wanted};
 const SEGMENTS_AHEAD: usize = 256;
 
 impl Outgoing {
-    /// Whether all of it was sent, or will be before repairs of the current block can be requested.
+    /// Whether the whole object was sent, or will be before repairs of the current block can be
+    /// requested.
     pub(crate) fn is_ending(&self) -> bool {
         // Repairs may be lost, which becomes known one round later.
         self.is_sent() || self.shape.as_ref().is_some_and(|shape| self.is_tail(shape, 2))
@@ -40,7 +41,7 @@ impl Outgoing {
         always.max(transmission.losses.parity(block_len)).min(shape.coding.parity())
     }
 
-    /// Moves new requests to the ones to advertise to other receivers.
+    /// Moves new requests to the requests to be advertised to other receivers.
     pub(crate) fn publish(&mut self, most: usize) {
         self.requests.advertised.add(&self.requests.marks, most);
     }
@@ -64,7 +65,7 @@ impl Outgoing {
         let Marks { parts, whole } = std::mem::take(&mut self.requests.marks);
         for (first, end) in whole.iter() {
             if self.requests.due.len() >= core.config.limits.repairs {
-                // Receivers that lack it request it again.
+                // Receivers that lack the repair request it again.
                 core.user.limit_reached(Limit::Repairs);
                 break;
             }
@@ -179,7 +180,7 @@ impl Outgoing {
     ) {
         let block = (block, shape.block_len(block));
         if !self.parity.plan(block, rows, core.config.limits.repairs) {
-            // Receivers that lack it request it again.
+            // Receivers that lack the repair request it again.
             core.user.limit_reached(Limit::Repairs);
         }
     }

@@ -41,7 +41,7 @@ impl Requests {
 }
 
 impl Outgoing {
-    /// Notes that a receiver lacks NORM_INFO. Returns whether there is one to send.
+    /// Notes that a receiver lacks NORM_INFO. Returns whether the object has NORM_INFO to send.
     pub(crate) fn mark_info(&mut self, now: Time) -> bool {
         let is_under_way = self.info_turn.is_under_way(now);
         if !self.is_sending() || !self.has_info() || is_under_way {
@@ -65,13 +65,14 @@ impl Outgoing {
         shape.partition.block_len(block).saturating_add(shape.coding.parity())
     }
 
-    /// Notes that a receiver lacks these segments of a block; all of it if none are given. Returns
-    /// whether it can be repaired.
+    /// Notes that a receiver lacks these segments of a block, or all of it if none are given.
+    /// Returns whether the block can be repaired.
     pub(crate) fn mark(&mut self, core: &mut Core, block: u32, symbols: &Symbols) -> bool {
         let most = self.symbols(block);
         let Some(shape) = self.shape.as_ref().filter(|_| most > 0) else { return false };
         let missing = symbols.named.len() + symbols.count;
-        // More than parity can cover, and not named: any segment may be missing.
+        // More segments are missing than parity can cover, and they were not named: any segment
+        // may be missing.
         let is_whole = missing == 0 || symbols.count > u32::from(shape.coding.parity());
         if is_whole && self.ring.is_none() {
             return self.mark_blocks(core, block, block);

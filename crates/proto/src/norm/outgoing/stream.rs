@@ -63,7 +63,7 @@ impl Outgoing {
         matches!(self.content, Content::Stream(_))
     }
 
-    /// Whether it is a stream that is writable, or whose end was not sent.
+    /// Whether the object is a stream that is writable, or whose end was not sent.
     pub(crate) fn is_open_stream(&self) -> bool {
         self.is_stream() && !self.ring.as_ref().is_some_and(Ring::has_ended)
     }
@@ -368,8 +368,8 @@ impl Outgoing {
         None
     }
 
-    /// Number of segments in sent blocks, if that exceeds the announced ones by half of the
-    /// capacity: acknowledgements are due. Otherwise 0.
+    /// Number of segments in sent blocks, if it exceeds the number of announced segments by half
+    /// of the capacity, so that acknowledgements are due. Otherwise 0.
     pub(crate) fn half_sent(&self) -> u64 {
         let Some(ring) = &self.ring else { return 0 };
         let block_len = u64::from(ring.block_len());

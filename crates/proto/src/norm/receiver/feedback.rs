@@ -16,7 +16,8 @@ use crate::path::{Burst, Class};
 /// are more frequent and less urgent.
 const BACKOFF_LEAST: u8 = 4;
 
-/// Ratio of another receiver's reported rate to this one's below which this report is redundant.
+/// Redundancy of reports: ratio of another receiver's reported rate to this receiver's rate below
+/// which this receiver's report is redundant.
 const NEAR: f64 = 0.9;
 
 /// Most recent probe of the round trip.
@@ -103,7 +104,7 @@ impl Receiver {
         let reception = &mut self.feedback.reception;
         let round = (self.timing.grtt, rate);
         let is_event = reception.arrived(now, sequence, (len, is_data), round);
-        // The sender waits for this report of a receiver that sets its rate.
+        // The sender waits for this report, because this receiver sets its rate.
         if is_event && rate.is_some() && reception.role() != Role::Other {
             self.answer(core);
         }

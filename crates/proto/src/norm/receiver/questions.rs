@@ -73,7 +73,7 @@ impl Receiver {
         }
     }
 
-    /// Sends the application's answers. Returns `false` if one must wait for the next batch.
+    /// Sends the application's answers. Returns `false` if an answer must wait for the next batch.
     pub(super) fn emit_answers(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         while let Some((kind, id, bytes)) = self.answers.due() {
             let ack = Ack { id, ..self.ack(kind, burst.departure(), &bytes) };

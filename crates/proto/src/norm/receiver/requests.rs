@@ -51,7 +51,7 @@ pub(super) struct Rounds {
     sent: u32,
     /// Requests made up to this time are repeated: one round does not request anything twice.
     pub(super) since: Time,
-    /// Time of the last round's first NACK, and the time it took to send all.
+    /// Time of the last round's first NACK, and the time needed to send all NACKs of that round.
     first_at: Time,
     took: Duration,
     /// Rounds since the last data: their requests were lost on the return link.
@@ -237,8 +237,8 @@ impl Receiver {
         true
     }
 
-    /// Requests blocks of the first object that can be joined. Returns the largest number of
-    /// segments that one lacks.
+    /// Requests blocks of the first object whose blocks can be joined. Returns the largest number
+    /// of segments that one block lacks.
     fn request_joined(
         &mut self,
         writer: &mut RequestWriter<'_>,

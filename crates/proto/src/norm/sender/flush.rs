@@ -44,7 +44,7 @@ const REFUSAL: Duration = Duration::from_secs(600);
 struct Flush {
     /// Last object sent completely.
     through: u64,
-    /// Whether it is the last of all.
+    /// Whether the object is the last of all.
     is_end: bool,
     /// Last receiver polled for an acknowledgement, if some did not fit in the same message.
     after: Option<NodeId>,

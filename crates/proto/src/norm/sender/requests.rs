@@ -28,7 +28,7 @@ struct Requested {
     whole: Ranges,
     /// Objects whose NORM_INFO is missing.
     info: Ranges,
-    /// Identifier of the first segment requested of one of them.
+    /// Identifier of the first segment requested of one of these objects.
     id: PayloadId,
     /// Blocks of which the receiver has nothing, by object.
     blocks: BTreeMap<u16, Ranges>,
@@ -44,9 +44,9 @@ struct Requested {
 /// Result of recording a NACK.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noted {
-    /// Whether it requests anything that can be repaired.
+    /// Whether the NACK requests anything that can be repaired.
     pub(super) any: bool,
-    /// First available object that it names.
+    /// First available object that the NACK names.
     pub(super) first: Option<u64>,
 }
 
@@ -171,7 +171,7 @@ impl Sender {
         any
     }
 
-    /// Refuses requested objects that were dropped: the last one covers most of them.
+    /// Refuses requested objects that were dropped: a refusal of the last one covers most of them.
     fn refuse_objects(&mut self, core: &mut Core, requested: &Requested) {
         let past = self.past();
         let gone = |ranges: &Ranges| {

@@ -28,7 +28,7 @@ struct Mark {
     at: u64,
     /// Bytes up to the watermark.
     bytes: u64,
-    /// Whether it was the last segment written.
+    /// Whether the segment was the last one written.
     is_end: bool,
     /// Last receiver polled, if some did not fit in the same message.
     after: Option<NodeId>,
@@ -313,7 +313,7 @@ impl Sender {
         mark.sent += 1;
         mark.since.get_or_insert(now);
         let (sent, twice) = (mark.sent, self.transmission.twice());
-        // At most one request, and its acknowledgements, per round trip.
+        // At most one request per round trip, and its acknowledgements.
         flow.next = now + if self.is_group { twice } else { twice / 2 };
         let wait = match core.config.sender.end {
             EndGame::Flush => twice,
