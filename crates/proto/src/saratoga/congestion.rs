@@ -31,7 +31,7 @@ struct Run {
     until: Time,
     /// Number of STATUS requests sent before.
     question: u64,
-    /// Whether the allowed rate held one of them back.
+    /// Whether the allowed rate held back one of these packets.
     is_held: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Answer<'a> {
     /// Sending time and number of the request.
     pub(crate) at: Time,
     pub(crate) question: u64,
-    /// Whether it was sent at once, so that it measures the round trip.
+    /// Whether the request was sent at once, so that it measures the round trip.
     pub(crate) is_prompt: bool,
     /// Whether other packets of the same STATUS list further holes.
     pub(crate) is_partial: bool,

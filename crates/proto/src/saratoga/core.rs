@@ -149,7 +149,7 @@ impl Core {
         }
     }
 
-    /// Removes a record, unless its file is kept for a later session.
+    /// Removes a record, unless the record's file is kept for a later session.
     pub(crate) fn forget_record(&mut self, number: u32) {
         if !self.partials.has(number) {
             let request = IndexRequest::Remove { key: partials::key(number) };

@@ -134,7 +134,8 @@ pub enum Indication {
         /// Its content.
         about: About,
     },
-    /// A limit of [`Limits`](super::Limits) was reached for the first time since it was last left.
+    /// A limit of [`Limits`](super::Limits) was reached, for the first time or again after it was
+    /// no longer reached.
     LimitReached(Limit),
 }
 
@@ -145,7 +146,8 @@ pub struct Finished {
     pub id: SessionId,
     /// Success or failure: on success the file arrived completely, or was deleted as requested.
     pub result: Result<(), Failure>,
-    /// Whether the peer confirmed it, or this peer observed it. A blind sender has no information.
+    /// Whether the peer confirmed the result, or this peer observed it. A blind sender has no
+    /// information.
     pub is_confirmed: bool,
     /// Name of the file at the receiver, empty if unknown.
     pub name: String,

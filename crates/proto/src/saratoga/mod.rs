@@ -82,8 +82,8 @@ impl Node {
         Self { core, sessions: Sessions::new(), is_restored, free_kib: None }
     }
 
-    /// Creates a peer that accepts only bundles (draft-wood-dtnrg-saratoga), as files of the names
-    /// they arrive with.
+    /// Creates a peer that accepts only bundles (draft-wood-dtnrg-saratoga), as files with the
+    /// names of the bundles.
     #[must_use]
     pub fn for_bundles(config: Config, rng: Rng) -> Self {
         let mut node = Self::new(config, rng);

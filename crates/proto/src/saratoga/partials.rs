@@ -45,7 +45,7 @@ impl Partials {
         self.waiting.values().map(|(_, partial)| one(partial)).sum()
     }
 
-    /// Keeps a file. Returns the number of the one dropped for it.
+    /// Keeps a file. Returns the number of the file that was dropped to make room.
     pub(crate) fn keep(&mut self, number: u32, partial: Partial, max: usize) -> Option<u32> {
         self.order += 1;
         self.waiting.insert(self.order, (number, partial));

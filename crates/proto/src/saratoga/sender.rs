@@ -587,8 +587,8 @@ impl Sender {
                 at = next;
             }
         }
-        // While there is new data to send, a copy of a repair takes its place. On a shared path, it
-        // also costs others.
+        // While there is new data to send, a copy of a repair takes the place of new data. On a
+        // shared path, it also costs others.
         let spares = source.at_end() && self.control.is_none();
         let copies = if spares { self.remote.repair_copies } else { 1 };
         // Over a thin return link a reply takes longer than the light time.
@@ -624,7 +624,7 @@ impl Sender {
         }
     }
 
-    /// Whether it ends by refusing the peer's request.
+    /// Whether the session ends by refusing the peer's request.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self.failed, Some(Failed::Refused(_)))
     }

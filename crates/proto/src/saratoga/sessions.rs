@@ -88,7 +88,7 @@ impl Session {
         }
     }
 
-    /// Processes a repetition of its request.
+    /// Processes a repetition of the session's request.
     pub(super) fn requested_again(&mut self, core: &mut Core) {
         match self {
             Self::Receiver(receiver) => receiver.requested(core),
@@ -96,7 +96,7 @@ impl Session {
         }
     }
 
-    /// Whether it uses a file, which must not be deleted then.
+    /// Whether the session uses a file, which then must not be deleted.
     pub(super) fn uses(&self, name: &FileName) -> bool {
         match self {
             Self::Sender(sender) => sender.uses(name),

@@ -54,11 +54,11 @@ pub(crate) struct Receiver {
     description: Option<Description>,
     /// Number of packets received, up to [`FEW_PACKETS`].
     packets: u32,
-    /// Whether one of them was a DATA packet.
+    /// Whether a DATA packet was received.
     has_data: bool,
     extent: Extent,
     spool: Spool,
-    /// Number of its record and its working file.
+    /// Number of the session's record and working file.
     number: u32,
     record: Slot,
     progress: Progress,
@@ -142,7 +142,7 @@ impl Receiver {
         matches!(self.phase, Phase::Asking | Phase::Receiving)
     }
 
-    /// Whether this METADATA describes its file.
+    /// Whether this METADATA describes the session's file.
     pub(crate) fn is_about(&self, identity: &[u8]) -> bool {
         let description = self.description.as_ref();
         let is_theirs = self.wish.is_none() && self.is_receiving();
@@ -176,7 +176,7 @@ impl Receiver {
         (has_few || is_silent).then_some((!has_few, self.base.last_received))
     }
 
-    /// Whether it writes, or will write, the file of this name.
+    /// Whether the session writes, or will write, the file of this name.
     pub(crate) fn uses(&self, name: &FileName) -> bool {
         let description =
             self.description.as_ref().and_then(|description| description.destination.as_ref());
@@ -264,7 +264,8 @@ impl Receiver {
         self.base.want(&mut core.shared, Class::Control);
     }
 
-    /// Time at which it gives up if nothing more arrives. Data without METADATA does not wait long.
+    /// Time at which the session is given up if nothing more arrives. Data without METADATA does
+    /// not wait long.
     fn given_up_at(&self, core: &Core) -> Time {
         let limit = core.given_up_at(&self.base, &self.remote);
         if self.description.is_some() || self.wish.is_some() {

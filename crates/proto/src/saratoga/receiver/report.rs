@@ -48,9 +48,9 @@ pub(super) enum Wants {
 /// Request for a STATUS, or an unrequested STATUS.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
-    /// Timestamp of the data to which it replies.
+    /// Timestamp of the data to which the STATUS replies.
     timestamp: Option<Timestamp>,
-    /// Offset after the data it replies to.
+    /// Offset after the data to which the STATUS replies.
     in_response_to: u64,
     is_voluntary: bool,
 }

@@ -14,7 +14,7 @@ pub(super) struct InFlight(BTreeMap<u64, Part>);
 #[derive(Clone, Copy, Debug)]
 struct Part {
     end: u64,
-    /// Number of STATUS requests sent before it.
+    /// Number of STATUS requests sent before the part.
     before: u64,
     at: Time,
 }

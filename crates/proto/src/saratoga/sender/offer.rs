@@ -22,11 +22,11 @@ pub(crate) struct Order {
     pub(crate) put: Put,
     /// Whether the peer requested it.
     pub(crate) is_requested: bool,
-    /// Whether to delete it after delivery.
+    /// Whether to delete the file after delivery.
     pub(crate) delete: bool,
     /// Widest descriptor that the peer accepts.
     pub(crate) descriptor: Width,
-    /// Whether its content may be damaged, so that it may use UDP-Lite (§3.3).
+    /// Whether the content of the file may be damaged, so that it may use UDP-Lite (§3.3).
     pub(crate) udp_lite: bool,
 }
 

@@ -36,15 +36,15 @@ pub(super) struct Standing {
 pub(super) struct Requests {
     /// Number of requests so far.
     count: u64,
-    /// Time of the next one while new data is sent.
+    /// Time of the next request while new data is sent.
     next: Option<Time>,
-    /// Whether one is due after everything else is sent.
+    /// Whether a request is due after everything else is sent.
     pub(super) is_due: bool,
     /// Number of requests when the end was first sent.
     end: Option<u64>,
     /// Consecutive requests without a reply.
     pub(super) misses: u32,
-    /// Number of requests when the last one timed out.
+    /// Number of requests when the last request timed out.
     overdue: u64,
     /// Whether one has no reply.
     is_waiting: bool,
@@ -72,12 +72,12 @@ impl Requests {
         self.end.is_some()
     }
 
-    /// Whether one is due at a time, which the first one always is.
+    /// Whether a request is due at this time. The first request always is.
     pub(super) fn is_due_at(&self, at: Time, first: bool) -> bool {
         self.next.is_some_and(|next| next <= at) || first && self.count == 0
     }
 
-    /// Makes one due with the next data.
+    /// Makes a request due with the next data.
     pub(super) fn hurry(&mut self, now: Time) {
         self.next = Some(now);
     }
@@ -93,7 +93,7 @@ impl Requests {
         !std::mem::replace(&mut self.is_waiting, true)
     }
 
-    /// Schedules the next one after the usual time, and `within` a limit.
+    /// Schedules the next request after the usual time, and `within` a limit.
     pub(super) fn plan(&mut self, at: Time, usual: Option<Duration>, within: Option<Duration>) {
         self.next = usual.into_iter().chain(within).min().map(|wait| at + wait);
     }
@@ -109,7 +109,7 @@ impl Requests {
         self.is_due = false;
     }
 
-    /// Notes a timeout of the last one.
+    /// Notes a timeout of the last request.
     pub(super) fn missed(&mut self) {
         self.misses += 1;
         self.overdue = self.count;
