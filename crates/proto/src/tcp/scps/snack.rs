@@ -19,7 +19,7 @@ settings! {
     pub struct Snack {
         /// Offered form. A peer that only supports the short form gets the short form.
         pub form: SnackForm = SnackForm::Short,
-        /// Age of a hole before it is reported. It should exceed the time by which the path may
+        /// Age of a hole before it is reported, which should exceed the time by which the path may
         /// reorder packets.
         pub delay("snack_delay"): Duration as Span = Duration::ZERO,
         /// Number of reports of the first hole before the next ones are reported.
