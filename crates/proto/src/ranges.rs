@@ -97,7 +97,7 @@ impl Ranges {
         self.insert_below(start, end);
     }
 
-    /// Adds a range that starts before the last one.
+    /// Adds a range that starts before the last range.
     fn insert_below(&mut self, mut start: u64, mut end: u64) {
         if let Some((&before, &stop)) = self.below.range(..=start).next_back()
             && stop >= start

@@ -29,15 +29,15 @@ pub(crate) trait Alarm: Copy + Ord {
     /// Name of the timer in reports of deadlines.
     fn why(self) -> &'static str;
 
-    /// Whether it waits for the peer, and so stops while nothing can arrive.
+    /// Whether the timer waits for the peer, and so stops while nothing can arrive.
     fn awaits_peer(self) -> bool;
 
-    /// Whether it concerns this host alone, and so never stops.
+    /// Whether the timer concerns this host alone, and so never stops.
     fn is_local(self) -> bool {
         false
     }
 
-    /// Whether it runs in this state of the path's clock.
+    /// Whether the timer runs in this state of the path's clock.
     fn runs(self, clock: Clock) -> bool {
         match clock {
             Clock::Stopped => self.is_local(),
@@ -80,11 +80,12 @@ pub(crate) enum Change {
     Stopped,
 }
 
-/// Indications for the user in order; each limit is reported once until it is left.
+/// Indications for the user in order. Each limit is reported once, and again only after it was no
+/// longer reached.
 #[derive(Debug)]
 pub(crate) struct User<I, L> {
     indications: VecDeque<I>,
-    /// Limits that were reported and not left since.
+    /// Limits that were reported and are still reached.
     limits: Vec<L>,
 }
 
@@ -97,7 +98,7 @@ impl<I: From<L>, L: Copy + PartialEq> User<I, L> {
         self.indications.push_back(indication);
     }
 
-    /// Reports a limit, once until it is left.
+    /// Reports a limit once, and again only after it was no longer reached.
     pub(crate) fn limit_reached(&mut self, limit: L) {
         if !self.limits.contains(&limit) {
             self.limits.push(limit);
@@ -115,14 +116,14 @@ impl<I: From<L>, L: Copy + PartialEq> User<I, L> {
     }
 }
 
-/// Paths of an engine, and which have data to send: in a large group there are many, and one is
-/// polled after every datagram.
+/// Paths of an engine, and the paths that have data to send: in a large group there are many
+/// paths, and one is polled after every datagram.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     all: BTreeMap<PathId, Path>,
     /// Paths that the driver was requested to pause.
     paused: BTreeSet<PathId>,
-    /// Paths with data to send, and some without any more.
+    /// Paths with data to send; some of them may have none any more.
     ready: BTreeSet<PathId>,
 }
 
@@ -189,7 +190,7 @@ pub(crate) struct Shared<A, J = Infallible> {
     pub(crate) senders: usize,
     /// Too many bytes wait for the store: collected data is to be written now.
     pub(crate) flush_wanted: bool,
-    /// Whether data was dropped for lack of room, and there still is none.
+    /// Whether data was dropped for lack of room, and there still is no room.
     is_full: bool,
     buffers: Buffers,
     tickets: BTreeMap<Ticket, (Handle, Job<J>)>,
@@ -345,7 +346,7 @@ impl<A: Alarm, J> Storage for Shared<A, J> {
     fn written(&mut self, cost: usize) {
         self.room.unwritten = self.room.unwritten.saturating_sub(cost);
         if self.room.unwritten > self.buffers.write_buffer / 2 {
-            // Collected data that wait would get no more additions while paths are paused.
+            // While paths are paused, nothing is added to collected data that waits.
             self.flush_wanted |= !self.paths.paused.is_empty();
             return;
         }

@@ -49,9 +49,9 @@ pub enum Indication {
 pub enum End {
     /// Both ends closed the connection, and all bytes were delivered.
     Complete,
-    /// The client reset it, or does not respond.
+    /// The client reset the connection, or does not respond.
     ClientReset,
-    /// The server reset it, or does not respond.
+    /// The server reset the connection, or does not respond.
     ServerReset,
     /// The server refused the connection, or has no route.
     NotConnected,
@@ -96,7 +96,7 @@ pub struct Report {
     pub bytes: [u64; 2],
     /// Bytes buffered for the server, and for the client.
     pub buffered: [usize; 2],
-    /// Largest number of each at any time.
+    /// Maximum bytes buffered for the server, and for the client, at any time.
     pub buffer_peak: [usize; 2],
 }
 

@@ -27,7 +27,7 @@ enum Stream {
     Opening,
     Up {
         path: PathId,
-        /// Whether there is no room in it.
+        /// Whether the stream has no room.
         blocked: bool,
     },
     /// Ended in both directions.

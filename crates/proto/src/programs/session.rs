@@ -236,7 +236,8 @@ impl Session {
         }
     }
 
-    /// Pauses a peer that is faster than the store; within a channel its window does that.
+    /// Pauses a peer that is faster than the store. Within a channel, the channel's window does
+    /// that.
     fn pause_if_full(&mut self, core: &mut Core) {
         let full = self.conn.data().len() > core.limits.message;
         if full != self.paused {

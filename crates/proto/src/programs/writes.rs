@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::Time;
 
-/// Queued writes, each with the time before which its program has not made it.
+/// Queued writes, each with the time at which its program makes it.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     queue: VecDeque<(Time, Bytes)>,

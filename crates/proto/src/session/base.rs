@@ -161,7 +161,7 @@ impl<A: Alarm> Base<A> {
         self.disarm_running(shared, alarm);
     }
 
-    /// Disarms a running timer; a stopped one keeps its remaining time.
+    /// Disarms a running timer; a stopped timer keeps its remaining time.
     pub(crate) fn disarm_running<J>(&mut self, shared: &mut Shared<A, J>, alarm: A) {
         self.armed.retain(|other| *other != alarm);
         shared.timers.cancel((self.seat.handle, alarm));

@@ -444,7 +444,7 @@ pub struct Numbered;
 
 /// Numbers for the values of an enum.
 pub trait Numbers: Copy + PartialEq + 'static {
-    /// Begin of the message about other numbers.
+    /// Start of the message about other numbers.
     const WHAT: &'static str;
     /// The numbers with their values.
     const NUMBERS: &'static [(u64, Self)];
@@ -523,7 +523,7 @@ impl Leaf<u32> for Positive {
     }
 }
 
-/// Map of numbers: nodes reached over others. Entries are added.
+/// Map of numbers: nodes reached via others. New entries are added to the existing ones.
 #[derive(Debug)]
 pub struct Routes;
 

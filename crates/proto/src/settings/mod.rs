@@ -215,7 +215,7 @@ pub trait Name: Ord + Sized + ToString {
     ///
     /// # Errors
     ///
-    /// The reason why it is invalid.
+    /// Reason why the name is invalid.
     fn parse(text: &str) -> Result<Self, String>;
 }
 
