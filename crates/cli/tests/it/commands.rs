@@ -63,9 +63,9 @@ fn three_protocols_are_ranked_over_every_named_link() {
             // At most two round trips with few losses: no bound is beaten, and none is far away.
             assert!((0.1..=1.0).contains(&efficiency), "{link}: {row}");
         }
-        let goodputs: Vec<f64> =
-            rows.iter().filter_map(|row| row["goodput_bps"]["mean"].as_f64()).collect();
-        assert!(goodputs.is_sorted_by(|a, b| a >= b), "{link}: {goodputs:?}");
+        let whole = rows.iter().filter(|row| row["completed"] == row["runs"]);
+        let times: Vec<f64> = whole.filter_map(|row| row["delivered_s"]["mean"].as_f64()).collect();
+        assert!(times.is_sorted(), "{link}: {times:?}");
     }
 }
 
@@ -257,8 +257,8 @@ fn negative_values_are_out_of_range() {
     for args in [["compare", "--seed", "-1"], ["sim", "--seed", "-1"]] {
         assert!(misused(&args).contains("a seed is a whole number from 0"), "{args:?}");
     }
-    assert!(misused(&["compare", "--runs", "-1"]).contains("1..=1000000"));
-    assert!(misused(&["compare", "--jobs", "-1"]).contains("1..=65535"));
+    assert!(misused(&["compare", "--runs", "-1"]).contains("--runs must be between 1"));
+    assert!(misused(&["compare", "--jobs", "-1"]).contains("--jobs must be between 1"));
 }
 
 #[test]
