@@ -136,8 +136,8 @@ pub enum StreamEffect {
         /// Destination.
         to: SocketAddr,
         /// Whether the stream may skip bytes that do not arrive; each gap is reported
-        /// ([`PathEvent::Missing`](crate::PathEvent::Missing)). Driver and peer must support it;
-        /// with others nothing is skipped.
+        /// ([`PathEvent::Missing`](crate::PathEvent::Missing)). Driver and peer must support this;
+        /// otherwise nothing is skipped.
         best_effort: bool,
     },
     /// Cancel a [`StreamEffect::Connect`] whose stream has not come up. Has no completion.
@@ -153,7 +153,8 @@ pub enum StreamEffect {
     Listen {
         /// Ticket of the completion, and of the path that comes up.
         ticket: Ticket,
-        /// Stream whose peer is expected: the listening address is one that this peer reaches.
+        /// Stream whose peer is expected to connect: the listening address is one that this peer
+        /// reaches.
         near: PathId,
         /// Whether the stream may skip bytes that do not arrive, as in [`StreamEffect::Connect`].
         best_effort: bool,
@@ -219,18 +220,18 @@ pub enum FilestoreRequest {
         /// New name.
         to: FileName,
     },
-    /// Append one file's content to another.
+    /// Append the content of one file to another.
     AppendFile {
         /// File that grows; must exist.
         to: FileName,
         /// File whose content is appended; must exist.
         from: FileName,
     },
-    /// Replace one file's content by another's.
+    /// Replace the content of one file by the content of another.
     ReplaceFile {
         /// File to replace; must exist.
         to: FileName,
-        /// File whose content replaces it; must exist.
+        /// File whose content replaces that of the first; must exist.
         from: FileName,
     },
     /// Create a directory; its parent must exist.
@@ -375,7 +376,7 @@ impl StoreEffect {
         }
     }
 
-    /// Returns the bytes it holds or will hold until it completes.
+    /// Returns the number of bytes that the effect holds, or will hold until it completes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {

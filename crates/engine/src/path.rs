@@ -143,7 +143,7 @@ pub enum Ecn {
 /// unknown peer numbers it and brings it up first.
 #[derive(Clone, Copy, Debug)]
 pub struct Receive<'a> {
-    /// Path they arrived on; for a group, the group.
+    /// Path on which the bytes arrived; for a group, the group.
     pub path: PathId,
     /// Sender: the same as `path` except for a group.
     pub from: PathId,

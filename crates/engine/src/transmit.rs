@@ -1,4 +1,4 @@
-//! Transmissions of an engine, and the buffer it writes them into.
+//! Transmissions of an engine, and the buffer into which the engine writes them.
 
 use crate::{Ecn, PathId, Time};
 

@@ -414,7 +414,7 @@ impl<'a> Mutator<'a> {
     fn next(&mut self) -> Vec<u8> {
         let mut bytes = match self.rng.below(8) {
             0 | 1 => {
-                // Prefers short ones: they end within a header.
+                // Prefers short datagrams, which end within a header.
                 let most = if self.rng.chance(0.5) { 32 } else { self.most as u64 + 1 };
                 let mut bytes = vec![0; self.rng.below(most) as usize];
                 self.rng.fill(&mut bytes);
@@ -434,7 +434,7 @@ impl<'a> Mutator<'a> {
         bytes
     }
 
-    /// Changes bytes within the first 64 more often than others: the headers are there.
+    /// Changes bytes within the first 64 more often than others, because the headers are there.
     fn change(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..self.rng.below(3) {
             let len = bytes.len() as u64;
@@ -458,7 +458,8 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// Returns mostly one datagram; sometimes a batch, with a stride that may not divide it, or 0.
+    /// Returns a single datagram in most cases; sometimes a batch, with a stride that may not
+    /// divide its length, or 0.
     fn stride(&mut self, len: usize) -> usize {
         if self.rng.chance(0.9) { len } else { self.rng.below(len as u64 + 8) as usize }
     }

@@ -501,7 +501,7 @@ impl Subject for ToySubject {
     }
 
     fn memory_max(&self) -> usize {
-        // Per transfer: its file, its chunk numbers, and a reply that lists them all.
+        // Memory per transfer: its file, its chunk numbers, and a reply that lists them all.
         (TRANSFERS_MAX + 1) * (64 + FILE_MAX + 2 * 4 * (FILE_MAX / CHUNK + 1) + 32)
     }
 

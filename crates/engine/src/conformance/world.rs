@@ -298,7 +298,7 @@ impl<'a, S: Subject> World<'a, S> {
         }
     }
 
-    /// Calls timeouts that are not due, at a moment before `at` and at the present one.
+    /// Calls timeouts that are not due, at a moment before `at` and at the present moment.
     fn spurious(&mut self, at: Time) -> Result<(), Broken> {
         if !self.plan.spurious {
             return Ok(());
@@ -347,7 +347,7 @@ impl<'a, S: Subject> World<'a, S> {
         }
     }
 
-    /// Delivers a datagram, with those behind it that fit into one batch with it.
+    /// Delivers a datagram together with the following ones that fit into the same batch.
     fn arrive(&mut self, role: Role, first: &Bytes) -> Result<(), Broken> {
         let stride = first.len();
         let (mut batch, mut count, mut last) = (first.to_vec(), 1, stride);
