@@ -67,7 +67,7 @@ impl Config {
 /// Point of service at which a packet leaves the near end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Release {
-    /// The end of its service (serialisation and `per_packet`), as on a real line.
+    /// The end of the packet's service (serialisation and `per_packet`), as on a real line.
     #[default]
     LastBit,
     /// The start of its service; the next packet waits for the end of that service. Emulators that

@@ -80,7 +80,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Whether it can never strike: a probability of 0, or an empty list of packets.
+    /// Whether the model can never strike: a probability of 0, or an empty list of packets.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         match self {
@@ -93,14 +93,15 @@ impl ErrorKind {
         }
     }
 
-    /// Whether it is drawn at random; the other models strike the same packets with every seed.
+    /// Whether the model is drawn at random; the other models strike the same packets with every
+    /// seed.
     #[must_use]
     pub fn is_drawn(&self) -> bool {
         !self.is_positional()
     }
 
-    /// Whether it lists positions (packets, bits or times) of this direction, which have no meaning
-    /// in another one.
+    /// Whether the model lists positions (packets, bits or times) of this direction, which have no
+    /// meaning in another one.
     #[must_use]
     pub fn is_positional(&self) -> bool {
         match self {
@@ -109,7 +110,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether it is drawn and strikes short packets less often than long ones.
+    /// Whether the model is drawn and strikes short packets less often than long ones.
     #[must_use]
     pub fn depends_on_length(&self) -> bool {
         match self {
@@ -187,13 +188,14 @@ impl LossCause {
         }
     }
 
-    /// Whether it is an error of the link: neither a full queue nor an outage.
+    /// Whether the cause is an error of the link: neither a full queue nor an outage.
     #[must_use]
     pub fn is_error(self) -> bool {
         !matches!(self, Self::QueueFull | Self::Outage)
     }
 
-    /// Whether it is an error drawn independently for each packet ([`ErrorKind::independent`]).
+    /// Whether the cause is an error drawn independently for each packet
+    /// ([`ErrorKind::independent`]).
     #[must_use]
     pub fn is_independent(self) -> bool {
         matches!(self, Self::PerPacket | Self::BitErrors)

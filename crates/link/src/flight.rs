@@ -11,7 +11,8 @@ use crate::{Damage, LossCause};
 /// A packet at the far end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure<T> {
-    /// Time at which it leaves the far end; for a lost packet, the time at which it would have.
+    /// Time at which the packet leaves the far end; for a lost packet, the time at which it would
+    /// have left.
     pub at: Time,
     /// Time at which it was pushed.
     pub pushed: Time,

@@ -147,7 +147,8 @@ impl Line {
         }
     }
 
-    /// Returns the packet as it arrives at the far end; `packet` is the one that entered the link.
+    /// Returns the packet as it arrives at the far end; `packet` is the packet that entered the
+    /// link.
     pub fn leave(&mut self, fate: &Fate, packet: &[u8]) -> Left {
         let Some(ends) = &mut self.ends else { return Left::Same };
         let Some(head) = self.heads.pop_front() else { return Left::Same };

@@ -203,7 +203,7 @@ impl Tokens {
         sustained.max(peak)
     }
 
-    /// Takes a frame's tokens at the moment it starts.
+    /// Takes a frame's tokens when the frame starts.
     pub(crate) fn take(&mut self, shaper: &TokenBucket, at: Time, bytes: usize) {
         self.sustained.take(shaper.rate, shaper.burst, at, bytes);
         self.peak.take(shaper.ceil, shaper.cburst, at, bytes);

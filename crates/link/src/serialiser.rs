@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     /// Time at which it leaves the near end, or ceases to exist.
     pub(crate) released: Time,
     pub(crate) outcome: Outcome,
-    /// State of the transmitter after it.
+    /// State of the transmitter after the packet.
     pub(crate) after: Serialiser,
 }
 
