@@ -46,7 +46,7 @@ pub(crate) struct Exit {
     pub(crate) up: bool,
     /// Time of the next change.
     pub(crate) change: Option<Time>,
-    /// Whether an engine there is notified of changes.
+    /// Whether an engine at the far end is notified of changes.
     pub(crate) cues: bool,
 }
 
@@ -369,7 +369,7 @@ impl Network {
         Some(packet)
     }
 
-    /// Reports a packet's fate to trace and near-end captures, before it is damaged.
+    /// Reports a packet's fate to trace and near-end captures, before the packet is damaged.
     fn watch(&mut self, now: Time, pipe: usize, packet: &Packet, fate: &PacketFate) {
         let pipe = &self.pipes[pipe];
         if !pipe.near.is_empty() {

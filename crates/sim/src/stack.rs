@@ -30,8 +30,8 @@ pub struct HostConfig {
     pub cues: bool,
     /// TTL of the packets it sends.
     pub ttl: u8,
-    /// Whether it forwards packets for others without checking checksum and TTL, as a transponder
-    /// does; otherwise it is a router.
+    /// Whether the host forwards packets for others without checking checksum and TTL, as a
+    /// transponder does; otherwise it is a router.
     pub bent_pipe: bool,
     /// Properties reported for an unknown peer; `None` reports the properties of the first path on
     /// that port.
@@ -82,10 +82,10 @@ struct Path {
     info: PathInfo,
     /// First link towards the peer; towards a group there may be several.
     links: Vec<usize>,
-    /// Whether it is an interface, whose engine reads and writes whole packets; its remote is the
-    /// neighbour.
+    /// Whether the path is an interface, whose engine reads and writes whole packets; then the
+    /// remote is the neighbour.
     interface: bool,
-    /// Whether it was created for an unknown peer; a restart removes it.
+    /// Whether the path was created for an unknown peer; a restart removes it.
     unknown: bool,
     open: bool,
     paused: bool,
@@ -130,7 +130,7 @@ pub(crate) enum Arrival {
 /// Paths of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived {
-    /// Peer, or the group it was sent to.
+    /// Peer of the datagram, or the group to which it was sent.
     path: PathId,
     /// Sender.
     from: PathId,

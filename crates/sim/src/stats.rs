@@ -11,14 +11,14 @@ pub struct Traffic {
     pub ip_bytes: u64,
     /// Bytes behind the UDP header.
     pub payload_bytes: u64,
-    /// Time of the first one.
+    /// Time of the first datagram.
     pub first: Option<Time>,
-    /// Time of the last one.
+    /// Time of the last datagram.
     pub last: Option<Time>,
 }
 
 impl Traffic {
-    /// Counts one at `now`, by its lengths from the IP header on and behind the UDP header.
+    /// Counts a datagram at `now`, by its lengths from the IP header on and behind the UDP header.
     pub fn count(&mut self, now: Time, ip_len: usize, payload_len: usize) {
         self.packets += 1;
         self.ip_bytes += ip_len as u64;

@@ -115,7 +115,7 @@ impl Store {
     }
 
     /// Takes an effect. Carries it out at once if none is pending and it takes no time; otherwise
-    /// [`Store::next`] returns when.
+    /// [`Store::next`] returns the time at which it completes.
     pub fn submit(&mut self, now: Time, effect: StoreEffect) -> Option<Answer> {
         let done = self.busy_until.max(now) + self.duration(&effect);
         self.busy_until = done;

@@ -42,11 +42,12 @@ pub enum PacketFate {
 /// One packet on one link. Rows are in the order in which fates are known.
 #[derive(Clone, Debug)]
 pub struct TraceRow<'a> {
-    /// Time at which it was pushed onto the link.
+    /// Time at which the packet was pushed onto the link.
     pub sent: Time,
-    /// Time at which it arrived or would have arrived; time of sending, if the queue rejected it.
+    /// Time at which the packet arrived or would have arrived; time of sending, if the queue
+    /// rejected it.
     pub at: Time,
-    /// Name of the host that sent or forwarded it.
+    /// Name of the host that sent or forwarded the packet.
     pub from: &'a str,
     /// Name of the host at the other end.
     pub to: &'a str,
