@@ -43,7 +43,8 @@ pub struct Driver<E: Engine> {
     /// Paths whose datagrams the engine does not want now.
     paused: BTreeSet<PathId>,
     next_tick: Time,
-    /// Address of the only peer, if the driver is connected, and its refusals reported so far.
+    /// Address of the only peer, if the driver is connected, and the number of refusals reported
+    /// so far.
     connected: Option<(SocketAddr, u64)>,
     statistics: Statistics,
     observed: Observed,
@@ -572,9 +573,9 @@ impl<E: Engine> Driver<E> {
 /// Context of incoming datagrams.
 #[derive(Clone, Copy, Debug)]
 struct Inlet {
-    /// Group they were sent to.
+    /// Group to which the datagrams were sent.
     group: Option<PathId>,
-    /// Source address of this driver's own datagrams to it.
+    /// Source address of this driver's own datagrams to the group.
     echo: Option<SocketAddr>,
     /// Whether the driver's socket is bound to more than one address.
     any: bool,
@@ -597,8 +598,8 @@ fn arrive<E: Engine>(
         return;
     }
     let datagrams = arrival.bytes.len().div_ceil(arrival.stride.max(1)).max(1) as u64;
-    // Replies leave from the address that was written to; with a single address, the kernel chooses
-    // it.
+    // Replies leave from the address to which the peer wrote; with a single address, the kernel
+    // chooses it.
     let ours = arrival.to.filter(|to| inlet.any && !to.is_multicast());
     let from = match peers.origin(now, arrival.from, ours) {
         Origin::Known(path) => path,

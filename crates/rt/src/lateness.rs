@@ -197,7 +197,7 @@ fn read(file: &File) -> Option<u64> {
 pub struct Bounds {
     /// Bound for 99 % of the packets, timers or wake-ups.
     pub usual: Duration,
-    /// Bound for all of them.
+    /// Bound for all packets, timers or wake-ups.
     pub most: Duration,
 }
 
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_thread_that_waits_for_a_processor_is_late() {
         let Some(mut run_delay) = RunDelay::open() else { return };
-        // More busy threads than processors: each of them waits for its turn.
+        // There are more busy threads than processors, so each thread waits for its turn.
         let over = AtomicU64::new(0);
         let count = std::thread::available_parallelism().map_or(1, usize::from) + 1;
         std::thread::scope(|scope| {

@@ -29,7 +29,7 @@ pub struct UdpLite {
     /// Whether a datagram's sender accepts UDP-Lite, according to the datagram; `None` without an
     /// indication.
     pub offer: fn(&[u8]) -> Option<bool>,
-    /// Whether peers are assumed to support it until they indicate otherwise.
+    /// Whether peers are assumed to support UDP-Lite until they indicate otherwise.
     pub assumed: bool,
 }
 

@@ -15,9 +15,9 @@ pub(crate) struct Outbox {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub(crate) transmit: Transmit,
-    /// Bytes of it that were sent.
+    /// Number of bytes of the batch that were sent.
     pub(crate) sent: usize,
-    /// Earliest time to send: it is not due, or the device's queue was full.
+    /// Earliest time to send: the batch is not due, or the device's queue was full.
     pub(crate) until: Time,
     /// Whether the socket was full.
     pub(crate) is_blocked: bool,

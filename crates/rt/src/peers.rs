@@ -15,7 +15,7 @@ use engine::{PathId, Time};
 pub struct Peers {
     by_path: BTreeMap<PathId, Peer>,
     by_address: BTreeMap<SocketAddr, PathId>,
-    /// Peer that sent last: in a bulk transfer, nearly always the next one too.
+    /// Peer that sent last. In a bulk transfer, it is nearly always the next sender too.
     last: Option<(SocketAddr, PathId)>,
     next: u32,
     peers_max: usize,
@@ -27,11 +27,11 @@ pub struct Peers {
 pub struct Peer {
     /// Its address.
     pub address: SocketAddr,
-    /// Our address that it last sent to and expects replies from.
+    /// Our address to which the peer last sent, and from which it expects replies.
     pub ours: Option<IpAddr>,
     last_received: Time,
     fixed: bool,
-    /// Whether it accepts UDP-Lite, if indicated.
+    /// Whether the peer accepts UDP-Lite, if indicated.
     lite: Option<bool>,
 }
 

@@ -53,7 +53,7 @@ impl Default for Buffers {
 /// Progress of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// All of it was sent.
+    /// The whole batch was sent.
     All,
     /// The socket's buffer is full after this many bytes: wait until it is writable.
     Blocked(usize),
@@ -73,7 +73,7 @@ pub struct ReceiveBuffers {
 pub struct Arrival<'a> {
     /// Sender.
     pub from: SocketAddr,
-    /// Address they were sent to, where the kernel reports it.
+    /// Address to which the datagrams were sent, if the kernel reports it.
     pub to: Option<IpAddr>,
     /// Congestion mark (ECN).
     pub ecn: Ecn,
@@ -246,7 +246,8 @@ impl Socket {
                 }
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::NOBUFS) => return Ok(Sent::Congested(done)),
-                    // Reports an earlier datagram's refusal; this one was not sent.
+                    // The system reports an earlier datagram's refusal; this datagram was not
+                    // sent.
                     Some(Errno::CONNREFUSED) => self.refused(),
                     // The first refusal of a batch disables batches: retry in pieces.
                     Some(Errno::IO | Errno::INVAL) if piece > segment => {}

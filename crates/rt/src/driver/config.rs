@@ -79,7 +79,7 @@ pub enum RunError {
         /// Destination.
         to: SocketAddr,
     },
-    /// The system refuses to send there.
+    /// The system refuses to send to the destination.
     #[error("cannot send to {to}: {error}")]
     Send {
         /// Destination of the datagram.

@@ -23,7 +23,7 @@ pub struct Vnet {
 pub struct Checksum {
     /// Start of the covered bytes: the transport header.
     pub start: u16,
-    /// Offset of the checksum field from there.
+    /// Offset of the checksum field from the start.
     pub offset: u16,
 }
 

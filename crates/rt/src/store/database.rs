@@ -247,13 +247,13 @@ impl Reserve {
 
     fn give_up(&mut self) {
         if self.missing_since.is_none() {
-            // If another process removed it, the space is free as well.
+            // If another process removed the file, the space is free as well.
             let _ = std::fs::remove_file(&self.path);
             self.missing_since = Some(Instant::now());
         }
     }
 
-    /// Reserves the space again when there is twice as much.
+    /// Reserves the space again when twice as much is free.
     fn look(&mut self) {
         if self.missing_since.is_none_or(|since| since.elapsed() < LOOK) {
             return;

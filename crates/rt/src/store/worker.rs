@@ -16,7 +16,7 @@ use crate::Waker;
 /// An effect to carry out.
 pub(super) struct Job {
     pub(super) effect: StoreEffect,
-    /// Number of the file it opens.
+    /// Number of the file that the effect opens.
     pub(super) opens: Option<FileId>,
     /// Receiver of the result.
     pub(super) answers: Arc<Answers>,
@@ -34,7 +34,7 @@ pub(super) struct Sync {
 pub(super) struct Done {
     pub(super) ticket: Ticket,
     pub(super) answer: Answer,
-    /// Memory it used while in progress.
+    /// Memory that the effect used while in progress.
     pub(super) size: usize,
     pub(super) failed_to_open: Option<FileId>,
 }

@@ -605,7 +605,7 @@ impl<E: Engine> StreamDriver<E> {
         let failed = flags.contains(EventFlags::ERR)
             || flags.contains(EventFlags::HUP) && !stream.is_written();
         if failed && (stream.paused || stream.ended) {
-            // No read will report it.
+            // No read will report this end.
             self.lose(path);
             return;
         }

@@ -50,7 +50,7 @@ pub(super) struct KernelStream {
     pub(super) paused: bool,
     /// Whether the kernel may have something to read.
     pub(super) readable: bool,
-    /// Whether it is in the queue of readable streams.
+    /// Whether the stream is in the queue of readable streams.
     pub(super) queued: bool,
     /// Whether the engine ends its direction after the kept bytes.
     shut: bool,
@@ -197,7 +197,7 @@ impl KernelStream {
                 return false;
             }
         }
-        // Few streams wait at one time: the others hold no memory.
+        // Few streams wait at one time, so the other streams hold no memory.
         self.kept = Vec::new();
         self.sent = 0;
         self.end_if_written();
