@@ -482,7 +482,7 @@ mod tests {
         let (kept, missed) = (receiver.len(), tap.missed as usize);
         assert_eq!(kept + missed, 2_000);
         assert!((EVENTS_MAX - 4 * len..=EVENTS_MAX).contains(&(kept * len)), "{kept} packets");
-        // A small event may still fit, and so may one required by all later events.
+        // A small event may still fit, and so may an event required by all later events.
         tap.received(0, Time::ZERO, vec![0; 40], None);
         assert_eq!((receiver.len(), tap.missed as usize), (kept + 1, missed));
         while tap.tell(Event::Decided { link: 0, number: 0, says: None }, EVENTS_MAX) {}

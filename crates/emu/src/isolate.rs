@@ -55,7 +55,8 @@ pub enum IsolateError {
     Forbidden {
         /// Error of the system.
         error: io::Error,
-        /// The setting that forbids it, if a known one does, and the value that would allow it.
+        /// Setting that forbids user namespaces, if a known setting does, and the value that would
+        /// allow them.
         setting: Option<(&'static str, &'static str)>,
     },
     /// Something else failed.
@@ -171,8 +172,8 @@ fn outer(uplink: Option<&Uplink>) -> Result<i32, IsolateError> {
     // SAFETY: system calls; allocates and locks nothing.
     unsafe {
         command.pre_exec(|| {
-            // Signals forwarded before it installs a handler would be lost: the first process of a
-            // namespace ignores signals without one.
+            // Signals forwarded before this process installs a handler would be lost: the first
+            // process of a namespace ignores signals without one.
             signals::hold()?;
             die_with_parent()
         });

@@ -36,11 +36,11 @@ pub struct Pace {
 pub struct Crossing {
     /// Number, from 0.
     pub number: u32,
-    /// Time just before it was sent.
+    /// Time just before the datagram was sent.
     pub sent: Duration,
-    /// Time just after it was sent.
+    /// Time just after the datagram was sent.
     pub sent_by: Duration,
-    /// Arrival time; `None` if it was lost.
+    /// Arrival time; `None` if the datagram was lost.
     pub came: Option<Duration>,
 }
 
