@@ -409,7 +409,7 @@ pub trait Configuration: fmt::Debug + Send + Sync {
         self.apply(&settings).map_err(|error| error.within(path))
     }
 
-    /// Checks that a world of a scenario can have such an engine.
+    /// Checks that an engine with these settings can exist in a world of a scenario.
     ///
     /// # Errors
     ///

@@ -60,14 +60,14 @@ pub struct Ended {
     pub at_sender: bool,
     /// Name of the file at the receiver, as given by its sender.
     pub name: String,
-    /// Name under which the receiver stored it, if that may differ.
+    /// Name under which the receiver stored the file, if that may differ.
     pub stored: Option<String>,
     /// Bytes of the file.
     pub size: u64,
     /// Bytes that an earlier session had received.
     pub resumed: u64,
-    /// Whether the peer or this end confirmed it; some senders only know that nobody requested
-    /// more.
+    /// Whether the peer or this end confirmed the transfer; some senders only know that nobody
+    /// requested more.
     pub is_confirmed: bool,
     /// Whether the source is a report of the overlay, instead of the end of a transaction, which
     /// may be one hop of several.
@@ -194,7 +194,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// End of a transfer, if this is one.
+    /// End of a transfer, if this event is one.
     #[must_use]
     pub fn end(&self) -> Option<Ended> {
         match self {

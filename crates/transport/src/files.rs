@@ -11,7 +11,7 @@ use crate::text::{self, SpecError};
 ///
 /// # Errors
 ///
-/// When it cannot be read or held in memory.
+/// When the file cannot be read or held in memory.
 pub fn read_within(path: &Path, most: u64) -> Result<Vec<u8>, SpecError> {
     let mut content = Vec::new();
     match File::open(path).and_then(|file| file.take(most).read_to_end(&mut content)) {

@@ -30,7 +30,7 @@ pub struct Size(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// Its begin.
+    /// Start of the period.
     pub at: Span,
     /// The duration.
     #[serde(rename = "for")]

@@ -19,7 +19,7 @@ pub enum ContentKind {
     Records,
     /// Changes that convert the original to another file.
     Changes,
-    /// Request to copy it at its place.
+    /// Request to copy the file at its place.
     Copy,
 }
 

@@ -207,7 +207,7 @@ struct TcpTransport {
 struct Request {
     /// The file's name at the server.
     name: String,
-    /// Whether the server sends it.
+    /// Whether the server sends the file.
     is_fetched: bool,
 }
 

@@ -104,7 +104,7 @@ impl Adapter for Saratoga {
     ) -> Result<Box<dyn Configuration>, SpecError> {
         let mut config = saratoga_config(protocol)?;
         config.eid = format!("ipn:{entity}.0");
-        // In a world of their own, any peer may fetch files.
+        // In a simulated world of their own, any peer may fetch files.
         config.permissions.get = true;
         Ok(Box::new(SaratogaConfig { config, ..SaratogaConfig::default() }))
     }

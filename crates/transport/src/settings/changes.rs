@@ -48,7 +48,7 @@ impl<C: Settings + Default> Changes<C> {
         Values(write::write(&mut config.clone())).into()
     }
 
-    /// Finds the files that they name relative to `folder`.
+    /// Finds the files named in these changes relative to `folder`.
     pub fn place(&mut self, folder: &Path) {
         self.values.place(&mut C::default(), folder);
     }

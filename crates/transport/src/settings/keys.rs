@@ -132,7 +132,7 @@ fn contents(file: &Path) -> Result<String, String> {
 ///
 /// # Errors
 ///
-/// Reason why it cannot be read.
+/// Reason why the file cannot be read.
 pub fn bytes_of(file: &Path) -> Result<Vec<u8>, String> {
     bytes(&contents(file)?)
         .ok_or_else(|| format!("{} does not hold pairs of hexadecimal digits", file.display()))

@@ -30,7 +30,7 @@ impl Values {
         table.get(*last)
     }
 
-    /// Changes the value at a path of keys, and returns the one before.
+    /// Changes the value at a path of keys, and returns the previous one.
     pub fn set(&mut self, path: &[&str], value: impl Into<Value>) -> Option<Value> {
         let (last, tables) = path.split_last()?;
         let mut table = &mut self.0;
