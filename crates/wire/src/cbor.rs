@@ -163,7 +163,7 @@ impl Array {
         }
     }
 
-    /// Whether a break ends it.
+    /// Whether a break ends the array.
     pub(crate) const fn is_indefinite(self) -> bool {
         self.left.is_none()
     }

@@ -35,7 +35,7 @@ named_codes! {
 }
 
 impl ChecksumType {
-    /// Whether [`Checksum`] can compute it.
+    /// Whether [`Checksum`] can compute this kind.
     #[must_use]
     pub const fn is_supported(self) -> bool {
         match self {

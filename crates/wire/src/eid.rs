@@ -82,19 +82,19 @@ impl Eid {
         Self::Ipn { node: node as u64, service }
     }
 
-    /// Whether it is the null endpoint.
+    /// Whether this is the null endpoint.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// Whether it means the local node, and so must not cross a link (RFC 9758 §5.4).
+    /// Whether this endpoint means the local node, and so must not cross a link (RFC 9758 §5.4).
     #[must_use]
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::Ipn { node: LOCAL_NODE, .. })
     }
 
-    /// Whether it is a singleton endpoint (RFC 9171 §4.2.5.1.1, RFC 9758 §5.1).
+    /// Whether this is a singleton endpoint (RFC 9171 §4.2.5.1.1, RFC 9758 §5.1).
     #[must_use]
     pub fn is_singleton(&self) -> bool {
         match self {

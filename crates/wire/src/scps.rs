@@ -198,8 +198,8 @@ impl<'a> Compressed<'a> {
         Ok((Self { head, options: Options::new(options), payload }, checksum_at))
     }
 
-    /// Returns the header of the segment it replaces, and its options, which are written to
-    /// `place`.
+    /// Returns the header of the segment that this packet replaces, and its options, which are
+    /// written to `place`.
     ///
     /// # Errors
     /// When the options exceed the room in a header.

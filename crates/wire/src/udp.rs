@@ -176,8 +176,8 @@ mod tests {
             prop_assert_eq!(Udp::decode(&bytes, A, B), Ok((PORTS, &data[..])));
             let bit = usize::from(bit) % (bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            // A checksum damaged to 0 would mean "none"; it takes two flipped bits to get there
-            // from any value but a power of two.
+            // A checksum damaged to 0 would mean "none". From any value but a power of two, that
+            // takes at least two flipped bits.
             let none = bytes[6..8] == [0, 0];
             prop_assert!(none || Udp::decode(&bytes, A, B).is_err());
         }

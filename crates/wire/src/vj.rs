@@ -75,7 +75,7 @@ pub enum Kind {
 /// Number of connections whose headers both ends keep (RFC 1332 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slots {
-    /// Highest slot number; the number of slots is one more.
+    /// Highest slot number, which is the number of slots minus one.
     pub max: u8,
     /// Whether a packet may omit its slot if the previous packet had the same.
     pub may_omit: bool,
@@ -324,7 +324,7 @@ fn compressible(packet: &[u8]) -> Option<Headers> {
     let is_open = headers.flags() & (FIN | SYN | RST | ACK) == ACK;
     let is_sound = usize::from(headers.u16(2)) == packet.len()
         && fold(sum(&packet[..headers.ip_len])) == 0xffff
-        // The decompressor writes this one of the two forms of zero.
+        // Zero has two forms; the decompressor never writes 0xffff.
         && headers.u16(10) != 0xffff;
     (is_open && is_sound && !is_fragment).then_some(headers)
 }

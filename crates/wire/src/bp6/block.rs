@@ -92,7 +92,7 @@ impl Block {
         Self { kind, flags, references, data: start..bytes.len(), bytes: bytes.into() }
     }
 
-    /// Returns the block marked as the last of its bundle, or not.
+    /// Returns the block with or without the mark of the last block of its bundle.
     #[must_use]
     pub(super) fn placed(self, is_last: bool) -> Self {
         if self.flags.contains(BlockFlags::LAST) == is_last {
@@ -118,7 +118,7 @@ impl Block {
         self.flags
     }
 
-    /// Returns the endpoints it refers to.
+    /// Returns the endpoints to which the block refers.
     #[must_use]
     pub fn references(&self) -> &[Reference] {
         &self.references

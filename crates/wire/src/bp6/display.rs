@@ -7,7 +7,7 @@ use super::{
     Reason, Subject,
 };
 
-/// Maximum blocks shown by name; of more only their number is shown.
+/// Maximum blocks shown by name; if there are more, only their number is shown.
 const BLOCKS_SHOWN: usize = 8;
 
 impl fmt::Display for CreationTimestamp {

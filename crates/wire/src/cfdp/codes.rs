@@ -63,7 +63,7 @@ named_codes! {
 named_codes! {
     /// State of the transaction at the sender of an ACK, two bits (§5.2.4).
     TransactionStatus {
-        /// No longer known; it may have existed.
+        /// The transaction is no longer known; it may have existed.
         Undefined = 0, "undefined";
         /// In progress.
         Active = 1, "active";

@@ -94,7 +94,7 @@ pub enum UserOperation<'a> {
     ProxySegmentationControl(bool),
     /// 07: result of the proxy's put (§6.2.10).
     ProxyPutResponse {
-        /// Condition code of its end.
+        /// Condition code of the end of the put.
         condition: ConditionCode,
         /// Completeness of the delivery.
         delivery: DeliveryCode,
@@ -145,7 +145,7 @@ pub enum UserOperation<'a> {
     RemoteSuspendRequest(TransactionField),
     /// 31: response (§6.5.3).
     RemoteSuspendResponse {
-        /// Whether it is suspended now.
+        /// Whether the transaction is suspended now.
         suspended: bool,
         /// State of the transaction.
         status: TransactionStatus,
@@ -156,7 +156,7 @@ pub enum UserOperation<'a> {
     RemoteResumeRequest(TransactionField),
     /// 39: response (§6.6.3).
     RemoteResumeResponse {
-        /// Whether it is still suspended.
+        /// Whether the transaction is still suspended.
         suspended: bool,
         /// State of the transaction.
         status: TransactionStatus,

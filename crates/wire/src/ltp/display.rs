@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Body, CancelReason, Data, DataKind, End, Report, Segment, SessionId};
 
-/// Maximum claims shown; of more only their number is shown.
+/// Maximum claims shown; if there are more, only their number is shown.
 const CLAIMS_SHOWN: usize = 8;
 
 impl fmt::Display for SessionId {

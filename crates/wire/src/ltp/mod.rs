@@ -143,7 +143,7 @@ pub enum DataKind {
 }
 
 impl DataKind {
-    /// Whether it belongs to the red part.
+    /// Whether the segment belongs to the red part.
     #[must_use]
     pub const fn is_red(self) -> bool {
         match self {
@@ -152,7 +152,7 @@ impl DataKind {
         }
     }
 
-    /// Whether it requests a report.
+    /// Whether the segment requests a report.
     #[must_use]
     pub const fn is_checkpoint(self) -> bool {
         match self {
@@ -161,7 +161,7 @@ impl DataKind {
         }
     }
 
-    /// Whether it ends the red part.
+    /// Whether the segment ends the red part.
     #[must_use]
     pub const fn ends_red(self) -> bool {
         matches!(self, Self::EndOfRedPart | Self::EndOfRedBlock)
@@ -188,7 +188,7 @@ pub struct Data<'a> {
     pub service: u64,
     /// Offset in the block.
     pub offset: u64,
-    /// Serial numbers of a checkpoint; `Some` if and only if the kind is one.
+    /// Serial numbers of a checkpoint; `Some` if and only if the kind is a checkpoint.
     pub checkpoint: Option<Checkpoint>,
     /// Data.
     pub data: &'a [u8],
@@ -199,7 +199,7 @@ pub struct Data<'a> {
 pub struct Checkpoint {
     /// Serial number of the checkpoint.
     pub serial: u64,
-    /// Serial number of the report it responds to; 0 if none.
+    /// Serial number of the report to which the checkpoint responds; 0 if none.
     pub report: u64,
 }
 
@@ -232,7 +232,7 @@ impl Data<'_> {
 pub struct Report<'a> {
     /// Serial number of the report.
     pub serial: u64,
-    /// Serial number of the checkpoint it responds to; 0 if none.
+    /// Serial number of the checkpoint to which the report responds; 0 if none.
     pub checkpoint: u64,
     /// Upper bound of the scope, exclusive.
     pub upper: u64,

@@ -8,7 +8,7 @@ use super::{
     Sender, group_size, loss, rate, rtt,
 };
 
-/// Maximum entries shown of a list; of more only their number is shown.
+/// Maximum entries of a list shown; if there are more, only their number is shown.
 const SHOWN: usize = 8;
 
 impl fmt::Display for NodeId {

@@ -34,7 +34,7 @@ impl SendTime {
     /// No measurement: the receiver has not received a CMD(CC) yet.
     pub const NONE: Self = Self { sec: 0, usec: 0 };
 
-    /// Whether it is a measurement.
+    /// Whether this is a measurement.
     #[must_use]
     pub const fn is_some(self) -> bool {
         self.sec != 0 || self.usec != 0

@@ -7,7 +7,7 @@ use super::{
     Status, StatusCode,
 };
 
-/// Maximum holes shown; of more only their number is shown.
+/// Maximum holes shown; if there are more, only their number is shown.
 const HOLES_SHOWN: usize = 8;
 
 impl fmt::Display for Packet<'_> {

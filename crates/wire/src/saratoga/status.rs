@@ -115,13 +115,13 @@ impl StatusCode {
 pub struct Status<'a> {
     /// Width of the transfer's descriptor.
     pub descriptor: Width,
-    /// Timestamp of the DATA packet that triggered it.
+    /// Timestamp of the DATA packet that triggered the STATUS.
     pub timestamp: Option<Timestamp>,
     /// Whether METADATA is missing.
     pub lacks_metadata: bool,
     /// Whether there are more holes than listed.
     pub is_partial: bool,
-    /// Whether it was sent without a request.
+    /// Whether the STATUS was sent without a request.
     pub is_voluntary: bool,
     /// Status.
     pub code: StatusCode,
@@ -129,7 +129,8 @@ pub struct Status<'a> {
     pub session: u32,
     /// First byte not received.
     pub progress: u64,
-    /// Byte behind the DATA packet that triggered it, or behind all received data.
+    /// Offset of the byte behind the DATA packet that triggered the STATUS, or behind all received
+    /// data.
     pub in_response_to: u64,
     /// Missing bytes before that.
     pub holes: Holes<'a>,

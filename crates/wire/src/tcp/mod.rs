@@ -214,7 +214,8 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// Returns the sequence numbers it occupies: its data, a SYN and a FIN.
+    /// Returns the number of sequence numbers that the segment occupies: its data, a SYN and a
+    /// FIN.
     #[must_use]
     pub fn occupies(&self) -> u32 {
         let has = |flag| u32::from(self.header.flags.contains(flag));

@@ -173,7 +173,7 @@ impl TcpOption<'_> {
         }
     }
 
-    /// Whether it can be decoded again: its kind matches its length.
+    /// Whether the option can be decoded again: its kind matches its length.
     fn has_form(&self) -> bool {
         match self {
             Self::ScpsExtended(data) => data.len() != 2,
@@ -194,7 +194,7 @@ impl TcpOption<'_> {
         }
     }
 
-    /// Writes it to the start of `out`, which is long enough, and returns its length.
+    /// Writes the option to the start of `out`, which is long enough, and returns its length.
     #[inline]
     fn write(&self, out: &mut [u8]) -> usize {
         let len = self.encoded_len();

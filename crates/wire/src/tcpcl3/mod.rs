@@ -135,9 +135,9 @@ impl<'a> ContactHeader<'a> {
 pub enum Message {
     /// Part of a bundle (§5.2). Its data follow in the stream.
     Segment {
-        /// Whether it is the first part.
+        /// Whether this is the first part of the bundle.
         start: bool,
-        /// Whether it is the last part.
+        /// Whether this is the last part of the bundle.
         end: bool,
         /// Length of the data, in bytes.
         length: u64,

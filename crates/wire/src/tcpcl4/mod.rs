@@ -129,9 +129,9 @@ pub enum Message<'a> {
 /// Position of a segment in its transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentFlags {
-    /// Whether it is the first.
+    /// Whether the segment is the first.
     pub start: bool,
-    /// Whether it is the last.
+    /// Whether the segment is the last.
     pub end: bool,
 }
 

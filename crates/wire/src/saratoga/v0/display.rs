@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Accept, Beacon, Data, Metadata, Packet, Poll, Request, Status};
 use crate::saratoga::StatusCode;
 
-/// Maximum holes shown; of more only their number is shown.
+/// Maximum holes shown; if there are more, only their number is shown.
 const HOLES_SHOWN: usize = 8;
 
 impl fmt::Display for Packet<'_> {

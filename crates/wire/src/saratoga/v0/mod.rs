@@ -326,14 +326,14 @@ impl Data<'_> {
         !self.wants_status && self.offset == 0 && self.data.is_empty()
     }
 
-    /// Whether it reaches beyond the longest file.
+    /// Whether the packet reaches beyond the longest file.
     const fn ends_too_late(&self) -> bool {
         self.offset as u64 + self.data.len() as u64 > FILE_LEN_MAX as u64
     }
 }
 
 impl<'a> Status<'a> {
-    /// Whether it reports that everything has arrived.
+    /// Whether the packet reports that everything has arrived.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let is_whole = !self.lacks_metadata && !self.is_partial && self.holes.is_empty();
