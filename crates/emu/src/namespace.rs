@@ -27,7 +27,7 @@ impl Namespace {
         Ok(Self { file })
     }
 
-    /// Runs a function in it, in a separate thread.
+    /// Runs a function in the namespace, in a separate thread.
     pub(crate) fn within<T: Send>(&self, run: impl FnOnce() -> T + Send) -> io::Result<T> {
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {
@@ -43,12 +43,12 @@ impl Namespace {
         Ok(Self { file: self.file.try_clone()? })
     }
 
-    /// Moves the calling thread into it.
+    /// Moves the calling thread into the namespace.
     pub(crate) fn enter(&self) -> io::Result<()> {
         enter(self.file.as_fd())
     }
 
-    /// Makes the command run in it.
+    /// Makes the command run in the namespace.
     #[expect(unsafe_code, reason = "what is done between fork and exec is for us to judge")]
     pub(crate) fn command<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let raw = self.file.as_raw_fd();

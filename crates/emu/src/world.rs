@@ -190,12 +190,12 @@ impl Host {
         &self.plan
     }
 
-    /// Makes the command run on it.
+    /// Makes the command run on the host.
     pub fn command<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         self.namespace.command(command)
     }
 
-    /// Runs a function on it in a separate thread: sockets opened there are the host's.
+    /// Runs a function on the host in a separate thread: sockets opened there are the host's.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl Host {
         self.namespace.within(run)
     }
 
-    /// Moves the calling thread there permanently: sockets that it opens are the host's.
+    /// Moves the calling thread to the host permanently: sockets opened there are the host's.
     ///
     /// # Errors
     ///

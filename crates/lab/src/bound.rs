@@ -529,7 +529,7 @@ mod tests {
         assert!((got / expected - 1.0).abs() < 0.001, "{got} {expected}");
     }
 
-    /// A link to a relay and links from there, by their error rates.
+    /// A link to a relay and the links from the relay, by their error rates.
     fn ways(up: &str, branches: &[&str]) -> Vec<Vec<Hop>> {
         let up = Hop::new("up", &spec(up)).unwrap();
         let way = |(index, branch): (usize, &&str)| {

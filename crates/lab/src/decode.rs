@@ -49,7 +49,7 @@ impl Language {
     ///
     /// # Errors
     ///
-    /// Reason why it cannot be decoded.
+    /// Reason why the datagram cannot be decoded.
     pub fn line(self, datagram: &[u8]) -> Result<String, DecodeError> {
         self.0.line(datagram)
     }

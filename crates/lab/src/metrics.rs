@@ -41,7 +41,7 @@ pub struct TransferMetrics {
     pub verified: bool,
     /// Whether an end reported success without a complete file.
     pub wrong_success: bool,
-    /// Reason why it did not complete.
+    /// Reason why the transfer did not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Seconds until the receiver had the whole file.
@@ -146,9 +146,9 @@ impl From<Latency> for LatencyMetrics {
 pub struct ReceiverMetrics {
     /// Name of the receiver.
     pub node: String,
-    /// Whether its file equals the sent one, byte by byte.
+    /// Whether the receiver's file equals the sent one, byte by byte.
     pub verified: bool,
-    /// Seconds until it had the whole file.
+    /// Seconds until the receiver had the whole file.
     pub delivered_s: Option<f64>,
     /// Packets sent by the receiver.
     pub packets_rts: Option<u64>,
@@ -196,7 +196,7 @@ impl LinkMetrics {
 
 /// Observations of one transfer.
 pub(crate) struct Watch<'a> {
-    /// Whether it was the world's only one.
+    /// Whether the transfer was the world's only one.
     pub(crate) alone: bool,
     /// Whether losses are repaired, and the sender is informed of the end.
     pub(crate) reliable: bool,

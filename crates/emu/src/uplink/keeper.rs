@@ -111,7 +111,8 @@ fn forward(is_nested: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Disables forwarding in this network namespace if an uplink enabled it whose keeper was killed.
+/// Disables forwarding in this network namespace if an uplink enabled it
+/// and the uplink's keeper was killed.
 ///
 /// # Errors
 ///

@@ -67,9 +67,9 @@ pub(super) struct Estimate {
 const LOW_SHARE: f64 = 0.9;
 /// Losses that a congestion control must have had in the shorter files.
 const LOSSES_MIN: f64 = 20.0;
-/// Round trips until the end of its slow start.
+/// Round trips until the end of a congestion control's slow start.
 const ROUNDS_MIN: f64 = 30.0;
-/// Factor on its overhead per byte: rates of congestion controls vary over minutes.
+/// Factor on a congestion control's overhead per byte, since its rate varies over minutes.
 const CONTROL_MARGIN: f64 = 1.5;
 
 /// Estimates the time of a file of `size` bytes whose bound is `bound_s`, from files of three

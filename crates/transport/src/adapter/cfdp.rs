@@ -157,8 +157,8 @@ impl Configuration for EntityConfiguration {
     }
 
     fn prepare(&mut self, process: &Process) -> Result<(), SpecError> {
-        // The engines of profiles count from there in each run. Here a reused number would get the
-        // result of its first transaction.
+        // The engines of profiles start at a fixed number in each run. Here a reused number would
+        // get the result of the transaction that had it first.
         self.config.first_sequence = None;
         self.config.catch_up = process.catch_up;
         self.config.default_remote.unpaced_window = Some(process.unpaced_window);
