@@ -78,11 +78,11 @@ pub(crate) struct Port {
 pub(crate) enum Egress {
     /// All over one link.
     One(usize),
-    /// Each over the link towards its destination; multicast over all of them. With `repeats`,
-    /// multicast of one neighbour is repeated to the others. Packets for addresses outside the
-    /// world leave over `out`.
+    /// Each packet leaves over the link towards its destination, multicast over all links. With
+    /// `repeats`, multicast of one neighbour is repeated to the others. Packets for addresses
+    /// outside the world leave over `out`.
     Hub { to: BTreeMap<IpAddr, usize>, all: Vec<usize>, repeats: bool, out: Option<usize> },
-    /// No destination: the link leads in the other direction only.
+    /// Packets have no destination: the link leads in the other direction only.
     Nowhere,
 }
 
@@ -306,7 +306,7 @@ impl Pump {
         Counts { links, no_memory, unreadable, unattended }
     }
 
-    /// Reads the ready devices; `are_all` if there are no others.
+    /// Reads the ready devices; `are_all` states that there are no other devices.
     fn take_all(&mut self, are_all: bool) -> io::Result<bool> {
         let ready = std::mem::take(&mut self.ready);
         let mut busy = !are_all;

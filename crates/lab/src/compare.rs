@@ -343,7 +343,8 @@ fn parted(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
     (LinkSpec { delay: rest.or(shared.delay), ..shared }, LinkSpec { delay: half, ..branch })
 }
 
-/// Splits the return path likewise; its outages are at each receiver, which is notified of them.
+/// Splits the return path likewise. Its outages are on each receiver's own part, and the receiver
+/// is notified of them.
 fn parted_back(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
     let up = |spec: LinkSpec| LinkSpec {
         outages: None,

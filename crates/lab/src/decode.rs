@@ -91,7 +91,7 @@ impl Votes {
 ///
 /// # Errors
 ///
-/// Reason why none of them can decode it.
+/// Reason why no protocol, or not the requested one, can decode the PDU.
 pub fn one(bytes: &[u8], requested: Option<Language>) -> Result<String, String> {
     let line = |language: &Language| match requested {
         Some(_) => language.line(bytes),

@@ -84,8 +84,8 @@ fn gateway(
     Ok(GatewayPlan { host, config, interfaces, wan })
 }
 
-/// Routes of a gateway: the default is over the satellite. Its destinations share one route, and
-/// with it the state that belongs to a route.
+/// Routes of a gateway: the default is over the satellite. All destinations beyond the satellite
+/// share this route, and thus the state that belongs to a route.
 fn routes(
     scenario: &Scenario,
     topology: &Topology<'_>,

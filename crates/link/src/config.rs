@@ -202,7 +202,7 @@ pub enum ConfigError {
         /// Name of the rate.
         what: &'static str,
     },
-    /// A ceiling below the rate it caps.
+    /// The peak rate is below the sustained rate.
     #[error("token bucket: ceil {ceil} bit/s is below rate {rate} bit/s")]
     CeilBelowRate {
         /// Sustained rate, bit/s.
@@ -210,7 +210,7 @@ pub enum ConfigError {
         /// Peak rate, bit/s.
         ceil: u64,
     },
-    /// Not between 0 and 1.
+    /// The value is not between 0 and 1.
     #[error("{what}: {value} is not a probability")]
     NotAProbability {
         /// Name of the setting.
@@ -270,7 +270,7 @@ pub enum ConfigError {
     /// A bit of an error vector beyond its end.
     #[error("error vector: bit {bit} is not within its {period} bits")]
     OutsideVector {
-        /// The bit.
+        /// Number of the bit.
         bit: u64,
         /// The vector's length in bits.
         period: u64,

@@ -117,7 +117,7 @@ impl<R: Read> Reader<R> {
     /// Starts reading a capture.
     ///
     /// # Errors
-    /// When the source fails, or its start is no capture header.
+    /// When the source fails or does not start with a capture header.
     pub fn new(source: R) -> Result<Self, ReadError> {
         let format = Format::Pcapng { interfaces: Vec::new() };
         let (offset, start) = (0, 0);

@@ -355,7 +355,7 @@ fn only_groups_use(address: SocketAddr) -> bool {
     std::net::UdpSocket::bind((loopback, address.port())).is_ok()
 }
 
-/// Enlarges the kernel's buffers as requested, or as far as it allows.
+/// Enlarges the kernel's buffers as requested, or as far as the kernel allows.
 fn enlarge(socket: &socket2::Socket, buffers: Buffers) -> io::Result<()> {
     // Without the privilege to exceed the limit, the second call sets the largest allowed size.
     if sockopt::set_socket_recv_buffer_size_force(socket, buffers.receive).is_err() {

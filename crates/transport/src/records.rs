@@ -15,7 +15,7 @@ use crate::text::SpecError;
 pub enum ContentKind {
     /// Whole file.
     File,
-    /// Records of it.
+    /// Records of a file.
     Records,
     /// Changes that convert the original to another file.
     Changes,

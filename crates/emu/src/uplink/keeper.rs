@@ -63,7 +63,7 @@ impl Drop for Keeper {
 
 /// Starts the process. It holds the socket that reserves the range until everything is removed.
 fn spawn(range: Range, reserved: OwnedFd, is_nested: bool) -> io::Result<Child> {
-    // The settings of a host of a world end with it.
+    // The settings of a host of a world end with the host.
     let restore = if is_nested { String::new() } else { restore(&note()?, Some(range)) };
     let name = name(range);
     let script = format!(

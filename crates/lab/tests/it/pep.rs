@@ -106,7 +106,7 @@ fn repairs_cross_the_link_alone_and_windows_of_the_hosts_stay_small() {
     "#;
     let scenario = Scenario::parse(text, "test").unwrap().resolved().unwrap();
     let resolved = scenario.to_toml().unwrap();
-    // The only neighbour that is a gateway, too; twice the bandwidth-delay product of the link.
+    // The gateway faces its only neighbour that is a gateway, too.
     assert!(resolved.contains("towards = \"b\""), "{resolved}");
     let again = Scenario::parse(&resolved, "again").unwrap().resolved().unwrap();
     assert_eq!(again, scenario, "what is written out says the same");

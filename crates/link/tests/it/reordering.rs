@@ -75,10 +75,10 @@ fn delayed_packets_match_the_probability() {
     let reorder = Reorder { probability: 0.1, by: Duration::from_millis(3) };
     let (all, _) = run(line(reorder), 7, 100_000);
     let held = all.iter().filter(|one| one.at > on_time(one.item)).count() as f64;
-    // The standard deviation is 95 packets; the bound is four of them.
+    // The standard deviation is 95 packets; the bound is four standard deviations.
     assert!((held - 10_000.0).abs() < 380.0, "{held}");
-    // One that is delayed by 3 ms is overtaken by the two that arrive before it; another arrives
-    // with it.
+    // A packet that is delayed by 3 ms is overtaken by two packets; a third arrives at the same
+    // time.
     let ahead: Vec<_> = all.windows(2).filter(|pair| pair[0].item > pair[1].item).collect();
     assert!(!ahead.is_empty());
     assert!(all.iter().enumerate().all(|(place, one)| one.item.abs_diff(place) <= 3));

@@ -172,7 +172,7 @@ impl Supply {
         }
     }
 
-    /// Takes the result of a read for a repair. An error if the file was truncated.
+    /// Takes the result of a read for a repair. Returns an error if the file was truncated.
     pub(crate) fn repair_done(&mut self, offset: u64, bytes: Bytes) -> Result<(), ()> {
         match self {
             Self::Source(source) => source.repair_done(offset, bytes),

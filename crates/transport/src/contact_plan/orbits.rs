@@ -216,7 +216,7 @@ mod tests {
             assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0));
         }
         // A body hides Earth for asin(1737.4 / 6142.5) / pi of a revolution at most: 3,944 s of
-        // 43,200. Earth moves by 43,200 / 2,360,592 of it meanwhile: 1.9 % more.
+        // 43,200. Meanwhile Earth moves by 43,200 / 2,360,592 of a revolution, which adds 1.9 %.
         let hidden = month.earth.windows(2).map(|pair| pair[1].0.since(pair[0].1).as_secs());
         let longest = hidden.max().unwrap();
         assert!((600..=4_020).contains(&longest), "{longest}");

@@ -130,7 +130,7 @@ impl ReadControl {
         Some(file)
     }
 
-    /// Returns the ranges' bytes of a file, and whether the file has all of them.
+    /// Returns the bytes of a file that lie in the ranges, and whether the file covers all ranges.
     #[must_use]
     pub fn read(&self, file: &[u8]) -> (Vec<u8>, bool) {
         let mut read = Vec::new();

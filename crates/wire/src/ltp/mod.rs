@@ -55,14 +55,14 @@ pub enum Body<'a> {
     },
     /// Cancellation of the session (types 12 and 14).
     Cancel {
-        /// Side that cancels it.
+        /// Side that cancels the session.
         by: End,
-        /// Reason.
+        /// Reason of the cancellation.
         reason: CancelReason,
     },
     /// Acknowledgement of a cancellation (types 13 and 15).
     CancelAck {
-        /// Side that cancelled it.
+        /// Side that cancelled the session.
         by: End,
     },
 }

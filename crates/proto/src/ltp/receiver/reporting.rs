@@ -284,8 +284,9 @@ impl Receiver {
     }
 
     /// Processes red data, perhaps after a new gap. Over a thin return link, gaps are always
-    /// reported before a checkpoint requests it, as are missing parts of retransmitted ranges. The
-    /// sender measures the time of reports, and has their news when it is at the end.
+    /// reported before a checkpoint requests a report, as are missing parts of retransmitted
+    /// ranges. From these reports, the sender measures how long a report takes, and knows the gaps
+    /// when it reaches the end of the block.
     pub(super) fn look_for_gaps(&mut self, core: &mut Core, start: u64, end: u64) {
         let is_again = end <= self.reporting.gaps.front();
         let is_new = self.reporting.gaps.arrived(start, end);

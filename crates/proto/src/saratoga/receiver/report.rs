@@ -88,8 +88,8 @@ pub(super) struct Reports {
     /// Whether a STATUS waited until the path was free.
     has_waited: bool,
     arrivals: ArrivalRate,
-    /// End of the holes listed in the last STATUS, before which the next one lists none over a thin
-    /// return link.
+    /// End of the holes listed in the last STATUS. Over a thin return link, the next STATUS lists
+    /// no hole before this offset, unless no new data is to come.
     reported: u64,
     /// STATUS packets of the report being sent.
     outbox: VecDeque<Vec<u8>>,

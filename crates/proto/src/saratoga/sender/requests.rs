@@ -142,7 +142,7 @@ impl Requests {
 
     /// Whether a reply's delay measures the path, where replies usually take `reply`. Replies that
     /// waited for the end of an outage do not predict later ones: after a sample of 650 s, the next
-    /// probe would wait longer than that.
+    /// probe would wait longer than 650 s.
     pub(super) fn is_sample(&self, echo: Echo, now: Time, reply: Duration) -> bool {
         echo.number > self.overdue || now.since(echo.at) <= OUTAGE_LEAST + 8 * reply
     }

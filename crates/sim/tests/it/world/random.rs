@@ -145,7 +145,7 @@ fn run(plan: &Plan) -> (Vec<(Time, String)>, Vec<u8>) {
         assert_eq!(link.pushed.packets, from.sent.packets + from.rejected);
         let known = to.received.packets + to.bad_ip + to.bad_udp + to.while_down + to.no_port;
         // Packets may be waiting for an engine that never reads again, or may have been dropped
-        // with it.
+        // together with the engine.
         let waiting = link.delivered.packets - known - to.buffer_full - to.no_route - to.forwarded;
         let pauses = plan.ops.iter().any(|(_, op)| matches!(op, Op::Pause));
         assert!(waiting == 0 || pauses, "{waiting} packets vanished");
