@@ -261,7 +261,7 @@ pub enum IndexRequest {
     Put {
         /// The record's name.
         key: String,
-        /// Its content.
+        /// Content of the record.
         value: Bytes,
     },
     /// Remove a record, if it exists.

@@ -90,7 +90,7 @@ impl Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Between {
-    /// They route.
+    /// Gateways only route.
     None,
     /// Gateways split connections, with a modern TCP and large buffers on the link between them.
     Tcp,

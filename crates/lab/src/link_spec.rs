@@ -214,10 +214,10 @@ pub struct Periodic {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhileDown {
-    /// They wait in the queue.
+    /// Packets wait in the queue.
     #[default]
     Hold,
-    /// They are lost.
+    /// Packets are lost.
     Drop,
 }
 

@@ -23,7 +23,7 @@ use crate::topology::Topology;
 pub(crate) struct GatewayPlan {
     /// Number of the node.
     pub(crate) host: usize,
-    /// Its configuration.
+    /// Configuration of the gateway.
     pub(crate) config: GatewayConfig,
     /// Interfaces, by their links, and whether each is on the satellite's side.
     pub(crate) interfaces: Vec<(PathId, usize, PathInfo)>,

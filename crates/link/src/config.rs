@@ -215,7 +215,7 @@ pub enum ConfigError {
     NotAProbability {
         /// Name of the setting.
         what: &'static str,
-        /// Its value.
+        /// Value of the setting.
         value: f64,
     },
     /// A table or vector without an entry.

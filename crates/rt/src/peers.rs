@@ -25,7 +25,7 @@ pub struct Peers {
 /// Addresses of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
-    /// Its address.
+    /// Address of the peer.
     pub address: SocketAddr,
     /// Our address to which the peer last sent, and from which it expects replies.
     pub ours: Option<IpAddr>,

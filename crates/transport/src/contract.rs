@@ -362,7 +362,7 @@ impl Role {
 /// Process that runs a transport over sockets.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
-    /// Its part.
+    /// Role of the process.
     pub role: Role,
     /// Part of its rate that a transport may catch up when its driver is late.
     pub catch_up: Duration,

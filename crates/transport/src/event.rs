@@ -170,7 +170,7 @@ pub enum Event {
     Message {
         /// Number of the sender.
         sender: u32,
-        /// Its content.
+        /// Content of the message.
         content: Bytes,
     },
     /// State of a block for another engine.

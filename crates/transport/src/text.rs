@@ -25,7 +25,7 @@ pub enum SpecError {
         /// Line, key and remedy.
         message: String,
     },
-    /// It contradicts itself.
+    /// The text contradicts itself.
     #[error("{0}")]
     Invalid(String),
 }

@@ -13,7 +13,7 @@ pub(super) enum Fault {
     Duplicate(Duration),
     /// Arrives this much later.
     Late(Duration),
-    /// Only this many thousandths of it arrive.
+    /// Only this many thousandths of the datagram arrive.
     Truncate(u16),
     /// Some bits are flipped, drawn from this seed.
     Corrupt(u64),

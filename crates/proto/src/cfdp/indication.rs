@@ -159,9 +159,9 @@ pub struct TransactionFinished {
 /// Role of an entity in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// It sends the file.
+    /// The entity sends the file.
     Sender,
-    /// It receives the file.
+    /// The entity receives the file.
     Receiver,
 }
 

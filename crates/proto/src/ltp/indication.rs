@@ -17,14 +17,14 @@ pub enum Indication {
     Receiving {
         /// The session.
         id: SessionId,
-        /// Its client service.
+        /// Client service of the session.
         service: u64,
     },
     /// Unit of client data that arrived, alone or with others in a block.
     Data {
         /// The session that brought it.
         id: SessionId,
-        /// Its client service.
+        /// Client service of the unit.
         service: u64,
         /// Content of the unit.
         bytes: Bytes,
@@ -67,11 +67,11 @@ pub struct Block {
     /// Session that brought the block. Reply with
     /// [`Node::accept_block`](super::Node::accept_block) or [`Node::cancel`](super::Node::cancel).
     pub id: SessionId,
-    /// Its client service.
+    /// Client service of the block.
     pub service: u64,
     /// Path of the block's last segment, unless that path was closed.
     pub path: Option<PathId>,
-    /// Its content.
+    /// Content of the block.
     pub content: BlockContent,
 }
 

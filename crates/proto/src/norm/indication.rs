@@ -11,7 +11,7 @@ use thiserror::Error;
 pub struct ObjectId {
     /// Path on which the object is sent; for a received object, the sender's path.
     pub peer: PathId,
-    /// Its sender's `NormNodeId`.
+    /// `NormNodeId` of the object's sender.
     pub sender: u32,
     /// Transport identifier, unwrapped: messages carry its low 16 bits.
     pub number: u64,
@@ -179,7 +179,7 @@ pub enum Indication {
     Info {
         /// The object.
         id: ObjectId,
-        /// Its content.
+        /// Content of the NORM_INFO.
         info: Bytes,
     },
     /// End of an object at this node.
@@ -188,7 +188,7 @@ pub enum Indication {
     SenderDiscovered {
         /// Path of its messages.
         peer: PathId,
-        /// Its node number.
+        /// Node number of the sender.
         node: u32,
     },
     /// Command of a sender's application (RFC 5740 §4.2.3.7). Repetitions are filtered out if the
@@ -248,7 +248,7 @@ pub enum Indication {
     SenderEnded {
         /// The path of its messages.
         peer: PathId,
-        /// Its node number.
+        /// Node number of the sender.
         node: u32,
     },
     /// Last repetition of the end of this node's session was sent.

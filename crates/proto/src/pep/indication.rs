@@ -30,7 +30,7 @@ pub enum Indication {
     },
     /// A connection ended.
     Closed {
-        /// Its final state.
+        /// Final state of the connection.
         report: Report,
         /// The reason.
         end: End,

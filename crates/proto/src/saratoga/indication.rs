@@ -124,14 +124,14 @@ pub enum Indication {
     Listing {
         /// Session that requested it.
         id: SessionId,
-        /// Its entries.
+        /// Entries of the directory.
         entries: Vec<Listed>,
     },
     /// Beacon of another peer.
     Beacon {
         /// Path on which it was received.
         from: PathId,
-        /// Its content.
+        /// Content of the beacon.
         about: About,
     },
     /// A limit of [`Limits`](super::Limits) was reached, for the first time or again after it was

@@ -22,25 +22,25 @@ pub struct Arrival(pub u64);
 pub enum Event {
     /// A path to an entity is up, or its properties changed.
     Up {
-        /// Its number.
+        /// Number of the entity.
         entity: u64,
         /// Properties that determine PDU length and response timeouts.
         info: PathInfo,
     },
     /// The path to an entity is down for a while, and timers stop.
     Down {
-        /// Its number.
+        /// Number of the entity.
         entity: u64,
     },
     /// Nothing an entity sends can arrive from now on
     /// ([`PathEvent::ReturnDown`](engine::PathEvent)).
     ReturnDown {
-        /// Its number.
+        /// Number of the entity.
         entity: u64,
     },
     /// Data from the peer entity can arrive again.
     ReturnUp {
-        /// Its number.
+        /// Number of the entity.
         entity: u64,
     },
     /// One or several PDUs arrived. They stay below until accepted.
@@ -49,7 +49,7 @@ pub enum Event {
         arrival: Arrival,
         /// Number of the sending entity.
         from: u64,
-        /// Their place.
+        /// Where the PDUs are.
         content: Content,
         /// Whether their file, if any, has no owner once they are accepted.
         leaves_file: bool,

@@ -46,7 +46,7 @@ pub struct LayerConfig {
     pub name: String,
     /// The layer.
     pub layer: Box<dyn Layer>,
-    /// Its sockets.
+    /// Sockets of the layer.
     pub carrier: Carrier,
     /// Links that are open from the start, regardless of the plan.
     pub open: BTreeSet<LinkId>,

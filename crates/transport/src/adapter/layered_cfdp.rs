@@ -15,7 +15,7 @@ use crate::text::SpecError;
 pub struct CfdpLtpConfig {
     /// The entity.
     pub cfdp: cfdp::Config,
-    /// Its PDUs.
+    /// Settings for the PDUs of the entity.
     pub ut: ut::Config,
     /// LTP.
     pub below: ut::LtpConfig,

@@ -16,7 +16,7 @@ use crate::records::ContentKind;
 /// Stack of layers that fit, top to bottom.
 #[derive(Debug)]
 pub(crate) struct Stack {
-    /// Its short name, or the composed one.
+    /// Short name of the stack, or the name composed of its layers.
     pub(crate) name: String,
     pub(crate) layers: Vec<&'static Layer>,
     /// Index among all stacks.

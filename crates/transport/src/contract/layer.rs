@@ -114,7 +114,7 @@ pub struct Layer {
     pub needs: &'static [Service],
     /// Services that it offers.
     pub offers: &'static [Service],
-    /// Its properties.
+    /// Properties of the layer.
     pub features: &'static [Feature],
     /// Part of its data that is retransmitted until it arrives.
     pub red: Red,
@@ -142,7 +142,7 @@ pub struct Layer {
     pub adapter: Option<&'static dyn Adapter>,
     /// Transport of a stack with another layer above this one.
     pub adapter_above: Option<&'static dyn Adapter>,
-    /// Its profiles.
+    /// Profiles of the layer.
     pub profiles: fn() -> Vec<&'static str>,
     /// Profile with congestion control.
     pub controlled_profile: Option<&'static str>,

@@ -113,11 +113,11 @@ impl Width {
 /// Willingness of a peer to send, or to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ability {
-    /// It cannot.
+    /// The peer cannot.
     No,
-    /// It could, but cannot now.
+    /// The peer could, but cannot now.
     NotNow,
-    /// It can.
+    /// The peer can.
     Yes,
 }
 

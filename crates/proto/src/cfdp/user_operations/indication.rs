@@ -55,7 +55,7 @@ pub enum OperationIndication {
         id: TransactionId,
         /// Transaction reported on.
         transaction: TransactionId,
-        /// Its state.
+        /// State of the transaction.
         status: TransactionStatus,
         /// Whether a report was attached.
         success: bool,
@@ -70,7 +70,7 @@ pub enum OperationIndication {
         transaction: TransactionId,
         /// Whether it is suspended.
         suspended: bool,
-        /// Its state.
+        /// State of the transaction.
         status: TransactionStatus,
     },
     /// Response to a resume request (§6.6.3).
@@ -81,7 +81,7 @@ pub enum OperationIndication {
         transaction: TransactionId,
         /// Whether it is still suspended.
         suspended: bool,
-        /// Its state.
+        /// State of the transaction.
         status: TransactionStatus,
     },
     /// A file, or messages alone, arrived through waypoints.

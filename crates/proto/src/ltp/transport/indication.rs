@@ -53,7 +53,7 @@ pub enum Indication {
 /// Block being forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Its transfer.
+    /// Transfer to which the block belongs.
     pub flow: FlowId,
     /// Destination engine.
     pub destination: u64,

@@ -12,7 +12,7 @@ const STEPS_LAST: u32 = 16;
 pub(super) struct Rack {
     sent_at: Time,
     end: u64,
-    /// Its round trip.
+    /// Round trip of the segment.
     pub(super) took: Duration,
 }
 

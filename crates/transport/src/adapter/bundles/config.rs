@@ -70,7 +70,7 @@ pub enum Carrier {
 /// Settings of a bundle node.
 #[derive(Clone, Debug)]
 pub struct BundlesConfig {
-    /// Its number.
+    /// Number of the node.
     pub entity: u64,
     /// Settings of the file service.
     pub files: files::Config,
@@ -112,7 +112,7 @@ pub struct BundlesConfig {
 pub struct CfdpUser {
     /// The entity, without its number.
     pub cfdp: cfdp::Config,
-    /// Its PDUs.
+    /// Settings for the PDUs of the entity.
     pub ut: ut::Config,
     /// Service of each node that receives them.
     pub service: u64,
