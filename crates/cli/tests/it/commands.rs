@@ -180,7 +180,10 @@ fn compare_sends_to_several_receivers() {
     assert_eq!(one, done(&["compare", "--size", "1 kB", "--runs", "1", "--json"]));
     assert!(!one.contains("multicast") && !one.contains("each_delivered_s"), "{one}");
     for wrong in ["0", "1001", "-1"] {
-        assert!(misused(&["compare", "--receivers", wrong]).contains("1..=1000"), "{wrong}");
+        assert!(
+            misused(&["compare", "--receivers", wrong]).contains("must be between 1"),
+            "{wrong}"
+        );
     }
 }
 
