@@ -50,6 +50,8 @@ class Bundle:
     id: str
     source: str
     payload: bytes
+    version: int = 7
+    verified: tuple[int, ...] = ()
 
 
 class Node:
@@ -98,7 +100,11 @@ class Node:
             while line := response.readline():
                 head = json.loads(line)
                 payload = response.read(head["bytes"]) if head["bytes"] else b""
-                yield Bundle(head["delivery"], head["id"], head["source"], payload)
+                verified = tuple(head.get("verified", ()))
+                version = head.get("version", 7)
+                yield Bundle(
+                    head["delivery"], head["id"], head["source"], payload, version, verified
+                )
         finally:
             connection.close()
 

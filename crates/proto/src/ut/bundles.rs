@@ -167,9 +167,13 @@ impl BundleLayer {
         let here = self.endpoint(self.entity);
         while let Some(indication) = self.node.poll_indication() {
             match indication {
-                Indication::Delivered { delivery: DeliveryId(number), endpoint, id, payload }
-                    if endpoint == here =>
-                {
+                Indication::Delivered {
+                    delivery: DeliveryId(number),
+                    endpoint,
+                    id,
+                    payload,
+                    ..
+                } if endpoint == here => {
                     let arrival = Arrival(number);
                     // The entity of a node with a `dtn` name identifies itself in its PDUs; here
                     // its number is 0.

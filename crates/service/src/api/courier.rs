@@ -384,7 +384,8 @@ mod tests {
 
     fn handed(session: u64) -> Handed {
         let (id, source) = (format!("bundle of session {session}"), "ipn:1.9".to_owned());
-        let delivery = Delivery { delivery: session, id, source, bytes: 0 };
+        let delivery =
+            Delivery { delivery: session, id, source, version: 7, verified: Vec::new(), bytes: 0 };
         Handed { delivery, payload: Some(Bytes::new()), session }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use engine::Time;
-use proto::bp::agent::{Agent, DeliveryId, Indication, SendRequest};
+use proto::bp::agent::{Agent, DeliveryId, Indication, SendRequest, Version};
 use proto::bp::layer::Content;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -16,6 +16,9 @@ use wire::bp7::{BundleId, Eid, Reason, StatusReport};
 pub(crate) struct Delivered {
     pub(crate) delivery: DeliveryId,
     pub(crate) id: BundleId,
+    pub(crate) version: Version,
+    /// Numbers of the security rules whose operations it passed.
+    pub(crate) verified: Vec<u32>,
     pub(crate) payload: Content,
     pub(crate) at: Instant,
 }
@@ -70,12 +73,13 @@ impl Hub {
     /// Handles an indication of the agent, in the agent's thread.
     pub fn hear(&self, now: Time, agent: &mut Agent, indication: Indication) {
         match indication {
-            Indication::Delivered { delivery, endpoint, id, payload } => {
+            Indication::Delivered { delivery, endpoint, id, version, verified, payload } => {
                 if self.echo.as_ref() == Some(&endpoint) {
                     self.send_back(now, agent, delivery, &id, payload);
                     return;
                 }
-                let delivered = Delivered { delivery, id, payload, at: Instant::now() };
+                let at = Instant::now();
+                let delivered = Delivered { delivery, id, version, verified, payload, at };
                 if let Some(user) = self.waiting().users.get(&endpoint) {
                     // A vanished user is deregistered, and the bundle waits for the next.
                     let _ = user.send(delivered);

@@ -151,6 +151,12 @@ pub struct Delivery {
     pub id: String,
     /// Source endpoint.
     pub source: String,
+    /// Version of the Bundle Protocol, 6 or 7.
+    #[serde(default)]
+    pub version: u8,
+    /// Numbers, from 1 on, of the node's security rules whose operations the bundle passed.
+    #[serde(default)]
+    pub verified: Vec<u32>,
     /// Length in bytes of the payload, which follows the line.
     pub bytes: u64,
 }

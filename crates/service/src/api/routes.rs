@@ -378,11 +378,17 @@ fn handed_over(over: HandingOver) -> impl Stream<Item = std::io::Result<Bytes>> 
                     });
                 }
             }
-            let Delivered { delivery, id, payload, .. } = over.from.bundles.recv().await?;
+            let Delivered { delivery, id, version, verified, payload, .. } =
+                over.from.bundles.recv().await?;
             let line = Delivery {
                 delivery: delivery.0,
                 id: id.to_string(),
                 source: id.source.to_string(),
+                version: match version {
+                    Version::Six => 6,
+                    Version::Seven => 7,
+                },
+                verified,
                 bytes: payload.len(),
             };
             match Pieces::open(payload, over.from.shared.spool.as_deref()) {

@@ -63,6 +63,9 @@ pub struct NodeSpec {
     /// Other node IDs whose endpoints are this node's, too.
     #[serde(default)]
     pub aliases: Vec<String>,
+    /// Versions of the Bundle Protocol that it accepts and sends: 6, 7.
+    #[serde(default = "versions")]
+    pub versions: Vec<u8>,
     /// Unix socket of its interface for applications.
     #[serde(default = "socket")]
     pub socket: PathBuf,
@@ -230,6 +233,10 @@ fn socket() -> PathBuf {
     PathBuf::from("/run/slowlight/node.sock")
 }
 
+fn versions() -> Vec<u8> {
+    vec![6, 7]
+}
+
 const fn yes() -> bool {
     true
 }
@@ -342,6 +349,7 @@ impl NodeSpec {
                 "`{what}` uses neither contact_plan nor routes; remove one of them"
             ));
         }
+        self.agent_versions()?;
         self.rules.iter().try_for_each(|rule| rule.check(&self.keys))?;
         self.custody.check()?;
         self.links()?;
@@ -481,6 +489,7 @@ impl NodeSpec {
         let clock = milliseconds_since_2000(now);
         Ok(agent::Config {
             aliases: aliases.collect::<Result<_, _>>()?,
+            versions: self.agent_versions()?,
             clock: self.clock.then_some(clock),
             persistent: self.store.directory.is_some(),
             links,
@@ -499,6 +508,19 @@ impl NodeSpec {
             node,
             ..agent::Config::default()
         })
+    }
+
+    fn agent_versions(&self) -> Result<BTreeSet<agent::Version>, SpecError> {
+        let version = |number: &u8| match number {
+            6 => Ok(agent::Version::Six),
+            7 => Ok(agent::Version::Seven),
+            _ => Err(SpecError::invalid(format!("versions: there is no {number}; write 6, 7"))),
+        };
+        let versions: BTreeSet<_> = self.versions.iter().map(version).collect::<Result<_, _>>()?;
+        if versions.is_empty() {
+            return Err(SpecError::invalid("versions: it is empty; write [6, 7]"));
+        }
+        Ok(versions)
     }
 
     fn agent_limits(&self) -> agent::Limits {

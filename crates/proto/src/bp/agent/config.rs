@@ -40,6 +40,8 @@ settings! {
         pub node: Eid = Eid::None,
         /// Node IDs of other nodes whose endpoints are local here.
         pub aliases: BTreeSet<Eid> = BTreeSet::new(),
+        /// Versions of the bundles that the node accepts and sends.
+        pub versions: BTreeSet<Version> = [Version::Six, Version::Seven].into(),
         /// Milliseconds from the beginning of 2000 to [`engine::Time::ZERO`] (RFC 9171 §4.2.6).
         /// `None` without an accurate clock: bundles then carry their age.
         pub clock: Option<u64> = None,

@@ -38,21 +38,21 @@ impl Agent {
             return;
         }
         let before = held.head.custodian().clone();
-        held.predecessor = Some((before, held.head.custody_number()));
+        held.arrival.predecessor = Some((before, held.head.custody_number()));
         if self.is_for_us(held.destination()) {
             return;
         }
         match held.head.set_custodian(&self.config.node) {
             Ok(()) => held.custody = Some(Custody::default()),
             // A bundle whose endpoints are numbers cannot name a node without one.
-            Err(_) => held.predecessor = None,
+            Err(_) => held.arrival.predecessor = None,
         }
     }
 
     /// Signals to the previous custodian that this node has the bundle, which is safe.
     pub(super) fn signal_predecessor(&mut self, now: Time, number: u64) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
-        let Some((custodian, custody_number)) = held.predecessor.take() else { return };
+        let Some((custodian, custody_number)) = held.arrival.predecessor.take() else { return };
         let (key, total) = (held.key(), held.head.lifetime_ms());
         self.report_custody(now, number);
         let addressee = (custodian, custody_number);

@@ -117,6 +117,8 @@ impl Agent {
             delivery: DeliveryId(number),
             endpoint: endpoint.clone(),
             id: held.id(),
+            version: held.head.version(),
+            verified: held.arrival.verified.clone(),
             payload: held.payload.clone(),
         });
     }

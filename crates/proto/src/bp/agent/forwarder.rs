@@ -128,6 +128,11 @@ impl Forwarder {
         up.map(|(at, link)| (*at, link.node.as_ref()))
     }
 
+    /// Neighbour of a link.
+    pub(super) fn node(&self, at: LinkRef) -> Option<&Eid> {
+        self.links.get(&at)?.node.as_ref()
+    }
+
     /// Link to a neighbour that takes one more bundle now, and the longest bundle in bytes it
     /// takes.
     pub(super) fn free_link(&self, now: Time, node: &Eid) -> Option<(LinkRef, u64)> {

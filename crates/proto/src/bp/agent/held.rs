@@ -42,14 +42,25 @@ pub(super) struct Held {
     pub(super) shares: BTreeMap<Eid, u32>,
     /// Custody by this node.
     pub(super) custody: Option<Custody>,
-    /// Previous custodian to signal, with the number it gave the bundle.
-    pub(super) predecessor: Option<(Eid, Option<u64>)>,
+    /// Arrival at this node.
+    pub(super) arrival: Arrival,
     /// Whether it was delivered to a user that has not confirmed.
     pub(super) delivering: bool,
     /// Whether it waits for a route, or for neighbours without a copy.
     pub(super) waits: bool,
     /// Whether an effect of the store is pending.
     pub(super) storing: bool,
+}
+
+/// Arrival of a bundle at this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrival {
+    /// Neighbour over whose link it came, if known.
+    pub(super) by: Option<Eid>,
+    /// Previous custodian to signal, with the number it gave the bundle.
+    pub(super) predecessor: Option<(Eid, Option<u64>)>,
+    /// Numbers of the security rules whose operations it passed.
+    pub(super) verified: Vec<u32>,
 }
 
 /// Transmission to a neighbour.
@@ -92,7 +103,7 @@ impl Held {
             copies: 1,
             shares: BTreeMap::new(),
             custody: None,
-            predecessor: None,
+            arrival: Arrival::default(),
             delivering: false,
             waits: false,
             storing: false,

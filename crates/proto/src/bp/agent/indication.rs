@@ -5,6 +5,7 @@ use thiserror::Error;
 use wire::bp7::{BundleId, Eid, Reason, StatusReport};
 
 use super::super::layer::Content;
+use super::Version;
 
 /// Identifier of a delivery, used to confirm it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +23,10 @@ pub enum Indication {
         endpoint: Eid,
         /// The bundle.
         id: BundleId,
+        /// Its version.
+        version: Version,
+        /// Numbers of the security rules, from 1 on, whose operations the bundle passed here.
+        verified: Vec<u32>,
         /// Its payload.
         payload: Content,
     },

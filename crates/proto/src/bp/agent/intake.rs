@@ -185,8 +185,8 @@ pub(super) struct Intake {
     pub(super) join: Option<Join>,
     /// Whether the blocks behind the payload are created here.
     pub(super) is_made: bool,
-    /// Whether its security blocks were processed.
-    pub(super) is_secured: bool,
+    /// Numbers of the security rules whose operations it passed, once these were processed.
+    pub(super) secured: Option<Vec<u32>>,
     /// File from which it was read, deleted afterwards.
     pub(super) read_from: Option<FileName>,
 }
@@ -229,7 +229,7 @@ impl Intake {
             is_paused: false,
             join: None,
             is_made: false,
-            is_secured: false,
+            secured: None,
             read_from: None,
         }
     }

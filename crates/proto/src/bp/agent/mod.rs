@@ -12,6 +12,7 @@ mod config;
 mod custody;
 mod deliver;
 mod demand;
+mod door;
 mod forward;
 mod forwarder;
 mod gone;
@@ -304,6 +305,8 @@ impl Agent {
             age_ms: held.age_ms,
             priority: held.priority as u8,
             sent: held.sent.iter().cloned().collect(),
+            by: held.arrival.by.clone(),
+            verified: held.arrival.verified.clone(),
         }
     }
 

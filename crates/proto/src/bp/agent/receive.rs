@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use engine::{Completion, EffectError, FileName, OpenMode, Receive, Time};
-use wire::bp7::{BundleFlags, Reason};
+use wire::bp7::{BundleFlags, Eid, Reason};
 
 use super::super::layer::{Command, Event, LinkId, Refusal, TransferId};
 use super::head::{Head, Unknown};
-use super::held::ages;
+use super::held::{Arrival, ages};
 use super::intake::{Body, Fed, Filing, Giver, Intake, READ, Reading};
 use super::store::Job;
 use super::{Agent, Held, Indication, Limit, LinkRef, Priority, Reply};
@@ -87,6 +87,9 @@ impl Agent {
         let bounds = self.config.limits.head;
         let Some(intake) = self.intakes.get_mut(number) else { return };
         let fed = intake.feed(bytes, &bounds);
+        if matches!(fed, Fed::Begins(_)) && self.is_turned_away(number) {
+            return;
+        }
         if !self.take(number, fed) {
             self.is_malformed(number);
         }
@@ -427,7 +430,7 @@ impl Agent {
         if let Some(name) = intake.read_from.take() {
             self.store.delete(name);
         }
-        if !intake.is_secured && self.is_to_be_secured(&head) {
+        if intake.secured.is_none() && self.is_to_be_secured(&head) {
             return self.secure(now, intake.giver, head, (payload, owns_file));
         }
         let priority = match intake.giver {
@@ -440,7 +443,12 @@ impl Agent {
         let (age_ms, expires) = ages(&head, now, self.clock(), max, &bounds);
         let from = head.previous_node(&bounds);
         let content = Held::new(head, tail, (payload, owns_file));
-        let held = Held { received: now, age_ms, expires, priority, from, ..content };
+        let arrival = Arrival {
+            by: self.giver_node(intake.giver),
+            verified: intake.secured.take().unwrap_or_default(),
+            ..Arrival::default()
+        };
+        let held = Held { received: now, age_ms, expires, priority, from, arrival, ..content };
         self.judge(now, number, Box::new(held), intake.giver);
     }
 
@@ -467,6 +475,9 @@ impl Agent {
 
     /// Whether an arrived bundle is kept. An error is the reply to its giver, if one is due now.
     fn weigh(&mut self, now: Time, held: &mut Held, giver: Giver) -> Result<(), Option<Reply>> {
+        if let Some(why) = self.refuses(&held.head) {
+            return Err(Some(Reply::Refused(why)));
+        }
         let key = held.key();
         let total = held.head.fragment().map(|fragment| fragment.total);
         if let (Some((offset, len)), Some(total)) = (key.fragment, total)
@@ -492,6 +503,9 @@ impl Agent {
         if !self.has_room(held.bytes()) || !self.has_place(held) {
             return Err(Some(Reply::Refused(Refusal::NoResources)));
         }
+        if let Some(fault) = self.fault_of_six(&held.head, false) {
+            return Err(Some(self.is_discarded(now, held, fault.reason())));
+        }
         let bounds = self.config.limits.head;
         match held.head.process_unknown(&mut held.tail, &bounds) {
             Unknown::Nothing => {}
@@ -500,12 +514,26 @@ impl Agent {
                 self.report_of(now, held, flag, Reason::BlockUnsupported);
             }
             Unknown::Delete => {
-                self.statistics.deleted += 1;
-                let flag = BundleFlags::REPORT_DELETION;
-                self.report_of(now, held, flag, Reason::BlockUnsupported);
-                return Err(Some(Reply::NotNeeded));
+                return Err(Some(self.is_discarded(now, held, Reason::BlockUnsupported)));
             }
         }
         Ok(())
+    }
+
+    /// Deletes an arrived bundle, with a report if requested; the reply to its giver.
+    fn is_discarded(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
+        self.statistics.deleted += 1;
+        self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
+        Reply::NotNeeded
+    }
+
+    /// Neighbour over whose link a bundle came.
+    fn giver_node(&self, giver: Giver) -> Option<Eid> {
+        match giver {
+            Giver::Layer { layer, link, .. } => {
+                self.forwarder.node(LinkRef { layer, link }).cloned()
+            }
+            Giver::User { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => None,
+        }
     }
 }

@@ -47,6 +47,10 @@ pub(super) struct HeldRecord {
     pub(super) priority: u8,
     /// Nodes that received a copy.
     pub(super) sent: Vec<Eid>,
+    /// Neighbour over whose link it came.
+    pub(super) by: Option<Eid>,
+    /// Security rules whose operations it passed.
+    pub(super) verified: Vec<u32>,
 }
 
 impl Record {
@@ -141,6 +145,9 @@ impl HeldRecord {
         for node in &self.sent {
             put(out, node.to_string().as_bytes());
         }
+        put(out, self.by.as_ref().map(Eid::to_string).unwrap_or_default().as_bytes());
+        out.put_u32(self.verified.len() as u32);
+        self.verified.iter().for_each(|rule| out.put_u32(*rule));
     }
 
     fn decode(rest: &mut Bytes) -> Option<Self> {
@@ -162,6 +169,15 @@ impl HeldRecord {
         for _ in 0..take_u32(rest)? {
             sent.push(eid(&take(rest)?)?);
         }
+        // Records of earlier versions end here.
+        let (mut by, mut verified) = (None, Vec::new());
+        if !rest.is_empty() {
+            let node = take(rest)?;
+            by = if node.is_empty() { None } else { Some(eid(&node)?) };
+            for _ in 0..take_u32(rest)? {
+                verified.push(take_u32(rest)?);
+            }
+        }
         Some(Self {
             head,
             tail,
@@ -172,6 +188,8 @@ impl HeldRecord {
             age_ms,
             priority,
             sent,
+            by,
+            verified,
         })
     }
 }

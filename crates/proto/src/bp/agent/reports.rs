@@ -167,7 +167,9 @@ impl Agent {
             lifetime: Duration::from_millis(lifetime_ms),
             ..SendRequest::new(to.clone(), bytes)
         };
-        if let Ok(head) = self.head(now, self.config.node.clone(), &request) {
+        if let Ok(head) = self.head(now, self.config.node.clone(), &request)
+            && self.fault_of_six(&head, true).is_none()
+        {
             self.begin(now, Giver::Agent, head, request.payload, false);
         }
     }

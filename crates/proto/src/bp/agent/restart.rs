@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use engine::{Completion, EffectError, EntryKind, FileName, Time};
 
 use super::head::{Head, Key};
-use super::held::Custody;
+use super::held::{Arrival, Custody};
 use super::record::{HeldRecord, Record};
 use super::source::SEQUENCES;
 use super::store::{Job, Store};
@@ -102,6 +102,7 @@ impl Agent {
             priority,
             from,
             sent: record.sent.into_iter().collect(),
+            arrival: Arrival { by: record.by, verified: record.verified, ..Arrival::default() },
             custody: has_custody.then(Custody::default),
             ..content
         };

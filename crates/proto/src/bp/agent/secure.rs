@@ -1,12 +1,14 @@
 //! Security of bundles, processed after reception and before storage (RFC 9172 §5).
 
+use std::collections::BTreeSet;
+
 use bytes::{Bytes, BytesMut};
 use engine::Time;
 use wire::bp7::{self, BundleFlags, CrcType};
 use wire::bpsec::INTEGRITY;
 
 use super::super::layer::{Content, Refusal};
-use super::super::security::{Fault, Opened};
+use super::super::security::{Fault, Opened, Role};
 use super::head::Head;
 use super::intake::{Body, Giver, Intake, Join};
 use super::{Agent, Held, Reply};
@@ -18,6 +20,22 @@ impl Agent {
         matches!(head, Head::Seven(_))
             && head.fragment().is_none()
             && policy.concerns(head.source(), head.destination())
+    }
+
+    /// Fault of a bundle of version 6, which cannot carry operations: those that rules require are
+    /// missing. `is_from_here` if this node created it.
+    pub(super) fn fault_of_six(&self, head: &Head, is_from_here: bool) -> Option<Fault> {
+        let Head::Six(six) = head else { return None };
+        let mut roles = Vec::new();
+        if !is_from_here {
+            roles.extend([Role::Verifier, Role::Acceptor]);
+        }
+        if !self.is_for_us(head.destination()) {
+            roles.push(Role::Source);
+        }
+        let has = |kind: u64| six.blocks().iter().any(|block| u64::from(block.kind()) == kind);
+        let between = (head.source(), head.destination());
+        self.config.security.check_unprotected(&roles, between, has).err()
     }
 
     /// Processes the security of a bundle, whose payload is read into memory first.
@@ -53,21 +71,27 @@ impl Agent {
 
     fn secure_bytes(&mut self, now: Time, giver: Giver, head: bp7::Head, bytes: &Bytes) {
         let mut opened = Opened { head, payload: bytes.to_vec() };
-        if let Err(fault) = self.carry_out_policy(&mut opened, giver) {
+        let mut passed = BTreeSet::new();
+        if let Err(fault) = self.carry_out_policy(&mut opened, giver, &mut passed) {
             return self.is_insecure(now, giver, opened, fault);
         }
         let head = Head::from(opened.head);
         let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
-        (intake.is_made, intake.is_secured) = (true, true);
+        (intake.is_made, intake.secured) = (true, Some(passed.into_iter().collect()));
         self.begin_with(now, intake, &opened.payload.into());
     }
 
-    fn carry_out_policy(&mut self, opened: &mut Opened, giver: Giver) -> Result<(), Fault> {
+    fn carry_out_policy(
+        &mut self,
+        opened: &mut Opened,
+        giver: Giver,
+        passed: &mut BTreeSet<u32>,
+    ) -> Result<(), Fault> {
         let destination = opened.head.primary().destination.clone();
         let is_for_us = self.is_for_us(&destination);
         let (policy, node) = (&self.config.security, &self.config.node);
         if !giver.is_here() || giver == Giver::Fragments {
-            policy.receive(opened)?;
+            policy.receive_noting(opened, passed)?;
         }
         if is_for_us {
             return Ok(());

@@ -83,6 +83,9 @@ impl Agent {
         if !source.is_none() && !self.is_ours(&source) {
             return Err(RequestError::NotOurs);
         }
+        if !self.config.versions.contains(&request.version) {
+            return Err(RequestError::Conflict("this node has no bundles of this version"));
+        }
         if !self.restart.is_ready() {
             return Err(RequestError::NotReady);
         }
@@ -91,6 +94,10 @@ impl Agent {
             return Err(RequestError::Full);
         }
         let head = self.head(now, source, &request)?;
+        if self.fault_of_six(&head, true).is_some() {
+            let why = "a security rule applies, and version 6 has no such security";
+            return Err(RequestError::Conflict(why));
+        }
         self.is_short_enough(&head, &request)?;
         if !self.has_room(request.payload.len()) {
             return Err(RequestError::Full);

@@ -282,7 +282,7 @@ impl Files {
     fn listen(&mut self, now: Time) {
         while let Some(indication) = self.node.poll_indication() {
             match &indication {
-                AgentIndication::Delivered { delivery, endpoint, id, payload }
+                AgentIndication::Delivered { delivery, endpoint, id, payload, .. }
                     if *endpoint == self.config.endpoint =>
                 {
                     let (delivery, from) = (*delivery, id.source.node());

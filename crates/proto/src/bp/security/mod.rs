@@ -15,11 +15,11 @@
 mod blocks;
 mod cipher;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use engine::Rng;
-use wire::bp7::{BlockFlags, Eid, PAYLOAD_NUMBER, PRIMARY_NUMBER, Reason};
+use wire::bp7::{BlockFlags, Eid, PAYLOAD, PAYLOAD_NUMBER, PRIMARY_NUMBER, Reason};
 use wire::bpsec::{
     AesGcm, AesVariant, CONFIDENTIALITY, HmacSha2, INTEGRITY, Scope, SecurityBlock, ShaVariant,
 };
@@ -257,16 +257,33 @@ impl Policy {
     ///
     /// The fault for which the bundle is to be deleted.
     pub fn receive(&self, opened: &mut Opened) -> Result<bool, Fault> {
+        self.receive_noting(opened, &mut BTreeSet::new())
+    }
+
+    /// As [`Policy::receive`]. Adds the numbers, from 1 on, of the rules whose operations the
+    /// bundle passed.
+    ///
+    /// # Errors
+    ///
+    /// The fault for which the bundle is to be deleted.
+    pub fn receive_noting(
+        &self,
+        opened: &mut Opened,
+        passed: &mut BTreeSet<u32>,
+    ) -> Result<bool, Fault> {
         let mut has_changed = false;
         let mut checked = Vec::new();
         for kind in [CONFIDENTIALITY, INTEGRITY] {
             for (number, content) in opened.security(kind) {
                 for target in content.targets.iter().map(|of| of.target) {
-                    let Some(rule) = self.rule_for(opened, kind, &content, target) else {
+                    let Some((at, rule)) = self.rule_for(opened, kind, &content, target) else {
                         continue;
                     };
                     checked.push((kind, target));
                     let done = self.receive_one(opened, rule, number, &content, target);
+                    if done.is_ok() {
+                        passed.insert(at);
+                    }
                     has_changed |= settle(opened, rule, target, done)?;
                 }
             }
@@ -287,14 +304,42 @@ impl Policy {
         Ok(has_changed)
     }
 
-    /// Rule by which this node checks an operation. An encrypted BIB is handled with its target.
+    /// Fault of a bundle that cannot carry operations of RFC 9172, as one of version 6: an
+    /// operation that a rule requires is missing. `has` returns whether the bundle has a block of a
+    /// type.
+    ///
+    /// # Errors
+    ///
+    /// A rule for one of these roles requires an operation, and does not pass faults.
+    pub fn check_unprotected(
+        &self,
+        roles: &[Role],
+        (source, destination): (&Eid, &Eid),
+        has: impl Fn(u64) -> bool,
+    ) -> Result<(), Fault> {
+        let requires = |rule: &&Rule| match rule.on_fault {
+            OnFault::Pass => false,
+            OnFault::Delete | OnFault::Strip => {
+                roles.contains(&rule.role)
+                    && rule.is_about(source, destination)
+                    && rule.targets.iter().any(|kind| matches!(*kind, 0 | PAYLOAD) || has(*kind))
+            }
+        };
+        match self.rules.iter().find(requires) {
+            Some(_) => Err(Fault::Missing),
+            None => Ok(()),
+        }
+    }
+
+    /// Rule by which this node checks an operation, and its number. An encrypted BIB is handled
+    /// with its target.
     fn rule_for(
         &self,
         opened: &Opened,
         kind: u64,
         content: &SecurityBlock,
         target: u64,
-    ) -> Option<&Rule> {
+    ) -> Option<(u32, &Rule)> {
         let is_integrity = |number: u64| {
             opened
                 .head
@@ -302,10 +347,10 @@ impl Policy {
                 .iter()
                 .any(|block| block.number() == number && block.kind() == INTEGRITY)
         };
-        let mut checks = self.rules.iter().filter(|rule| {
+        let mut checks = (1..).zip(&self.rules).filter(|(_, rule)| {
             rule.role != Role::Source && rule.operation.kind() == kind && rule.concerns(opened)
         });
-        checks.find(|rule| {
+        checks.find(|(_, rule)| {
             let here = rule.targets_in(opened);
             match kind == CONFIDENTIALITY && is_integrity(target) {
                 true => {

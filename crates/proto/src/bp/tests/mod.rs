@@ -1,4 +1,5 @@
 mod agent;
+mod attacks;
 mod chance;
 mod conformance;
 mod contacts;

@@ -489,14 +489,20 @@ impl World {
 
     /// Delivers bytes to a node from a neighbour.
     pub(super) fn hand_in(&mut self, to: usize, from: usize, bytes: &[u8]) {
+        self.hand_in_pieces(to, from, bytes, bytes.len());
+    }
+
+    /// Delivers bytes to a node from a neighbour, in pieces of so many.
+    pub(super) fn hand_in_pieces(&mut self, to: usize, from: usize, bytes: &[u8], piece: usize) {
         let (link, transfer) = (LinkId(from as u32), TransferId(1 << 40 | self.next));
         self.next += 1;
-        let bytes = Bytes::copy_from_slice(bytes);
-        for event in [
-            Event::Begins { link, transfer, bytes: None },
-            Event::Piece { link, transfer, bytes },
-            Event::Whole { link, transfer, file: None },
-        ] {
+        let pieces = bytes.chunks(piece.max(1)).map(|bytes| {
+            let bytes = Bytes::copy_from_slice(bytes);
+            Event::Piece { link, transfer, bytes }
+        });
+        let begins = Event::Begins { link, transfer, bytes: None };
+        let whole = Event::Whole { link, transfer, file: None };
+        for event in [begins].into_iter().chain(pieces).chain([whole]) {
             self.nodes[to].agent.handle_event(self.now, 0, event);
             self.drain(to);
         }
