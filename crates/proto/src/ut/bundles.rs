@@ -202,6 +202,7 @@ impl BundleLayer {
                 Indication::Delivered { .. }
                 | Indication::Stored { .. }
                 | Indication::Report { .. }
+                | Indication::SignalIgnored { .. }
                 | Indication::Up { .. }
                 | Indication::Down { .. }
                 | Indication::LimitReached(_)

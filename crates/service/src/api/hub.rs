@@ -119,6 +119,9 @@ impl Hub {
                     let _ = stored.send(Err(reason));
                 }
             }
+            Indication::SignalIgnored { source, by, why, count } => {
+                tracing::warn!(%source, ?by, why, count, "a custody signal was ignored");
+            }
             Indication::Up { .. }
             | Indication::Forwarded { .. }
             | Indication::CustodyTaken { .. } => {}

@@ -23,6 +23,7 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
         ("bundles_delivered", "Bundles confirmed by applications", counts.delivered),
         ("bundles_expired", "Bundles expired", counts.expired),
         ("bundles_deleted", "Bundles deleted before their time", counts.deleted),
+        ("custody_signals_ignored", "Custody signals not believed", counts.signals_ignored),
         ("forwarding_failures", "Failed attempts to forward", counts.failed),
     ] {
         let counter = Counter::<u64>::default();

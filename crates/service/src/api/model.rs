@@ -59,6 +59,9 @@ pub struct Counts {
     pub expired: u64,
     /// Bundles deleted for another reason.
     pub deleted: u64,
+    /// Custody signals that were not believed.
+    #[serde(default)]
+    pub signals_ignored: u64,
     /// Failed attempts to forward.
     pub failed: u64,
     /// Bundles held.

@@ -144,6 +144,7 @@ impl Shared {
                 delivered: counts.delivered,
                 expired: counts.expired,
                 deleted: counts.deleted,
+                signals_ignored: counts.signals_ignored,
                 failed: counts.failed,
                 bundles: counts.bundles as u64,
                 bytes: counts.bytes,

@@ -37,7 +37,7 @@ pub use self::over_ltp::OverLtp;
 pub use self::over_streams::OverStreams;
 pub use self::over_udp::OverUdp;
 pub use self::plan::Plan;
-pub use self::security::{Custody, KeySpec, Rule};
+pub use self::security::{Believe, Custody, KeySpec, Rule};
 pub use self::tls::{Tls, Use};
 
 /// Seconds from 1970 to the start of 2000 (RFC 9171 §4.2.6).

@@ -26,16 +26,32 @@ pub struct Custody {
     pub accept: bool,
     /// Time to wait for a custody signal of the next custodian before a bundle is retransmitted.
     pub retransmit_after: Span,
+    /// Custody signals that are believed.
+    pub believe: Believe,
     /// Time to aggregate custody signals into one; default: each is sent at once.
     pub aggregate_after: Option<Span>,
 }
 
+/// Custody signals that are believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Believe {
+    /// Those over links of neighbours.
+    Links,
+    /// Also those over other links, by their source.
+    Sources,
+}
+
 impl Default for Custody {
     fn default() -> Self {
-        let agent::Custody { accept, retransmit_after, aggregate_after } =
+        let agent::Custody { accept, retransmit_after, believe, aggregate_after } =
             agent::Custody::default();
+        let believe = match believe {
+            agent::Believe::Links => Believe::Links,
+            agent::Believe::Sources => Believe::Sources,
+        };
         let aggregate_after = aggregate_after.map(Span);
-        Self { accept, retransmit_after: Span(retransmit_after), aggregate_after }
+        Self { accept, retransmit_after: Span(retransmit_after), believe, aggregate_after }
     }
 }
 
@@ -53,6 +69,10 @@ impl Custody {
         agent::Custody {
             accept: self.accept,
             retransmit_after: self.retransmit_after.duration(),
+            believe: match self.believe {
+                Believe::Links => agent::Believe::Links,
+                Believe::Sources => agent::Believe::Sources,
+            },
             aggregate_after: self.aggregate_after.map(|span| span.duration()),
         }
     }

@@ -177,6 +177,8 @@ pub struct Custody {
     /// Timeout for the custody signal of the next custodian, after which the bundle is
     /// retransmitted. Should exceed the delay of signals: each early expiry costs a copy.
     pub retransmit_after: Duration,
+    /// Signals that are believed.
+    pub believe: Believe,
     /// Longest wait of aggregate custody signals (CCSDS 734.2-B): bundles in custody carry a
     /// number, and one signal acknowledges several. `None` signals each bundle at once, without
     /// numbers.
@@ -185,8 +187,26 @@ pub struct Custody {
 
 impl Default for Custody {
     fn default() -> Self {
-        Self { accept: true, retransmit_after: Duration::from_secs(60), aggregate_after: None }
+        Self {
+            accept: true,
+            retransmit_after: Duration::from_secs(60),
+            believe: Believe::Links,
+            aggregate_after: None,
+        }
     }
+}
+
+/// Custody signals that are believed. Signals are not authenticated: one that is believed ends the
+/// custody of a bundle, and with it the bundle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Believe {
+    /// Signals that come over the link of a neighbour to which the bundle was sent; over links of
+    /// other known neighbours also those whose source is such a neighbour or the destination.
+    #[default]
+    Links,
+    /// Also signals over links of unknown nodes, by their source alone. Anybody can forge a source:
+    /// for layers that do not show whose a link is.
+    Sources,
 }
 
 settings! {

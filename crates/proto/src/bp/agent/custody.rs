@@ -2,38 +2,110 @@
 //! another node accepts custody.
 //!
 //! A node accepts custody once the bundle is safe in its store, and sends a signal to the previous
-//! custodian. A bundle without a signal in time is retransmitted; a custodian that already stores
-//! it signals redundant reception, which counts as success. Lost signals therefore do no harm.
+//! custodian. A bundle without a signal in time is retransmitted; a custodian that already has it
+//! signals redundant reception, which counts as success. Lost signals therefore do no harm.
+//!
+//! Signals are not authenticated, and end a bundle. They are believed only from where the bundle
+//! was sent, as far as its link shows that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
-use engine::Time;
+use engine::{Rng, Time};
 use wire::bp6::{
     self, AdministrativeRecord, AggregateCustodySignal, CustodyReason, CustodySignal, Fill, Subject,
 };
 use wire::bp7::{CreationTimestamp, Eid};
 
+use super::super::layer::Tag;
 use super::head::Key;
 use super::held::Custody;
-use super::{Agent, Alarm, Held, Indication, Version};
+use super::{Agent, Alarm, Believe, Held, Indication, LinkRef, Version};
 use crate::ranges::Ranges;
 
 /// Most bundles in one aggregate signal.
 const AGGREGATE_MAX: usize = 1024;
 
-/// Numbers of bundles to signal together, by custodian, success and reason.
-pub(super) type Signals = BTreeMap<(Eid, bool, u8), BTreeSet<u64>>;
+/// Bundles in custody, and signals to send.
+#[derive(Debug)]
+pub(super) struct Custodies {
+    /// Bundles that were sent, by the time of their retransmission.
+    by_time: BTreeSet<(Time, u64)>,
+    /// Bundles by the numbers under which custodians may acknowledge them. These are not the
+    /// numbers of the store, which strangers can guess.
+    by_number: BTreeMap<u64, u64>,
+    /// First and next of these numbers.
+    numbers: Range<u64>,
+    /// Numbers of bundles to signal together, by custodian, success and reason.
+    signals: BTreeMap<(Eid, bool, u8), BTreeSet<u64>>,
+}
+
+impl Custodies {
+    pub(super) fn new(rng: &mut Rng) -> Self {
+        // Other implementations have numbers of 32 bits.
+        let first = rng.next_u64() >> 33;
+        Self {
+            by_time: BTreeSet::new(),
+            by_number: BTreeMap::new(),
+            numbers: first..first,
+            signals: BTreeMap::new(),
+        }
+    }
+
+    /// Gives a bundle in custody a number.
+    fn assign(&mut self, number: u64) -> u64 {
+        let given = self.numbers.end;
+        self.numbers.end += 1;
+        self.by_number.insert(given, number);
+        given
+    }
+
+    /// Number under which custodians may acknowledge a bundle.
+    pub(super) fn number_of(&self, held: &Held) -> Option<u64> {
+        held.custody.as_ref()?.number
+    }
+
+    /// Removes a bundle.
+    pub(super) fn forget(&mut self, number: u64, custody: Option<&Custody>) {
+        let Some(custody) = custody else { return };
+        if let Some(again) = custody.again {
+            self.by_time.remove(&(again, number));
+        }
+        if let Some(given) = custody.number {
+            self.by_number.remove(&given);
+        }
+    }
+}
+
+/// Origin of a custody signal.
+#[derive(Clone, Debug)]
+pub(super) struct Signaller {
+    /// Its source.
+    pub(super) source: Eid,
+    /// Neighbour over whose link it came, if known.
+    pub(super) by: Option<Eid>,
+}
 
 impl Agent {
-    /// Number under which custodians may acknowledge a bundle.
-    pub(super) fn custody_number_for(&self, number: u64, held: &Held) -> Option<u64> {
-        let is_requested = held.custody.is_some() && self.config.custody.aggregate_after.is_some();
-        is_requested.then_some(number)
+    /// Custody of a bundle under a number.
+    pub(super) fn new_custody(&mut self, number: u64) -> Custody {
+        let is_numbered = self.config.custody.aggregate_after.is_some();
+        let given = is_numbered.then(|| self.custodies.assign(number));
+        Custody { number: given, ..Custody::default() }
+    }
+
+    /// Records the neighbour to which a bundle in custody is being sent.
+    pub(super) fn is_given(&mut self, at: LinkRef, tag: Tag, number: u64) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let to = held.sending.get(&(at, tag)).map(|sending| sending.to.clone());
+        if let (Some(custody), Some(to)) = (&mut held.custody, to) {
+            custody.given.insert(to);
+        }
     }
 
     /// Accepts custody of a bundle to forward, if it requests that and can name this node (RFC 5050
     /// §5.10.1). The previous custodian is signalled when the bundle is safe.
-    pub(super) fn take_custody(&self, held: &mut Held) {
+    pub(super) fn take_custody(&mut self, number: u64, held: &mut Held) {
         if !held.head.requests_custody() || !self.config.custody.accept {
             return;
         }
@@ -43,7 +115,7 @@ impl Agent {
             return;
         }
         match held.head.set_custodian(&self.config.node) {
-            Ok(()) => held.custody = Some(Custody::default()),
+            Ok(()) => held.custody = Some(self.new_custody(number)),
             // A bundle whose endpoints are numbers cannot name a node without one.
             Err(_) => held.arrival.predecessor = None,
         }
@@ -85,10 +157,10 @@ impl Agent {
             (custody_number, self.config.custody.aggregate_after)
         {
             let signal_kind = (custodian, succeeded, reason.code());
-            let numbers = self.signals.entry(signal_kind).or_default();
+            let numbers = self.custodies.signals.entry(signal_kind).or_default();
             numbers.insert(custody_number);
             let is_full = numbers.len() >= AGGREGATE_MAX;
-            if is_full {
+            if is_full || self.custodies.signals.len() >= AGGREGATE_MAX {
                 self.send_signals(now);
             } else if self.timers.get(Alarm::Signals).is_none() {
                 self.timers.set(Alarm::Signals, now + after, "aggregate custody signals");
@@ -112,7 +184,8 @@ impl Agent {
     /// Sends the aggregate signals.
     pub(super) fn send_signals(&mut self, now: Time) {
         self.timers.cancel(Alarm::Signals);
-        for ((custodian, succeeded, reason), numbers) in std::mem::take(&mut self.signals) {
+        for ((custodian, succeeded, reason), numbers) in std::mem::take(&mut self.custodies.signals)
+        {
             let reason = CustodyReason::from_code(reason);
             let fills = fills(&numbers);
             let signal = AggregateCustodySignal { succeeded, reason, fills };
@@ -127,7 +200,7 @@ impl Agent {
     }
 
     /// Handles the signal of a custodian that accepted or refused custody (RFC 5050 §5.11, §5.12).
-    pub(super) fn custody_signal(&mut self, from: &Eid, signal: &CustodySignal) {
+    pub(super) fn custody_signal(&mut self, from: &Signaller, signal: &CustodySignal) {
         let Subject { source, creation, fragment } = signal.subject.clone();
         let time_ms = creation.time_s.saturating_mul(1000);
         let creation = CreationTimestamp { time_ms, sequence: creation.sequence };
@@ -137,7 +210,7 @@ impl Agent {
             self.custody_reported(number, None, has_it, from);
             return;
         }
-        // It may be a part of a complete bundle stored here, or of a longer fragment.
+        // It may be a part of a bundle that is whole here, or of a longer fragment.
         let Some((offset, len)) = fragment else { return };
         let end = offset.saturating_add(len);
         let parts =
@@ -155,17 +228,48 @@ impl Agent {
     }
 
     /// Handles an aggregate signal, which names bundles by the numbers given here.
-    pub(super) fn aggregate_signal(&mut self, from: &Eid, signal: &AggregateCustodySignal) {
+    pub(super) fn aggregate_signal(&mut self, from: &Signaller, signal: &AggregateCustodySignal) {
+        if self.config.custody.aggregate_after.is_none() {
+            return self.is_not_believed(from, "no bundle was sent with a number");
+        }
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;
-        let mut at = 0u64;
+        let (mut at, mut are_known) = (0u64, true);
+        let given = self.custodies.numbers.clone();
         for fill in &signal.fills {
             let start = at.saturating_add(fill.start);
             at = start.saturating_add(fill.length);
+            are_known &= given.start <= start && at <= given.end;
             let numbers: Vec<u64> =
-                self.bundles.range(start..at).map(|(number, _)| *number).collect();
+                self.custodies.by_number.range(start..at).map(|(_, number)| *number).collect();
             for number in numbers {
                 self.custody_reported(number, None, has_it, from);
             }
+        }
+        if !are_known {
+            self.is_not_believed(from, "no bundle was sent with some of its numbers");
+        }
+    }
+
+    /// Counts a signal that is not believed.
+    fn is_not_believed(&mut self, from: &Signaller, why: &'static str) {
+        self.statistics.signals_ignored += 1;
+        let count = self.statistics.signals_ignored;
+        // The more there were, the fewer are indicated.
+        if count.is_power_of_two() {
+            let (source, by) = (from.source.clone(), from.by.clone());
+            self.user.indicate(Indication::SignalIgnored { source, by, why, count });
+        }
+    }
+
+    /// Whether a signal about a bundle is believed.
+    fn believes(&self, held: &Held, custody: &Custody, from: &Signaller) -> bool {
+        let source = from.source.node();
+        let is_named = custody.given.contains(&source)
+            || (!custody.given.is_empty() && held.destination().node() == source);
+        match (self.config.custody.believe, &from.by) {
+            (_, Some(by)) => is_named || custody.given.contains(by),
+            (Believe::Links, None) => false,
+            (Believe::Sources, None) => is_named,
         }
     }
 
@@ -174,8 +278,13 @@ impl Agent {
         number: u64,
         part: Option<(u64, u64)>,
         has_it: bool,
-        from: &Eid,
+        from: &Signaller,
     ) {
+        let Some(held) = self.bundles.get(&number) else { return };
+        let Some(custody) = &held.custody else { return };
+        if !self.believes(held, custody, from) {
+            return self.is_not_believed(from, "the bundle was not sent there");
+        }
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let len = held.payload.len();
         let Some(custody) = &mut held.custody else { return };
@@ -188,12 +297,11 @@ impl Agent {
         if custody.taken.covered() < len {
             return;
         }
-        if let Some(again) = held.custody.take().and_then(|custody| custody.again) {
-            self.by_custody.remove(&(again, number));
-        }
+        let custody = held.custody.take();
+        self.custodies.forget(number, custody.as_ref());
         let id = held.id();
         self.cancel_sending(number);
-        self.user.indicate(Indication::CustodyTaken { id, by: from.node() });
+        self.user.indicate(Indication::CustodyTaken { id, by: from.source.node() });
         self.let_go(number);
     }
 
@@ -203,14 +311,14 @@ impl Agent {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(custody) = &mut held.custody else { return };
         if let Some(before) = custody.again.replace(again) {
-            self.by_custody.remove(&(before, number));
+            self.custodies.by_time.remove(&(before, number));
         }
-        self.by_custody.insert((again, number));
+        self.custodies.by_time.insert((again, number));
         self.custody_alarm();
     }
 
     fn custody_alarm(&mut self) {
-        match self.by_custody.first() {
+        match self.custodies.by_time.first() {
             Some((at, _)) => self.timers.set(Alarm::Custody, *at, "a custody timeout"),
             None => {
                 self.timers.cancel(Alarm::Custody);
@@ -220,11 +328,11 @@ impl Agent {
 
     /// Retransmits bundles of which no node accepted custody in time.
     pub(super) fn custody_due(&mut self, now: Time) {
-        while let Some(&(at, number)) = self.by_custody.first() {
+        while let Some(&(at, number)) = self.custodies.by_time.first() {
             if at > now {
                 break;
             }
-            self.by_custody.pop_first();
+            self.custodies.by_time.pop_first();
             let Some(held) = self.bundles.get_mut(&number) else { continue };
             let Some(custody) = &mut held.custody else { continue };
             custody.again = None;

@@ -5,6 +5,7 @@ use wire::bp6;
 use wire::bp7::{AdministrativeRecord, BundleFlags, BundleId, Eid, Reason};
 
 use super::super::layer::Content;
+use super::custody::Signaller;
 use super::head::{Head, bounds_of_six};
 use super::{Agent, DeliveryId, Indication, RequestError};
 
@@ -128,6 +129,7 @@ impl Agent {
         let bounds = self.config.limits.head;
         let Some(held) = self.bundles.get(&number) else { return };
         let from = held.head.source().clone();
+        let signaller = Signaller { source: from.clone(), by: held.arrival.by.clone() };
         let (bytes, head) = match &held.payload {
             Content::Bytes(bytes) => (bytes.clone(), held.head.clone()),
             // No record is that long.
@@ -147,10 +149,10 @@ impl Agent {
                         self.user.indicate(Indication::Report { from, report });
                     }
                     Ok(bp6::AdministrativeRecord::CustodySignal(signal)) => {
-                        self.custody_signal(&from, &signal);
+                        self.custody_signal(&signaller, &signal);
                     }
                     Ok(bp6::AdministrativeRecord::AggregateCustodySignal(signal)) => {
-                        self.aggregate_signal(&from, &signal);
+                        self.aggregate_signal(&signaller, &signal);
                     }
                     Ok(bp6::AdministrativeRecord::Other { .. }) | Err(_) => {
                         return self.no_record(number);

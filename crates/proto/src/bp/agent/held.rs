@@ -77,6 +77,10 @@ pub(super) struct Sending {
 /// Custody of a bundle, until others accept it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Custody {
+    /// Number under which custodians may acknowledge it, if it was sent with one.
+    pub(super) number: Option<u64>,
+    /// Nodes to which it was sent, or is being sent.
+    pub(super) given: BTreeSet<Eid>,
     /// Parts of the payload of which others have accepted custody.
     pub(super) taken: Ranges,
     /// Time of the next retransmission, once it was sent.

@@ -49,6 +49,17 @@ pub enum Indication {
         /// The new custodian.
         by: Eid,
     },
+    /// A custody signal was not believed. Indicated at the first, second, fourth, eighth and so on.
+    SignalIgnored {
+        /// Its source.
+        source: Eid,
+        /// Neighbour over whose link it came, if known.
+        by: Option<Eid>,
+        /// Reason as text.
+        why: &'static str,
+        /// Number of such signals.
+        count: u64,
+    },
     /// A bundle was deleted before it was delivered or forwarded.
     Deleted {
         /// The bundle.
@@ -158,6 +169,8 @@ pub struct Statistics {
     pub deleted: u64,
     /// Bundles retransmitted because no custody signal came.
     pub resent: u64,
+    /// Custody signals that were not believed.
+    pub signals_ignored: u64,
     /// Failed transmissions.
     pub failed: u64,
     /// Bundles in the store.

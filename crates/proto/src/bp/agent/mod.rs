@@ -42,7 +42,8 @@ use engine::{
 use wire::bp7::{BundleFlags, BundleId, Eid, Reason};
 
 pub use self::config::{
-    COPIES, Checks, Config, Custody, Entry, Limits, LinkRef, Pattern, Reports, Routing, Version,
+    Believe, COPIES, Checks, Config, Custody, Entry, Limits, LinkRef, Pattern, Reports, Routing,
+    Version,
 };
 pub use self::indication::{DeliveryId, Indication, Limit, RequestError, Statistics};
 pub use self::inventory::{State, Summary};
@@ -50,7 +51,7 @@ pub use self::source::SendRequest;
 
 use self::clock::Clock;
 use self::config::millis;
-use self::custody::Signals;
+use self::custody::Custodies;
 use self::forwarder::Forwarder;
 use self::gone::Gone;
 use self::head::Key;
@@ -114,9 +115,7 @@ pub struct Agent {
     joins: Joins,
     /// Parts of files that are sent once their CRC is computed.
     summing: BTreeMap<Tag, Summing>,
-    /// Bundles in custody that were sent, by the time of their retransmission.
-    by_custody: BTreeSet<(Time, u64)>,
-    signals: Signals,
+    custodies: Custodies,
     vectors: Vectors,
     forwarder: Forwarder,
     users: Users,
@@ -152,8 +151,7 @@ impl Agent {
             intakes: Intakes::default(),
             joins: Joins::default(),
             summing: BTreeMap::new(),
-            by_custody: BTreeSet::new(),
-            signals: Signals::new(),
+            custodies: Custodies::new(&mut rng),
             vectors: Vectors::new(&mut rng),
             forwarder: Forwarder::default(),
             users: Users::default(),
@@ -269,7 +267,7 @@ impl Agent {
     /// Accepts a valid bundle and stores it.
     fn admit(&mut self, now: Time, number: u64, mut held: Box<Held>, giver: Giver) {
         if giver != Giver::Fragments {
-            self.take_custody(&mut held);
+            self.take_custody(number, &mut held);
         }
         held.copies = self.copies_of(&held, giver.is_here());
         held.storing = self.config.persistent;
@@ -388,9 +386,7 @@ impl Agent {
         let held = self.bundles.remove(&number)?;
         self.by_key.remove(&held.key());
         self.leave_fragments(number, &held);
-        if let Some(again) = held.custody.as_ref().and_then(|custody| custody.again) {
-            self.by_custody.remove(&(again, number));
-        }
+        self.custodies.forget(number, held.custody.as_ref());
         self.by_expiry.remove(&(held.expires, number));
         self.forwarder.wait_no_longer(number);
         self.bytes = self.bytes.saturating_sub(held.bytes());

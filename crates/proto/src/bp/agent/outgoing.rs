@@ -54,7 +54,7 @@ impl Agent {
             copies: matches!(self.config.routing, Routing::Spray { .. }).then_some(copies),
             node: &self.config.node,
             age_ms: held.age_ms(now),
-            custody: self.custody_number_for(number, held),
+            custody: self.custodies.number_of(held),
             bounds: &self.config.limits.head,
         };
         let head = held.head.departing(&departure);
@@ -64,6 +64,8 @@ impl Agent {
             return Some(Load { head, part: None, copies });
         }
         let (start, end) = held.gap(self.copy_for(node)).filter(|_| may_be_cut)?;
+        // A number stands for the whole bundle: parts are signalled by their names.
+        let head = held.head.departing(&Departure { custody: None, ..departure });
         // The shorter the part, the shorter the numbers in the head.
         let whole = head.of_part(start, end).ok()?;
         let room = most.checked_sub(whole.encoded_len() as u64 + tail)?;
@@ -152,6 +154,7 @@ impl Agent {
         number: u64,
         Load { head, part, .. }: Load,
     ) {
+        self.is_given(at, tag, number);
         let Some(held) = self.bundles.get(&number) else { return };
         let Some((start, end)) = part else {
             let (payload, tail) = (held.payload.clone(), held.tail.clone());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use engine::{Completion, EffectError, EntryKind, FileName, Time};
 
 use super::head::{Head, Key};
-use super::held::{Arrival, Custody};
+use super::held::Arrival;
 use super::record::{HeldRecord, Record};
 use super::source::SEQUENCES;
 use super::store::{Job, Store};
@@ -103,7 +103,7 @@ impl Agent {
             from,
             sent: record.sent.into_iter().collect(),
             arrival: Arrival { by: record.by, verified: record.verified, ..Arrival::default() },
-            custody: has_custody.then(Custody::default),
+            custody: has_custody.then(|| self.new_custody(number)),
             ..content
         };
         self.bytes = self.bytes.saturating_add(held.bytes());

@@ -300,6 +300,7 @@ impl Files {
                 | AgentIndication::Up { .. }
                 | AgentIndication::Down { .. }
                 | AgentIndication::CustodyTaken { .. }
+                | AgentIndication::SignalIgnored { .. }
                 | AgentIndication::LimitReached(_)
                 | AgentIndication::StoreFailed(_) => {}
             }

@@ -172,6 +172,7 @@ fn a_delivery_names_its_version_and_the_rules_it_passed() {
     // Also after a restart, before the application confirms.
     world.nodes[1].endpoints.clear();
     world.crash(1);
+    world.settle();
     send(&mut world, 0, SendRequest::new(endpoint(1), payload(11)));
     world.settle();
     world.nodes[1].endpoints.push(endpoint(1));
@@ -180,4 +181,184 @@ fn a_delivery_names_its_version_and_the_rules_it_passed() {
     world.settle();
     let passed: Vec<_> = world.nodes[1].indications.iter().filter_map(of).collect();
     assert_eq!(passed, [(Version::Seven, vec![1])]);
+}
+
+/// An administrative record of version 6.
+fn record_of_six(source: Eid, to: Eid, record: &bp6::AdministrativeRecord) -> Vec<u8> {
+    let mut primary = six(source, to);
+    primary.flags = primary.flags.with(bp6::BundleFlags::ADMINISTRATIVE);
+    bytes_of_six(primary, &record.to_vec().unwrap())
+}
+
+fn aggregate(start: u64, length: u64) -> bp6::AdministrativeRecord {
+    let fills = vec![bp6::Fill { start, length }];
+    let (succeeded, reason) = (true, bp6::CustodyReason::NoInformation);
+    let signal = bp6::AggregateCustodySignal { succeeded, reason, fills };
+    bp6::AdministrativeRecord::AggregateCustodySignal(signal)
+}
+
+/// A signal that custody of a bundle was accepted.
+fn single(of: &wire::bp7::BundleId) -> bp6::AdministrativeRecord {
+    let creation = bp6::CreationTimestamp {
+        time_s: of.creation.time_ms / 1000,
+        sequence: of.creation.sequence,
+    };
+    bp6::AdministrativeRecord::CustodySignal(bp6::CustodySignal {
+        subject: bp6::Subject { source: of.source.clone(), creation, fragment: None },
+        succeeded: true,
+        reason: bp6::CustodyReason::NoInformation,
+        time: bp6::DtnTime { seconds: 1, nanoseconds: 0 },
+    })
+}
+
+fn in_custody(to: usize, len: usize) -> SendRequest {
+    let (version, custody) = (Version::Six, true);
+    SendRequest { version, custody, ..SendRequest::new(endpoint(to), payload(len)) }
+}
+
+/// Signals that end custody of everything, as from strangers.
+fn forged(of: &[wire::bp7::BundleId]) -> Vec<Vec<u8>> {
+    let mut forged = Vec::new();
+    for source in [Eid::ipn(66, 6), node(1), node(2)] {
+        let record = |record: &_| record_of_six(source.clone(), node(0), record);
+        forged.push(record(&aggregate(0, 1 << 40)));
+        forged.push(record(&aggregate(0, u64::MAX)));
+        forged.extend(of.iter().map(|id| record(&single(id))));
+    }
+    // Each is a bundle of its own.
+    for (n, bytes) in forged.iter_mut().enumerate() {
+        let bundle = bp6::Bundle::decode(bytes, &bp6::Bounds::default()).unwrap();
+        let mut primary = bundle.head.primary().clone();
+        primary.creation.sequence = n as u64;
+        *bytes = bytes_of_six(primary, bundle.payload);
+    }
+    forged
+}
+
+#[test]
+fn strangers_do_not_end_custody() {
+    for aggregate_after in [None, Some(std::time::Duration::from_secs(5))] {
+        let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+        configs[0].custody.aggregate_after = aggregate_after;
+        let mut world = World::new(configs, 1);
+        world.settle();
+        for _ in 0..20 {
+            send(&mut world, 0, in_custody(2, 10));
+        }
+        world.settle();
+        let ids: Vec<_> = world.nodes[0].agent.bundles().map(|held| held.id).collect();
+        assert_eq!(ids.len(), 20);
+        // Nothing was sent yet: nobody can have it. Link 9 is of an unknown node.
+        let signals = forged(&ids);
+        for bytes in &signals {
+            world.hand_in(0, 9, bytes);
+        }
+        world.settle();
+        assert_eq!(world.nodes[0].agent.statistics().bundles, 20, "{aggregate_after:?}");
+        let statistics = world.nodes[0].agent.statistics();
+        assert!(statistics.signals_ignored >= 60, "{statistics:?}");
+        let ignored = |of: &&Indication| matches!(of, Indication::SignalIgnored { .. });
+        let indicated = world.nodes[0].indications.iter().filter(ignored).count();
+        assert!((1..=10).contains(&indicated), "{indicated}");
+    }
+}
+
+#[test]
+fn custody_ends_by_the_signal_of_whom_it_was_sent_to() {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    for config in &mut configs[1..] {
+        config.custody.accept = false;
+    }
+    let mut world = World::new(configs, 1);
+    world.connect(0, 1);
+    world.settle();
+    send(&mut world, 0, in_custody(2, 10));
+    world.settle();
+    let id = world.nodes[0].agent.bundles().next().unwrap().id;
+    let kept = |world: &World| world.nodes[0].agent.statistics().bundles;
+    let mut sequence = 0;
+    let mut signal = |source: Eid| {
+        let bytes = record_of_six(source, node(0), &single(&id));
+        let bundle = bp6::Bundle::decode(&bytes, &bp6::Bounds::default()).unwrap();
+        let mut primary = bundle.head.primary().clone();
+        sequence += 1;
+        primary.creation.sequence = sequence;
+        bytes_of_six(primary, bundle.payload)
+    };
+    // A stranger that names the neighbour, and one that names the destination.
+    for source in [node(1), node(2), Eid::ipn(66, 6)] {
+        world.hand_in(0, 9, &signal(source));
+        world.settle();
+        assert_eq!(kept(&world), 1);
+    }
+    // Over the neighbour's link, from the destination.
+    world.hand_in(0, 1, &signal(node(2)));
+    world.settle();
+    assert_eq!(kept(&world), 0);
+}
+
+#[test]
+fn numbers_of_custody_are_not_those_of_the_store() {
+    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    configs[0].custody.aggregate_after = Some(std::time::Duration::from_secs(5));
+    configs[1].custody.accept = false;
+    let mut world = World::new(configs, 1);
+    world.connect(0, 1);
+    world.settle();
+    for _ in 0..20 {
+        send(&mut world, 0, in_custody(1, 10));
+    }
+    world.settle();
+    let numbers: Vec<u64> = world
+        .crossed
+        .iter()
+        .map(|(.., bytes)| {
+            let bundle = bp6::Bundle::decode(bytes, &bp6::Bounds::default()).unwrap();
+            let block = bundle.head.block_of(bp6::CUSTODY_ENHANCEMENT).unwrap().clone();
+            bp6::CustodyEnhancement::from_block(&block).unwrap().id
+        })
+        .collect();
+    assert_eq!(numbers.len(), 20);
+    assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{numbers:?}");
+    assert!(numbers[0] > 1000, "{numbers:?}");
+    // A neighbour that was sent all is believed about its own numbers, not beyond them.
+    let signal = record_of_six(node(1), node(0), &aggregate(numbers[0], 5));
+    world.hand_in(0, 1, &signal);
+    world.settle();
+    assert_eq!(world.nodes[0].agent.statistics().bundles, 15);
+    assert_eq!(world.nodes[0].agent.statistics().signals_ignored, 0);
+    let mut primary = six(node(1), node(0));
+    primary.flags = primary.flags.with(bp6::BundleFlags::ADMINISTRATIVE);
+    primary.creation.sequence = 77;
+    let beyond = aggregate(numbers[19] + 1, 1 << 40).to_vec().unwrap();
+    world.hand_in(0, 1, &bytes_of_six(primary, &beyond));
+    world.settle();
+    assert_eq!(world.nodes[0].agent.statistics().bundles, 15);
+    assert_eq!(world.nodes[0].agent.statistics().signals_ignored, 1);
+}
+
+#[test]
+fn the_number_of_a_whole_bundle_is_not_that_of_its_parts() {
+    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    for config in &mut configs {
+        config.custody.aggregate_after = Some(std::time::Duration::from_secs(5));
+    }
+    let mut world = World::new(configs, 1);
+    world.bundle_max = 1200;
+    world.connect(0, 1);
+    world.settle();
+    send(&mut world, 0, in_custody(1, 9000));
+    // One part crosses, and the link breaks before the others.
+    while world.nodes[1].agent.statistics().bundles == 0 {
+        world.carry(0);
+        (0..2).for_each(|n| {
+            world.act(n, 0);
+        });
+    }
+    world.disconnect(0, 1);
+    world.settle();
+    world.connect(0, 1);
+    world.pass(std::time::Duration::from_secs(10));
+    assert_eq!(taken(&world, 1), [payload(9000)]);
+    assert_eq!(world.nodes[0].agent.statistics().bundles, 0);
 }
