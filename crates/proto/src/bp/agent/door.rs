@@ -1,14 +1,26 @@
 //! Bundles of neighbours that are not accepted whatever their payload, by their heads.
 
 use super::super::layer::Refusal;
-use super::head::Head;
+use super::head::{Head, Key};
 use super::{Agent, Reply};
 
 impl Agent {
     /// Reason to refuse a bundle as soon as its head has come.
     pub(super) fn refuses(&self, head: &Head) -> Option<Refusal> {
         let is_unused = !self.config.versions.contains(&head.version());
-        is_unused.then_some(Refusal::NotAcceptable)
+        (is_unused || self.is_not_ours(head)).then_some(Refusal::NotAcceptable)
+    }
+
+    /// Whether a bundle has an endpoint of this node as its source, and was not created here. One
+    /// that was, and comes back, is here or remembered.
+    fn is_not_ours(&self, head: &Head) -> bool {
+        let source = head.source();
+        if source.is_none() || !self.is_ours(source) {
+            return false;
+        }
+        let key = head.key();
+        let is_known = |key: &Key| self.by_key.contains_key(key) || self.gone.contains(key);
+        !is_known(&key) && !is_known(&key.whole())
     }
 
     /// Refuses a bundle that is being received if its head shows that it is not accepted; returns

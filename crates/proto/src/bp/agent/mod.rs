@@ -502,6 +502,11 @@ impl Agent {
                 }
             }
             Job::Empty { number } => self.store.emptied(number, &result),
+            Job::Used => {
+                if result.is_err() {
+                    self.numbers.not_recorded();
+                }
+            }
             Job::Forget => {}
         }
     }

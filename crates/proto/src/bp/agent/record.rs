@@ -14,10 +14,12 @@ use wire::checksum::crc32c;
 use super::super::layer::Content;
 use super::Version;
 use super::head::Key;
+use super::numbers::Used;
 
 const VERSION: u8 = 2;
 const HELD: u8 = 1;
 const GONE: u8 = 2;
+const USED: u8 = 3;
 
 /// Record of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub(super) enum Record {
         key: Key,
         expires_ms: u64,
     },
+    /// Creation times of bundles created here.
+    Used(Used),
 }
 
 /// A bundle in the store.
@@ -74,6 +78,11 @@ impl Record {
                 out.put_u64(len);
                 out.put_u64(*expires_ms);
             }
+            Self::Used(Used { until_ms, run }) => {
+                out.put_u8(USED);
+                out.put_u64(*until_ms);
+                out.put_u64(*run);
+            }
         }
         let check = crc32c(&out);
         out.put_u32(check);
@@ -109,6 +118,10 @@ impl Record {
                 let fragment = is_fragment.then_some(fragment);
                 let key = Key { version, source, creation, fragment };
                 Self::Gone { key, expires_ms: take_u64(&mut rest)? }
+            }
+            USED => {
+                let (until_ms, run) = (take_u64(&mut rest)?, take_u64(&mut rest)?);
+                Self::Used(Used { until_ms, run })
             }
             _ => return None,
         };

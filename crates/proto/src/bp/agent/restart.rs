@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use engine::{Completion, EffectError, EntryKind, FileName, Time};
 
-use super::head::{Head, Key};
+use super::head::Head;
 use super::held::Arrival;
 use super::record::{HeldRecord, Record};
-use super::source::SEQUENCES;
 use super::store::{Job, Store};
-use super::{Agent, Content, Held, Indication, Priority, Version};
+use super::{Agent, Content, Held, Indication, Priority};
 use wire::bp7::Reason;
 
 /// State of the recovery. Bundles are accepted only when it is complete.
@@ -57,10 +56,10 @@ impl Agent {
                     match Record::decode(&value) {
                         Some(Record::Held(record)) => self.take_back(now, number, record),
                         Some(Record::Gone { key, expires_ms }) => {
-                            self.note_made(&key);
                             let expires = self.clock().moment(now, expires_ms);
                             self.gone.insert(self.config.limits.gone, key, number, expires);
                         }
+                        Some(Record::Used(used)) => self.numbers.resume(used),
                         // An unreadable record is useless, and harmless.
                         None => self.store.remove(number),
                     }
@@ -111,24 +110,9 @@ impl Agent {
             self.memory += bytes.len();
         }
         let key = held.key();
-        self.note_made(&key);
         self.by_key.insert(key, number);
         self.by_expiry.insert((held.expires, number));
         self.bundles.insert(number, Box::new(held));
-    }
-
-    /// Records the creation timestamp of a recovered bundle, so that new ones differ even if the
-    /// clock was set back.
-    fn note_made(&mut self, key: &Key) {
-        if self.is_ours(&key.source) {
-            let (time_ms, sequence) = (key.creation.time_ms, key.creation.sequence);
-            self.numbers.was_made(match key.version {
-                Version::Six => {
-                    (time_ms.saturating_add(sequence / SEQUENCES), sequence % SEQUENCES)
-                }
-                Version::Seven => (time_ms, sequence),
-            });
-        }
     }
 
     /// Drops a bundle whose file was removed by another program.

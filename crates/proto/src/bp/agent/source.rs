@@ -13,12 +13,13 @@ use wire::bp7::{
 use super::super::layer::Content;
 use super::head::Head;
 use super::intake::{Body, Fed, Giver, Intake, Reading};
+use super::record::Record;
 use super::store::Job;
 use super::{Agent, Limit, Priority, RequestError, Version};
 
 /// Sequence numbers per millisecond, in version 6: its times are seconds, so the milliseconds go
 /// into the sequence number.
-pub(super) const SEQUENCES: u64 = 1_000_000;
+const SEQUENCES: u64 = 1_000_000;
 
 /// Request to send a bundle.
 #[derive(Clone, Debug)]
@@ -248,10 +249,11 @@ impl Agent {
     /// Creation timestamp of a new bundle (RFC 9171 §4.2.7).
     fn creation(&mut self, now: Time) -> CreationTimestamp {
         let time_ms = self.clock().dtn_time(now).unwrap_or(0);
-        let (last, sequence) = self.numbers.made();
-        let sequence = if time_ms > last { 0 } else { sequence.wrapping_add(1) };
-        self.numbers.set_made((time_ms.max(last), sequence));
-        CreationTimestamp { time_ms: time_ms.max(last), sequence }
+        let (creation, used) = self.numbers.create(time_ms);
+        if let Some(used) = used.filter(|_| self.config.persistent) {
+            self.store.put_used(Record::Used(used).encode());
+        }
+        creation
     }
 
     /// Starts the intake of a bundle created here.

@@ -39,6 +39,8 @@ pub(super) enum Job {
     Gone { number: u64 },
     /// Empties the file of a discarded bundle, when there is no room to record its end.
     Empty { number: u64 },
+    /// Stores the creation times that were used.
+    Used,
     /// No continuation.
     Forget,
 }
@@ -177,6 +179,14 @@ impl Store {
     pub(super) fn put(&mut self, number: u64, value: Bytes) {
         let request = IndexRequest::Put { key: self.key(number), value };
         self.ask(Job::Put { number }, |ticket| StoreEffect::Index { ticket, request });
+    }
+
+    /// Stores the creation times that were used. Effects are executed in order: a bundle is not
+    /// safe before.
+    pub(super) fn put_used(&mut self, value: Bytes) {
+        // Bundles have numbers from 1 on.
+        let request = IndexRequest::Put { key: self.key(0), value };
+        self.ask(Job::Used, |ticket| StoreEffect::Index { ticket, request });
     }
 
     /// Records that a bundle is discarded, then deletes its file.

@@ -362,3 +362,61 @@ fn the_number_of_a_whole_bundle_is_not_that_of_its_parts() {
     assert_eq!(taken(&world, 1), [payload(9000)]);
     assert_eq!(world.nodes[0].agent.statistics().bundles, 0);
 }
+
+#[test]
+fn a_forged_source_does_not_poison_creation_timestamps() {
+    for (time_ms, sequence) in [(u64::MAX, 5), (NOW_MS + 31_536_000_000, 0)] {
+        let mut world = World::chain(2, true, 1);
+        world.settle();
+        let creation = CreationTimestamp { time_ms, sequence };
+        for source in [endpoint(0), Eid::ipn(1, 0), Eid::ipn(1, 77)] {
+            for destination in [endpoint(0), endpoint(1), Eid::ipn(77, 1)] {
+                let lifetime_ms = 1_000_000_000;
+                let primary = seven(source.clone(), destination);
+                let primary = Primary { creation, lifetime_ms, ..primary };
+                world.hand_in(0, 1, &bytes_of_seven(primary, b"forged"));
+                let mut old = six(source.clone(), endpoint(1));
+                old.creation = bp6::CreationTimestamp { time_s: time_ms / 1000, sequence };
+                world.hand_in(0, 1, &bytes_of_six(old, b"forged"));
+                world.settle();
+            }
+        }
+        let statistics = world.nodes[0].agent.statistics();
+        assert_eq!((statistics.refused, statistics.bundles), (18, 0));
+        world.crash(0);
+        world.settle();
+        for version in [Version::Seven, Version::Six] {
+            let request = SendRequest { version, ..SendRequest::new(endpoint(1), payload(10)) };
+            send(&mut world, 0, request);
+        }
+        world.settle();
+        let stamps: Vec<_> = world.nodes[1].taken.iter().map(|(id, _)| id.creation).collect();
+        let expected = [
+            CreationTimestamp { time_ms: 800_000_010_000, sequence: 0 },
+            CreationTimestamp { time_ms: 800_000_010_000, sequence: 1 },
+        ];
+        assert_eq!(stamps, expected);
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_makes_new_timestamps_without_a_future() {
+    let mut world = World::chain(2, true, 1);
+    world.settle();
+    let mut all = Vec::new();
+    for back_ms in [0, 0, 500, 31_536_000_000, 31_536_000_000] {
+        let clock = 800_000_000_000 - back_ms;
+        world.nodes[0].config.clock = Some(clock);
+        world.crash(0);
+        world.settle();
+        for _ in 0..2 {
+            send(&mut world, 0, SendRequest::new(Eid::ipn(77, 1), payload(1)));
+        }
+        world.settle();
+        let ids = world.nodes[0].agent.bundles().map(|held| held.id.creation);
+        let new: Vec<_> = ids.filter(|made| !all.contains(made)).collect();
+        assert_eq!(new.len(), 2, "{back_ms}");
+        assert!(new.iter().all(|made| made.time_ms == clock + 10_000), "{new:?}");
+        all.extend(new);
+    }
+}
