@@ -4,7 +4,8 @@
 //! The reassembled bundle is a new one; the fragments are deleted when it is safe. Where fragments
 //! overlap, the one with the lower offset counts. Fragments of different total lengths belong to
 //! different bundles, of which the first complete one counts: a forged fragment cannot prevent
-//! reassembly.
+//! reassembly. A bundle that then fails a security rule does not count, and only its own fragments
+//! are dropped.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -29,6 +30,8 @@ struct Fragments {
     have: Ranges,
     /// The bundle they are being reassembled into.
     joining: Option<u64>,
+    /// Fragments of which it consists.
+    made_of: Vec<u64>,
 }
 
 /// Original bundle, and its length in bytes.
@@ -49,6 +52,12 @@ pub(super) struct Joins {
 }
 
 impl Joins {
+    /// Records that a bundle being reassembled has another number.
+    pub(super) fn renumber(&mut self, from: u64, to: u64) {
+        let joining = self.fragments.values_mut().filter_map(|of| of.joining.as_mut());
+        joining.filter(|number| **number == from).for_each(|number| *number = to);
+    }
+
     /// Whether there are no fragments.
     pub(super) fn is_empty(&self) -> bool {
         self.fragments.is_empty()
@@ -114,7 +123,7 @@ impl Agent {
             self.joins.later.insert(whole.clone());
             return;
         }
-        let mut parts = VecDeque::new();
+        let (mut parts, mut made_of) = (VecDeque::new(), Vec::new());
         let mut at = 0;
         let mut ends = (None, None);
         for (&(offset, number), &end) in &fragments.parts {
@@ -127,6 +136,7 @@ impl Agent {
             }
             if end > at {
                 parts.push_back(part(&held.payload, at - offset, end - at));
+                made_of.push(number);
                 at = end;
             }
         }
@@ -138,7 +148,7 @@ impl Agent {
         };
         let number = self.number();
         if let Some(fragments) = self.joins.fragments.get_mut(whole) {
-            fragments.joining = Some(number);
+            (fragments.joining, fragments.made_of) = (Some(number), made_of);
         }
         let join = Join { parts, ..Join::default() };
         self.intakes.insert(number, Intake::of_fragments(head, join, tail));
@@ -260,6 +270,37 @@ impl Agent {
             }
         }
         self.join_others(now);
+    }
+
+    /// Drops the fragments of a reassembled bundle that fails its security. They are not
+    /// remembered: one of them was forged, and the others may come again.
+    pub(super) fn join_refused(&mut self, now: Time, number: u64) {
+        let mut joins = self.joins.fragments.iter_mut();
+        let found = joins.find(|(_, fragments)| fragments.joining == Some(number));
+        let Some((whole, fragments)) = found else { return };
+        let whole = whole.clone();
+        fragments.joining = None;
+        for number in std::mem::take(&mut fragments.made_of) {
+            self.drop_unremembered(number);
+        }
+        if let Some(fragments) = self.joins.fragments.get_mut(&whole) {
+            // Dropped fragments may have covered bytes of others.
+            for ((start, _), end) in &fragments.parts {
+                fragments.have.insert(*start, *end);
+            }
+        }
+        self.arm_expiry();
+        self.join(now, &whole);
+        self.join_others(now);
+    }
+
+    /// Removes a bundle, its record and its file, as if it had never arrived.
+    fn drop_unremembered(&mut self, number: u64) {
+        let Some(held) = self.forget(number) else { return };
+        match self.config.persistent {
+            true => self.store.drop(number, held.own_file().cloned()),
+            false => self.leave_content(&held),
+        }
     }
 
     /// Postpones the reassembly of a bundle that could not be stored.

@@ -431,7 +431,7 @@ impl Agent {
             self.store.delete(name);
         }
         if intake.secured.is_none() && self.is_to_be_secured(&head) {
-            return self.secure(now, intake.giver, head, (payload, owns_file));
+            return self.secure(now, (number, intake.giver), head, (payload, owns_file));
         }
         let priority = match intake.giver {
             Giver::User { priority } => priority,

@@ -38,18 +38,19 @@ impl Agent {
         self.config.security.check_unprotected(&roles, between, has).err()
     }
 
-    /// Processes the security of a bundle, whose payload is read into memory first.
+    /// Processes the security of a bundle that was received under a number. Its payload is read
+    /// into memory first.
     pub(super) fn secure(
         &mut self,
         now: Time,
-        giver: Giver,
+        (number, giver): (u64, Giver),
         head: Head,
         (payload, owns_file): (Content, bool),
     ) {
         let Head::Seven(seven) = &head else { return };
         let name = match &payload {
             Content::Bytes(bytes) => {
-                return self.secure_bytes(now, giver, (**seven).clone(), bytes);
+                return self.secure_bytes(now, (number, giver), (**seven).clone(), bytes);
             }
             Content::File { name, .. } => name.clone(),
         };
@@ -59,9 +60,12 @@ impl Agent {
                 self.store.delete(name);
             }
             let id = head.key().id();
-            return self.reply(giver, Some(id), Reply::Refused(Refusal::NoResources));
+            self.reply(giver, Some(id), Reply::Refused(Refusal::NoResources));
+            return self.join_refused(now, number);
         }
+        let received = number;
         let number = self.number();
+        self.joins.renumber(received, number);
         let join = Join { parts: [payload].into(), ..Join::default() };
         let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
         (intake.join, intake.is_made, intake.read_from) = (Some(join), true, owned);
@@ -69,16 +73,22 @@ impl Agent {
         self.join_on(now, number);
     }
 
-    fn secure_bytes(&mut self, now: Time, giver: Giver, head: bp7::Head, bytes: &Bytes) {
+    fn secure_bytes(
+        &mut self,
+        now: Time,
+        (number, giver): (u64, Giver),
+        head: bp7::Head,
+        bytes: &Bytes,
+    ) {
         let mut opened = Opened { head, payload: bytes.to_vec() };
         let mut passed = BTreeSet::new();
         if let Err(fault) = self.carry_out_policy(&mut opened, giver, &mut passed) {
-            return self.is_insecure(now, giver, opened, fault);
+            return self.is_insecure(now, (number, giver), opened, fault);
         }
         let head = Head::from(opened.head);
         let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
         (intake.is_made, intake.secured) = (true, Some(passed.into_iter().collect()));
-        self.begin_with(now, intake, &opened.payload.into());
+        self.begin_under(now, number, intake, &opened.payload.into());
     }
 
     fn carry_out_policy(
@@ -107,10 +117,16 @@ impl Agent {
     }
 
     /// Deletes a bundle that violates a security rule.
-    fn is_insecure(&mut self, now: Time, giver: Giver, opened: Opened, fault: Fault) {
+    fn is_insecure(
+        &mut self,
+        now: Time,
+        (number, giver): (u64, Giver),
+        opened: Opened,
+        fault: Fault,
+    ) {
         self.statistics.deleted += 1;
         let head = Head::from(opened.head);
-        let (id, key) = (head.key().id(), head.key());
+        let id = head.key().id();
         let content = (Content::Bytes(opened.payload.into()), false);
         let held = Held::new(head, Bytes::new(), content);
         let reason = fault.reason();
@@ -121,7 +137,7 @@ impl Agent {
             }
             Giver::Fragments => {
                 self.report_of(now, &held, BundleFlags::REPORT_DELETION, reason);
-                self.joined(now, &key);
+                self.join_refused(now, number);
             }
             Giver::User { .. } => self.user.indicate(super::Indication::Deleted { id, reason }),
             Giver::Agent => {}

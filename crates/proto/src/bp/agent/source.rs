@@ -289,8 +289,20 @@ impl Agent {
     }
 
     /// Starts the intake of a bundle with a known head and a payload in memory.
-    pub(super) fn begin_with(&mut self, now: Time, mut intake: Intake, payload: &Bytes) {
-        let (number, bounds) = (self.number(), self.config.limits.head);
+    fn begin_with(&mut self, now: Time, intake: Intake, payload: &Bytes) {
+        let number = self.number();
+        self.begin_under(now, number, intake, payload);
+    }
+
+    /// Starts the intake of a bundle under this number.
+    pub(super) fn begin_under(
+        &mut self,
+        now: Time,
+        number: u64,
+        mut intake: Intake,
+        payload: &Bytes,
+    ) {
+        let bounds = self.config.limits.head;
         let fed = intake.feed(payload, &bounds);
         intake.is_whole = true;
         self.intakes.insert(number, intake);

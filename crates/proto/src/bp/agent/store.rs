@@ -195,6 +195,12 @@ impl Store {
         self.record_gone(number);
     }
 
+    /// Removes the record of a bundle, then deletes its file.
+    pub(super) fn drop(&mut self, number: u64, file: Option<FileName>) {
+        self.going.insert(number, Going { record: None, file, is_emptied: false });
+        self.record_gone(number);
+    }
+
     /// Removes the record of a discarded bundle.
     pub(super) fn remove(&mut self, number: u64) {
         match self.going.get_mut(&number) {

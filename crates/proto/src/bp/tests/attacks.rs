@@ -420,3 +420,92 @@ fn a_clock_that_was_set_back_makes_new_timestamps_without_a_future() {
         all.extend(new);
     }
 }
+
+/// Two fragments of a signed bundle, and its payload.
+fn signed_fragments(len: usize) -> ([Vec<u8>; 2], Vec<u8>) {
+    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    configs[0].security = signed(Role::Source, OnFault::Delete);
+    let mut world = World::new(configs, 1);
+    world.bundle_max = len as u64 * 2 / 3 + 300;
+    world.connect(0, 1);
+    world.settle();
+    send(&mut world, 0, SendRequest::new(endpoint(1), payload(len)));
+    world.settle();
+    let parts: Vec<_> = world.crossed.iter().map(|(.., bytes)| bytes.to_vec()).collect();
+    (parts.try_into().unwrap(), payload(len))
+}
+
+/// A fragment like another, with this payload, offset and total length.
+fn like(fragment: &[u8], offset: u64, total: u64, payload: &[u8]) -> Vec<u8> {
+    let bundle = Bundle::decode(fragment, &wire::bp7::Bounds::default()).unwrap();
+    let fragment = Some(wire::bp7::Fragment { offset, total });
+    let primary = Primary { fragment, ..bundle.head.primary().clone() };
+    let block = Payload { len: payload.len() as u64, ..bundle.head.payload() };
+    let head = Head::new(primary, bundle.head.blocks().to_vec(), block).unwrap();
+    Bundle { head, payload }.to_vec().unwrap()
+}
+
+#[test]
+fn a_forged_fragment_does_not_destroy_a_signed_bundle() {
+    for len in [1000, 9000] {
+        let ([first, second], whole) = signed_fragments(len);
+        let total = len as u64;
+        // Of another length: complete at once. Of the same one: its byte comes before the true one.
+        for forged in [like(&first, 0, 1, b"!"), like(&first, 0, total, b"!")] {
+            let is_other = forged == like(&first, 0, 1, b"!");
+            let mut world = guarded(|config| {
+                config.security = signed(Role::Acceptor, OnFault::Delete);
+            });
+            let hand_in = |world: &mut World, bytes: &[u8]| {
+                world.hand_in(1, 0, bytes);
+                world.settle();
+            };
+            if is_other {
+                hand_in(&mut world, &first);
+            }
+            hand_in(&mut world, &forged);
+            hand_in(&mut world, &first);
+            hand_in(&mut world, &second);
+            let deleted = world.nodes[1].agent.statistics().deleted;
+            assert_eq!(deleted, 1, "{len}");
+            // Those that were dropped with the forged one are accepted again.
+            if !is_other {
+                assert_eq!(taken(&world, 1).len(), 0);
+                assert_eq!(world.nodes[1].agent.statistics().bundles, 0);
+                assert_eq!(world.nodes[1].disk.files(), 0);
+                world.crash(1);
+                world.settle();
+                hand_in(&mut world, &second);
+                hand_in(&mut world, &first);
+            }
+            assert_eq!(taken(&world, 1), std::slice::from_ref(&whole), "{len} {is_other}");
+            // Now they are duplicates.
+            hand_in(&mut world, &first);
+            hand_in(&mut world, &second);
+            assert_eq!(taken(&world, 1).len(), 1);
+            assert_eq!(world.nodes[1].agent.statistics().bundles, 0);
+            assert_eq!(world.nodes[1].disk.files(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_signed_bundle_is_joined_again_after_the_store_was_full() {
+    let ([first, second], whole) = signed_fragments(9000);
+    let mut world = guarded(|config| config.security = signed(Role::Acceptor, OnFault::Delete));
+    for bytes in [&first, &second] {
+        world.hand_in(1, 0, bytes);
+        if bytes == &second {
+            world.nodes[1].disk.leave_room(9200);
+        }
+        for _ in 0..20 {
+            world.act(1, 0);
+        }
+    }
+    world.settle();
+    world.nodes[1].disk.capacity = None;
+    world.pass(std::time::Duration::from_secs(120));
+    assert_eq!(taken(&world, 1), [whole]);
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 0);
+    assert_eq!(world.nodes[1].disk.files(), 0);
+}
