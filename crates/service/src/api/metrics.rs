@@ -17,6 +17,7 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
         ("bundles_sourced", "Bundles sent by applications", counts.sourced),
         ("bundles_received", "Bundles received completely", counts.received),
         ("bundles_duplicate", "Duplicate bundles received", counts.duplicates),
+        ("bundles_returned", "Bundles that came back", counts.returned),
         ("bundles_refused", "Bundles refused", counts.refused),
         ("bundles_malformed", "Input that was no bundle, or damaged", counts.malformed),
         ("bundles_forwarded", "Bundles accepted by neighbours", counts.forwarded),

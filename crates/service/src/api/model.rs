@@ -47,6 +47,9 @@ pub struct Counts {
     pub received: u64,
     /// Duplicates among these.
     pub duplicates: u64,
+    /// Bundles that came back from neighbours to which they were forwarded.
+    #[serde(default)]
+    pub returned: u64,
     /// Bundles refused.
     pub refused: u64,
     /// Input that was no bundle, or damaged.

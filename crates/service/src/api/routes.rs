@@ -138,6 +138,7 @@ impl Shared {
                 sourced: counts.sourced,
                 received: counts.received,
                 duplicates: counts.duplicates,
+                returned: counts.returned,
                 refused: counts.refused,
                 malformed: counts.malformed,
                 forwarded: counts.forwarded,

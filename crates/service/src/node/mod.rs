@@ -151,6 +151,8 @@ pub struct Limits {
     pub incoming: usize,
     /// Forwarded bundles that are remembered until they expire, to detect duplicates.
     pub gone: usize,
+    /// How often a forwarded bundle that comes back is accepted again.
+    pub returns: u8,
     /// Bundles delivered to an application and not confirmed.
     pub delivering: usize,
     /// Maximum remaining lifetime of a bundle.
@@ -171,6 +173,7 @@ impl Default for Limits {
             inline_total: Size(limits.memory as u64),
             incoming: limits.incoming,
             gone: limits.gone,
+            returns: limits.returns,
             delivering: limits.delivering,
             lifetime: Span(Duration::from_millis(limits.lifetime_ms)),
             hops: None,
@@ -534,6 +537,7 @@ impl NodeSpec {
             memory: size(limits.inline_total),
             incoming: limits.incoming,
             gone: limits.gone,
+            returns: limits.returns,
             delivering: limits.delivering,
             lifetime_ms: u64::try_from(lifetime_ms).unwrap_or(u64::MAX),
             ..agent::Limits::default()

@@ -227,6 +227,9 @@ settings! {
         pub write_ahead: usize = 1 << 20,
         /// Bundles remembered after their end until they expire, to discard duplicates.
         pub gone: usize as Number = 1_000_000,
+        /// How often a bundle that was forwarded is accepted again from the neighbour to which it
+        /// was sent.
+        pub returns: u8 = 8,
         /// Unconfirmed deliveries of an endpoint.
         pub delivering: usize = 1024,
         /// Fragments of one bundle held for reassembly at its destination.

@@ -1,14 +1,40 @@
 //! Bundles of neighbours that are not accepted whatever their payload, by their heads.
 
+use wire::bp7::Eid;
+
 use super::super::layer::Refusal;
 use super::head::{Head, Key};
-use super::{Agent, Reply};
+use super::{Agent, Held, Reply};
 
 impl Agent {
     /// Reason to refuse a bundle as soon as its head has come.
     pub(super) fn refuses(&self, head: &Head) -> Option<Refusal> {
         let is_unused = !self.config.versions.contains(&head.version());
         (is_unused || self.is_not_ours(head)).then_some(Refusal::NotAcceptable)
+    }
+
+    /// How often a bundle came back before, and the neighbour, if it comes from one to which it was
+    /// forwarded.
+    pub(super) fn returns_of(&self, held: &Held) -> Option<(u8, Eid)> {
+        let by = held.arrival.by.as_ref().or(held.from.as_ref())?;
+        let returns = self.gone.returns(&held.key(), by)?;
+        Some((returns, by.clone()))
+    }
+
+    /// Accepts a bundle that comes back (RFC 9171 §5.4.2), but not to send it there again. After
+    /// too many returns its giver keeps it.
+    pub(super) fn take_returned(
+        &mut self,
+        held: &mut Held,
+        (returns, by): (u8, Eid),
+    ) -> Result<(), Option<Reply>> {
+        self.statistics.returned += 1;
+        if returns >= self.config.limits.returns {
+            return Err(Some(Reply::Refused(Refusal::NotAcceptable)));
+        }
+        held.arrival.returns = returns + 1;
+        held.from = Some(by);
+        Ok(())
     }
 
     /// Whether a bundle has an endpoint of this node as its source, and was not created here. One

@@ -7,7 +7,7 @@ use wire::bp7::{BundleFlags, Eid, Reason};
 
 use super::super::layer::{Command, Neighbour, Outcome, Refusal, Tag};
 use super::super::routes::{Priority, Route, Wanted};
-use super::config::Routing;
+use super::config::{Entry, Routing};
 use super::forwarder::{Down, Place, Reception};
 use super::held::Sending;
 use super::outgoing::Load;
@@ -41,7 +41,8 @@ fn next_hop(routing: &mut Routing, now: Time, held: &Held) -> Option<(Eid, Optio
             entries
         }
     };
-    let entry = entries.iter().find(|entry| entry.to.matches(destination))?;
+    let fits = |entry: &&Entry| entry.to.matches(destination) && !held.avoids(&entry.via);
+    let entry = entries.iter().find(fits)?;
     Some((entry.via.clone(), None))
 }
 

@@ -11,9 +11,23 @@ use wire::bp7::{CreationTimestamp, Eid};
 use super::config::Version;
 use super::head::Key;
 
+/// Most neighbours that are remembered with bundles.
+const NEIGHBOURS_MAX: usize = 1 << 16;
+
+/// Way in which a bundle left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Neighbour to which it was forwarded; none if it ended here.
+    pub(super) to: Option<Eid>,
+    /// How often it had come back.
+    pub(super) returns: u8,
+}
+
 /// Discarded bundles, until they expire.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
+    /// Neighbours to which bundles were forwarded, numbered from 1 on.
+    neighbours: BTreeMap<Eid, u32>,
     sources: Sources,
     wholes: Remembered<()>,
     /// Fragments, by offset and length.
@@ -32,10 +46,21 @@ struct Sources {
 /// Number of the source, creation timestamp, and part.
 type Short<P> = (u64, CreationTimestamp, P);
 
+/// End of a remembered bundle.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    expires: Time,
+    /// Number of its record.
+    number: u64,
+    /// Number of the neighbour that has it, or 0.
+    to: u32,
+    returns: u8,
+}
+
 /// Remembered bundles of a kind.
 #[derive(Debug)]
 struct Remembered<P> {
-    by_key: BTreeMap<Short<P>, (Time, u64)>,
+    by_key: BTreeMap<Short<P>, End>,
     by_expiry: BTreeSet<(Time, u64, Short<P>)>,
 }
 
@@ -47,11 +72,39 @@ impl<P> Default for Remembered<P> {
 
 impl Gone {
     pub(super) fn contains(&self, key: &Key) -> bool {
-        let source = self.sources.numbers.get(&(key.version, key.source.clone()));
-        source.is_some_and(|&source| match key.fragment {
-            None => self.wholes.by_key.contains_key(&(source, key.creation, ())),
-            Some(part) => self.fragments.by_key.contains_key(&(source, key.creation, part)),
-        })
+        self.end(key).is_some()
+    }
+
+    fn end(&self, key: &Key) -> Option<&End> {
+        let source = *self.sources.numbers.get(&(key.version, key.source.clone()))?;
+        match key.fragment {
+            None => self.wholes.by_key.get(&(source, key.creation, ())),
+            Some(part) => self.fragments.by_key.get(&(source, key.creation, part)),
+        }
+    }
+
+    /// Number of the record of a bundle.
+    pub(super) fn number(&self, key: &Key) -> Option<u64> {
+        self.end(key).map(|end| end.number)
+    }
+
+    /// How often a bundle came back, if it was forwarded to this neighbour.
+    pub(super) fn returns(&self, key: &Key, to: &Eid) -> Option<u8> {
+        let to = *self.neighbours.get(to)?;
+        self.end(key).filter(|end| end.to == to).map(|end| end.returns)
+    }
+
+    /// Number of a neighbour, or 0 if there are too many.
+    fn neighbour(&mut self, node: &Eid) -> u32 {
+        if let Some(number) = self.neighbours.get(node) {
+            return *number;
+        }
+        if self.neighbours.len() >= NEIGHBOURS_MAX {
+            return 0;
+        }
+        let number = self.neighbours.len() as u32 + 1;
+        self.neighbours.insert(node.clone(), number);
+        number
     }
 
     /// Remembers a bundle under this number. Beyond `max`, forgets the bundle that expires first
@@ -60,14 +113,16 @@ impl Gone {
         &mut self,
         max: usize,
         key: Key,
-        number: u64,
+        (number, left): (u64, &Left),
         expires: Time,
     ) -> Option<u64> {
+        let to = left.to.as_ref().map_or(0, |to| self.neighbour(to));
+        let end = End { expires, number, to, returns: left.returns };
         let Key { version, source, creation, fragment } = key;
         let source = self.sources.counted((version, source));
         let was_known = match fragment {
-            None => self.wholes.insert((source, creation, ()), number, expires),
-            Some(part) => self.fragments.insert((source, creation, part), number, expires),
+            None => self.wholes.insert((source, creation, ()), end),
+            Some(part) => self.fragments.insert((source, creation, part), end),
         };
         if was_known {
             self.sources.forget(source);
@@ -134,12 +189,12 @@ impl Sources {
 
 impl<P: Copy + Ord> Remembered<P> {
     /// Remembers a bundle until it expires. Returns whether it was remembered already.
-    fn insert(&mut self, key: Short<P>, number: u64, expires: Time) -> bool {
-        let before = self.by_key.insert(key, (expires, number));
-        if let Some((at, old)) = before {
-            self.by_expiry.remove(&(at, old, key));
+    fn insert(&mut self, key: Short<P>, end: End) -> bool {
+        let before = self.by_key.insert(key, end);
+        if let Some(End { expires, number, .. }) = before {
+            self.by_expiry.remove(&(expires, number, key));
         }
-        self.by_expiry.insert((expires, number, key));
+        self.by_expiry.insert((end.expires, end.number, key));
         before.is_some()
     }
 
@@ -203,7 +258,13 @@ mod tests {
                         model.push((expires, number, key.clone()));
                         model.sort();
                         let oldest = (model.len() > MAX).then(|| model.remove(0).1);
-                        prop_assert_eq!(gone.insert(MAX, key, number, expires), oldest);
+                        let left = Left { to: Some(Eid::ipn(7, 0)), returns: 1 };
+                        let popped = gone.insert(MAX, key.clone(), (number, &left), expires);
+                        prop_assert_eq!(popped, oldest);
+                        if oldest != Some(number) {
+                            prop_assert_eq!(gone.returns(&key, &Eid::ipn(7, 0)), Some(1));
+                            prop_assert_eq!(gone.returns(&key, &Eid::ipn(8, 0)), None);
+                        }
                     }
                     Op::Expire(now) => {
                         let now = Time::from_nanos(now);

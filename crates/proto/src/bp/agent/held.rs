@@ -11,6 +11,7 @@ use super::super::layer::{Content, Tag};
 use super::super::routes::{Priority, Route};
 use super::clock::Clock;
 use super::config::LinkRef;
+use super::gone::Left;
 use super::head::{Head, Key};
 use crate::ranges::Ranges;
 
@@ -57,6 +58,8 @@ pub(super) struct Held {
 pub(super) struct Arrival {
     /// Neighbour over whose link it came, if known.
     pub(super) by: Option<Eid>,
+    /// How often it came back from a neighbour to which it was forwarded.
+    pub(super) returns: u8,
     /// Previous custodian to signal, with the number it gave the bundle.
     pub(super) predecessor: Option<(Eid, Option<u64>)>,
     /// Numbers of the security rules whose operations it passed.
@@ -162,6 +165,16 @@ impl Held {
     /// Whether its hop count has reached the hop limit.
     pub(super) fn is_at_its_hop_limit(&self, bounds: &Bounds) -> bool {
         self.head.hop_count(bounds).is_some_and(|hops| hops.count >= hops.limit)
+    }
+
+    /// Whether it must not go to a neighbour: it came back from there.
+    pub(super) fn avoids(&self, node: &Eid) -> bool {
+        self.arrival.returns > 0 && self.from.as_ref() == Some(node)
+    }
+
+    /// Way in which it leaves.
+    pub(super) fn left(&self) -> Left {
+        Left { to: self.sent.last().cloned(), returns: self.arrival.returns }
     }
 
     /// Whether only a part of it was sent or is in transit.

@@ -155,6 +155,8 @@ pub struct Statistics {
     pub received: u64,
     /// Duplicates among them.
     pub duplicates: u64,
+    /// Bundles that came back from neighbours to which they were forwarded.
+    pub returned: u64,
     /// Bundles refused.
     pub refused: u64,
     /// Damaged bundles, and data that were no bundle.

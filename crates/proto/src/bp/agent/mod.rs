@@ -53,7 +53,7 @@ use self::clock::Clock;
 use self::config::millis;
 use self::custody::Custodies;
 use self::forwarder::Forwarder;
-use self::gone::Gone;
+use self::gone::{Gone, Left};
 use self::head::Key;
 use self::held::Held;
 use self::intake::{Giver, Intakes};
@@ -304,6 +304,7 @@ impl Agent {
             priority: held.priority as u8,
             sent: held.sent.iter().cloned().collect(),
             by: held.arrival.by.clone(),
+            returns: held.arrival.returns,
             verified: held.arrival.verified.clone(),
         }
     }
@@ -364,16 +365,22 @@ impl Agent {
     fn let_go(&mut self, number: u64) {
         let Some(held) = self.forget(number) else { return };
         let (key, expires) = (held.key(), held.expires);
+        // Of copies others may come.
+        let left = if self.is_copying() { Left::default() } else { held.left() };
         if self.config.persistent {
+            if let Some(before) = self.gone.number(&key) {
+                self.store.remove(before);
+            }
             let expires_ms = self.clock().kept_ms(expires);
-            let record = Record::Gone { key: key.clone(), expires_ms }.encode();
+            let record = Record::Gone { key: key.clone(), expires_ms, left: left.clone() };
+            let record = record.encode();
             let file = held.own_file().cloned();
             self.store.put_gone(number, record, file);
         } else {
             self.leave_content(&held);
         }
         let max = self.config.limits.gone;
-        if let Some(oldest) = self.gone.insert(max, key, number, expires)
+        if let Some(oldest) = self.gone.insert(max, key, (number, &left), expires)
             && self.config.persistent
         {
             self.store.remove(oldest);

@@ -13,6 +13,7 @@ use wire::checksum::crc32c;
 
 use super::super::layer::Content;
 use super::Version;
+use super::gone::Left;
 use super::head::Key;
 use super::numbers::Used;
 
@@ -29,6 +30,7 @@ pub(super) enum Record {
     Gone {
         key: Key,
         expires_ms: u64,
+        left: Left,
     },
     /// Creation times of bundles created here.
     Used(Used),
@@ -53,6 +55,8 @@ pub(super) struct HeldRecord {
     pub(super) sent: Vec<Eid>,
     /// Neighbour over whose link it came.
     pub(super) by: Option<Eid>,
+    /// How often it had come back.
+    pub(super) returns: u8,
     /// Security rules whose operations it passed.
     pub(super) verified: Vec<u32>,
 }
@@ -63,7 +67,7 @@ impl Record {
         out.put_u8(VERSION);
         match self {
             Self::Held(held) => held.encode(&mut out),
-            Self::Gone { key, expires_ms } => {
+            Self::Gone { key, expires_ms, left } => {
                 out.put_u8(GONE);
                 out.put_u8(match key.version {
                     Version::Six => 6,
@@ -77,6 +81,8 @@ impl Record {
                 out.put_u64(offset);
                 out.put_u64(len);
                 out.put_u64(*expires_ms);
+                put(&mut out, left.to.as_ref().map(Eid::to_string).unwrap_or_default().as_bytes());
+                out.put_u8(left.returns);
             }
             Self::Used(Used { until_ms, run }) => {
                 out.put_u8(USED);
@@ -117,7 +123,13 @@ impl Record {
                 let fragment = (take_u64(&mut rest)?, take_u64(&mut rest)?);
                 let fragment = is_fragment.then_some(fragment);
                 let key = Key { version, source, creation, fragment };
-                Self::Gone { key, expires_ms: take_u64(&mut rest)? }
+                let expires_ms = take_u64(&mut rest)?;
+                // Records of earlier versions end here.
+                let mut left = Left::default();
+                if !rest.is_empty() {
+                    left = Left { to: node(&mut rest)?, returns: take_u8(&mut rest)? };
+                }
+                Self::Gone { key, expires_ms, left }
             }
             USED => {
                 let (until_ms, run) = (take_u64(&mut rest)?, take_u64(&mut rest)?);
@@ -159,6 +171,7 @@ impl HeldRecord {
             put(out, node.to_string().as_bytes());
         }
         put(out, self.by.as_ref().map(Eid::to_string).unwrap_or_default().as_bytes());
+        out.put_u8(self.returns);
         out.put_u32(self.verified.len() as u32);
         self.verified.iter().for_each(|rule| out.put_u32(*rule));
     }
@@ -183,10 +196,10 @@ impl HeldRecord {
             sent.push(eid(&take(rest)?)?);
         }
         // Records of earlier versions end here.
-        let (mut by, mut verified) = (None, Vec::new());
+        let (mut by, mut returns, mut verified) = (None, 0, Vec::new());
         if !rest.is_empty() {
-            let node = take(rest)?;
-            by = if node.is_empty() { None } else { Some(eid(&node)?) };
+            by = node(rest)?;
+            returns = take_u8(rest)?;
             for _ in 0..take_u32(rest)? {
                 verified.push(take_u32(rest)?);
             }
@@ -202,6 +215,7 @@ impl HeldRecord {
             priority,
             sent,
             by,
+            returns,
             verified,
         })
     }
@@ -227,6 +241,12 @@ fn take_u32(rest: &mut Bytes) -> Option<u32> {
 
 fn take_u64(rest: &mut Bytes) -> Option<u64> {
     (rest.len() >= 8).then(|| u64::from_be_bytes(rest.split_to(8)[..].try_into().expect("eight")))
+}
+
+/// A node, or none.
+fn node(rest: &mut Bytes) -> Option<Option<Eid>> {
+    let text = take(rest)?;
+    if text.is_empty() { Some(None) } else { eid(&text).map(Some) }
 }
 
 fn eid(text: &[u8]) -> Option<Eid> {

@@ -55,9 +55,10 @@ impl Agent {
                     self.numbers.is_given(number);
                     match Record::decode(&value) {
                         Some(Record::Held(record)) => self.take_back(now, number, record),
-                        Some(Record::Gone { key, expires_ms }) => {
+                        Some(Record::Gone { key, expires_ms, left }) => {
                             let expires = self.clock().moment(now, expires_ms);
-                            self.gone.insert(self.config.limits.gone, key, number, expires);
+                            let max = self.config.limits.gone;
+                            self.gone.insert(max, key, (number, &left), expires);
                         }
                         Some(Record::Used(used)) => self.numbers.resume(used),
                         // An unreadable record is useless, and harmless.
@@ -99,9 +100,17 @@ impl Agent {
             age_ms: record.age_ms.saturating_add(here),
             expires: self.clock().moment(now, record.expires_ms),
             priority,
-            from,
+            from: match record.returns {
+                0 => from,
+                _ => record.by.clone().or(from),
+            },
             sent: record.sent.into_iter().collect(),
-            arrival: Arrival { by: record.by, verified: record.verified, ..Arrival::default() },
+            arrival: Arrival {
+                by: record.by,
+                returns: record.returns,
+                verified: record.verified,
+                ..Arrival::default()
+            },
             custody: has_custody.then(|| self.new_custody(number)),
             ..content
         };

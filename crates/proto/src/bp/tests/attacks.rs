@@ -6,7 +6,9 @@ use wire::bp7::{
 };
 use wire::bpsec::ShaVariant;
 
-use super::super::agent::{Indication, Reports, RequestError, SendRequest, Version};
+use super::super::agent::{
+    Entry, Indication, Pattern, Reports, RequestError, Routing, SendRequest, Version,
+};
 use super::super::security::{Key, OnFault, Operation, Policy, Role, Rule};
 use super::agent::{payload, send, taken};
 use super::world::{World, chain, endpoint, node};
@@ -59,8 +61,8 @@ pub(super) fn signed(role: Role, on_fault: OnFault) -> Policy {
     let rule = Rule {
         role,
         operation: Operation::Integrity(ShaVariant::Sha512),
-        source: super::super::agent::Pattern::Any,
-        destination: super::super::agent::Pattern::Any,
+        source: Pattern::Any,
+        destination: Pattern::Any,
         targets: vec![1],
         key: "sign".to_owned(),
         scope: wire::bpsec::Scope::ALL,
@@ -508,4 +510,83 @@ fn a_signed_bundle_is_joined_again_after_the_store_was_full() {
     assert_eq!(taken(&world, 1), [whole]);
     assert_eq!(world.nodes[1].agent.statistics().bundles, 0);
     assert_eq!(world.nodes[1].disk.files(), 0);
+}
+
+/// Nodes 0 to 2, connected to each other; routes to `ipn:9.0` by the given neighbours.
+fn ring(routes: [&[usize]; 3], returns: u8) -> World {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    for (config, vias) in configs.iter_mut().zip(routes) {
+        let entry = |via: &usize| Entry { to: Pattern::Node(Eid::ipn(9, 0)), via: node(*via) };
+        config.routing = Routing::Static(vias.iter().map(entry).collect());
+        config.limits.returns = returns;
+    }
+    let mut world = World::new(configs, 1);
+    for (a, b) in [(0, 1), (1, 2), (0, 2)] {
+        world.connect(a, b);
+    }
+    world.settle();
+    world
+}
+
+fn held(world: &World) -> [usize; 3] {
+    [0, 1, 2].map(|n| world.nodes[n].agent.statistics().bundles)
+}
+
+#[test]
+fn a_bundle_that_comes_back_is_not_lost() {
+    for version in [Version::Seven, Version::Six] {
+        let request = SendRequest { version, ..SendRequest::new(Eid::ipn(9, 1), payload(10)) };
+        // Each of two nodes leads to the other.
+        let mut world = ring([&[1], &[0], &[]], 8);
+        send(&mut world, 0, request.clone());
+        world.settle();
+        assert_eq!(held(&world), [1, 0, 0]);
+        let statistics = world.nodes[0].agent.statistics();
+        assert_eq!((statistics.returned, statistics.duplicates), (1, 0));
+        // Also after a restart it does not go there again.
+        world.crash(0);
+        world.settle();
+        assert_eq!((held(&world), world.crossed.len()), ([1, 0, 0], 2));
+        // With another way it leaves by that.
+        let mut world = ring([&[1, 2], &[0], &[]], 8);
+        send(&mut world, 0, request.clone());
+        world.settle();
+        assert_eq!(held(&world), [0, 0, 1]);
+        // Without returns its giver keeps it.
+        let mut world = ring([&[1], &[0], &[]], 0);
+        send(&mut world, 0, request);
+        world.settle();
+        assert_eq!(held(&world), [0, 1, 0]);
+        assert_eq!(world.nodes[0].agent.statistics().refused, 1);
+    }
+}
+
+#[test]
+fn returns_in_a_ring_are_bounded() {
+    // Two nodes lead to each other by two ways.
+    let mut world = ring([&[1, 2], &[0, 2], &[0, 1]], 3);
+    send(&mut world, 0, SendRequest::new(Eid::ipn(9, 1), payload(10)));
+    world.settle();
+    assert!(world.crossed.len() < 20, "{}", world.crossed.len());
+    assert_eq!(held(&world).iter().sum::<usize>(), 1);
+    let deleted: u64 = (0..3).map(|n| world.nodes[n].agent.statistics().deleted).sum();
+    assert_eq!(deleted, 0);
+}
+
+#[test]
+fn a_repeated_bundle_is_not_a_return() {
+    let mut world = World::chain(3, true, 1);
+    world.settle();
+    let bytes = bytes_of_seven(seven(Eid::ipn(66, 6), endpoint(2)), b"once");
+    for restart in [false, true] {
+        if restart {
+            world.crash(1);
+            world.settle();
+        }
+        world.hand_in(1, 0, &bytes);
+        world.settle();
+    }
+    assert_eq!(taken(&world, 2), [b"once".to_vec()]);
+    assert_eq!(world.nodes[1].agent.statistics().returned, 0);
+    assert_eq!(world.nodes[1].agent.statistics().duplicates, 1);
 }
