@@ -151,6 +151,8 @@ pub struct Limits {
     pub incoming: usize,
     /// Forwarded bundles that are remembered until they expire, to detect duplicates.
     pub gone: usize,
+    /// Whether primary blocks of version 7 with neither a CRC nor a signature are accepted.
+    pub unchecked: bool,
     /// How often a forwarded bundle that comes back is accepted again.
     pub returns: u8,
     /// Bundles delivered to an application and not confirmed.
@@ -173,6 +175,7 @@ impl Default for Limits {
             inline_total: Size(limits.memory as u64),
             incoming: limits.incoming,
             gone: limits.gone,
+            unchecked: limits.unchecked,
             returns: limits.returns,
             delivering: limits.delivering,
             lifetime: Span(Duration::from_millis(limits.lifetime_ms)),
@@ -537,6 +540,7 @@ impl NodeSpec {
             memory: size(limits.inline_total),
             incoming: limits.incoming,
             gone: limits.gone,
+            unchecked: limits.unchecked,
             returns: limits.returns,
             delivering: limits.delivering,
             lifetime_ms: u64::try_from(lifetime_ms).unwrap_or(u64::MAX),

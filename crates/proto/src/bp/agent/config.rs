@@ -227,6 +227,9 @@ settings! {
         pub write_ahead: usize = 1 << 20,
         /// Bundles remembered after their end until they expire, to discard duplicates.
         pub gone: usize as Number = 1_000_000,
+        /// Whether bundles of version 7 are accepted whose primary block has neither a CRC nor a
+        /// signature, which RFC 9171 §4.3.1 forbids.
+        pub unchecked: bool = false,
         /// How often a bundle that was forwarded is accepted again from the neighbour to which it
         /// was sent.
         pub returns: u8 = 8,

@@ -1,6 +1,6 @@
 //! Bundles of neighbours that are not accepted whatever their payload, by their heads.
 
-use wire::bp7::Eid;
+use wire::bp7::{Eid, Reason};
 
 use super::super::layer::Refusal;
 use super::head::{Head, Key};
@@ -11,6 +11,16 @@ impl Agent {
     pub(super) fn refuses(&self, head: &Head) -> Option<Refusal> {
         let is_unused = !self.config.versions.contains(&head.version());
         (is_unused || self.is_not_ours(head)).then_some(Refusal::NotAcceptable)
+    }
+
+    /// Reason to delete a bundle that has come.
+    pub(super) fn rejects(&self, head: &Head) -> Option<Reason> {
+        // LocalNode is of each node, and crosses no link (RFC 9758 §5.4).
+        let named = [head.source(), head.destination(), head.report_to()];
+        if named.into_iter().any(Eid::is_local) || head.destination().is_none() {
+            return Some(Reason::DestinationUnavailable);
+        }
+        head.fault(&self.config.limits.head, self.config.limits.unchecked)
     }
 
     /// How often a bundle came back before, and the neighbour, if it comes from one to which it was
@@ -41,7 +51,7 @@ impl Agent {
     /// that was, and comes back, is here or remembered.
     fn is_not_ours(&self, head: &Head) -> bool {
         let source = head.source();
-        if source.is_none() || !self.is_ours(source) {
+        if source.is_none() || source.is_local() || !self.is_ours(source) {
             return false;
         }
         let key = head.key();

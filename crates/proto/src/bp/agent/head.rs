@@ -7,7 +7,7 @@ use bytes::Bytes;
 use wire::bp6::{self, Trailer};
 use wire::bp7::{
     self, BUNDLE_AGE, Bounds, BundleFlags, BundleId, CrcType, CreationTimestamp, Eid, Extension,
-    Fragment, HOP_COUNT, HopCount, PREVIOUS_NODE, PayloadCrc,
+    Fragment, HOP_COUNT, HopCount, PREVIOUS_NODE, PRIMARY_NUMBER, PayloadCrc, Reason,
 };
 use wire::bpsec::{self, CONFIDENTIALITY, INTEGRITY, Item, SecurityBlock};
 use wire::{DecodeError, EncodeError};
@@ -60,12 +60,13 @@ pub(super) enum Head {
     Seven(Box<bp7::Head>),
 }
 
-/// Action that the flags of unknown blocks require.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unknown {
-    Nothing,
-    Report,
-    Delete,
+/// Actions that the flags of unknown blocks require.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unknown {
+    /// Whether a block asks for a report.
+    pub(super) reports: bool,
+    /// Whether a block asks for the deletion of the bundle.
+    pub(super) deletes: bool,
 }
 
 /// Values a node writes into a bundle that it forwards.
@@ -309,7 +310,8 @@ impl Head {
                 let previous = Extension::PreviousNode(departure.node.clone());
                 replace(head, PREVIOUS_NODE, &previous, true, &sealed);
                 let age = Extension::BundleAge { age_ms: departure.age_ms };
-                replace(head, BUNDLE_AGE, &age, false, &sealed);
+                // A bundle without a creation time has an age (RFC 9171 §4.4.2).
+                replace(head, BUNDLE_AGE, &age, head.primary().creation.time_ms == 0, &sealed);
                 if let Some(HopCount { limit, count }) = self.hop_count(departure.bounds) {
                     let hops = HopCount { limit, count: count.saturating_add(1) };
                     replace(head, HOP_COUNT, &Extension::HopCount(hops), false, &sealed);
@@ -379,6 +381,18 @@ impl Head {
         }
     }
 
+    /// Reason to delete an arrived bundle, by its blocks (RFC 9171 §5.6 step 3). `is_lenient` accepts
+    /// primary blocks that nothing protects.
+    pub(super) fn fault(&self, bounds: &Bounds, is_lenient: bool) -> Option<Reason> {
+        if let Self::Seven(head) = self
+            && (is_unintelligible(head, bounds) || !(is_lenient || is_checked(head)))
+        {
+            return Some(Reason::BlockUnintelligible);
+        }
+        let has_exceeded = self.hop_count(bounds).is_some_and(HopCount::is_exceeded);
+        has_exceeded.then_some(Reason::HopLimitExceeded)
+    }
+
     /// Processes unknown blocks as their flags require (RFC 9171 §5.6 step 4, RFC 5050 §5.6 step
     /// 3). Blocks of version 6 may follow the payload, too.
     pub(super) fn process_unknown(&mut self, tail: &mut Bytes, bounds: &Bounds) -> Unknown {
@@ -390,40 +404,38 @@ impl Head {
 }
 
 fn process_seven(head: &mut bp7::Head) -> Unknown {
-    let mut found = Unknown::Nothing;
+    let mut found = Unknown::default();
     let mut discarded = Vec::new();
     for block in head.blocks().iter().filter(|block| !KNOWN.contains(&block.kind())) {
         let flags = block.flags();
-        if flags.contains(bp7::BlockFlags::DELETE_BUNDLE) {
-            return Unknown::Delete;
-        }
-        if flags.contains(bp7::BlockFlags::REPORT) {
-            found = Unknown::Report;
-        }
+        found.deletes |= flags.contains(bp7::BlockFlags::DELETE_BUNDLE);
+        found.reports |= flags.contains(bp7::BlockFlags::REPORT);
         if flags.contains(bp7::BlockFlags::DISCARD) {
             discarded.push(block.number());
         }
     }
-    for number in discarded {
-        head.remove_block(number);
+    if !found.deletes {
+        for number in discarded {
+            head.remove_block(number);
+        }
     }
     found
 }
 
 fn process_six(head: &mut bp6::Head, tail: &mut Bytes, bounds: &Bounds) -> Unknown {
+    let mut found = Unknown::default();
     let behind = match head.payload().is_last() {
         true => Vec::new(),
         false => match Trailer::decode(tail, &bounds_of_six(bounds)) {
             Ok(Some((trailer, _))) => trailer.blocks().to_vec(),
             // It was decoded when it arrived.
-            Ok(None) | Err(_) => return Unknown::Nothing,
+            Ok(None) | Err(_) => return found,
         },
     };
     if head.blocks().is_empty() && behind.is_empty() {
-        return Unknown::Nothing;
+        return found;
     }
-    let mut found = Unknown::Nothing;
-    let mut keep = |blocks: &[bp6::Block]| -> Option<Vec<bp6::Block>> {
+    let mut keep = |blocks: &[bp6::Block]| -> Vec<bp6::Block> {
         let mut kept = Vec::new();
         for block in blocks {
             let flags = block.flags();
@@ -431,21 +443,18 @@ fn process_six(head: &mut bp6::Head, tail: &mut Bytes, bounds: &Bounds) -> Unkno
                 kept.push(block.clone());
                 continue;
             }
-            if flags.contains(bp6::BlockFlags::DELETE_BUNDLE) {
-                return None;
-            }
-            if flags.contains(bp6::BlockFlags::REPORT) {
-                found = Unknown::Report;
-            }
+            found.deletes |= flags.contains(bp6::BlockFlags::DELETE_BUNDLE);
+            found.reports |= flags.contains(bp6::BlockFlags::REPORT);
             if !flags.contains(bp6::BlockFlags::DISCARD) {
                 kept.push(block.forwarded());
             }
         }
-        Some(kept)
+        kept
     };
-    let (Some(before), Some(behind)) = (keep(head.blocks()), keep(&behind)) else {
-        return Unknown::Delete;
-    };
+    let (before, behind) = (keep(head.blocks()), keep(&behind));
+    if found.deletes {
+        return found;
+    }
     let mut payload = head.payload().clone();
     if behind.is_empty() {
         payload.flags = payload.flags.with(bp6::BlockFlags::LAST);
@@ -455,6 +464,32 @@ fn process_six(head: &mut bp6::Head, tail: &mut Bytes, bounds: &Bounds) -> Unkno
         *tail = Trailer::new(behind).encode().into();
     }
     found
+}
+
+/// Whether a block of RFC 9171 cannot be read, or is there twice (§4.4). Encrypted ones cannot be
+/// judged.
+fn is_unintelligible(head: &bp7::Head, bounds: &Bounds) -> bool {
+    let is_wrong = |kind: &u64| {
+        let mut of = head.blocks().iter().filter(|block| block.kind() == *kind);
+        let Some(first) = of.next() else { return false };
+        let is_unreadable = first.extension(bounds).is_err();
+        of.next().is_some() || (is_unreadable && !sealed(head).contains(&first.number()))
+    };
+    [PREVIOUS_NODE, BUNDLE_AGE, HOP_COUNT].iter().any(is_wrong)
+}
+
+/// Whether the primary block has a CRC, or a block of integrity that targets it (RFC 9171 §4.3.1),
+/// as far as such blocks are not encrypted. Fragments behind the first may lack that block.
+fn is_checked(head: &bp7::Head) -> bool {
+    let is_behind = head.primary().fragment.is_some_and(|fragment| fragment.offset > 0);
+    let hidden = sealed(head);
+    let signs = |block: &bp7::Block| {
+        let content = SecurityBlock::decode(block.data(), &bpsec::Bounds::default());
+        hidden.contains(&block.number())
+            || content.is_ok_and(|content| content.results(PRIMARY_NUMBER).is_some())
+    };
+    let mut signatures = head.blocks().iter().filter(|block| block.kind() == INTEGRITY);
+    head.primary().crc != CrcType::None || is_behind || signatures.any(signs)
 }
 
 fn depart_six(head: &mut bp6::Head, departure: &Departure<'_>) {
@@ -491,7 +526,11 @@ fn replace(head: &mut bp7::Head, kind: u64, extension: &Extension, always: bool,
     if is_sealed || (old.is_none() && !always) {
         return;
     }
-    let new = (head.free_number(), bp7::BlockFlags::default(), CrcType::Crc16);
+    let new_flags = match kind {
+        BUNDLE_AGE => bp7::BlockFlags::REPLICATE,
+        _ => bp7::BlockFlags::default(),
+    };
+    let new = (head.free_number(), new_flags, CrcType::Crc16);
     let (number, flags, crc) = old.unwrap_or(new);
     if let Ok(block) = extension.to_block(number, flags, crc) {
         head.put_block(block);

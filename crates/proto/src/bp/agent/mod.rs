@@ -425,7 +425,7 @@ impl Agent {
         let id = held.id();
         self.cancel_sending(number);
         match reason {
-            Reason::LifetimeExpired => self.statistics.expired += 1,
+            Reason::LifetimeExpired | Reason::TrafficPared => self.statistics.expired += 1,
             _ => self.statistics.deleted += 1,
         }
         self.report(now, number, BundleFlags::REPORT_DELETION, reason);
@@ -448,6 +448,14 @@ impl Agent {
         }
     }
 
+    /// Whether a bundle's own lifetime is over, not only the bound of this node (RFC 9171 §5.5).
+    fn has_lived(&self, now: Time, held: &Held) -> bool {
+        let made_ms = held.head.creation().time_ms;
+        let by_clock = self.clock().dtn_time(now).filter(|_| made_ms > 0);
+        let age_ms = by_clock.map_or_else(|| held.age_ms(now), |ms| ms.saturating_sub(made_ms));
+        age_ms >= held.head.lifetime_ms()
+    }
+
     fn expire(&mut self, now: Time) {
         while let Some(&(at, number)) = self.by_expiry.first() {
             if at > now {
@@ -463,7 +471,9 @@ impl Agent {
                 }
                 continue;
             }
-            self.delete(now, number, Reason::LifetimeExpired);
+            let is_over = self.bundles.get(&number).is_none_or(|held| self.has_lived(now, held));
+            let reason = if is_over { Reason::LifetimeExpired } else { Reason::TrafficPared };
+            self.delete(now, number, reason);
         }
         self.arm_expiry();
         self.pump_freed(now);

@@ -7,7 +7,7 @@ use engine::{Completion, EffectError, FileName, OpenMode, Receive, Time};
 use wire::bp7::{BundleFlags, Eid, Reason};
 
 use super::super::layer::{Command, Event, LinkId, Refusal, TransferId};
-use super::head::{Head, Unknown};
+use super::head::Head;
 use super::held::{Arrival, ages};
 use super::intake::{Body, Fed, Filing, Giver, Intake, READ, Reading};
 use super::store::Job;
@@ -478,6 +478,9 @@ impl Agent {
         if let Some(why) = self.refuses(&held.head) {
             return Err(Some(Reply::Refused(why)));
         }
+        if let Some(reason) = self.rejects(&held.head) {
+            return Err(Some(self.is_discarded(now, held, reason)));
+        }
         let key = held.key();
         let total = held.head.fragment().map(|fragment| fragment.total);
         if let (Some((offset, len)), Some(total)) = (key.fragment, total)
@@ -509,17 +512,14 @@ impl Agent {
             return Err(Some(self.is_discarded(now, held, fault.reason())));
         }
         let bounds = self.config.limits.head;
-        match held.head.process_unknown(&mut held.tail, &bounds) {
-            Unknown::Nothing => {}
-            Unknown::Report => {
-                let flag = BundleFlags::REPORT_RECEPTION;
-                self.report_of(now, held, flag, Reason::BlockUnsupported);
-            }
-            Unknown::Delete => {
-                return Err(Some(self.is_discarded(now, held, Reason::BlockUnsupported)));
-            }
+        let unknown = held.head.process_unknown(&mut held.tail, &bounds);
+        if unknown.reports {
+            self.report_block(now, held);
         }
-        Ok(())
+        match unknown.deletes {
+            true => Err(Some(self.is_discarded(now, held, Reason::BlockUnsupported))),
+            false => Ok(()),
+        }
     }
 
     /// Deletes an arrived bundle, with a report if requested; the reply to its giver.

@@ -37,6 +37,19 @@ impl Agent {
 
     /// Sends a status report on a bundle, if requested.
     pub(super) fn report_of(&mut self, now: Time, held: &Held, flag: BundleFlags, reason: Reason) {
+        if held.requests(flag) {
+            self.report_unasked(now, held, flag, reason);
+        }
+    }
+
+    /// Reports the reception of a block that is not supported, which the block requests, not the
+    /// bundle (RFC 9171 §5.6 step 4).
+    pub(super) fn report_block(&mut self, now: Time, held: &Held) {
+        let flag = BundleFlags::REPORT_RECEPTION;
+        self.report_unasked(now, held, flag, Reason::BlockUnsupported);
+    }
+
+    fn report_unasked(&mut self, now: Time, held: &Held, flag: BundleFlags, reason: Reason) {
         let head = &held.head;
         let policy = self.config.reports;
         let wanted = match flag {
@@ -49,8 +62,8 @@ impl Agent {
         };
         // No reports on administrative records: reports must not cause reports.
         let is_record = head.flags().contains(BundleFlags::ADMINISTRATIVE);
-        let nowhere = head.report_to().is_none();
-        if !wanted || !head.flags().contains(flag) || is_record || nowhere {
+        let nowhere = head.report_to().is_none() || head.report_to().is_local();
+        if !wanted || is_record || nowhere {
             return;
         }
         let bytes = match head {

@@ -84,6 +84,11 @@ impl Agent {
         if !source.is_none() && !self.is_ours(&source) {
             return Err(RequestError::NotOurs);
         }
+        let local = [&source, request.report_to.as_ref().unwrap_or(&Eid::None)];
+        if local.into_iter().any(Eid::is_local) && !request.destination.is_local() {
+            let why = "ipn:!.N is an endpoint of any node, and leaves none";
+            return Err(RequestError::Conflict(why));
+        }
         if !self.config.versions.contains(&request.version) {
             return Err(RequestError::Conflict("this node has no bundles of this version"));
         }

@@ -14,12 +14,12 @@ use super::agent::{payload, send, taken};
 use super::world::{World, chain, endpoint, node};
 
 /// Creation time of bundles made here, within the world's present.
-pub(super) const NOW_MS: u64 = 800_000_009_000;
+const NOW_MS: u64 = 800_000_009_000;
 /// An hour.
 const LIFETIME_MS: u64 = 3_600_000;
 
 /// Primary block of version 6 from `source` to `destination`, by numbers.
-fn six(source: Eid, destination: Eid) -> bp6::Primary {
+pub(super) fn six(source: Eid, destination: Eid) -> bp6::Primary {
     bp6::Primary {
         flags: bp6::BundleFlags::SINGLETON,
         destination,

@@ -10,6 +10,7 @@ mod layers;
 mod nodes;
 pub(crate) mod pair;
 mod place;
+mod requirements;
 mod routes;
 mod security;
 mod world;
