@@ -34,28 +34,36 @@ pub struct Scope {
     pub target_header: bool,
     /// Bit 2: the security block's type, number and flags.
     pub security_header: bool,
+    /// Flags without a meaning yet, which are protected as they were sent.
+    pub reserved: u64,
 }
 
 impl Scope {
     /// No other data.
-    pub const NONE: Self = Self { primary: false, target_header: false, security_header: false };
+    pub const NONE: Self =
+        Self { primary: false, target_header: false, security_header: false, reserved: 0 };
     /// All of these are protected, the default.
-    pub const ALL: Self = Self { primary: true, target_header: true, security_header: true };
+    pub const ALL: Self =
+        Self { primary: true, target_header: true, security_header: true, reserved: 0 };
 
-    /// Decodes flags; ignores unknown ones.
+    /// Decodes flags; keeps unknown ones.
     #[must_use]
     pub const fn from_flags(flags: u64) -> Self {
         Self {
             primary: flags & 1 != 0,
             target_header: flags & 2 != 0,
             security_header: flags & 4 != 0,
+            reserved: flags & !7,
         }
     }
 
     /// Returns the flags.
     #[must_use]
     pub const fn flags(self) -> u64 {
-        self.primary as u64 | (self.target_header as u64) << 1 | (self.security_header as u64) << 2
+        let known = self.primary as u64
+            | (self.target_header as u64) << 1
+            | (self.security_header as u64) << 2;
+        known | self.reserved
     }
 }
 

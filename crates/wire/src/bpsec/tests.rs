@@ -139,7 +139,12 @@ fn scopes_omit_absent_headers_of_the_primary_block() {
     let input = integrity_input(Scope::ALL, &[0xaa, 0xbb], Target::Primary, security);
     assert_eq!(input, [7, 11, 3, 0, 0x42, 0xaa, 0xbb]);
     for flags in 0..8 {
-        assert_eq!(Scope::from_flags(flags | 0xfff8).flags(), flags);
+        assert_eq!(Scope::from_flags(flags).flags(), flags);
+        // Reserved ones are hashed as they were sent (RFC 9173 §3.7).
+        let reserved = Scope::from_flags(flags | 0xfff8);
+        assert_eq!(reserved.flags(), flags | 0xfff8);
+        let input = integrity_input(reserved, &[0xaa], Target::Primary, security);
+        assert_eq!(input[..3], [0x19, 0xff, 0xf8 | flags as u8]);
     }
 }
 

@@ -68,6 +68,21 @@ fn example_1_a_payload_is_signed() {
 }
 
 #[test]
+fn reserved_scope_flags_are_hashed_as_they_were_sent() {
+    for flags in [8, 0xffff, 7] {
+        let mut made = opened(&vector!("a1_original"));
+        let scope = Scope::from_flags(flags);
+        let parameters = HmacSha2 { variant: ShaVariant::Sha512, wrapped_key: None, scope };
+        let (source, key) = (Eid::ipn(2, 1), vector!("key_hmac"));
+        made.add_integrity(&added(2, BlockFlags(0), &[1], &source), &parameters, &key).unwrap();
+        let made = opened(&bytes(&made));
+        let (number, content) = content(&made, INTEGRITY);
+        assert_eq!(HmacSha2::from_block(&content).unwrap().scope.flags(), flags);
+        assert_eq!(made.check_integrity(number, &content, 1, &Key::new(&key)), Ok(()));
+    }
+}
+
+#[test]
 fn example_2_a_payload_is_encrypted_with_a_wrapped_key() {
     let expected = vector!("a2_bundle");
     let mut read = opened(&expected);
