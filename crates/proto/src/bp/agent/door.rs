@@ -23,11 +23,12 @@ impl Agent {
         head.fault(&self.config.limits.head, self.config.limits.unchecked)
     }
 
-    /// How often a bundle came back before, and the neighbour, if it comes from one to which it was
-    /// forwarded.
+    /// How often a bundle that was forwarded came back before, and the neighbour from which it
+    /// comes now.
     pub(super) fn returns_of(&self, held: &Held) -> Option<(u8, Eid)> {
         let by = held.arrival.by.as_ref().or(held.from.as_ref())?;
-        let returns = self.gone.returns(&held.key(), by)?;
+        let hops = held.hops(&self.config.limits.head);
+        let returns = self.gone.returns(&held.key(), by, hops)?;
         Some((returns, by.clone()))
     }
 

@@ -15,18 +15,25 @@ use super::head::Key;
 const NEIGHBOURS_MAX: usize = 1 << 16;
 
 /// Way in which a bundle left.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Left {
-    /// Neighbour to which it was forwarded; none if it ended here.
-    pub(super) to: Option<Eid>,
-    /// How often it had come back.
-    pub(super) returns: u8,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// It was delivered or deleted, or copies of it were forwarded.
+    Here,
+    /// It was forwarded.
+    Forwarded {
+        /// Neighbour that gave it, if known.
+        giver: Option<Eid>,
+        /// Its hop count when it came, if it has one.
+        hops: Option<u8>,
+        /// How often the bundle had come back.
+        returns: u8,
+    },
 }
 
 /// Discarded bundles, until they expire.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
-    /// Neighbours to which bundles were forwarded, numbered from 1 on.
+    /// Neighbours that gave bundles, numbered from 1 on.
     neighbours: BTreeMap<Eid, u32>,
     sources: Sources,
     wholes: Remembered<()>,
@@ -52,9 +59,9 @@ struct End {
     expires: Time,
     /// Number of its record.
     number: u64,
-    /// Number of the neighbour that has it, or 0.
-    to: u32,
-    returns: u8,
+    /// Number of the neighbour that gave it, or 0, its hop count then, and how often it had come
+    /// back; none if it was not forwarded.
+    forwarded: Option<(u32, Option<u8>, u8)>,
 }
 
 /// Remembered bundles of a kind.
@@ -88,23 +95,24 @@ impl Gone {
         self.end(key).map(|end| end.number)
     }
 
-    /// How often a bundle came back, if it was forwarded to this neighbour.
-    pub(super) fn returns(&self, key: &Key, to: &Eid) -> Option<u8> {
-        let to = *self.neighbours.get(to)?;
-        self.end(key).filter(|end| end.to == to).map(|end| end.returns)
+    /// How often a bundle came back, if it was forwarded, and its giver does not merely repeat it: a
+    /// bundle that was elsewhere has a higher hop count.
+    pub(super) fn returns(&self, key: &Key, by: &Eid, hops: Option<u8>) -> Option<u8> {
+        let (giver, before, returns) = self.end(key)?.forwarded?;
+        let is_giver = giver > 0 && self.neighbours.get(by) == Some(&giver);
+        let repeats = is_giver && hops.zip(before).is_some_and(|(now, before)| now <= before);
+        (!repeats).then_some(returns)
     }
 
-    /// Number of a neighbour, or 0 if there are too many.
-    fn neighbour(&mut self, node: &Eid) -> u32 {
-        if let Some(number) = self.neighbours.get(node) {
-            return *number;
-        }
-        if self.neighbours.len() >= NEIGHBOURS_MAX {
-            return 0;
-        }
-        let number = self.neighbours.len() as u32 + 1;
-        self.neighbours.insert(node.clone(), number);
-        number
+    /// Number of a neighbour, unless there are too many.
+    fn neighbour(&mut self, node: &Eid) -> Option<u32> {
+        let next = self.neighbours.len();
+        let known = self.neighbours.get(node).copied();
+        known.or_else(|| {
+            let number = (next < NEIGHBOURS_MAX).then_some(next as u32 + 1)?;
+            self.neighbours.insert(node.clone(), number);
+            Some(number)
+        })
     }
 
     /// Remembers a bundle under this number. Beyond `max`, forgets the bundle that expires first
@@ -116,8 +124,14 @@ impl Gone {
         (number, left): (u64, &Left),
         expires: Time,
     ) -> Option<u64> {
-        let to = left.to.as_ref().map_or(0, |to| self.neighbour(to));
-        let end = End { expires, number, to, returns: left.returns };
+        let forwarded = match left {
+            Left::Here => None,
+            Left::Forwarded { giver: None, hops, returns } => Some((0, *hops, *returns)),
+            Left::Forwarded { giver: Some(giver), hops, returns } => {
+                self.neighbour(giver).map(|giver| (giver, *hops, *returns))
+            }
+        };
+        let end = End { expires, number, forwarded };
         let Key { version, source, creation, fragment } = key;
         let source = self.sources.counted((version, source));
         let was_known = match fragment {
@@ -258,12 +272,18 @@ mod tests {
                         model.push((expires, number, key.clone()));
                         model.sort();
                         let oldest = (model.len() > MAX).then(|| model.remove(0).1);
-                        let left = Left { to: Some(Eid::ipn(7, 0)), returns: 1 };
+                        let left = Left::Forwarded {
+                            giver: Some(Eid::ipn(7, 0)),
+                            hops: Some(3),
+                            returns: 1,
+                        };
                         let popped = gone.insert(MAX, key.clone(), (number, &left), expires);
                         prop_assert_eq!(popped, oldest);
                         if oldest != Some(number) {
-                            prop_assert_eq!(gone.returns(&key, &Eid::ipn(7, 0)), Some(1));
-                            prop_assert_eq!(gone.returns(&key, &Eid::ipn(8, 0)), None);
+                            let of = |node, hops| gone.returns(&key, &Eid::ipn(node, 0), hops);
+                            prop_assert_eq!([of(7, Some(3)), of(7, Some(2))], [None; 2]);
+                            prop_assert_eq!([of(7, Some(4)), of(7, None)], [Some(1); 2]);
+                            prop_assert_eq!(of(8, Some(3)), Some(1));
                         }
                     }
                     Op::Expire(now) => {

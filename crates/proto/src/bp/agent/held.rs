@@ -172,9 +172,20 @@ impl Held {
         self.arrival.returns > 0 && self.from.as_ref() == Some(node)
     }
 
+    /// Hop count with which it came, if it has one.
+    pub(super) fn hops(&self, bounds: &Bounds) -> Option<u8> {
+        let hops = self.head.hop_count(bounds)?;
+        Some(u8::try_from(hops.count).unwrap_or(u8::MAX))
+    }
+
     /// Way in which it leaves.
-    pub(super) fn left(&self) -> Left {
-        Left { to: self.sent.last().cloned(), returns: self.arrival.returns }
+    pub(super) fn left(&self, bounds: &Bounds) -> Left {
+        if self.sent.is_empty() {
+            return Left::Here;
+        }
+        let giver = self.arrival.by.as_ref().or(self.from.as_ref());
+        let (giver, hops) = (giver.cloned(), self.hops(bounds));
+        Left::Forwarded { giver, hops, returns: self.arrival.returns }
     }
 
     /// Whether only a part of it was sent or is in transit.

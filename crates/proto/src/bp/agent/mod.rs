@@ -366,7 +366,10 @@ impl Agent {
         let Some(held) = self.forget(number) else { return };
         let (key, expires) = (held.key(), held.expires);
         // Of copies others may come.
-        let left = if self.is_copying() { Left::default() } else { held.left() };
+        let left = match self.is_copying() {
+            true => Left::Here,
+            false => held.left(&self.config.limits.head),
+        };
         if self.config.persistent {
             if let Some(before) = self.gone.number(&key) {
                 self.store.remove(before);

@@ -81,8 +81,12 @@ impl Record {
                 out.put_u64(offset);
                 out.put_u64(len);
                 out.put_u64(*expires_ms);
-                put(&mut out, left.to.as_ref().map(Eid::to_string).unwrap_or_default().as_bytes());
-                out.put_u8(left.returns);
+                if let Left::Forwarded { giver, hops, returns } = left {
+                    put(&mut out, &name(giver.as_ref()));
+                    out.put_u8(u8::from(hops.is_some()));
+                    out.put_u8(hops.unwrap_or(0));
+                    out.put_u8(*returns);
+                }
             }
             Self::Used(Used { until_ms, run }) => {
                 out.put_u8(USED);
@@ -124,10 +128,11 @@ impl Record {
                 let fragment = is_fragment.then_some(fragment);
                 let key = Key { version, source, creation, fragment };
                 let expires_ms = take_u64(&mut rest)?;
-                // Records of earlier versions end here.
-                let mut left = Left::default();
+                let mut left = Left::Here;
                 if !rest.is_empty() {
-                    left = Left { to: node(&mut rest)?, returns: take_u8(&mut rest)? };
+                    let (giver, has_hops) = (node(&mut rest)?, take_u8(&mut rest)? != 0);
+                    let hops = Some(take_u8(&mut rest)?).filter(|_| has_hops);
+                    left = Left::Forwarded { giver, hops, returns: take_u8(&mut rest)? };
                 }
                 Self::Gone { key, expires_ms, left }
             }
@@ -170,7 +175,7 @@ impl HeldRecord {
         for node in &self.sent {
             put(out, node.to_string().as_bytes());
         }
-        put(out, self.by.as_ref().map(Eid::to_string).unwrap_or_default().as_bytes());
+        put(out, &name(self.by.as_ref()));
         out.put_u8(self.returns);
         out.put_u32(self.verified.len() as u32);
         self.verified.iter().for_each(|rule| out.put_u32(*rule));
@@ -241,6 +246,11 @@ fn take_u32(rest: &mut Bytes) -> Option<u32> {
 
 fn take_u64(rest: &mut Bytes) -> Option<u64> {
     (rest.len() >= 8).then(|| u64::from_be_bytes(rest.split_to(8)[..].try_into().expect("eight")))
+}
+
+/// Name of a node; empty if there is none.
+fn name(node: Option<&Eid>) -> Vec<u8> {
+    node.map(Eid::to_string).unwrap_or_default().into_bytes()
 }
 
 /// A node, or none.

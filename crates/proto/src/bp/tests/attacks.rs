@@ -2,7 +2,8 @@
 
 use wire::bp6;
 use wire::bp7::{
-    Bundle, BundleFlags, CrcType, CreationTimestamp, Eid, Head, Payload, Primary, Reason,
+    BlockFlags, Bundle, BundleFlags, CrcType, CreationTimestamp, Eid, Extension, Head, HopCount,
+    Payload, Primary, Reason,
 };
 use wire::bpsec::ShaVariant;
 
@@ -577,7 +578,11 @@ fn returns_in_a_ring_are_bounded() {
 fn a_repeated_bundle_is_not_a_return() {
     let mut world = World::chain(3, true, 1);
     world.settle();
-    let bytes = bytes_of_seven(seven(Eid::ipn(66, 6), endpoint(2)), b"once");
+    let block = Payload { len: 4, ..Payload::default() };
+    let hops = Extension::HopCount(HopCount { limit: 9, count: 2 });
+    let hops = hops.to_block(2, BlockFlags::default(), CrcType::Crc16).unwrap();
+    let head = Head::new(seven(Eid::ipn(66, 6), endpoint(2)), vec![hops], block).unwrap();
+    let bytes = Bundle { head, payload: b"once" }.to_vec().unwrap();
     for restart in [false, true] {
         if restart {
             world.crash(1);
