@@ -14,13 +14,14 @@ impl Agent {
     }
 
     /// Reason to delete a bundle that has come.
-    pub(super) fn rejects(&self, head: &Head) -> Option<Reason> {
+    pub(super) fn rejects(&self, head: &Head, is_secured: bool) -> Option<Reason> {
         // LocalNode is of each node, and crosses no link (RFC 9758 §5.4).
         let named = [head.source(), head.destination(), head.report_to()];
         if named.into_iter().any(Eid::is_local) || head.destination().is_none() {
             return Some(Reason::DestinationUnavailable);
         }
-        head.fault(&self.config.limits.head, self.config.limits.unchecked)
+        // An acceptor has removed the signature.
+        head.fault(&self.config.limits.head, is_secured || self.config.limits.unchecked)
     }
 
     /// How often a bundle that was forwarded came back before, and the neighbour from which it

@@ -62,6 +62,8 @@ pub(super) struct Arrival {
     pub(super) returns: u8,
     /// Previous custodian to signal, with the number it gave the bundle.
     pub(super) predecessor: Option<(Eid, Option<u64>)>,
+    /// Whether its security was processed.
+    pub(super) is_secured: bool,
     /// Numbers of the security rules whose operations it passed.
     pub(super) verified: Vec<u32>,
 }

@@ -445,6 +445,7 @@ impl Agent {
         let content = Held::new(head, tail, (payload, owns_file));
         let arrival = Arrival {
             by: self.giver_node(intake.giver),
+            is_secured: intake.secured.is_some(),
             verified: intake.secured.take().unwrap_or_default(),
             ..Arrival::default()
         };
@@ -478,7 +479,7 @@ impl Agent {
         if let Some(why) = self.refuses(&held.head) {
             return Err(Some(Reply::Refused(why)));
         }
-        if let Some(reason) = self.rejects(&held.head) {
+        if let Some(reason) = self.rejects(&held.head, held.arrival.is_secured) {
             return Err(Some(self.is_discarded(now, held, reason)));
         }
         let key = held.key();
@@ -523,7 +524,7 @@ impl Agent {
     }
 
     /// Deletes an arrived bundle, with a report if requested; the reply to its giver.
-    fn is_discarded(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
+    pub(super) fn is_discarded(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
         self.statistics.deleted += 1;
         self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
         Reply::NotNeeded

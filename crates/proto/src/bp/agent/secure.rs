@@ -47,6 +47,12 @@ impl Agent {
         head: Head,
         (payload, owns_file): (Content, bool),
     ) {
+        if let (false, Some(reason)) = (giver.is_here(), self.rejects(&head, false)) {
+            let held = Held::new(head, Bytes::new(), (payload, owns_file));
+            self.leave_content(&held);
+            let reply = self.is_discarded(now, &held, reason);
+            return self.reply(giver, Some(held.id()), reply);
+        }
         let Head::Seven(seven) = &head else { return };
         let name = match &payload {
             Content::Bytes(bytes) => {
