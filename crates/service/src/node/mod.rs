@@ -153,7 +153,7 @@ pub struct Limits {
     pub gone: usize,
     /// Whether primary blocks of version 7 with neither a CRC nor a signature are accepted.
     pub unchecked: bool,
-    /// How often a forwarded bundle that comes back is accepted again.
+    /// Times that a forwarded bundle that comes back is accepted again.
     pub returns: u8,
     /// Bundles delivered to an application and not confirmed.
     pub delivering: usize,

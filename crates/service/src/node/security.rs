@@ -36,9 +36,9 @@ pub struct Custody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Believe {
-    /// Those over links of neighbours.
+    /// Signals over links of neighbours.
     Links,
-    /// Also those over other links, by their source.
+    /// Also signals over other links, by their source.
     Sources,
 }
 

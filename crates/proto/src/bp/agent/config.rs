@@ -230,7 +230,7 @@ settings! {
         /// Whether bundles of version 7 are accepted whose primary block has neither a CRC nor a
         /// signature, which RFC 9171 §4.3.1 forbids.
         pub unchecked: bool = false,
-        /// How often a bundle that was forwarded and comes back is accepted again.
+        /// Times that a bundle that was forwarded and comes back is accepted again.
         pub returns: u8 = 8,
         /// Unconfirmed deliveries of an endpoint.
         pub delivering: usize = 1024,

@@ -24,7 +24,7 @@ impl Agent {
         head.fault(&self.config.limits.head, is_secured || self.config.limits.unchecked)
     }
 
-    /// How often a bundle that was forwarded came back before, and the neighbour from which it
+    /// Number of times that a forwarded bundle came back before, and the neighbour from which it
     /// comes now.
     pub(super) fn returns_of(&self, held: &Held) -> Option<(u8, Eid)> {
         let by = held.arrival.by.as_ref().or(held.from.as_ref())?;

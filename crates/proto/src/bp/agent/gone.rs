@@ -25,7 +25,7 @@ pub(super) enum Left {
         giver: Option<Eid>,
         /// Its hop count when it came, if it has one.
         hops: Option<u8>,
-        /// How often the bundle had come back.
+        /// Number of times that the bundle had come back.
         returns: u8,
     },
 }
@@ -95,8 +95,8 @@ impl Gone {
         self.end(key).map(|end| end.number)
     }
 
-    /// How often a bundle came back, if it was forwarded, and its giver does not merely repeat it: a
-    /// bundle that was elsewhere has a higher hop count.
+    /// Number of times that a bundle came back, if it was forwarded, and its giver does not merely
+    /// repeat it: a bundle that was elsewhere has a higher hop count.
     pub(super) fn returns(&self, key: &Key, by: &Eid, hops: Option<u8>) -> Option<u8> {
         let (giver, before, returns) = self.end(key)?.forwarded?;
         let is_giver = giver > 0 && self.neighbours.get(by) == Some(&giver);

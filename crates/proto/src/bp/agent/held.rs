@@ -58,7 +58,7 @@ pub(super) struct Held {
 pub(super) struct Arrival {
     /// Neighbour over whose link it came, if known.
     pub(super) by: Option<Eid>,
-    /// How often it came back from a neighbour to which it was forwarded.
+    /// Number of times that it came back after it was forwarded.
     pub(super) returns: u8,
     /// Previous custodian to signal, with the number it gave the bundle.
     pub(super) predecessor: Option<(Eid, Option<u64>)>,

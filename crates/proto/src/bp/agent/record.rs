@@ -55,7 +55,7 @@ pub(super) struct HeldRecord {
     pub(super) sent: Vec<Eid>,
     /// Neighbour over whose link it came.
     pub(super) by: Option<Eid>,
-    /// How often it had come back.
+    /// Number of times that it had come back.
     pub(super) returns: u8,
     /// Security rules whose operations it passed.
     pub(super) verified: Vec<u32>,
