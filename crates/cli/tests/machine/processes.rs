@@ -156,7 +156,7 @@ fn servers_that_fail_or_do_not_listen_are_reported() {
     }
     let output = slowlight(&["link", "--server", "exit 3", "--", "echo", "started"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("exit code 3, before it listened"));
+    assert!(text(&output.stderr).contains("exit code 3 before it listened"));
     assert!(!text(&output.stdout).contains("started"));
     let started = Instant::now();
     let output = slowlight(&["link", "--server", "sleep 60", "--", "echo", "started"]);
