@@ -47,7 +47,7 @@ class Node:
     ) -> None:
         self.slowlight, self.folder, self.sock = slowlight, folder, folder / "sock"
         listen = f'listen = ["127.0.0.1:{port}"]\n' if listens else ""
-        address = "" if listens else f'address = "127.0.0.1:{port}"\n'
+        address = 'from = ["127.0.0.1"]\n' if listens else f'address = "127.0.0.1:{port}"\n'
         (folder / "node.toml").write_text(
             f'id = "{OURS}"\nsocket = {json.dumps(str(self.sock))}\ndrain = "1 s"\n'
             f"store.directory = {json.dumps(str(folder / 'store'))}\n"

@@ -172,7 +172,7 @@ pub enum Command {
 /// Properties of a neighbour that can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Node ID that the peer announced.
+    /// Node ID of the peer, if it announced one that counts.
     pub node: Option<Eid>,
     /// Whether a certificate or key proves the node ID.
     pub is_authenticated: bool,
@@ -266,6 +266,13 @@ pub enum Event {
         tag: Tag,
         /// The result.
         outcome: Outcome,
+    },
+    /// An event that an operator should know of; it needs no action.
+    Notice {
+        /// The peer.
+        link: LinkId,
+        /// Description as text.
+        what: &'static str,
     },
     /// The peer violated the protocol.
     PeerFault {

@@ -1,5 +1,6 @@
 //! The Bundle Protocol: version 7 (RFC 9171) and version 6 (RFC 5050).
 
+pub mod admission;
 pub mod agent;
 mod arrivals;
 mod blocks;

@@ -206,6 +206,7 @@ impl BundleLayer {
                 | Indication::Up { .. }
                 | Indication::Down { .. }
                 | Indication::LimitReached(_)
+                | Indication::Notice { .. }
                 | Indication::StoreFailed(_) => {}
             }
         }

@@ -80,7 +80,7 @@ fn place_as(
     let mut peers = BTreeMap::new();
     let mut open = BTreeSet::new();
     if let Some(address) = next {
-        layer.peers.insert(LINK, Peer { path: PATH, server_name: String::new() });
+        layer.peers.insert(LINK, Peer { path: PATH, server_name: String::new(), node: None });
         peers.insert(PATH, address);
         links.insert(LinkRef { layer: 0, link: LINK }, node_id(number + 1));
         open.insert(LINK);

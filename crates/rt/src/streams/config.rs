@@ -37,6 +37,9 @@ pub struct StreamConfig {
     /// Maximum concurrent streams, including closed ones that still deliver data. Further incoming
     /// streams are reset; further outgoing ones are not opened.
     pub streams_max: usize,
+    /// Whether a closed stream that still delivers data is given up for a new one when there are
+    /// `streams_max`.
+    pub forgets_left: bool,
     /// TLS for streams that the engine secures; without it such streams end.
     pub tls: Option<Tls>,
     /// Maximum streams that the engine waits for at one time ([`engine::StreamEffect::Listen`]).
@@ -51,6 +54,7 @@ impl Default for StreamConfig {
             options: StreamOptions::default(),
             linger: Duration::from_secs(60),
             streams_max: 1024,
+            forgets_left: false,
             tls: None,
             listeners_max: 256,
         }

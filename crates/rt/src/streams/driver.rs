@@ -17,6 +17,7 @@ use super::listeners::{Accepted, Listeners};
 use super::options::{reset_at_close, why_not};
 use super::poll::{News, Poll, Space};
 use super::table::Table;
+use super::timer::Timer;
 use crate::lateness::{Observed, Timings};
 use crate::outbox::{Held, Outbox};
 use crate::port::{Port, Read, SEGMENTS_MAX};
@@ -31,14 +32,6 @@ const WRITES: usize = 64;
 const ACCEPTS: usize = 64;
 /// Pause of a listener when the process, or the system, has no descriptor left.
 const REST: Duration = Duration::from_millis(100);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    /// The linger time of a closed stream has expired.
-    Left(PathId),
-    /// The pause of a listener has expired.
-    Rested(u32),
-}
 
 /// Runs an engine whose paths are streams of the kernel's TCP.
 ///
@@ -345,13 +338,14 @@ impl<E: Engine> StreamDriver<E> {
         let place = from.and_then(|from| self.streams.place((to, from)));
         let onward = place.and_then(|place| self.config.listen[place].onward.as_ref());
         let options = onward.unwrap_or(&self.config.options);
-        let started = if self.streams.len() < self.config.streams_max {
+        let options = options.clone();
+        let started = if self.has_place() {
             options.connect(from, to).map_err(|error| why_not(&error))
         } else {
             Err(EffectError::NotAllowed)
         };
         let started = started.and_then(|socket| {
-            let stream = KernelStream::new(socket, Phase::Opening(ticket));
+            let stream = KernelStream::opening(socket, ticket, &options);
             self.streams.insert(&self.poll, path, stream).map_err(|error| why_not(&error))
         });
         if let Err(why) = started {
@@ -378,6 +372,14 @@ impl<E: Engine> StreamDriver<E> {
         let options = &self.config.options;
         let opened = self.listeners.wait_for_one(&self.poll, options, local.ip(), ticket);
         opened.map_err(|error| why_not(&error))
+    }
+
+    /// Whether there is a place for one more stream.
+    fn has_place(&mut self) -> bool {
+        if self.streams.len() >= self.config.streams_max && self.config.forgets_left {
+            self.streams.oldest_left().and_then(|path| self.forget(path));
+        }
+        self.streams.len() < self.config.streams_max
     }
 
     /// Removes a stream; dropping the result closes its socket.
@@ -407,7 +409,7 @@ impl<E: Engine> StreamDriver<E> {
         }
         self.streams.pause(path, false);
         let until = self.now() + self.config.linger;
-        self.timers.set(Timer::Left(path), until, LEFT);
+        self.timers.set(Timer::Left(path), until, Timer::LEFT);
     }
 
     fn expire(&mut self, now: Time) {
@@ -663,7 +665,7 @@ impl<E: Engine> StreamDriver<E> {
                 Accepted::None => return,
                 Accepted::NoDescriptor => return self.rest(number),
             };
-            if self.streams.len() >= self.config.streams_max {
+            if !self.has_place() {
                 self.statistics.turned_away += 1;
                 reset_at_close(&socket.into());
                 continue;
@@ -690,10 +692,6 @@ impl<E: Engine> StreamDriver<E> {
     fn rest(&mut self, number: u32) {
         self.statistics.rests += 1;
         self.listeners.watch(&self.poll, number, false);
-        self.timers.set(Timer::Rested(number), self.now() + REST, RESTS);
+        self.timers.set(Timer::Rested(number), self.now() + REST, Timer::RESTS);
     }
 }
-
-/// Name of the linger timers.
-const LEFT: &str = "a stream that was left";
-const RESTS: &str = "no descriptor was left";

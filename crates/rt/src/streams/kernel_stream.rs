@@ -2,10 +2,12 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
 use engine::Ticket;
+use socket2::SockRef;
 
-use super::options::{deliver_at_close, reset_at_close};
+use super::options::{StreamOptions, deliver_at_close, reset_at_close};
 use super::tls::{Tls, TlsStream};
 
 /// State of a stream.
@@ -39,6 +41,9 @@ pub(super) enum Got {
 pub(super) struct KernelStream {
     socket: TcpStream,
     pub(super) phase: Phase,
+    /// Time without acknowledgment after which the system gives up a stream that is connected, if it
+    /// differs while connecting.
+    timeout: Option<Option<Duration>>,
     /// Addresses, ours and the peer's.
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
     /// Rest of one transmit that the kernel did not take yet, from `sent` on.
@@ -68,6 +73,7 @@ impl KernelStream {
         Self {
             socket: socket.into(),
             phase,
+            timeout: None,
             ends: None,
             kept: Vec::new(),
             sent: 0,
@@ -81,6 +87,16 @@ impl KernelStream {
             broken: false,
             tls: None,
         }
+    }
+
+    /// A stream that is being connected with these options.
+    pub(super) fn opening(
+        socket: socket2::Socket,
+        ticket: Option<Ticket>,
+        options: &StreamOptions,
+    ) -> Self {
+        let timeout = options.connecting.map(|_| options.timeout);
+        Self { timeout, ..Self::new(socket, Phase::Opening(ticket)) }
     }
 
     pub(super) fn socket(&self) -> &TcpStream {
@@ -100,6 +116,9 @@ impl KernelStream {
     pub(super) fn connected(&mut self) -> io::Result<()> {
         if let Some(error) = self.socket.take_error()? {
             return Err(error);
+        }
+        if let Some(timeout) = self.timeout.take() {
+            SockRef::from(&self.socket).set_tcp_user_timeout(timeout)?;
         }
         self.ends = Some((self.socket.local_addr()?, self.socket.peer_addr()?));
         Ok(())

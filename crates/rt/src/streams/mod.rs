@@ -9,6 +9,7 @@ mod poll;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod tls;
 
 pub use self::config::{Listening, StreamConfig, StreamEvent, StreamStatistics};

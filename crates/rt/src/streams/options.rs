@@ -35,6 +35,8 @@ pub struct StreamOptions {
     /// (`TCP_USER_TIMEOUT`); `None`: the system's default, about two minutes for a SYN and a
     /// quarter of an hour for data.
     pub timeout: Option<Duration>,
+    /// Time after which an attempt to connect is given up; `None`: that of `timeout`.
+    pub connecting: Option<Duration>,
     /// Resets the peer when a stream is closed before its direction has ended in order (`SO_LINGER`
     /// of zero), also when the process dies. Otherwise the kernel would signal to the peer that all
     /// data has arrived. A stream that was ended still delivers its data.
@@ -59,6 +61,10 @@ impl StreamOptions {
     /// Starts connecting a socket, from a given address if any.
     pub(super) fn connect(&self, from: Option<SocketAddr>, to: SocketAddr) -> io::Result<Socket> {
         let socket = self.open(to)?;
+        if self.connecting.is_some() {
+            // It limits the retransmissions of the SYN, too.
+            socket.set_tcp_user_timeout(self.connecting)?;
+        }
         if let Some(from) = from {
             socket.bind(&from.into())?;
         }

@@ -92,6 +92,12 @@ impl Table {
         Some(stream)
     }
 
+    /// Returns the stream with the lowest number that the engine has left.
+    pub(super) fn oldest_left(&self) -> Option<PathId> {
+        let left = |(_, stream): &(&PathId, &KernelStream)| stream.phase == Phase::Left;
+        self.streams.iter().find(left).map(|(path, _)| *path)
+    }
+
     /// Returns the stream that is being connected for an effect.
     pub(super) fn opening(&self, ticket: Ticket) -> Option<PathId> {
         let phase = Phase::Opening(Some(ticket));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::Time;
 use proto::bp::agent::{Agent, DeliveryId, Indication, SendRequest, Version};
@@ -35,6 +35,33 @@ struct Waiting {
     /// Requests that wait for status reports of a bundle.
     reports: BTreeMap<BundleId, UnboundedSender<Reported>>,
     trouble: Option<String>,
+    notices: Notices,
+}
+
+/// Notices per minute that are logged.
+const NOTICES: u32 = 20;
+
+/// Count of the notices of a minute.
+#[derive(Default)]
+struct Notices {
+    since: Time,
+    logged: u32,
+    unlogged: u64,
+}
+
+impl Notices {
+    /// Number of notices that were not logged, if the next one is to be.
+    fn take(&mut self, now: Time) -> Option<u64> {
+        if now.since(self.since) >= Duration::from_secs(60) {
+            (self.since, self.logged) = (now, 0);
+        }
+        if self.logged >= NOTICES {
+            self.unlogged += 1;
+            return None;
+        }
+        self.logged += 1;
+        Some(std::mem::take(&mut self.unlogged))
+    }
 }
 
 /// Dispatcher of an agent's indications.
@@ -102,6 +129,7 @@ impl Hub {
             Indication::Down { node, why } => {
                 tracing::info!(?node, why, "a neighbour cannot be reached");
             }
+            Indication::Notice { node, what } => self.notice(now, node.as_ref(), what),
             Indication::LimitReached(limit) => {
                 self.trouble(format!(
                     "the bound on {limit:?} is reached: what comes on top is refused"
@@ -125,6 +153,15 @@ impl Hub {
             Indication::Up { .. }
             | Indication::Forwarded { .. }
             | Indication::CustodyTaken { .. } => {}
+        }
+    }
+
+    /// Logs what a peer did, so often that a flood of it does not fill the log.
+    fn notice(&self, now: Time, node: Option<&Eid>, what: &str) {
+        let Some(unlogged) = self.waiting().notices.take(now) else { return };
+        match node {
+            Some(node) => tracing::warn!(%node, unlogged, "{what}"),
+            None => tracing::warn!(unlogged, "{what}"),
         }
     }
 

@@ -37,7 +37,7 @@ impl Place {
              echo = \"7\"\n\
              [store]\n{store}\n\
              [[layer]]\nkind = \"tcpcl4\"\nlisten = [\"127.0.0.1:0\"]\n\
-             [[neighbour]]\nnode = \"ipn:2.0\"\n"
+             [[neighbour]]\nnode = \"ipn:2.0\"\nfrom = [\"127.0.0.1\"]\n"
         );
         let spec = NodeSpec::parse(&text, "test").unwrap();
         let config = spec.config(std::time::SystemTime::now(), 1).unwrap();

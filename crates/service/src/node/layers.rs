@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use engine::Rng;
+use proto::bp::admission::{Admission, Strangers};
 use proto::bp::layer::{self, LinkId};
 use proto::bp::tcpcl::{Protocol, Version3};
 use rt::node::Carrier;
@@ -30,6 +31,8 @@ pub(super) struct Host<'a> {
     pub(super) rng: Rng,
     /// Neighbours over the layer.
     pub(super) links: &'a BTreeMap<LinkId, Way>,
+    /// Peers that may connect, and their names.
+    pub(super) admission: &'a Admission,
     /// Maximum size of a bundle.
     pub(super) longest: Size,
     /// Size of its store, if that is in memory.
@@ -40,6 +43,14 @@ impl Host<'_> {
     /// Addresses of the neighbours.
     pub(super) fn addresses(&self) -> BTreeMap<LinkId, SocketAddr> {
         self.links.iter().map(|(link, way)| (*link, way.address)).collect()
+    }
+
+    /// Strangers that a layer over datagrams remembers, of at most `most`.
+    pub(super) fn strangers(&self, most: usize) -> usize {
+        match self.admission.strangers {
+            Strangers::Refuse => 0,
+            Strangers::Receive | Strangers::Both => most,
+        }
     }
 }
 
@@ -57,6 +68,16 @@ pub(super) trait LayerSpec {
 
     /// Whether neighbours have LTP engine numbers.
     fn has_engines(&self) -> bool {
+        false
+    }
+
+    /// Whether peers connect to it that announce a name.
+    fn listens_for_names(&self) -> bool {
+        false
+    }
+
+    /// Whether peers may prove their names.
+    fn proves_names(&self) -> bool {
         false
     }
 

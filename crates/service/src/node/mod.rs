@@ -1,6 +1,7 @@
 //! A bundle node on real sockets, configured by TOML: its identity, store, convergence layers and
 //! routes.
 
+mod admit;
 mod layers;
 mod over_files;
 mod over_ltp;
@@ -30,6 +31,7 @@ use transport::settings::{self, read_as, write_as};
 use transport::text::{self, SpecError};
 use wire::bp7::Eid;
 
+pub use self::admit::Strangers;
 use self::layers::Host;
 pub use self::layers::Layer;
 pub use self::over_files::OverFiles;
@@ -149,6 +151,8 @@ pub struct Limits {
     pub inline_total: Size,
     /// Bundles received at one time.
     pub incoming: usize,
+    /// Rights of peers that this file does not name, or that do not prove their names.
+    pub strangers: Strangers,
     /// Forwarded bundles that are remembered until they expire, to detect duplicates.
     pub gone: usize,
     /// Whether primary blocks of version 7 with neither a CRC nor a signature are accepted.
@@ -174,6 +178,7 @@ impl Default for Limits {
             inline: Size(limits.inline as u64),
             inline_total: Size(limits.memory as u64),
             incoming: limits.incoming,
+            strangers: Strangers::default(),
             gone: limits.gone,
             unchecked: limits.unchecked,
             returns: limits.returns,
@@ -219,6 +224,10 @@ pub struct Neighbour {
     pub layer: Option<String>,
     /// Address.
     pub address: Option<SocketAddr>,
+    /// Networks from which it connects: without a proof its name counts from there only. Default:
+    /// its address.
+    #[serde(default)]
+    pub from: Vec<String>,
     /// LTP engine number, if it differs from the node number.
     pub engine: Option<u64>,
     /// DNS name that its certificate must also carry, if streams to it are secured.
@@ -358,6 +367,7 @@ impl NodeSpec {
         self.agent_versions()?;
         self.rules.iter().try_for_each(|rule| rule.check(&self.keys))?;
         self.custody.check()?;
+        self.admission()?;
         self.links()?;
         self.entries()?;
         Ok(())
@@ -565,7 +575,7 @@ impl NodeSpec {
     /// The plan, a certificate or a key cannot be read.
     pub fn config(&self, now: SystemTime, seed: u64) -> Result<NodeConfig, SpecError> {
         let agent = self.agent(now)?;
-        let links = self.links()?;
+        let (links, admission) = (self.links()?, self.admission()?);
         // Links in a contact plan start closed.
         let by_plan = self.contact_plan.is_some();
         let memory = self.store.memory;
@@ -578,7 +588,8 @@ impl NodeSpec {
             let spec = layer.spec();
             let name = spec.name().to_owned();
             let (node, rng) = (&agent.node, Rng::new(seed, &name));
-            let (layer, carrier) = spec.build(Host { node, rng, links: &own, longest, memory })?;
+            let host = Host { node, rng, links: &own, admission: &admission, longest, memory };
+            let (layer, carrier) = spec.build(host)?;
             layers.push(LayerConfig { name, layer, carrier, open });
         }
         Ok(NodeConfig { agent, seed, layers })

@@ -1,11 +1,9 @@
 //! Layers over engines that send files (see [`filecl::Config`]): Saratoga and NORM.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use engine::PathId;
 use proto::bp::filecl;
-use proto::bp::layer::LinkId;
 use proto::bp::normcl::NormCl;
 use proto::bp::saratogacl::SaratogaCl;
 use proto::{norm, saratoga};
@@ -54,18 +52,16 @@ impl<S> OverFiles<S> {
     }
 
     /// Returns the configuration of the layer over an engine, and its socket. With a store in
-    /// `memory` no files are used.
-    fn over<C: Default>(
-        &self,
-        engine: C,
-        links: &BTreeMap<LinkId, SocketAddr>,
-        memory: Option<Size>,
-    ) -> (filecl::Config<C>, Carrier) {
-        let mut limits = filecl::Limits { window: self.window, ..filecl::Limits::default() };
-        if memory.is_some() {
+    /// memory no files are used.
+    fn over<C: Default>(&self, engine: C, host: &Host<'_>) -> (filecl::Config<C>, Carrier) {
+        let most = filecl::Limits::default();
+        let strangers = host.strangers(most.strangers);
+        let mut limits = filecl::Limits { window: self.window, strangers, ..most };
+        if host.memory.is_some() {
             // Without files all bundles are passed in memory.
             limits.inline = u64::MAX;
         }
+        let links = &host.addresses();
         let peers = links.keys().map(|link| (*link, PathId(link.0))).collect();
         let patience = self.patience.duration();
         let config =
@@ -92,7 +88,7 @@ impl LayerSpec for &OverFiles<SaratogaSettings> {
 
     fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
         let engine = self.saratoga(host.longest)?;
-        let (config, carrier) = self.over(engine, &host.addresses(), host.memory);
+        let (config, carrier) = self.over(engine, &host);
         Ok((Box::new(SaratogaCl::new(config, host.rng)), carrier))
     }
 }
@@ -125,7 +121,7 @@ impl LayerSpec for &OverFiles<NormSettings> {
 
     fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
         let engine = self.norm(host.longest)?;
-        let (config, carrier) = self.over(engine, &host.addresses(), host.memory);
+        let (config, carrier) = self.over(engine, &host);
         Ok((Box::new(NormCl::new(config, host.rng)), carrier))
     }
 }

@@ -92,13 +92,15 @@ impl LayerSpec for &OverLtp {
             (*link, ltpcl::Peer { engine: way.engine, path: PathId(link.0) })
         };
         let sharing = |age: Span| ltp::Aggregation { age: age.duration(), ..Default::default() };
+        let most = ltpcl::Limits::default();
+        let strangers = host.strangers(most.strangers);
         let layer = ltpcl::Config {
             ltp,
             peers: host.links.iter().map(peer).collect(),
             color: self.color,
             aggregation: self.share.map(sharing),
             patience: self.patience.duration(),
-            limits: ltpcl::Limits { window: self.window, ..ltpcl::Limits::default() },
+            limits: ltpcl::Limits { window: self.window, strangers, ..most },
         };
         let carrier = datagrams(self.listen, (self.datagram, self.rate), &host.addresses());
         Ok((Box::new(Ltpcl::new(layer, host.rng)), carrier))

@@ -8,6 +8,7 @@ use std::time::Duration;
 use engine::PathId;
 use proto::bp::layer::LinkId;
 use proto::bp::tcpcl::{self, Peer, Protocol, Tcpcl, WholeSeconds};
+use proto::settings::form::{self, Off};
 use rt::node::Carrier;
 use rt::streams::{Listening, StreamConfig, StreamOptions};
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -46,9 +47,32 @@ pub struct OverStreams {
     /// Bytes of bundles in progress to a neighbour up to which more are started.
     #[serde(default = "window_bytes")]
     pub window_bytes: Size,
-    /// Maximum number of sessions.
+    /// Maximum number of sessions. Neighbours have places among them that strangers do not get.
     #[serde(default = "sessions")]
     pub sessions: usize,
+    /// Maximum number of sessions that the peers at one address open.
+    #[serde(default = "per_address")]
+    pub per_address: usize,
+    /// Maximum time for a connection to be established.
+    #[serde(default = "connecting")]
+    pub connecting: Span,
+    /// Maximum time until a peer that connects has sent its contact header.
+    #[serde(default = "greeting")]
+    pub greeting: Span,
+    /// Silence after which the session of a stranger without keepalives ends, or `off`.
+    #[serde(
+        default = "idle",
+        deserialize_with = "read_as::<Off<form::Span>, _, _>",
+        serialize_with = "write_as::<Off<form::Span>, _, _>"
+    )]
+    pub idle: Option<Duration>,
+    /// Silence within a bundle after which the session of its sender ends, or `off`.
+    #[serde(
+        default = "stall",
+        deserialize_with = "read_as::<Off<form::Span>, _, _>",
+        serialize_with = "write_as::<Off<form::Span>, _, _>"
+    )]
+    pub stall: Option<Duration>,
     /// Time after which a failed connection is retried; it doubles with each further failure.
     #[serde(default = "reconnect", deserialize_with = "first_wait")]
     pub reconnect: Span,
@@ -79,6 +103,26 @@ const fn sessions() -> usize {
     1024
 }
 
+const fn per_address() -> usize {
+    64
+}
+
+const fn connecting() -> Span {
+    Span(Duration::from_secs(20))
+}
+
+const fn greeting() -> Span {
+    Span(Duration::from_secs(10))
+}
+
+const fn idle() -> Option<Duration> {
+    Some(Duration::from_secs(600))
+}
+
+const fn stall() -> Option<Duration> {
+    Some(Duration::from_secs(300))
+}
+
 /// Reads seconds between keepalives; errors point to the layer.
 fn read_keepalive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     let seconds = read_as::<WholeSeconds, _, _>(deserializer);
@@ -90,7 +134,7 @@ const fn reconnect() -> Span {
 }
 
 const fn reconnect_max() -> Span {
-    Span(Duration::from_secs(600))
+    Span(Duration::from_secs(60))
 }
 
 /// Reads the first wait; former versions had the maximum in the same key.
@@ -124,6 +168,14 @@ impl LayerSpec for Streams<'_> {
         &self.layer.name
     }
 
+    fn listens_for_names(&self) -> bool {
+        !self.layer.listen.is_empty() && !matches!(self.protocol, Protocol::Framed(_))
+    }
+
+    fn proves_names(&self) -> bool {
+        self.layer.tls.is_some()
+    }
+
     fn check(&self, _node: &Eid) -> Result<(), SpecError> {
         let name = self.name();
         if self.layer.tls.is_some() && !self.secures {
@@ -135,7 +187,7 @@ impl LayerSpec for Streams<'_> {
     }
 
     fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
-        self.layer.build((self.protocol, host.node), host.links, host.longest)
+        self.layer.build(self.protocol, &host)
     }
 }
 
@@ -158,35 +210,52 @@ impl OverStreams {
         if self.reconnect_max < self.reconnect && self.reconnect_max != reconnect_max() {
             return invalid(format!("layer {name}: reconnect_max is less than reconnect"));
         }
-        for (key, wait) in [("reconnect", self.reconnect), ("reconnect_max", self.reconnect_max)] {
+        for (key, count) in [("sessions", self.sessions), ("per_address", self.per_address)] {
+            if count == 0 {
+                return invalid(format!("layer {name}: {key} is 0: no peer could connect"));
+            }
+        }
+        for (key, wait) in [
+            ("reconnect", self.reconnect),
+            ("reconnect_max", self.reconnect_max),
+            ("connecting", self.connecting),
+            ("greeting", self.greeting),
+        ] {
             check_interval(&format!("layer {name}: {key}"), Some(wait))?;
+        }
+        for (key, wait) in [("idle", self.idle), ("stall", self.stall)] {
+            check_interval(&format!("layer {name}: {key}"), wait.map(Span))?;
         }
         Ok(())
     }
 
-    fn build(
-        &self,
-        (protocol, node): (Protocol, &Eid),
-        links: &BTreeMap<LinkId, Way>,
-        longest: Size,
-    ) -> Result<Built, SpecError> {
+    fn build(&self, protocol: Protocol, host: &Host<'_>) -> Result<Built, SpecError> {
+        let links = host.links;
         // Paths and links of a layer have the same numbers.
-        let peer =
-            |link: &LinkId, way: &Way| Peer { path: PathId(link.0), server_name: way.name.clone() };
+        let peer = |link: &LinkId, way: &Way| Peer {
+            path: PathId(link.0),
+            server_name: way.name.clone(),
+            node: Some(way.node.clone()),
+        };
         let nodes = links.iter().map(|(link, way)| (*link, way.node.clone())).collect();
         let layer = tcpcl::Config {
-            node: node.clone(),
+            node: host.node.clone(),
             protocol,
             peers: links.iter().map(|(link, way)| (*link, peer(link, way))).collect(),
             tls: self.tls.as_ref().map_or(tcpcl::Tls::Never, Tls::when),
             proof: self.tls.as_ref().map_or(tcpcl::Proof::Authority, |tls| tls.proof(nodes)),
             keepalive_s: self.keepalive,
             segment: usize::try_from(self.segment.bytes()).unwrap_or(usize::MAX),
-            transfer_mru: longest.bytes(),
+            transfer_mru: host.longest.bytes(),
+            greeting: self.greeting.duration(),
+            idle: self.idle,
+            stall: self.stall,
+            admission: host.admission.clone(),
             reconnect: self.reconnect.duration(),
             reconnect_max: self.reconnect_max.max(self.reconnect).duration(),
             limits: tcpcl::Limits {
                 sessions: self.sessions,
+                per_address: self.per_address,
                 window: self.window,
                 window_bytes: self.window_bytes.bytes(),
                 ..tcpcl::Limits::default()
@@ -201,7 +270,13 @@ impl OverStreams {
         let carrier = Carrier::Streams(StreamConfig {
             listen: self.listen.iter().map(listening).collect(),
             peers: links.iter().map(|(link, way)| (PathId(link.0), way.address)).collect(),
-            streams_max: self.sessions.saturating_add(16),
+            options: StreamOptions {
+                connecting: Some(self.connecting.duration()),
+                ..StreamOptions::default()
+            },
+            // Streams to neighbours have places of their own.
+            streams_max: self.sessions.saturating_add(links.len()).saturating_add(16),
+            forgets_left: true,
             tls: self.tls.as_ref().map(Tls::read).transpose()?,
             ..StreamConfig::default()
         });

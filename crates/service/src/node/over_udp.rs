@@ -50,10 +50,13 @@ impl LayerSpec for &OverUdp {
 
     fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
         let links = &host.addresses();
+        let most = udpcl::Limits::default();
+        let strangers = host.strangers(most.strangers);
+        let limits = udpcl::Limits { window: self.window, strangers, ..most };
         let layer = udpcl::Config {
             peers: links.keys().map(|link| (*link, PathId(link.0))).collect(),
             fragmentation: if self.cut { Fragmentation::OfLayer } else { Fragmentation::Never },
-            limits: udpcl::Limits { window: self.window, ..udpcl::Limits::default() },
+            limits,
             ..udpcl::Config::default()
         };
         let carrier = datagrams(self.listen, (self.datagram, self.rate), links);

@@ -22,6 +22,7 @@ segment = "1 MiB"
 
 [[neighbour]]
 node = "ipn:1.0"
+from = ["192.0.2.0/28"]
 
 [[neighbour]]
 node = "ipn:3.0"

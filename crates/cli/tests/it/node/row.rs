@@ -30,7 +30,8 @@ impl Row {
                 ports[n - 1],
             );
             if n > 1 {
-                text += &format!("[[neighbour]]\nnode = \"ipn:{}.0\"\n", n - 1);
+                text +=
+                    &format!("[[neighbour]]\nnode = \"ipn:{}.0\"\nfrom = [\"127.0.0.1\"]\n", n - 1);
             }
             if n < count {
                 text += &format!(

@@ -86,6 +86,13 @@ pub enum Indication {
         /// Reason as text.
         why: &'static str,
     },
+    /// A peer violated a protocol, or did something else that an operator should know.
+    Notice {
+        /// The peer, if it is a known neighbour.
+        node: Option<Eid>,
+        /// Description as text.
+        what: &'static str,
+    },
     /// A bound was reached: further bundles are refused.
     LimitReached(Limit),
     /// The store failed: bundles that are not safe are refused.

@@ -54,8 +54,19 @@ impl Agent {
             Event::Sent { link, tag, outcome } => {
                 self.sent(now, LinkRef { layer, link }, tag, outcome);
             }
-            Event::PeerFault { .. } => self.statistics.malformed += 1,
+            Event::PeerFault { link, what } => {
+                self.statistics.malformed += 1;
+                self.note(LinkRef { layer, link }, what);
+            }
+            Event::Notice { link, what } => self.note(LinkRef { layer, link }, what),
         }
+    }
+
+    /// Reports something of a peer that an operator should know.
+    fn note(&mut self, at: LinkRef, what: &'static str) {
+        let node = self.forwarder.up().find(|(of, _)| *of == at).and_then(|(_, node)| node);
+        let node = node.cloned();
+        self.user.indicate(Indication::Notice { node, what });
     }
 
     fn begins(&mut self, origin: Origin, bytes: Option<u64>) {

@@ -302,6 +302,7 @@ impl Files {
                 | AgentIndication::CustodyTaken { .. }
                 | AgentIndication::SignalIgnored { .. }
                 | AgentIndication::LimitReached(_)
+                | AgentIndication::Notice { .. }
                 | AgentIndication::StoreFailed(_) => {}
             }
             self.indications.push_back(Indication::Bundles(indication));

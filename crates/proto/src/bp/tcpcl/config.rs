@@ -7,6 +7,7 @@ use engine::PathId;
 use wire::bp7::Eid;
 use wire::tcpcl4::Bounds;
 
+use super::super::admission::Admission;
 use super::super::layer::LinkId;
 use super::protocol::Protocol;
 use crate::settings;
@@ -42,6 +43,14 @@ settings! {
         pub reconnect: Duration as Span [Interval] = Duration::from_secs(1),
         /// Longest pause before a connection is retried.
         pub reconnect_max: Duration as Span [Interval] = Duration::from_secs(600),
+        /// Timeout for the contact header of a peer that connects, at most `patience`.
+        pub greeting: Duration = Duration::from_secs(60),
+        /// Silence after which the session of a stranger without keepalives ends (RFC 9174 §6.2).
+        pub idle: Option<Duration> = None,
+        /// Silence within a transfer after which the session of its sender ends.
+        pub stall: Option<Duration> = None,
+        /// Peers that may connect, and the names that they may have.
+        pub admission: Admission = Admission::default(),
         /// Bounds on the layer's memory.
         pub limits: Limits as Inline = Limits::default(),
     }
@@ -110,6 +119,8 @@ pub struct Peer {
     pub path: PathId,
     /// Name required in its certificate.
     pub server_name: String,
+    /// Its node ID; `None` is the one that it announces.
+    pub node: Option<Eid>,
 }
 
 /// Use of TLS (RFC 9174 §4.4).
@@ -137,8 +148,11 @@ settings! {
     /// Bounds on the layer's memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Limits {
-        /// Sessions, including those being established.
+        /// Sessions, including those being established. Neighbours have places that strangers do
+        /// not get, up to half of all.
         pub sessions: usize = 1024,
+        /// Sessions that the peers at one address may open.
+        pub per_address: usize = 1024,
         /// Bundles in transit to a neighbour at one time.
         pub window: usize as Number [Least(1)] = 64,
         /// Bytes in transit to a neighbour below which there may be more bundles than `window`.

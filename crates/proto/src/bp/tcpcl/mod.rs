@@ -6,6 +6,7 @@
 
 mod config;
 mod out;
+mod places;
 mod protocol;
 mod receiving;
 mod sending;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId,
-    Receive, StreamEffect, Ticket, Time, Timers, Transmit, TxBuf,
+    PathInfo, Receive, StreamEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 use wire::bp7::Eid;
 use wire::tcpcl3;
@@ -29,8 +30,10 @@ pub use self::config::{Config, Limits, Peer, Proof, Tls, WholeSeconds};
 pub use self::protocol::{Protocol, Version3};
 pub use wire::mtcp::Framing;
 
+use self::places::Remote;
 use self::sending::Sending;
 use self::session::{Phase, Session};
+use super::admission::Standing;
 use super::layer::{Command, Event, Layer, LinkId, Neighbour, Outcome, Outgoing, Tag};
 use super::source::Files;
 
@@ -43,6 +46,8 @@ enum Alarm {
     Silence(PathId),
     /// A keepalive is due.
     Keepalive(PathId),
+    /// Timeout of a transfer that stands still.
+    Stall(PathId),
     /// A connection is retried.
     Reconnect(LinkId),
 }
@@ -121,7 +126,7 @@ impl Tcpcl {
         self.statistics
     }
 
-    fn stream_up(&mut self, now: Time, path: PathId) {
+    fn stream_up(&mut self, now: Time, path: PathId, info: &PathInfo) {
         if self.sessions.contains_key(&path) {
             return;
         }
@@ -136,12 +141,14 @@ impl Tcpcl {
         if let Some(wanted) = self.wanted.get_mut(&link) {
             wanted.is_opening = false;
         }
-        if self.sessions.len() >= self.config.limits.sessions {
+        let address = info.ends.map(|(_, far)| far.ip());
+        let Some(standing) = self.place(now, is_active, address) else {
             self.effects.push_back(StreamEffect::Reset { path }.into());
             return;
-        }
+        };
         let protocol = self.config.protocol;
-        let mut session = Session::new(link, is_active, protocol, now);
+        let peer = Remote { address, standing, node: None, since: now };
+        let mut session = Session::new(link, is_active, protocol, peer);
         // In version 4 the listening side waits for the contact header of the connecting side (RFC
         // 9174 §4.3).
         if is_active || matches!(protocol, Protocol::Tcpcl3(_)) {
@@ -150,8 +157,13 @@ impl Tcpcl {
         self.sessions.insert(path, session);
         self.paths.insert(link, path);
         self.ready.insert(path);
-        let at = now + self.config.patience;
+        let greeting = if is_active { self.config.patience } else { self.config.greeting };
+        let at = now + greeting.min(self.config.patience);
         self.timers.set(Alarm::Silence(path), at, "a session being established");
+        if let Some(address) = address.filter(|_| !is_active) {
+            let here: BTreeSet<Eid> = self.config.admission.at(address).cloned().collect();
+            self.connect_soon(now, |node| here.contains(node));
+        }
         if self.config.tls == Tls::Always && protocol != Protocol::Tcpcl4 {
             self.fault(path, "TLS is required, but the protocol has none");
         } else if let Protocol::Framed(framing) = protocol {
@@ -187,6 +199,7 @@ impl Tcpcl {
     fn stream_down(&mut self, now: Time, path: PathId, why: &'static str) {
         self.timers.cancel(Alarm::Silence(path));
         self.timers.cancel(Alarm::Keepalive(path));
+        self.timers.cancel(Alarm::Stall(path));
         self.ready.remove(&path);
         let opening = self.config.peers.iter().find(|(_, peer)| peer.path == path);
         let link = opening.map(|(link, _)| *link);
@@ -358,21 +371,27 @@ impl Tcpcl {
     }
 
     fn established(&mut self, now: Time, path: PathId, init: &SessionInit<'_>) {
-        let window = self.config.limits.window.max(1);
+        if !self.is_welcome(now, path, init.node_id) {
+            return;
+        }
+        let Limits { window, window_bytes, .. } = self.config.limits;
         let Some(session) = self.sessions.get_mut(&path) else { return };
         session.phase = Phase::Established;
         session.segment_mru = init.segment_mru;
         session.silence.keepalive_s = init.keepalive_s.min(self.config.keepalive_s);
         session.silence.last_sent = now;
-        let node: Option<Eid> = init.node_id.parse().ok();
-        let node = node.filter(|node| !node.is_none());
-        let named = init.node_id;
-        let is_authenticated = node.is_some() && session.tls.names_itself(named);
+        let node = session.peer.node.clone();
+        let is_authenticated = node.is_some() && session.tls.names_itself(init.node_id);
         let bundle_max = init.transfer_mru;
-        let window_bytes = self.config.limits.window_bytes;
+        // Nothing is sent to strangers.
+        let (window, window_bytes) = match session.peer.standing {
+            Standing::Neighbour => (window.max(1), window_bytes),
+            Standing::Stranger => (0, 0),
+        };
         let neighbour = Neighbour { node, is_authenticated, bundle_max, window, window_bytes };
         session.neighbour = Some(neighbour.clone());
-        self.events.push_back(Event::Up { link: session.link, neighbour });
+        let is_active = session.is_active;
+        self.events.push_back(Event::Up { link: session.link, neighbour: neighbour.clone() });
         self.statistics.sessions += 1;
         let shortest = self.config.reconnect;
         if let Some(wanted) = self.wanted.get_mut(&session.link) {
@@ -380,6 +399,10 @@ impl Tcpcl {
         }
         self.timers.cancel(Alarm::Silence(path));
         self.watch(now, path);
+        if let Some(node) = neighbour.node.filter(|_| !is_active) {
+            self.connect_soon(now, |other| *other == node);
+            self.report_second(path);
+        }
     }
 
     /// Establishes a session without messages: the connecting side sends, the listening side
@@ -401,22 +424,21 @@ impl Tcpcl {
     /// Sets the timers of an established session.
     fn watch(&mut self, now: Time, path: PathId) {
         let Some(session) = self.sessions.get(&path) else { return };
-        if session.silence.keepalive_s == 0 || session.phase != Phase::Established || session.ends.0
-        {
+        if session.phase != Phase::Established || session.ends.0 {
             return;
         }
-        let interval = Duration::from_secs(u64::from(session.silence.keepalive_s));
-        let due = (session.silence.last_sent + interval).max(now);
-        let silent = (session.silence.last_received + 2 * interval).max(now);
-        self.timers.set(Alarm::Keepalive(path), due, "a keepalive");
-        if !session.agreement.is_framed() {
-            self.timers.set(Alarm::Silence(path), silent, "a silent peer");
+        if let Some(interval) = session.silence.interval() {
+            let due = (session.silence.last_sent + interval).max(now);
+            self.timers.set(Alarm::Keepalive(path), due, "a keepalive");
+        }
+        if let Some(silent) = self.silent_at(session) {
+            self.timers.set(Alarm::Silence(path), silent.max(now), "a silent peer");
         }
     }
 
     fn keepalive(&mut self, now: Time, path: PathId) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
-        let interval = Duration::from_secs(u64::from(session.silence.keepalive_s));
+        let Some(interval) = session.silence.interval() else { return };
         if session.silence.last_sent + interval <= now {
             session.send(&Message::Keepalive);
             session.silence.last_sent = now;
@@ -429,10 +451,12 @@ impl Tcpcl {
     fn silence(&mut self, now: Time, path: PathId) {
         let Some(session) = self.sessions.get(&path) else { return };
         if session.phase == Phase::Established && !session.ends.0 {
-            let interval = Duration::from_secs(u64::from(session.silence.keepalive_s));
-            let silent = session.silence.last_received + 2 * interval;
-            if silent > now {
-                self.timers.set(Alarm::Silence(path), silent, "a silent peer");
+            let Some(silent) = self.silent_at(session) else { return };
+            // A peer that is not read is not silent.
+            if silent > now || session.is_paused {
+                let wait = silent.since(session.silence.last_received);
+                let at = if silent > now { silent } else { now + wait };
+                self.timers.set(Alarm::Silence(path), at, "a silent peer");
                 return;
             }
             self.timers.cancel(Alarm::Keepalive(path));
@@ -534,7 +558,9 @@ impl Layer for Tcpcl {
             Command::Open { link } => {
                 let pause = self.config.reconnect;
                 if self.config.peers.contains_key(&link) {
-                    self.wanted.entry(link).or_insert(Wanted { pause, is_opening: false });
+                    // A contact begins: what failed before it says nothing of it.
+                    let first = Wanted { pause, is_opening: false };
+                    self.wanted.entry(link).or_insert(first).pause = pause;
                     self.open(link);
                 }
             }
@@ -562,7 +588,7 @@ impl Engine for Tcpcl {
         match input {
             Input::Receive(Receive { path, bytes, .. }) => self.receive(now, path, bytes),
             Input::Path(path, event) => match event {
-                PathEvent::Up(_) => self.stream_up(now, path),
+                PathEvent::Up(info) => self.stream_up(now, path, &info),
                 PathEvent::Down => self.stream_down(now, path, "the stream broke"),
                 PathEvent::Blocked | PathEvent::Writable => {
                     if let Some(session) = self.sessions.get_mut(&path) {
@@ -585,6 +611,7 @@ impl Engine for Tcpcl {
             match alarm {
                 Alarm::Silence(path) => self.silence(now, path),
                 Alarm::Keepalive(path) => self.keepalive(now, path),
+                Alarm::Stall(path) => self.stalled(now, path),
                 Alarm::Reconnect(link) => self.open(link),
             }
         }

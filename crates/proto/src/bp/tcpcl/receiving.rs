@@ -5,16 +5,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{Effect, PathEffect, PathId, Time};
 use wire::bp7::Eid;
-use wire::tcpcl3;
 use wire::tcpcl4::{
     CONTACT_LEN, ContactHeader, Extensions, Message, RefuseReason, RejectReason, Segment,
     SegmentFlags, SessionInit, TRANSFER_LENGTH, TermReason,
 };
+use wire::{DecodeErrorKind, tcpcl3};
 
 use super::super::layer::{Event, LinkId, Outcome, Refusal, TransferId};
 use super::protocol::{self, Protocol, Received, Version3};
 use super::session::{Coming, Phase, Reply, reason, refusal};
-use super::{Proof, Tcpcl, Tls};
+use super::{Alarm, Proof, Tcpcl, Tls};
 
 impl Tcpcl {
     /// Handles a piece of a stream.
@@ -24,6 +24,9 @@ impl Tcpcl {
         let mut kept = None;
         if let Some(session) = self.sessions.get_mut(&path) {
             session.silence.last_received = now;
+            if session.incoming.segment.is_some() {
+                session.incoming.last_data = now;
+            }
         }
         while !bytes.is_empty() {
             let Some(session) = self.sessions.get_mut(&path).filter(|session| !session.is_over)
@@ -71,8 +74,13 @@ impl Tcpcl {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         let Some((0, flags)) = session.incoming.segment else { return };
         session.incoming.segment = None;
+        let ends_early = |coming: &Coming| coming.total.is_some_and(|it| it != coming.received);
+        if flags.end && session.incoming.coming.as_ref().is_some_and(ends_early) {
+            self.refuse_length(path);
+        }
+        let Some(session) = self.sessions.get_mut(&path) else { return };
         let Some(coming) = session.incoming.coming else { return };
-        let Coming { id, transfer, received: length, is_unwanted } = coming;
+        let Coming { id, transfer, received: length, is_unwanted, .. } = coming;
         if flags.end {
             session.incoming.coming = None;
         }
@@ -164,8 +172,13 @@ impl Tcpcl {
         let header = match ContactHeader::decode(&session.incoming.beginning) {
             Ok(Some(header)) => header,
             Ok(None) => return true,
-            Err(_) => {
-                // A peer of another version gets our header (§4.3), any other peer nothing.
+            Err(error) => {
+                // A peer that connects with another version gets our header and the reason (§4.3),
+                // any other peer nothing.
+                if matches!(error.kind, DecodeErrorKind::Version(_)) && !session.is_active {
+                    self.reply_to_contact(path);
+                    self.terminate(path, TermReason::VersionMismatch);
+                }
                 self.fault(path, "no contact header of version 4");
                 return false;
             }
@@ -173,9 +186,9 @@ impl Tcpcl {
         session.incoming.beginning.clear();
         session.tls.peer_can_tls = header.can_tls;
         if !session.is_active {
-            let mut session = self.sessions.remove(&path).expect("it is here");
-            self.contact(&mut session);
-            self.sessions.insert(path, session);
+            let at = session.peer.since + self.config.patience;
+            self.timers.set(Alarm::Silence(path), at, "a session being established");
+            self.reply_to_contact(path);
         }
         self.ready.insert(path);
         let both = header.can_tls && self.config.tls != Tls::Never;
@@ -183,11 +196,27 @@ impl Tcpcl {
             return self.secure(path, bytes);
         }
         if self.config.tls == Tls::Always {
+            self.terminate(path, TermReason::ContactFailure);
             self.fault(path, "a peer without TLS, which is required here");
             return false;
         }
         self.begin_session(path);
         true
+    }
+
+    /// Queues the contact header of the side that accepted the stream.
+    fn reply_to_contact(&mut self, path: PathId) {
+        if let Some(mut session) = self.sessions.remove(&path) {
+            self.contact(&mut session);
+            self.sessions.insert(path, session);
+        }
+    }
+
+    /// Queues the end of a session that was not established.
+    fn terminate(&mut self, path: PathId, reason: TermReason) {
+        if let Some(session) = self.sessions.get_mut(&path) {
+            session.send(&Message::Terminate { is_reply: false, reason });
+        }
     }
 
     /// Handles the contact header of version 3, which establishes the session (RFC 7242 §4.2).
@@ -287,7 +316,7 @@ impl Tcpcl {
         match (session.phase, message) {
             (Phase::Init, Message::Init(init)) => return self.init_came(now, path, init),
             (Phase::Established, Message::Segment(segment)) => {
-                return self.segment_begins(path, segment);
+                return self.segment_begins(now, path, segment);
             }
             (Phase::Established, Message::Ack { flags, transfer, length }) => {
                 self.acknowledged(path, *flags, *transfer, *length);
@@ -362,9 +391,8 @@ impl Tcpcl {
         }
     }
 
-    fn segment_begins(&mut self, path: PathId, segment: &Segment<'_>) -> bool {
-        let Segment { flags, transfer, extensions, length } = *segment;
-        let most = self.config.transfer_mru;
+    fn segment_begins(&mut self, now: Time, path: PathId, segment: &Segment<'_>) -> bool {
+        let Segment { flags, transfer, length, .. } = *segment;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let mru = match session.agreement.protocol {
             Protocol::Tcpcl4 => self.config.segment_mru,
@@ -382,48 +410,83 @@ impl Tcpcl {
             self.fault(path, "an unexpected or too long segment");
             return false;
         }
-        if flags.start {
-            let id = TransferId(self.next_transfer);
-            self.next_transfer += 1;
-            let named = extensions.transfer_length().or(session.incoming.next_length.take());
-            let bytes = named.or(flags.end.then_some(length));
-            let unknown = extensions.iter().any(|i| i.is_critical && i.kind != TRANSFER_LENGTH);
-            let refused = if unknown {
-                Some(RefuseReason::ExtensionFailure)
-            } else if bytes.is_some_and(|bytes| bytes > most) {
-                Some(RefuseReason::NoResources)
-            } else if session.ends.0 {
-                Some(RefuseReason::SessionTerminating)
-            } else {
-                None
-            };
-            let is_unwanted = refused.is_some();
-            let agreement = session.agreement;
-            if is_unwanted && agreement.acks && !agreement.refusals {
-                self.fault(path, "a refused bundle, without refusals in the session");
-                return false;
-            }
-            session.incoming.coming = Some(Coming { id, transfer, received: 0, is_unwanted });
-            let link = session.link;
-            match refused {
-                Some(reason) => {
-                    session.replies.push_back(Reply::Refuse { reason, transfer });
-                    session.send_replies();
-                    self.ready.insert(path);
-                }
-                None => self.events.push_back(Event::Begins { link, transfer: id, bytes }),
-            }
+        if flags.start && !self.transfer_begins(now, path, segment) {
+            return false;
         }
-        self.segment_follows(path, flags, length, most)
+        self.segment_follows(path, flags, length)
     }
 
-    fn segment_follows(
-        &mut self,
-        path: PathId,
-        flags: SegmentFlags,
-        length: u64,
-        most: u64,
-    ) -> bool {
+    /// Begins a transfer, or refuses it; returns whether the session continues.
+    fn transfer_begins(&mut self, now: Time, path: PathId, segment: &Segment<'_>) -> bool {
+        let Segment { flags, transfer, extensions, length } = *segment;
+        let most = self.config.transfer_mru;
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
+        let id = TransferId(self.next_transfer);
+        self.next_transfer += 1;
+        let total = extensions.transfer_length().or(session.incoming.next_length.take());
+        let bytes = total.or(flags.end.then_some(length));
+        let unknown = extensions.iter().any(|i| i.is_critical && i.kind != TRANSFER_LENGTH);
+        let lengths = extensions.iter().filter(|item| item.kind == TRANSFER_LENGTH).count();
+        let refused = if unknown {
+            Some(RefuseReason::ExtensionFailure)
+        } else if lengths > 1 {
+            // At most one item gives the length (§5.2.5.1).
+            Some(RefuseReason::NotAcceptable)
+        } else if bytes.is_some_and(|bytes| bytes > most) {
+            Some(RefuseReason::NoResources)
+        } else if session.ends.0 {
+            Some(RefuseReason::SessionTerminating)
+        } else {
+            None
+        };
+        let is_unwanted = refused.is_some();
+        let agreement = session.agreement;
+        if is_unwanted && agreement.acks && !agreement.refusals {
+            self.fault(path, "a refused bundle, without refusals in the session");
+            return false;
+        }
+        session.incoming.coming = Some(Coming { id, transfer, received: 0, total, is_unwanted });
+        let link = session.link;
+        match refused {
+            Some(reason) => {
+                session.replies.push_back(Reply::Refuse { reason, transfer });
+                session.send_replies();
+                self.ready.insert(path);
+            }
+            None => {
+                self.events.push_back(Event::Begins { link, transfer: id, bytes });
+                self.watch_transfer(now, path);
+            }
+        }
+        true
+    }
+
+    /// Refuses a bundle that is not as long as announced (§5.2.5.1).
+    fn refuse_length(&mut self, path: PathId) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let (link, agreement) = (session.link, session.agreement);
+        let coming = session.incoming.coming.as_mut().filter(|coming| !coming.is_unwanted);
+        let Some(coming) = coming else { return };
+        coming.is_unwanted = true;
+        let (id, transfer, reason) = (coming.id, coming.transfer, RefuseReason::NotAcceptable);
+        self.events.push_back(Event::Broken { link, transfer: id, keep: false });
+        session.replies.push_back(Reply::Refuse { reason, transfer });
+        session.send_replies();
+        self.ready.insert(path);
+        if agreement.acks && !agreement.refusals {
+            self.fault(path, "a bundle of another length than announced");
+        }
+    }
+
+    fn segment_follows(&mut self, path: PathId, flags: SegmentFlags, length: u64) -> bool {
+        let most = self.config.transfer_mru;
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
+        let is_past = |coming: Coming| {
+            coming.total.is_some_and(|total| coming.received.saturating_add(length) > total)
+        };
+        if session.incoming.coming.is_some_and(is_past) {
+            self.refuse_length(path);
+        }
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let is_long =
             |coming: Coming| !coming.is_unwanted && coming.received.saturating_add(length) > most;

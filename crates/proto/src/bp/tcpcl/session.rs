@@ -1,6 +1,7 @@
 //! Session over one stream.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::Time;
@@ -8,6 +9,7 @@ use wire::tcpcl4::{Message, RefuseReason, SegmentFlags, TermReason};
 
 use super::super::layer::{LinkId, Neighbour, Refusal, TransferId};
 use super::out::Out;
+use super::places::Remote;
 use super::protocol::{Agreement, Protocol};
 use super::sending::Sending;
 
@@ -30,6 +32,8 @@ pub(super) struct Coming {
     pub(super) id: TransferId,
     pub(super) transfer: u64,
     pub(super) received: u64,
+    /// Length in bytes, if announced.
+    pub(super) total: Option<u64>,
     /// Whether it was refused: the rest is discarded.
     pub(super) is_unwanted: bool,
 }
@@ -85,6 +89,8 @@ pub(super) struct Incoming {
     pub(super) transfers_begun: u64,
     /// Length of the next bundle, if announced.
     pub(super) next_length: Option<u64>,
+    /// Time of the last data of a transfer.
+    pub(super) last_data: Time,
 }
 
 /// Timers that show both ends the other is alive.
@@ -95,11 +101,19 @@ pub(super) struct Silence {
     pub(super) last_received: Time,
 }
 
+impl Silence {
+    /// Interval of keepalives, if there are any.
+    pub(super) fn interval(self) -> Option<Duration> {
+        (self.keepalive_s > 0).then(|| Duration::from_secs(self.keepalive_s.into()))
+    }
+}
+
 /// A session.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) link: LinkId,
     pub(super) is_active: bool,
+    pub(super) peer: Remote,
     pub(super) phase: Phase,
     pub(super) agreement: Agreement,
     pub(super) tls: Security,
@@ -126,10 +140,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(link: LinkId, is_active: bool, protocol: Protocol, now: Time) -> Self {
+    pub(super) fn new(link: LinkId, is_active: bool, protocol: Protocol, peer: Remote) -> Self {
+        let now = peer.since;
         Self {
             link,
             is_active,
+            peer,
             phase: Phase::Contact,
             agreement: Agreement::new(protocol),
             tls: Security::default(),

@@ -16,6 +16,7 @@ use crate::bp::layer::{
     Command, Content, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
 };
 
+mod admission;
 mod framed;
 mod version3;
 
@@ -51,7 +52,7 @@ fn config(node: u32) -> Config {
 }
 
 fn active(node: u32) -> Config {
-    let peer = Peer { path: ACTIVE, server_name: "b.example".into() };
+    let peer = Peer { path: ACTIVE, server_name: "b.example".into(), node: None };
     Config { peers: [(LINK, peer)].into(), ..config(node) }
 }
 

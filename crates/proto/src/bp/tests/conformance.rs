@@ -138,7 +138,7 @@ impl<L: Layer> Carrier<L> {
                         Outcome::Refused(_) | Outcome::Failed { .. } => Verdict::Failed,
                     });
                 }
-                Event::PeerFault { .. } => {}
+                Event::Notice { .. } | Event::PeerFault { .. } => {}
             }
         }
     }

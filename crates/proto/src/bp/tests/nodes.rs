@@ -37,7 +37,7 @@ impl World {
             // Each opens the stream to the next on its right.
             if at + 1 < count {
                 let link = LinkId(at as u32 + 1);
-                let peer = Peer { path: path(at + 1), server_name: String::new() };
+                let peer = Peer { path: path(at + 1), server_name: String::new(), node: None };
                 layer.peers.insert(link, peer);
                 links.insert(LinkRef { layer: 0, link }, node(at + 1));
                 paths.known.insert(path(at + 1), 0);

@@ -299,7 +299,7 @@ impl BundlesConfig {
     fn stream_layer(&self, me: Eid) -> Tcpcl {
         let mut layer = tcpcl::Config { node: me, ..self.tcpcl.clone() };
         for (number, path) in &self.paths {
-            let peer = Peer { path: *path, server_name: String::new() };
+            let peer = Peer { path: *path, server_name: String::new(), node: None };
             layer.peers.insert(Self::link(*number), peer);
         }
         Tcpcl::new(layer)

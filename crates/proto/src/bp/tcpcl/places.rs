@@ -1,0 +1,182 @@
+//! Places of sessions: which peers may connect, under which names, and whose session ends for
+//! another.
+
+use std::net::IpAddr;
+
+use engine::{PathId, StreamEffect, Time};
+use wire::bp7::Eid;
+use wire::tcpcl4::TermReason;
+
+use super::super::admission::{Standing, Strangers};
+use super::super::layer::Event;
+use super::session::{Phase, Session};
+use super::{Alarm, Tcpcl, Tls};
+
+/// Peer of a session.
+#[derive(Clone, Debug)]
+pub(super) struct Remote {
+    /// Its address, if known.
+    pub(super) address: Option<IpAddr>,
+    /// By its address at first, then by its name.
+    pub(super) standing: Standing,
+    /// Its node ID, as far as it counts.
+    pub(super) node: Option<Eid>,
+    /// Time of the stream's start.
+    pub(super) since: Time,
+}
+
+impl Tcpcl {
+    /// Finds a place for a new stream; `None` if there is none. Streams to configured neighbours
+    /// always have one.
+    pub(super) fn place(
+        &mut self,
+        now: Time,
+        is_active: bool,
+        address: Option<IpAddr>,
+    ) -> Option<Standing> {
+        let most = self.config.limits.sessions;
+        let is_stranger = |session: &Session| session.peer.standing == Standing::Stranger;
+        if is_active {
+            if self.sessions.len() >= most {
+                self.push_out(now, is_stranger);
+            }
+            return Some(Standing::Neighbour);
+        }
+        let admission = &self.config.admission;
+        let is_near = admission.is_of_neighbour(address);
+        // With TLS a stranger may prove another standing.
+        let may_prove = self.config.tls != Tls::Never;
+        if !is_near && !may_prove && admission.strangers == Strangers::Refuse {
+            return None;
+        }
+        let kept = (self.config.peers.len() + admission.neighbours.len()).min(most / 2);
+        let from_it = |session: &Session| !session.is_active && session.peer.address == address;
+        let count = self.sessions.values().filter(|session| from_it(session)).count();
+        if address.is_some() && count >= self.config.limits.per_address {
+            let is_nameless = |session: &Session| from_it(session) && session.peer.node.is_none();
+            if !is_near || !self.push_out(now, is_nameless) {
+                return None;
+            }
+        }
+        if is_near {
+            let has_place = self.sessions.len() < most || self.push_out(now, is_stranger);
+            return has_place.then_some(Standing::Neighbour);
+        }
+        let strangers = self.sessions.values().filter(|session| is_stranger(session)).count();
+        (strangers + kept < most && self.sessions.len() < most).then_some(Standing::Stranger)
+    }
+
+    /// Ends the oldest of these sessions; returns whether there was one.
+    fn push_out(&mut self, now: Time, of: impl Fn(&Session) -> bool) -> bool {
+        let candidates = self.sessions.iter().filter(|(_, session)| of(session));
+        let oldest = candidates.min_by_key(|(path, session)| (session.peer.since, **path));
+        let Some(path) = oldest.map(|(path, _)| *path) else { return false };
+        self.effects.push_back(StreamEffect::Reset { path }.into());
+        self.stream_down(now, path, "its place is taken by a neighbour");
+        true
+    }
+
+    /// Judges the name of a peer, and ends the session if no session is possible with it. Returns
+    /// whether the session may be established.
+    pub(super) fn is_welcome(&mut self, now: Time, path: PathId, named: &str) -> bool {
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
+        if session.agreement.is_framed() {
+            // These protocols have no names: the address alone counts.
+            return true;
+        }
+        let is_proved = !named.is_empty() && session.tls.names_itself(named);
+        let (own, address) = (&self.config.node, session.peer.address);
+        let what = match self.config.admission.judge(own, named, is_proved, address) {
+            Ok((node, standing)) => {
+                let peer = self.config.peers.get(&session.link).filter(|_| session.is_active);
+                session.peer.node = peer.and_then(|peer| peer.node.clone()).or(node);
+                // Whom the configuration names is no stranger.
+                if !session.is_active {
+                    session.peer.standing = standing;
+                }
+                let is_stranger = session.peer.standing == Standing::Stranger;
+                if !is_stranger || self.config.admission.strangers != Strangers::Refuse {
+                    return true;
+                }
+                "a stranger, which is refused here"
+            }
+            Err(why) => why,
+        };
+        self.end(now, path, TermReason::ContactFailure);
+        self.fault(path, what);
+        false
+    }
+
+    /// Reports a peer that opens a second session under the name of another.
+    pub(super) fn report_second(&mut self, path: PathId) {
+        let Some(session) = self.sessions.get(&path).filter(|session| !session.is_active) else {
+            return;
+        };
+        let is_same = |(other, of): (&PathId, &Session)| {
+            *other != path
+                && !of.is_active
+                && of.phase == Phase::Established
+                && of.peer.node == session.peer.node
+        };
+        if session.peer.node.is_some() && self.sessions.iter().any(is_same) {
+            let (link, what) = (session.link, "a second session of the same node");
+            self.events.push_back(Event::Notice { link, what });
+        }
+    }
+
+    /// Time at which a silent session ends, if ever.
+    pub(super) fn silent_at(&self, session: &Session) -> Option<Time> {
+        let last = session.silence.last_received;
+        match session.silence.interval().filter(|_| !session.agreement.is_framed()) {
+            Some(interval) => Some(last + 2 * interval),
+            // Without keepalives silence means nothing, except from strangers (RFC 9174 §6.2).
+            None => {
+                let idle = self.config.idle?;
+                (session.peer.standing == Standing::Stranger).then(|| last + idle)
+            }
+        }
+    }
+
+    /// Sets the timer of a transfer that a peer begins.
+    pub(super) fn watch_transfer(&mut self, now: Time, path: PathId) {
+        if let (Some(stall), Some(session)) = (self.config.stall, self.sessions.get_mut(&path)) {
+            session.incoming.last_data = now;
+            self.timers.set(Alarm::Stall(path), now + stall, "a stalled transfer");
+        }
+    }
+
+    /// Ends the session of a peer whose transfer has stalled: only its end frees what the transfer
+    /// holds.
+    pub(super) fn stalled(&mut self, now: Time, path: PathId) {
+        let Some(stall) = self.config.stall else { return };
+        let Some(session) = self.sessions.get(&path) else { return };
+        if session.incoming.coming.is_none_or(|coming| coming.is_unwanted) {
+            return;
+        }
+        let due = session.incoming.last_data + stall;
+        if due > now || session.is_paused {
+            let at = if due > now { due } else { now + stall };
+            self.timers.set(Alarm::Stall(path), at, "a stalled transfer");
+            return;
+        }
+        self.effects.push_back(StreamEffect::Reset { path }.into());
+        self.stream_down(now, path, "a transfer stalled");
+    }
+
+    /// Connects soon to neighbours that have shown that they can be reached.
+    pub(super) fn connect_soon(&mut self, now: Time, is_one: impl Fn(&Eid) -> bool) {
+        let pause = self.config.reconnect;
+        let peers = self.config.peers.iter();
+        let shown = peers.filter(|(_, peer)| peer.node.as_ref().is_some_and(&is_one));
+        for (&link, _) in shown {
+            let Some(wanted) = self.wanted.get_mut(&link).filter(|it| !it.is_opening) else {
+                continue;
+            };
+            let alarm = Alarm::Reconnect(link);
+            if self.timers.get(alarm).is_some_and(|due| due.at > now + pause) {
+                wanted.pause = pause;
+                self.timers.set(alarm, now + pause, "a reconnection");
+            }
+        }
+    }
+}
