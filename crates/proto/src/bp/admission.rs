@@ -1,4 +1,4 @@
-//! Admission of peers: the addresses of neighbours, and the use of the node IDs that peers announce
+//! Admission of peers: addresses of neighbours, and the use of the node IDs that peers announce
 //! (RFC 9174 §4.6, RFC 9758 §5.4).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -533,6 +533,45 @@ fn listeners_accept_one_stream_on_request() {
     assert!(TcpStream::connect(address).is_err(), "nobody waits any more");
 }
 
+/// Peers whose streams were left and who never end must not shut out others.
+#[test]
+fn streams_that_were_left_make_room_if_so_configured() {
+    let config = StreamConfig { streams_max: 2, forgets_left: true, ..config() };
+    let (mut driver, address) = driver(config, Toy::default());
+    let _idle: Vec<_> = (0..2).map(|_| TcpStream::connect(address).unwrap()).collect();
+    run_until(&mut driver, "both come up", |toy| toy.up.len() == 2);
+    let paths: Vec<PathId> = driver.engine_mut().up.keys().copied().collect();
+    for path in paths {
+        driver.engine_mut().effects.push_back(PathEffect::Close { path }.into());
+    }
+    run_for(&mut driver, Duration::from_millis(20));
+    assert_eq!(driver.statistics().streams, 2);
+    let _third = TcpStream::connect(address).unwrap();
+    run_until(&mut driver, "the third comes up", |toy| toy.up.len() == 3);
+    let elsewhere = TcpListener::bind(local()).unwrap();
+    let (ticket, to) = (Ticket(1), elsewhere.local_addr().unwrap());
+    let connect = StreamEffect::Connect { ticket, from: None, to, best_effort: false };
+    driver.engine_mut().effects.push_back(connect.into());
+    run_until(&mut driver, "so does one of the engine", |toy| toy.up.len() == 4);
+}
+
+/// A listener whose queue is full ignores further connections, as a host that is down does.
+#[test]
+fn an_attempt_to_connect_ends_in_time() {
+    let deaf = StreamOptions::default().listen(local(), 0).unwrap();
+    let address = deaf.local_addr().unwrap().as_socket().unwrap();
+    let _queued = TcpStream::connect(address).unwrap();
+    let options =
+        StreamOptions { connecting: Some(Duration::from_millis(500)), ..StreamOptions::default() };
+    let path = PathId(1);
+    let config = StreamConfig { options, peers: [(path, address)].into(), ..config() };
+    let (mut driver, _) = driver(config, Toy::default());
+    driver.engine_mut().effects.push_back(PathEffect::Open { path }.into());
+    let started = Instant::now();
+    run_until(&mut driver, "it fails", |toy| toy.down == [path]);
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+}
+
 #[test]
 fn options_reach_the_kernel_and_wrong_ones_are_reported() {
     let options = StreamOptions {
@@ -544,6 +583,7 @@ fn options_reach_the_kernel_and_wrong_ones_are_reported() {
         mss: Some(1000),
         keep_alive: Some(Duration::from_secs(60)),
         timeout: Some(Duration::from_secs(30)),
+        connecting: None,
         transparent: false,
         reset_on_death: true,
     };

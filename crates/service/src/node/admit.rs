@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use proto::bp::admission::{Admission, Network};
+use proto::bp::agent::{Acceptance, By};
 use serde::{Deserialize, Serialize};
+use transport::quantity::{Size, Span};
 use transport::text::SpecError;
 use wire::bp7::Eid;
 
-use super::{Neighbour, NodeSpec, node};
+use super::{Neighbour, NodeSpec, node, pattern};
 
 /// Rights of strangers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +34,81 @@ impl From<Strangers> for proto::bp::admission::Strangers {
     }
 }
 
+/// Rule for the acceptance of bundles of neighbours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AcceptRule {
+    /// Peer that hands them in: a neighbour, `strangers`, or `*` for all.
+    #[serde(default = "all")]
+    pub neighbour: String,
+    /// Sources: a node, an endpoint, or `*` for all.
+    #[serde(default = "all")]
+    pub from: String,
+    /// Destinations, likewise.
+    #[serde(default = "all")]
+    pub to: String,
+    /// Whether such bundles are refused.
+    #[serde(default)]
+    pub refuse: bool,
+    /// Maximum bundles in the store under this rule.
+    pub bundles: Option<usize>,
+    /// Maximum bytes in the store under this rule.
+    pub bytes: Option<Size>,
+    /// Maximum bytes of one bundle.
+    pub bundle: Option<Size>,
+    /// Maximum remaining lifetime of a bundle.
+    pub lifetime: Option<Span>,
+}
+
+fn all() -> String {
+    "*".to_owned()
+}
+
+impl AcceptRule {
+    fn rule(&self) -> Result<Acceptance, SpecError> {
+        let by = match self.neighbour.as_str() {
+            "*" => By::Any,
+            "strangers" => By::Strangers,
+            name => By::Neighbour(node("limits.accept.neighbour", name)?),
+        };
+        let lifetime_ms = self.lifetime.map_or(u128::MAX, |span| span.duration().as_millis());
+        let bytes = |size: Option<Size>| size.map_or(u64::MAX, Size::bytes);
+        Ok(Acceptance {
+            by,
+            from: pattern("limits.accept.from", &self.from)?,
+            to: pattern("limits.accept.to", &self.to)?,
+            refuse: self.refuse,
+            bundles: self.bundles.unwrap_or(usize::MAX),
+            bytes: bytes(self.bytes),
+            bundle: bytes(self.bundle),
+            lifetime_ms: u64::try_from(lifetime_ms).unwrap_or(u64::MAX),
+        })
+    }
+}
+
+impl super::Limits {
+    /// Returns the rules for bundles of neighbours.
+    ///
+    /// # Errors
+    ///
+    /// A rule names no node or endpoint, or a share is not in percent.
+    pub(super) fn rules(&self) -> Result<Vec<Acceptance>, SpecError> {
+        let shares = [
+            ("share", self.share),
+            ("strangers_share", self.strangers_share),
+            ("reserve", self.reserve),
+        ];
+        for (key, percent) in shares {
+            if percent > 100 {
+                return Err(SpecError::invalid(format!(
+                    "limits.{key} is {percent}; it is in percent, 0 to 100"
+                )));
+            }
+        }
+        self.accept.iter().map(AcceptRule::rule).collect()
+    }
+}
+
 impl Neighbour {
     /// Networks from which its name counts without a proof: by default its address.
     fn networks(&self) -> Result<Vec<Network>, SpecError> {
@@ -48,6 +125,11 @@ impl Neighbour {
 }
 
 impl NodeSpec {
+    pub(super) fn check_admission(&self) -> Result<(), SpecError> {
+        self.admission()?;
+        self.limits.rules().map(drop)
+    }
+
     /// Returns the admission of peers.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ use transport::settings::{self, read_as, write_as};
 use transport::text::{self, SpecError};
 use wire::bp7::Eid;
 
-pub use self::admit::Strangers;
+pub use self::admit::{AcceptRule, Strangers};
 use self::layers::Host;
 pub use self::layers::Layer;
 pub use self::over_files::OverFiles;
@@ -153,6 +153,16 @@ pub struct Limits {
     pub incoming: usize,
     /// Rights of peers that this file does not name, or that do not prove their names.
     pub strangers: Strangers,
+    /// Part of the store that bundles of one neighbour may take, in percent.
+    pub share: u8,
+    /// Part of the store that bundles of all strangers may take, in percent.
+    pub strangers_share: u8,
+    /// Part of the store that is kept for applications of this node, in percent.
+    pub reserve: u8,
+    /// Whether bundles are accepted that have no route, or no application here.
+    pub unrouted: bool,
+    /// Rules for bundles of neighbours; the first that matches applies.
+    pub accept: Vec<AcceptRule>,
     /// Forwarded bundles that are remembered until they expire, to detect duplicates.
     pub gone: usize,
     /// Whether primary blocks of version 7 with neither a CRC nor a signature are accepted.
@@ -179,6 +189,11 @@ impl Default for Limits {
             inline_total: Size(limits.memory as u64),
             incoming: limits.incoming,
             strangers: Strangers::default(),
+            share: 100,
+            strangers_share: 25,
+            reserve: 5,
+            unrouted: true,
+            accept: Vec::new(),
             gone: limits.gone,
             unchecked: limits.unchecked,
             returns: limits.returns,
@@ -367,10 +382,9 @@ impl NodeSpec {
         self.agent_versions()?;
         self.rules.iter().try_for_each(|rule| rule.check(&self.keys))?;
         self.custody.check()?;
-        self.admission()?;
         self.links()?;
         self.entries()?;
-        Ok(())
+        self.check_admission()
     }
 
     /// Returns the node's administrative endpoint.
@@ -520,6 +534,7 @@ impl NodeSpec {
             },
             custody: self.custody.agent(),
             security: security::policy(&self.rules, &self.keys, self.agent_limits().bytes)?,
+            accept: self.limits.rules()?,
             limits: self.agent_limits(),
             node,
             ..agent::Config::default()
@@ -549,6 +564,10 @@ impl NodeSpec {
             inline: size(limits.inline),
             memory: size(limits.inline_total),
             incoming: limits.incoming,
+            share: limits.share,
+            strangers_share: limits.strangers_share,
+            reserve: limits.reserve,
+            unrouted: limits.unrouted,
             gone: limits.gone,
             unchecked: limits.unchecked,
             returns: limits.returns,

@@ -1,6 +1,5 @@
 //! A convergence layer over streams, configured by TOML.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;

@@ -385,3 +385,46 @@ fn invalid_security_settings_are_refused() {
     let error = NodeSpec::parse(&text, "node.toml").unwrap_err().to_string();
     assert!(error.contains("trusted"), "{error}");
 }
+
+#[test]
+fn admission_is_configured() {
+    use proto::bp::admission::Strangers as Rights;
+    use proto::bp::agent::By;
+
+    let spec = NodeSpec::parse(WHOLE, "node.toml").unwrap();
+    let admission = spec.admission().unwrap();
+    assert_eq!(admission.strangers, Rights::Receive);
+    let networks = |node: u32| {
+        let networks = admission.neighbours[&Eid::ipn(node, 0)].iter();
+        networks.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(networks(1), ["192.0.2.0/28"]);
+    // By default the configured address.
+    assert_eq!(networks(3), ["192.0.2.3/32"]);
+    let limits = spec.agent(now()).unwrap().limits;
+    assert_eq!((limits.share, limits.strangers_share, limits.reserve), (100, 25, 5));
+    let given = |more: &str| WHOLE.replacen("limits.bundles = 500", more, 1);
+    let rules = given(
+        "limits.strangers = \"both\"\nlimits.unrouted = false\nlimits.accept = [{ neighbour = \
+         \"strangers\", bundles = 9, lifetime = \"1 d\" }, { from = \"ipn:9.0\", refuse = true }]",
+    );
+    let spec = NodeSpec::parse(&rules, "node.toml").unwrap();
+    assert_eq!(spec.admission().unwrap().strangers, Rights::Both);
+    let agent = spec.agent(now()).unwrap();
+    assert!(!agent.limits.unrouted);
+    let [first, second] = &agent.accept[..] else { panic!("{:?}", agent.accept) };
+    assert_eq!((&first.by, first.bundles, first.lifetime_ms), (&By::Strangers, 9, 86_400_000));
+    assert!(second.refuse && second.bytes == u64::MAX);
+    let nowhere = WHOLE.replacen("from = [\"192.0.2.0/28\"]\n", "", 1);
+    for (text, told) in [
+        (nowhere, "neighbour ipn:1.0: its name would count from no address"),
+        (WHOLE.replacen("192.0.2.0/28", "192.0.2.0/40", 1), "is no network"),
+        (given("limits.share = 101"), "limits.share is 101"),
+        (given("limits.accept = [{ neighbour = \"two\" }]"), "limits.accept.neighbour"),
+        (given("limits.strangers = \"none\""), "unknown variant `none`"),
+        (WHOLE.replacen("segment = ", "per_address = 0\nsegment = ", 1), "per_address is 0"),
+    ] {
+        let error = NodeSpec::parse(&text, "node.toml").unwrap_err().to_string();
+        assert!(error.contains(told), "{told}: {error}");
+    }
+}

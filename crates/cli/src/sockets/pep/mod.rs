@@ -166,6 +166,7 @@ fn options(kernel: &KernelTcp) -> StreamOptions {
         mss: kernel.mss,
         keep_alive: kernel.keep_alive,
         timeout: kernel.timeout.map(Span::duration),
+        connecting: None,
         // Without a reset, a peer of a gateway that died could take a partial stream for a complete
         // one.
         reset_on_death: true,

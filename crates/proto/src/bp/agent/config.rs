@@ -65,6 +65,8 @@ settings! {
         pub custody: Custody = Custody::default(),
         /// Security of bundles of version 7.
         pub security: Policy = Policy::default(),
+        /// Rules for bundles of neighbours; the first that matches applies.
+        pub accept: Vec<Acceptance> = Vec::new(),
         /// Bounds on the state of the agent.
         pub limits: Limits as Table = Limits::default(),
     }
@@ -123,6 +125,38 @@ impl Pattern {
             Self::Endpoint(endpoint) => eid == endpoint,
         }
     }
+}
+
+/// Rule for the acceptance of bundles of neighbours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acceptance {
+    /// Neighbours that hand them in.
+    pub by: By,
+    /// Sources.
+    pub from: Pattern,
+    /// Destinations.
+    pub to: Pattern,
+    /// Whether such bundles are refused.
+    pub refuse: bool,
+    /// Bundles in the store under this rule.
+    pub bundles: usize,
+    /// Bytes in the store under this rule.
+    pub bytes: u64,
+    /// Bytes of one bundle.
+    pub bundle: u64,
+    /// Longest lifetime in milliseconds.
+    pub lifetime_ms: u64,
+}
+
+/// Set of neighbours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum By {
+    /// All of them, and unknown peers.
+    Any,
+    /// This node.
+    Neighbour(Eid),
+    /// Unknown peers.
+    Strangers,
 }
 
 /// CRC types of blocks created here.
@@ -239,6 +273,14 @@ settings! {
         /// Shortest payload of a fragment created here, in bytes; neighbours that take less get no
         /// fragments.
         pub fragment_min: u64 = 64,
+        /// Part of the store that bundles of one neighbour may take, in percent.
+        pub share: u8 = 100,
+        /// Part of the store that bundles of all unknown peers may take, in percent.
+        pub strangers_share: u8 = 100,
+        /// Part of the store that is kept for users of this node, in percent.
+        pub reserve: u8 = 0,
+        /// Whether bundles are accepted that have no route, or no registered endpoint here.
+        pub unrouted: bool = true,
         /// Longest lifetime in milliseconds, applied to all bundles. The default is ten years.
         pub lifetime_ms: u64 = 315_360_000_000,
         /// Bounds on the head of a bundle.

@@ -65,7 +65,17 @@ impl Agent {
     /// whether it does.
     pub(super) fn is_turned_away(&mut self, number: u64) -> bool {
         let Some(intake) = self.intakes.get(number) else { return true };
-        let Some(why) = intake.head().and_then(|head| self.refuses(head)) else { return false };
+        let by = self.giver_node(intake.giver);
+        // A duplicate takes no room: it is answered as such once it is whole.
+        let is_new = |head: &Head| {
+            let key = head.key();
+            !self.by_key.contains_key(&key) && !self.gone.contains(&key)
+        };
+        let fault = |head: &Head| {
+            let rule = || is_new(head).then(|| self.breaks_rule(head, by.as_ref())).flatten();
+            self.refuses(head).or_else(rule)
+        };
+        let Some(why) = intake.head().and_then(fault) else { return false };
         let (giver, id) = (intake.giver, intake.id());
         self.drop_intake(number);
         self.reply(giver, id, Reply::Refused(why));

@@ -116,6 +116,9 @@ pub enum Limit {
     Incoming,
     /// [`Limits::fragments`](super::Limits::fragments).
     Fragments,
+    /// [`Limits::share`](super::Limits::share) of a neighbour or of strangers, or all that
+    /// [`Limits::reserve`](super::Limits::reserve) leaves.
+    Share,
 }
 
 /// Error of a user's request.

@@ -29,6 +29,7 @@ mod record;
 mod reports;
 mod restart;
 mod secure;
+mod shares;
 mod source;
 mod store;
 mod users;
@@ -42,8 +43,8 @@ use engine::{
 use wire::bp7::{BundleFlags, BundleId, Eid, Reason};
 
 pub use self::config::{
-    Believe, COPIES, Checks, Config, Custody, Entry, Limits, LinkRef, Pattern, Reports, Routing,
-    Version,
+    Acceptance, Believe, By, COPIES, Checks, Config, Custody, Entry, Limits, LinkRef, Pattern,
+    Reports, Routing, Version,
 };
 pub use self::indication::{DeliveryId, Indication, Limit, RequestError, Statistics};
 pub use self::inventory::{State, Summary};
@@ -62,6 +63,7 @@ use self::numbers::Numbers;
 use self::outgoing::Summing;
 use self::record::{HeldRecord, Record};
 use self::restart::Restart;
+use self::shares::Shares;
 use self::store::{Job, Store};
 use self::users::Users;
 use super::layer::{Command, Content, Refusal, Tag};
@@ -112,6 +114,7 @@ pub struct Agent {
     by_expiry: BTreeSet<(Time, u64)>,
     gone: Gone,
     intakes: Intakes,
+    shares: Shares,
     joins: Joins,
     /// Parts of files that are sent once their CRC is computed.
     summing: BTreeMap<Tag, Summing>,
@@ -149,6 +152,7 @@ impl Agent {
             by_expiry: BTreeSet::new(),
             gone: Gone::default(),
             intakes: Intakes::default(),
+            shares: Shares::default(),
             joins: Joins::default(),
             summing: BTreeMap::new(),
             custodies: Custodies::new(&mut rng),
@@ -257,7 +261,8 @@ impl Agent {
             self.user.limit_reached(Limit::Bundles);
             return false;
         }
-        if self.bytes.saturating_add(bytes) > limits.bytes {
+        let taken = self.bytes.saturating_add(self.shares.reserved());
+        if taken.saturating_add(bytes) > limits.bytes {
             self.user.limit_reached(Limit::Bytes);
             return false;
         }
@@ -275,6 +280,8 @@ impl Agent {
         if let Content::Bytes(bytes) = &held.payload {
             self.memory += bytes.len();
         }
+        let (account, rule) = self.share_of(&held);
+        self.shares.hold(account, rule, held.bytes());
         self.by_key.insert(held.key(), number);
         self.by_expiry.insert((held.expires, number));
         let is_safe = !held.storing;
@@ -400,6 +407,8 @@ impl Agent {
         self.by_expiry.remove(&(held.expires, number));
         self.forwarder.wait_no_longer(number);
         self.bytes = self.bytes.saturating_sub(held.bytes());
+        let (account, rule) = self.share_of(&held);
+        self.shares.release(&account, rule, held.bytes());
         if let Content::Bytes(bytes) = &held.payload {
             self.memory = self.memory.saturating_sub(bytes.len());
         }
@@ -413,6 +422,7 @@ impl Agent {
         self.users.forget(held.destination(), number);
         self.user.limit_left(Limit::Bundles);
         self.user.limit_left(Limit::Bytes);
+        self.user.limit_left(Limit::Share);
         Some(held)
     }
 

@@ -64,8 +64,7 @@ impl Agent {
 
     /// Reports something of a peer that an operator should know.
     fn note(&mut self, at: LinkRef, what: &'static str) {
-        let node = self.forwarder.up().find(|(of, _)| *of == at).and_then(|(_, node)| node);
-        let node = node.cloned();
+        let node = self.forwarder.node(at).cloned();
         self.user.indicate(Indication::Notice { node, what });
     }
 
@@ -75,12 +74,14 @@ impl Agent {
         if is_full {
             self.user.limit_reached(Limit::Incoming);
         }
-        if !self.restart.is_ready() || is_full || !self.has_room(bytes.unwrap_or(0)) {
+        let giver = Giver::Layer { layer, link, transfer };
+        let (account, bytes) = (self.account(giver), bytes.unwrap_or(0));
+        if !self.restart.is_ready() || is_full || !self.has_share(&account, bytes) {
             self.refuse(origin, Refusal::NoResources);
             return;
         }
         let number = self.number();
-        let giver = Giver::Layer { layer, link, transfer };
+        self.shares.begin(number, account, bytes);
         self.intakes.begin_transfer((layer, transfer), number);
         let intake = Intake::new(giver, Body::Memory(BytesMut::new()));
         self.intakes.insert(number, intake);
@@ -96,14 +97,28 @@ impl Agent {
             return;
         };
         let bounds = self.config.limits.head;
+        let received = self.shares.receive(number, bytes.len() as u64);
+        if !self.expects(number, received) {
+            return;
+        }
         let Some(intake) = self.intakes.get_mut(number) else { return };
         let fed = intake.feed(bytes, &bounds);
-        if matches!(fed, Fed::Begins(_)) && self.is_turned_away(number) {
+        if matches!(fed, Fed::Begins(_))
+            && (self.is_turned_away(number) || !self.has_length(number))
+        {
             return;
         }
         if !self.take(number, fed) {
             self.is_malformed(number);
         }
+    }
+
+    /// Whether there is room for a bundle of the length in its head.
+    fn has_length(&mut self, number: u64) -> bool {
+        let head = self.intakes.get(number).and_then(|intake| intake.head());
+        let Some(head) = head else { return true };
+        let len = head.payload_len().saturating_add(head.encoded_len() as u64);
+        self.expects(number, len)
     }
 
     /// Rejects data that are not a valid bundle.
@@ -397,6 +412,7 @@ impl Agent {
     /// Discards a partly received bundle, and its file.
     pub(super) fn drop_intake(&mut self, number: u64) {
         self.let_flow(number);
+        self.shares.end(number);
         let Some(intake) = self.intakes.remove(number) else { return };
         if let Some((file, _)) = intake.join.as_ref().and_then(|join| join.reading) {
             self.store.close(file);
@@ -415,6 +431,7 @@ impl Agent {
     /// Finishes the reception of a bundle.
     fn finish_intake(&mut self, now: Time, number: u64) {
         self.let_flow(number);
+        self.shares.end(number);
         let Some(mut intake) = self.intakes.remove(number) else { return };
         self.user.limit_left(Limit::Incoming);
         if let Giver::Layer { layer, transfer, .. } = intake.giver {
@@ -450,7 +467,7 @@ impl Agent {
                 head.priority().unwrap_or(Priority::Normal)
             }
         };
-        let max = self.config.limits.lifetime_ms;
+        let max = self.lifetime_max(&head, intake.giver);
         let (age_ms, expires) = ages(&head, now, self.clock(), max, &bounds);
         let from = head.previous_node(&bounds);
         let content = Held::new(head, tail, (payload, owns_file));
@@ -517,8 +534,12 @@ impl Agent {
             self.statistics.expired += 1;
             return Err(Some(Reply::NotNeeded));
         }
-        if !self.has_room(held.bytes()) || !self.has_place(held) {
+        let (account, _) = self.share_of(held);
+        if !self.has_share(&account, held.bytes()) || !self.has_place(held) {
             return Err(Some(Reply::Refused(Refusal::NoResources)));
+        }
+        if let Some(why) = self.breaks_rule(&held.head, held.arrival.by.as_ref()) {
+            return Err(Some(Reply::Refused(why)));
         }
         if let Some(fault) = self.fault_of_six(&held.head, false) {
             return Err(Some(self.is_discarded(now, held, fault.reason())));
@@ -542,7 +563,7 @@ impl Agent {
     }
 
     /// Neighbour over whose link a bundle came.
-    fn giver_node(&self, giver: Giver) -> Option<Eid> {
+    pub(super) fn giver_node(&self, giver: Giver) -> Option<Eid> {
         match giver {
             Giver::Layer { layer, link, .. } => {
                 self.forwarder.node(LinkRef { layer, link }).cloned()

@@ -115,6 +115,8 @@ impl Agent {
             ..content
         };
         self.bytes = self.bytes.saturating_add(held.bytes());
+        let (account, rule) = self.share_of(&held);
+        self.shares.hold(account, rule, held.bytes());
         if let Content::Bytes(bytes) = &held.payload {
             self.memory += bytes.len();
         }

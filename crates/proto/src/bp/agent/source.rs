@@ -121,7 +121,7 @@ impl Agent {
         self.restart.is_ready()
             && self.intakes.len() < limits.incoming
             && self.kept() < limits.bundles
-            && self.bytes.saturating_add(len) <= limits.bytes
+            && self.bytes.saturating_add(self.shares.reserved()).saturating_add(len) <= limits.bytes
     }
 
     /// Whether such a bundle could ever be held, including in memory for its security.
@@ -287,6 +287,7 @@ impl Agent {
                 let mut intake = Intake::with_head(giver, Body::There(reading), head);
                 intake.is_whole = true;
                 let number = self.number();
+                self.shares.begin(number, self.account(giver), len);
                 self.intakes.insert(number, intake);
                 self.store.open(Job::Open { intake: number }, name, OpenMode::Read);
             }
@@ -310,6 +311,7 @@ impl Agent {
         let bounds = self.config.limits.head;
         let fed = intake.feed(payload, &bounds);
         intake.is_whole = true;
+        self.shares.begin(number, self.account(intake.giver), payload.len() as u64);
         self.intakes.insert(number, intake);
         self.place(number);
         if let Fed::Payload(Some((offset, piece))) = fed {

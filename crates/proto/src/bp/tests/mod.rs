@@ -3,6 +3,7 @@ mod attacks;
 mod chance;
 mod conformance;
 mod contacts;
+mod crowd;
 mod custody;
 mod fragments;
 pub(crate) mod hub;
