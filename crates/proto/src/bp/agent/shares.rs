@@ -1,4 +1,4 @@
-//! Admission of bundles: shares of the store by neighbour and by rule, with what is still arriving.
+//! Admission of bundles: shares of the store by neighbour and by rule, including arriving bundles.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::head::Head;
 use super::intake::Giver;
 use super::{Agent, Held, Limit, Reply};
 
-/// Those whose bundles have a share of the store.
+/// Owner of a share of the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Account {
     /// Users of this node, and the node itself.
