@@ -148,7 +148,10 @@ impl Outcome {
 
     /// Size, time and rate, for people.
     pub(crate) fn summary(&self) -> String {
-        let size = show::bytes(self.file_bytes as f64);
+        let mut size = show::bytes(self.file_bytes as f64);
+        if self.resumed && self.moved_bytes < self.file_bytes {
+            size = format!("{size}, of which {} now", show::bytes(self.moved_bytes as f64));
+        }
         match (self.elapsed_s, self.goodput_bps) {
             (Some(elapsed), Some(rate)) => {
                 format!("{size} in {}, {}", show::seconds(elapsed), show::rate(rate))

@@ -50,8 +50,11 @@ impl Screen {
 
 const WITH_LENGTH: &str =
     "{prefix} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {msg} ETA {eta}";
-/// Before anything is received from a peer that replies: without an estimate.
-const WITHOUT_REPLY: &str = "{prefix} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {msg} ETA -";
+/// Before anything is received from a peer that replies: the time to send, not to deliver.
+const WITHOUT_REPLY: &str = "{prefix} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {msg} {eta} \
+                             to send, no reply yet";
+/// After a resume: the peer requests what it misses, so the remaining size is unknown here.
+const RESUMED: &str = "{prefix} {spinner} {decimal_total_bytes}, resumed: {msg}";
 const WITHOUT_LENGTH: &str = "{prefix} {spinner} {decimal_bytes} {msg}";
 
 fn style(template: &str) -> ProgressStyle {
@@ -87,6 +90,18 @@ impl Bar {
         let elapsed = now.since(self.began).as_secs_f64();
         let rate = || show::rate(moved as f64 * 8.0 / elapsed.max(1e-3));
         self.bar.set_message(progress.wait.map_or_else(rate, str::to_owned));
+    }
+
+    /// Shows a resumed transfer, of which this process has sent `moved` bytes.
+    pub(crate) fn show_resumed(&self, now: Time, progress: &Progress, moved: u64) {
+        if let (None, Some(size)) = (self.bar.length(), progress.size) {
+            self.bar.set_length(size);
+            self.bar.set_style(style(RESUMED));
+        }
+        self.bar.set_position(progress.bytes);
+        let elapsed = now.since(self.began).as_secs_f64().max(1e-3);
+        let rate = show::rate(moved as f64 * 8.0 / elapsed);
+        self.bar.set_message(format!("{} sent, {rate}", show::bytes(moved as f64)));
     }
 
     /// Bytes that it shows.

@@ -445,6 +445,9 @@ impl Client {
         }
         self.moved = self.moved_by_entity(transport).unwrap_or(report.bytes);
         let is_whole = self.wish.is_send() && report.size == Some(report.bytes);
+        if is_whole && self.resumed {
+            return self.bar.show_resumed(now, report, self.moved);
+        }
         let wait = report.wait.or(is_whole.then_some("waiting for the receiver"));
         let report = Progress { wait, ..report.clone() };
         self.bar.show(now, &report, self.moved, self.is_answered);
