@@ -146,9 +146,9 @@ fn wanted(effect: &StoreEffect) -> Option<String> {
             Some(format!("open the working file {:?}", name.path()))
         }
         StoreEffect::Filestore { request: FilestoreRequest::Install { to, .. }, .. } => {
-            Some(format!("give a file that came its name {:?}", to.path()))
+            Some(format!("move a received file to {:?}", to.path()))
         }
-        StoreEffect::Write { .. } => Some("write what came".to_owned()),
+        StoreEffect::Write { .. } => Some("write received data".to_owned()),
         StoreEffect::Read { .. } => Some("read a file".to_owned()),
         StoreEffect::Open { .. }
         | StoreEffect::Sync { .. }

@@ -225,7 +225,7 @@ fn store_errors_are_reported_with_their_reason() {
     let sender = place.send(&file, &address, &["--remote", "taken"]).end();
     assert_eq!(sender.code, Some(1), "{}", sender.message);
     let receiver = receiver.end();
-    let reported = "cannot give a file that came its name \"taken\": ";
+    let reported = "cannot move a received file to \"taken\": ";
     assert!(receiver.message.contains(reported), "{}", receiver.message);
 }
 
