@@ -26,7 +26,7 @@ from slowlight.claims import catalogue
 from slowlight.conditions import Table
 from slowlight.errors import UserError, unknown
 from slowlight.figures.spec import Spec
-from slowlight.results import Results, find, summary
+from slowlight.results import Results, find, is_begun, summary
 from slowlight.style import measure_of
 
 __all__ = ["Report", "Study", "load", "unknown", "write"]
@@ -99,8 +99,12 @@ def load(name: str, results: Sequence[Path]) -> Study:
     editions = find(stem, results)
     if not editions:
         looked = ", ".join(str(folder) for folder in results)
+        begun = is_begun(stem, results)
+        state = "no complete results" if begun else "no results"
+        resume = " --resume" if begun else ""
         raise UserError(
-            f"no results of {stem!r} in {looked}; create them with `slowlight study run {name}`"
+            f"{state} of {stem!r} in {looked}; create them with "
+            f"`slowlight study run {name}{resume}`"
         )
     # The current study may have more figures than at the time of the run.
     there = next((path for path in (Path(name), Path(f"{name}.toml")) if path.is_file()), None)

@@ -155,6 +155,23 @@ def find(name: str, folders: Iterable[Path | str]) -> dict[str, Results]:
     return found
 
 
+def is_begun(name: str, folders: Iterable[Path | str]) -> bool:
+    """Whether a run of a study was started in or below `folders`, and has not completed."""
+    return any(
+        folder.name == f"{name}-{edition}" and not (folder / "manifest.json").is_file()
+        for given in map(Path, folders)
+        for below in (given, given / "results")
+        for folder in below.glob(f"{name}-*")
+        for edition in _editions(folder)
+    )
+
+
+def _editions(folder: Path) -> Iterable[str]:
+    """Names of the editions of the study that a folder of results was started for."""
+    kept = folder / "study.toml"
+    return tomllib.loads(kept.read_text()).get("editions", {}) if kept.is_file() else ()
+
+
 def derived(frame: pl.DataFrame) -> pl.DataFrame:
     """Adds columns that papers use: see docs/studies.md.
 

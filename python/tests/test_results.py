@@ -11,7 +11,15 @@ import made
 import polars as pl
 
 from slowlight.errors import UserError
-from slowlight.results import Results, chosen, derived, find, number_column, summary
+from slowlight.results import (
+    Results,
+    chosen,
+    derived,
+    find,
+    is_begun,
+    number_column,
+    summary,
+)
 
 
 class Tables(unittest.TestCase):
@@ -34,6 +42,14 @@ class Tables(unittest.TestCase):
         self.folder.rename(self.place / "made-published-emu")
         self.assertEqual(find("made", [self.place]), {})
         self.assertEqual(list(find("made", [self.place / "made-published-emu"])), ["published"])
+
+    def test_runs_that_were_started_and_not_completed_are_recognized(self) -> None:
+        self.assertFalse(is_begun("made", [self.place]))
+        (self.folder / "manifest.json").unlink()
+        self.assertTrue(is_begun("made", [self.place]))
+        # "made-published" is also how a study "made-x" with other editions could begin.
+        self.assertFalse(is_begun("made-x", [self.place]))
+        self.assertFalse(is_begun("mad", [self.place]))
 
     def test_a_folder_of_results_tells_what_was_run(self) -> None:
         results = Results.read(self.folder)
