@@ -62,6 +62,9 @@ impl fmt::Debug for Kind {
     }
 }
 
+/// Whether a protocol belongs to a family.
+type Belongs = fn(Kind) -> bool;
+
 impl Kind {
     /// Name on the command line.
     #[must_use]
@@ -78,7 +81,7 @@ impl Kind {
     #[must_use]
     pub fn family(self) -> &'static str {
         // The first that matches.
-        let families: [(fn(Self) -> bool, &str); 8] = [
+        let families: [(Belongs, &str); 8] = [
             (Self::is_entity_in_bundles, "CFDP in bundles"),
             (Self::has_nodes, "files in bundles"),
             (|kind| kind.is(Feature::Entity), "CFDP"),

@@ -72,7 +72,7 @@ impl Routes {
         for (id, address) in &self.peers {
             match forwards {
                 true => {
-                    screen.say(format_args!("blocks for engine {id} are forwarded to {address}"))
+                    screen.say(format_args!("blocks for engine {id} are forwarded to {address}"));
                 }
                 false => screen.say(format_args!("replies to engine {id} go to {address}")),
             }
