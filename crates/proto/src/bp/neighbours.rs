@@ -236,6 +236,12 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         self.sending.iter().find(|(_, sending)| is_it(sending)).map(|(session, _)| *session)
     }
 
+    /// Bundles in transit to a neighbour.
+    pub(super) fn in_transit(&self, id: LinkId) -> usize {
+        let to_it = self.sending.values().filter(|sending| sending.link == id);
+        to_it.map(|sending| sending.tags.len()).sum()
+    }
+
     /// Sessions to a neighbour.
     pub(super) fn sessions_to(&self, id: LinkId) -> Vec<K> {
         let to_it = self.sending.iter().filter(|(_, sending)| sending.link == id);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use engine::PathId;
 use proto::bp::layer::LinkId;
-use proto::bp::ltpcl::{self, Color, ColorForm, Ltpcl};
+use proto::bp::ltpcl::{self, Color, ColorForm, Ltpcl, Sharing};
 use proto::ltp;
 use serde::{Deserialize, Serialize};
 use transport::quantity::{Rate, Size, Span};
@@ -38,7 +38,10 @@ pub struct OverLtp {
         serialize_with = "write_as::<ColorForm, _, _>"
     )]
     pub color: Color,
-    /// Time that bundles of a few hundred bytes wait for others in the same block.
+    /// Several short bundles in a block of client service 1, as ION makes them.
+    pub aggregation: Option<Aggregation>,
+    /// Time that bundles of a few hundred bytes wait for others in the same block of client service
+    /// 2, in which each is preceded by its length.
     pub share: Option<Span>,
     /// Time that a neighbour may be unreachable before transfers to it are given up.
     #[serde(default = "patience")]
@@ -49,6 +52,23 @@ pub struct OverLtp {
     /// Other settings of LTP.
     #[serde(default)]
     pub settings: LtpSettings,
+}
+
+/// Several short bundles in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Aggregation {
+    /// Maximum size of such a block.
+    pub bytes: Size,
+    /// Maximum time that the first bundle waits for others.
+    pub delay: Span,
+}
+
+impl Default for Aggregation {
+    fn default() -> Self {
+        let ltpcl::Aggregation { bytes, delay, .. } = ltpcl::Aggregation::default();
+        Self { bytes: Size(bytes as u64), delay: Span(delay) }
+    }
 }
 
 fn ltp() -> String {
@@ -75,6 +95,11 @@ impl LayerSpec for &OverLtp {
             return invalid(format!("layer {name}: {NO_ENGINE}"));
         }
         check_datagrams(name, (self.datagram, self.rate), self.window)?;
+        if self.aggregation.is_some() && self.share.is_some() {
+            return invalid(format!(
+                "layer {name}: `aggregation` and `share` are two forms of the same; keep `aggregation` for ION"
+            ));
+        }
         if self.settings.get(&["engine"]).is_some() {
             return invalid(format!("layer {name}: write `engine` beside `settings`, not in it"));
         }
@@ -91,14 +116,13 @@ impl LayerSpec for &OverLtp {
         let peer = |(link, way): (&LinkId, &Way)| {
             (*link, ltpcl::Peer { engine: way.engine, path: PathId(link.0) })
         };
-        let sharing = |age: Span| ltp::Aggregation { age: age.duration(), ..Default::default() };
         let most = ltpcl::Limits::default();
         let strangers = host.strangers(most.strangers);
         let layer = ltpcl::Config {
             ltp,
             peers: host.links.iter().map(peer).collect(),
             color: self.color,
-            aggregation: self.share.map(sharing),
+            aggregation: self.sharing(),
             patience: self.patience.duration(),
             limits: ltpcl::Limits { window: self.window, strangers, ..most },
         };
@@ -108,6 +132,20 @@ impl LayerSpec for &OverLtp {
 }
 
 impl OverLtp {
+    /// Several short bundles in a block, in one of the two forms.
+    fn sharing(&self) -> Option<ltpcl::Aggregation> {
+        let concatenated = self.aggregation.map(|aggregation| ltpcl::Aggregation {
+            bytes: usize::try_from(aggregation.bytes.bytes()).unwrap_or(usize::MAX),
+            delay: aggregation.delay.duration(),
+            form: Sharing::Bundles,
+        });
+        concatenated.or(self.share.map(|delay| ltpcl::Aggregation {
+            bytes: ltp::Aggregation::default().size,
+            delay: delay.duration(),
+            form: Sharing::Units,
+        }))
+    }
+
     pub(super) fn ltp(
         &self,
         node: &Eid,

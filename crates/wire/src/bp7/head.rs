@@ -298,14 +298,19 @@ impl PayloadCrc {
     /// # Errors
     /// The CRC does not match, or other bytes follow. Offsets count from the start of `rest`.
     pub fn verify(&self, rest: &[u8]) -> Result<Option<usize>, DecodeError> {
-        match self.read_tail(rest) {
-            Ok(len) => Ok(Some(len)),
-            Err(DecodeError { kind: DecodeErrorKind::Truncated { .. }, .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        or_more(self.read_tail(rest, true))
     }
 
-    fn read_tail(&self, rest: &[u8]) -> Result<usize, DecodeError> {
+    /// Returns the length of the bytes behind the payload, as [`PayloadCrc::verify`], but without
+    /// verifying the CRC: where the next of several consecutive bundles begins.
+    ///
+    /// # Errors
+    /// The bytes are not the end of a bundle. Offsets count from the start of `rest`.
+    pub fn tail_len(&self, rest: &[u8]) -> Result<Option<usize>, DecodeError> {
+        or_more(self.read_tail(rest, false))
+    }
+
+    fn read_tail(&self, rest: &[u8], verifies: bool) -> Result<usize, DecodeError> {
         let mut reader = Reader::new(rest);
         let end = |reader: &mut Reader<'_>, what| match reader.u8() {
             Ok(BREAK) => Ok(()),
@@ -319,13 +324,22 @@ impl PayloadCrc {
         if self.block_breaks {
             end(&mut reader, "the payload block has items behind its last one")?;
         }
-        if let Some((found, place)) = value {
+        if let Some((found, place)) = value.filter(|_| verifies) {
             super::crc::verify(self.check.clone(), found, &rest[..reader.offset()], &place, 0)?;
         }
         if self.bundle_breaks {
             end(&mut reader, "something follows the payload block")?;
         }
         Ok(reader.offset())
+    }
+}
+
+/// `None` if more bytes are needed.
+fn or_more(read: Result<usize, DecodeError>) -> Result<Option<usize>, DecodeError> {
+    match read {
+        Ok(len) => Ok(Some(len)),
+        Err(DecodeError { kind: DecodeErrorKind::Truncated { .. }, .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -7,9 +7,9 @@ use engine::PathId;
 
 use super::super::layer::LinkId;
 use crate::ltp;
-use crate::settings;
 use crate::settings::form::Leaf;
 use crate::settings::{Base, Kind, Value};
+use crate::{settings, words};
 
 /// The client service of bundles (CCSDS 734.2-B-1 annex B, SANA registry of LTP client services).
 pub const BUNDLE_SERVICE: u64 = 1;
@@ -27,10 +27,10 @@ settings! {
         /// Red part of a block: as the agent requests, all, nothing, or the first bytes. As requested
         /// means red for a bundle that must be reliable, otherwise green.
         pub color: Color as ColorForm = Color::AsAsked,
-        /// Aggregation of short bundles in a block (client service 2, each bundle a unit); `None`
-        /// sends each in its own block. Aggregated blocks are accepted if
+        /// Aggregation of short bundles in a block, all red; `None` sends each in its own block.
+        /// Blocks of several bundles are accepted in any case, those of client service 2 if
         /// [`ltp::Config::aggregation`] is set.
-        pub aggregation: Option<ltp::Aggregation> = None,
+        pub aggregation: Option<Aggregation> as Off<Table> = None,
         /// Longest outage of a path or a contact before the bundles in transit are given up. Until
         /// then its sessions are suspended.
         pub patience: Duration as Span [Interval] = Duration::from_secs(3600),
@@ -38,6 +38,32 @@ settings! {
         pub limits: Limits as Inline = Limits::default(),
     }
 }
+
+settings! {
+    /// Aggregation of short bundles in a block.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Aggregation {
+        /// Longest block of several bundles; a longer bundle is sent alone
+        pub bytes: usize as Size = 64 << 10,
+        /// Longest wait of the first bundle of a block
+        pub delay: Duration as Span = Duration::from_millis(100),
+        /// Form of the block: bundles one after another in client service 1, as ION makes them, or
+        /// units preceded by their lengths in client service 2
+        pub form: Sharing as Word = Sharing::Bundles,
+    }
+}
+
+/// Form of a block of several bundles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Bundles one after another, in client service 1.
+    #[default]
+    Bundles,
+    /// Units of client service 2, each preceded by its length (CCSDS 734.1-B).
+    Units,
+}
+
+words!(Sharing { "bundles" = Sharing::Bundles, "units" = Sharing::Units });
 
 /// A neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

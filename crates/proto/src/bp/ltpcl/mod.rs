@@ -1,7 +1,8 @@
 //! LTPCL (CCSDS 734.2-B-1, RFC 7116): convergence layer over LTP.
 //!
-//! A bundle is a block of client service 1; short ones may share a block of client service 2. The
-//! layer owns an [LTP engine](ltp::Node) and presents bundles as files: head, payload in its
+//! A bundle is a block of client service 1. Short ones may share a block: concatenated, as ION makes
+//! and accepts them, or as units of client service 2. Blocks of several bundles are accepted in both
+//! forms. The layer owns an [LTP engine](ltp::Node) and presents bundles as files: head, payload in its
 //! place, tail. A received block is in memory or, if long, in the engine's working file. The
 //! report that claims all of it is sent once the agent has accepted it.
 //!
@@ -10,6 +11,7 @@
 //! both for at most [`Config::patience`].
 
 mod config;
+mod cutting;
 mod receiving;
 #[cfg(test)]
 mod tests;
@@ -19,11 +21,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use engine::{
-    Deadline, Effect, Engine, Input, PathEvent, PathId, Rng, Time, Timers, Transmit, TxBuf,
+    Deadline, Effect, Engine, Input, PathEvent, PathId, Rng, Ticket, Time, Timers, Transmit, TxBuf,
 };
 use wire::ltp::{AGGREGATION_SERVICE, CancelReason, End, SessionId, Unit};
 
-pub use self::config::{BUNDLE_SERVICE, Color, ColorForm, Config, Limits, Peer};
+pub use self::config::{
+    Aggregation, BUNDLE_SERVICE, Color, ColorForm, Config, Limits, Peer, Sharing,
+};
 
 use self::receiving::Incoming;
 use super::blocks::Blocks;
@@ -54,6 +58,8 @@ pub struct Ltpcl {
     /// Sessions with blocks on which the agent has not decided.
     incoming: BTreeMap<SessionId, Incoming>,
     transfers: BTreeMap<TransferId, SessionId>,
+    /// Effects of the store for working files that are cut.
+    cuts: BTreeMap<Ticket, SessionId>,
     /// Blocks received while the agent had paused the neighbour.
     held: VecDeque<(LinkId, ltp::Block)>,
     effects: VecDeque<Effect>,
@@ -86,6 +92,7 @@ impl Ltpcl {
             gathered: BTreeMap::new(),
             incoming: BTreeMap::new(),
             transfers: BTreeMap::new(),
+            cuts: BTreeMap::new(),
             held: VecDeque::new(),
             effects: VecDeque::new(),
             timers: Timers::new(),
@@ -122,7 +129,7 @@ impl Ltpcl {
             }
             while let Some(indication) = self.ltp.poll_indication() {
                 some = true;
-                self.indicated(&indication);
+                self.indicated(now, &indication);
             }
             if !some {
                 return;
@@ -130,13 +137,13 @@ impl Ltpcl {
         }
     }
 
-    fn indicated(&mut self, indication: &Indication) {
+    fn indicated(&mut self, now: Time, indication: &Indication) {
         match indication {
             Indication::Finished(finished) => match finished.id.originator {
                 us if us == self.config.ltp.engine => {
                     self.neighbours.ended(finished.id, outcome(finished));
                 }
-                _ if finished.result.is_err() => self.not_received(finished.id),
+                _ if finished.result.is_err() => self.not_received(now, finished.id),
                 _ => {}
             },
             Indication::PeerError { id, .. } => {
@@ -185,10 +192,10 @@ impl Ltpcl {
             Content::Bytes(payload) if short => Some(whole(&bundle, payload)),
             Content::Bytes(_) | Content::File { .. } => None,
         };
-        if let (Some(bytes), Some((size, age)), Red::All) = (&bytes, self.sharing(), red)
-            && bytes.len() < size
+        if let (Some(bytes), Some(sharing), Red::All) = (&bytes, self.sharing(), red)
+            && bytes.len() < sharing.bytes
         {
-            self.gather(now, link, tag, bytes, (size, age));
+            self.gather(now, link, tag, bytes, &sharing);
             return;
         }
         let started = match bytes {
@@ -211,36 +218,45 @@ impl Ltpcl {
         }
     }
 
-    /// Longest shared block in bytes, and longest wait of the first bundle. A peer with the same
-    /// bounds accepts no longer blocks.
-    fn sharing(&self) -> Option<(usize, Duration)> {
-        let ltp::Aggregation { size, age } = self.config.aggregation.as_ref()?;
-        Some(((*size).min(self.config.ltp.limits.units), *age))
+    /// Aggregation of short bundles. A peer with the same bounds accepts no longer blocks of units.
+    fn sharing(&self) -> Option<Aggregation> {
+        let sharing = self.config.aggregation.clone()?;
+        Some(match sharing.form {
+            Sharing::Bundles => sharing,
+            Sharing::Units => {
+                let bytes = sharing.bytes.min(self.config.ltp.limits.units);
+                Aggregation { bytes, ..sharing }
+            }
+        })
     }
 
-    /// Adds a short bundle to a shared block.
-    fn gather(
-        &mut self,
-        now: Time,
-        link: LinkId,
-        tag: Tag,
-        bytes: &[u8],
-        (size, age): (usize, Duration),
-    ) {
-        let unit = Unit { service: BUNDLE_SERVICE, data: bytes };
-        let len = unit.encoded_len();
-        if self.gathered.get(&link).is_some_and(|gathered| gathered.block.len() + len > size) {
+    /// Adds a short bundle to a shared block. The block is sent when it is full or old, or when the
+    /// agent sends no more before a reply.
+    fn gather(&mut self, now: Time, link: LinkId, tag: Tag, bundle: &[u8], sharing: &Aggregation) {
+        let unit = Unit { service: BUNDLE_SERVICE, data: bundle };
+        let len = match sharing.form {
+            Sharing::Bundles => bundle.len(),
+            Sharing::Units => unit.encoded_len(),
+        };
+        let most = sharing.bytes;
+        if self.gathered.get(&link).is_some_and(|gathered| gathered.block.len() + len > most) {
             self.send_gathered(now, link);
         }
+        let in_transit = self.neighbours.in_transit(link);
         let gathered = self.gathered.entry(link).or_default();
         let at = gathered.block.len();
-        gathered.block.resize(at + len, 0);
-        unit.encode(&mut gathered.block[at..]).expect("the unit has its announced length");
+        match sharing.form {
+            Sharing::Bundles => gathered.block.extend_from_slice(bundle),
+            Sharing::Units => {
+                gathered.block.resize(at + len, 0);
+                unit.encode(&mut gathered.block[at..]).expect("the unit has its announced length");
+            }
+        }
         gathered.tags.push(tag);
-        if at + len >= size {
+        if at + len >= most || in_transit + gathered.tags.len() >= self.config.limits.window {
             self.send_gathered(now, link);
         } else if at == 0 {
-            let due = now + age.max(TICK);
+            let due = now + sharing.delay.max(TICK);
             self.timers.set(link, due, "bundles that share a block");
         }
     }
@@ -252,8 +268,11 @@ impl Ltpcl {
         else {
             return;
         };
-        let block = block.into();
-        match self.ltp.send_bytes(now, engine, AGGREGATION_SERVICE, block, Red::All) {
+        let service = match self.config.aggregation.as_ref().map(|sharing| sharing.form) {
+            Some(Sharing::Units) => AGGREGATION_SERVICE,
+            Some(Sharing::Bundles) | None => BUNDLE_SERVICE,
+        };
+        match self.ltp.send_bytes(now, engine, service, block.into(), Red::All) {
             Ok(id) => self.neighbours.started(link, id, tags),
             Err(_) => self.neighbours.fail(link, tags),
         }
@@ -346,6 +365,7 @@ impl Engine for Ltpcl {
         match input {
             Input::Receive(_) => self.ltp.handle_input(now, input),
             Input::Path(path, event) => self.path_event(now, path, event),
+            Input::Done(ticket, result) if self.cut_done(now, ticket, &result) => {}
             Input::Done(ticket, result) => {
                 let result = self.blocks.completed(ticket, result, &mut self.effects);
                 if let Some((ticket, result)) = result {

@@ -5,18 +5,35 @@ use engine::{FileName, FilestoreRequest, StoreEffect, Time};
 use wire::ltp::{AGGREGATION_SERVICE, CancelReason, SessionId, Unit};
 
 use super::super::layer::{Event, LinkId, Refusal, TransferId};
+use super::cutting::Rest;
 use super::{BUNDLE_SERVICE, Ltpcl};
 use crate::ltp::{Block, BlockContent};
 
 /// A block on whose bundles the agent must decide.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    link: LinkId,
+    pub(super) link: LinkId,
+    /// Bundles reported to the agent.
+    pub(super) total: usize,
     /// Bundles without a decision.
-    waiting: usize,
+    pub(super) waiting: usize,
+    /// Whether the agent has one of them.
+    is_taken: bool,
     /// Reason for the sender, if one of them is refused.
-    refused: Option<CancelReason>,
+    pub(super) refused: Option<CancelReason>,
+    /// Working file, deleted when the block is accepted.
     file: Option<FileName>,
+    /// Whether the working file itself was passed to the agent.
+    pub(super) is_passed_on: bool,
+    /// Bundles that were not reported yet.
+    pub(super) rest: Rest,
+}
+
+impl Incoming {
+    const fn new(link: LinkId, file: Option<FileName>, rest: Rest) -> Self {
+        let (total, waiting, refused) = (0, 0, None);
+        Self { link, total, waiting, is_taken: false, refused, file, is_passed_on: false, rest }
+    }
 }
 
 impl Ltpcl {
@@ -42,54 +59,61 @@ impl Ltpcl {
 
     fn hand_on(&mut self, now: Time, link: LinkId, block: Block) {
         let Block { id, service, content, .. } = block;
-        let mut incoming = Incoming { link, waiting: 0, refused: None, file: None };
         match content {
             BlockContent::File(name, len) => {
-                let transfer = self.begins(link, id, len);
-                incoming.waiting = 1;
-                incoming.file = Some(name.clone());
-                self.whole(link, transfer, Some((name, len)));
+                let rest = Rest::of_file(name.clone(), len);
+                self.incoming.insert(id, Incoming::new(link, Some(name), rest));
             }
             BlockContent::Bytes(bytes) if service == AGGREGATION_SERVICE => {
-                let units = Unit::decode_all(&bytes).unwrap_or_default();
-                let of_bundles = units.iter().filter(|unit| unit.service == BUNDLE_SERVICE);
-                for unit in of_bundles {
-                    incoming.waiting += 1;
-                    self.bytes(link, id, bytes.slice_ref(unit.data));
-                }
+                self.incoming.insert(id, Incoming::new(link, None, Rest::Nothing));
+                self.units(link, id, &bytes);
             }
             BlockContent::Bytes(bytes) => {
-                incoming.waiting = 1;
-                self.bytes(link, id, bytes);
+                self.incoming.insert(id, Incoming::new(link, None, Rest::Memory(bytes)));
             }
         }
-        if incoming.waiting > 0 {
-            self.incoming.insert(id, incoming);
-            return;
-        }
-        // It is not a bundle, and a retransmission would not be one either.
-        self.neighbours.statistics.faults += 1;
-        self.neighbours
-            .events
-            .push_back(Event::PeerFault { link, what: "a block without a bundle" });
-        self.accept(now, id);
+        self.advance(now, id);
     }
 
-    fn begins(&mut self, link: LinkId, id: SessionId, len: u64) -> TransferId {
+    /// Reports the bundles among the units of a block.
+    fn units(&mut self, link: LinkId, id: SessionId, block: &Bytes) {
+        let units = Unit::decode_all(block).unwrap_or_default();
+        let mut of_bundles = units.iter().filter(|unit| unit.service == BUNDLE_SERVICE).peekable();
+        if of_bundles.peek().is_none() {
+            // It is not a bundle, and a retransmission would not be one either.
+            self.neighbours.statistics.faults += 1;
+            let what = "a block without a bundle";
+            self.neighbours.events.push_back(Event::PeerFault { link, what });
+        }
+        for unit in of_bundles {
+            self.bytes(link, id, block.slice_ref(unit.data));
+        }
+    }
+
+    pub(super) fn begins(&mut self, link: LinkId, id: SessionId, len: u64) -> TransferId {
         let transfer = TransferId(self.next_transfer);
         self.next_transfer += 1;
+        if let Some(incoming) = self.incoming.get_mut(&id) {
+            incoming.total += 1;
+            incoming.waiting += 1;
+        }
         self.transfers.insert(transfer, id);
         self.neighbours.events.push_back(Event::Begins { link, transfer, bytes: Some(len) });
         transfer
     }
 
-    fn bytes(&mut self, link: LinkId, id: SessionId, bytes: Bytes) {
+    pub(super) fn bytes(&mut self, link: LinkId, id: SessionId, bytes: Bytes) {
         let transfer = self.begins(link, id, bytes.len() as u64);
         self.neighbours.events.push_back(Event::Piece { link, transfer, bytes });
         self.whole(link, transfer, None);
     }
 
-    fn whole(&mut self, link: LinkId, transfer: TransferId, file: Option<(FileName, u64)>) {
+    pub(super) fn whole(
+        &mut self,
+        link: LinkId,
+        transfer: TransferId,
+        file: Option<(FileName, u64)>,
+    ) {
         self.neighbours.statistics.received += 1;
         self.neighbours.events.push_back(Event::Whole { link, transfer, file });
     }
@@ -99,23 +123,46 @@ impl Ltpcl {
         let Some(id) = self.transfers.remove(&transfer) else { return };
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         incoming.waiting -= 1;
-        incoming.refused = match (why, incoming.refused) {
-            (Some(Refusal::NoResources | Refusal::Retransmit), _) => Some(CancelReason::User),
+        incoming.is_taken |= matches!(why, None | Some(Refusal::Completed));
+        if why.is_none() && incoming.is_passed_on {
+            // The agent owns it.
+            incoming.file = None;
+        }
+        match why {
+            Some(Refusal::NoResources | Refusal::Retransmit) => {
+                self.stop_cutting(id, Some(CancelReason::User));
+            }
             // A retransmission would not be accepted either.
-            (Some(Refusal::NotAcceptable), None) => Some(CancelReason::Unreachable),
-            (Some(Refusal::NotAcceptable | Refusal::Completed) | None, before) => before,
-        };
-        if incoming.waiting > 0 {
+            Some(Refusal::NotAcceptable) => {
+                incoming.refused = incoming.refused.or(Some(CancelReason::Unreachable));
+            }
+            Some(Refusal::Completed) | None => {}
+        }
+        if why.is_some() {
+            self.skip(id, transfer);
+        }
+        self.advance(now, id);
+    }
+
+    /// Replies to the sender of a block once the agent has decided on all its bundles.
+    ///
+    /// A block has one result. It is refused for later if the agent has no room for one of its
+    /// bundles, and for good only if the agent has none of them: a retransmission of the others
+    /// would not help.
+    pub(super) fn settle(&mut self, now: Time, id: SessionId) {
+        if self.incoming.get(&id).is_none_or(|incoming| incoming.waiting > 0) {
             return;
         }
-        let Some(Incoming { refused, file, .. }) = self.incoming.remove(&id) else { return };
-        if let Some(reason) = refused {
+        let Some(Incoming { refused, is_taken, file, .. }) = self.incoming.remove(&id) else {
+            return;
+        };
+        if let Some(reason) = refused.filter(|why| *why == CancelReason::User || !is_taken) {
             self.not_wanted(now, id, reason);
             return;
         }
         self.accept(now, id);
-        if let Some(name) = file.filter(|_| why.is_some()) {
-            // No bundle was accepted.
+        if let Some(name) = file {
+            // The agent does not own it.
             let ticket = self.blocks.nobody();
             let request = FilestoreRequest::DenyFile(name);
             self.effects.push_back(StoreEffect::Filestore { ticket, request }.into());
@@ -129,8 +176,12 @@ impl Ltpcl {
 
     /// Handles a receiving session that ended before its block was accepted: the sender cancelled,
     /// or nothing more came.
-    pub(super) fn not_received(&mut self, id: SessionId) {
+    pub(super) fn not_received(&mut self, now: Time, id: SessionId) {
         self.held.retain(|(_, block)| block.id != id);
+        if self.incoming.contains_key(&id) {
+            self.stop_cutting(id, None);
+            self.settle(now, id);
+        }
     }
 
     /// Resumes reporting a neighbour's bundles to the agent.
@@ -142,6 +193,11 @@ impl Ltpcl {
             } else {
                 self.held.push_back((of, block));
             }
+        }
+        let of_link = self.incoming.iter().filter(|(_, incoming)| incoming.link == link);
+        let sessions: Vec<SessionId> = of_link.map(|(id, _)| *id).collect();
+        for id in sessions {
+            self.advance(now, id);
         }
     }
 }

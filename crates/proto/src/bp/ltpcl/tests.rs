@@ -6,7 +6,7 @@ use engine::{FileName, PathInfo, Rng};
 use proptest::prelude::*;
 use wire::ltp::{Body, DataKind, Segment};
 
-use super::{Color, Config, Limits, Ltpcl, Peer};
+use super::{Aggregation, Color, Config, Limits, Ltpcl, Peer, Sharing};
 use crate::bp::layer::{Command, Content, Event, LinkId, Outcome, Refusal, Tag, TransferId};
 use crate::bp::tests::hub::Hub;
 use crate::bp::tests::pair::{
@@ -30,6 +30,10 @@ fn pair_with(change: impl Fn(Config) -> Config, seed: u64) -> Pair {
         Box::new(Ltpcl::new(change(config(engine)), rng)) as _
     };
     Pair::new([layer(1), layer(2)], info, seed)
+}
+
+fn sharing(form: Sharing) -> Aggregation {
+    Aggregation { bytes: 500, delay: Duration::from_secs(2), form }
 }
 
 fn pair() -> Pair {
@@ -156,9 +160,9 @@ fn green_blocks_are_sent_once_and_mixed_ones_start_red() {
 
 #[test]
 fn short_bundles_share_a_block_if_configured() {
-    let sharing = ltp::Aggregation { size: 500, age: Duration::from_secs(2) };
+    let sharing = sharing(Sharing::Units);
     let change = |config: Config| {
-        let ltp = ltp::Config { aggregation: Some(sharing.clone()), ..config.ltp };
+        let ltp = ltp::Config { aggregation: Some(ltp::Aggregation::default()), ..config.ltp };
         Config { ltp, aggregation: Some(sharing.clone()), ..config }
     };
     let mut pair = pair_with(change, 1);
@@ -315,7 +319,7 @@ fn settled_unconfigured_engines_make_room() {
 
 #[test]
 fn a_contact_ends_if_an_aggregate_cannot_be_sent() {
-    let sharing = ltp::Aggregation { size: 500, age: Duration::from_secs(2) };
+    let sharing = sharing(Sharing::Units);
     let change = |config: Config| {
         let limits = ltp::Limits { sessions: 1, ..config.ltp.limits };
         let ltp = ltp::Config { limits, ..config.ltp };

@@ -65,10 +65,15 @@ impl Kind {
             Self::Ltpcl => {
                 let peer = |to: &usize| ltpcl::Peer { engine: *to as u64 + 1, path: path(*to) };
                 let peers = around.iter().map(|to| (link(*to), peer(to))).collect();
-                let sharing = seed.is_multiple_of(2).then(ltp::Aggregation::default);
+                let form = match seed % 4 {
+                    0 => Some(ltpcl::Sharing::Units),
+                    2 => Some(ltpcl::Sharing::Bundles),
+                    _ => None,
+                };
+                let sharing = form.map(|form| ltpcl::Aggregation { form, ..Default::default() });
                 let limits = ltp::Limits { units: 8000, ..ltp::Limits::default() };
                 let engine = at as u64 + 1;
-                let aggregation = sharing.clone();
+                let aggregation = sharing.is_some().then(ltp::Aggregation::default);
                 let ltp = ltp::Config { engine, limits, aggregation, ..ltp::Config::default() };
                 let patience = Duration::from_secs(20);
                 let config = ltpcl::Config { ltp, peers, patience, ..ltpcl::Config::default() };
