@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 mod turns;
+mod wall;
 mod wired;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use engine::{PathId, Rng, Time};
@@ -22,6 +23,8 @@ use proto::bp::layer::{Command, Layer, LinkId};
 use thiserror::Error;
 
 use self::turns::{Port, Turns};
+use self::wall::Wall;
+pub use self::wall::WallClock;
 use self::wired::Wired;
 use crate::streams::{StreamConfig, StreamDriver};
 use crate::{Clock, Config, Control, Driver, FileStore, Waker};
@@ -38,7 +41,15 @@ pub struct NodeConfig {
     pub seed: u64,
     /// Convergence layers, numbered in this order.
     pub layers: Vec<LayerConfig>,
+    /// Use of the machine's wall clock.
+    pub wall: WallClock,
+    /// Called in the agent's thread after the agent's clock changed, with the wall-clock time at
+    /// [`Time::ZERO`]; not at the start.
+    pub on_step: Option<OnStep>,
 }
+
+/// Called when the agent's clock changes.
+pub type OnStep = Box<dyn FnMut(Time, &mut Agent, SystemTime) + Send>;
 
 /// A convergence layer and its sockets.
 pub struct LayerConfig {
@@ -96,6 +107,7 @@ enum Order {
 pub struct Handle {
     orders: Sender<Order>,
     waker: Waker,
+    clock: Clock,
 }
 
 impl fmt::Debug for Handle {
@@ -108,6 +120,12 @@ impl Handle {
     /// Runs `request` on the agent, in its thread. Does nothing if the node has ended.
     pub fn ask(&self, request: impl FnOnce(Time, &mut Agent) + Send + 'static) {
         self.order(Order::Ask(Box::new(request)));
+    }
+
+    /// Returns the wall-clock time at [`Time::ZERO`] of the node, by the present wall clock.
+    #[must_use]
+    pub fn zero(&self) -> SystemTime {
+        self.clock.zero().0
     }
 
     fn order(&self, order: Order) {
@@ -164,8 +182,15 @@ impl Node {
         let stop = Arc::new(AtomicBool::new(false));
         let clock = Clock::start();
         let Channels { ports, commands } = channels(config.layers.len())?;
-        let agent = Agent::new(config.agent, Rng::new(config.seed, "agent"));
-        let handle = Handle { orders, waker: waker.clone() };
+        let mut wall = Wall::new(config.wall);
+        let mut settings = config.agent;
+        settings.boot = clock.boot();
+        if config.wall != WallClock::Unused {
+            let now = wall.follow(Time::ZERO, || clock.zero(), crate::clock::is_synchronised);
+            settings.clock = now.map(|(zero, _)| wall::dtn_ms(zero));
+        }
+        let agent = Agent::new(settings, Rng::new(config.seed, "agent"));
+        let handle = Handle { orders, waker: waker.clone(), clock };
         let mut layers: Vec<Running> = Vec::new();
         for (number, (layer, commands)) in config.layers.into_iter().zip(commands).enumerate() {
             let own = ports[number].waker.clone();
@@ -201,6 +226,8 @@ impl Node {
         let turns = Turns {
             agent,
             clock,
+            wall,
+            on_step: config.on_step,
             store,
             waker,
             orders: ordered,

@@ -129,7 +129,8 @@ fn place_as(
         }
         _ => {}
     };
-    let config = NodeConfig { agent, seed: number as u64, layers };
+    let config =
+        NodeConfig { agent, seed: number as u64, layers, wall: WallClock::Unused, on_step: None };
     let node = Node::start(config, files, waker, on).unwrap();
     node.handle().ask(move |_, agent| agent.register(&endpoint(number)).unwrap());
     let place = Place { node, stored, delivered };
@@ -232,7 +233,13 @@ fn a_port_in_use_is_reported() {
     let layers = vec![LayerConfig { name: "far".to_owned(), layer, carrier, open }];
     let waker = Waker::new().unwrap();
     let store = FileStore::in_memory(1 << 20, &waker);
-    let config = NodeConfig { agent: agent::Config::default(), seed: 1, layers };
+    let config = NodeConfig {
+        agent: agent::Config::default(),
+        seed: 1,
+        layers,
+        wall: WallClock::Unused,
+        on_step: None,
+    };
     let error = Node::start(config, store, waker, |_, _, _| {}).unwrap_err();
     assert!(error.to_string().starts_with("layer far: "), "{error}");
 }

@@ -8,8 +8,9 @@ use engine::{Effect, EffectError, Engine as _, Input, Time};
 use proto::bp::agent::{Agent, Indication, LinkRef};
 use proto::bp::layer::Command;
 
-use super::Order;
+use super::wall::{Wall, dtn_ms};
 use super::wired::Events;
+use super::{OnStep, Order};
 use crate::{Clock, FileStore, Waker};
 
 /// Maximum orders per turn.
@@ -29,6 +30,8 @@ pub(super) struct Port {
 pub(super) struct Turns<F> {
     pub(super) agent: Agent,
     pub(super) clock: Clock,
+    pub(super) wall: Wall,
+    pub(super) on_step: Option<OnStep>,
     pub(super) store: FileStore,
     pub(super) waker: Waker,
     pub(super) orders: Receiver<Order>,
@@ -46,6 +49,7 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
         let mut commands: Vec<Vec<Command>> = self.ports.iter().map(|_| Vec::new()).collect();
         loop {
             let now = self.clock.now();
+            self.follow(now);
             if self.agent.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
                 self.agent.handle_timeout(now);
             }
@@ -79,6 +83,18 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
             if !is_busy {
                 self.wait();
             }
+        }
+    }
+
+    /// Follows the wall clock, before anything else happens in this turn.
+    fn follow(&mut self, now: Time) {
+        let clock = &self.clock;
+        let set = self.wall.follow(now, || clock.zero(), crate::clock::is_synchronised);
+        let Some((zero, change)) = set else { return };
+        change.log();
+        self.agent.set_clock(now, Some(dtn_ms(zero)));
+        if let Some(on_step) = &mut self.on_step {
+            on_step(now, &mut self.agent, zero);
         }
     }
 

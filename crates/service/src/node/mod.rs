@@ -2,6 +2,7 @@
 //! routes.
 
 mod admit;
+mod clock;
 mod layers;
 mod over_files;
 mod over_ltp;
@@ -32,6 +33,7 @@ use transport::text::{self, SpecError};
 use wire::bp7::Eid;
 
 pub use self::admit::{AcceptRule, Strangers};
+pub use self::clock::ClockUse;
 use self::layers::Host;
 pub use self::layers::Layer;
 pub use self::over_files::OverFiles;
@@ -71,9 +73,10 @@ pub struct NodeSpec {
     /// Unix socket of its interface for applications.
     #[serde(default = "socket")]
     pub socket: PathBuf,
-    /// Whether this machine's clock is accurate; without it bundles carry their age.
-    #[serde(default = "yes")]
-    pub clock: bool,
+    /// Use of this machine's clock: from the start on, not at all, or when it is synchronised.
+    /// Without it bundles carry their age.
+    #[serde(default)]
+    pub clock: ClockUse,
     /// Service of the echo: a number, or a name in the `dtn` scheme; empty for none.
     #[serde(default = "echo")]
     pub echo: String,
@@ -265,10 +268,6 @@ fn socket() -> PathBuf {
 
 fn versions() -> Vec<u8> {
     vec![6, 7]
-}
-
-const fn yes() -> bool {
-    true
 }
 
 fn echo() -> String {
@@ -520,7 +519,7 @@ impl NodeSpec {
         Ok(agent::Config {
             aliases: aliases.collect::<Result<_, _>>()?,
             versions: self.agent_versions()?,
-            clock: self.clock.then_some(clock),
+            clock: self.clock.is_known_at_start().then_some(clock),
             persistent: self.store.directory.is_some(),
             links,
             routing,
@@ -611,7 +610,7 @@ impl NodeSpec {
             let (layer, carrier) = spec.build(host)?;
             layers.push(LayerConfig { name, layer, carrier, open });
         }
-        Ok(NodeConfig { agent, seed, layers })
+        Ok(NodeConfig { agent, seed, layers, wall: self.clock.wall(), on_step: None })
     }
 }
 

@@ -1,4 +1,5 @@
 use engine::Time;
+use rt::node::WallClock;
 
 use super::*;
 
@@ -219,6 +220,9 @@ fn neighbours_over_ltp_are_engines() {
         ("engine = 77", "engine = 3", "have the same LTP engine, 3"),
         ("rate = \"1 Gbit/s\"", "rate = \"0\"", "rate is 0"),
         ("share = \"5 ms\"", "window = 0", "window is 0"),
+        ("rate = \"1", "aggregation = {}\nrate = \"1", "two forms of the same"),
+        ("rate = \"1", "aggregation = { size = 3 }\nrate = \"1", "size"),
+        ("store.m", "clock = \"sometimes\"\nstore.m", "true, false or \"when-synchronised\""),
         ("id = \"ipn:2.0\"", "id = \"dtn://b/\"", "layer ltp: it has no node number"),
         ("limits.sessions = 9", "limits.sessions = 0", "layer ltp: settings.limits.sessions is 0"),
         ("limits.sessions = 9", "engine = 5", "beside `settings`"),
@@ -231,6 +235,22 @@ fn neighbours_over_ltp_are_engines() {
     let udp = WHOLE.replace("layer = \"tcp\"", "engine = 3");
     let error = NodeSpec::parse(&udp, "node.toml").unwrap_err().to_string();
     assert!(error.contains("`engine` is of LTP"), "{error}");
+}
+
+#[test]
+fn the_clock_may_be_used_when_it_is_synchronised() {
+    for (clock, starts_with, wall) in [
+        ("", true, WallClock::Always),
+        ("clock = true", true, WallClock::Always),
+        ("clock = false", false, WallClock::Unused),
+        ("clock = \"when-synchronised\"", false, WallClock::WhenSynchronised),
+    ] {
+        let spec = NodeSpec::parse(&format!("{clock}\n{OVER_LTP}"), "node.toml").unwrap();
+        let config = spec.config(now(), 1).unwrap();
+        assert_eq!((config.agent.clock.is_some(), config.wall), (starts_with, wall), "{clock}");
+        let value = toml::Value::try_from(spec.clock).unwrap();
+        assert_eq!(value.try_into::<ClockUse>().unwrap(), spec.clock);
+    }
 }
 
 #[test]

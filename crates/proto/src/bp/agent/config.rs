@@ -45,6 +45,9 @@ settings! {
         /// Milliseconds from the beginning of 2000 to [`engine::Time::ZERO`] (RFC 9171 §4.2.6).
         /// `None` without an accurate clock: bundles then carry their age.
         pub clock: Option<u64> = None,
+        /// Boot of the machine, if known: it tells how much time passed between two runs, whatever
+        /// happened to the clock.
+        pub boot: Option<Boot> = None,
         /// Whether bundles survive the end of the process: nothing is acknowledged before it is
         /// synced.
         pub persistent: bool as Flag = true,
@@ -70,6 +73,15 @@ settings! {
         /// Bounds on the state of the agent.
         pub limits: Limits as Table = Limits::default(),
     }
+}
+
+/// Boot of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boot {
+    /// Number that differs between boots.
+    pub id: u64,
+    /// Milliseconds from the boot to [`engine::Time::ZERO`], time in suspension included.
+    pub ms: u64,
 }
 
 /// Forwarding of bundles that are not for this node.

@@ -43,8 +43,8 @@ use engine::{
 use wire::bp7::{BundleFlags, BundleId, Eid, Reason};
 
 pub use self::config::{
-    Acceptance, Believe, By, COPIES, Checks, Config, Custody, Entry, Limits, LinkRef, Pattern,
-    Reports, Routing, Version,
+    Acceptance, Believe, Boot, By, COPIES, Checks, Config, Custody, Entry, Limits, LinkRef,
+    Pattern, Reports, Routing, Version,
 };
 pub use self::indication::{DeliveryId, Indication, Limit, RequestError, Statistics};
 pub use self::inventory::{State, Summary};
@@ -90,6 +90,8 @@ enum Alarm {
     Custody,
     /// Aggregate custody signals are due.
     Signals,
+    /// The clocks are recorded again.
+    Clocks,
 }
 
 /// Reply to the giver of a bundle.
@@ -144,7 +146,7 @@ impl Agent {
         }
         let first = if config.clock.is_some() { 0 } else { rng.next_u64() >> 16 };
         Self {
-            restart: Restart::new(config.persistent),
+            restart: Restart::new(&config),
             store,
             config,
             bundles: BTreeMap::new(),
@@ -209,7 +211,7 @@ impl Agent {
     }
 
     const fn clock(&self) -> Clock {
-        Clock(self.config.clock)
+        Clock { dtn: self.config.clock, kept: self.restart.life.kept() }
     }
 
     /// Whether bundles for an endpoint are delivered here.
@@ -294,6 +296,7 @@ impl Agent {
         self.statistics.bundles_peak = self.statistics.bundles_peak.max(self.bundles.len());
         self.statistics.bytes_peak = self.statistics.bytes_peak.max(self.bytes);
         self.arm_expiry();
+        self.watch_clocks(now);
         if is_safe {
             self.safe_for(now, number, &[giver]);
         }
@@ -568,6 +571,7 @@ impl Engine for Agent {
                 Alarm::Record => self.store.record_refused(),
                 Alarm::Custody => self.custody_due(now),
                 Alarm::Signals => self.send_signals(now),
+                Alarm::Clocks => self.note_clocks(now),
             }
         }
     }

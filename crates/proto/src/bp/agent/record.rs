@@ -13,6 +13,7 @@ use wire::checksum::crc32c;
 
 use super::super::layer::Content;
 use super::Version;
+use super::clock::Clocks;
 use super::gone::Left;
 use super::head::Key;
 use super::numbers::Used;
@@ -21,6 +22,7 @@ const VERSION: u8 = 2;
 const HELD: u8 = 1;
 const GONE: u8 = 2;
 const USED: u8 = 3;
+const CLOCKS: u8 = 4;
 
 /// Record of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub(super) enum Record {
     },
     /// Creation times of bundles created here.
     Used(Used),
+    /// All clocks at one moment.
+    Clocks(Clocks),
 }
 
 /// A bundle in the store.
@@ -93,6 +97,19 @@ impl Record {
                 out.put_u64(*until_ms);
                 out.put_u64(*run);
             }
+            Self::Clocks(Clocks { kept_ms, boot, dtn_ms }) => {
+                out.put_u8(CLOCKS);
+                out.put_u64(*kept_ms);
+                let (id, ms) = boot.unwrap_or_default();
+                for (is_known, number) in [
+                    (boot.is_some(), id),
+                    (boot.is_some(), ms),
+                    (dtn_ms.is_some(), dtn_ms.unwrap_or(0)),
+                ] {
+                    out.put_u8(u8::from(is_known));
+                    out.put_u64(number);
+                }
+            }
         }
         let check = crc32c(&out);
         out.put_u32(check);
@@ -139,6 +156,11 @@ impl Record {
             USED => {
                 let (until_ms, run) = (take_u64(&mut rest)?, take_u64(&mut rest)?);
                 Self::Used(Used { until_ms, run })
+            }
+            CLOCKS => {
+                let kept_ms = take_u64(&mut rest)?;
+                let (id, ms) = (maybe_u64(&mut rest)?, maybe_u64(&mut rest)?);
+                Self::Clocks(Clocks { kept_ms, boot: id.zip(ms), dtn_ms: maybe_u64(&mut rest)? })
             }
             _ => return None,
         };
@@ -257,6 +279,11 @@ fn name(node: Option<&Eid>) -> Vec<u8> {
 fn node(rest: &mut Bytes) -> Option<Option<Eid>> {
     let text = take(rest)?;
     if text.is_empty() { Some(None) } else { eid(&text).map(Some) }
+}
+
+fn maybe_u64(rest: &mut Bytes) -> Option<Option<u64>> {
+    let is_known = take_u8(rest)? != 0;
+    take_u64(rest).map(|number| is_known.then_some(number))
 }
 
 fn eid(text: &[u8]) -> Option<Eid> {

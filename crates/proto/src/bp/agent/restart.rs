@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use engine::{Completion, EffectError, EntryKind, FileName, Time};
 
+use super::clock::Life;
 use super::head::Head;
 use super::held::Arrival;
 use super::record::{HeldRecord, Record};
 use super::store::{Job, Store};
-use super::{Agent, Content, Held, Indication, Priority};
+use super::{Agent, Config, Content, Held, Indication, Priority};
 use wire::bp7::Reason;
 
 /// State of the recovery. Bundles are accepted only when it is complete.
@@ -19,12 +21,15 @@ pub(super) struct Restart {
     has_records: bool,
     /// Files of the earlier run, and their lengths.
     files: BTreeMap<String, u64>,
+    /// Clock of records, which goes on from run to run.
+    pub(super) life: Life,
 }
 
 impl Restart {
-    pub(super) const fn new(is_persistent: bool) -> Self {
-        let (is_ready, has_files) = (false, false);
-        Self { is_ready, has_files, has_records: !is_persistent, files: BTreeMap::new() }
+    pub(super) fn new(config: &Config) -> Self {
+        let (is_ready, has_files, has_records) = (false, false, !config.persistent);
+        let life = Life::new(config.clock);
+        Self { is_ready, has_files, has_records, files: BTreeMap::new(), life }
     }
 
     /// Whether the recovery is complete.
@@ -50,6 +55,7 @@ impl Agent {
             }
             (Job::List, _) => self.restart.has_files = true,
             (_, Ok(Completion::Records(records))) => {
+                self.resume_clocks(now, &records);
                 for (key, value) in records {
                     let Some(number) = self.store.number(&key) else { continue };
                     self.numbers.is_given(number);
@@ -62,7 +68,7 @@ impl Agent {
                         }
                         Some(Record::Used(used)) => self.numbers.resume(used),
                         // An unreadable record is useless, and harmless.
-                        None => self.store.remove(number),
+                        Some(Record::Clocks(_)) | None => self.store.remove(number),
                     }
                 }
                 self.restart.has_records = true;
@@ -75,6 +81,17 @@ impl Agent {
         }
         if self.restart.has_files && self.restart.has_records {
             self.begin_again(now);
+        }
+    }
+
+    /// Sets the clock of records, to which the times in all others refer.
+    fn resume_clocks(&mut self, now: Time, records: &[(String, Bytes)]) {
+        let own = self.store.clocks_key();
+        let clocks = records.iter().find(|(key, _)| *key == own);
+        if let Some(Record::Clocks(before)) = clocks.and_then(|(_, value)| Record::decode(value)) {
+            let numbers = records.iter().filter_map(|(key, _)| self.store.number(key));
+            let first = numbers.max().map_or(0, |number| number.saturating_add(1));
+            self.restart.life.resume(now, &self.config, before, first);
         }
     }
 
@@ -170,6 +187,9 @@ impl Agent {
             self.dispatch(now, number);
         }
         self.arm_expiry();
+        if self.config.boot.is_some() {
+            self.note_clocks(now);
+        }
         self.contacts(now);
     }
 }

@@ -189,6 +189,23 @@ impl Store {
         self.ask(Job::Used, |ticket| StoreEffect::Index { ticket, request });
     }
 
+    /// Replaces the record of a bundle.
+    pub(super) fn put_again(&mut self, number: u64, value: Bytes) {
+        let request = IndexRequest::Put { key: self.key(number), value };
+        self.ask(Job::Forget, |ticket| StoreEffect::Index { ticket, request });
+    }
+
+    /// Stores the record of the clocks.
+    pub(super) fn put_clocks(&mut self, value: Bytes) {
+        let request = IndexRequest::Put { key: self.clocks_key(), value };
+        self.ask(Job::Forget, |ticket| StoreEffect::Index { ticket, request });
+    }
+
+    /// Key of the record of the clocks.
+    pub(super) fn clocks_key(&self) -> String {
+        format!("{}-clocks", self.directory.path())
+    }
+
     /// Records that a bundle is discarded, then deletes its file.
     pub(super) fn put_gone(&mut self, number: u64, value: Bytes, file: Option<FileName>) {
         self.going.insert(number, Going { record: Some(value), file, is_emptied: false });

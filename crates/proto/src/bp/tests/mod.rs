@@ -1,6 +1,7 @@
 mod agent;
 mod attacks;
 mod chance;
+mod clocks;
 mod conformance;
 mod contacts;
 mod crowd;
