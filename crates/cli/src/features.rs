@@ -16,7 +16,7 @@ const FEATURES: [Feature; 3] = [
     Feature {
         name: "compute",
         is_built: cfg!(feature = "compute"),
-        commands: &["compare", "advise", "sim", "links", "decode"],
+        commands: &["compare", "advise", "sim", "links", "decode", "route"],
     },
     Feature {
         name: "emulate",

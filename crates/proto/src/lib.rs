@@ -23,7 +23,7 @@ mod recent;
 mod refusals;
 mod repairs;
 mod replies;
-mod routing;
+pub mod routing;
 pub mod saratoga;
 mod session;
 pub mod settings;

@@ -6,6 +6,7 @@ pub(crate) mod conditions;
 mod decode;
 pub(crate) mod link_options;
 mod links;
+mod route;
 pub(crate) mod show;
 pub(crate) mod simulate;
 pub(crate) mod table;
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     Links(links::Args),
     /// Decode PDUs of captures (pcapng, pcap) or of hexadecimal digits, one per line
     Decode(decode::Args),
+    /// Find routes through a contact plan
+    Route(route::Args),
 }
 
 /// A seed of the command line.
@@ -45,6 +48,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Sim(args) => simulate::run(args),
         Command::Links(args) => links::run(args),
         Command::Decode(args) => decode::run(args),
+        Command::Route(args) => route::run(args),
     }
 }
 

@@ -30,7 +30,7 @@ fn world(days: u64, folder: &Path) -> Scenario {
     let passes = orbits.passes(Duration::from_secs(days * DAY));
     let plan = passes.plan(&orbits, [2, 3, 1], (1_000_000, 2_000_000)).unwrap();
     let path = folder.join("plan.toml");
-    std::fs::write(&path, contact_plan::write(Format::Toml, &plan)).unwrap();
+    std::fs::write(&path, contact_plan::write(Format::Toml, &plan).text).unwrap();
     // Records of the last bundles are dropped a month after the plan ends.
     let limits = format!("time = \"{} d\", events = {}", days + 60, 100_000_000 + days * 100_000);
     let mut text = format!("seed = 1\nlimits = {{ {limits} }}\n");

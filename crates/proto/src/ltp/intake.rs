@@ -188,7 +188,7 @@ pub(crate) fn next_hop(
                 expires: now + config.lifetime,
                 excluded: &std::collections::BTreeSet::new(),
             };
-            let route = flows.router.as_ref()?.best(now, &wanted)?;
+            let route = flows.router.as_ref()?.routes(now, &wanted, 1).pop()?;
             Some((route.next_hop, route.leaves))
         }
     }

@@ -28,11 +28,12 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// Transmission time of `bytes` bytes.
+    /// Transmission time of `bytes` bytes, rounded up to nanoseconds.
     #[must_use]
     pub fn transmission_time(&self, bytes: u64) -> Duration {
         // 1,000,000 bytes at 115,200 bit/s: 8e6 * 1e9 / 115,200 = 69.4 s.
-        let nanos = u128::from(bytes) * 8_000_000_000 / u128::from(self.rate_bps.max(1));
+        let bits = u128::from(bytes) * 8_000_000_000;
+        let nanos = bits.div_ceil(u128::from(self.rate_bps.max(1)));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
@@ -125,6 +126,24 @@ impl ContactPlan {
             ranges.get(next).filter(|range| range.start <= at).map(|range| range.owlt)
         };
         found((from, to)).or_else(|| found((to, from))).unwrap_or(Duration::ZERO)
+    }
+
+    /// Light times during a contact: its begin, then every moment at which the light time changes.
+    #[must_use]
+    pub fn light_times(&self, contact: &Contact) -> Vec<(Time, Duration)> {
+        let pairs = [(contact.from, contact.to), (contact.to, contact.from)];
+        let ranges = pairs.iter().filter_map(|pair| self.ranges.get(pair)).flat_map(|ranges| {
+            let first = ranges.partition_point(|range| range.end <= contact.start);
+            ranges[first..].iter().take_while(|range| range.start < contact.end)
+        });
+        let mut times: Vec<Time> = ranges.flat_map(|range| [range.start, range.end]).collect();
+        times.retain(|time| *time > contact.start && *time < contact.end);
+        times.push(contact.start);
+        times.sort_unstable();
+        let owlt = |at| (at, self.owlt(contact.from, contact.to, at));
+        let mut changes: Vec<(Time, Duration)> = times.into_iter().map(owlt).collect();
+        changes.dedup_by_key(|(_, owlt)| *owlt);
+        changes
     }
 }
 

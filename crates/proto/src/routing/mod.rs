@@ -1,4 +1,14 @@
 //! Contact plans, and the routes through them.
 
+mod booking;
+pub mod changes;
 pub mod contacts;
+mod graph;
+mod list;
 pub mod routes;
+mod search;
+mod selection;
+pub mod settings;
+#[cfg(test)]
+mod tests;
+mod trees;

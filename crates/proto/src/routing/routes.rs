@@ -1,13 +1,18 @@
-//! Contact graph routing: the route with the earliest projected arrival (CCSDS 734.3-B-1 §3.2),
-//! given the contact volume reserved for other bundles.
+//! Contact graph routing: the best route by the keys of CCSDS 734.3-B-1 §3.2.8.1.4, given the
+//! contact volume booked for other bundles.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use engine::Time;
 
+use super::booking::Bookings;
 use super::contacts::{Contact, ContactPlan, NodeNumber};
+use super::graph::{Graph, Load, NodeIndex};
+use super::list::{EXAMINED_MAX, Routes};
+use super::search::{Source, follow};
+use super::selection::Found;
+use super::settings::{Exclusion, List, Settings};
+use super::trees::Trees;
 
 /// Class of service of version 6 bundles; all version 7 bundles are normal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,9 +27,9 @@ pub enum Priority {
 }
 
 impl Priority {
-    const COUNT: usize = 3;
+    pub(super) const COUNT: usize = 3;
 
-    const fn index(self) -> usize {
+    pub(super) const fn index(self) -> usize {
         match self {
             Self::Bulk => 0,
             Self::Normal => 1,
@@ -33,93 +38,80 @@ impl Priority {
     }
 }
 
-/// Index of a contact in [`ContactPlan::contacts`].
+/// Identifier of a contact, which it keeps when the plan changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ContactId(u32);
+pub struct ContactId(pub(super) u32);
 
 /// Requirements of a route.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// Destination node.
     pub destination: NodeNumber,
-    /// Length of the bundle in bytes, with the overhead of lower layers.
+    /// Length of the bundle in bytes; the settings add the overhead of lower layers. 0 for a
+    /// search by time alone.
     pub bytes: u64,
     /// Priority of the bundle.
     pub priority: Priority,
     /// Expiry of the bundle.
     pub expires: Time,
-    /// Nodes that it must not visit.
+    /// Nodes that are not the next hop, or not visited at all, by the settings.
     pub excluded: &'a BTreeSet<NodeNumber>,
+}
+
+/// Passage of a bundle over a contact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leg {
+    /// Contact.
+    pub contact: ContactId,
+    /// Departure of the first byte.
+    pub first: Time,
+    /// Departure of the last byte.
+    pub last: Time,
+    /// Arrival of the last byte, with the margin.
+    pub arrives: Time,
 }
 
 /// Route through the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Next hop.
+    /// Next hop: the entry node of the route.
     pub next_hop: NodeNumber,
     /// Contacts from this node to the destination.
-    pub contacts: Vec<ContactId>,
+    pub legs: Vec<Leg>,
     /// Departure of the first byte from this node.
     pub leaves: Time,
-    /// Arrival of the last byte at the destination.
+    /// Projected arrival of the last byte at the destination.
     pub arrives: Time,
+    /// Termination: the earliest end of its contacts.
+    pub terminates: Time,
 }
 
-/// Bounds of the search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Contacts between two nodes examined for one bundle; full ones are skipped.
-    pub lookahead: usize,
-    /// Most hops of a route.
-    pub hops: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { lookahead: 1000, hops: 64 }
+impl Route {
+    /// Its contacts.
+    pub fn contacts(&self) -> impl Iterator<Item = ContactId> {
+        self.legs.iter().map(|leg| leg.contact)
     }
 }
 
-/// Contacts from one node to another, in order.
-#[derive(Clone, Debug, Default)]
-struct Neighbour {
-    contacts: Vec<ContactId>,
-    /// Index of the first that is not over.
-    first: usize,
-}
-
-/// Router of a node, which also tracks reserved contact volume.
+/// Router of a node, which also tracks booked contact volume.
 #[derive(Clone, Debug)]
 pub struct Router {
-    local: NodeNumber,
-    plan: ContactPlan,
-    limits: Limits,
-    neighbours: BTreeMap<NodeNumber, BTreeMap<NodeNumber, Neighbour>>,
-    /// Bytes reserved of each contact, by priority.
-    promised: Vec<[u64; Priority::COUNT]>,
-    /// Failed contacts.
-    failed: BTreeSet<ContactId>,
-}
-
-/// Earliest arrival at a node.
-#[derive(Clone, Copy, Debug)]
-struct Reached {
-    at: Time,
-    hops: usize,
-    by: Option<(ContactId, Time)>,
+    pub(super) local: NodeNumber,
+    pub(super) plan: ContactPlan,
+    pub(super) settings: Settings,
+    pub(super) graph: Graph,
+    pub(super) next_id: u32,
+    pub(super) trees: Trees,
 }
 
 impl Router {
     /// Router of node `local`.
     #[must_use]
-    pub fn new(local: NodeNumber, plan: ContactPlan, limits: Limits) -> Self {
-        let mut neighbours: BTreeMap<_, BTreeMap<_, Neighbour>> = BTreeMap::new();
-        for (contact, id) in plan.contacts().iter().zip(0..) {
-            let of = neighbours.entry(contact.from).or_default().entry(contact.to).or_default();
-            of.contacts.push(ContactId(id));
-        }
-        let promised = vec![[0; Priority::COUNT]; plan.contacts().len()];
-        Self { local, plan, limits, neighbours, promised, failed: BTreeSet::new() }
+    pub fn new(local: NodeNumber, plan: ContactPlan, settings: Settings) -> Self {
+        let next_id = plan.contacts().len() as u32;
+        let ids: Vec<ContactId> = (0..next_id).map(ContactId).collect();
+        let graph = Graph::new(&plan, &ids, &settings);
+        Self { local, plan, settings, graph, next_id, trees: Trees::default() }
     }
 
     /// Contact plan.
@@ -128,155 +120,197 @@ impl Router {
         &self.plan
     }
 
+    /// Settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// A contact of the plan.
     #[must_use]
     pub fn contact(&self, id: ContactId) -> Option<&Contact> {
-        self.plan.contacts().get(id.0 as usize)
+        let slot = self.graph.by_id(id)?;
+        self.plan.contacts().get(self.graph.slot(slot).rank as usize)
     }
 
     /// Current or next contact of this node with a neighbour.
     #[must_use]
     pub fn next_contact(&self, now: Time, neighbour: NodeNumber) -> Option<&Contact> {
-        let of = self.neighbours.get(&self.local)?.get(&neighbour)?;
-        let next = of.contacts.partition_point(|id| self.ends(*id) <= now);
-        self.contact(*of.contacts.get(next)?)
+        let slot = self.next_slot(now, neighbour)?;
+        self.plan.contacts().get(self.graph.slot(slot).rank as usize)
     }
 
-    /// Route with the earliest arrival; ties go to the route with fewer contacts, then to the lower
-    /// node number.
+    fn next_slot(&self, now: Time, neighbour: NodeNumber) -> Option<u32> {
+        let pair = self.graph.pair(self.graph.node(self.local)?, self.graph.node(neighbour)?)?;
+        self.graph.next(pair, now.as_nanos())
+    }
+
+    /// Best route: earliest projected arrival, fewest contacts, latest termination, smallest number
+    /// of the next hop (CCSDS 734.3-B-1 §3.2.8.1.4).
+    pub fn best(&mut self, now: Time, wanted: &Wanted<'_>) -> Option<Route> {
+        match self.settings.list {
+            List::First => self.routes(now, wanted, 1).pop(),
+            List::Complete => {
+                let (source, load, target) = self.search(now, wanted)?;
+                let aim = (target, self.settings.ties, self.settings.hops);
+                let found = self.trees.best(&self.graph, &source, &load, aim)?;
+                (found.arrives() <= wanted.expires.as_nanos()).then(|| self.route(&found))
+            }
+        }
+    }
+
+    /// The best routes, at most `most`, the best first. None visits a node twice, unless the
+    /// settings allow it.
     #[must_use]
-    pub fn best(&self, now: Time, wanted: &Wanted<'_>) -> Option<Route> {
-        let mut reached: BTreeMap<NodeNumber, Reached> = BTreeMap::new();
-        let mut done: BTreeSet<NodeNumber> = BTreeSet::new();
-        let mut open = BinaryHeap::new();
-        reached.insert(self.local, Reached { at: now, hops: 0, by: None });
-        open.push(Reverse((now, 0, self.local)));
-        while let Some(Reverse((at, hops, node))) = open.pop() {
-            if node == wanted.destination {
-                return self.route(&reached, node);
+    pub fn routes(&self, now: Time, wanted: &Wanted<'_>, most: usize) -> Vec<Route> {
+        let Some((source, load, target)) = self.search(now, wanted) else { return Vec::new() };
+        let expires = wanted.expires.as_nanos();
+        let in_time = |found: &Found| found.arrives() <= expires;
+        let list = |load| Routes::new(&self.graph, &source, load, target, &self.settings);
+        match self.settings.list {
+            List::Complete => {
+                list(&load).take_while(in_time).take(most).map(|found| self.route(&found)).collect()
             }
-            if !done.insert(node) || hops >= self.limits.hops {
-                continue;
-            }
-            for (&next, neighbour) in self.neighbours.get(&node).into_iter().flatten() {
-                if done.contains(&next) || wanted.excluded.contains(&next) {
-                    continue;
-                }
-                let Some((id, leaves, arrives)) = self.first_fit(neighbour, at, wanted) else {
-                    continue;
+            List::First => {
+                let by_time = Load { volume: 0, ..load };
+                let candidate = |found: Found| {
+                    let passages = follow(&self.graph, &source, &load, &found.slots)?;
+                    Some(Found { passages, ..found })
                 };
-                let better = reached
-                    .get(&next)
-                    .is_none_or(|known| (arrives, hops + 1) < (known.at, known.hops));
-                if better {
-                    let by = Some((id, leaves));
-                    reached.insert(next, Reached { at: arrives, hops: hops + 1, by });
-                    open.push(Reverse((arrives, hops + 1, next)));
+                let routes = list(&by_time).take_while(in_time).take(EXAMINED_MAX);
+                let candidates = routes.filter_map(candidate).filter(in_time);
+                candidates.take(most).map(|found| self.route(&found)).collect()
+            }
+        }
+    }
+
+    /// Source, load and target of a search.
+    fn search(&self, now: Time, wanted: &Wanted<'_>) -> Option<(Source, Load, NodeIndex)> {
+        let node = self.graph.node(self.local)?;
+        let target = self.graph.node(wanted.destination)?;
+        let mut closed = vec![false; self.graph.nodes.len()];
+        // A contact does not lead back here, unless this is the destination (§3.2.6.9 c).
+        if let Some(closed) = closed.get_mut(node as usize) {
+            *closed = node != target;
+        }
+        let excluded = wanted.excluded.iter().filter_map(|number| self.graph.node(*number));
+        let banned_nodes: Vec<NodeIndex> = excluded.collect();
+        if self.settings.exclusion == Exclusion::Everywhere {
+            for node in &banned_nodes {
+                if let Some(closed) = closed.get_mut(*node as usize) {
+                    *closed = true;
                 }
             }
         }
-        None
+        let at = now.as_nanos();
+        let (is_first, banned, end_min) = (true, Vec::new(), u64::MAX);
+        let source = Source { node, at, is_first, banned, banned_nodes, closed, end_min };
+        let load = Load {
+            volume: self.settings.volume(wanted.bytes),
+            level: wanted.priority.index(),
+            partial: self.settings.partial,
+            queues: self.settings.queueing,
+        };
+        Some((source, load, target))
     }
 
-    /// Reserves volume for a bundle in the contacts of its route.
+    fn route(&self, found: &Found) -> Route {
+        let legs = found.slots.iter().zip(&found.passages).map(|(&slot, passage)| Leg {
+            contact: self.graph.slot(slot).id,
+            first: Time::from_nanos(passage.first),
+            last: Time::from_nanos(passage.last),
+            arrives: Time::from_nanos(passage.arrives),
+        });
+        let entry = found.slots.first().map(|&slot| self.graph.pair_of(slot).to);
+        let next_hop = entry.and_then(|entry| self.graph.nodes.get(entry as usize));
+        Route {
+            next_hop: next_hop.copied().unwrap_or(self.local),
+            legs: legs.collect(),
+            leaves: Time::from_nanos(found.passages.first().map_or(0, |passage| passage.first)),
+            arrives: Time::from_nanos(found.arrives()),
+            terminates: Time::from_nanos(found.terminates(&self.graph)),
+        }
+    }
+
+    /// Volume of a contact that a bundle on this route may use at most: the effective volume limit
+    /// (CCSDS 734.3-B-1 §3.2.6.8.9), in bytes by contact.
+    #[must_use]
+    pub fn volume_limits(&self, route: &Route, priority: Priority) -> Vec<u64> {
+        let mut stop = u64::MAX;
+        let mut limits: Vec<u64> = Vec::new();
+        for leg in route.legs.iter().rev() {
+            let Some(slot) = self.graph.by_id(leg.contact).map(|slot| self.graph.slot(slot)) else {
+                continue;
+            };
+            stop = stop.min(slot.end);
+            let first = leg.first.as_nanos();
+            let free = match &slot.bookings {
+                Some(bookings) => bookings.free(priority.index(), first, stop),
+                None => stop.saturating_sub(first),
+            };
+            limits.push(slot.volume_left(priority.index()).min(slot.bytes_in(free)));
+        }
+        limits.reverse();
+        limits
+    }
+
+    /// Best-case delivery time of a route: its arrival by time alone (CCSDS 734.3-B-1 §3.2.4).
+    #[must_use]
+    pub fn best_case(&self, now: Time, route: &Route) -> Option<Time> {
+        let slots: Option<Vec<u32>> = route.contacts().map(|id| self.graph.by_id(id)).collect();
+        let wanted = Wanted {
+            destination: self.local,
+            bytes: 0,
+            priority: Priority::Normal,
+            expires: Time::MAX,
+            excluded: &BTreeSet::new(),
+        };
+        let (source, load, _) = self.search(now, &wanted)?;
+        let passages = follow(&self.graph, &source, &load, &slots?)?;
+        passages.last().map(|passage| Time::from_nanos(passage.arrives))
+    }
+
+    /// Books volume for a bundle in the contacts of its route.
     pub fn promise(&mut self, route: &Route, bytes: u64, priority: Priority) {
-        for id in &route.contacts {
-            if let Some(promised) = self.promised.get_mut(id.0 as usize) {
-                let of = &mut promised[priority.index()];
-                *of = of.saturating_add(bytes);
+        let volume = self.settings.volume(bytes);
+        for leg in &route.legs {
+            if let Some(slot) = self.graph.by_id_mut(leg.contact) {
+                let length = slot.duration(volume);
+                let bookings = slot.bookings.get_or_insert_with(Box::<Bookings>::default);
+                bookings.book(priority, volume, leg.first.as_nanos(), length);
             }
         }
     }
 
     /// Releases the volume of a bundle that does not take this route.
     pub fn release(&mut self, route: &Route, bytes: u64, priority: Priority) {
-        for id in &route.contacts {
-            if let Some(promised) = self.promised.get_mut(id.0 as usize) {
-                let of = &mut promised[priority.index()];
-                *of = of.saturating_sub(bytes);
+        let volume = self.settings.volume(bytes);
+        for leg in &route.legs {
+            if let Some(slot) = self.graph.by_id_mut(leg.contact) {
+                let length = slot.duration(volume);
+                if let Some(bookings) = &mut slot.bookings {
+                    bookings.cancel(priority, volume, leg.first.as_nanos(), length);
+                }
+                slot.bookings.take_if(|bookings| bookings.is_empty());
             }
         }
+        self.trees.clear();
     }
 
     /// Marks the current contact of this node with a neighbour as failed or working. Routes
     /// computed from here on avoid failed contacts.
     pub fn set_failed(&mut self, now: Time, neighbour: NodeNumber, has_failed: bool) {
-        let Some(of) = self.neighbours.get(&self.local).and_then(|of| of.get(&neighbour)) else {
-            return;
-        };
-        let next = of.contacts.partition_point(|id| self.ends(*id) <= now);
-        let Some(&id) = of.contacts.get(next) else { return };
-        if has_failed && self.contact(id).is_some_and(|contact| contact.start <= now) {
-            self.failed.insert(id);
-        } else {
-            self.failed.remove(&id);
+        let Some(slot) = self.next_slot(now, neighbour) else { return };
+        let Some(slot) = self.graph.slots.get_mut(slot as usize) else { return };
+        let fails = has_failed && slot.start <= now.as_nanos();
+        if slot.has_failed && !fails {
+            self.trees.clear();
         }
+        slot.has_failed = fails;
     }
 
     /// Skips ended contacts in later searches.
     pub fn forget_before(&mut self, now: Time) {
-        let plan = self.plan.contacts();
-        for neighbour in self.neighbours.values_mut().flat_map(BTreeMap::values_mut) {
-            let over = |id: &ContactId| plan.get(id.0 as usize).is_none_or(|c| c.end <= now);
-            while neighbour.contacts.get(neighbour.first).is_some_and(over) {
-                neighbour.first += 1;
-            }
-        }
-        self.failed.retain(|id| plan.get(id.0 as usize).is_some_and(|c| c.end > now));
-    }
-
-    fn ends(&self, id: ContactId) -> Time {
-        self.contact(id).map_or(Time::ZERO, |contact| contact.end)
-    }
-
-    /// First contact that carries the bundle, with its departure and arrival.
-    fn first_fit(
-        &self,
-        neighbour: &Neighbour,
-        at: Time,
-        wanted: &Wanted<'_>,
-    ) -> Option<(ContactId, Time, Time)> {
-        let rest = neighbour.contacts.get(neighbour.first..)?;
-        let next = rest.partition_point(|id| self.ends(*id) <= at);
-        for &id in rest[next..].iter().take(self.limits.lookahead) {
-            let contact = self.contact(id)?;
-            if self.failed.contains(&id) {
-                continue;
-            }
-            if contact.start > wanted.expires {
-                return None;
-            }
-            let free = contact.start + self.taken(id, contact, wanted.priority);
-            let leaves = at.max(free);
-            let sent = leaves + contact.transmission_time(wanted.bytes);
-            if sent > contact.end {
-                continue;
-            }
-            let arrives = sent + self.plan.owlt(contact.from, contact.to, leaves);
-            return (arrives <= wanted.expires).then_some((id, leaves, arrives));
-        }
-        None
-    }
-
-    /// Transmission time reserved for this and higher priorities.
-    fn taken(&self, id: ContactId, contact: &Contact, priority: Priority) -> Duration {
-        let promised = self.promised.get(id.0 as usize).map_or(0, |promised| {
-            promised[priority.index()..].iter().fold(0, |sum: u64, of| sum.saturating_add(*of))
-        });
-        contact.transmission_time(promised)
-    }
-
-    fn route(&self, reached: &BTreeMap<NodeNumber, Reached>, to: NodeNumber) -> Option<Route> {
-        let arrives = reached.get(&to)?.at;
-        let mut contacts = Vec::new();
-        let (mut node, mut leaves) = (to, arrives);
-        let mut next_hop = to;
-        while let Some((id, at)) = reached.get(&node)?.by {
-            contacts.push(id);
-            (next_hop, leaves) = (node, at);
-            node = self.contact(id)?.from;
-        }
-        contacts.reverse();
-        Some(Route { next_hop, contacts, leaves, arrives })
+        self.graph.forget_before(now.as_nanos());
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use engine::{PathId, PathInfo, Rng};
 use proto::bp::agent::{self, Entry, LinkRef, Pattern, Routing};
 use proto::bp::layer::LinkId;
-use proto::bp::routes::{self, Router};
+use proto::bp::routes::Router;
 use proto::settings::form::{Number, Off};
 use proto::settings::{Bound, Value};
 use rt::node::{Carrier, LayerConfig, NodeConfig};
@@ -509,7 +509,7 @@ impl NodeSpec {
                         "{node} has no number, and plans have nodes by numbers; take an id like ipn:1.0"
                     )));
                 };
-                let router = Router::new(number, plan.read(now)?, routes::Limits::default());
+                let router = Router::new(number, plan.read(now)?, plan.routing()?);
                 Routing::ContactGraph(Box::new(router), entries)
             }
         };

@@ -2,25 +2,29 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use engine::Time;
-use proto::bp::contacts::{Contact, ContactPlan, Range};
+use proto::bp::contacts::ContactPlan;
+use proto::routing::settings::Settings;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use transport::contact_plan::{self, Format};
+use transport::contact_plan::{self, Base, Format};
+use transport::settings::RouterSettings;
 use transport::text::{self, SpecError};
 
 /// A contact plan: its file, or a table with the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct Plan {
     /// Path of the file, relative to the folder of the configuration.
     pub file: PathBuf,
-    /// Format: `toml`, `ion` or `hdtn`; default: by the file's name.
+    /// Format: `toml`, `ion`, `hdtn`, `tvg-util` or `a-sabr`; default: by the file's name.
     pub format: Option<String>,
-    /// Epoch of its times, as `2026-11-22T08:00:00Z`; default: the node's start.
+    /// Epoch of its relative times, as `2026-11-22T08:00:00Z`; default: the node's start.
     pub epoch: Option<String>,
+    /// Choice of routes through it.
+    #[serde(default)]
+    pub routing: RouterSettings,
 }
 
 impl Serialize for Plan {
@@ -45,7 +49,8 @@ impl<'de> de::Visitor<'de> for FileOrTable {
     }
 
     fn visit_str<E: de::Error>(self, file: &str) -> Result<Plan, E> {
-        Ok(Plan { file: PathBuf::from(file), format: None, epoch: None })
+        let (file, routing) = (PathBuf::from(file), RouterSettings::default());
+        Ok(Plan { file, format: None, epoch: None, routing })
     }
 
     fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Plan, A::Error> {
@@ -79,36 +84,28 @@ impl Plan {
                 ))
             })?,
         };
-        let plan = contact_plan::read(format, &text::read_text(&self.file)?, &origin, epoch)?;
-        shifted(&plan, epoch, now)
-            .map_err(|error| SpecError::Malformed { origin, message: error.to_string() })
+        let text = text::read_text(&self.file)?;
+        let document = contact_plan::read(format, &text, &origin, Base { epoch, zero: now })?;
+        for note in &document.notes {
+            tracing::warn!("{origin}: {note}");
+        }
+        if document.is_relative && self.epoch.is_none() {
+            tracing::warn!(
+                "{origin}: its times count from the node's start, and move with each restart; add \
+                 contact_plan.epoch"
+            );
+        }
+        Ok(document.plan)
     }
-}
 
-/// Converts a plan with times relative to `epoch` to one relative to `now`. Drops ended contacts.
-fn shifted(
-    plan: &ContactPlan,
-    epoch: SystemTime,
-    now: SystemTime,
-) -> Result<ContactPlan, proto::bp::contacts::PlanError> {
-    let (later, by) = match now.duration_since(epoch) {
-        Ok(by) => (true, by),
-        Err(error) => (false, error.duration()),
-    };
-    let moved = |time: Time| moved(time, later, by);
-    let contacts = plan.contacts().iter().filter(|contact| moved(contact.end) > Time::ZERO);
-    let contacts = contacts.map(|contact| Contact {
-        start: moved(contact.start),
-        end: moved(contact.end),
-        ..*contact
-    });
-    let ranges = plan.ranges().filter(|range| moved(range.end) > Time::ZERO);
-    let ranges: Vec<Range> = ranges
-        .map(|range| Range { start: moved(range.start), end: moved(range.end), ..*range })
-        .collect();
-    ContactPlan::new(contacts.collect(), &ranges)
-}
-
-fn moved(time: Time, later: bool, by: Duration) -> Time {
-    if later { Time::ZERO + time.since(Time::ZERO + by) } else { time + by }
+    /// Settings of the router.
+    ///
+    /// # Errors
+    ///
+    /// A value is out of its range.
+    pub(super) fn routing(&self) -> Result<Settings, SpecError> {
+        let mut settings = Settings::default();
+        self.routing.apply(&mut settings).map_err(|error| error.below("contact_plan.routing"))?;
+        Ok(settings)
+    }
 }

@@ -1,81 +1,201 @@
-//! ION's commands, one per line: `a contact`, `a range`, and `@`, the reference of relative times
-//! (ionrc(5)). Other commands are skipped.
+//! ION's commands, one per line: `a`, `c` and `d` of contacts and ranges, and `@`, the reference of
+//! relative times (ionrc(5)). Other commands are skipped.
 
 use std::fmt::Write as _;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use engine::Time;
-use proto::bp::contacts::{Contact, ContactPlan, Range};
+use proto::routing::changes::{Change, ChangeError};
+use proto::routing::contacts::{Contact, ContactPlan, Range};
 
-use super::{malformed, seconds, whole_seconds};
+use super::times::clamped;
+use super::{Base, Document, Losses, Reading, malformed, seconds_up, whole};
 use crate::text::SpecError;
 
 /// First words of commands unrelated to contacts.
-const OTHERS: [&str; 11] = ["1", "e", "v", "s", "m", "l", "i", "r", "w", "q", "h"];
+const OTHERS: [&str; 15] =
+    ["1", "e", "v", "s", "m", "l", "i", "r", "w", "q", "h", "?", "^", "!", "x"];
+/// Objects of `a`, `c` and `d` in other files of ION.
+const OBJECTS: [&str; 14] = [
+    "node",
+    "region",
+    "passageway",
+    "plan",
+    "endpoint",
+    "scheme",
+    "protocol",
+    "induct",
+    "outduct",
+    "span",
+    "seat",
+    "exit",
+    "group",
+    "planduct",
+];
 
-pub(super) fn read(text: &str, origin: &str, epoch: SystemTime) -> Result<ContactPlan, SpecError> {
-    let mut reader =
-        Reader { epoch, reference: Time::ZERO, contacts: Vec::new(), ranges: Vec::new() };
+pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, SpecError> {
+    let mut reader = Reader::new(base);
+    let mut reading = Reading::default();
     for (line, number) in text.lines().zip(1..) {
         let at_line = |message| malformed(origin, format!("line {number}: {message}"));
-        reader.line(line).map_err(at_line)?;
+        let Some(command) = reader.line(line).map_err(at_line)? else { continue };
+        let applied = match command {
+            Command::AddContact(contact, window) => reading.contact(contact, window),
+            Command::AddRange(range, window) => reading.range(range, window),
+            Command::Other(change) => reading.draft.apply(&change),
+            Command::Ignored(why) => {
+                reading.notes.push(format!("line {number}: {why}"));
+                Ok(())
+            }
+        };
+        match applied {
+            Ok(()) => {}
+            // ION ignores these, too.
+            Err(
+                error @ (ChangeError::ContactOverlaps(_)
+                | ChangeError::RangeOverlaps(_)
+                | ChangeError::NoContact { .. }
+                | ChangeError::NoRange { .. }),
+            ) => reading.notes.push(format!("line {number}: {error}; ignored")),
+            Err(error @ (ChangeError::Empty | ChangeError::OfOne | ChangeError::WithoutRate)) => {
+                return Err(at_line(error.to_string()));
+            }
+        }
     }
-    super::plan(reader.contacts, &reader.ranges, origin)
+    reading.is_relative = reader.is_relative;
+    reading.finish(origin)
 }
 
-pub(super) fn write(plan: &ContactPlan) -> String {
+pub(super) fn changes(text: &str, origin: &str, base: Base) -> Result<Vec<Change>, SpecError> {
+    let mut reader = Reader::new(base);
+    let mut changes = Vec::new();
+    for (line, number) in text.lines().zip(1..) {
+        let at_line = |message| malformed(origin, format!("line {number}: {message}"));
+        match reader.line(line).map_err(at_line)? {
+            None | Some(Command::Ignored(_)) => {}
+            Some(Command::AddContact(contact, [start, end])) => {
+                let (start, end) = (clamped(start), clamped(end));
+                changes.push(Change::AddContact(Contact { start, end, ..contact }));
+            }
+            Some(Command::AddRange(range, [start, end])) => {
+                let (start, end) = (clamped(start), clamped(end));
+                changes.push(Change::AddRange(Range { start, end, ..range }));
+            }
+            Some(Command::Other(change)) => changes.push(change),
+        }
+    }
+    Ok(changes)
+}
+
+pub(super) fn write(plan: &ContactPlan, losses: &mut Losses) -> String {
     let mut text = String::new();
-    for range in plan.ranges() {
-        let (start, end) = (seconds(range.start), seconds(range.end));
-        let owlt = whole_seconds(range.owlt);
-        let _ = writeln!(text, "a range +{start} +{end} {} {} {owlt}", range.from, range.to);
+    let ranges: Vec<&Range> = plan.ranges().collect();
+    for (place, range) in ranges.iter().enumerate() {
+        let pair = |range: &Range| (range.from, range.to);
+        let next = ranges.get(place + 1).filter(|next| pair(next) == pair(range));
+        // Rounded outwards, and to a common second between two ranges of a pair.
+        let start = range.start.as_nanos() / 1_000_000_000;
+        let end = range.end.as_nanos().div_ceil(1_000_000_000);
+        let end = next.map_or(end, |next| end.min(next.start.as_nanos() / 1_000_000_000));
+        if start * 1_000_000_000 != range.start.as_nanos()
+            || end * 1_000_000_000 != range.end.as_nanos()
+        {
+            losses.add("windows of ranges rounded to whole seconds");
+        }
+        if start >= end {
+            losses.add("ranges left out: nothing remained of them");
+            continue;
+        }
+        let owlt = seconds_up(range.owlt, losses);
+        // Only a range from the lower number holds for both directions.
+        let serves_both = !ranges.iter().any(|other| pair(other) == (range.to, range.from));
+        let (mut from, mut to) = pair(range);
+        if from > to && serves_both {
+            (from, to) = (to, from);
+        }
+        let _ = writeln!(text, "a range +{start} +{end} {from} {to} {owlt}");
     }
     for contact in plan.contacts() {
-        let (start, end) = (seconds(contact.start), seconds(contact.end));
-        let bytes = contact.rate_bps / 8;
+        let Some([start, end, bytes, _]) = whole(plan, contact, 8, losses) else { continue };
         let _ = write!(text, "a contact +{start} +{end} {} {} {bytes}", contact.from, contact.to);
         if contact.confidence < 1.0 {
             let _ = write!(text, " {}", contact.confidence);
         }
         text.push('\n');
     }
+    // ION has the light times in ranges.
+    losses.forget("light times that change within a contact: the longest kept");
     text
 }
 
+/// A command about the plan, its times in nanoseconds.
+enum Command {
+    AddContact(Contact, [i128; 2]),
+    AddRange(Range, [i128; 2]),
+    Other(Change),
+    /// Valid in ION, and without effect here.
+    Ignored(&'static str),
+}
+
 struct Reader {
-    epoch: SystemTime,
-    reference: Time,
-    contacts: Vec<Contact>,
-    ranges: Vec<Range>,
+    base: Base,
+    /// Reference of relative times.
+    reference: i128,
+    /// Whether `@` has set it.
+    has_reference: bool,
+    /// Whether a time counted from the epoch.
+    is_relative: bool,
 }
 
 impl Reader {
-    fn line(&mut self, line: &str) -> Result<(), String> {
+    fn new(base: Base) -> Self {
+        let reference = base.after_epoch(0);
+        Self { base, reference, has_reference: false, is_relative: false }
+    }
+
+    fn line(&mut self, line: &str) -> Result<Option<Command>, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
-            [] => Ok(()),
-            [first, ..] if first.starts_with('#') => Ok(()),
+            [] => Ok(None),
+            [first, ..] if first.starts_with('#') => Ok(None),
             ["@", time] => {
                 self.reference = self.time(time)?;
-                Ok(())
+                self.has_reference |= !time.starts_with('+');
+                Ok(None)
             }
-            ["a", "contact", start, end, from, to, rate] => {
-                self.contact([start, end], [from, to], rate, "1")
+            // An optional last word states whether the contact is announced.
+            ["a", "contact", start, end, from, to, rate, rest @ ..] if rest.len() <= 2 => {
+                let confidence = rest.first().copied().unwrap_or("1");
+                self.contact([start, end], [from, to], rate, confidence).map(Some)
             }
-            // The optional last word states whether the contact is announced.
-            ["a", "contact", start, end, from, to, rate, confidence]
-            | ["a", "contact", start, end, from, to, rate, confidence, _] => {
-                self.contact([start, end], [from, to], rate, confidence)
+            ["a", "range", start, end, from, to, owlt, rest @ ..] if rest.len() <= 1 => {
+                self.range([start, end], [from, to], owlt).map(Some)
             }
-            ["a", "range", start, end, from, to, owlt]
-            | ["a", "range", start, end, from, to, owlt, _] => {
-                self.range([start, end], [from, to], owlt)
+            ["c", "contact", start, from, to, rate, rest @ ..] if rest.len() <= 1 => {
+                let [from, to] = numbers([from, to])?;
+                let start = clamped(self.time(start)?);
+                let rate_bps = rate_bps(rate)?;
+                let confidence = rest.first().map(|word| confidence(word)).transpose()?;
+                let change = Change::ModifyContact { from, to, start, rate_bps, confidence };
+                Ok(Some(Command::Other(change)))
             }
-            ["a", what @ ("contact" | "range"), ..] => {
-                let last = if *what == "contact" { "RATE [CONFIDENCE]" } else { "SECONDS" };
-                Err(format!("expected \"a {what} START END FROM TO {last}\""))
+            ["d", what @ ("contact" | "range"), start, from, to] => {
+                let [from, to] = numbers([from, to])?;
+                let start = match *start {
+                    "*" => None,
+                    word => Some(clamped(self.time(word)?)),
+                };
+                let change = match *what {
+                    "contact" => Change::DeleteContacts { from, to, start },
+                    _ => Change::DeleteRanges { from, to, start },
+                };
+                Ok(Some(Command::Other(change)))
             }
-            [first, ..] if OTHERS.contains(first) => Ok(()),
+            [command @ ("a" | "c" | "d"), what @ ("contact" | "range"), ..] => {
+                Err(format!("expected \"{command} {what} {}\"", form(command, what)))
+            }
+            ["a" | "c" | "d", what, ..] if OBJECTS.contains(what) => Ok(None),
+            [first, ..] if OTHERS.contains(first) => Ok(None),
             _ => Err(format!("{:?} is no command of a contact plan", words.join(" "))),
         }
     }
@@ -85,51 +205,76 @@ impl Reader {
         times: [&str; 2],
         nodes: [&str; 2],
         rate: &str,
-        confidence: &str,
-    ) -> Result<(), String> {
-        let ([start, end], [from, to]) = (self.times(times)?, numbers(nodes)?);
-        let bytes: u64 = number(rate, "a rate in bytes a second")?;
-        let confidence: f64 = number(confidence, "a confidence from 0 to 1")?;
-        if !(0.0..=1.0).contains(&confidence) {
-            return Err(format!("a confidence is from 0 to 1, not {confidence}"));
+        confidence_word: &str,
+    ) -> Result<Command, String> {
+        let [from, to] = numbers(nodes)?;
+        // A contact of a node with itself is its registration, or loopback.
+        if from == to {
+            return Ok(Command::Ignored("a contact of a node with itself; ignored"));
         }
-        let rate_bps = bytes.checked_mul(8).ok_or_else(|| format!("{bytes} is too high a rate"))?;
-        // For loopback ION requires a contact of a node with itself; loopback needs no plan here.
-        if from != to {
-            self.contacts.push(Contact { from, to, start, end, rate_bps, confidence });
+        if times[1] == "0" {
+            return Ok(Command::Ignored("a hypothetical contact; ignored"));
         }
-        Ok(())
+        let window = self.times(times)?;
+        let (rate_bps, confidence) = (rate_bps(rate)?, confidence(confidence_word)?);
+        let (start, end) = (Time::ZERO, Time::ZERO);
+        let contact = Contact { from, to, start, end, rate_bps, confidence };
+        Ok(Command::AddContact(contact, window))
     }
 
-    fn range(&mut self, times: [&str; 2], nodes: [&str; 2], owlt: &str) -> Result<(), String> {
-        let ([start, end], [from, to]) = (self.times(times)?, numbers(nodes)?);
-        let owlt = Duration::from_secs(number(owlt, "a light time in seconds")?);
-        if from != to {
-            self.ranges.push(Range { from, to, start, end, owlt });
+    fn range(&mut self, times: [&str; 2], nodes: [&str; 2], owlt: &str) -> Result<Command, String> {
+        let (window, [from, to]) = (self.times(times)?, numbers(nodes)?);
+        let light = owlt.parse().ok().and_then(|owlt| Duration::try_from_secs_f64(owlt).ok());
+        let owlt = light.ok_or_else(|| format!("{owlt:?} is not a light time in seconds"))?;
+        if from == to {
+            return Ok(Command::Ignored("a range of a node with itself; ignored"));
         }
-        Ok(())
+        let range = Range { from, to, start: Time::ZERO, end: Time::ZERO, owlt };
+        Ok(Command::AddRange(range, window))
     }
 
-    fn times(&self, [start, end]: [&str; 2]) -> Result<[Time; 2], String> {
+    fn times(&mut self, [start, end]: [&str; 2]) -> Result<[i128; 2], String> {
         Ok([self.time(start)?, self.time(end)?])
     }
 
-    /// `+SECONDS` after the reference, or a date in UTC.
-    fn time(&self, word: &str) -> Result<Time, String> {
-        if let Some(relative) = word.strip_prefix('+') {
-            let seconds: u64 = number(relative, "a time in seconds")?;
-            return Ok(self.reference + Duration::from_secs(seconds));
-        }
+    /// `+SECONDS` after the reference, or a date in UTC; nanoseconds from the zero of the plan.
+    fn time(&mut self, word: &str) -> Result<i128, String> {
         let wrong = || format!("{word:?} is no time: +SECONDS or YYYY/MM/DD-HH:MM:SS");
+        if let Some(relative) = word.strip_prefix('+') {
+            let seconds = relative.parse().ok();
+            let since = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            let since = since.ok_or_else(|| format!("{relative:?} is not a time in seconds"))?;
+            self.is_relative |= !self.has_reference;
+            return Ok(self.reference + since.as_nanos() as i128);
+        }
         let (date, clock) = word.split_once('-').ok_or_else(wrong)?;
         let stamp = format!("{}T{clock}Z", date.replace('/', "-"));
         let moment = humantime::parse_rfc3339(&stamp).map_err(|_| wrong())?;
-        let since = moment.duration_since(self.epoch).map_err(|_| {
-            let epoch = humantime::format_rfc3339_seconds(self.epoch);
-            format!("{word} is before {epoch}, from which this plan counts")
-        })?;
-        Ok(Time::ZERO + since)
+        Ok(self.base.of(moment))
     }
+}
+
+/// Words of a command after its first two.
+fn form(command: &str, what: &str) -> &'static str {
+    match (command, what) {
+        ("a", "contact") => "START END FROM TO RATE [CONFIDENCE]",
+        ("a", _) => "START END FROM TO SECONDS",
+        ("c", _) => "START FROM TO RATE [CONFIDENCE]",
+        (_, _) => "START|* FROM TO",
+    }
+}
+
+fn rate_bps(word: &str) -> Result<u64, String> {
+    let bytes: u64 = number(word, "a rate in bytes a second")?;
+    bytes.checked_mul(8).ok_or_else(|| format!("{bytes} is too high a rate"))
+}
+
+fn confidence(word: &str) -> Result<f64, String> {
+    let confidence: f64 = number(word, "a confidence from 0 to 1")?;
+    if !(0.0..=1.0).contains(&confidence) {
+        return Err(format!("a confidence is from 0 to 1, not {confidence}"));
+    }
+    Ok(confidence)
 }
 
 fn numbers([from, to]: [&str; 2]) -> Result<[u64; 2], String> {

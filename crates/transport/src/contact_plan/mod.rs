@@ -1,19 +1,25 @@
-//! Contact plans in common formats: this project's TOML, ION's commands and HDTN's JSON. Times of
-//! a plan count from an epoch given by the reader; units depend on the format.
+//! Contact plans in common formats: this project's TOML, ION's commands,
+//! HDTN's JSON, the JSON of dtn-tvg-util and A-SABR's text.
 
+mod asabr;
 mod hdtn;
 mod ion;
 pub mod orbits;
 mod own;
 #[cfg(test)]
 mod tests;
+mod times;
+mod tvg;
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use engine::Time;
-use proto::bp::contacts::{Contact, ContactPlan, Range};
+use proto::routing::changes::{Change, ChangeError, Draft};
+use proto::routing::contacts::{Contact, ContactPlan, Range};
 
+pub use self::times::Base;
 use crate::text::SpecError;
 
 /// Format of a contact plan.
@@ -21,14 +27,28 @@ use crate::text::SpecError;
 pub enum Format {
     /// TOML: `[[contact]]` and `[[range]]`, quantities with their units.
     Toml,
-    /// ION's `a contact` and `a range` (ionrc): rates in bytes per second, light times in seconds.
+    /// ION's commands (ionrc): rates in bytes per second, whole seconds.
     Ion,
-    /// HDTN's JSON: rates in bits per second, light times in seconds.
+    /// HDTN's JSON: rates in bits per second, whole seconds.
     Hdtn,
+    /// JSON of dtn-tvg-util: rates in bits per second, seconds with a fraction.
+    TvgUtil,
+    /// A-SABR's text: rates in bits per second, seconds with a fraction.
+    Asabr,
 }
 
+/// Formats and their names.
+const FORMATS: [(&str, Format); 5] = [
+    ("toml", Format::Toml),
+    ("ion", Format::Ion),
+    ("hdtn", Format::Hdtn),
+    ("tvg-util", Format::TvgUtil),
+    ("a-sabr", Format::Asabr),
+];
+
 impl Format {
-    /// Format of a file by the ending of its name: `.toml`, `.json`, `.ionrc`, `.cprc`, `.rc`.
+    /// Format of a file by the extension of its name. A `.json` file may also have the form of
+    /// dtn-tvg-util, which is recognized when it is read.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, extension) = name.rsplit_once('.')?;
@@ -36,6 +56,8 @@ impl Format {
             "toml" => Some(Self::Toml),
             "json" => Some(Self::Hdtn),
             "ionrc" | "cprc" | "rc" => Some(Self::Ion),
+            "tvg" | "ptvg" => Some(Self::TvgUtil),
+            "cp" | "asabr" => Some(Self::Asabr),
             _ => None,
         }
     }
@@ -45,58 +67,198 @@ impl FromStr for Format {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "toml" => Ok(Self::Toml),
-            "ion" => Ok(Self::Ion),
-            "hdtn" => Ok(Self::Hdtn),
-            other => Err(format!("there is no format {other:?} (formats: toml, ion, hdtn)")),
-        }
+        let known = FORMATS.iter().find(|(name, _)| *name == text);
+        known.map(|(_, format)| *format).ok_or_else(|| {
+            let names: Vec<&str> = FORMATS.iter().map(|(name, _)| *name).collect();
+            format!("there is no format {text:?} (formats: {})", names.join(", "))
+        })
     }
 }
 
-/// Reads a plan from `origin`. Times without a date count from `epoch`.
+/// A plan that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// The plan.
+    pub plan: ContactPlan,
+    /// Whether times in it count from the epoch, rather than being dates.
+    pub is_relative: bool,
+    /// Parts of the file that were left out or changed.
+    pub notes: Vec<String>,
+}
+
+/// A plan in a format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Text of the file.
+    pub text: String,
+    /// What was rounded or left out.
+    pub notes: Vec<String>,
+}
+
+/// Reads a plan from `origin`. Contacts that are over at the zero of `base` are left out, and those
+/// that have begun begin there.
 ///
 /// # Errors
+///
 /// Place and remedy, if the text has another format or contradicts itself.
-pub fn read(
-    format: Format,
-    text: &str,
-    origin: &str,
-    epoch: SystemTime,
-) -> Result<ContactPlan, SpecError> {
+pub fn read(format: Format, text: &str, origin: &str, base: Base) -> Result<Document, SpecError> {
     match format {
-        Format::Toml => own::read(text, origin),
-        Format::Ion => ion::read(text, origin, epoch),
-        Format::Hdtn => hdtn::read(text, origin),
+        Format::Toml => own::read(text, origin, base),
+        Format::Ion => ion::read(text, origin, base),
+        Format::Hdtn => hdtn::read(text, origin, base),
+        Format::TvgUtil => tvg::read(text, origin, base),
+        Format::Asabr => asabr::read(text, origin, base),
     }
 }
 
-/// Writes a plan. Times and light times are rounded to the precision of the format: seconds for
-/// ION and HDTN, whole bytes for ION's rates.
+/// Reads changes of a plan from ION's commands `a`, `c` and `d`.
+///
+/// # Errors
+///
+/// Line and remedy, if a command is wrong.
+pub fn read_changes(text: &str, origin: &str, base: Base) -> Result<Vec<Change>, SpecError> {
+    ion::changes(text, origin, base)
+}
+
+/// Writes a plan. A contact becomes no longer by rounding, a light time no shorter.
 #[must_use]
-pub fn write(format: Format, plan: &ContactPlan) -> String {
-    match format {
+pub fn write(format: Format, plan: &ContactPlan) -> Written {
+    let mut losses = Losses::default();
+    let text = match format {
         Format::Toml => own::write(plan),
-        Format::Ion => ion::write(plan),
-        Format::Hdtn => hdtn::write(plan),
+        Format::Ion => ion::write(plan, &mut losses),
+        Format::Hdtn => hdtn::write(plan, &mut losses),
+        Format::TvgUtil => tvg::write(plan, &mut losses),
+        Format::Asabr => asabr::write(plan, &mut losses),
+    };
+    Written { text, notes: losses.notes() }
+}
+
+/// A plan that is being read.
+#[derive(Debug, Default)]
+struct Reading {
+    draft: Draft,
+    is_relative: bool,
+    over: usize,
+    begun: usize,
+    notes: Vec<String>,
+}
+
+impl Reading {
+    /// Adds a contact, in nanoseconds from the zero of the plan.
+    fn contact(&mut self, contact: Contact, [start, end]: [i128; 2]) -> Result<(), ChangeError> {
+        let Some([start, end]) = self.window(start, end)? else { return Ok(()) };
+        self.draft.apply(&Change::AddContact(Contact { start, end, ..contact }))
+    }
+
+    fn range(&mut self, range: Range, [start, end]: [i128; 2]) -> Result<(), ChangeError> {
+        if start >= end {
+            return Err(ChangeError::Empty);
+        }
+        if end <= 0 {
+            return Ok(());
+        }
+        let (start, end) = (times::clamped(start), times::clamped(end));
+        self.draft.apply(&Change::AddRange(Range { start, end, ..range }))
+    }
+
+    /// Window of a contact from the zero of the plan on; `None` if it is over.
+    fn window(&mut self, start: i128, end: i128) -> Result<Option<[Time; 2]>, ChangeError> {
+        if start >= end {
+            return Err(ChangeError::Empty);
+        }
+        if end <= 0 {
+            self.over += 1;
+            return Ok(None);
+        }
+        self.begun += usize::from(start < 0);
+        Ok(Some([times::clamped(start), times::clamped(end)]))
+    }
+
+    fn finish(mut self, origin: &str) -> Result<Document, SpecError> {
+        if self.over > 0 {
+            self.notes.push(format!("{} contacts are over", self.over));
+        }
+        if self.begun > 0 {
+            self.notes.push(format!("{} contacts have begun", self.begun));
+        }
+        let plan = self.draft.plan().map_err(|error| malformed(origin, error.to_string()))?;
+        Ok(Document { plan, is_relative: self.is_relative, notes: self.notes })
     }
 }
 
-/// Plan of these contacts and ranges; `places` holds the place of each for error messages.
-fn plan(contacts: Vec<Contact>, ranges: &[Range], origin: &str) -> Result<ContactPlan, SpecError> {
-    ContactPlan::new(contacts, ranges).map_err(|error| malformed(origin, error.to_string()))
+/// Counts of what a format could not hold.
+#[derive(Debug, Default)]
+struct Losses(BTreeMap<&'static str, usize>);
+
+impl Losses {
+    fn add(&mut self, what: &'static str) {
+        *self.0.entry(what).or_default() += 1;
+    }
+
+    fn forget(&mut self, what: &str) {
+        self.0.remove(what);
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.0.iter().map(|(what, count)| format!("{what}: {count}")).collect()
+    }
+}
+
+/// Window and longest light time of a contact in whole seconds, and its rate in units of `unit`
+/// bit/s; `None` if nothing is left of it.
+fn whole(
+    plan: &ContactPlan,
+    contact: &Contact,
+    unit: u64,
+    losses: &mut Losses,
+) -> Option<[u64; 4]> {
+    const SECOND: u64 = 1_000_000_000;
+    let (start, end) = (contact.start.as_nanos(), contact.end.as_nanos());
+    let (from, until) = (start.div_ceil(SECOND), end / SECOND);
+    if from * SECOND != start {
+        losses.add("starts of contacts rounded up to whole seconds");
+    }
+    if until * SECOND != end {
+        losses.add("ends of contacts rounded down to whole seconds");
+    }
+    if !contact.rate_bps.is_multiple_of(unit) {
+        losses.add("rates rounded down to whole bytes a second");
+    }
+    let light = longest(plan, contact, losses);
+    let rate = contact.rate_bps / unit;
+    if from >= until || rate == 0 {
+        losses.add("contacts left out: nothing remained of them");
+        return None;
+    }
+    Some([from, until, rate, seconds_up(light, losses)])
+}
+
+/// Longest light time of a contact.
+fn longest(plan: &ContactPlan, contact: &Contact, losses: &mut Losses) -> Duration {
+    let lights = plan.light_times(contact);
+    let longest = lights.iter().map(|(_, owlt)| *owlt).max().unwrap_or_default();
+    if lights.iter().any(|(_, owlt)| *owlt != longest) {
+        losses.add("light times that change within a contact: the longest kept");
+    }
+    longest
+}
+
+/// Light time in whole seconds, rounded up.
+fn seconds_up(owlt: Duration, losses: &mut Losses) -> u64 {
+    if owlt.subsec_nanos() > 0 {
+        losses.add("light times rounded up to whole seconds");
+    }
+    owlt.as_secs() + u64::from(owlt.subsec_nanos() > 0)
+}
+
+/// Records that a format has no confidence.
+fn without_confidence(contact: &Contact, losses: &mut Losses) {
+    if contact.confidence < 1.0 {
+        losses.add("confidences left out");
+    }
 }
 
 fn malformed(origin: &str, message: String) -> SpecError {
     SpecError::Malformed { origin: origin.to_owned(), message }
-}
-
-/// Whole seconds of a moment, rounded down.
-fn seconds(time: Time) -> u64 {
-    time.as_nanos() / 1_000_000_000
-}
-
-/// Light times are rounded up to whole seconds.
-fn whole_seconds(owlt: Duration) -> u64 {
-    owlt.as_secs() + u64::from(owlt.subsec_nanos() > 0)
 }

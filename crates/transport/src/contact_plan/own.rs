@@ -3,15 +3,19 @@
 use std::time::Duration;
 
 use engine::Time;
-use proto::bp::contacts::{Contact, ContactPlan, Range};
+use proto::routing::contacts::{Contact, ContactPlan, Range};
 use serde::{Deserialize, Serialize};
 
+use super::{Base, Document, Reading, malformed};
 use crate::quantity::{Probability, Rate, Span};
 use crate::text::{self, SpecError};
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plan {
+    /// Time from which the others count, in place of the one that the reader has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    epoch: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     contact: Vec<ContactSpec>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -49,28 +53,40 @@ fn is_sure(confidence: &Probability) -> bool {
     confidence.0 >= 1.0
 }
 
-pub(super) fn read(text: &str, origin: &str) -> Result<ContactPlan, SpecError> {
+pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, SpecError> {
     let spec: Plan = text::parse(text, origin)?;
-    let contacts = spec.contact.iter().map(|spec| Contact {
-        from: spec.from,
-        to: spec.to,
-        start: moment(spec.start),
-        end: moment(spec.end),
-        rate_bps: spec.rate.bps(),
-        confidence: spec.confidence.value(),
+    let mut reading = Reading { is_relative: spec.epoch.is_none(), ..Reading::default() };
+    let epoch = spec.epoch.as_ref().map(|text| {
+        humantime::parse_rfc3339_weak(text).map_err(|error| {
+            let example = "write the moment like \"2026-11-22T08:00:00Z\"";
+            malformed(origin, format!("epoch: {error}; {example}"))
+        })
     });
-    let ranges: Vec<Range> = spec
-        .range
-        .iter()
-        .map(|spec| Range {
+    let base = Base { epoch: epoch.transpose()?.unwrap_or(base.epoch), ..base };
+    let window = |[start, end]: [Span; 2]| {
+        [start, end].map(|span| base.after_epoch(span.0.as_nanos() as i128))
+    };
+    for (spec, number) in spec.contact.iter().zip(0..) {
+        let contact = Contact {
             from: spec.from,
             to: spec.to,
-            start: moment(spec.start),
-            end: moment(spec.end),
-            owlt: spec.owlt.duration(),
-        })
-        .collect();
-    super::plan(contacts.collect(), &ranges, origin)
+            start: Time::ZERO,
+            end: Time::ZERO,
+            rate_bps: spec.rate.bps(),
+            confidence: spec.confidence.value(),
+        };
+        let window = window([spec.start, spec.end]);
+        let added = reading.contact(contact, window);
+        added.map_err(|error| malformed(origin, format!("contact {number}: {error}")))?;
+    }
+    for (spec, number) in spec.range.iter().zip(0..) {
+        let owlt = spec.owlt.duration();
+        let range =
+            Range { from: spec.from, to: spec.to, start: Time::ZERO, end: Time::ZERO, owlt };
+        let added = reading.range(range, window([spec.start, spec.end]));
+        added.map_err(|error| malformed(origin, format!("range {number}: {error}")))?;
+    }
+    reading.finish(origin)
 }
 
 pub(super) fn write(plan: &ContactPlan) -> String {
@@ -89,12 +105,8 @@ pub(super) fn write(plan: &ContactPlan) -> String {
         end: span(range.end),
         owlt: Span(range.owlt),
     });
-    let spec = Plan { contact: contact.collect(), range: range.collect() };
+    let spec = Plan { epoch: None, contact: contact.collect(), range: range.collect() };
     toml::to_string(&spec).expect("numbers and strings are TOML")
-}
-
-fn moment(span: Span) -> Time {
-    Time::ZERO + span.duration()
 }
 
 fn span(time: Time) -> Span {

@@ -1,11 +1,12 @@
-//! Three formats, one plan.
+//! Five formats, one plan.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::Time;
-use proto::bp::contacts::ContactPlan;
+use proto::routing::changes::Change;
+use proto::routing::contacts::{Contact, ContactPlan, Range};
 
-use super::{Format, read, write};
+use super::{Base, Document, Format, read, read_changes, write};
 
 const TOML: &str = r#"
 [[contact]]
@@ -49,12 +50,16 @@ fn epoch() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_795_132_800)
 }
 
+fn document(format: Format, text: &str) -> Document {
+    read(format, text, "plan", Base::at(epoch())).unwrap()
+}
+
 fn good(format: Format, text: &str) -> ContactPlan {
-    read(format, text, "plan", epoch()).unwrap()
+    document(format, text).plan
 }
 
 fn wrong(format: Format, text: &str) -> String {
-    read(format, text, "plan", epoch()).unwrap_err().to_string()
+    read(format, text, "plan", Base::at(epoch())).unwrap_err().to_string()
 }
 
 #[test]
@@ -63,15 +68,34 @@ fn all_formats_describe_the_same_plan() {
     assert_eq!(good(Format::Ion, ION), plan);
     assert_eq!(plan.contacts()[0].rate_bps, 115_200);
     for format in [Format::Toml, Format::Ion] {
-        assert_eq!(good(format, &write(format, &plan)), plan, "{format:?}");
+        let written = write(format, &plan);
+        assert_eq!(good(format, &written.text), plan, "{format:?}");
+        assert_eq!(written.notes, [""; 0], "{format:?}");
     }
-    // HDTN has a light time with each contact, and no confidence.
-    let back = good(Format::Hdtn, &write(Format::Hdtn, &plan));
+    // The others have a light time with each contact.
+    for (format, notes) in [
+        (Format::TvgUtil, vec![]),
+        (Format::Asabr, vec!["confidences left out: 1"]),
+        (Format::Hdtn, vec!["confidences left out: 1"]),
+    ] {
+        let written = write(format, &plan);
+        assert_eq!(written.notes, notes, "{format:?}");
+        let back = good(format, &written.text);
+        let windows = |plan: &ContactPlan| -> Vec<_> {
+            let contacts = plan.contacts().iter();
+            contacts.map(|c| (c.from, c.to, c.start, c.end, c.rate_bps)).collect()
+        };
+        assert_eq!(windows(&back), windows(&plan), "{format:?}");
+        for contact in plan.contacts() {
+            assert_eq!(back.light_times(contact), plan.light_times(contact), "{format:?}");
+        }
+    }
+    let back = good(Format::Hdtn, &write(Format::Hdtn, &plan).text);
     assert_eq!(back.contacts().len(), 2);
     assert_eq!(back.owlt(1, 2, Time::from_secs(5)), Duration::from_secs(2));
     assert_eq!(back.contacts()[1].start, Time::from_secs(600));
     let once = write(Format::Hdtn, &back);
-    assert_eq!(write(Format::Hdtn, &good(Format::Hdtn, &once)), once);
+    assert_eq!(write(Format::Hdtn, &good(Format::Hdtn, &once.text)), once);
 }
 
 #[test]
@@ -79,8 +103,9 @@ fn hdtn_s_older_rate_is_in_megabits() {
     let old = r#"{"contacts": [{"contact": 0, "source": 102, "dest": 10, "startTime": 0,
         "endTime": 2000, "rate": 1000, "owlt": 1, "finalDest": 2}]}"#;
     assert_eq!(good(Format::Hdtn, old).contacts()[0].rate_bps, 1_000_000_000);
-    let none = old.replace("\"rate\": 1000, ", "");
-    assert_eq!(wrong(Format::Hdtn, &none), "plan: contact 0 has no rate: add rateBitsPerSec");
+    let none = document(Format::Hdtn, &old.replace("\"rate\": 1000, ", ""));
+    assert_eq!(none.plan.contacts()[0].rate_bps, 1_000_000_000);
+    assert_eq!(none.notes, ["contacts without a rate: 1 Gbit/s, as HDTN's router assumes: 1"]);
 }
 
 #[test]
@@ -101,11 +126,7 @@ fn errors_name_the_line() {
             "a contract +0 +1 1 2 3",
             "plan: line 1: \"a contract +0 +1 1 2 3\" is no command of a contact plan",
         ),
-        (
-            "a contact 2025/01/01-00:00:00 +1 1 2 3",
-            "plan: line 1: 2025/01/01-00:00:00 is before 2026-11-20T00:00:00Z, from which this plan counts",
-        ),
-        ("a contact +5 +5 1 2 3", "plan: contact 0 ends before it begins"),
+        ("a contact +5 +5 1 2 3", "plan: line 1: it ends before it begins"),
         (
             "a contact +0 +1 1 2 3000000000000000000",
             "plan: line 1: 3000000000000000000 is too high a rate",
@@ -125,5 +146,158 @@ fn file_names_select_the_format() {
     assert_eq!(Format::of_name("a.b.json"), Some(Format::Hdtn));
     assert_eq!(Format::of_name("plan.toml"), Some(Format::Toml));
     assert_eq!(Format::of_name("plan"), None);
+    assert_eq!(Format::of_name("sample.cp"), Some(Format::Asabr));
     assert!("xml".parse::<Format>().unwrap_err().contains("toml, ion, hdtn"));
+}
+
+#[test]
+fn dates_need_no_epoch_and_contacts_may_have_begun() {
+    let text = "a contact 2026/11/19-23:50:00 2026/11/20-00:10:00 1 2 1000
+        a contact 2026/11/19-00:00:00 2026/11/19-01:00:00 1 2 1000
+        a contact 2026/11/20-00:20:00.500 2026/11/20-00:30:00 1 2 1000
+        a range 2026/11/19-00:00:00 2026/11/21-00:00:00 1 2 1.28";
+    let found = document(Format::Ion, text);
+    let windows: Vec<_> = found.plan.contacts().iter().map(|c| (c.start, c.end)).collect();
+    let half = Time::from_nanos(1_200_500_000_000);
+    assert_eq!(windows, [(Time::ZERO, Time::from_secs(600)), (half, Time::from_secs(1800))]);
+    assert!(!found.is_relative);
+    assert_eq!(found.notes, ["1 contacts are over", "1 contacts have begun"]);
+    assert_eq!(found.plan.owlt(2, 1, Time::ZERO), Duration::from_millis(1280));
+    // Relative times count from the epoch, which may be earlier than the start of the plan.
+    let base = Base { epoch: epoch() - Duration::from_secs(60), zero: epoch() };
+    let found = read(Format::Ion, "a contact +0 +90 1 2 1000", "plan", base).unwrap();
+    assert_eq!(found.plan.contacts()[0].end, Time::from_secs(30));
+    assert!(found.is_relative);
+}
+
+#[test]
+fn ion_s_other_commands_change_the_plan() {
+    let text = "^ 1
+        a contact +0 +60 1 2 1000
+        a contact +30 +90 1 2 1000
+        a contact +60 +90 1 2 1000
+        c contact +60 1 2 2000 0.5
+        a contact +0 +60 2 1 1000
+        d contact * 2 1
+        d contact +5 1 2
+        a contact -1 +9 1 1 100000
+        a range +0 +90 1 2 1
+        a range +0 +90 3 1 1
+        d range +0 3 1
+        a plan 2 stcp/127.0.0.1
+        m horizon +0";
+    let found = document(Format::Ion, text);
+    let rates = found.plan.contacts().iter().map(|c| (c.start.as_secs_f64(), c.rate_bps));
+    assert_eq!(rates.collect::<Vec<_>>(), [(0.0, 8000), (60.0, 16_000)]);
+    assert_eq!(found.plan.contacts()[1].confidence, 0.5);
+    assert_eq!(found.plan.ranges().count(), 1);
+    assert_eq!(
+        found.notes,
+        [
+            "line 3: contact 1 to 2 overlaps the one that begins at 0 s; ignored",
+            "line 8: no contact of 1 with 2 to change; ignored",
+            "line 9: a contact of a node with itself; ignored",
+        ]
+    );
+    // As changes of a plan that is in use.
+    let changes = read_changes("d contact * 1 2\na range +5 +9 1 2 3", "plan", Base::at(epoch()));
+    let start = Time::from_secs(5);
+    let range =
+        Range { from: 1, to: 2, start, end: Time::from_secs(9), owlt: Duration::from_secs(3) };
+    let delete = Change::DeleteContacts { from: 1, to: 2, start: None };
+    assert_eq!(changes.unwrap(), [delete, Change::AddRange(range)]);
+}
+
+#[test]
+fn writers_report_what_they_round() {
+    let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+    let contact = |from, to, start, end, rate_bps| Contact {
+        from,
+        to,
+        start: at(start),
+        end: at(end),
+        rate_bps,
+        confidence: 0.9,
+    };
+    let owlt = Duration::from_millis(1280);
+    let range = |start, end, owlt| Range { from: 2, to: 1, start: at(start), end: at(end), owlt };
+    let contacts = vec![contact(1, 2, 500, 9500, 8005), contact(2, 1, 100, 900, 8000)];
+    let ranges = [range(0, 5000, owlt), range(5000, 10_000, 2 * owlt)];
+    let plan = ContactPlan::new(contacts, &ranges).unwrap();
+    let ion = write(Format::Ion, &plan);
+    assert_eq!(
+        ion.text,
+        "a range +0 +5 1 2 2\na range +5 +10 1 2 3\na contact +1 +9 1 2 1000 0.9\n"
+    );
+    assert_eq!(
+        ion.notes,
+        [
+            "contacts left out: nothing remained of them: 1",
+            "ends of contacts rounded down to whole seconds: 2",
+            "light times rounded up to whole seconds: 4",
+            "rates rounded down to whole bytes a second: 1",
+            "starts of contacts rounded up to whole seconds: 2",
+        ]
+    );
+    let hdtn = write(Format::Hdtn, &plan);
+    assert!(hdtn.text.contains("\"owlt\": 3") && !hdtn.text.contains('.'), "{}", hdtn.text);
+    let longest = "light times that change within a contact: the longest kept: 1";
+    assert!(hdtn.notes.contains(&longest.to_owned()), "{:?}", hdtn.notes);
+    let asabr = write(Format::Asabr, &plan);
+    assert!(asabr.text.contains("contact 0 1 0.5 9.5 8005 2.56\n"), "{}", asabr.text);
+    assert_eq!(asabr.notes, ["confidences left out: 2", longest]);
+    let tvg = write(Format::TvgUtil, &plan);
+    assert_eq!(tvg.notes, [""; 0]);
+    let back = good(Format::TvgUtil, &tvg.text);
+    assert_eq!(back.light_times(&plan.contacts()[1]), plan.light_times(&plan.contacts()[1]));
+    assert_eq!(back.contacts()[0].confidence, 0.9);
+}
+
+#[test]
+fn graphs_of_dtn_tvg_util_are_read() {
+    // Generations and steps of one contact, a name that is no number, Unix time.
+    let text = r#"{"vertices": {"gs 1": ["sat"], "sat": []}, "edges": [{"vertices": ["gs 1",
+        "sat"], "contacts": [["gs 1", "sat", 1795132810.5, 1795132830, [[0, 0.5, []], [9, 0.8,
+        [[1795132800, 9600, 0.01], [1795132820, 4800, 0.02]]]]]]}],
+        "contact_type": "PredictedContact_v2"}"#;
+    let found = document(Format::Hdtn, text);
+    let rates = found.plan.contacts().iter().map(|c| (c.start.as_secs_f64(), c.rate_bps));
+    assert_eq!(rates.collect::<Vec<_>>(), [(10.5, 9600), (20.0, 4800)]);
+    assert_eq!(found.plan.contacts()[0].confidence, 0.8);
+    assert_eq!(found.plan.owlt(1, 2, Time::from_secs(25)), Duration::from_millis(20));
+    assert_eq!(found.notes, ["nodes by the order of their names: 1 = gs 1, 2 = sat"]);
+    assert!(!found.is_relative);
+    let other = text.replace("PredictedContact_v2", "PredictedContact");
+    assert!(wrong(Format::TvgUtil, &other).contains("PredictedContact_v2 and Contact_v2"));
+    let factual = r#"{"vertices": {"7": ["9"], "9": []}, "edges": [{"vertices": ["7", "9"],
+        "contacts": [["7", "9", 0, 10, [[0, 9600, 1e-6, 1.5]]]]}], "contact_type": "Contact_v2"}"#;
+    let found = document(Format::TvgUtil, factual);
+    assert_eq!(found.plan.owlt(7, 9, Time::ZERO), Duration::from_millis(1500));
+}
+
+#[test]
+fn plans_of_a_sabr_are_read() {
+    // From A-SABR's examples (MIT), with other times.
+    let text = "# comment
+        node 0 node1  node 1 node2
+        node 2 node3
+        contact 0 1 60 7260 eto 10000 10
+        contact 1 2 60 7260 10 15 1000 1000 1000
+        contact 2 0 60 7260 seg delay [60 3660 10 , 3660 7260 15.5] rate [60 7260 10000,]";
+    let found = document(Format::Asabr, text);
+    let rates: Vec<_> = found.plan.contacts().iter().map(|c| (c.from, c.to, c.rate_bps)).collect();
+    assert_eq!(rates, [(0, 1, 10_000), (1, 2, 10), (2, 0, 10_000)]);
+    assert_eq!(found.plan.owlt(2, 0, Time::from_secs(4000)), Duration::from_millis(15_500));
+    assert_eq!(found.notes, ["nodes by their ids: 0 = node1, 1 = node2, 2 = node3"]);
+    let error = wrong(Format::Asabr, "node 0 a contact 0 1 5 fast 1 1");
+    assert_eq!(error, "plan: entry 2: \"fast\" is not an end in seconds");
+}
+
+#[test]
+fn toml_may_have_its_own_epoch() {
+    let text = format!("epoch = \"2026-11-19T23:55:00Z\"\n{TOML}");
+    let found = document(Format::Toml, &text);
+    assert_eq!(found.plan.contacts()[0].end, Time::from_secs(3300));
+    assert!(!found.is_relative && document(Format::Toml, TOML).is_relative);
+    assert!(wrong(Format::Toml, &text.replace("19T", "xx")).contains("epoch"));
 }

@@ -47,6 +47,9 @@ pub type LtpSettings = Changes<ltp::Config>;
 /// Changes of a NORM node.
 pub type NormSettings = Changes<norm::Config>;
 
+/// Changes of a router's settings.
+pub type RouterSettings = Changes<proto::routing::settings::Settings>;
+
 /// Protocol whose settings are in tables of users.
 pub trait Schema: Sync {
     /// Name in texts about its settings.

@@ -15,8 +15,9 @@ use super::super::agent::{
 };
 use super::super::contacts::{Contact, ContactPlan};
 use super::super::layer::{Command, Content, Event, LinkId, Refusal, TransferId};
-use super::super::routes::{Limits as RouteLimits, Priority, Router};
+use super::super::routes::{Priority, Router};
 use super::world::{World, chain, endpoint, node};
+use crate::routing::settings::Settings as RouteSettings;
 
 pub(super) fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -489,7 +490,7 @@ fn a_plan_routes_around_failed_contacts() {
     let plan = ContactPlan::new(plan, &[]).unwrap();
     let mut configs: Vec<_> = (0..4).map(|n| chain(4, n, true)).collect();
     for (n, config) in configs.iter_mut().enumerate() {
-        let router = Router::new(n as u64 + 1, plan.clone(), RouteLimits::default());
+        let router = Router::new(n as u64 + 1, plan.clone(), RouteSettings::default());
         config.routing = Routing::ContactGraph(Box::new(router), Vec::new());
     }
     let mut world = World::new(configs, 1);

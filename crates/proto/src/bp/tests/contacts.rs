@@ -52,5 +52,5 @@ fn a_range_holds_for_both_directions_unless_both_are_given() {
 fn contact_volumes_and_times() {
     let contact = Contact { rate_bps: 115_200, ..contact(1, 2, 100, 200) };
     assert_eq!(contact.volume(), 1_440_000);
-    assert_eq!(contact.transmission_time(1_000_000), Duration::from_nanos(69_444_444_444));
+    assert_eq!(contact.transmission_time(1_000_000), Duration::from_nanos(69_444_444_445));
 }

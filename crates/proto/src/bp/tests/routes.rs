@@ -6,8 +6,9 @@ use engine::Time;
 use proptest::prelude::*;
 
 use super::super::contacts::{Contact, ContactPlan, Range};
-use super::super::routes::{ContactId, Limits, Priority, Route, Router, Wanted};
+use super::super::routes::{ContactId, Priority, Route, Router, Wanted};
 use super::contacts::{at, contact, range};
+use crate::routing::settings::Settings;
 
 static NOBODY: BTreeSet<u64> = BTreeSet::new();
 
@@ -17,7 +18,12 @@ fn wanted(destination: u64, bytes: u64) -> Wanted<'static> {
 }
 
 fn router(contacts: &[Contact], ranges: &[Range]) -> Router {
-    Router::new(1, ContactPlan::new(contacts.to_vec(), ranges).unwrap(), Limits::default())
+    Router::new(1, ContactPlan::new(contacts.to_vec(), ranges).unwrap(), exact())
+}
+
+/// No overhead of lower layers.
+fn exact() -> Settings {
+    Settings { overhead_ppm: 0, overhead_min: 0, ..Settings::default() }
 }
 
 fn ends(route: &Route) -> (u64, f64, f64) {
@@ -28,10 +34,10 @@ fn ends(route: &Route) -> (u64, f64, f64) {
 fn a_faster_detour_is_taken() {
     // 1 to 3 directly from 100 s on, or earlier over 2.
     let contacts = [contact(1, 3, 100, 200), contact(1, 2, 10, 20), contact(2, 3, 30, 40)];
-    let router = router(&contacts, &[range(1, 2, 0, 1000, 2), range(2, 3, 0, 1000, 5)]);
+    let mut router = router(&contacts, &[range(1, 2, 0, 1000, 2), range(2, 3, 0, 1000, 5)]);
     let route = router.best(at(0), &wanted(3, 1000)).unwrap();
     assert_eq!(ends(&route), (2, 10.0, 36.0));
-    assert_eq!(route.contacts.len(), 2);
+    assert_eq!(route.legs.len(), 2);
     // 9,500 bytes leave 2 at 30 + 9.5 s; 10,001 are more than its contact holds.
     assert_eq!(ends(&router.best(at(0), &wanted(3, 9500)).unwrap()), (2, 10.0, 44.5));
     assert_eq!(ends(&router.best(at(0), &wanted(3, 10_001)).unwrap()), (3, 100.0, 110.001));
@@ -118,11 +124,11 @@ proptest! {
         }
         let plan = ContactPlan::new(contacts, &ranges).unwrap();
         let least = exhaustive(&plan, 1, at(from), to, &mut Vec::new());
-        let router = Router::new(1, plan, Limits::default());
+        let mut router = Router::new(1, plan, exact());
         let route = router.best(at(from), &wanted(to, 1000));
         prop_assert_eq!(route.as_ref().map(|route| route.arrives), least);
         if let Some(route) = route {
-            let ids: Vec<ContactId> = route.contacts;
+            let ids: Vec<ContactId> = route.contacts().collect();
             let way: Vec<&Contact> = ids.iter().map(|id| router.contact(*id).unwrap()).collect();
             prop_assert_eq!(way[0].from, 1);
             prop_assert_eq!(way[0].to, route.next_hop);

@@ -15,7 +15,8 @@ use super::indication::{FlowId, Transfer};
 use crate::path::Handle;
 use crate::ranges::Ranges;
 use crate::recent::Recent;
-use crate::routing::routes::{Limits, Router};
+use crate::routing::routes::Router;
+use crate::routing::settings::Settings;
 
 /// Local number of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -225,7 +226,7 @@ impl Flows {
         let router = config.and_then(|config| match &config.routing {
             Routing::Static { .. } => None,
             Routing::Contacts(plan) => {
-                Some(Box::new(Router::new(engine, plan.0.as_ref().clone(), Limits::default())))
+                Some(Box::new(Router::new(engine, plan.0.as_ref().clone(), Settings::default())))
             }
         });
         Self {

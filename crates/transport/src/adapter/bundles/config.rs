@@ -16,14 +16,14 @@ use proto::bp::files;
 use proto::bp::layer::{Layer, LinkId};
 use proto::bp::ltpcl::{self, Ltpcl};
 use proto::bp::normcl::{self, NormCl};
-use proto::bp::routes::{self, Router};
+use proto::bp::routes::Router;
 use proto::bp::saratogacl::{self, SaratogaCl};
 use proto::bp::tcpcl::{self, Peer, Tcpcl};
 use proto::bp::udpcl::{self, Udpcl};
 use proto::ltp::Red;
 use proto::stack::{self, OverTcp};
 use proto::ut;
-use proto::{cfdp, tcp};
+use proto::{cfdp, routing, tcp};
 use wire::bp7::Eid;
 use wire::mtcp::Framing;
 /// Port that listens for neighbours (RFC 9174 §3.1).
@@ -99,6 +99,8 @@ pub struct BundlesConfig {
     pub routes: BTreeMap<u64, u64>,
     /// Contact plan of the routes: its file and its contents.
     pub plan: Option<(PathBuf, ContactPlan)>,
+    /// Choice of routes through it.
+    pub routing: routing::settings::Settings,
     /// Idle time after which links are closed; `None`: they stay open.
     pub idle: Option<Duration>,
     /// The paths to neighbours, by their numbers.
@@ -152,6 +154,7 @@ impl Default for BundlesConfig {
             streams,
             routes: BTreeMap::new(),
             plan: None,
+            routing: routing::settings::Settings::default(),
             idle: None,
             paths: BTreeMap::new(),
             interfaces: BTreeSet::new(),
@@ -288,8 +291,7 @@ impl BundlesConfig {
         let entries: Vec<_> = routes.chain(neighbours).map(entry).collect();
         match &self.plan {
             Some((_, plan)) => {
-                let limits = routes::Limits::default();
-                let router = Router::new(self.entity, plan.clone(), limits);
+                let router = Router::new(self.entity, plan.clone(), self.routing.clone());
                 Routing::ContactGraph(Box::new(router), entries)
             }
             None => Routing::Static(entries),

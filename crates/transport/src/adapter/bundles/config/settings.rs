@@ -11,7 +11,7 @@ use proto::{saratoga, visit};
 use super::{BundlesConfig, CfdpUser, epoch};
 use crate::adapter::layered_cfdp::Ut;
 use crate::adapter::saratoga::Remotes;
-use crate::contact_plan::{self, Format};
+use crate::contact_plan::{self, Base, Format};
 use crate::text::{self, SpecError};
 
 impl Settings for BundlesConfig {
@@ -29,6 +29,8 @@ impl Settings for BundlesConfig {
             "routes": self.routes as Neighbours,
             /// Contact plan of the routes: a file in TOML, JSON or ION's format.
             "contact_plan": self.plan as PlanFile,
+            /// Choice of routes through the contact plan.
+            "routing": self.routing as Table,
             /// Silence after which a link is closed, or `off`.
             "idle": self.idle as Off<Span> [Interval],
             /// TCPCL.
@@ -144,7 +146,8 @@ impl Leaf<Option<(PathBuf, ContactPlan)>> for PlanFile {
         })?;
         let read = |path: &Path| -> Result<ContactPlan, SpecError> {
             let text = text::read_text(path)?;
-            contact_plan::read(format, &text, &path.to_string_lossy(), epoch())
+            let base = Base::at(epoch());
+            Ok(contact_plan::read(format, &text, &path.to_string_lossy(), base)?.plan)
         };
         let path = PathBuf::from(path);
         let read = read(&path).map_err(|error| format!(": {error}"))?;

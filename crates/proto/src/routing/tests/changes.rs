@@ -1,0 +1,62 @@
+//! Changes of a plan keep what was booked.
+
+use super::*;
+use crate::routing::changes::{Change, ChangeError, Draft};
+
+fn contact(from: u64, to: u64, start: u64, end: u64) -> Contact {
+    Contact { from, to, start: at(start), end: at(end), rate_bps: 8000, confidence: 1.0 }
+}
+
+#[test]
+fn contacts_keep_their_bookings() {
+    let mut router = router(1, "1-2 10-20/0, 1-2 50-60/0");
+    let route = router.best(at(0), &wanted(2, 6000)).unwrap();
+    router.promise(&route, 6000, Priority::Normal);
+    router.change(&[Change::AddContact(contact(1, 2, 30, 40))]).unwrap();
+    let next = router.best(at(0), &wanted(2, 5000)).unwrap();
+    assert_eq!(next.arrives, at(35));
+    // The first contact begins later and is longer: 4 s of it are booked.
+    let delete = Change::DeleteContacts { from: 1, to: 2, start: Some(at(10)) };
+    router.change(&[delete, Change::AddContact(contact(1, 2, 12, 29))]).unwrap();
+    let next = router.best(at(0), &wanted(2, 5000)).unwrap();
+    assert_eq!(next.arrives, at(21));
+    assert_eq!(next.contacts().next(), route.contacts().next());
+    router.release(&route, 6000, Priority::Normal);
+    assert_eq!(router.best(at(0), &wanted(2, 5000)).unwrap().arrives, at(17));
+}
+
+#[test]
+fn failures_and_rates_follow_the_plan() {
+    let mut router = router(1, "1-2 0-50/0, 1-2 60-90/0");
+    router.set_failed(at(1), 2, true);
+    router.change(&[Change::AddContact(contact(1, 3, 0, 9))]).unwrap();
+    assert_eq!(router.best(at(1), &wanted(2, 1000)).unwrap().leaves, at(60));
+    let rate =
+        Change::ModifyContact { from: 1, to: 2, start: at(60), rate_bps: 80_000, confidence: None };
+    router.change(&[rate]).unwrap();
+    assert_eq!(router.best(at(1), &wanted(2, 10_000)).unwrap().arrives, at(61));
+    router.set_failed(at(1), 2, false);
+    assert_eq!(router.best(at(1), &wanted(2, 1000)).unwrap().leaves, at(1));
+    let gone = Change::DeleteContacts { from: 1, to: 2, start: None };
+    router.change(&[gone]).unwrap();
+    assert_eq!(router.best(at(1), &wanted(2, 1000)), None);
+    assert_eq!(router.plan().contacts().len(), 1);
+}
+
+#[test]
+fn a_change_that_contradicts_the_plan_changes_nothing() {
+    let mut router = router(1, "1-2 10-20/3");
+    let overlaps = Change::AddContact(contact(1, 2, 19, 30));
+    let good = Change::AddContact(contact(1, 2, 20, 30));
+    let (number, error) = router.change(&[good, overlaps]).unwrap_err();
+    assert_eq!((number, router.plan().contacts().len()), (1, 1));
+    assert_eq!(error.to_string(), "contact 1 to 2 overlaps the one that begins at 20 s");
+    let unknown = Change::DeleteContacts { from: 1, to: 3, start: None };
+    let error = ChangeError::NoContact { from: 1, to: 3 };
+    assert_eq!(router.change(&[unknown]), Err((0, error)));
+    let mut draft = Draft::new(router.plan());
+    let range = Change::DeleteRanges { from: 1, to: 2, start: Some(at(10)) };
+    draft.apply(&range).unwrap();
+    assert_eq!(draft.apply(&range), Err(ChangeError::NoRange { from: 1, to: 2 }));
+    assert_eq!(draft.plan().unwrap().owlt(1, 2, at(15)), Duration::ZERO);
+}
