@@ -117,6 +117,20 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     (
+        "route",
+        &[
+            example(
+                "Find the best route of a bundle",
+                "slowlight route lunar.ionrc --from 1 --to 4 --size \"1 MB\"",
+            ),
+            example(
+                "List three routes with reasons",
+                "slowlight route lunar.ionrc --from 1 --to 4 --all 3 --explain",
+            ),
+            example("Convert a plan", "slowlight route lunar.ionrc --write lunar.toml"),
+        ],
+    ),
+    (
         "study",
         &[
             example("List the studies that come with slowlight", "slowlight study list"),

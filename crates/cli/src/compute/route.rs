@@ -8,6 +8,7 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::Context as _;
 use engine::Time;
+use proto::routing::contacts::{Contact, ContactPlan};
 use proto::routing::routes::{Priority, Route, Router, Wanted};
 use proto::routing::settings::Settings;
 use serde::Serialize;
@@ -87,7 +88,9 @@ const BASE: Base = Base::at(UNIX_EPOCH);
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let origin = args.plan.display().to_string();
     let format = match &args.format {
-        Some(name) => name.parse().map_err(|error| Usage(format!("--format: {error}")))?,
+        Some(name) => {
+            name.parse::<Format>().map_err(|error| Usage(format!("--format: {error}")))?
+        }
         None => named(&origin)?,
     };
     let text = transport::text::read_text(&args.plan)?;
@@ -104,23 +107,29 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         std::fs::write(path, written.text).with_context(|| format!("cannot write {name}"))?;
     }
     let (Some(from), Some(to)) = (args.from, args.to) else { return Ok(Exit::Done.into()) };
-    let router = Router::new(from, document.plan, settings(&args.settings)?);
+    let (text, is_found) = found(document.plan, args, (from, to))?;
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::of(is_found).into())
+}
+
+/// Text for the routes of a plan, and whether there are any.
+fn found(plan: ContactPlan, args: &Args, (from, to): (u64, u64)) -> anyhow::Result<(String, bool)> {
+    let router = Router::new(from, plan, settings(&args.settings)?);
     for node in [from, to] {
-        let has = |contact: &proto::routing::contacts::Contact| {
-            [contact.from, contact.to].contains(&node)
-        };
+        let has = |contact: &Contact| [contact.from, contact.to].contains(&node);
         if !router.plan().contacts().iter().any(has) {
+            let origin = args.plan.display();
             return Err(Usage(format!("{origin} has no contact of node {node}")).into());
         }
     }
     let answer = answer(&router, args, (from, to))?;
-    let mut out = io::stdout().lock();
+    let mut out = Vec::new();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
     } else {
         print(&mut out, &answer, args.explain)?;
     }
-    Ok(Exit::of(!answer.routes.is_empty()).into())
+    Ok((String::from_utf8(out)?, !answer.routes.is_empty()))
 }
 
 fn named(name: &str) -> Result<Format, Usage> {
@@ -308,4 +317,79 @@ fn print(out: &mut impl Write, answer: &Answer, explain: bool) -> io::Result<()>
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    const PLAN: &str = include_str!("../../../../testdata/plans/lunar.ionrc");
+
+    /// Output of a command line about the plan above.
+    fn output(line: &str) -> String {
+        let line = line.trim_start_matches("slowlight route");
+        let mut quoted = false;
+        let words = line.split(|c: char| {
+            quoted ^= c == '"';
+            c == ' ' && !quoted
+        });
+        let words = words.filter(|word| !word.is_empty()).map(|word| word.replace('"', ""));
+        let args =
+            Line::try_parse_from(["route".to_owned()].into_iter().chain(words)).unwrap().args;
+        let plan = contact_plan::read(Format::Ion, PLAN, "lunar.ionrc", BASE).unwrap().plan;
+        let (from, to) = args.from.zip(args.to).unwrap();
+        found(plan, &args, (from, to)).unwrap().0
+    }
+
+    #[test]
+    fn outputs_in_the_documentation_are_current() {
+        let page = include_str!("../../../../docs/routing.md");
+        assert!(page.contains(PLAN), "the page has the plan");
+        let blocks: Vec<&str> = page.split("```").skip(1).step_by(2).collect();
+        let mut commands = 0;
+        for pair in blocks.windows(2) {
+            let (Some(command), Some(shown)) =
+                (pair[0].strip_prefix("sh\nslowlight"), pair[1].split_once('\n'))
+            else {
+                continue;
+            };
+            let command = format!("slowlight{}", command.trim_end());
+            if !command.contains("--write") {
+                println!("{command}\n{}", output(&command));
+            }
+        }
+        for pair in blocks.windows(2) {
+            let (Some(command), Some(shown)) =
+                (pair[0].strip_prefix("sh\nslowlight"), pair[1].split_once('\n'))
+            else {
+                continue;
+            };
+            let command = format!("slowlight{}", command.trim_end());
+            if !command.contains("--write") {
+                assert_eq!(output(&command), shown.1, "{command}");
+                commands += 1;
+            }
+        }
+        assert_eq!(commands, 4);
+    }
+
+    #[test]
+    fn wrong_options_are_named() {
+        let error = settings(&["margin".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("--set margin=ion"), "{error}");
+        let error = settings(&["margins=ion".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("margin"), "{error}");
+        let given = ["margin=ion", "hops=3", "overhead_min=36 B", "partial=true"];
+        let settings = settings(&given.map(str::to_owned)).unwrap();
+        assert_eq!((settings.hops, settings.overhead_min, settings.partial), (3, 36, true));
+        assert!(priority("urgent").unwrap_err().to_string().contains("expedited"));
+    }
 }

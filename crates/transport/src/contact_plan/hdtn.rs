@@ -6,7 +6,9 @@ use engine::Time;
 use proto::routing::contacts::{Contact, ContactPlan, Range};
 use serde::{Deserialize, Serialize};
 
-use super::{Base, Document, Losses, Reading, malformed, tvg, whole, without_confidence};
+use super::{
+    Base, Document, Losses, Reading, longest, malformed, seconds_up, tvg, whole, without_confidence,
+};
 use crate::text::SpecError;
 
 /// Rate of a contact without one: HDTN's router assumes 1 Gbit/s.
@@ -88,7 +90,8 @@ pub(super) fn write(plan: &ContactPlan, losses: &mut Losses) -> String {
     let mut entries = Vec::new();
     for contact in plan.contacts() {
         without_confidence(contact, losses);
-        let Some([start, end, rate, owlt]) = whole(plan, contact, 1, losses) else { continue };
+        let Some([start, end, rate]) = whole(contact, 1, losses) else { continue };
+        let owlt = seconds_up(longest(plan, contact, losses), losses);
         entries.push(Entry {
             contact: entries.len() as u64,
             source: contact.from,

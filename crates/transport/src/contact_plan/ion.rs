@@ -116,15 +116,13 @@ pub(super) fn write(plan: &ContactPlan, losses: &mut Losses) -> String {
         let _ = writeln!(text, "a range +{start} +{end} {from} {to} {owlt}");
     }
     for contact in plan.contacts() {
-        let Some([start, end, bytes, _]) = whole(plan, contact, 8, losses) else { continue };
+        let Some([start, end, bytes]) = whole(contact, 8, losses) else { continue };
         let _ = write!(text, "a contact +{start} +{end} {} {} {bytes}", contact.from, contact.to);
         if contact.confidence < 1.0 {
             let _ = write!(text, " {}", contact.confidence);
         }
         text.push('\n');
     }
-    // ION has the light times in ranges.
-    losses.forget("light times that change within a contact: the longest kept");
     text
 }
 

@@ -196,23 +196,14 @@ impl Losses {
         *self.0.entry(what).or_default() += 1;
     }
 
-    fn forget(&mut self, what: &str) {
-        self.0.remove(what);
-    }
-
     fn notes(&self) -> Vec<String> {
         self.0.iter().map(|(what, count)| format!("{what}: {count}")).collect()
     }
 }
 
-/// Window and longest light time of a contact in whole seconds, and its rate in units of `unit`
-/// bit/s; `None` if nothing is left of it.
-fn whole(
-    plan: &ContactPlan,
-    contact: &Contact,
-    unit: u64,
-    losses: &mut Losses,
-) -> Option<[u64; 4]> {
+/// Window of a contact in whole seconds, and its rate in units of `unit` bit/s; `None` if nothing is
+/// left of it.
+fn whole(contact: &Contact, unit: u64, losses: &mut Losses) -> Option<[u64; 3]> {
     const SECOND: u64 = 1_000_000_000;
     let (start, end) = (contact.start.as_nanos(), contact.end.as_nanos());
     let (from, until) = (start.div_ceil(SECOND), end / SECOND);
@@ -225,13 +216,12 @@ fn whole(
     if !contact.rate_bps.is_multiple_of(unit) {
         losses.add("rates rounded down to whole bytes a second");
     }
-    let light = longest(plan, contact, losses);
     let rate = contact.rate_bps / unit;
     if from >= until || rate == 0 {
         losses.add("contacts left out: nothing remained of them");
         return None;
     }
-    Some([from, until, rate, seconds_up(light, losses)])
+    Some([from, until, rate])
 }
 
 /// Longest light time of a contact.

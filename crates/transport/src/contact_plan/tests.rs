@@ -234,7 +234,7 @@ fn writers_report_what_they_round() {
         [
             "contacts left out: nothing remained of them: 1",
             "ends of contacts rounded down to whole seconds: 2",
-            "light times rounded up to whole seconds: 4",
+            "light times rounded up to whole seconds: 2",
             "rates rounded down to whole bytes a second: 1",
             "starts of contacts rounded up to whole seconds: 2",
         ]

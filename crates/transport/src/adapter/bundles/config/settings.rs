@@ -11,7 +11,7 @@ use proto::{saratoga, visit};
 use super::{BundlesConfig, CfdpUser, epoch};
 use crate::adapter::layered_cfdp::Ut;
 use crate::adapter::saratoga::Remotes;
-use crate::contact_plan::{self, Base, Format};
+use crate::contact_plan::{self, Format};
 use crate::text::{self, SpecError};
 
 impl Settings for BundlesConfig {
@@ -146,7 +146,7 @@ impl Leaf<Option<(PathBuf, ContactPlan)>> for PlanFile {
         })?;
         let read = |path: &Path| -> Result<ContactPlan, SpecError> {
             let text = text::read_text(path)?;
-            let base = Base::at(epoch());
+            let base = contact_plan::Base::at(epoch());
             Ok(contact_plan::read(format, &text, &path.to_string_lossy(), base)?.plan)
         };
         let path = PathBuf::from(path);
