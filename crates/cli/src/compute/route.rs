@@ -167,7 +167,7 @@ fn priority(name: &str) -> Result<Priority, Usage> {
     }
 }
 
-/// What the command prints.
+/// Output of the command.
 #[derive(Debug, Serialize)]
 struct Answer {
     from: u64,
@@ -304,11 +304,9 @@ fn print(out: &mut impl Write, answer: &Answer, explain: bool) -> io::Result<()>
         for contact in &shown.contacts {
             let [start, end, first, last, arrives] = contact.times.map(|time| BASE.show(time));
             let Passed { from, to, volume_limit, .. } = contact;
-            writeln!(
-                out,
-                "  {from} > {to}: contact {start} to {end}, first byte {first}, last byte {last}, \
-                 arrives {arrives}, volume limit {volume_limit} bytes"
-            )?;
+            writeln!(out, "  {from} > {to}: contact {start} to {end}")?;
+            writeln!(out, "    first byte {first}, last byte {last}, arrives {arrives}")?;
+            writeln!(out, "    volume limit {volume_limit} bytes")?;
         }
         let terminates = BASE.show(shown.route.terminates);
         writeln!(out, "  contacts: {}, terminates {terminates}", shown.contacts.len())?;

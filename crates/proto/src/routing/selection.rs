@@ -4,9 +4,9 @@
 //! A list of visited nodes finds the first key alone: it closes a node that was reached early by
 //! many contacts to routes with fewer. So the search has two passes. The first finds the arrival
 //! ([`Labels`]). The second goes back from the destination and finds, for each number of contacts,
-//! the last moment at which the load has to be at a node to arrive then ([`Deadlines`]). The number
-//! of contacts with which the source is in time first is the second key. The same pass over the
-//! contacts that end late enough decides on the third key, and its result on the fourth.
+//! the last moment at which the load has to be at a node to arrive then ([`Deadlines`]). The
+//! number of contacts with which the source is in time first is the second key. The same pass over
+//! the contacts that end late enough decides on the third key, and its result on the fourth.
 
 use super::graph::{Graph, Load, NodeIndex, Passage, SlotIndex};
 use super::search::{Labels, Source};

@@ -49,17 +49,17 @@ pub enum Margin {
     Off,
     /// ION's: 450,000 mph for the light time, in whole seconds.
     Ion,
-    /// The same, unrounded.
+    /// 450,000 mph for the light time, unrounded.
     Exact,
 }
 
 /// Light time of a contact to which several ranges apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LightTime {
-    /// That of the moment of sending; bytes arrive in order.
+    /// Light time of the moment of sending; bytes arrive in order.
     #[default]
     Sending,
-    /// That of the contact's start.
+    /// Light time of the contact's start.
     Start,
 }
 

@@ -1,5 +1,5 @@
-//! ION's commands, one per line: `a`, `c` and `d` of contacts and ranges, and `@`, the reference of
-//! relative times (ionrc(5)). Other commands are skipped.
+//! ION's commands, one per line: `a`, `c` and `d` of contacts and ranges, and `@`, the reference
+//! of relative times (ionrc(5)). Other commands are skipped.
 
 use std::fmt::Write as _;
 use std::time::Duration;

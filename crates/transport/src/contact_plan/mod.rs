@@ -91,12 +91,12 @@ pub struct Document {
 pub struct Written {
     /// Text of the file.
     pub text: String,
-    /// What was rounded or left out.
+    /// Counts of what was rounded or left out.
     pub notes: Vec<String>,
 }
 
-/// Reads a plan from `origin`. Contacts that are over at the zero of `base` are left out, and those
-/// that have begun begin there.
+/// Reads a plan from `origin`. Contacts that ended before the zero of `base` are left out; current
+/// ones start there.
 ///
 /// # Errors
 ///
@@ -140,7 +140,7 @@ struct Reading {
     draft: Draft,
     is_relative: bool,
     over: usize,
-    begun: usize,
+    current: usize,
     notes: Vec<String>,
 }
 
@@ -171,7 +171,7 @@ impl Reading {
             self.over += 1;
             return Ok(None);
         }
-        self.begun += usize::from(start < 0);
+        self.current += usize::from(start < 0);
         Ok(Some([times::clamped(start), times::clamped(end)]))
     }
 
@@ -179,8 +179,8 @@ impl Reading {
         if self.over > 0 {
             self.notes.push(format!("{} contacts are over", self.over));
         }
-        if self.begun > 0 {
-            self.notes.push(format!("{} contacts have begun", self.begun));
+        if self.current > 0 {
+            self.notes.push(format!("{} contacts have started already", self.current));
         }
         let plan = self.draft.plan().map_err(|error| malformed(origin, error.to_string()))?;
         Ok(Document { plan, is_relative: self.is_relative, notes: self.notes })
@@ -201,8 +201,8 @@ impl Losses {
     }
 }
 
-/// Window of a contact in whole seconds, and its rate in units of `unit` bit/s; `None` if nothing is
-/// left of it.
+/// Window of a contact in whole seconds, and its rate in units of `unit` bit/s; `None` if nothing
+/// is left of it.
 fn whole(contact: &Contact, unit: u64, losses: &mut Losses) -> Option<[u64; 3]> {
     const SECOND: u64 = 1_000_000_000;
     let (start, end) = (contact.start.as_nanos(), contact.end.as_nanos());

@@ -151,7 +151,7 @@ fn file_names_select_the_format() {
 }
 
 #[test]
-fn dates_need_no_epoch_and_contacts_may_have_begun() {
+fn dates_need_no_epoch_and_contacts_may_have_started() {
     let text = "a contact 2026/11/19-23:50:00 2026/11/20-00:10:00 1 2 1000
         a contact 2026/11/19-00:00:00 2026/11/19-01:00:00 1 2 1000
         a contact 2026/11/20-00:20:00.500 2026/11/20-00:30:00 1 2 1000
@@ -161,7 +161,7 @@ fn dates_need_no_epoch_and_contacts_may_have_begun() {
     let half = Time::from_nanos(1_200_500_000_000);
     assert_eq!(windows, [(Time::ZERO, Time::from_secs(600)), (half, Time::from_secs(1800))]);
     assert!(!found.is_relative);
-    assert_eq!(found.notes, ["1 contacts are over", "1 contacts have begun"]);
+    assert_eq!(found.notes, ["1 contacts are over", "1 contacts have started already"]);
     assert_eq!(found.plan.owlt(2, 1, Time::ZERO), Duration::from_millis(1280));
     // Relative times count from the epoch, which may be earlier than the start of the plan.
     let base = Base { epoch: epoch() - Duration::from_secs(60), zero: epoch() };

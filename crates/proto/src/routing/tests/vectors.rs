@@ -1,5 +1,5 @@
-//! Vectors: of CCSDS 734.3-B-1 as computed by hand, of verified-sabr (MIT), of A-SABR (MIT), and of
-//! issues of HDTN. Those by time alone have bundles of 0 bytes.
+//! Vectors: of CCSDS 734.3-B-1 as computed by hand, of verified-sabr (MIT), of A-SABR (MIT), and
+//! of issues of HDTN. Those by time alone have bundles of 0 bytes.
 
 use super::*;
 use crate::routing::settings::{Exclusion, LightTime, List, Margin, Queueing, Ties};
