@@ -15,11 +15,10 @@ use engine::FileName;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use service::api::model::Delivery;
-use tempfile::TempPath;
 use wire::file_part::{FilePart, HEADER_MAX, crc_append};
 
-use super::kept;
 use super::recv::Payload;
+use super::{kept, names};
 use crate::sockets::screen::Screen;
 
 /// Largest number of ranges per file.
@@ -116,7 +115,7 @@ impl<'a> Joins<'a> {
         if record.named.is_some() || !record.is_whole() {
             return Ok(Outcome::Part);
         }
-        let place = self.name(&paper, &data, &mut record, part.transfer)?;
+        let place = self.name((&paper, &data), &mut record, (part.transfer, &delivery.source))?;
         if let Some(bar) = self.bars.remove(&stem) {
             bar.finish_and_clear();
         }
@@ -161,38 +160,39 @@ impl<'a> Joins<'a> {
     /// Renames a complete file; never overwrites another one.
     fn name(
         &self,
-        paper: &Path,
-        data: &Path,
+        (paper, data): (&Path, &Path),
         record: &mut Record,
-        transfer: u64,
+        (transfer, source): (u64, &str),
     ) -> Result<PathBuf> {
         let last = record.name.rsplit('/').next().unwrap_or_default();
         let wanted = match FileName::file(last) {
             Ok(name) if !last.starts_with(".bundle-") => name.path().to_owned(),
             Ok(_) | Err(_) => format!("file-{transfer:016x}"),
         };
-        for name in [wanted.clone(), format!("{wanted}.{transfer:016x}")] {
-            record.named = Some(name.clone());
-            kept::write(paper, record)?;
+        let hashed =
+            names::of_hash(&[record.name.as_bytes(), source.as_bytes(), &transfer.to_be_bytes()]);
+        let numbered = format!("{wanted}.{transfer:016x}");
+        let mut renamed = |name: String| -> Result<Option<PathBuf>> {
             let place = self.into.join(&name);
-            match TempPath::try_from_path(data)?.persist_noclobber(&place) {
-                Ok(()) => {
-                    kept::sync_folder_of(&place)?;
-                    record.there.clear();
-                    kept::write(paper, record)?;
-                    return Ok(place);
-                }
-                Err(failed) => {
-                    // The file must outlive this process.
-                    failed.path.keep()?;
-                    if failed.error.kind() != io::ErrorKind::AlreadyExists {
-                        return Err(failed.error).with_context(|| place.display().to_string());
-                    }
-                }
+            record.named = Some(name);
+            kept::write(paper, record)?;
+            let is_renamed = names::rename(data, &place);
+            if !is_renamed.with_context(|| place.display().to_string())? {
+                return Ok(None);
+            }
+            record.there.clear();
+            kept::write(paper, record)?;
+            Ok(Some(place))
+        };
+        // The file system may allow no name that long.
+        for name in [wanted, numbered] {
+            if let Ok(Some(place)) = renamed(name) {
+                return Ok(place);
             }
         }
-        let place = self.into.join(&wanted);
-        Err(io::Error::from(io::ErrorKind::AlreadyExists))
+        let place = self.into.join(&hashed);
+        renamed(hashed)?
+            .ok_or_else(|| io::Error::from(io::ErrorKind::AlreadyExists))
             .with_context(|| format!("{}; move it away", place.display()))
     }
 

@@ -4,6 +4,7 @@ mod ask;
 mod cut;
 mod join;
 mod kept;
+mod names;
 mod recv;
 mod send;
 

@@ -6,18 +6,22 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use bytes::{Bytes, BytesMut};
 use service::api::model::Delivery;
 use service::api::{Coming, NodeClient};
+use service::http::ClientError;
 
 use super::join::{Joins, Outcome};
-use super::{Place, kept, print};
+use super::{Place, names, print};
 use crate::exit::Exit;
 use crate::sockets::screen::Screen;
 
 /// Bytes per read of a file.
 const PIECE: u64 = 256 << 10;
+
+/// Bundles set aside after a fault: the node delivers 1,024 at most that are not confirmed.
+const ASIDE_MAX: u64 = 512;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RecvArgs {
@@ -54,7 +58,7 @@ pub(super) fn run(args: &RecvArgs) -> Result<ExitCode> {
     let mut coming = client.take(&[("endpoint", &args.endpoint)])?;
     let screen = Screen::new(args.quiet || to_output);
     let mut joins = Joins::new(&args.into, &screen);
-    let mut done = 0;
+    let (mut done, mut aside) = (0, 0);
     while args.count.is_none_or(|count| done < count) {
         let Some(delivery) = client.next(&mut coming)? else {
             return Err(anyhow!(
@@ -62,16 +66,58 @@ pub(super) fn run(args: &RecvArgs) -> Result<ExitCode> {
             ));
         };
         let mut payload = Payload::new(&mut client, &mut coming, delivery.bytes);
-        let is_done = if to_output {
+        if to_output {
             payload.copy_to(&mut io::stdout())?;
-            true
+            done += 1;
         } else {
-            take(args, &delivery, &mut payload, (&mut joins, &screen))?
-        };
-        confirming.confirm(&delivery)?;
-        done += u64::from(is_done);
+            match take(args, &delivery, &mut payload, &mut joins) {
+                Ok(Some((place, bytes))) => {
+                    done += 1;
+                    let text =
+                        format!("{} from {}: {bytes} bytes", place.display(), delivery.source);
+                    if !args.quiet {
+                        screen.above(|| print(&text))?;
+                    }
+                }
+                Ok(None) => {}
+                // Without the node no other bundle comes either.
+                Err(error) if error.is::<ClientError>() => return Err(error),
+                Err(error) => {
+                    payload.discard()?;
+                    aside += 1;
+                    set_aside(&delivery, &error, aside)?;
+                    continue;
+                }
+            }
+        }
+        confirm(&mut confirming, &delivery)?;
     }
-    Ok(Exit::Done.into())
+    Ok(Exit::of(aside == 0).into())
+}
+
+/// Logs the fault of a bundle, which is not confirmed: the node keeps it and delivers it to the
+/// next application.
+fn set_aside(delivery: &Delivery, error: &anyhow::Error, aside: u64) -> Result<()> {
+    let id = &delivery.id;
+    tracing::warn!(
+        id,
+        "{error:#}; the bundle is set aside, and delivered again to the next `bp recv`"
+    );
+    if aside >= ASIDE_MAX {
+        bail!("{aside} bundles are set aside; fix the cause, and run the command again");
+    }
+    Ok(())
+}
+
+/// Confirms a delivery.
+fn confirm(client: &mut NodeClient, delivery: &Delivery) -> Result<()> {
+    match client.confirm(delivery) {
+        Err(ClientError::Refused { status: 404, .. }) => {
+            tracing::info!(id = delivery.id, "the bundle expired while it was received");
+            Ok(())
+        }
+        confirmed => confirmed.map_err(Into::into),
+    }
 }
 
 /// Payload of a bundle while it is received.
@@ -134,6 +180,12 @@ impl<'a> Payload<'a> {
         Ok(())
     }
 
+    /// Discards all that the node sends of it.
+    fn discard(&mut self) -> Result<()> {
+        (self.ahead, self.lying) = (Bytes::new(), None);
+        self.skip()
+    }
+
     /// Puts bytes back: a beginning, then a range of a file.
     pub(super) fn put_back(&mut self, beginning: Bytes, file: File, (from, to): (u64, u64)) {
         self.ahead = beginning;
@@ -148,41 +200,33 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Stores a payload durably; returns whether it completes a file or is one by itself.
+/// Stores a payload durably; returns the path and size of a file that it completes, or is itself.
 fn take(
     args: &RecvArgs,
     delivery: &Delivery,
     payload: &mut Payload<'_>,
-    (joins, screen): (&mut Joins<'_>, &Screen),
-) -> Result<bool> {
-    let (place, bytes) = match joins.take(delivery, payload)? {
-        Outcome::Part => return Ok(false),
-        Outcome::Whole(place, bytes) => (place, bytes),
-        Outcome::Other => (write(args, delivery, payload)?, delivery.bytes),
-    };
-    if !args.quiet {
-        let text = format!("{} from {}: {bytes} bytes", place.display(), delivery.source);
-        screen.above(|| print(&text))?;
-    }
-    Ok(true)
+    joins: &mut Joins<'_>,
+) -> Result<Option<(PathBuf, u64)>> {
+    Ok(match joins.take(delivery, payload)? {
+        Outcome::Part => None,
+        Outcome::Whole(place, bytes) => Some((place, bytes)),
+        Outcome::Other => Some((write(args, delivery, payload)?, delivery.bytes)),
+    })
 }
 
 /// Writes a payload into its own file.
 fn write(args: &RecvArgs, delivery: &Delivery, payload: &mut Payload<'_>) -> Result<PathBuf> {
-    let name: String = delivery
-        .id
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
-        .collect();
-    let place = args.into.join(format!("bundle-{name}"));
-    let new = args.into.join(format!(".bundle-{name}.new"));
-    let mut written = || -> Result<()> {
+    let new = args.into.join(format!(".{}.new", names::of_bundle(&delivery.id)));
+    let mut written = || -> Result<PathBuf> {
         let mut file = File::create(&new)?;
         payload.copy_to(&mut file)?;
         file.sync_all()?;
-        std::fs::rename(&new, &place)?;
-        kept::sync_folder_of(&place).map_err(Into::into)
+        Ok(names::publish(&new, &args.into, &delivery.id)?)
     };
-    written().with_context(|| place.display().to_string())?;
-    Ok(place)
+    let place = written();
+    if place.is_err() {
+        // It is written again when the bundle is delivered again.
+        let _ = std::fs::remove_file(&new);
+    }
+    place.with_context(|| new.display().to_string())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use wire::file_part::FilePart;
+use wire::file_part::{FilePart, crc_append};
 
 use super::row::{Row, SLOWLIGHT, bytes, text, wait_for};
 use crate::guard::guarded;
@@ -180,4 +180,70 @@ fn parts_barely_longer_than_their_headers_are_refused() {
     let refused = files.row.bp(1, &["send", "ipn:1.1", path, "--part", "100 B"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused).contains("--part: a part has 4096 B at least"), "{}", text(&refused));
+}
+
+/// A payload that is a whole file in one part.
+fn whole_part(name: &str, content: &[u8]) -> Vec<u8> {
+    let part = FilePart { transfer: 9, total: content.len() as u64, offset: 0, name };
+    let crc = crc_append(part.crc().unwrap(), content);
+    [part.encode(crc).unwrap(), content.to_vec()].concat()
+}
+
+/// Sends payloads to endpoint 1 of the first node, from these endpoints.
+fn send_all(row: &Row, payloads: &[(&str, Vec<u8>)]) {
+    for (from, payload) in payloads {
+        let path = row.folder.path().join("payload");
+        fs::write(&path, payload).unwrap();
+        let sent = row.bp(1, &["send", "ipn:1.1", path.to_str().unwrap(), "--from", from]);
+        assert!(sent.status.success(), "{}", text(&sent));
+    }
+}
+
+/// Contents of the files in a folder, sorted.
+fn contents(folder: &Path) -> Vec<Vec<u8>> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut contents: Vec<_> =
+        paths.filter(|path| path.is_file()).map(|path| fs::read(path).unwrap()).collect();
+    contents.sort();
+    contents
+}
+
+#[test]
+fn names_that_no_file_can_have_stop_no_bundle() {
+    let mut files = Files::new(1);
+    let long = format!("dtn://{}/9", "n".repeat(300));
+    let node = long.trim_end_matches('9');
+    let aliases = format!("aliases = [{node:?}, \"dtn://a/\", \"dtn://b/\", \"dtn://c/\"]");
+    files.row.change(1, &aliases, "");
+    let name = "l".repeat(250);
+    let sent = [
+        (long.as_str(), b"by a long name".to_vec()),
+        ("dtn://a/9", whole_part("log", b"a")),
+        ("dtn://b/9", whole_part("log", b"b")),
+        ("dtn://c/9", whole_part("log", b"c")),
+        ("dtn://a/9", whole_part(&name, b"d")),
+        ("dtn://b/9", whole_part(&name, b"e")),
+        ("2", b"the last".to_vec()),
+    ];
+    send_all(&files.row, &sent);
+    files.receive(1, "7");
+    let expected = [&b"a"[..], b"b", b"by a long name", b"c", b"d", b"e", b"the last"];
+    assert_eq!(contents(&files.inbox), expected);
+}
+
+#[test]
+fn a_bundle_that_cannot_be_stored_is_set_aside() {
+    let files = Files::new(1);
+    let sent = [("2", whole_part("log", b"a file")), ("2", b"the last".to_vec())];
+    send_all(&files.row, &sent);
+    let obstacle = files.inbox.join(".slowlight");
+    fs::write(&obstacle, b"").unwrap();
+    let inbox = files.inbox.to_str().unwrap();
+    let received = files.row.bp(1, &["recv", "1", inbox, "--count", "1"]);
+    assert_eq!(received.status.code(), Some(1), "{}", text(&received));
+    assert!(text(&received).contains("the bundle is set aside"), "{}", text(&received));
+    assert_eq!(contents(&files.inbox), [&b""[..], b"the last"]);
+    fs::remove_file(obstacle).unwrap();
+    files.receive(1, "1");
+    assert_eq!(fs::read(files.inbox.join("log")).unwrap(), b"a file");
 }

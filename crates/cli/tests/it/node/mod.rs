@@ -11,7 +11,7 @@ mod secured;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -111,25 +111,32 @@ fn acknowledged_bundles_survive_any_kill() {
             receiver = row.receiver(3, &inbox);
         }
     }
+    // All bundles have the same source: time and sequence number identify them.
     let name = |id: &str| -> String {
-        let letters = id.chars();
-        let safe = letters.map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' });
-        format!("bundle-{}", safe.collect::<String>())
+        let stamp = id.rsplit(' ').next().unwrap();
+        format!("bundle-{}", stamp.replace('.', "-"))
     };
-    let arrived = || -> BTreeSet<String> {
-        let entries = fs::read_dir(&inbox).unwrap();
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    let arrived = || -> BTreeMap<String, PathBuf> {
+        let paths = fs::read_dir(&inbox).unwrap().map(|entry| entry.unwrap().path());
+        let named = |path: &Path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.rsplit_once('-').unwrap().0.to_owned()
+        };
+        paths.map(|path| (named(&path), path)).collect()
     };
     let expected: BTreeSet<String> = acknowledged.keys().map(|id| name(id)).collect();
     assert!(!expected.is_empty(), "some bundles are acknowledged");
-    wait_for("all that was acknowledged arrives", || expected.is_subset(&arrived()));
+    wait_for("all that was acknowledged arrives", || {
+        let arrived = arrived();
+        expected.iter().all(|name| arrived.contains_key(name))
+    });
     wait_for("nothing is left on the way", || {
         (1..=3).all(|n| row.query(n).is_some_and(|node| node["counts"]["bundles"] == 0))
     });
     receiver.child.kill().unwrap();
     receiver.child.wait().unwrap();
     for (id, round) in &acknowledged {
-        assert!(fs::read(inbox.join(name(id))).unwrap() == content(*round), "{id} is damaged");
+        assert!(fs::read(&arrived()[&name(id)]).unwrap() == content(*round), "{id} is damaged");
     }
     // A payload is passed on again after its confirmation was lost; for the store it is one bundle.
     // Files are removed after the records that name them.
