@@ -12,7 +12,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use lab::scenario::Scenario;
-use service::http::{Refusal, ServeError, accept, bind_unix};
+use service::http::{CLIENTS_MAX, Clients, Refusal, ServeError, accept, bind_unix};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -100,9 +100,9 @@ impl Server {
             let router = routes::router(Arc::clone(&state));
             if let (Some((tcp, _)), Some(token)) = (tcp, token) {
                 let router = guarded(router.clone(), token);
-                tokio::spawn(accept(tcp, router));
+                tokio::spawn(accept(tcp, router, Clients::of(CLIENTS_MAX)));
             }
-            tokio::spawn(accept(unix, router));
+            tokio::spawn(accept(unix, router, Clients::of(CLIENTS_MAX)));
             ready()?;
             tokio::select! {
                 () = state.end.notified() => {}
@@ -176,7 +176,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use hyper::Method;
-    use service::http::{CLIENTS_MAX, Client};
+    use service::http::Client;
 
     use super::*;
     use crate::model;

@@ -30,7 +30,11 @@ pub use self::courier::{Courier, CourierConfig, Handed, News, Outcome, Outgoing}
 pub use self::entity::{EntityConfig, EntityDriver, EntityError, Observer, Receives};
 pub use self::hub::Hub;
 
-use crate::http::{ServeError, accept, bind_unix};
+use crate::http::{Clients, ServeError, accept, bind_unix};
+
+/// Bounds on clients. Streams of deliveries count, so there are many places; `/node` and `/metrics`
+/// are served beyond them.
+const CLIENTS: Clients = Clients { most: 2048, spare: 64, paths: &["/node", "/metrics"] };
 
 /// State shared by all requests to a node.
 #[derive(Debug)]
@@ -97,7 +101,7 @@ impl NodeServer {
     pub fn run(self, shared: Shared, end: impl Fn() -> bool) {
         let Self { runtime, listener, path } = self;
         runtime.block_on(async {
-            tokio::spawn(accept(listener, routes::router(Arc::new(shared))));
+            tokio::spawn(accept(listener, routes::router(Arc::new(shared)), CLIENTS));
             while !end() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
