@@ -110,6 +110,11 @@ impl<I: From<L>, L: Copy + PartialEq> User<I, L> {
         self.limits.retain(|other| *other != limit);
     }
 
+    /// Whether a limit was reached and not left since.
+    pub(crate) fn is_at(&self, limit: L) -> bool {
+        self.limits.contains(&limit)
+    }
+
     /// Next indication.
     pub(crate) fn pop(&mut self) -> Option<I> {
         self.indications.pop_front()

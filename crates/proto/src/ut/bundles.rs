@@ -231,6 +231,8 @@ impl Below for BundleLayer {
             priority: Priority::Normal,
             version: self.config.version,
             custody: self.config.custody,
+            hop_limit: None,
+            key: None,
             payload: Content::Bytes(pdu),
             owns_file: false,
         };

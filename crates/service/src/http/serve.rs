@@ -43,9 +43,9 @@ impl Clients {
 pub async fn accept<L: Listener>(mut listener: L, router: Router, clients: Clients) {
     let places = Arc::new(Semaphore::new(clients.most));
     let spare = Arc::new(Semaphore::new(clients.spare));
-    let limited = router.clone().layer(middleware::from_fn(move |request, next| {
-        only(clients, request, next)
-    }));
+    let limited = router
+        .clone()
+        .layer(middleware::from_fn(move |request, next| only(clients, request, next)));
     loop {
         if clients.spare == 0 {
             let Ok(permit) = Arc::clone(&places).acquire_owned().await else { return };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::Time;
 use wire::bp7::Eid;
 
-use super::LinkRef;
+use super::{LinkRef, NeighbourTraffic};
 use crate::bp::layer::{Neighbour, Tag};
 use crate::bp::routes::Priority;
 
@@ -174,6 +174,27 @@ impl Forwarder {
     /// Records that a bundle no longer waits for a route.
     pub(super) fn wait_no_longer(&mut self, number: u64) {
         self.waiting.remove(&number);
+    }
+
+    /// Number of bundles without a route.
+    pub(super) fn waiting_count(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Traffic with each neighbour that is up, or for which bundles are queued.
+    pub(super) fn traffic(&self) -> BTreeMap<Eid, NeighbourTraffic> {
+        let mut traffic: BTreeMap<Eid, NeighbourTraffic> = BTreeMap::new();
+        for link in self.links.values().filter(|link| link.up.is_some()) {
+            let Some(node) = &link.node else { continue };
+            let with = traffic.entry(node.clone()).or_default();
+            with.links += 1;
+            with.sending.0 += link.sending.bundles.len();
+            with.sending.1 = with.sending.1.saturating_add(link.sending.bytes);
+        }
+        for (node, queue) in self.queues.iter().filter(|(_, queue)| !queue.is_empty()) {
+            traffic.entry(node.clone()).or_default().queued = queue.len();
+        }
+        traffic
     }
 
     /// Bundles without a route.

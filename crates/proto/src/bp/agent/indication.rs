@@ -185,6 +185,8 @@ pub struct Statistics {
     pub signals_ignored: u64,
     /// Failed transmissions.
     pub failed: u64,
+    /// Records of bundles that were synced.
+    pub stored: u64,
     /// Bundles in the store.
     pub bundles: usize,
     /// Bytes in the store.

@@ -23,6 +23,8 @@ pub(super) enum Giver {
     },
     User {
         priority: Priority,
+        /// Key of the request.
+        key: Option<u128>,
     },
     /// The agent itself, with a status report.
     Agent,

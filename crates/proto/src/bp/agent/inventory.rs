@@ -1,14 +1,19 @@
 //! Inventory of an agent's bundles, and their cancellation by users.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use engine::{FileName, Time};
-use wire::bp7::{BundleId, Eid, Reason};
+use wire::bp7::{BundleId, Eid, HopCount, Reason};
 
 use super::head::Key;
-use super::{Agent, RequestError};
+use super::{Agent, DeliveryId, Held, Limit, RequestError, Version};
 
 /// Summary of a bundle in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
+    /// Number in the store, in order of arrival.
+    pub number: u64,
     /// Identity.
     pub id: BundleId,
     /// Destination.
@@ -19,8 +24,36 @@ pub struct Summary {
     pub received: Time,
     /// Time of expiry.
     pub expires: Time,
+    /// Neighbours in whose queues it is, or to which it is being sent.
+    pub next_hops: BTreeSet<Eid>,
     /// State.
     pub state: State,
+}
+
+/// Facts about a delivered bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Destination.
+    pub destination: Eid,
+    /// Lifetime that its source gave it, in milliseconds.
+    pub lifetime_ms: u64,
+    /// Age, in milliseconds.
+    pub age_ms: u64,
+    /// Time until it expires.
+    pub left: Duration,
+    /// Hop limit and hop count, if it has them.
+    pub hops: Option<HopCount>,
+}
+
+/// Traffic with a neighbour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NeighbourTraffic {
+    /// Links that are up.
+    pub links: usize,
+    /// Bundles queued for it.
+    pub queued: usize,
+    /// Bundles in transit to it, and their bytes.
+    pub sending: (usize, u64),
 }
 
 /// Event a bundle waits for.
@@ -55,24 +88,71 @@ impl State {
 impl Agent {
     /// Bundles in the store, in order of arrival.
     pub fn bundles(&self) -> impl Iterator<Item = Summary> + '_ {
-        self.bundles.values().map(|held| Summary {
-            id: held.id(),
+        self.bundles_after(0)
+    }
+
+    /// Bundles in the store with a number above `after`, in order of arrival.
+    pub fn bundles_after(&self, after: u64) -> impl Iterator<Item = Summary> + '_ {
+        let later = self.bundles.range(after.saturating_add(1)..);
+        later.map(|(number, held)| held.summary(*number))
+    }
+
+    /// Deletes up to `most` bundles that `selects` chooses, on a user's request. Bundles that are
+    /// just being stored stay. Returns the number of deleted bundles.
+    pub fn purge(&mut self, now: Time, most: usize, selects: impl Fn(&Summary) -> bool) -> usize {
+        let free = self.bundles.iter().filter(|(_, held)| !held.storing);
+        let chosen = free.filter(|(number, held)| selects(&held.summary(**number)));
+        let numbers: Vec<u64> = chosen.map(|(number, _)| *number).take(most).collect();
+        for number in &numbers {
+            self.delete(now, *number, Reason::TransmissionCanceled);
+        }
+        self.pump_freed(now);
+        numbers.len()
+    }
+
+    /// Facts about a bundle that was delivered and is not confirmed.
+    #[must_use]
+    pub fn received(&self, now: Time, delivery: DeliveryId) -> Option<Received> {
+        let held = self.bundles.get(&delivery.0).filter(|held| held.delivering)?;
+        Some(Received {
             destination: held.destination().clone(),
-            bytes: held.bytes(),
-            received: held.received,
-            expires: held.expires,
-            state: if held.storing {
-                State::Storing
-            } else if held.delivering {
-                State::Delivering
-            } else if !held.sending.is_empty() {
-                State::Sending
-            } else if held.queued.is_empty() {
-                State::Waiting
-            } else {
-                State::Queued
-            },
+            lifetime_ms: held.head.lifetime_ms(),
+            age_ms: held.age_ms(now),
+            left: held.expires.since(now),
+            hops: held.head.hop_count(&self.config.limits.head),
         })
+    }
+
+    /// Whether a bundle of version 7 that is no fragment is in the store.
+    #[must_use]
+    pub fn holds(&self, id: &BundleId) -> bool {
+        let BundleId { source, creation, .. } = id.clone();
+        let key = Key { version: Version::Seven, source, creation, fragment: None };
+        self.by_key.contains_key(&key)
+    }
+
+    /// Whether a bound was reached, and nothing has left since.
+    #[must_use]
+    pub fn is_at(&self, limit: Limit) -> bool {
+        self.user.is_at(limit)
+    }
+
+    /// Time of arrival of the oldest bundle in the store.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Time> {
+        self.bundles.values().next().map(|held| held.received)
+    }
+
+    /// Traffic with each neighbour that is up, or for which bundles are queued.
+    #[must_use]
+    pub fn traffic(&self) -> BTreeMap<Eid, NeighbourTraffic> {
+        self.forwarder.traffic()
+    }
+
+    /// Number of bundles without a route.
+    #[must_use]
+    pub fn unrouted(&self) -> usize {
+        self.forwarder.waiting_count()
     }
 
     /// Deletes a bundle on a user's request.
@@ -104,5 +184,32 @@ impl Agent {
     pub fn working_file(&mut self) -> FileName {
         let number = self.number();
         self.store.file_name(number)
+    }
+}
+
+impl Held {
+    fn summary(&self, number: u64) -> Summary {
+        let queued = self.queued.keys().cloned();
+        let sending = self.sending.values().map(|sending| sending.to.clone());
+        Summary {
+            number,
+            id: self.id(),
+            destination: self.destination().clone(),
+            bytes: self.bytes(),
+            received: self.received,
+            expires: self.expires,
+            next_hops: queued.chain(sending).collect(),
+            state: if self.storing {
+                State::Storing
+            } else if self.delivering {
+                State::Delivering
+            } else if !self.sending.is_empty() {
+                State::Sending
+            } else if self.queued.is_empty() {
+                State::Waiting
+            } else {
+                State::Queued
+            },
+        }
     }
 }

@@ -27,6 +27,7 @@ mod outgoing;
 mod receive;
 mod record;
 mod reports;
+mod requests;
 mod restart;
 mod secure;
 mod shares;
@@ -47,7 +48,7 @@ pub use self::config::{
     Pattern, Reports, Routing, Version,
 };
 pub use self::indication::{DeliveryId, Indication, Limit, RequestError, Statistics};
-pub use self::inventory::{State, Summary};
+pub use self::inventory::{NeighbourTraffic, Received, State, Summary};
 pub use self::source::SendRequest;
 
 use self::clock::Clock;
@@ -62,6 +63,7 @@ use self::join::Joins;
 use self::numbers::Numbers;
 use self::outgoing::Summing;
 use self::record::{HeldRecord, Record};
+use self::requests::Requests;
 use self::restart::Restart;
 use self::shares::Shares;
 use self::store::{Job, Store};
@@ -124,6 +126,7 @@ pub struct Agent {
     vectors: Vectors,
     forwarder: Forwarder,
     users: Users,
+    requests: Requests,
     /// Bytes in the store; bytes in memory.
     bytes: u64,
     memory: usize,
@@ -161,6 +164,7 @@ impl Agent {
             vectors: Vectors::new(&mut rng),
             forwarder: Forwarder::default(),
             users: Users::default(),
+            requests: Requests::default(),
             bytes: 0,
             memory: 0,
             numbers: Numbers::new(first),
@@ -284,6 +288,9 @@ impl Agent {
         }
         let (account, rule) = self.share_of(&held);
         self.shares.hold(account, rule, held.bytes());
+        if let Giver::User { key: Some(key), .. } = giver {
+            self.note_request(number, key, held.id());
+        }
         self.by_key.insert(held.key(), number);
         self.by_expiry.insert((held.expires, number));
         let is_safe = !held.storing;
@@ -343,6 +350,7 @@ impl Agent {
     fn unsafe_to_keep(&mut self, now: Time, number: u64) {
         let givers = self.intakes.take_givers(number);
         let Some(held) = self.forget(number) else { return };
+        self.forget_request(number);
         self.leave_content(&held);
         for giver in givers {
             self.reply(giver, Some(held.id()), Reply::Refused(Refusal::NoResources));
@@ -393,10 +401,11 @@ impl Agent {
             self.leave_content(&held);
         }
         let max = self.config.limits.gone;
-        if let Some(oldest) = self.gone.insert(max, key, (number, &left), expires)
-            && self.config.persistent
-        {
-            self.store.remove(oldest);
+        if let Some(oldest) = self.gone.insert(max, key, (number, &left), expires) {
+            self.forget_request(oldest);
+            if self.config.persistent {
+                self.store.remove(oldest);
+            }
         }
         self.arm_expiry();
     }
@@ -497,6 +506,7 @@ impl Agent {
 
     fn forget_gone(&mut self, now: Time) {
         while let Some(number) = self.gone.pop_expired(now) {
+            self.forget_request(number);
             if self.config.persistent {
                 self.store.remove(number);
             }
@@ -523,7 +533,10 @@ impl Agent {
             Job::Part { intake } => self.part_effect_done(now, intake, result),
             Job::Sum { tag } => self.summed(now, tag, result),
             Job::Put { number } => match result {
-                Ok(_) => self.safe(now, number),
+                Ok(_) => {
+                    self.statistics.stored += 1;
+                    self.safe(now, number);
+                }
                 Err(error) => {
                     self.user.indicate(Indication::StoreFailed(error));
                     self.unsafe_to_keep(now, number);

@@ -462,7 +462,7 @@ impl Agent {
             return self.secure(now, (number, intake.giver), head, (payload, owns_file));
         }
         let priority = match intake.giver {
-            Giver::User { priority } => priority,
+            Giver::User { priority, .. } => priority,
             Giver::Layer { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => {
                 head.priority().unwrap_or(Priority::Normal)
             }

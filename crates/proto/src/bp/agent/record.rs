@@ -8,7 +8,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use engine::{Area, FileName};
-use wire::bp7::{CreationTimestamp, Eid};
+use wire::bp7::{BundleId, CreationTimestamp, Eid};
 use wire::checksum::crc32c;
 
 use super::super::layer::Content;
@@ -23,6 +23,7 @@ const HELD: u8 = 1;
 const GONE: u8 = 2;
 const USED: u8 = 3;
 const CLOCKS: u8 = 4;
+const REQUEST: u8 = 5;
 
 /// Record of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,17 @@ pub(super) enum Record {
     Used(Used),
     /// All clocks at one moment.
     Clocks(Clocks),
+    /// Request by which a user sent a bundle.
+    Request(RequestRecord),
+}
+
+/// A user's request, and the bundle that it sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RequestRecord {
+    pub(super) key: u128,
+    /// Number of the bundle.
+    pub(super) bundle: u64,
+    pub(super) id: BundleId,
 }
 
 /// A bundle in the store.
@@ -110,6 +122,7 @@ impl Record {
                     out.put_u64(number);
                 }
             }
+            Self::Request(request) => request.encode(&mut out),
         }
         let check = crc32c(&out);
         out.put_u32(check);
@@ -162,9 +175,28 @@ impl Record {
                 let (id, ms) = (maybe_u64(&mut rest)?, maybe_u64(&mut rest)?);
                 Self::Clocks(Clocks { kept_ms, boot: id.zip(ms), dtn_ms: maybe_u64(&mut rest)? })
             }
+            REQUEST => Self::Request(RequestRecord::decode(&mut rest)?),
             _ => return None,
         };
         rest.is_empty().then_some(record)
+    }
+}
+
+impl RequestRecord {
+    fn encode(&self, out: &mut BytesMut) {
+        out.put_u8(REQUEST);
+        out.put_u128(self.key);
+        out.put_u64(self.bundle);
+        put(out, self.id.source.to_string().as_bytes());
+        out.put_u64(self.id.creation.time_ms);
+        out.put_u64(self.id.creation.sequence);
+    }
+
+    fn decode(rest: &mut Bytes) -> Option<Self> {
+        let key = u128::from(take_u64(rest)?) << 64 | u128::from(take_u64(rest)?);
+        let (bundle, source) = (take_u64(rest)?, eid(&take(rest)?)?);
+        let creation = CreationTimestamp { time_ms: take_u64(rest)?, sequence: take_u64(rest)? };
+        Some(Self { key, bundle, id: BundleId { source, creation, offset: None } })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Recovery of the bundles of an earlier run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, EntryKind, FileName, Time};
@@ -8,7 +8,7 @@ use engine::{Completion, EffectError, EntryKind, FileName, Time};
 use super::clock::Life;
 use super::head::Head;
 use super::held::Arrival;
-use super::record::{HeldRecord, Record};
+use super::record::{HeldRecord, Record, RequestRecord};
 use super::store::{Job, Store};
 use super::{Agent, Config, Content, Held, Indication, Priority};
 use wire::bp7::Reason;
@@ -56,6 +56,7 @@ impl Agent {
             (Job::List, _) => self.restart.has_files = true,
             (_, Ok(Completion::Records(records))) => {
                 self.resume_clocks(now, &records);
+                let (mut requests, mut gone) = (Vec::new(), BTreeSet::new());
                 for (key, value) in records {
                     let Some(number) = self.store.number(&key) else { continue };
                     self.numbers.is_given(number);
@@ -65,12 +66,15 @@ impl Agent {
                             let expires = self.clock().moment(now, expires_ms);
                             let max = self.config.limits.gone;
                             self.gone.insert(max, key, (number, &left), expires);
+                            gone.insert(number);
                         }
                         Some(Record::Used(used)) => self.numbers.resume(used),
+                        Some(Record::Request(request)) => requests.push((number, request)),
                         // An unreadable record is useless, and harmless.
                         Some(Record::Clocks(_)) | None => self.store.remove(number),
                     }
                 }
+                self.take_back_requests(requests, &gone);
                 self.restart.has_records = true;
             }
             (_, Err(error)) => {
@@ -92,6 +96,17 @@ impl Agent {
             let numbers = records.iter().filter_map(|(key, _)| self.store.number(key));
             let first = numbers.max().map_or(0, |number| number.saturating_add(1));
             self.restart.life.resume(now, &self.config, before, first);
+        }
+    }
+
+    /// Recovers requests of bundles that are held or remembered.
+    fn take_back_requests(&mut self, requests: Vec<(u64, RequestRecord)>, gone: &BTreeSet<u64>) {
+        for (number, request) in requests {
+            if self.bundles.contains_key(&request.bundle) || gone.contains(&request.bundle) {
+                self.requests.insert(number, request);
+            } else {
+                self.store.remove(number);
+            }
         }
     }
 
@@ -146,6 +161,7 @@ impl Agent {
     /// Drops a bundle whose file was removed by another program.
     fn store_lost(&mut self, number: u64) {
         if let Some(held) = self.forget(number) {
+            self.forget_request(number);
             self.store.remove(number);
             let (id, reason) = (held.id(), Reason::DepletedStorage);
             self.statistics.deleted += 1;

@@ -40,6 +40,10 @@ pub struct SendRequest {
     pub version: Version,
     /// Whether custody is requested, in version 6.
     pub custody: bool,
+    /// Hop limit, in version 7; `None` is the node's.
+    pub hop_limit: Option<u8>,
+    /// Key of the request: while its bundle is held or remembered, [`Agent::sent_for`] finds it.
+    pub key: Option<u128>,
     /// Payload. A file must stay unchanged until the bundle is discarded; bytes may stay in the
     /// caller's buffer.
     pub payload: Content,
@@ -60,6 +64,8 @@ impl SendRequest {
             priority: Priority::Normal,
             version: Version::Seven,
             custody: false,
+            hop_limit: None,
+            key: None,
             payload: Content::Bytes(payload.into()),
             owns_file: false,
         }
@@ -109,7 +115,7 @@ impl Agent {
             return Err(RequestError::Full);
         }
         let id = head.key().id();
-        let giver = Giver::User { priority: request.priority };
+        let giver = Giver::User { priority: request.priority, key: request.key };
         self.statistics.sourced += 1;
         self.begin(now, giver, head, request.payload, request.owns_file);
         Ok(id)
@@ -176,7 +182,7 @@ impl Agent {
         if let Some(conflict) = primary.conflict() {
             return Err(RequestError::Conflict(conflict));
         }
-        let blocks = self.first_blocks(creation.time_ms == 0);
+        let blocks = self.first_blocks(creation.time_ms == 0, request.hop_limit);
         let crc = self.config.crc.payload;
         let payload = Payload { flags: BlockFlags::default(), crc, len: request.payload.len() };
         bp7::Head::new(primary, blocks, payload)
@@ -190,6 +196,9 @@ impl Agent {
         source: Eid,
         request: &SendRequest,
     ) -> Result<Head, RequestError> {
+        if request.hop_limit.is_some() {
+            return Err(RequestError::Conflict("bundles of version 6 have no hop limit"));
+        }
         if self.config.clock.is_none() {
             let why = "bundles of version 6 carry their creation time, and this node has no clock";
             return Err(RequestError::Conflict(why));
@@ -238,9 +247,9 @@ impl Agent {
     }
 
     /// Extension blocks of a bundle created here.
-    fn first_blocks(&self, without_time: bool) -> Vec<Block> {
+    fn first_blocks(&self, without_time: bool, hop_limit: Option<u8>) -> Vec<Block> {
         let age = without_time.then_some(Extension::BundleAge { age_ms: 0 });
-        let hops = self.config.hop_limit.map(|limit| {
+        let hops = hop_limit.or(self.config.hop_limit).map(|limit| {
             Extension::HopCount(HopCount { limit: u64::from(limit.max(1)), count: 0 })
         });
         let extensions = age.into_iter().chain(hops).zip(2..);

@@ -189,7 +189,8 @@ impl Store {
         self.ask(Job::Used, |ticket| StoreEffect::Index { ticket, request });
     }
 
-    /// Replaces the record of a bundle.
+    /// Replaces the record of a bundle, or stores that of a user's request. If the latter is lost, a
+    /// repeated request is not recognized.
     pub(super) fn put_again(&mut self, number: u64, value: Bytes) {
         let request = IndexRequest::Put { key: self.key(number), value };
         self.ask(Job::Forget, |ticket| StoreEffect::Index { ticket, request });

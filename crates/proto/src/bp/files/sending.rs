@@ -214,6 +214,8 @@ impl Files {
             priority: Priority::Normal,
             version: self.config.version,
             custody: self.config.custody,
+            hop_limit: None,
+            key: None,
             payload: Content::File { name: making.working.clone(), offset: 0, len },
             owns_file: true,
         };
