@@ -90,10 +90,13 @@ fn parsed() -> Result<Command, Usage> {
     Ok(cli.unwrap_or_else(|error| error.exit()).command)
 }
 
-/// Log levels by `RUST_LOG`: `debug`, or `rt=trace,warn` for each crate [default: warn].
+/// Log levels by `RUST_LOG`: `debug`, or `rt=trace,warn` for each crate [default: warn; of a
+/// bundle node also the events that an operator must know].
 fn log_filter() -> Targets {
     let given = std::env::var("RUST_LOG").ok().and_then(|text| text.parse().ok());
-    given.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN))
+    given.unwrap_or_else(|| {
+        Targets::new().with_default(LevelFilter::WARN).with_target("node", LevelFilter::INFO)
+    })
 }
 
 /// Whether `NO_COLOR` is set and not empty (no-color.org).

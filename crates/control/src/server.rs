@@ -12,7 +12,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use lab::scenario::Scenario;
-use service::http::{CLIENTS_MAX, Clients, Refusal, ServeError, accept, bind_unix};
+use service::http::{Access, CLIENTS_MAX, Clients, Refusal, ServeError, accept, bind_unix};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -57,7 +57,8 @@ impl Server {
         let runtime = runtime.map_err(system("starting the interface"))?;
         let inside = runtime.enter();
         let socket = &places.socket;
-        let unix = bind_unix(socket).map_err(system(socket.display().to_string()))?;
+        let unix =
+            bind_unix(socket, Access::default()).map_err(system(socket.display().to_string()))?;
         let tcp = places.listen.map(bind_tcp).transpose()?;
         let token = tcp.as_ref().map(|_| token()).transpose();
         let token = token.map_err(system("drawing a token"))?;

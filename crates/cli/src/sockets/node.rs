@@ -52,8 +52,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut store = open(&spec.store, &waker)?;
     session::sweep(&mut store, Kind::node_spools())?;
     // Before the node starts, so that a socket in use is reported at once.
-    let server = NodeServer::bind(&spec.socket)?;
+    let server = NodeServer::bind(&spec.socket.path, spec.socket.access()?)?;
     let hub = Arc::new(Hub::new(spec.echo_endpoint()?));
+    if args.quiet {
+        hub.set_quiet();
+    }
     let hears = Arc::clone(&hub);
     let agent_limits = config.agent.limits;
     let node = Node::start(config, store, waker, move |now, agent, indication| {
@@ -113,8 +116,12 @@ fn not_started(error: &NodeError) -> anyhow::Error {
 }
 
 fn say(spec: &NodeSpec, layers: &[model::Layer]) {
-    let mut text =
-        format!("node {} is ready; applications connect to {}\n", spec.id, spec.socket.display());
+    let mut text = format!(
+        "node {} is ready; applications connect to {}
+",
+        spec.id,
+        spec.socket.path.display()
+    );
     for layer in layers {
         let at: Vec<String> = layer.listening.iter().map(ToString::to_string).collect();
         let at = if at.is_empty() { "no address".to_owned() } else { at.join(", ") };

@@ -14,7 +14,7 @@ use hyper::{Method, Request, Response, header};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
-use super::model::{Delivery, Sent};
+use super::model::{Delivery, Purged, Sent};
 use crate::http::{ANSWER_MAX, ClientError, Problem, connect, refused, segment, wrong};
 
 /// Bytes of a body read at a time.
@@ -158,6 +158,16 @@ impl NodeClient {
     pub fn delete(&mut self, path: &str, query: &[(&str, &str)]) -> Result<(), ClientError> {
         let response = self.exchange(Method::DELETE, &uri(path, query), Body::empty())?;
         self.whole(response).map(|_| ())
+    }
+
+    /// Deletes all bundles that the query selects.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError`] gives the reason.
+    pub fn purge(&mut self, query: &[(&str, &str)]) -> Result<Purged, ClientError> {
+        let response = self.exchange(Method::DELETE, &uri("/bundles", query), Body::empty())?;
+        serde_json::from_slice(&self.whole(response)?).map_err(|error| wrong(&error))
     }
 
     /// Confirms a delivery.

@@ -147,6 +147,7 @@ impl Courier {
             pending: Arc::clone(&pending),
             is_away: Arc::clone(&is_away),
             waker,
+            run: rt::entropy()?.next_u64(),
         };
         let work = move || run(&runtime, &rounds, (to_send, to_confirm), ends);
         let thread = std::thread::Builder::new().name("courier".to_owned()).spawn(work)?;
@@ -239,6 +240,8 @@ struct Rounds {
     pending: Arc<AtomicUsize>,
     is_away: Arc<AtomicBool>,
     waker: Waker,
+    /// Number of this run, in the keys of its requests.
+    run: u64,
 }
 
 fn run(
@@ -266,8 +269,14 @@ impl Rounds {
         loop {
             let next = bundles.lock().await.recv().await;
             let Some(Outgoing { number, to, payload }) = next else { return };
-            let query =
-                [("to", to.as_str()), ("from", &self.config.endpoint), ("lifetime_ms", &lifetime)];
+            // If the bundle was stored and the response was lost, it is not sent twice.
+            let key = format!("{:016x}-{number}", self.run);
+            let query = [
+                ("to", to.as_str()),
+                ("from", &self.config.endpoint),
+                ("lifetime_ms", &lifetime),
+                ("key", &key),
+            ];
             let uri = uri("/bundles", &query);
             let refused = loop {
                 let posted = post(&mut connection, &uri, payload.clone()).await;
@@ -278,7 +287,6 @@ impl Rounds {
                     // The node has no room now, or is starting or stopping.
                     Err(ClientError::Refused { status, .. }) if status >= 500 => {}
                     Err(ClientError::Refused { error, .. }) => break Some(error),
-                    // If the bundle was stored and the response was lost, it is sent twice.
                     Err(error) => tracing::debug!(%error, "a bundle is sent to the node again"),
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -384,8 +392,7 @@ mod tests {
 
     fn handed(session: u64) -> Handed {
         let (id, source) = (format!("bundle of session {session}"), "ipn:1.9".to_owned());
-        let delivery =
-            Delivery { delivery: session, id, source, version: 7, verified: Vec::new(), bytes: 0 };
+        let delivery = Delivery { delivery: session, id, source, ..Delivery::default() };
         Handed { delivery, payload: Some(Bytes::new()), session }
     }
 

@@ -1,15 +1,25 @@
 //! Dispatch of an agent's indications to applications.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use engine::Time;
-use proto::bp::agent::{Agent, DeliveryId, Indication, SendRequest, Version};
+use proto::bp::agent::{
+    Agent, DeliveryId, Indication, Limit, Received, RequestError, SendRequest, Version,
+};
 use proto::bp::layer::Content;
-use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use wire::bp7::{BundleId, Eid, Reason, StatusReport};
+
+use super::echo::Echo;
+use super::log::{Kind, Log};
+
+/// Maximum concurrent streams of deliveries, results and reports.
+const STREAMS_MAX: usize = 1024;
+/// Status reports that are kept for applications.
+const REPORTS_KEPT: usize = 10_000;
 
 /// A bundle for an application.
 #[derive(Debug)]
@@ -19,6 +29,7 @@ pub(crate) struct Delivered {
     pub(crate) version: Version,
     /// Numbers of the security rules whose operations it passed.
     pub(crate) verified: Vec<u32>,
+    pub(crate) facts: Option<Received>,
     pub(crate) payload: Content,
     pub(crate) at: Instant,
 }
@@ -26,48 +37,82 @@ pub(crate) struct Delivered {
 /// Status report with the node that sent it.
 pub(crate) type Reported = (Eid, StatusReport);
 
+/// Outcome of a bundle that an application sends.
+#[derive(Clone, Debug)]
+pub(crate) enum Submitted {
+    /// It is in the store.
+    Stored(BundleId),
+    /// An earlier request with the same key sent it.
+    Repeated(BundleId),
+    /// The agent did not accept it.
+    Refused(RequestError),
+    /// It was deleted before it was stored.
+    Deleted(Reason),
+}
+
+/// Requests that wait for a bundle to be stored.
+#[derive(Default)]
+struct Storing {
+    key: Option<u128>,
+    first: Option<oneshot::Sender<Submitted>>,
+    /// Repeated requests.
+    others: Vec<oneshot::Sender<Submitted>>,
+}
+
+/// Reader of status reports.
+struct Follower {
+    source: Option<Eid>,
+    id: Option<String>,
+    reports: mpsc::Sender<Reported>,
+}
+
+impl Follower {
+    fn wants(&self, report: &StatusReport) -> bool {
+        self.source.as_ref().is_none_or(|source| *source == report.source)
+            && self.id.as_ref().is_none_or(|id| *id == subject(report).to_string())
+    }
+}
+
+/// Bundle of a status report.
+pub(crate) fn subject(report: &StatusReport) -> BundleId {
+    let offset = report.fragment.map(|(offset, _)| offset);
+    BundleId { source: report.source.clone(), creation: report.creation, offset }
+}
+
+/// A fault that lasts until its cause has gone.
+struct Trouble {
+    what: String,
+    cause: Cause,
+}
+
+enum Cause {
+    Limit(Limit),
+    /// The store failed; the number of records that were synced before.
+    Store(u64),
+}
+
 #[derive(Default)]
 struct Waiting {
     /// Applications by endpoint.
     users: BTreeMap<Eid, UnboundedSender<Delivered>>,
-    /// Requests that wait for a bundle to be stored, or the reason of its deletion.
-    stored: BTreeMap<BundleId, oneshot::Sender<Result<(), Reason>>>,
+    storing: BTreeMap<BundleId, Storing>,
+    /// Bundles that are being stored, by the key of their request.
+    keys: BTreeMap<u128, BundleId>,
     /// Requests that wait for status reports of a bundle.
     reports: BTreeMap<BundleId, UnboundedSender<Reported>>,
-    trouble: Option<String>,
-    notices: Notices,
-}
-
-/// Notices per minute that are logged.
-const NOTICES: u32 = 20;
-
-/// Count of the notices of a minute.
-#[derive(Default)]
-struct Notices {
-    since: Time,
-    logged: u32,
-    unlogged: u64,
-}
-
-impl Notices {
-    /// Number of notices that were not logged, if the next one is to be.
-    fn take(&mut self, now: Time) -> Option<u64> {
-        if now.since(self.since) >= Duration::from_secs(60) {
-            (self.since, self.logged) = (now, 0);
-        }
-        if self.logged >= NOTICES {
-            self.unlogged += 1;
-            return None;
-        }
-        self.logged += 1;
-        Some(std::mem::take(&mut self.unlogged))
-    }
+    /// Status reports that came last, and readers of those to come.
+    kept: VecDeque<Reported>,
+    followers: Vec<Follower>,
+    trouble: Option<Trouble>,
+    echo: Option<Echo>,
+    log: Log,
 }
 
 /// Dispatcher of an agent's indications.
 pub struct Hub {
     echo: Option<Eid>,
     waiting: Mutex<Waiting>,
+    streams: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Hub {
@@ -80,7 +125,19 @@ impl Hub {
     /// Creates the hub of an agent; bundles to the endpoint `echo` are sent back.
     #[must_use]
     pub fn new(echo: Option<Eid>) -> Self {
-        Self { echo, waiting: Mutex::default() }
+        let of_echo = echo.clone().map(Echo::new);
+        let waiting = Waiting { echo: of_echo, ..Waiting::default() };
+        Self { echo, waiting: waiting.into(), streams: Arc::new(Semaphore::new(STREAMS_MAX)) }
+    }
+
+    /// Logs nothing but faults.
+    pub fn set_quiet(&self) {
+        self.waiting().log.set_quiet();
+    }
+
+    /// Takes a place for a stream, while one is free.
+    pub(crate) fn stream(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.streams).try_acquire_owned().ok()
     }
 
     /// Locks the state; no holder can leave a partial change.
@@ -101,99 +158,165 @@ impl Hub {
     pub fn hear(&self, now: Time, agent: &mut Agent, indication: Indication) {
         match indication {
             Indication::Delivered { delivery, endpoint, id, version, verified, payload } => {
-                if self.echo.as_ref() == Some(&endpoint) {
-                    self.send_back(now, agent, delivery, &id, payload);
-                    return;
-                }
+                let facts = agent.received(now, delivery);
                 let at = Instant::now();
-                let delivered = Delivered { delivery, id, version, verified, payload, at };
-                if let Some(user) = self.waiting().users.get(&endpoint) {
+                let delivered = Delivered { delivery, id, version, verified, facts, payload, at };
+                if self.echo.as_ref() == Some(&endpoint) {
+                    if let Some(echo) = &mut self.waiting().echo {
+                        echo.send_back(now, agent, delivered);
+                    }
+                } else if let Some(user) = self.waiting().users.get(&endpoint) {
                     // A vanished user is deregistered, and the bundle waits for the next.
                     let _ = user.send(delivered);
                 }
             }
             Indication::Stored { id } => {
-                if let Some(stored) = self.waiting().stored.remove(&id) {
-                    let _ = stored.send(Ok(()));
-                }
+                self.settle(&id, |is_first| match is_first {
+                    true => Submitted::Stored(id.clone()),
+                    false => Submitted::Repeated(id.clone()),
+                });
             }
-            Indication::Report { from, report } => {
-                let about =
-                    |id: &&BundleId| id.source == report.source && id.creation == report.creation;
-                let waiting = self.waiting();
-                let found = waiting.reports.iter().find(|(id, _)| about(id));
-                if let Some((_, follower)) = found {
-                    let _ = follower.send((from, report));
-                }
-            }
+            Indication::Report { from, report } => self.report(from, report),
+            Indication::Up { node } => self.waiting().log.neighbour(now, node.as_ref(), None),
             Indication::Down { node, why } => {
-                tracing::info!(?node, why, "a neighbour cannot be reached");
+                self.waiting().log.neighbour(now, node.as_ref(), Some(why));
             }
-            Indication::Notice { node, what } => self.notice(now, node.as_ref(), what),
+            Indication::Notice { node, what } => {
+                let node = node.map(|node| format!("{node}: ")).unwrap_or_default();
+                self.waiting().log.fault(now, Kind::Malformed, &format!("{node}{what}"));
+            }
             Indication::LimitReached(limit) => {
-                self.trouble(format!(
-                    "the bound on {limit:?} is reached: what comes on top is refused"
-                ));
+                let what =
+                    format!("the bound on {limit:?} is reached: what comes on top is refused");
+                self.trouble(now, what, Cause::Limit(limit));
             }
             Indication::StoreFailed(error) => {
-                self.trouble(format!(
-                    "the store failed: {error}; bundles that are not stored are refused"
-                ));
+                let what =
+                    format!("the store failed: {error}; bundles that are not stored are refused");
+                self.trouble(now, what, Cause::Store(agent.statistics().stored));
             }
             Indication::Deleted { id, reason } => {
-                tracing::info!(%id, %reason, "a bundle was deleted");
+                self.waiting().log.deleted(now, &id, reason);
                 // A request that waits for storage fails without any.
-                if let Some(stored) = self.waiting().stored.remove(&id) {
-                    let _ = stored.send(Err(reason));
-                }
+                self.settle(&id, |_| Submitted::Deleted(reason));
             }
             Indication::SignalIgnored { source, by, why, count } => {
-                tracing::warn!(%source, ?by, why, count, "a custody signal was ignored");
+                let by = by.map_or_else(|| "an unnamed neighbour".to_owned(), |by| by.to_string());
+                let what = format!(
+                    "a custody signal of {source} by {by} is ignored: {why}; {count} in all"
+                );
+                self.waiting().log.fault(now, Kind::Refused, &what);
             }
-            Indication::Up { .. }
-            | Indication::Forwarded { .. }
-            | Indication::CustodyTaken { .. } => {}
+            Indication::Forwarded { .. } | Indication::CustodyTaken { .. } => {}
         }
     }
 
-    /// Logs what a peer did, so often that a flood of it does not fill the log.
-    fn notice(&self, now: Time, node: Option<&Eid>, what: &str) {
-        let Some(unlogged) = self.waiting().notices.take(now) else { return };
-        match node {
-            Some(node) => tracing::warn!(%node, unlogged, "{what}"),
-            None => tracing::warn!(unlogged, "{what}"),
+    /// Replies to the requests that wait for a bundle to be stored.
+    fn settle(&self, id: &BundleId, reply: impl Fn(bool) -> Submitted) {
+        let mut waiting = self.waiting();
+        let Some(Storing { key, first, others }) = waiting.storing.remove(id) else { return };
+        if let Some(key) = key {
+            waiting.keys.remove(&key);
+        }
+        drop(waiting);
+        // A client may have gone.
+        let _ = first.map(|first| first.send(reply(true)));
+        for other in others {
+            let _ = other.send(reply(false));
         }
     }
 
-    fn trouble(&self, what: String) {
-        tracing::warn!("{what}");
-        self.waiting().trouble = Some(what);
-    }
-
-    /// Sends an echo. A payload in a file is not sent back: no ping is that long.
-    fn send_back(
+    /// Sends a bundle of an application, unless an earlier request with its key did.
+    pub(crate) fn submit(
         &self,
         now: Time,
         agent: &mut Agent,
-        delivery: DeliveryId,
-        id: &BundleId,
-        payload: Content,
+        request: SendRequest,
+        answer: oneshot::Sender<Submitted>,
     ) {
-        let Some(endpoint) = &self.echo else { return };
-        // Two echoes would never end.
-        let is_echo = id.source.service().is_some_and(|of| endpoint.service() == Some(of));
-        if let Content::Bytes(bytes) = payload
-            && !id.source.is_none()
-            && !is_echo
-        {
-            let source = Some(endpoint.clone());
-            let request = SendRequest { source, ..SendRequest::new(id.source.clone(), bytes) };
-            if let Err(error) = agent.send(now, request) {
-                tracing::debug!(%error, "an echo is not sent");
-            }
+        let key = request.key;
+        let mut waiting = self.waiting();
+        let known = key.and_then(|key| waiting.keys.get(&key).cloned());
+        if let Some(storing) = known.and_then(|id| waiting.storing.get_mut(&id)) {
+            storing.others.push(answer);
+            return;
         }
-        let confirmed = agent.confirm(now, delivery);
-        debug_assert!(confirmed.is_ok(), "it was handed over just now: {confirmed:?}");
+        let submitted = match key.and_then(|key| agent.sent_for(key)) {
+            Some(id) => Submitted::Repeated(id),
+            None => match agent.send(now, request) {
+                Ok(id) => {
+                    if let Some(key) = key {
+                        waiting.keys.insert(key, id.clone());
+                    }
+                    let storing = Storing { key, first: Some(answer), others: Vec::new() };
+                    // The agent's indication comes after this.
+                    waiting.storing.insert(id, storing);
+                    return;
+                }
+                Err(error) => Submitted::Refused(error),
+            },
+        };
+        // The client may have gone.
+        let _ = answer.send(submitted);
+    }
+
+    /// Passes a status report to its readers, and keeps it for later ones.
+    fn report(&self, from: Eid, report: StatusReport) {
+        let mut waiting = self.waiting();
+        let id = subject(&report);
+        let of_bundle = BundleId { offset: None, ..id };
+        if let Some(follower) = waiting.reports.get(&of_bundle) {
+            let _ = follower.send((from.clone(), report.clone()));
+        }
+        // A reader that is slow misses some, and finds them among those kept.
+        waiting.followers.retain(|follower| {
+            let reported = || (from.clone(), report.clone());
+            !follower.reports.is_closed()
+                && (!follower.wants(&report) || follower.reports.try_send(reported()).is_ok())
+        });
+        if waiting.kept.len() >= REPORTS_KEPT {
+            waiting.kept.pop_front();
+        }
+        waiting.kept.push_back((from, report));
+    }
+
+    /// Returns the status reports kept for a reader, and those to come if it follows.
+    pub(crate) fn reports(
+        &self,
+        source: Option<Eid>,
+        id: Option<String>,
+    ) -> (Vec<Reported>, mpsc::Receiver<Reported>) {
+        let (reports, follower) = mpsc::channel(REPORTS_KEPT);
+        let follows = Follower { source, id, reports };
+        let mut waiting = self.waiting();
+        let wanted = waiting.kept.iter().filter(|(_, report)| follows.wants(report));
+        let kept = wanted.cloned().collect();
+        waiting.followers.push(follows);
+        (kept, follower)
+    }
+
+    fn trouble(&self, now: Time, what: String, cause: Cause) {
+        let mut waiting = self.waiting();
+        waiting.log.fault(now, Kind::Trouble, &what);
+        waiting.trouble = Some(Trouble { what, cause });
+    }
+
+    /// Looks at the agent from time to time: ends a trouble whose cause has gone, and logs counters
+    /// that have risen.
+    pub(crate) fn watch(&self, now: Time, agent: &mut Agent) {
+        let mut waiting = self.waiting();
+        if let Some(echo) = &mut waiting.echo {
+            echo.sweep(now, agent);
+        }
+        let statistics = agent.statistics();
+        let is_over = waiting.trouble.as_ref().is_some_and(|trouble| match trouble.cause {
+            Cause::Limit(limit) => !agent.is_at(limit),
+            Cause::Store(stored) => statistics.stored > stored,
+        });
+        if is_over && let Some(Trouble { what, .. }) = waiting.trouble.take() {
+            waiting.log.notice(now, Kind::Trouble, &format!("no longer so: {what}"));
+        }
+        waiting.log.counted(now, &statistics);
     }
 
     pub(crate) fn add_user(&self, endpoint: Eid, user: UnboundedSender<Delivered>) {
@@ -202,10 +325,6 @@ impl Hub {
 
     pub(crate) fn remove_user(&self, endpoint: &Eid) {
         self.waiting().users.remove(endpoint);
-    }
-
-    pub(crate) fn wait_for_store(&self, id: BundleId, stored: oneshot::Sender<Result<(), Reason>>) {
-        self.waiting().stored.insert(id, stored);
     }
 
     pub(crate) fn unfollow(&self, id: &BundleId) {
@@ -219,6 +338,7 @@ impl Hub {
     /// Returns endpoints with users, and the last failure.
     pub(crate) fn state(&self) -> (Vec<Eid>, Option<String>) {
         let waiting = self.waiting();
-        (waiting.users.keys().cloned().collect(), waiting.trouble.clone())
+        let trouble = waiting.trouble.as_ref().map(|trouble| trouble.what.clone());
+        (waiting.users.keys().cloned().collect(), trouble)
     }
 }

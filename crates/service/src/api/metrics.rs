@@ -4,10 +4,11 @@ use std::fmt;
 
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::model::Node;
+use super::model::{Node, Traffic};
 
 /// Returns all counters in the text format of OpenMetrics.
 pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
@@ -25,6 +26,11 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
         ("bundles_expired", "Bundles expired", counts.expired),
         ("bundles_deleted", "Bundles deleted before their time", counts.deleted),
         ("custody_signals_ignored", "Custody signals not believed", counts.signals_ignored),
+        (
+            "custody_retransmissions",
+            "Bundles retransmitted without a custody signal",
+            counts.resent,
+        ),
         ("forwarding_failures", "Failed attempts to forward", counts.failed),
     ] {
         let counter = Counter::<u64>::default();
@@ -43,7 +49,40 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         registry.register(name, help, gauge);
     }
+    let oldest = node.oldest.map_or(0, |seconds| seconds as u64);
+    for (name, help, value) in [
+        ("bundles_unrouted", "Bundles without a route", node.unrouted),
+        ("oldest_bundle_seconds", "Time since the oldest bundle arrived", oldest),
+        (
+            "trouble",
+            "1 while the store fails or a bound is reached",
+            u64::from(node.trouble.is_some()),
+        ),
+    ] {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        registry.register(name, help, gauge);
+    }
+    by_neighbour(&mut registry, &node.traffic);
     let mut text = String::new();
     text::encode(&mut text, &registry)?;
     Ok(text)
+}
+
+/// Registers gauges with the neighbour as their label.
+fn by_neighbour(registry: &mut Registry, traffic: &[Traffic]) {
+    let gauges: [(&str, &str, fn(&Traffic) -> u64); 4] = [
+        ("neighbour_links_up", "Links to the neighbour that are up", |with| with.links),
+        ("neighbour_bundles_queued", "Bundles queued for the neighbour", |with| with.queued),
+        ("neighbour_bundles_sending", "Bundles in transit to it", |with| with.sending),
+        ("neighbour_bytes_sending", "Bytes in transit to it", |with| with.sending_bytes),
+    ];
+    for (name, help, value) in gauges {
+        let family = Family::<[(&str, String); 1], Gauge>::default();
+        for with in traffic {
+            let value = i64::try_from(value(with)).unwrap_or(i64::MAX);
+            family.get_or_create(&[("neighbour", with.node.clone())]).set(value);
+        }
+        registry.register(name, help, family);
+    }
 }

@@ -6,12 +6,16 @@
 
 mod client;
 mod courier;
+mod echo;
 mod entity;
 mod hub;
+mod listing;
+mod log;
 mod metrics;
 pub mod model;
 mod payload;
 mod routes;
+mod sending;
 #[cfg(test)]
 mod tests;
 
@@ -30,11 +34,14 @@ pub use self::courier::{Courier, CourierConfig, Handed, News, Outcome, Outgoing}
 pub use self::entity::{EntityConfig, EntityDriver, EntityError, Observer, Receives};
 pub use self::hub::Hub;
 
-use crate::http::{Clients, ServeError, accept, bind_unix};
+use crate::http::{Access, Clients, ServeError, accept, bind_unix};
 
-/// Bounds on clients. Streams of deliveries count, so there are many places; `/node` and `/metrics`
-/// are served beyond them.
+/// Bounds on clients. Streams of deliveries count, so there are many places. `/node` and
+/// `/metrics` are served beyond them.
 const CLIENTS: Clients = Clients { most: 2048, spare: 64, paths: &["/node", "/metrics"] };
+
+/// Rounds of the server, of 100 ms, between two looks at the agent.
+const WATCH_ROUNDS: u64 = 10;
 
 /// State shared by all requests to a node.
 #[derive(Debug)]
@@ -76,7 +83,7 @@ impl NodeServer {
     /// # Errors
     ///
     /// Another node has it, or the system refuses.
-    pub fn bind(path: &Path) -> Result<Self, ServeError> {
+    pub fn bind(path: &Path, access: Access) -> Result<Self, ServeError> {
         let system = |error| ServeError::System { what: path.display().to_string(), error };
         if UnixStream::connect(path).is_ok() {
             let error = io::Error::new(io::ErrorKind::AddrInUse, "a node answers there already");
@@ -92,7 +99,7 @@ impl NodeServer {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system)?;
         let inside = runtime.enter();
-        let listener = bind_unix(path).map_err(system)?;
+        let listener = bind_unix(path, access).map_err(system)?;
         drop(inside);
         Ok(Self { runtime, listener, path: path.to_owned() })
     }
@@ -100,10 +107,17 @@ impl NodeServer {
     /// Serves requests until `end` returns true; it is called ten times a second.
     pub fn run(self, shared: Shared, end: impl Fn() -> bool) {
         let Self { runtime, listener, path } = self;
+        let (handle, hub) = (shared.handle.clone(), Arc::clone(&shared.hub));
         runtime.block_on(async {
             tokio::spawn(accept(listener, routes::router(Arc::new(shared)), CLIENTS));
+            let mut rounds = 0_u64;
             while !end() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
+                rounds += 1;
+                if rounds.is_multiple_of(WATCH_ROUNDS) {
+                    let hub = Arc::clone(&hub);
+                    handle.ask(move |now, agent| hub.watch(now, agent));
+                }
             }
         });
         // A successor that starts meanwhile has its own socket by then.

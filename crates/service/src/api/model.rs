@@ -21,12 +21,36 @@ pub struct Node {
     pub layers: Vec<Layer>,
     /// Reachable neighbours.
     pub neighbours: Vec<String>,
+    /// Traffic with each neighbour that is reachable, or for which bundles are queued.
+    #[serde(default)]
+    pub traffic: Vec<Traffic>,
+    /// Bundles without a route.
+    #[serde(default)]
+    pub unrouted: u64,
+    /// Seconds since the oldest bundle arrived, if there is one.
+    #[serde(default)]
+    pub oldest: Option<f64>,
     /// Endpoints of applications.
     pub endpoints: Vec<String>,
     /// Counters.
     pub counts: Counts,
-    /// Last failure of the store, or the bound that was reached.
+    /// Failure of the store, or bound that is reached, until its cause has gone.
     pub trouble: Option<String>,
+}
+
+/// Traffic with a neighbour.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Neighbour.
+    pub node: String,
+    /// Links that are up.
+    pub links: u64,
+    /// Bundles queued for it.
+    pub queued: u64,
+    /// Bundles in transit to it.
+    pub sending: u64,
+    /// Bytes in transit to it.
+    pub sending_bytes: u64,
 }
 
 /// A convergence layer.
@@ -65,6 +89,9 @@ pub struct Counts {
     /// Custody signals that were not believed.
     #[serde(default)]
     pub signals_ignored: u64,
+    /// Bundles retransmitted because no custody signal came.
+    #[serde(default)]
+    pub resent: u64,
     /// Failed attempts to forward.
     pub failed: u64,
     /// Bundles held.
@@ -80,10 +107,19 @@ pub struct Counts {
 /// A held bundle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bundle {
+    /// Number in the store, in order of arrival; `after` continues a list behind it.
+    #[serde(default)]
+    pub number: u64,
     /// Source and creation timestamp: `ipn:1.1 848563200000.0`.
     pub id: String,
+    /// Source.
+    #[serde(default)]
+    pub source: String,
     /// Destination.
     pub destination: String,
+    /// Neighbours in whose queues it is, or to which it is being sent.
+    #[serde(default)]
+    pub next_hops: Vec<String>,
     /// Size in bytes.
     pub bytes: u64,
     /// Seconds since it arrived.
@@ -106,6 +142,23 @@ pub struct Send {
     pub lifetime_ms: Option<u64>,
     /// Priority: `bulk`, `normal` or `expedited`.
     pub priority: Option<String>,
+    /// Endpoint that gets status reports; default: the node's own.
+    pub report_to: Option<String>,
+    /// Requested status reports, separated by commas: `received`, `forwarded`, `delivered`,
+    /// `deleted`.
+    pub reports: Option<String>,
+    /// Whether reports have times.
+    #[serde(default)]
+    pub report_times: bool,
+    /// Whether the bundle must not be fragmented; always true for the source `dtn:none`.
+    #[serde(default)]
+    pub must_not_fragment: bool,
+    /// Hop limit; default: the node's. Version 7 only.
+    pub hop_limit: Option<u8>,
+    /// Key of the request: a repeated request with the same key sends no second bundle.
+    pub key: Option<String>,
+    /// Length of the payload in bytes, in a stream of bundles.
+    pub bytes: Option<u64>,
     /// Version of the Bundle Protocol, 6 or 7; default: 7.
     pub version: Option<u8>,
     /// Whether custody is requested (version 6).
@@ -120,12 +173,45 @@ pub struct Sent {
     pub id: String,
 }
 
-/// Reference to a bundle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Result of a bundle in a stream of bundles.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamSent {
+    /// Number of the bundle in the stream, from 0.
+    pub number: u64,
+    /// Bundle ID, if it was stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Status of a refusal, as of a request by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Reason of a refusal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Selection of bundles.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Which {
     /// Bundle ID.
-    pub id: String,
+    pub id: Option<String>,
+    /// Source: a node, an endpoint or `*`.
+    pub source: Option<String>,
+    /// Destination: a node, an endpoint or `*`.
+    pub destination: Option<String>,
+    /// State.
+    pub state: Option<String>,
+    /// Only bundles behind the one with this number.
+    pub after: Option<u64>,
+    /// Maximum number of bundles; default: 10,000.
+    pub limit: Option<usize>,
+}
+
+/// Result of a purge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Purged {
+    /// Number of deleted bundles.
+    pub deleted: u64,
 }
 
 /// Reference to a delivery.
@@ -149,7 +235,7 @@ pub struct Take {
 }
 
 /// Line before the payload of a delivered bundle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
     /// Number to confirm.
     pub delivery: u64,
@@ -163,8 +249,55 @@ pub struct Delivery {
     /// Numbers, from 1 on, of the node's security rules whose operations the bundle passed.
     #[serde(default)]
     pub verified: Vec<u32>,
+    /// Destination endpoint.
+    #[serde(default)]
+    pub destination: String,
+    /// Lifetime that the source gave it, in milliseconds.
+    #[serde(default)]
+    pub lifetime_ms: u64,
+    /// Age in milliseconds.
+    #[serde(default)]
+    pub age_ms: u64,
+    /// Hop limit and hop count, if it has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hops: Option<Hops>,
     /// Length in bytes of the payload, which follows the line.
     pub bytes: u64,
+}
+
+/// Hops of a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hops {
+    /// Hop limit.
+    pub limit: u64,
+    /// Hop count.
+    pub count: u64,
+}
+
+/// Parameters of a reader of status reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReportsRequest {
+    /// Source of the bundles: an endpoint of this node, or its service.
+    pub source: Option<String>,
+    /// Bundle ID.
+    pub id: Option<String>,
+    /// Whether later reports follow.
+    #[serde(default)]
+    pub follow: bool,
+}
+
+/// A status report of a bundle that an application sent: a line each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusLine {
+    /// Bundle ID.
+    pub id: String,
+    /// Node that reports.
+    pub from: String,
+    /// Events: `received`, `forwarded`, `delivered`, `deleted`.
+    pub what: Vec<String>,
+    /// Reason.
+    pub reason: String,
 }
 
 /// Parameters of a ping.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::body::BodyDataStream;
 use bytes::{Bytes, BytesMut};
 use engine::FileName;
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use proto::bp::layer::Content;
 
 /// Bytes of a file read at a time.
@@ -40,11 +40,15 @@ pub(super) struct Place {
 
 /// Reads a payload: up to `inline` bytes into memory, a longer one into the file that `place`
 /// returns.
-pub(super) async fn take<F: Future<Output = Option<Place>>>(
-    stream: &mut BodyDataStream,
+pub(super) async fn take<S, F>(
+    stream: &mut S,
     (inline, most): (usize, u64),
     place: impl FnOnce() -> F,
-) -> Result<Content, Fault> {
+) -> Result<Content, Fault>
+where
+    S: Stream<Item = Result<Bytes, axum::Error>> + Unpin,
+    F: Future<Output = Option<Place>>,
+{
     let mut beginning = BytesMut::new();
     while beginning.len() <= inline {
         match stream.next().await {
@@ -80,7 +84,7 @@ pub(super) async fn skip(stream: &mut BodyDataStream) {
 async fn write(
     path: &Path,
     first: Bytes,
-    stream: &mut BodyDataStream,
+    stream: &mut (impl Stream<Item = Result<Bytes, axum::Error>> + Unpin),
     most: u64,
 ) -> Result<u64, Fault> {
     let made = path.to_owned();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, BodyDataStream};
+use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, header};
@@ -14,41 +14,41 @@ use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
 use engine::Time;
+use futures_util::StreamExt as _;
 use futures_util::stream::{self, Stream};
-use proto::bp::agent::{Agent, DeliveryId, RequestError, SendRequest, Version};
+use proto::bp::agent::{Agent, DeliveryId, NeighbourTraffic, RequestError, SendRequest, Version};
 use proto::bp::layer::Content;
-use proto::bp::routes::Priority;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::sync::oneshot;
-use wire::bp7::{BundleFlags, BundleId, Eid, Reason, StatusReport};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use wire::bp7::{BundleFlags, BundleId, Eid, StatusReport};
 
-use super::hub::{Delivered, Reported};
+use super::hub::{Delivered, Reported, subject};
+use super::listing::{bundles, remove};
 use super::model::{
-    Bundle, Confirm, Counts, Delivery, Node, PingRequest, Pong, Report, Send, Sent, Take,
-    TraceRequest, Which,
+    Confirm, Counts, Delivery, Hops, Node, PingRequest, Pong, Report, ReportsRequest, StatusLine,
+    Take, TraceRequest, Traffic,
 };
-use super::payload::{self, Fault, Pieces, Place};
+use super::payload::Pieces;
+use super::sending::{send, send_stream};
 use super::{Shared, metrics};
 use crate::http::{METRICS_TYPE, Problem, Refusal};
 
-/// Maximum number of listed bundles.
-const LISTED: usize = 10_000;
-/// Default lifetime of a bundle: a day.
-const LIFETIME_MS: u64 = 86_400_000;
 /// Minimum length of a ping's payload: magic, number, run.
 const PING_MIN: usize = 16;
 /// Maximum length of a ping's payload.
 const PING_MAX: usize = 1 << 20;
 
-type Running = State<Arc<Shared>>;
-type Queried<T> = Result<Query<T>, QueryRejection>;
-type Answer<T> = Result<T, Refusal>;
+pub(super) type Running = State<Arc<Shared>>;
+pub(super) type Queried<T> = Result<Query<T>, QueryRejection>;
+pub(super) type Answer<T> = Result<T, Refusal>;
 
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/node", get(node))
-        .route("/bundles", get(bundles).post(send).delete(cancel))
+        .route("/bundles", get(bundles).post(send).delete(remove))
+        .route("/bundles/stream", post(send_stream))
+        .route("/reports", get(reports))
         .route("/deliveries", get(deliveries))
         .route("/deliveries/{number}", delete(confirm))
         .route("/ping", post(ping))
@@ -61,8 +61,8 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
 }
 
 async fn no_such_path() -> Refusal {
-    let error =
-        "there is no such path; there are /node, /bundles, /deliveries, /ping, /trace and /metrics";
+    let error = "there is no such path; there are /node, /bundles, /bundles/stream, /deliveries, \
+                 /reports, /ping, /trace and /metrics";
     Refusal::new(StatusCode::NOT_FOUND, error)
 }
 
@@ -73,21 +73,21 @@ async fn no_such_method() -> Refusal {
     )
 }
 
-fn query<T>(request: Queried<T>) -> Answer<T> {
+pub(super) fn query<T>(request: Queried<T>) -> Answer<T> {
     let Query(request) = request.map_err(|rejection| Refusal::wrong(rejection.body_text()))?;
     Ok(request)
 }
 
-fn eid(key: &str, text: &str) -> Answer<Eid> {
+pub(super) fn eid(key: &str, text: &str) -> Answer<Eid> {
     text.parse().map_err(|error| Refusal::wrong(format!("{key}: {error}")))
 }
 
 /// Parses an endpoint: in full, or a service of this node.
-fn endpoint(node: &Eid, text: &str) -> Answer<Eid> {
+pub(super) fn endpoint(node: &Eid, text: &str) -> Answer<Eid> {
     node.endpoint(text).map_err(|error| Refusal::wrong(format!("endpoint: {error}")))
 }
 
-fn refused(error: RequestError) -> Refusal {
+pub(super) fn refused(error: RequestError) -> Refusal {
     let status = match error {
         RequestError::Full => StatusCode::INSUFFICIENT_STORAGE,
         RequestError::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -103,9 +103,9 @@ fn refused(error: RequestError) -> Refusal {
 
 impl Shared {
     /// Runs a request in the agent's thread, and waits for the reply.
-    async fn ask<T: std::marker::Send + 'static>(
+    pub(super) async fn ask<T: Send + 'static>(
         &self,
-        request: impl FnOnce(Time, &mut Agent) -> T + std::marker::Send + 'static,
+        request: impl FnOnce(Time, &mut Agent) -> T + Send + 'static,
     ) -> Answer<T> {
         let (answer, answered) = oneshot::channel();
         self.handle.ask(move |now, agent| {
@@ -118,12 +118,16 @@ impl Shared {
     }
 
     async fn report(&self) -> Answer<Node> {
-        let request = self.ask(|now, agent| {
+        let hub = Arc::clone(&self.hub);
+        let request = self.ask(move |now, agent| {
+            hub.watch(now, agent);
             let (config, is_ready) = (agent.config(), agent.is_ready());
             let neighbours = agent.nodes_up().iter().map(Eid::to_string).collect();
-            (now, config.persistent, is_ready, neighbours, agent.statistics())
+            let held = (agent.traffic(), agent.unrouted(), agent.oldest());
+            (now, (config.persistent, is_ready), neighbours, held, agent.statistics())
         });
-        let (now, is_persistent, is_ready, neighbours, counts) = request.await?;
+        let (now, (is_persistent, is_ready), neighbours, held, counts) = request.await?;
+        let (traffic, unrouted, oldest) = held;
         let (endpoints, trouble) = self.hub.state();
         Ok(Node {
             id: self.node.to_string(),
@@ -133,6 +137,9 @@ impl Shared {
             is_persistent,
             layers: self.layers.clone(),
             neighbours,
+            traffic: traffic.into_iter().map(traffic_of).collect(),
+            unrouted: unrouted as u64,
+            oldest: oldest.map(|oldest| now.since(oldest).as_secs_f64()),
             endpoints: endpoints.iter().map(Eid::to_string).collect(),
             counts: Counts {
                 sourced: counts.sourced,
@@ -146,6 +153,7 @@ impl Shared {
                 expired: counts.expired,
                 deleted: counts.deleted,
                 signals_ignored: counts.signals_ignored,
+                resent: counts.resent,
                 failed: counts.failed,
                 bundles: counts.bundles as u64,
                 bytes: counts.bytes,
@@ -155,33 +163,16 @@ impl Shared {
             trouble,
         })
     }
+}
 
-    /// Passes a bundle to the agent, and waits until it is stored.
-    async fn send(&self, request: SendRequest) -> Answer<BundleId> {
-        let (stored, is_stored) = oneshot::channel();
-        let hub = Arc::clone(&self.hub);
-        let request = self.ask(move |now, agent| {
-            let sent = agent.send(now, request);
-            if let Ok(id) = &sent {
-                // The agent's indication comes after this.
-                hub.wait_for_store(id.clone(), stored);
-            }
-            sent
-        });
-        let id = request.await?.map_err(refused)?;
-        let (status, why) = match is_stored.await {
-            Ok(Ok(())) => return Ok(id),
-            // Only a full store may be worth a retry.
-            Ok(Err(reason)) if reason != Reason::DepletedStorage => {
-                (StatusCode::UNPROCESSABLE_ENTITY, reason.to_string())
-            }
-            Ok(Err(_)) | Err(_) => {
-                let (_, trouble) = self.hub.state();
-                let why = trouble.unwrap_or_else(|| "the node did not keep it".to_owned());
-                (StatusCode::INSUFFICIENT_STORAGE, why)
-            }
-        };
-        Err(Refusal::new(status, format!("the bundle was not stored: {why}")))
+fn traffic_of((node, with): (Eid, NeighbourTraffic)) -> Traffic {
+    let (sending, sending_bytes) = with.sending;
+    Traffic {
+        node: node.to_string(),
+        links: with.links as u64,
+        queued: with.queued as u64,
+        sending: sending as u64,
+        sending_bytes,
     }
 }
 
@@ -195,107 +186,6 @@ async fn prometheus(State(shared): Running) -> Answer<Response> {
     let text =
         text.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
-}
-
-/// GET: the held bundles, oldest first.
-async fn bundles(State(shared): Running) -> Answer<Json<Vec<Bundle>>> {
-    let listed = shared.ask(|now, agent| {
-        let bundles = agent.bundles().take(LISTED).map(|bundle| Bundle {
-            id: bundle.id.to_string(),
-            destination: bundle.destination.to_string(),
-            bytes: bundle.bytes,
-            here: now.since(bundle.received).as_secs_f64(),
-            left: bundle.expires.since(now).as_secs_f64(),
-            state: bundle.state.name().to_owned(),
-        });
-        bundles.collect::<Vec<_>>()
-    });
-    listed.await.map(Json)
-}
-
-/// POST: sends a bundle, whose payload is the body. Responds when it is stored.
-async fn send(State(shared): Running, request: Queried<Send>, body: Body) -> Answer<Response> {
-    let mut payload = body.into_data_stream();
-    let sent = take(&shared, request, &mut payload).await;
-    if sent.is_err() {
-        payload::skip(&mut payload).await;
-    }
-    sent
-}
-
-async fn take(
-    shared: &Shared,
-    request: Queried<Send>,
-    payload: &mut BodyDataStream,
-) -> Answer<Response> {
-    let request = query(request)?;
-    let to = eid("to", &request.to)?;
-    let from = request.from.as_deref().map(|text| endpoint(&shared.node, text)).transpose()?;
-    let priority = match request.priority.as_deref() {
-        Some("bulk") => Priority::Bulk,
-        None | Some("normal") => Priority::Normal,
-        Some("expedited") => Priority::Expedited,
-        Some(other) => {
-            return Err(Refusal::wrong(format!(
-                "priority: {other:?} is none of bulk, normal, expedited"
-            )));
-        }
-    };
-    let version = match request.version {
-        Some(6) => Version::Six,
-        None | Some(7) => Version::Seven,
-        Some(other) => {
-            return Err(Refusal::wrong(format!(
-                "version: there is no version {other}, but 6 and 7"
-            )));
-        }
-    };
-    let place = async || {
-        let spool = shared.spool.clone()?;
-        let name = shared.ask(|_, agent| agent.working_file()).await.ok()?;
-        Some(Place { path: spool.join(name.path()), name })
-    };
-    let limits = (shared.limits.inline, shared.limits.payload);
-    let payload = payload::take(payload, limits, place).await.map_err(|fault| match fault {
-        Fault::TooLong(_) => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, fault.to_string()),
-        Fault::Cut(_) => Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()),
-        Fault::Store(_) => Refusal::new(StatusCode::INSUFFICIENT_STORAGE, fault.to_string()),
-    })?;
-    let file = match &payload {
-        Content::File { name, .. } => shared.spool.as_ref().map(|spool| spool.join(name.path())),
-        Content::Bytes(_) => None,
-    };
-    let lifetime = Duration::from_millis(request.lifetime_ms.unwrap_or(LIFETIME_MS));
-    let request = SendRequest {
-        source: from,
-        lifetime,
-        priority,
-        version,
-        custody: request.custody,
-        payload,
-        owns_file: file.is_some(),
-        ..SendRequest::new(to, Bytes::new())
-    };
-    match shared.send(request).await {
-        Ok(id) => Ok((StatusCode::CREATED, Json(Sent { id: id.to_string() })).into_response()),
-        Err(refusal) => {
-            if let Some(file) = file {
-                let _ = std::fs::remove_file(file);
-            }
-            Err(refusal)
-        }
-    }
-}
-
-/// DELETE: a bundle.
-async fn cancel(State(shared): Running, request: Queried<Which>) -> Answer<StatusCode> {
-    let Which { id: wanted } = query(request)?;
-    let cancelled = shared.ask(move |now, agent| {
-        let id = agent.bundles().map(|bundle| bundle.id).find(|id| id.to_string() == wanted);
-        id.map_or(Err(RequestError::NoBundle), |id| agent.cancel(now, &id))
-    });
-    cancelled.await?.map_err(refused)?;
-    Ok(StatusCode::NO_CONTENT)
 }
 
 /// POST: confirms a delivery.
@@ -319,6 +209,7 @@ async fn confirm(
 
 /// An application's endpoint, until it is dropped.
 struct Registered {
+    _place: OwnedSemaphorePermit,
     shared: Arc<Shared>,
     endpoint: Eid,
     bundles: UnboundedReceiver<Delivered>,
@@ -332,8 +223,15 @@ impl Drop for Registered {
     }
 }
 
+/// Takes a place for a stream.
+fn place(shared: &Shared) -> Answer<OwnedSemaphorePermit> {
+    let error = "there are too many streams of deliveries, results and reports; end some";
+    shared.hub.stream().ok_or_else(|| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error))
+}
+
 async fn register(shared: &Arc<Shared>, endpoint: Eid) -> Answer<Registered> {
     let (user, bundles) = unbounded_channel();
+    let _place = place(shared)?;
     let taken = Arc::clone(shared);
     // The client may have disconnected meanwhile: then its bundle is dropped, and the endpoint is
     // free again.
@@ -341,7 +239,7 @@ async fn register(shared: &Arc<Shared>, endpoint: Eid) -> Answer<Registered> {
         agent.register(&endpoint)?;
         // Waiting bundles are indicated after this.
         taken.hub.add_user(endpoint.clone(), user);
-        Ok(Registered { shared: taken, endpoint, bundles })
+        Ok(Registered { _place, shared: taken, endpoint, bundles })
     });
     registered.await?.map_err(refused)
 }
@@ -380,19 +278,9 @@ fn handed_over(over: HandingOver) -> impl Stream<Item = std::io::Result<Bytes>> 
                     });
                 }
             }
-            let Delivered { delivery, id, version, verified, payload, .. } =
-                over.from.bundles.recv().await?;
-            let line = Delivery {
-                delivery: delivery.0,
-                id: id.to_string(),
-                source: id.source.to_string(),
-                version: match version {
-                    Version::Six => 6,
-                    Version::Seven => 7,
-                },
-                verified,
-                bytes: payload.len(),
-            };
+            let delivered = over.from.bundles.recv().await?;
+            let line = line_before(&delivered);
+            let Delivered { delivery, id, payload, .. } = delivered;
             match Pieces::open(payload, over.from.shared.spool.as_deref()) {
                 Ok(pieces) => over.pieces = Some((delivery, pieces)),
                 Err(error) => {
@@ -404,6 +292,27 @@ fn handed_over(over: HandingOver) -> impl Stream<Item = std::io::Result<Bytes>> 
             return Some((Ok(line_of(&line)), over));
         }
     })
+}
+
+/// Line before the payload of a bundle.
+fn line_before(delivered: &Delivered) -> Delivery {
+    let facts = delivered.facts.as_ref();
+    let hops = facts.and_then(|facts| facts.hops);
+    Delivery {
+        delivery: delivered.delivery.0,
+        id: delivered.id.to_string(),
+        source: delivered.id.source.to_string(),
+        version: match delivered.version {
+            Version::Six => 6,
+            Version::Seven => 7,
+        },
+        verified: delivered.verified.clone(),
+        destination: facts.map(|facts| facts.destination.to_string()).unwrap_or_default(),
+        lifetime_ms: facts.map_or(0, |facts| facts.lifetime_ms),
+        age_ms: facts.map_or(0, |facts| facts.age_ms),
+        hops: hops.map(|hops| Hops { limit: hops.limit, count: hops.count }),
+        bytes: delivered.payload.len(),
+    }
 }
 
 /// Formats one line of JSON.
@@ -499,6 +408,7 @@ async fn trace(State(shared): Running, request: Queried<TraceRequest>) -> Answer
     let flags = BundleFlags::REPORTS.with(BundleFlags::STATUS_TIME);
     let request = SendRequest { lifetime, flags, ..SendRequest::new(to, &b"trace"[..]) };
     let (follower, reports) = unbounded_channel();
+    let _place = place(&shared)?;
     let hub = Arc::clone(&shared.hub);
     let started = Instant::now();
     let reply = shared.ask(move |now, agent| {
@@ -508,7 +418,7 @@ async fn trace(State(shared): Running, request: Queried<TraceRequest>) -> Answer
     });
     let id = reply.await?.map_err(refused)?;
     let until = tokio::time::Instant::from_std(started + lifetime);
-    let following = Following { shared, id, reports, started, seen: BTreeSet::new() };
+    let following = Following { _place, shared, id, reports, started, seen: BTreeSet::new() };
     let lines = stream::unfold(following, move |mut following| async move {
         loop {
             let next = tokio::time::timeout_at(until, following.reports.recv()).await;
@@ -526,8 +436,30 @@ async fn trace(State(shared): Running, request: Queried<TraceRequest>) -> Answer
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
+/// GET: status reports on the bundles of an application: those kept, and with `follow` later ones.
+async fn reports(State(shared): Running, request: Queried<ReportsRequest>) -> Answer<Response> {
+    let ReportsRequest { source, id, follow } = query(request)?;
+    let source = source.as_deref().map(|text| endpoint(&shared.node, text)).transpose()?;
+    let place = place(&shared)?;
+    let (kept, later) = shared.hub.reports(source, id);
+    let line = |(from, report): Reported| {
+        let id = subject(&report).to_string();
+        let (what, reason) = (asserted(&report), report.reason.to_string());
+        Ok::<_, std::io::Error>(line_of(&StatusLine { id, from: from.to_string(), what, reason }))
+    };
+    let later = follow.then_some((later, place));
+    let later = stream::unfold(later, move |later| async move {
+        let (mut later, place) = later?;
+        let report = later.recv().await?;
+        Some((line(report), Some((later, place))))
+    });
+    let lines = stream::iter(kept).map(line).chain(later);
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+}
+
 /// A traced bundle, until it is dropped.
 struct Following {
+    _place: OwnedSemaphorePermit,
     shared: Arc<Shared>,
     id: BundleId,
     reports: UnboundedReceiver<Reported>,

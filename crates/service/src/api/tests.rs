@@ -1,5 +1,8 @@
+mod applications;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use bytes::Bytes;
 use rt::node::Node;
@@ -13,14 +16,22 @@ use crate::node::NodeSpec;
 /// A node by itself, with its interface.
 struct Place {
     folder: tempfile::TempDir,
+    /// Further settings.
+    more: String,
+    access: Access,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Place {
     fn new(on_disk: bool) -> Self {
-        let mut place =
-            Self { folder: tempfile::tempdir().unwrap(), ends: Arc::default(), thread: None };
+        let mut place = Self {
+            folder: tempfile::tempdir().unwrap(),
+            more: String::new(),
+            access: Access::default(),
+            ends: Arc::default(),
+            thread: None,
+        };
         place.start(on_disk);
         place
     }
@@ -35,9 +46,11 @@ impl Place {
         let text = format!(
             "id = \"ipn:1.0\"\n\
              echo = \"7\"\n\
+             {}\
              [store]\n{store}\n\
              [[layer]]\nkind = \"tcpcl4\"\nlisten = [\"127.0.0.1:0\"]\n\
-             [[neighbour]]\nnode = \"ipn:2.0\"\nfrom = [\"127.0.0.1\"]\n"
+             [[neighbour]]\nnode = \"ipn:2.0\"\nfrom = [\"127.0.0.1\"]\n",
+            self.more
         );
         let spec = NodeSpec::parse(&text, "test").unwrap();
         let config = spec.config(std::time::SystemTime::now(), 1).unwrap();
@@ -57,7 +70,7 @@ impl Place {
         .unwrap();
         let begins = Arc::clone(&hub);
         node.handle().ask(move |_, agent| begins.begin(agent));
-        let server = NodeServer::bind(&self.socket()).unwrap();
+        let server = NodeServer::bind(&self.socket(), self.access).unwrap();
         let spool = on_disk.then(|| folder.join("store/.slowlight/spool"));
         let (name, handle) = (spec.node().unwrap(), node.handle());
         let shared = Shared { node: name, handle, hub, spool, limits, layers: Vec::new() };
@@ -69,9 +82,9 @@ impl Place {
             node.stop(Duration::from_secs(1));
         }));
         let mut client = self.client();
-        let limit = std::time::Instant::now() + Duration::from_secs(10);
+        let limit = Instant::now() + Duration::from_secs(10);
         while !client.get::<model::Node>("/node", &[]).unwrap().is_ready {
-            assert!(std::time::Instant::now() < limit, "the store is not read");
+            assert!(Instant::now() < limit, "the store is not read");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -147,12 +160,12 @@ fn payloads_are_delivered_until_they_are_confirmed() {
         assert!(matches!(error, ClientError::Refused { status: 409, .. }), "{error}");
         // The rest is delivered to the next client.
         drop((first, coming));
-        let limit = std::time::Instant::now() + Duration::from_secs(10);
+        let limit = Instant::now() + Duration::from_secs(10);
         let mut second = place.client();
         let mut coming = loop {
             match second.take(&[("endpoint", "ipn:1.5"), ("confirm", "true")]) {
                 Ok(coming) => break coming,
-                Err(error) => assert!(std::time::Instant::now() < limit, "{error}"),
+                Err(error) => assert!(Instant::now() < limit, "{error}"),
             }
             std::thread::sleep(Duration::from_millis(10));
         };
@@ -161,12 +174,27 @@ fn payloads_are_delivered_until_they_are_confirmed() {
             assert_ne!(delivery.id, taken[0].id);
             whole(&mut second, &mut coming, delivery.bytes);
         }
-        let limit = std::time::Instant::now() + Duration::from_secs(10);
+        let limit = Instant::now() + Duration::from_secs(10);
         while client.get::<model::Node>("/node", &[]).unwrap().counts.bundles > 0 {
-            assert!(std::time::Instant::now() < limit, "handing over confirms");
+            assert!(Instant::now() < limit, "handing over confirms");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+#[test]
+fn the_socket_has_the_mode_and_the_group_of_the_settings() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+    let mut place = Place::new(false);
+    let found = || std::fs::metadata(place.socket()).unwrap();
+    let group = found().gid();
+    assert_eq!(found().permissions().mode() & 0o777, 0o600);
+    place.stop();
+    place.access = Access { mode: 0o660, group: Some(group) };
+    place.start(false);
+    let found = std::fs::metadata(place.socket()).unwrap();
+    assert_eq!((found.permissions().mode() & 0o777, found.gid()), (0o660, group));
 }
 
 #[test]
@@ -221,7 +249,7 @@ fn pings_are_timed_and_lost_ones_reported() {
 fn echoes_of_an_earlier_run_match_no_ping() {
     let place = Place::new(false);
     let (mut client, mut other) = (place.client(), place.client());
-    let limit = std::time::Instant::now() + Duration::from_secs(10);
+    let limit = Instant::now() + Duration::from_secs(10);
     let late = std::thread::spawn(move || {
         // The endpoint of the ping has the same number after each start of a node.
         let endpoint = loop {
@@ -229,7 +257,7 @@ fn echoes_of_an_earlier_run_match_no_ping() {
             if let Some(endpoint) = node.endpoints.into_iter().next() {
                 break endpoint;
             }
-            assert!(std::time::Instant::now() < limit, "nothing pings");
+            assert!(Instant::now() < limit, "nothing pings");
             std::thread::sleep(Duration::from_millis(1));
         };
         let mut payload = b"ping".to_vec();
@@ -239,7 +267,7 @@ fn echoes_of_an_earlier_run_match_no_ping() {
         // Everything sent before has been delivered when this one has.
         let count = |node: model::Node| node.counts.delivered;
         while count(other.get("/node", &[]).unwrap()) == 0 {
-            assert!(std::time::Instant::now() < limit, "the echo is not delivered");
+            assert!(Instant::now() < limit, "the echo is not delivered");
             std::thread::sleep(Duration::from_millis(1));
         }
     });
@@ -296,7 +324,7 @@ fn invalid_requests_are_refused_with_a_reason() {
     let error = client.get::<model::Node>("/nodes", &[]).unwrap_err();
     assert!(matches!(error, ClientError::Refused { status: 404, .. }), "{error}");
     // A second node does not take over the socket.
-    assert!(NodeServer::bind(&place.socket()).is_err());
+    assert!(NodeServer::bind(&place.socket(), place.access).is_err());
     assert!(client.get::<model::Node>("/node", &[]).is_ok());
 }
 
@@ -313,12 +341,12 @@ fn courier(place: &Place, endpoint: &str, takes: bool) -> Courier {
 
 /// Waits until `ask` returns something.
 fn await_some<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let limit = std::time::Instant::now() + Duration::from_secs(20);
+    let limit = Instant::now() + Duration::from_secs(20);
     loop {
         if let Some(found) = ask() {
             return found;
         }
-        assert!(std::time::Instant::now() < limit, "{what}");
+        assert!(Instant::now() < limit, "{what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -20,7 +20,7 @@ pub use hyper::Method;
 
 pub(crate) use self::client::{ANSWER_MAX, connect, refused, wrong};
 pub use self::client::{Client, ClientError, segment};
-pub use self::serve::{Places, accept};
+pub use self::serve::{Clients, accept};
 
 /// Media type of `/metrics`.
 pub const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -81,12 +81,36 @@ pub enum ServeError {
     },
 }
 
-/// Opens a Unix socket that only this user may use.
+/// Users that may use a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Permissions of the socket.
+    pub mode: u32,
+    /// Group of the socket; default: that of the process.
+    pub group: Option<u32>,
+}
+
+impl Default for Access {
+    /// Only the user of this process.
+    fn default() -> Self {
+        Self { mode: 0o600, group: None }
+    }
+}
+
+/// Opens a Unix socket.
 ///
 /// # Errors
-/// Errors of the system.
-pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+/// Errors of the system. Only root may give the socket to a group of which it is no member.
+pub fn bind_unix(path: &Path, access: Access) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    // The group comes first: until then nobody else has access.
+    std::fs::set_permissions(path, Permissions::from_mode(access.mode & 0o700))?;
+    if let Some(group) = access.group {
+        std::os::unix::fs::chown(path, None, Some(group)).map_err(|error| {
+            let hint = "the user of this process must be a member of the socket's group";
+            io::Error::new(error.kind(), format!("{error}; {hint}"))
+        })?;
+    }
+    std::fs::set_permissions(path, Permissions::from_mode(access.mode))?;
     Ok(listener)
 }

@@ -94,3 +94,51 @@ fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         drop(permit);
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use axum::routing::get;
+
+    use super::*;
+
+    #[test]
+    fn some_paths_are_served_however_many_clients_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let inside = runtime.enter();
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        drop(inside);
+        let router = Router::new()
+            .route("/node", get(async || "state"))
+            .route("/other", get(async || "other"));
+        let clients = Clients { most: 2, spare: 1, paths: &["/node"] };
+        let client = std::thread::spawn(move || {
+            let ask = |path: &str| {
+                let mut stream = UnixStream::connect(&socket).unwrap();
+                let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+                stream.write_all(head.as_bytes()).unwrap();
+                let mut response = String::new();
+                stream.read_to_string(&mut response).unwrap();
+                response
+            };
+            assert!(ask("/other").ends_with("other"));
+            let _idle = [(); 2].map(|()| UnixStream::connect(&socket).unwrap());
+            for _ in 0..3 {
+                assert!(ask("/node").ends_with("state"));
+                let refused = ask("/other");
+                assert!(refused.contains("503") && refused.contains("2 clients"), "{refused}");
+            }
+        });
+        runtime.block_on(async {
+            tokio::spawn(accept(listener, router, clients));
+            while !client.is_finished() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        client.join().unwrap();
+    }
+}

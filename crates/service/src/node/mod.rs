@@ -10,6 +10,7 @@ mod over_streams;
 mod over_udp;
 mod plan;
 mod security;
+mod socket;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -42,6 +43,7 @@ pub use self::over_streams::OverStreams;
 pub use self::over_udp::OverUdp;
 pub use self::plan::Plan;
 pub use self::security::{Believe, Custody, KeySpec, Rule};
+pub use self::socket::Socket;
 pub use self::tls::{Tls, Use};
 
 /// Seconds from 1970 to the start of 2000 (RFC 9171 §4.2.6).
@@ -71,8 +73,8 @@ pub struct NodeSpec {
     #[serde(default = "versions")]
     pub versions: Vec<u8>,
     /// Unix socket of its interface for applications.
-    #[serde(default = "socket")]
-    pub socket: PathBuf,
+    #[serde(default)]
+    pub socket: Socket,
     /// Use of this machine's clock: from the start on, not at all, or when it is synchronised.
     /// Without it bundles carry their age.
     #[serde(default)]
@@ -262,10 +264,6 @@ pub struct RouteSpec {
     pub via: String,
 }
 
-fn socket() -> PathBuf {
-    PathBuf::from("/run/slowlight/node.sock")
-}
-
 fn versions() -> Vec<u8> {
     vec![6, 7]
 }
@@ -330,6 +328,7 @@ impl NodeSpec {
         let invalid = |message: String| Err(SpecError::invalid(message));
         self.node()?;
         self.echo_endpoint()?;
+        self.socket.check()?;
         if self.limits.hops.is_some() && self.hop_limit != hop_limit() {
             return invalid("limits.hops is the former name of hop_limit; keep one".to_owned());
         }

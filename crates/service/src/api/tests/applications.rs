@@ -1,0 +1,303 @@
+//! Requests of applications: flags and facts of bundles, keys, filters, streams, many at a time.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+use super::*;
+use crate::api::model::{Purged, Sent, StatusLine, StreamSent};
+
+/// Sends a request by itself; returns the status line and the lines of JSON of the response.
+fn exchange(place: &Place, head: &str, body: &[u8]) -> (String, Vec<String>) {
+    let mut stream = UnixStream::connect(place.socket()).unwrap();
+    let len = body.len();
+    let head =
+        format!("{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let (mut writer, body) = (stream.try_clone().unwrap(), body.to_vec());
+    // The node replies while it reads, and does not read to the end of a malformed stream.
+    let sending = std::thread::spawn(move || writer.write_all(&body));
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let _ = sending.join().unwrap();
+    let mut lines = response.lines().map(str::to_owned);
+    (lines.next().unwrap(), lines.filter(|line| line.starts_with(['{', '['])).collect())
+}
+
+fn send(place: &Place, query: &[(&str, &str)], len: usize) -> Result<String, ClientError> {
+    place.client().send(query, io::Cursor::new(bytes(len))).map(|sent| sent.id)
+}
+
+#[test]
+fn many_waiting_applications_leave_room_for_requests() {
+    let place = Place::new(false);
+    let mut waiting = Vec::new();
+    for service in 100..200 {
+        let mut client = place.client();
+        let coming = client.take(&[("endpoint", &service.to_string())]).unwrap();
+        waiting.push((client, coming));
+    }
+    let node: model::Node = place.client().get("/node", &[]).unwrap();
+    assert_eq!(node.endpoints.len(), 100);
+    send(&place, &[("to", "ipn:1.150")], 5).unwrap();
+    let (client, coming) = &mut waiting[50];
+    assert_eq!(client.next(coming).unwrap().unwrap().bytes, 5);
+}
+
+#[test]
+fn flags_are_requested_and_facts_delivered() {
+    let place = Place::new(false);
+    let query = [
+        ("to", "ipn:1.5"),
+        ("from", "9"),
+        ("reports", "received,delivered"),
+        ("report_times", "true"),
+        ("must_not_fragment", "true"),
+        ("hop_limit", "3"),
+        ("lifetime_ms", "5000"),
+    ];
+    let id = send(&place, &query, 10).unwrap();
+    let unnamed = send(&place, &[("to", "ipn:1.5"), ("from", "dtn:none")], 0).unwrap();
+    assert!(unnamed.starts_with("dtn:none "), "{unnamed}");
+    let mut client = place.client();
+    let mut coming = client.take(&[("endpoint", "5"), ("confirm", "true")]).unwrap();
+    let first = client.next(&mut coming).unwrap().unwrap();
+    assert_eq!((&*first.id, &*first.destination, first.lifetime_ms), (&*id, "ipn:1.5", 5000));
+    assert!(first.age_ms < 5000, "{first:?}");
+    assert_eq!(first.hops, Some(model::Hops { limit: 3, count: 0 }));
+    whole(&mut client, &mut coming, 10);
+    let second = client.next(&mut coming).unwrap().unwrap();
+    assert_eq!((&*second.id, &*second.source), (&*unnamed, "dtn:none"));
+    // The application learns that its bundle was delivered.
+    let report = await_some("a report", || {
+        let (_, lines) = exchange(&place, "GET /reports?source=9", b"");
+        lines.first().map(|line| serde_json::from_str::<StatusLine>(line).unwrap())
+    });
+    assert_eq!((report.id, &*report.from, report.what), (id, "ipn:1.0", vec!["delivered".into()]));
+    let (_, lines) = exchange(&place, "GET /reports?source=8", b"");
+    assert!(lines.is_empty(), "{lines:?}");
+    for (query, message) in [
+        (&[("to", "ipn:2.1"), ("reports", "sent")][..], "is none of received"),
+        (&[("to", "ipn:2.1"), ("hop_limit", "0")], "hop_limit: it is 0"),
+        (&[("to", "ipn:2.1"), ("version", "6"), ("hop_limit", "9")], "no hop limit"),
+        (&[("to", "ipn:2.1"), ("from", "dtn:none"), ("reports", "deleted")], "without source"),
+        (&[("to", "ipn:2.1"), ("bytes", "7")], "bytes: the payload has 10"),
+    ] {
+        let error = send(&place, query, 10).unwrap_err();
+        assert!(error.to_string().contains(message), "{query:?}: {error}");
+    }
+}
+
+#[test]
+fn a_repeated_request_sends_one_bundle() {
+    for on_disk in [false, true] {
+        let mut place = Place::new(on_disk);
+        let query = [("to", "ipn:2.1"), ("key", "order 7")];
+        let id = send(&place, &query, 100_000).unwrap();
+        if on_disk {
+            place.stop();
+            place.start(true);
+        }
+        assert_eq!(send(&place, &query, 100_000).unwrap(), id);
+        let mut stream = UnixStream::connect(place.socket()).unwrap();
+        let request = "POST /bundles?to=ipn:2.1 HTTP/1.1\r\nhost: x\r\nidempotency-key: order 7\r\n\
+                       connection: close\r\ncontent-length: 1\r\n\r\nx";
+        stream.write_all(request.as_bytes()).unwrap();
+        let response: Vec<String> = BufReader::new(stream).lines().map(Result::unwrap).collect();
+        assert!(response[0].contains("200"), "{response:?}");
+        let sent: Sent = serde_json::from_str(response.last().unwrap()).unwrap();
+        assert_eq!(sent.id, id);
+        let other = [("to", "ipn:2.2"), ("key", "order 7")];
+        assert_ne!(send(&place, &other, 10).unwrap(), id, "another destination");
+        let held: Vec<Bundle> = place.client().get("/bundles", &[]).unwrap();
+        assert_eq!(held.len(), 2, "{held:?}");
+        // A bundle that has left is remembered, until it expires.
+        place.client().delete("/bundles", &[("id", &id)]).unwrap();
+        assert_eq!(send(&place, &query, 10).unwrap(), id);
+        let spool = place.folder.path().join("store/.slowlight/spool/bp");
+        if on_disk {
+            await_some("no file is left over", || {
+                (std::fs::read_dir(&spool).unwrap().count() == 0).then_some(())
+            });
+        }
+        let short = [("to", "ipn:2.3"), ("key", "order 8"), ("lifetime_ms", "50")];
+        let first = send(&place, &short, 10).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        assert_ne!(send(&place, &short, 10).unwrap(), first, "keys end with their bundles");
+    }
+}
+
+#[test]
+fn bundles_are_filtered_paged_and_purged() {
+    let place = Place::new(false);
+    for n in 0..30 {
+        let to = format!("ipn:{}.{}", 2 + n % 2, n % 3);
+        send(&place, &[("to", &to), ("from", "9")], 10).unwrap();
+    }
+    let mut client = place.client();
+    let mut list = |query: &[(&str, &str)]| client.get::<Vec<Bundle>>("/bundles", query).unwrap();
+    let queued = list(&[("state", "queued")]);
+    assert_eq!(queued.len(), 15, "there is no route to node 3");
+    assert!(queued.iter().all(|bundle| bundle.next_hops == ["ipn:2.0"]), "{queued:?}");
+    assert_eq!(list(&[("destination", "ipn:3.0")]).len(), 15);
+    assert_eq!(list(&[("destination", "ipn:2.1"), ("source", "ipn:1.9")]).len(), 5);
+    assert_eq!(list(&[("source", "ipn:1.8")]).len(), 0);
+    let (mut after, mut pages) = (0, 0);
+    loop {
+        let page = list(&[("limit", "7"), ("after", &after.to_string())]);
+        let Some(last) = page.last() else { break };
+        (after, pages) = (last.number, pages + 1);
+    }
+    assert_eq!(pages, 5);
+    let (_, lines) = exchange(&place, "DELETE /bundles?destination=ipn:3.0&state=waiting", b"");
+    assert_eq!(serde_json::from_str::<Purged>(&lines[0]).unwrap(), Purged { deleted: 15 });
+    assert_eq!(place.client().get::<Vec<Bundle>>("/bundles", &[]).unwrap().len(), 15);
+    let (status, _) = exchange(&place, "DELETE /bundles", b"");
+    assert!(status.contains("422"), "{status}");
+    let (status, _) = exchange(&place, "DELETE /bundles?state=lost", b"");
+    assert!(status.contains("422"), "{status}");
+    let (_, lines) = exchange(&place, "GET /node", b"");
+    let node: model::Node = serde_json::from_str(&lines[0]).unwrap();
+    assert_eq!((node.traffic[0].node.as_str(), node.traffic[0].queued), ("ipn:2.0", 15));
+    let mut metrics = String::new();
+    let mut stream = UnixStream::connect(place.socket()).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    stream.read_to_string(&mut metrics).unwrap();
+    let line = "slowlight_node_neighbour_bundles_queued{neighbour=\"ipn:2.0\"} 15";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+#[test]
+fn a_trouble_ends_with_its_cause() {
+    let mut place = Place::new(false);
+    place.stop();
+    place.more = "limits.bundles = 2\n".to_owned();
+    place.start(false);
+    let far = [("to", "ipn:2.1")];
+    let id = send(&place, &far, 10).unwrap();
+    send(&place, &far, 10).unwrap();
+    let error = send(&place, &far, 10).unwrap_err();
+    assert!(matches!(error, ClientError::Refused { status: 507, .. }), "{error}");
+    let trouble = || place.client().get::<model::Node>("/node", &[]).unwrap().trouble;
+    assert!(trouble().is_some());
+    place.client().delete("/bundles", &[("id", &id)]).unwrap();
+    assert_eq!(trouble(), None);
+    send(&place, &far, 10).unwrap();
+}
+
+/// A stream of bundles: lines of JSON, each with its payload.
+fn stream_of(bundles: &[(&str, usize)]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for (line, len) in bundles {
+        stream.extend_from_slice(line.as_bytes());
+        stream.push(b'\n');
+        stream.extend_from_slice(&bytes(*len));
+    }
+    stream
+}
+
+fn replies(lines: &[String]) -> Vec<StreamSent> {
+    lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_stream_of_bundles_has_a_reply_for_each() {
+    for on_disk in [false, true] {
+        let place = Place::new(on_disk);
+        let mut bundles = Vec::new();
+        let lengths = [0, 1, 4096, 4097, 300_000, 9, 10];
+        let texts: Vec<String> = lengths
+            .iter()
+            .map(|len| format!("{{\"to\": \"ipn:1.5\", \"bytes\": {len}, \"lifetime_ms\": 60000}}"))
+            .collect();
+        bundles.extend(texts.iter().map(String::as_str).zip(lengths));
+        bundles.insert(2, ("{\"to\": \"nowhere\", \"bytes\": 20}", 20));
+        bundles.insert(4, ("{\"to\": \"ipn:1.5\", \"bytes\": 60000000}", 60_000_000));
+        let (status, lines) = exchange(&place, "POST /bundles/stream", &stream_of(&bundles));
+        assert!(status.contains("200"), "{status}");
+        let replies = replies(&lines);
+        assert!((0..).eq(replies.iter().map(|reply| reply.number)), "{replies:?}");
+        let statuses: Vec<_> = replies.iter().map(|reply| reply.status).collect();
+        let ok = None;
+        assert_eq!(statuses, [ok, ok, Some(422), ok, Some(413), ok, ok, ok, ok]);
+        let mut client = place.client();
+        let mut coming = client.take(&[("endpoint", "5"), ("confirm", "true")]).unwrap();
+        let mut arrived = Vec::new();
+        for _ in lengths {
+            let delivery = client.next(&mut coming).unwrap().unwrap();
+            let payload = whole(&mut client, &mut coming, delivery.bytes);
+            assert!(payload == bytes(payload.len()), "{delivery:?}");
+            arrived.push(delivery.id);
+        }
+        let mut ids: Vec<_> = replies.into_iter().filter_map(|reply| reply.id).collect();
+        ids.sort();
+        arrived.sort();
+        assert_eq!(ids, arrived);
+    }
+}
+
+#[test]
+fn a_malformed_stream_ends_with_the_reason() {
+    let place = Place::new(false);
+    for (text, message) in [
+        ("{\"to\": \"ipn:1.5\", \"bytes\": 3}\nab", "ends within a payload"),
+        ("{\"to\": \"ipn:1.5\"}\n", "no `bytes`"),
+        ("hello\n", "a bundle's line"),
+        ("{\"to\": \"ipn:1.5\", ", "the last line is cut"),
+        (&"x".repeat(100_000), "more than 65536 bytes"),
+    ] {
+        let text = format!("{{\"to\": \"ipn:1.5\", \"bytes\": 1}}\n1{text}");
+        let (_, lines) = exchange(&place, "POST /bundles/stream", text.as_bytes());
+        let replies = replies(&lines);
+        assert!(replies.len() == 2 && replies[0].id.is_some(), "{text}: {replies:?}");
+        let error = replies[1].error.as_ref().unwrap();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+/// Prints bundles per second over one stream; `SLOWLIGHT_STREAM` is their number.
+#[test]
+fn streams_are_fast() {
+    let count = std::env::var("SLOWLIGHT_STREAM").ok().and_then(|text| text.parse().ok());
+    let count = count.unwrap_or(2000);
+    for on_disk in [false, true] {
+        let place = Place::new(on_disk);
+        let line = "{\"to\":\"ipn:2.1\",\"bytes\":100}";
+        let stream = stream_of(&vec![(line, 100); count]);
+        let start = Instant::now();
+        let (_, lines) = exchange(&place, "POST /bundles/stream", &stream);
+        let seconds = start.elapsed().as_secs_f64();
+        assert_eq!(lines.iter().filter(|line| line.contains("\"id\"")).count(), count);
+        let rate = count as f64 / seconds;
+        println!("{count} bundles of 100 B, on disk: {on_disk}: {rate:.0}/s");
+    }
+}
+
+#[test]
+fn long_pings_are_echoed_while_their_file_lasts() {
+    for on_disk in [false, true] {
+        let place = Place::new(on_disk);
+        let mut pongs = Vec::new();
+        let query = [("to", "ipn:1.7"), ("count", "20"), ("bytes", "100000")];
+        let on = |pong: Pong| {
+            pongs.push(pong);
+            true
+        };
+        place.client().lines("/ping", &query, on).unwrap();
+        assert!(pongs.len() == 20 && pongs.iter().all(|pong| pong.rtt_us.is_some()), "{pongs:?}");
+        await_some("nothing is left", || {
+            let node: model::Node = place.client().get("/node", &[]).unwrap();
+            (node.counts.bundles == 0).then_some(())
+        });
+    }
+}
+
+#[test]
+fn an_echo_lives_no_longer_than_its_ping() {
+    let place = Place::new(false);
+    for n in 0..5 {
+        let query = [("to", "ipn:1.7"), ("from", "9"), ("lifetime_ms", "2000")];
+        send(&place, &query, 10 + n).unwrap();
+    }
+    let held: Vec<Bundle> = place.client().get("/bundles", &[("destination", "ipn:1.9")]).unwrap();
+    assert!(held.len() == 5 && held.iter().all(|echo| echo.left <= 2.0), "{held:?}");
+}
