@@ -4,11 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::json;
-use service::api::model::{Bundle, Node, Pong, Report};
+use service::api::model::{Node, Pong, Report};
 use transport::quantity::{Size, Span};
 
-use super::{Place, print};
-
+use super::{Place, held, print};
 use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
@@ -154,6 +153,9 @@ pub(super) struct QueryArgs {
     #[arg(long)]
     bundles: bool,
 
+    #[command(flatten)]
+    filter: held::Filter,
+
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -165,8 +167,8 @@ pub(super) struct QueryArgs {
 pub(super) fn query(args: &QueryArgs) -> Result<ExitCode> {
     let mut client = args.place.connect()?;
     let node: Node = client.get("/node", &[])?;
-    let bundles: Option<Vec<Bundle>> =
-        if args.bundles { Some(client.get("/bundles", &[])?) } else { None };
+    let is_listed = args.bundles || !args.filter.is_empty();
+    let bundles = is_listed.then(|| held::list(&mut client, &args.filter)).transpose()?;
     if args.json {
         let mut value = serde_json::to_value(&node)?;
         if let Some(bundles) = &bundles {
@@ -176,10 +178,8 @@ pub(super) fn query(args: &QueryArgs) -> Result<ExitCode> {
     }
     let mut text = state(&node);
     for bundle in bundles.iter().flatten() {
-        text += &format!(
-            "\n{} to {}: {} B, {}, here for {:.0} s, expires in {:.0} s",
-            bundle.id, bundle.destination, bundle.bytes, bundle.state, bundle.here, bundle.left
-        );
+        text += "\n";
+        text += &held::line(bundle);
     }
     crate::exit_code(print(&text), true)
 }

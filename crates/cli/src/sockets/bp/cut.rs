@@ -98,7 +98,9 @@ pub(super) fn send(
         };
         let (head, crc) = check(&file, &part, len)?;
         let header = part.encode(crc)?;
-        hand_in(args, client, &bar, || Part {
+        // If the reply is lost, the part is not sent twice.
+        let key = format!("{:016x}-{}", transfer.number, transfer.kept);
+        hand_in(args, client, (&bar, &key), || Part {
             header: io::Cursor::new(header.clone()),
             file: Arc::clone(&file),
             at: transfer.kept,
@@ -168,14 +170,14 @@ fn changed() -> io::Error {
 fn hand_in(
     args: &SendArgs,
     client: &mut NodeClient,
-    bar: &ProgressBar,
+    (bar, key): (&ProgressBar, &str),
     part: impl Fn() -> Part,
 ) -> Result<()> {
     let [mut wait, most] = WAIT;
     let start = Instant::now();
     let before = bar.position();
     loop {
-        match args.hand_in(client, part()) {
+        match args.hand_in(client, part(), Some(key)) {
             Ok(_) => {
                 bar.set_message("");
                 return Ok(());

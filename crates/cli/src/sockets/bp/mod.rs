@@ -2,6 +2,7 @@
 
 mod ask;
 mod cut;
+mod held;
 mod join;
 mod kept;
 mod names;
@@ -39,6 +40,8 @@ enum Command {
     Query(ask::QueryArgs),
     /// Delete a bundle at the node
     Cancel(ask::CancelArgs),
+    /// Delete all bundles at the node with a destination, source or state
+    Purge(held::PurgeArgs),
 }
 
 /// Node of a command.
@@ -67,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Command::Trace(args) => ask::trace(args),
         Command::Query(args) => ask::query(args),
         Command::Cancel(args) => ask::cancel(args),
+        Command::Purge(args) => held::purge(args),
     }
 }
 

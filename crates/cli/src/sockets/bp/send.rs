@@ -50,6 +50,22 @@ pub(super) struct SendArgs {
     #[arg(long)]
     custody: bool,
 
+    /// Requested status reports, separated by commas: received, forwarded, delivered, deleted
+    #[arg(long, value_name = "EVENTS")]
+    reports: Option<String>,
+
+    /// Endpoint that gets the status reports [default: the node's endpoint]
+    #[arg(long, value_name = "ENDPOINT")]
+    report_to: Option<String>,
+
+    /// Hop limit [default: the node's]
+    #[arg(long, value_name = "N")]
+    hop_limit: Option<u8>,
+
+    /// Forbid fragmentation
+    #[arg(long)]
+    must_not_fragment: bool,
+
     /// Folder for the state of files in parts, to resume by the same command [default: the state
     /// folder]
     #[arg(long, value_name = "DIR")]
@@ -71,7 +87,7 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
     let screen = Screen::new(args.quiet);
     for file in &args.files {
         let line = if file == Path::new("-") {
-            args.hand_in(&mut client, io::stdin())?
+            args.hand_in(&mut client, io::stdin(), None)?
         } else {
             let in_file = || file.display().to_string();
             let opened = File::open(file).with_context(in_file)?;
@@ -81,7 +97,7 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
                     cut::send(args, &mut client, file, opened, &screen).with_context(in_file)?;
                 format!("{}: {} bytes in {parts} bundles", file.display(), found.len())
             } else {
-                args.hand_in(&mut client, opened)?
+                args.hand_in(&mut client, opened, None)?
             }
         };
         if !args.quiet {
@@ -92,11 +108,13 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
 }
 
 impl SendArgs {
-    /// Submits a bundle; returns its identifier.
+    /// Submits a bundle; returns its identifier. A repeated call with the same `key` sends no second
+    /// bundle.
     pub(super) fn hand_in(
         &self,
         client: &mut NodeClient,
         payload: impl Read + Send + 'static,
+        key: Option<&str>,
     ) -> Result<String, ClientError> {
         let lifetime = self.lifetime.duration().as_millis().to_string();
         let version = self.bundle_version.to_string();
@@ -109,7 +127,18 @@ impl SendArgs {
         if self.custody {
             query.push(("custody", "true"));
         }
-        query.extend(self.from.as_deref().map(|from| ("from", from)));
+        if self.must_not_fragment {
+            query.push(("must_not_fragment", "true"));
+        }
+        let hop_limit = self.hop_limit.map(|limit| limit.to_string());
+        let optional = [
+            ("from", self.from.as_deref()),
+            ("reports", self.reports.as_deref()),
+            ("report_to", self.report_to.as_deref()),
+            ("hop_limit", hop_limit.as_deref()),
+            ("key", key),
+        ];
+        query.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
         Ok(client.send(&query, payload)?.id)
     }
 }

@@ -77,6 +77,34 @@ fn restarted_nodes_remove_spool_files_of_their_layers() {
     wait_for("the files are gone", || left.iter().all(|name| !spool.join(name).exists()));
 }
 
+#[test]
+fn operators_see_neighbours_and_delete_bundles() {
+    let mut row = Row::new(2);
+    let log = row.place(1).join("log");
+    let logs = |what: &str| fs::read_to_string(&log).unwrap().contains(what);
+    wait_for("the log names the neighbour", || logs("ipn:2.0 is up"));
+    row.kill(2);
+    wait_for("the log names its end", || logs("ipn:2.0 is down: "));
+    let path = row.folder.path().join("payload");
+    fs::write(&path, bytes(100, 1)).unwrap();
+    for flags in
+        [&["--reports", "delivered,deleted", "--hop-limit", "5"][..], &["--priority", "bulk"]]
+    {
+        let arguments = [&["send", "ipn:2.1", path.to_str().unwrap()], flags].concat();
+        let sent = row.bp(1, &arguments);
+        assert!(sent.status.success(), "{}", text(&sent));
+    }
+    let listed = row.bp(1, &["query", "--state", "queued"]);
+    assert_eq!(text(&listed).matches("queued for ipn:2.0").count(), 2, "{}", text(&listed));
+    let listed = row.bp(1, &["query", "--destination", "ipn:2.2"]);
+    assert!(!text(&listed).contains("queued"), "{}", text(&listed));
+    let refused = row.bp(1, &["purge"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    let purged = row.bp(1, &["purge", "--destination", "ipn:2.0"]);
+    assert!(text(&purged).contains("2 bundles deleted"), "{}", text(&purged));
+    assert_eq!(row.query(1).unwrap()["counts"]["bundles"], 0);
+}
+
 /// Every acknowledged bundle arrives complete, whichever nodes are killed at any time.
 #[test]
 fn acknowledged_bundles_survive_any_kill() {
