@@ -15,7 +15,8 @@ import contextlib
 import http.client
 import json
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 from urllib.parse import urlencode
@@ -52,6 +53,46 @@ class Bundle:
     payload: bytes
     version: int = 7
     verified: tuple[int, ...] = ()
+    destination: str = ""
+    lifetime: float = 0.0
+    """Lifetime that the source gave it, in seconds."""
+    age: float = 0.0
+    """Age in seconds."""
+    hops: tuple[int, int] | None = None
+    """Hop limit and hop count, if it has them."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Status report of a bundle: the reporting node, and its events."""
+
+    id: str
+    source: str
+    events: tuple[str, ...]
+    reason: str
+
+
+def _selection(
+    destination: str | None, source: str | None, state: str | None
+) -> dict[str, str]:
+    chosen = {"destination": destination, "source": source, "state": state}
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+def _send_stream(
+    to: socket.socket, bundles: Iterable[tuple[str, bytes]], source: str | None
+) -> None:
+    """Sends a request with bundles; ends early if the connection ends."""
+    head: dict[str, Any] = {} if source is None else {"from": source}
+    with contextlib.suppress(OSError):
+        to.sendall(
+            b"POST /bundles/stream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        for destination, payload in bundles:
+            line = json.dumps(head | {"to": destination, "bytes": len(payload)}).encode() + b"\n"
+            to.sendall(b"%x\r\n%b%b\r\n" % (len(line) + len(payload), line, payload))
+        to.sendall(b"0\r\n\r\n")
 
 
 class Node:
@@ -66,10 +107,29 @@ class Node:
         status: dict[str, Any] = json.loads(self._request("GET", "/node"))
         return status
 
-    def bundles(self) -> list[dict[str, Any]]:
-        """Returns the held bundles."""
-        bundles: list[dict[str, Any]] = json.loads(self._request("GET", "/bundles"))
+    def bundles(
+        self,
+        *,
+        destination: str | None = None,
+        source: str | None = None,
+        state: str | None = None,
+        after: int = 0,
+    ) -> list[dict[str, Any]]:
+        """Returns up to 10,000 held bundles behind the one with the number `after`."""
+        query = _selection(destination, source, state) | {"after": str(after)}
+        bundles: list[dict[str, Any]] = json.loads(self._request("GET", "/bundles", query))
         return bundles
+
+    def purge(
+        self,
+        *,
+        destination: str | None = None,
+        source: str | None = None,
+        state: str | None = None,
+    ) -> int:
+        """Deletes all held bundles that fit, and returns their number."""
+        query = _selection(destination, source, state)
+        return int(json.loads(self._request("DELETE", "/bundles", query))["deleted"])
 
     def send(
         self,
@@ -79,13 +139,75 @@ class Node:
         source: str | None = None,
         lifetime: float = 86_400.0,
         priority: str = "normal",
+        reports: Iterable[str] = (),
+        report_to: str | None = None,
+        must_not_fragment: bool = False,
+        hop_limit: int | None = None,
+        key: str | None = None,
     ) -> str:
-        """Sends a bundle and returns its ID. The node has stored it when this returns."""
+        """Sends a bundle and returns its ID. The node has stored it when this returns.
+
+        `reports` are among "received", "forwarded", "delivered" and "deleted". A call that is
+        repeated with the same `key` sends no second bundle.
+        """
         query = {"to": to, "lifetime_ms": str(int(lifetime * 1000)), "priority": priority}
-        if source is not None:
-            query["from"] = source
-        reply = json.loads(self._request("POST", "/bundles", query, payload))
-        return str(reply["id"])
+        optional = {
+            "from": source,
+            "report_to": report_to,
+            "reports": ",".join(reports) or None,
+            "must_not_fragment": "true" if must_not_fragment else None,
+            "hop_limit": None if hop_limit is None else str(hop_limit),
+            "key": key,
+        }
+        query |= {name: value for name, value in optional.items() if value is not None}
+        response = json.loads(self._request("POST", "/bundles", query, payload))
+        return str(response["id"])
+
+    def send_many(
+        self, bundles: Iterable[tuple[str, bytes]], *, source: str | None = None
+    ) -> Iterator[str]:
+        """Sends pairs of destination and payload over one connection, and yields their IDs.
+
+        The first refusal is raised when its turn comes. Bundles that are sent have no other
+        options than the source.
+        """
+        connection = _Connection(self._path, self._timeout)
+        connection.connect()
+        # The node replies while bundles are being sent.
+        sending = threading.Thread(target=_send_stream, args=(connection.sock, bundles, source))
+        sending.start()
+        try:
+            response = http.client.HTTPResponse(connection.sock, method="POST")
+            response.begin()
+            while line := response.readline():
+                sent = json.loads(line)
+                if "id" not in sent:
+                    raise NodeError(sent["status"], sent["error"])
+                yield sent["id"]
+        finally:
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            sending.join()
+            connection.close()
+
+    def reports(
+        self, source: str | None = None, *, bundle_id: str | None = None, follow: bool = False
+    ) -> Iterator[Report]:
+        """Yields status reports on bundles from this node; with `follow`, also later ones.
+
+        `source` is the endpoint that sent the bundles.
+        """
+        connection = _Connection(self._path, None if follow else self._timeout)
+        query = {"follow": "true" if follow else "false"}
+        query |= {} if source is None else {"source": source}
+        query |= {} if bundle_id is None else {"id": bundle_id}
+        try:
+            response = self._exchange(connection, "GET", "/reports", query, None)
+            while line := response.readline():
+                head = json.loads(line)
+                yield Report(head["id"], head["from"], tuple(head["what"]), head["reason"])
+        finally:
+            connection.close()
 
     def cancel(self, bundle_id: str) -> None:
         """Deletes a held bundle."""
@@ -100,10 +222,18 @@ class Node:
             while line := response.readline():
                 head = json.loads(line)
                 payload = response.read(head["bytes"]) if head["bytes"] else b""
-                verified = tuple(head.get("verified", ()))
-                version = head.get("version", 7)
+                hops = head.get("hops")
                 yield Bundle(
-                    head["delivery"], head["id"], head["source"], payload, version, verified
+                    head["delivery"],
+                    head["id"],
+                    head["source"],
+                    payload,
+                    version=head["version"],
+                    verified=tuple(head["verified"]),
+                    destination=head["destination"],
+                    lifetime=head["lifetime_ms"] / 1000,
+                    age=head["age_ms"] / 1000,
+                    hops=None if hops is None else (hops["limit"], hops["count"]),
                 )
         finally:
             connection.close()

@@ -84,6 +84,31 @@ class NodeTest(unittest.TestCase):
         self.node.cancel(held)
         self.assertEqual(self.node.bundles(), [])
 
+    def test_bundles_have_flags_and_facts(self) -> None:
+        options = {"source": "9", "reports": ["delivered"], "hop_limit": 3, "lifetime": 60.0}
+        sent = self.node.send("ipn:1.5", b"x", key="one", **options)  # type: ignore[arg-type]
+        again = self.node.send("ipn:1.5", b"x", key="one", **options)  # type: ignore[arg-type]
+        self.assertEqual(sent, again)
+        bundles = self.node.receive("5", confirm=True)
+        bundle = next(bundles)
+        self.assertEqual((bundle.id, bundle.destination, bundle.hops), (sent, "ipn:1.5", (3, 0)))
+        self.assertEqual(bundle.lifetime, 60.0)
+        bundles.close()  # type: ignore[attr-defined]
+        wait_for("a report", lambda: any(self.node.reports("9")))
+        report = next(iter(self.node.reports("9")))
+        self.assertEqual((report.id, report.events), (sent, ("delivered",)))
+
+    def test_many_bundles_go_in_one_request(self) -> None:
+        bundles = (("ipn:2.1", bytes(n % 100)) for n in range(5000))
+        sent = list(self.node.send_many(bundles, source="9"))
+        self.assertEqual(len(set(sent)), 5000)
+        self.assertEqual(len(self.node.bundles(source="ipn:1.9", state="queued")), 5000)
+        with self.assertRaises(NodeError) as refused:
+            list(self.node.send_many([("ipn:2.1", b""), ("nowhere", b"")]))
+        self.assertEqual(refused.exception.status, 422)
+        self.assertEqual(self.node.purge(destination="ipn:2.0"), 5001)
+        self.assertEqual(self.node.bundles(), [])
+
     def test_echoes_answer(self) -> None:
         times = self.node.ping("ipn:1.2047", count=3)
         self.assertEqual(len(times), 3)

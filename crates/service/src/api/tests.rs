@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use rt::node::Node;
-use rt::{FileStore, StoreConfig, Waker};
+use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 
 use super::model::{Bundle, Pong, Report};
 use super::*;
@@ -57,7 +57,9 @@ impl Place {
         let waker = Waker::new().unwrap();
         let store = if on_disk {
             std::fs::create_dir_all(folder.join("store")).unwrap();
-            FileStore::open(StoreConfig::new(folder.join("store")), &waker).unwrap()
+            let index = RecordsIn::Database;
+            let config = StoreConfig { index, ..StoreConfig::new(folder.join("store")) };
+            FileStore::open(config, &waker).unwrap()
         } else {
             FileStore::in_memory(100_000_000, &waker)
         };
