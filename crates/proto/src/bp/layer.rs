@@ -213,7 +213,8 @@ pub enum Event {
         /// Its properties.
         neighbour: Neighbour,
     },
-    /// It can no longer be reached. The end of each bundle in transit was reported before.
+    /// It can no longer be reached: the end of each bundle in transit was reported before. Or an
+    /// attempt to reach it failed.
     Down {
         /// The neighbour.
         link: LinkId,

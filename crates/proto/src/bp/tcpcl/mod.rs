@@ -203,7 +203,13 @@ impl Tcpcl {
         self.ready.remove(&path);
         let opening = self.config.peers.iter().find(|(_, peer)| peer.path == path);
         let link = opening.map(|(link, _)| *link);
-        if let Some(session) = self.sessions.remove(&path) {
+        let session = self.sessions.remove(&path);
+        let is_new = session.as_ref().is_none_or(|session| session.phase != Phase::Established);
+        let was_opening = |link: &LinkId| {
+            session.is_some() || self.wanted.get(link).is_some_and(|wanted| wanted.is_opening)
+        };
+        let failed = link.filter(|link| is_new && was_opening(link));
+        if let Some(session) = session {
             self.paths.remove(&session.link);
             if let Some(coming) = session.incoming.coming.filter(|coming| !coming.is_unwanted) {
                 let (link, transfer) = (session.link, coming.id);
@@ -224,6 +230,9 @@ impl Tcpcl {
             } else {
                 self.statistics.failed += 1;
             }
+        }
+        if let Some(link) = failed {
+            self.events.push_back(Event::Down { link, why });
         }
         if let Some(link) = link {
             self.try_later(now, link);
