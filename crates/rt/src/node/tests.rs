@@ -143,7 +143,7 @@ fn routes(number: usize) -> Vec<Entry> {
     let others = (1..5).filter(|to| *to != number);
     let route = |to| {
         let via = if to > number { node_id(number + 1) } else { node_id(number - 1) };
-        Entry { to: Pattern::Node(node_id(to)), via }
+        Entry { to: Pattern::Node(node_id(to)), via: vec![via] }
     };
     others.map(route).collect()
 }

@@ -56,6 +56,9 @@ settings! {
         pub directory: FileName = FileName::spool("bp").expect("letters"),
         /// Node IDs of neighbours whose protocol does not announce them.
         pub links: BTreeMap<LinkRef, Eid> = BTreeMap::new(),
+        /// Wait for the link to a neighbour from the start of a contact of the plan. Beyond it the
+        /// contact counts as missed until the link is up, and bundles take other routes.
+        pub contact_timeout: Duration as Span [Interval] = Duration::from_secs(30),
         /// Routes of bundles.
         pub routing: Routing = Routing::Static(Vec::new()),
         /// CRC types of bundles created here.
@@ -87,9 +90,9 @@ pub struct Boot {
 /// Forwarding of bundles that are not for this node.
 #[derive(Clone, Debug)]
 pub enum Routing {
-    /// Static routes: the neighbour of the first matching entry.
+    /// Static routes: the first matching entry is used.
     Static(Vec<Entry>),
-    /// Contact graph routing; the entries serve destinations missing in the plan.
+    /// Contact graph routing; the entries serve destinations to which the plan has no contacts.
     ContactGraph(Box<Router>, Vec<Entry>),
     /// Epidemic routing: a copy to every neighbour without one (Vahdat and Becker 2000).
     Epidemic,
@@ -112,8 +115,9 @@ pub const COPIES: u64 = 222;
 pub struct Entry {
     /// Destinations.
     pub to: Pattern,
-    /// Next hop: the neighbour's administrative endpoint.
-    pub via: Eid,
+    /// Next hops, as administrative endpoints of neighbours. The first one that is up is used; if
+    /// none is, bundles wait for the first that has not failed.
+    pub via: Vec<Eid>,
 }
 
 /// Set of endpoints.

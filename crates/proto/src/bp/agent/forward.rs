@@ -1,89 +1,35 @@
 //! Forwarding of bundles (RFC 9171 §5.4).
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use engine::Time;
 use wire::bp7::{BundleFlags, Eid, Reason};
 
-use super::super::layer::{Command, Neighbour, Outcome, Refusal, Tag};
-use super::super::routes::{Priority, Route, Wanted};
-use super::config::{Entry, Routing};
-use super::forwarder::{Down, Place, Reception};
+use super::super::layer::{Command, Outcome, Refusal, Tag};
+use super::super::routes::{Priority, Route};
+use super::config::Routing;
+use super::forwarder::{Place, Reception};
 use super::held::Sending;
-use super::outgoing::Load;
-use super::{Agent, Alarm, Held, Indication, LinkRef};
+use super::outgoing::{Load, Unfit};
+use super::{Agent, Alarm, Indication, LinkRef};
 
-/// Next hop of a bundle, and its route through the contact plan.
-fn next_hop(routing: &mut Routing, now: Time, held: &Held) -> Option<(Eid, Option<Route>)> {
-    let destination = held.destination();
-    let entries = match routing {
-        Routing::Epidemic | Routing::Spray { .. } => return None,
-        Routing::Static(entries) => entries,
-        Routing::ContactGraph(router, entries) => {
-            if let Eid::Ipn { node, .. } = destination {
-                let mut excluded = BTreeSet::new();
-                if let Some(Eid::Ipn { node, .. }) = held.from {
-                    excluded.insert(node);
-                }
-                let wanted = Wanted {
-                    destination: *node,
-                    bytes: held.bytes(),
-                    priority: held.priority,
-                    expires: held.expires,
-                    excluded: &excluded,
-                };
-                if let Some(route) = router.best(now, &wanted) {
-                    router.promise(&route, held.bytes(), held.priority);
-                    let via = Eid::Ipn { node: route.next_hop, service: 0 };
-                    return Some((via, Some(route)));
-                }
-            }
-            entries
-        }
-    };
-    let fits = |entry: &&Entry| entry.to.matches(destination) && !held.avoids(&entry.via);
-    let entry = entries.iter().find(fits)?;
-    Some((entry.via.clone(), None))
+/// Bundles in a queue that are passed over for one that can be sent now, for example because the
+/// link that takes their length is busy.
+const SKIPPED_MAX: usize = 64;
+
+/// Next attempt to send a bundle whose transmission failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// At once, by the best route.
+    Now,
+    /// At once by another neighbour; by this one in its next session.
+    NextSession,
+    /// When bundles without a route are routed again.
+    Later,
 }
 
 impl Agent {
-    pub(super) fn link_up(&mut self, now: Time, at: LinkRef, neighbour: Neighbour) {
-        let configured = self.config.links.get(&at).cloned();
-        let (node, is_new) = self.forwarder.link_up(at, configured, neighbour);
-        if is_new {
-            self.user.indicate(Indication::Up { node: node.clone() });
-        }
-        self.inform_router(now, node.as_ref(), false);
-        if let Some(node) = node {
-            if is_new && self.is_copying() {
-                self.spread_to(&node);
-            }
-            self.pump(now, &node);
-        }
-    }
-
-    pub(super) fn link_down(&mut self, now: Time, at: LinkRef, why: &'static str) {
-        let Some(Down { node, bundles }) = self.forwarder.link_down(at) else { return };
-        self.inform_router(now, node.as_ref(), true);
-        // The layer will not report on unreported transmissions any more.
-        for (tag, number) in bundles {
-            self.not_sent(now, at, tag, number, true);
-        }
-        self.user.indicate(Indication::Down { node: node.clone(), why });
-        if let Some(node) = &node {
-            self.reroute(now, node);
-        }
-    }
-
-    /// Reports to the router whether the current planned contact with a node works.
-    fn inform_router(&mut self, now: Time, node: Option<&Eid>, has_failed: bool) {
-        if let (Routing::ContactGraph(router, _), Some(Eid::Ipn { node, .. })) =
-            (&mut self.config.routing, node)
-        {
-            router.set_failed(now, *node, has_failed);
-        }
-    }
-
     /// Routes a bundle.
     pub(super) fn route(&mut self, now: Time, number: u64) {
         let bounds = self.config.limits.head;
@@ -104,12 +50,10 @@ impl Agent {
                     self.pump(now, &node);
                 }
             }
-            Routing::Static(_) | Routing::ContactGraph(..) => {
-                match next_hop(&mut self.config.routing, now, held) {
-                    Some((node, route)) => self.enqueue(now, number, &node, route),
-                    None => self.wait(number),
-                }
-            }
+            Routing::Static(_) | Routing::ContactGraph(..) => match self.next_hop(now, number) {
+                Some((node, route)) => self.enqueue(now, number, &node, route),
+                None => self.wait(now, number),
+            },
         }
     }
 
@@ -126,10 +70,12 @@ impl Agent {
         self.is_copying().then_some(node)
     }
 
-    fn wait(&mut self, number: u64) {
+    /// Keeps a bundle that has no route now.
+    fn wait(&mut self, now: Time, number: u64) {
         if let Some(held) = self.bundles.get_mut(&number) {
             held.waits = true;
             self.forwarder.wait(number);
+            self.arm_dispatch(now);
         }
     }
 
@@ -153,6 +99,7 @@ impl Agent {
     pub(super) fn give_back(&mut self, route: Option<&Route>, (bytes, priority): (u64, Priority)) {
         if let (Some(route), Routing::ContactGraph(router, _)) = (route, &mut self.config.routing) {
             router.release(route, bytes, priority);
+            self.forwarder.volume_is_released();
         }
     }
 
@@ -167,6 +114,7 @@ impl Agent {
         while let Some(node) = self.forwarder.pop_freed() {
             self.pump(now, &node);
         }
+        self.use_volume(now);
     }
 
     /// Cancels the transmissions of a bundle.
@@ -178,17 +126,42 @@ impl Agent {
     }
 
     /// Sends queued bundles to a node, as far as its links accept them.
-    fn pump(&mut self, now: Time, node: &Eid) {
-        loop {
-            let Some((at, most)) = self.forwarder.free_link(now, node) else { return };
-            let mut loads = self.forwarder.queue(node).filter_map(|place| {
-                let load = self.load(now, place.1, node, most)?;
-                Some((place, load))
-            });
-            let Some((place, load)) = loads.next() else { return };
-            drop(loads);
+    pub(super) fn pump(&mut self, now: Time, node: &Eid) {
+        while let Some((at, place, load)) = self.next_load(now, node) {
             self.send_next(at, node, place, load);
         }
+    }
+
+    /// Next bundle for a node, and the link that takes it.
+    fn next_load(&mut self, now: Time, node: &Eid) -> Option<(LinkRef, Place, Load)> {
+        let free = self.forwarder.free_links(now, node);
+        let longest = free.iter().map(|(_, most)| *most).max()?;
+        let (mut next, mut too_long, mut skipped) = (None, Vec::new(), 0);
+        for place in self.forwarder.queue(node) {
+            let mut fits =
+                free.iter().map(|(at, most)| (*at, self.load(now, place.1, node, *most)));
+            let has_found = |(at, load): (LinkRef, Result<Load, Unfit>)| Some((at, load.ok()?));
+            if let Some((at, load)) = fits.find_map(has_found) {
+                next = Some((at, place, load));
+                break;
+            }
+            match self.load(now, place.1, node, longest.max(self.forwarder.bundle_max(node))) {
+                Err(Unfit::TooLong) => too_long.push(place),
+                // It waits for a link that is busy, or for the end of another transmission.
+                Ok(_) | Err(Unfit::NotNow) => skipped += 1,
+            }
+            if skipped >= SKIPPED_MAX {
+                break;
+            }
+        }
+        for (_, number) in too_long {
+            self.unqueue(number, node);
+            self.forwarder.decline(node, number);
+            if !self.is_copying() {
+                self.route(now, number);
+            }
+        }
+        next
     }
 
     fn send_next(&mut self, at: LinkRef, node: &Eid, place: Place, load: Load) {
@@ -232,14 +205,19 @@ impl Agent {
         }
         match result {
             Reception::Accepted => self.is_sent(now, at, tag, number),
-            Reception::Declined => self.not_sent(now, at, tag, number, false),
+            Reception::Declined => self.not_sent(now, at, tag, number, Retry::NextSession),
             Reception::NoRoom | Reception::Failed => {
-                self.not_sent(now, at, tag, number, true);
+                self.not_sent(now, at, tag, number, Retry::Now);
             }
         }
         if let Some(node) = node {
             self.pump(now, &node);
+            if self.forwarder.queue(&node).next().is_none() {
+                // It may take a bundle for which the plan has no route.
+                self.forwarder.volume_is_released();
+            }
         }
+        self.use_volume(now);
     }
 
     /// Resumes transmission to neighbours whose back-off has ended.
@@ -296,38 +274,40 @@ impl Agent {
         self.settle(number);
     }
 
-    /// Routes a bundle again after a failed transmission; a neighbour that will never accept it is
-    /// excluded.
-    pub(super) fn not_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64, again: bool) {
+    /// Routes a bundle again after a failed transmission.
+    pub(super) fn not_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64, retry: Retry) {
         self.statistics.failed += 1;
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(sending) = held.sending.remove(&(at, tag)) else { return };
         let promised = (held.bytes(), held.priority);
         self.give_back(sending.route.as_ref(), promised);
         self.take_again(number, &sending.to);
-        if again {
-            self.route(now, number);
-        } else {
-            self.wait(number);
+        match retry {
+            Retry::Now => self.route(now, number),
+            Retry::NextSession => {
+                self.forwarder.decline(&sending.to, number);
+                self.unqueue(number, &sending.to);
+                self.route(now, number);
+            }
+            Retry::Later => {
+                self.unqueue(number, &sending.to);
+                self.wait(now, number);
+                self.dispatch_later(now);
+            }
         }
     }
 
-    /// Reroutes the bundles queued for a node whose link broke, if there is a contact plan.
-    fn reroute(&mut self, now: Time, node: &Eid) {
-        if !matches!(self.config.routing, Routing::ContactGraph(..)) {
-            return;
-        }
-        for (_, number) in self.forwarder.take_queue(node) {
-            let Some(held) = self.bundles.get_mut(&number) else { continue };
-            let Some(route) = held.queued.remove(node) else { continue };
-            let promised = (held.bytes(), held.priority);
-            self.give_back(route.as_ref(), promised);
-            self.route(now, number);
-        }
+    /// Takes a bundle out of the queue of a neighbour, and releases the volume reserved for it.
+    pub(super) fn unqueue(&mut self, number: u64, node: &Eid) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        let Some(route) = held.queued.remove(node) else { return };
+        let (bytes, priority) = (held.bytes(), held.priority);
+        self.forwarder.dequeue(node, (Reverse(priority), number));
+        self.give_back(route.as_ref(), (bytes, priority));
     }
 
     /// Queues copies for a new neighbour.
-    fn spread_to(&mut self, node: &Eid) {
+    pub(super) fn spread_to(&mut self, node: &Eid) {
         for number in self.forwarder.waiting() {
             self.offer_copy(number, node);
         }
@@ -336,6 +316,7 @@ impl Agent {
     fn offer_copy(&mut self, number: u64, node: &Eid) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let has = held.sent.contains(node)
+            || self.forwarder.has_declined(node, number)
             || held.from.as_ref() == Some(node)
             || held.queued.contains_key(node)
             || held.sending.values().any(|sending| sending.to == *node)
@@ -347,40 +328,6 @@ impl Agent {
         if !has && has_spare {
             held.queued.insert(node.clone(), None);
             self.forwarder.enqueue(node, held.priority, number);
-        }
-    }
-
-    /// Opens the links of contacts that begin, closes the links of ended contacts, and sets the
-    /// timer for the next change.
-    pub(super) fn contacts(&mut self, now: Time) {
-        let Routing::ContactGraph(router, _) = &mut self.config.routing else { return };
-        router.forget_before(now);
-        let mut next: Option<Time> = None;
-        let mut commands = Vec::new();
-        let mut over = Vec::new();
-        for (at, node) in &self.config.links {
-            let Eid::Ipn { node: number, .. } = node else { continue };
-            let contact = router.next_contact(now, *number);
-            let is_open = contact.is_some_and(|contact| contact.start <= now);
-            let link = at.link;
-            if self.forwarder.set_open(*at, is_open) {
-                let command =
-                    if is_open { Command::Open { link } } else { Command::Close { link } };
-                commands.push((at.layer, command));
-                over.extend((!is_open).then(|| node.clone()));
-            }
-            let change = contact.map(|contact| if is_open { contact.end } else { contact.start });
-            next = [next, change].into_iter().flatten().min();
-        }
-        self.commands.extend(commands);
-        for node in over {
-            self.reroute(now, &node);
-        }
-        match next {
-            Some(at) => self.timers.set(Alarm::Contact, at, "a contact begins or ends"),
-            None => {
-                self.timers.cancel(Alarm::Contact);
-            }
         }
     }
 }

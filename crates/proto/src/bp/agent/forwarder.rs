@@ -68,6 +68,16 @@ pub(super) enum Reception {
     Failed,
 }
 
+/// Link that is up.
+#[derive(Debug)]
+pub(super) struct Up {
+    pub(super) node: Option<Eid>,
+    /// Whether it was down.
+    pub(super) is_new: bool,
+    /// Whether it is new, or takes bundles of another length than before.
+    pub(super) is_changed: bool,
+}
+
 /// Link that went down.
 #[derive(Debug)]
 pub(super) struct Down {
@@ -86,25 +96,35 @@ pub(super) struct Forwarder {
     queues: BTreeMap<Eid, BTreeSet<Place>>,
     /// Bundles for which there is no route.
     waiting: BTreeSet<u64>,
+    /// Bundles to route again, although they wait or are queued.
+    again: BTreeSet<u64>,
+    /// Bundles that a neighbour does not take in its current session: it refused them, or they are
+    /// too long.
+    declined: BTreeMap<Eid, BTreeSet<u64>>,
+    /// Neighbours that are down after a failure: their contact was missed, their link broke, or no
+    /// connection was established.
+    failed: BTreeSet<Eid>,
     /// Neighbours with freed transmission slots.
     freed: BTreeSet<Eid>,
+    /// Whether contact volume was released since bundles were last routed again.
+    has_spare_volume: bool,
     next_tag: u64,
 }
 
 impl Forwarder {
-    /// Records that a link is up to a neighbour with this configured or announced name. Returns the
-    /// name, and whether the link was down.
+    /// Records that a link is up to a neighbour with this configured or announced name.
     pub(super) fn link_up(
         &mut self,
         at: LinkRef,
         configured: Option<Eid>,
         neighbour: Neighbour,
-    ) -> (Option<Eid>, bool) {
+    ) -> Up {
         let link = self.links.entry(at).or_default();
         let is_new = link.up.is_none();
+        let is_changed = link.up.as_ref().is_none_or(|up| up.bundle_max != neighbour.bundle_max);
         link.node = configured.or_else(|| neighbour.node.as_ref().map(Eid::node));
         link.up = Some(neighbour);
-        (link.node.clone(), is_new)
+        Up { node: link.node.clone(), is_new, is_changed }
     }
 
     /// Removes a link.
@@ -133,15 +153,26 @@ impl Forwarder {
         self.links.get(&at)?.node.as_ref()
     }
 
-    /// Link to a neighbour that takes one more bundle now, and the longest bundle in bytes it
-    /// takes.
-    pub(super) fn free_link(&self, now: Time, node: &Eid) -> Option<(LinkRef, u64)> {
-        let (at, link) = self.links.iter().find(|(_, link)| {
-            link.node.as_ref() == Some(node)
-                && link.rests.is_none_or(|(until, _)| until <= now)
-                && link.up.as_ref().is_some_and(|up| link.sending.has_room(up))
-        })?;
-        Some((*at, link.up.as_ref().map_or(0, |up| up.bundle_max)))
+    /// Whether a neighbour can be reached.
+    pub(super) fn reaches(&self, node: &Eid) -> bool {
+        self.up().any(|(_, other)| other == Some(node))
+    }
+
+    /// Links to a neighbour that take one more bundle now, and the longest bundle in bytes that
+    /// each takes.
+    pub(super) fn free_links(&self, now: Time, node: &Eid) -> Vec<(LinkRef, u64)> {
+        let free = self.links.iter().filter_map(|(at, link)| {
+            let up = link.up.as_ref().filter(|_| link.node.as_ref() == Some(node))?;
+            let is_free = link.rests.is_none_or(|(until, _)| until <= now);
+            (is_free && link.sending.has_room(up)).then_some((*at, up.bundle_max))
+        });
+        free.collect()
+    }
+
+    /// Longest bundle in bytes that a neighbour takes over any of its links.
+    pub(super) fn bundle_max(&self, node: &Eid) -> u64 {
+        let links = self.links.values().filter(|link| link.node.as_ref() == Some(node));
+        links.filter_map(|link| Some(link.up.as_ref()?.bundle_max)).max().unwrap_or(0)
     }
 
     /// Puts a bundle into the queue of a neighbour.
@@ -161,9 +192,87 @@ impl Forwarder {
         self.queues.get(node).into_iter().flatten().copied()
     }
 
-    /// Removes and returns the queue of a neighbour.
-    pub(super) fn take_queue(&mut self, node: &Eid) -> BTreeSet<Place> {
-        self.queues.remove(node).unwrap_or_default()
+    /// Neighbours with queued bundles.
+    pub(super) fn queued(&self) -> impl Iterator<Item = &Eid> {
+        self.queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(node, _)| node)
+    }
+
+    /// Has the bundles queued for a neighbour routed again.
+    pub(super) fn queue_again(&mut self, node: &Eid) {
+        let queue = self.queues.get(node).into_iter().flatten();
+        self.again.extend(queue.map(|(_, number)| *number));
+    }
+
+    /// Has the bundles without a route routed again.
+    pub(super) fn wait_again(&mut self) {
+        self.has_spare_volume = false;
+        self.again.extend(&self.waiting);
+    }
+
+    /// Removes and returns the next bundle to route again.
+    pub(super) fn pop_again(&mut self) -> Option<u64> {
+        self.again.pop_first()
+    }
+
+    /// Whether bundles are to be routed again.
+    pub(super) fn has_again(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    /// Records that a neighbour does not take a bundle in its current session.
+    pub(super) fn decline(&mut self, node: &Eid, number: u64) {
+        self.declined.entry(node.clone()).or_default().insert(number);
+    }
+
+    /// Whether a neighbour does not take a bundle in its current session.
+    pub(super) fn has_declined(&self, node: &Eid, number: u64) -> bool {
+        self.declined.get(node).is_some_and(|numbers| numbers.contains(&number))
+    }
+
+    /// Neighbours that do not take a bundle in their current sessions.
+    pub(super) fn declined_by(&self, number: u64) -> impl Iterator<Item = &Eid> {
+        let by = self.declined.iter().filter(move |(_, numbers)| numbers.contains(&number));
+        by.map(|(node, _)| node)
+    }
+
+    /// Begins or ends a session of a neighbour: declined bundles may be offered once more.
+    pub(super) fn offer_again(&mut self, node: &Eid) {
+        self.again.extend(self.declined.remove(node).unwrap_or_default());
+    }
+
+    /// Records whether a neighbour is down after a failure. Returns whether that is a change.
+    pub(super) fn set_failed(&mut self, node: &Eid, has_failed: bool) -> bool {
+        if has_failed { self.failed.insert(node.clone()) } else { self.failed.remove(node) }
+    }
+
+    /// Whether a neighbour is down after a failure.
+    pub(super) fn has_failed(&self, node: &Eid) -> bool {
+        self.failed.contains(node)
+    }
+
+    /// Records that contact volume was released.
+    pub(super) fn volume_is_released(&mut self) {
+        self.has_spare_volume = true;
+    }
+
+    /// Whether bundles wait for a route, and contact volume was released.
+    pub(super) fn may_use_volume(&self) -> bool {
+        self.has_spare_volume && !self.waiting.is_empty()
+    }
+
+    /// Whether bundles wait for a route.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Removes a bundle that is gone.
+    pub(super) fn forget(&mut self, number: u64) {
+        self.waiting.remove(&number);
+        self.again.remove(&number);
+        self.declined.retain(|_, numbers| {
+            numbers.remove(&number);
+            !numbers.is_empty()
+        });
     }
 
     /// Records that a bundle has no route.

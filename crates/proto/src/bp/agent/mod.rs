@@ -9,6 +9,7 @@
 
 mod clock;
 mod config;
+mod contacts;
 mod custody;
 mod deliver;
 mod demand;
@@ -22,8 +23,10 @@ mod indication;
 mod intake;
 mod inventory;
 mod join;
+mod next_hop;
 mod numbers;
 mod outgoing;
+mod planned;
 mod receive;
 mod record;
 mod reports;
@@ -62,6 +65,7 @@ use self::intake::{Giver, Intakes};
 use self::join::Joins;
 use self::numbers::Numbers;
 use self::outgoing::Summing;
+use self::planned::Planned;
 use self::record::{HeldRecord, Record};
 use self::requests::Requests;
 use self::restart::Restart;
@@ -80,8 +84,10 @@ enum Alarm {
     Expiry,
     /// Expiry of the next remembered bundle.
     Gone,
-    /// A contact of the plan begins or ends.
+    /// A contact of the plan begins, ends or is missed.
     Contact,
+    /// Bundles without a route are routed again.
+    Dispatch,
     /// End of the back-off of a neighbour without room, or of a failed layer.
     Rest,
     /// End of the back-off after the store had no room for a reassembled bundle.
@@ -125,6 +131,7 @@ pub struct Agent {
     custodies: Custodies,
     vectors: Vectors,
     forwarder: Forwarder,
+    planned: Planned,
     users: Users,
     requests: Requests,
     /// Bytes in the store; bytes in memory.
@@ -147,6 +154,7 @@ impl Agent {
         if config.persistent {
             store.load();
         }
+        let planned = Planned::new(&config);
         let first = if config.clock.is_some() { 0 } else { rng.next_u64() >> 16 };
         Self {
             restart: Restart::new(&config),
@@ -163,6 +171,7 @@ impl Agent {
             custodies: Custodies::new(&mut rng),
             vectors: Vectors::new(&mut rng),
             forwarder: Forwarder::default(),
+            planned,
             users: Users::default(),
             requests: Requests::default(),
             bytes: 0,
@@ -417,7 +426,7 @@ impl Agent {
         self.leave_fragments(number, &held);
         self.custodies.forget(number, held.custody.as_ref());
         self.by_expiry.remove(&(held.expires, number));
-        self.forwarder.wait_no_longer(number);
+        self.forwarder.forget(number);
         self.bytes = self.bytes.saturating_sub(held.bytes());
         let (account, rule) = self.share_of(&held);
         self.shares.release(&account, rule, held.bytes());
@@ -579,6 +588,7 @@ impl Engine for Agent {
                 Alarm::Expiry => self.expire(now),
                 Alarm::Gone => self.forget_gone(now),
                 Alarm::Contact => self.contacts(now),
+                Alarm::Dispatch => self.dispatch_waiting(now),
                 Alarm::Rest => self.rested(now),
                 Alarm::Join => self.join_others(now),
                 Alarm::Record => self.store.record_refused(),

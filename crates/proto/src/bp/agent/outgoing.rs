@@ -9,6 +9,7 @@ use engine::{Completion, EffectError, FileId, OpenMode, Time};
 use wire::bp7::{CrcType, Eid};
 
 use super::super::layer::{Command, Content, Outgoing, Tag};
+use super::forward::Retry;
 use super::head::{Check, Departure, Head};
 use super::intake::READ;
 use super::join::part as part_of;
@@ -23,6 +24,15 @@ pub(super) struct Load {
     pub(super) part: Option<(u64, u64)>,
     /// Copies given with it.
     pub(super) copies: u32,
+}
+
+/// Reason why no part of a bundle can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unfit {
+    /// The neighbour takes neither the whole nor a part.
+    TooLong,
+    /// All of it is in transit, or there is no copy to give.
+    NotNow,
 }
 
 /// Part of a file whose CRC is computed before transmission.
@@ -40,16 +50,21 @@ pub(super) struct Summing {
 }
 
 impl Agent {
-    /// Next transmission of a bundle to a neighbour that accepts this many bytes; `None` if no part
-    /// fits.
-    pub(super) fn load(&self, now: Time, number: u64, node: &Eid, most: u64) -> Option<Load> {
-        let held = self.bundles.get(&number)?;
+    /// Next transmission of a bundle to a neighbour that accepts this many bytes.
+    pub(super) fn load(
+        &self,
+        now: Time,
+        number: u64,
+        node: &Eid,
+        most: u64,
+    ) -> Result<Load, Unfit> {
+        let held = self.bundles.get(&number).ok_or(Unfit::NotNow)?;
         let may_be_cut = held.head.may_be_cut() && !held.payload.is_empty();
         // A bundle never gets shorter in transit.
         if held.payload.len() > most && !may_be_cut {
-            return None;
+            return Err(Unfit::TooLong);
         }
-        let copies = self.share(held, node)?;
+        let copies = self.share(held, node).ok_or(Unfit::NotNow)?;
         let departure = Departure {
             copies: matches!(self.config.routing, Routing::Spray { .. }).then_some(copies),
             node: &self.config.node,
@@ -61,22 +76,26 @@ impl Agent {
         let tail = held.tail.len() as u64;
         let len = (head.encoded_len() as u64).saturating_add(held.payload.len()) + tail;
         if !held.is_cut() && len <= most {
-            return Some(Load { head, part: None, copies });
+            return Ok(Load { head, part: None, copies });
         }
-        let (start, end) = held.gap(self.copy_for(node)).filter(|_| may_be_cut)?;
+        if !may_be_cut {
+            return Err(Unfit::TooLong);
+        }
+        let (start, end) = held.gap(self.copy_for(node)).ok_or(Unfit::NotNow)?;
         // A number stands for the whole bundle: parts are signalled by their names.
         let head = held.head.departing(&Departure { custody: None, ..departure });
+        let part = |end| head.of_part(start, end).map_err(|_| Unfit::TooLong);
         // The shorter the part, the shorter the numbers in the head.
-        let whole = head.of_part(start, end).ok()?;
-        let room = most.checked_sub(whole.encoded_len() as u64 + tail)?;
+        let whole = part(end)?;
+        let room = most.checked_sub(whole.encoded_len() as u64 + tail).ok_or(Unfit::TooLong)?;
         if room >= end - start {
-            return Some(Load { head: whole, part: Some((start, end)), copies });
+            return Ok(Load { head: whole, part: Some((start, end)), copies });
         }
         if room < self.config.limits.fragment_min.max(1) {
-            return None;
+            return Err(Unfit::TooLong);
         }
         let end = start + room;
-        Some(Load { head: head.of_part(start, end).ok()?, part: Some((start, end)), copies })
+        Ok(Load { head: part(end)?, part: Some((start, end)), copies })
     }
 
     /// Copies of a bundle given to a neighbour: half of them, or the last one if the neighbour is
@@ -225,7 +244,7 @@ impl Agent {
         let Summing { at, number, head, check, part, bytes, .. } = summing;
         if has_failed {
             self.forwarder.abort(at, tag);
-            self.not_sent(now, at, tag, number, false);
+            self.not_sent(now, at, tag, number, Retry::Later);
             return self.pump_freed(now);
         }
         let part = bytes.map_or(part, |bytes| Content::Bytes(bytes.freeze()));

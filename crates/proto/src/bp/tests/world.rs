@@ -12,7 +12,7 @@ use wire::bp7::{BundleId, Eid};
 
 use super::super::agent::{Agent, Config, DeliveryId, Entry, Indication, Pattern, Routing};
 use super::super::layer::{
-    Command, Content, Event, LinkId, Neighbour, Outcome, Outgoing, Tag, TransferId,
+    Command, Content, Event, LinkId, Neighbour, Outcome, Outgoing, Refusal, Tag, TransferId,
 };
 
 /// Bytes of a written record.
@@ -147,6 +147,8 @@ pub(super) struct World {
     pub(super) window_bytes: u64,
     /// Whether the received part of a bundle is kept when its link breaks.
     pub(super) reactive: bool,
+    /// Nodes that refuse bundles as not acceptable.
+    pub(super) refusing: BTreeSet<usize>,
     /// Transmissions: from, to, and the bundle.
     pub(super) crossed: Vec<(usize, usize, Bytes)>,
 }
@@ -163,7 +165,7 @@ pub(super) fn endpoint(number: usize) -> Eid {
 pub(super) fn chain(count: usize, at: usize, persistent: bool) -> Config {
     let entries = (0..count).filter(|to| *to != at).map(|to| {
         let via = node(if to > at { at + 1 } else { at - 1 });
-        Entry { to: Pattern::Node(node(to)), via }
+        Entry { to: Pattern::Node(node(to)), via: vec![via] }
     });
     Config {
         node: node(at),
@@ -200,6 +202,7 @@ impl World {
             bundle_max: u64::MAX,
             window_bytes: 0,
             reactive: false,
+            refusing: BTreeSet::new(),
             crossed: Vec::new(),
         };
         for n in 0..world.nodes.len() {
@@ -362,6 +365,13 @@ impl World {
                 self.next += 1;
                 assert!(bytes.len() as u64 <= self.bundle_max, "{} bytes", bytes.len());
                 self.crossed.push((n, to, bytes.clone()));
+                if self.refusing.contains(&to) {
+                    let outcome = Outcome::Refused(Refusal::NotAcceptable);
+                    let sent = Event::Sent { link, tag, outcome };
+                    self.nodes[n].agent.handle_event(self.now, 0, sent);
+                    self.drain(n);
+                    return true;
+                }
                 let transfer = Transfer {
                     from: n,
                     to,

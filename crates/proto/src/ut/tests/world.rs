@@ -28,7 +28,10 @@ pub(super) fn bundle_node(number: u64, ltp: ltp::Config, path: PathId, seed: u64
     let config = agent::Config {
         node: node(number),
         clock: Some(800_000_000_000),
-        routing: Routing::Static(vec![Entry { to: Pattern::Node(node(peer)), via: node(peer) }]),
+        routing: Routing::Static(vec![Entry {
+            to: Pattern::Node(node(peer)),
+            via: vec![node(peer)],
+        }]),
         links: [(LinkRef { layer: 0, link: LINK }, node(peer))].into(),
         ..agent::Config::default()
     };

@@ -287,7 +287,7 @@ impl BundlesConfig {
     pub(crate) fn routing(&self) -> Routing {
         let neighbours = self.paths.keys().map(|number| (*number, *number));
         let routes = self.routes.iter().map(|(to, via)| (*to, *via));
-        let entry = |(to, via)| Entry { to: Pattern::Node(node(to)), via: node(via) };
+        let entry = |(to, via)| Entry { to: Pattern::Node(node(to)), via: vec![node(via)] };
         let entries: Vec<_> = routes.chain(neighbours).map(entry).collect();
         match &self.plan {
             Some((_, plan)) => {
