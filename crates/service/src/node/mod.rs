@@ -27,7 +27,7 @@ use proto::bp::routes::Router;
 use proto::settings::form::{Number, Off};
 use proto::settings::{Bound, Value};
 use rt::node::{Carrier, LayerConfig, NodeConfig};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use transport::quantity::{Rate, Size, Span};
 use transport::settings::{self, read_as, write_as};
 use transport::text::{self, SpecError};
@@ -260,8 +260,23 @@ pub struct Neighbour {
 pub struct RouteSpec {
     /// Destination: a node (`ipn:3.0`, `dtn://c/`), one endpoint of it, or `*` for all.
     pub to: String,
-    /// Administrative endpoint of the next hop.
-    pub via: String,
+    /// Administrative endpoint of the next hop, or a list of them in order of preference.
+    #[serde(deserialize_with = "one_or_more")]
+    pub via: Vec<String>,
+}
+
+/// Reads one text, or a list of them.
+fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Given {
+        One(String),
+        More(Vec<String>),
+    }
+    Ok(match Given::deserialize(deserializer)? {
+        Given::One(text) => vec![text],
+        Given::More(texts) => texts,
+    })
 }
 
 fn versions() -> Vec<u8> {
@@ -474,8 +489,15 @@ impl NodeSpec {
             .collect::<Result<_, _>>()?;
         for route in &self.routes {
             let to = pattern("route.to", &route.to)?;
-            let via = node("route.via", &route.via)?;
-            if !neighbours.contains(&via) {
+            let via: Vec<Eid> =
+                route.via.iter().map(|via| node("route.via", via)).collect::<Result<_, _>>()?;
+            if via.is_empty() {
+                return Err(SpecError::invalid(format!(
+                    "route to {}: `via` is empty; write a neighbour, or a list of them",
+                    route.to
+                )));
+            }
+            if let Some(via) = via.iter().find(|via| !neighbours.contains(via)) {
                 return Err(SpecError::invalid(format!(
                     "route to {}: {via} is no neighbour; add [[neighbour]] with node = \"{via}\"",
                     route.to
@@ -485,7 +507,9 @@ impl NodeSpec {
         }
         // Configured routes come first, so that they may lead around a neighbour.
         entries.extend(
-            neighbours.into_iter().map(|node| Entry { to: Pattern::Node(node.clone()), via: node }),
+            neighbours
+                .into_iter()
+                .map(|node| Entry { to: Pattern::Node(node.clone()), via: vec![node] }),
         );
         Ok(entries)
     }
@@ -512,6 +536,7 @@ impl NodeSpec {
                 Routing::ContactGraph(Box::new(router), entries)
             }
         };
+        let timeout = self.contact_plan.as_ref().and_then(|plan| plan.timeout);
         let links = self.links()?.into_iter().map(|(at, way)| (at, way.node)).collect();
         let aliases = self.aliases.iter().map(|alias| self::node("aliases", alias));
         let clock = milliseconds_since_2000(now);
@@ -521,6 +546,8 @@ impl NodeSpec {
             clock: self.clock.is_known_at_start().then_some(clock),
             persistent: self.store.directory.is_some(),
             links,
+            contact_timeout: timeout
+                .map_or(agent::Config::default().contact_timeout, |span| span.duration()),
             routing,
             hop_limit: self.limits.hops.or(self.hop_limit),
             reports: agent::Reports {

@@ -9,7 +9,8 @@ use proto::routing::settings::Settings;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use transport::contact_plan::{self, Base, Format};
-use transport::settings::RouterSettings;
+use transport::quantity::Span;
+use transport::settings::{RouterSettings, check_interval};
 use transport::text::{self, SpecError};
 
 /// A contact plan: its file, or a table with the file.
@@ -25,6 +26,9 @@ pub struct Plan {
     /// Choice of routes through it.
     #[serde(default)]
     pub routing: RouterSettings,
+    /// Wait for the link to a neighbour from the start of a contact; beyond it bundles take other
+    /// routes until the link is up.
+    pub timeout: Option<Span>,
 }
 
 impl Serialize for Plan {
@@ -50,7 +54,7 @@ impl<'de> de::Visitor<'de> for FileOrTable {
 
     fn visit_str<E: de::Error>(self, file: &str) -> Result<Plan, E> {
         let (file, routing) = (PathBuf::from(file), RouterSettings::default());
-        Ok(Plan { file, format: None, epoch: None, routing })
+        Ok(Plan { file, format: None, epoch: None, routing, timeout: None })
     }
 
     fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Plan, A::Error> {
@@ -65,6 +69,7 @@ impl Plan {
     ///
     /// The file is not a plan, or its epoch is not a time.
     pub fn read(&self, now: SystemTime) -> Result<ContactPlan, SpecError> {
+        check_interval("contact_plan.timeout", self.timeout)?;
         let origin = self.file.display().to_string();
         let format = match &self.format {
             Some(name) => name

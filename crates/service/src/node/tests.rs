@@ -175,6 +175,25 @@ fn a_plan_counts_from_when_the_node_begins() {
 }
 
 #[test]
+fn a_route_has_one_next_hop_or_several() {
+    let text = WHOLE.split("[[route]]").next().unwrap();
+    let given = |via: &str| {
+        let text = format!("{text}\n[[route]]\nto = \"*\"\nvia = {via}\n");
+        NodeSpec::parse(&text, "node.toml").map(|spec| spec.config(now(), 1).unwrap().agent.routing)
+    };
+    let hops = |via: &str| {
+        let Routing::Static(entries) = given(via).unwrap() else { panic!() };
+        entries[0].via.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(hops("\"ipn:3.0\""), ["ipn:3.0"]);
+    assert_eq!(hops("[\"ipn:1.0\", \"ipn:3.0\"]"), ["ipn:1.0", "ipn:3.0"]);
+    for (via, fault) in [("[]", "`via` is empty"), ("[\"ipn:3.0\", \"ipn:9.0\"]", "no neighbour")] {
+        let error = given(via).unwrap_err().to_string();
+        assert!(error.contains(fault), "{error}");
+    }
+}
+
+#[test]
 fn a_store_in_memory_has_no_files() {
     let text =
         WHOLE.replace("store.directory = \"/var/lib/slowlight\"", "store.memory = \"64 MB\"");
