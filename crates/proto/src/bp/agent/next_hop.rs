@@ -56,8 +56,8 @@ fn excluded(forwarder: &Forwarder, number: u64, held: &Held) -> BTreeSet<u64> {
         .collect()
 }
 
-/// The destination itself if its link is up and idle, for a bundle without a route in the plan: the
-/// plan promises nothing that this bundle could take away.
+/// The destination itself if its link is up and idle, for a bundle without a route in the plan. No
+/// other bundle is queued for it, so no promised volume is lost.
 fn unplanned(
     now: Time,
     forwarder: &Forwarder,
@@ -81,10 +81,11 @@ fn by_entries(
     held: &Held,
 ) -> Option<(Eid, Option<Route>)> {
     let entry = entries.iter().find(|entry| entry.to.matches(held.destination()))?;
+    let is_open = |node: &&Eid| !forwarder.has_declined(node, number) && !held.avoids(node);
     if let [via] = &entry.via[..] {
-        return (!forwarder.has_declined(via, number)).then(|| (via.clone(), None));
+        return is_open(&via).then(|| (via.clone(), None));
     }
-    let takes = || entry.via.iter().filter(|node| !forwarder.has_declined(node, number));
+    let takes = || entry.via.iter().filter(|node| is_open(node));
     let via = takes()
         .find(|node| forwarder.reaches(node))
         .or_else(|| takes().find(|node| !forwarder.has_failed(node)))
