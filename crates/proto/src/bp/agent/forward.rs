@@ -138,10 +138,10 @@ impl Agent {
         let longest = free.iter().map(|(_, most)| *most).max()?;
         let (mut next, mut too_long, mut skipped) = (None, Vec::new(), 0);
         for place in self.forwarder.queue(node) {
-            let mut fits =
-                free.iter().map(|(at, most)| (*at, self.load(now, place.1, node, *most)));
-            let has_found = |(at, load): (LinkRef, Result<Load, Unfit>)| Some((at, load.ok()?));
-            if let Some((at, load)) = fits.find_map(has_found) {
+            let load = |link: &(LinkRef, u64)| {
+                Some((link.0, self.load_over(now, place.1, node, *link).ok()?))
+            };
+            if let Some((at, load)) = free.iter().find_map(load) {
                 next = Some((at, place, load));
                 break;
             }

@@ -250,6 +250,17 @@ impl Forwarder {
         self.failed.contains(node)
     }
 
+    /// Neighbours that are down after a failure.
+    pub(super) fn failed(&self) -> impl Iterator<Item = &Eid> {
+        self.failed.iter()
+    }
+
+    /// Bundles in transit over a link that have at least so many bytes.
+    pub(super) fn long_ones(&self, at: LinkRef, bytes: u64) -> usize {
+        let sending = self.links.get(&at).map(|link| &link.sending.bundles);
+        sending.map_or(0, |of| of.values().filter(|(_, len)| *len >= bytes).count())
+    }
+
     /// Records that contact volume was released.
     pub(super) fn volume_is_released(&mut self) {
         self.has_spare_volume = true;

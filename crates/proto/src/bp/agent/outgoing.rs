@@ -16,6 +16,10 @@ use super::join::part as part_of;
 use super::store::Job;
 use super::{Agent, Held, LinkRef, Routing, Version};
 
+/// Fragments of [`Config::fragment`](super::Config::fragment) in transit over a link at one time.
+/// The next one waits for the end of one of them, and bundles of higher priority go first.
+const FRAGMENTS: usize = 2;
+
 /// Next transmission of a bundle.
 #[derive(Debug)]
 pub(super) struct Load {
@@ -60,6 +64,10 @@ impl Agent {
     ) -> Result<Load, Unfit> {
         let held = self.bundles.get(&number).ok_or(Unfit::NotNow)?;
         let may_be_cut = held.head.may_be_cut() && !held.payload.is_empty();
+        // A head nearly as long as a fragment would leave no room for payload.
+        let has_room = |fragment: &u64| held.head.encoded_len() as u64 <= *fragment / 2;
+        let ahead = self.config.fragment.filter(|_| may_be_cut).filter(has_room);
+        let most = ahead.map_or(most, |fragment| most.min(fragment));
         // A bundle never gets shorter in transit.
         if held.payload.len() > most && !may_be_cut {
             return Err(Unfit::TooLong);
@@ -96,6 +104,22 @@ impl Agent {
         }
         let end = start + room;
         Ok(Load { head: part(end)?, part: Some((start, end)), copies })
+    }
+
+    /// Next transmission of a bundle over a link that accepts this many bytes.
+    pub(super) fn load_over(
+        &self,
+        now: Time,
+        number: u64,
+        node: &Eid,
+        (at, most): (LinkRef, u64),
+    ) -> Result<Load, Unfit> {
+        let len = self.bundles.get(&number).map_or(0, |held| held.payload.len());
+        // Half of a fragment: the last one may be shorter.
+        let is_busy = self.config.fragment.is_some_and(|fragment| {
+            len > fragment && self.forwarder.long_ones(at, fragment / 2) >= FRAGMENTS
+        });
+        if is_busy { Err(Unfit::NotNow) } else { self.load(now, number, node, most) }
     }
 
     /// Copies of a bundle given to a neighbour: half of them, or the last one if the neighbour is
