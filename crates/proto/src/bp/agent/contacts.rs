@@ -80,7 +80,7 @@ impl Agent {
 
     /// Records whether a neighbour is down after a failure, and reports it to the router. Returns
     /// whether that is a change.
-    fn set_failed(&mut self, now: Time, node: &Eid, has_failed: bool) -> bool {
+    pub(super) fn set_failed(&mut self, now: Time, node: &Eid, has_failed: bool) -> bool {
         if let (Routing::ContactGraph(router, _), Eid::Ipn { node, .. }) =
             (&mut self.config.routing, node)
         {
@@ -141,7 +141,7 @@ impl Agent {
     }
 
     /// Routes the noted bundles again, in turns.
-    fn dispatch_again(&mut self, now: Time) {
+    pub(super) fn dispatch_again(&mut self, now: Time) {
         let mut misses = Misses::new();
         for _ in 0..BATCH {
             let Some(number) = self.forwarder.pop_again() else { break };
@@ -214,7 +214,7 @@ impl Agent {
                 self.commands.push_back((at.layer, command));
             }
         }
-        for node in changes.begun.iter().map(|number| node(*number)) {
+        for node in changes.started.iter().map(|number| node(*number)) {
             self.forwarder.set_failed(&node, false);
         }
         for number in changes.missed {
@@ -224,7 +224,7 @@ impl Agent {
         for number in &changes.over {
             self.forwarder.queue_again(&node(*number));
         }
-        if !changes.begun.is_empty() || !changes.over.is_empty() {
+        if !changes.started.is_empty() || !changes.over.is_empty() {
             self.forwarder.wait_again();
         }
         self.dispatch_again(now);

@@ -29,6 +29,7 @@ mod outgoing;
 mod planned;
 mod receive;
 mod record;
+mod reload;
 mod reports;
 mod requests;
 mod restart;

@@ -30,7 +30,7 @@ pub(super) struct Planned {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Neighbours whose contact began.
-    pub(super) begun: Vec<NodeNumber>,
+    pub(super) started: Vec<NodeNumber>,
     /// Neighbours whose contact ended.
     pub(super) over: Vec<NodeNumber>,
     /// Neighbours that are not reached in time.
@@ -100,7 +100,7 @@ impl Planned {
                 if let Some(contact) = current {
                     let begins = contact.start;
                     self.current.insert(number, Current { begins, due: now + timeout });
-                    changes.begun.push(number);
+                    changes.started.push(number);
                 }
             }
             let mut due = None;
