@@ -5,10 +5,10 @@ use std::time::Duration;
 use engine::Time;
 use wire::bp7::BundleFlags;
 
-use super::super::agent::{Config, Entry, Pattern, Routing, SendRequest, State};
+use super::super::agent::{Config, Entry, Pattern, Routing, SendRequest, State, Version};
 use super::super::contacts::{Contact, ContactPlan};
 use super::super::layer::{Event, LinkId};
-use super::super::routes::{Limits, Router};
+use super::super::routes::{Limits, Priority, Router};
 use super::contacts::contact;
 use super::world::{World, chain, endpoint, node};
 use crate::bp::agent::LinkRef;
@@ -273,6 +273,73 @@ fn bundles_too_long_for_a_neighbour_wait_for_another_session() {
     world.connect(0, 1);
     world.settle();
     assert_eq!(taken(&world, 1), 21);
+}
+
+#[test]
+fn an_expedited_bundle_passes_a_long_one() {
+    let mut config = chain(2, 0, true);
+    config.fragment = Some(10_000);
+    let mut world = World::new(vec![config, chain(2, 1, true)], 1);
+    world.piece = 1000;
+    world.connect(0, 1);
+    world.settle();
+    let now = world.now;
+    let request = |len: usize, priority| SendRequest {
+        priority,
+        version: Version::Six,
+        ..SendRequest::new(endpoint(1), vec![7; len])
+    };
+    for (len, priority) in [(200_000, Priority::Normal), (100, Priority::Expedited)] {
+        world.nodes[0].agent.send(now, request(len, priority)).unwrap();
+        world.drain(0);
+        while world.act(0, 0) {}
+    }
+    // Two fragments are in transit when it comes; it leaves with the end of the first.
+    assert_eq!(world.in_transit(0, 1), 2);
+    world.settle();
+    let lengths: Vec<usize> = world.crossed.iter().map(|(_, _, bytes)| bytes.len()).collect();
+    assert!(lengths[2] < 300 && lengths.iter().all(|len| *len <= 10_000), "{lengths:?}");
+    let mut taken: Vec<usize> = world.nodes[1].taken.iter().map(|(_, it)| it.len()).collect();
+    taken.sort_unstable();
+    assert_eq!(taken, [100, 200_000]);
+}
+
+#[test]
+fn a_new_plan_and_new_routes_apply_to_queued_bundles() {
+    let late = [fast(1, 2, 1000, DAY), fast(2, 4, 0, DAY), fast(3, 4, 0, DAY)];
+    let mut world = planned(4, &late);
+    for (a, b) in [(0, 2), (1, 3), (2, 3)] {
+        world.connect(a, b);
+    }
+    let expired =
+        SendRequest { lifetime: secs(500), ..SendRequest::new(endpoint(3), vec![7; 900]) };
+    let now = world.now;
+    world.nodes[0].agent.send(now, expired).unwrap();
+    send(&mut world, 3);
+    assert_eq!(states(&world), [State::Waiting, State::Queued]);
+    // A contact with 3 that is current.
+    let plan: Vec<Contact> = late.into_iter().chain([fast(1, 3, 0, DAY)]).collect();
+    let plan = ContactPlan::new(plan, &[]).unwrap();
+    let router = Router::new(1, plan, Limits::default());
+    let change = |old: &mut Router| *old = router;
+    assert!(world.nodes[0].agent.change_plan(now, change).is_some());
+    world.drain(0);
+    world.settle();
+    assert_eq!((taken(&world, 3), hops(&world)), (2, vec![2, 2]));
+    // Routes in place of the plan, by 2, and back to 3.
+    let mut config = world.nodes[0].agent.config().clone();
+    let entry = |via| vec![Entry { to: Pattern::Any, via: vec![node(via)] }];
+    config.routing = Routing::Static(entry(1));
+    world.nodes[0].agent.reload(now, config.clone());
+    world.drain(0);
+    assert!(world.nodes[0].agent.change_plan(now, |_| ()).is_none());
+    send(&mut world, 3);
+    assert_eq!(states(&world), [State::Queued]);
+    config.routing = Routing::Static(entry(2));
+    world.nodes[0].agent.reload(now, config);
+    world.drain(0);
+    world.settle();
+    assert_eq!((taken(&world, 3), hops(&world)), (3, vec![2, 2, 2]));
 }
 
 #[test]

@@ -16,4 +16,5 @@ mod place;
 mod requirements;
 mod routes;
 mod security;
+mod test_bed;
 mod world;

@@ -455,6 +455,20 @@ impl World {
         true
     }
 
+    /// Delivers the next piece of a bundle over a link; returns whether there was one.
+    pub(super) fn carry_over(&mut self, from: usize, to: usize) -> bool {
+        let open = |transfer: &&Transfer| !transfer.is_reported;
+        let ends = self.transfers.iter().filter(open).map(|transfer| (transfer.from, transfer.to));
+        let first = ends.enumerate().find(|(_, ends)| *ends == (from, to));
+        first.is_some_and(|(which, _)| self.carry(which))
+    }
+
+    /// Number of bundles in transit over a link.
+    pub(super) fn in_transit(&self, from: usize, to: usize) -> usize {
+        let over = |transfer: &&Transfer| (transfer.from, transfer.to) == (from, to);
+        self.transfers.iter().filter(over).count()
+    }
+
     /// Executes everything that needs no time.
     pub(super) fn settle(&mut self) {
         for step in 0..1_000_000u64 {
