@@ -18,13 +18,31 @@ use crate::exit::Exit;
 /// of a group signals each by itself, and those that wait for others pass it on.
 const ECHO: Duration = Duration::from_millis(500);
 
+/// Flags that signals set.
+pub(crate) struct Flags {
+    /// SIGINT or SIGTERM: a second one ends the process at once.
+    pub(crate) stop: Arc<AtomicBool>,
+    /// SIGHUP.
+    pub(crate) reload: Arc<AtomicBool>,
+}
+
+/// Flags of a process that reads its settings again on SIGHUP.
+pub(crate) fn stop_and_reload_flags() -> Result<Flags> {
+    let reload = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, Arc::clone(&reload))
+        .context("cannot listen for signals")?;
+    Ok(Flags { stop: flag_of(&[SIGINT, SIGTERM])?, reload })
+}
+
 /// A flag that SIGINT, SIGTERM or SIGHUP set. A second request ends the process at once.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
     // `nohup` has a process ignore SIGHUP, to survive its terminal.
-    let requests = [SIGHUP, SIGINT, SIGTERM].into_iter();
-    let mut signals =
-        Signals::new(requests.filter(|signal| *signal != SIGHUP || !ignores_hangup()))
-            .context("cannot listen for signals")?;
+    flag_of(if ignores_hangup() { &[SIGINT, SIGTERM] } else { &[SIGHUP, SIGINT, SIGTERM] })
+}
+
+/// A flag that these signals set.
+fn flag_of(requests: &[i32]) -> Result<Arc<AtomicBool>> {
+    let mut signals = Signals::new(requests).context("cannot listen for signals")?;
     let stop = Arc::new(AtomicBool::new(false));
     let is_stopping = Arc::clone(&stop);
     let listen = move || {

@@ -12,12 +12,12 @@ use engine::FileName;
 use rt::node::{Node, NodeError};
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 use service::api::{Hub, Limits, NodeServer, Shared, model};
-use service::node::{NodeSpec, Store};
+use service::node::{NodeSpec, Reload, Store};
 use transport::protocol::Kind;
 
 use crate::exit::Exit;
 use crate::sockets::session;
-use crate::stop::stop_flag;
+use crate::stop::{Flags, stop_and_reload_flags};
 
 /// Options of `node`.
 #[derive(Debug, clap::Args)]
@@ -42,12 +42,13 @@ const UNDER_WAY: usize = 64 << 20;
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let spec = NodeSpec::read(&args.config)?;
     let seed = rt::entropy()?.next_u64();
-    let config = spec.config(SystemTime::now(), seed)?;
+    let started = SystemTime::now();
+    let config = spec.config(started, seed)?;
     if args.check {
         let printed = writeln!(io::stdout(), "{} is a node's configuration", args.config.display());
         return crate::exit_code(printed.map_err(Into::into), true);
     }
-    let stop = stop_flag()?;
+    let Flags { stop, reload: rereads } = stop_and_reload_flags()?;
     let waker = Waker::new()?;
     let mut store = open(&spec.store, &waker)?;
     session::sweep(&mut store, Kind::node_spools())?;
@@ -80,11 +81,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let directory = spec.store.directory.as_ref();
     let spool = directory.map(|path| path.join(FileName::SPOOL_DIRECTORY).join("spool"));
     let (name, handle) = (spec.node()?, node.handle());
-    let shared = Shared { node: name, handle, hub, spool, limits, layers };
-    let ends = || stop.load(Ordering::Relaxed) || node.has_failed();
+    let drain = spec.drain.duration();
+    let reload = Reload::new(args.config.clone(), started, spec, handle.clone());
+    let reload = Arc::new(reload);
+    let rereading = Arc::clone(&reload);
+    let shared = Shared { node: name, handle, hub, spool, limits, layers, reload };
+    let ends = || {
+        if rereads.swap(false, Ordering::Relaxed)
+            && let Err(error) = rereading.read()
+        {
+            tracing::error!(%error, "the settings are not applied");
+        }
+        stop.load(Ordering::Relaxed) || node.has_failed()
+    };
     server.run(shared, ends);
     let has_failed = node.has_failed();
-    node.stop(if has_failed { Duration::ZERO } else { spec.drain.duration() });
+    node.stop(if has_failed { Duration::ZERO } else { drain });
     Ok(Exit::of(!has_failed).into())
 }
 

@@ -16,6 +16,7 @@ pub mod model;
 mod payload;
 mod routes;
 mod sending;
+mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +36,7 @@ pub use self::entity::{EntityConfig, EntityDriver, EntityError, Observer, Receiv
 pub use self::hub::Hub;
 
 use crate::http::{Access, Clients, ServeError, accept, bind_unix};
+use crate::node::Reload;
 
 /// Bounds on clients. Streams of deliveries count, so there are many places. `/node` and
 /// `/metrics` are served beyond them.
@@ -58,6 +60,8 @@ pub struct Shared {
     pub limits: Limits,
     /// Convergence layers.
     pub layers: Vec<model::Layer>,
+    /// Settings that can be read again.
+    pub reload: Arc<Reload>,
 }
 
 /// Limits of applications.

@@ -53,6 +53,13 @@ pub struct Traffic {
     pub sending_bytes: u64,
 }
 
+/// Reply to a request to read the settings again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Changed settings that only a restart of the node applies.
+    pub restart: Vec<String>,
+}
+
 /// A convergence layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {

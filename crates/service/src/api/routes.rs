@@ -54,6 +54,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/ping", post(ping))
         .route("/trace", post(trace))
         .route("/metrics", get(prometheus))
+        .merge(super::settings::router())
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .layer(DefaultBodyLimit::disable())
@@ -62,7 +63,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
 
 async fn no_such_path() -> Refusal {
     let error = "there is no such path; there are /node, /bundles, /bundles/stream, /deliveries, \
-                 /reports, /ping, /trace and /metrics";
+                 /reports, /ping, /trace, /metrics, /reload, /plan and /routes";
     Refusal::new(StatusCode::NOT_FOUND, error)
 }
 

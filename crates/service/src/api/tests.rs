@@ -75,7 +75,11 @@ impl Place {
         let server = NodeServer::bind(&self.socket(), self.access).unwrap();
         let spool = on_disk.then(|| folder.join("store/.slowlight/spool"));
         let (name, handle) = (spec.node().unwrap(), node.handle());
-        let shared = Shared { node: name, handle, hub, spool, limits, layers: Vec::new() };
+        let file = folder.join("node.toml");
+        std::fs::write(&file, &text).unwrap();
+        let started = std::time::SystemTime::now();
+        let reload = Arc::new(Reload::new(file, started, spec, handle.clone()));
+        let shared = Shared { node: name, handle, hub, spool, limits, layers: Vec::new(), reload };
         let ends = Arc::new(AtomicBool::new(false));
         self.ends = Arc::clone(&ends);
         self.thread = Some(std::thread::spawn(move || {

@@ -9,6 +9,8 @@ mod over_ltp;
 mod over_streams;
 mod over_udp;
 mod plan;
+mod reload;
+mod route;
 mod security;
 mod socket;
 #[cfg(test)]
@@ -23,11 +25,11 @@ use std::time::{Duration, SystemTime};
 use engine::{PathId, PathInfo, Rng};
 use proto::bp::agent::{self, Entry, LinkRef, Pattern, Routing};
 use proto::bp::layer::LinkId;
-use proto::bp::routes::Router;
-use proto::settings::form::{Number, Off};
+use proto::bp::routes::{self, Router};
+use proto::settings::form::{self, Number, Off};
 use proto::settings::{Bound, Value};
 use rt::node::{Carrier, LayerConfig, NodeConfig};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use transport::quantity::{Rate, Size, Span};
 use transport::settings::{self, read_as, write_as};
 use transport::text::{self, SpecError};
@@ -42,6 +44,8 @@ pub use self::over_ltp::OverLtp;
 pub use self::over_streams::OverStreams;
 pub use self::over_udp::OverUdp;
 pub use self::plan::Plan;
+pub use self::reload::Reload;
+pub use self::route::RouteSpec;
 pub use self::security::{Believe, Custody, KeySpec, Rule};
 pub use self::socket::Socket;
 pub use self::tls::{Tls, Use};
@@ -116,6 +120,13 @@ pub struct NodeSpec {
     /// each neighbour without one. In place of routes.
     #[serde(default)]
     pub spray: Option<u32>,
+    /// Longest bundle that is sent whole if it may be fragmented, or `off`.
+    #[serde(
+        default,
+        deserialize_with = "read_as::<Off<form::Size>, _, _>",
+        serialize_with = "write_as::<Off<form::Size>, _, _>"
+    )]
+    pub fragment: Option<u64>,
     /// Contact plan of the routes.
     #[serde(default, alias = "plan")]
     pub contact_plan: Option<Plan>,
@@ -254,31 +265,6 @@ pub struct Neighbour {
     pub name: Option<String>,
 }
 
-/// A static route.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RouteSpec {
-    /// Destination: a node (`ipn:3.0`, `dtn://c/`), one endpoint of it, or `*` for all.
-    pub to: String,
-    /// Administrative endpoint of the next hop, or a list of them in order of preference.
-    #[serde(deserialize_with = "one_or_more")]
-    pub via: Vec<String>,
-}
-
-/// Reads one text, or a list of them.
-fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Given {
-        One(String),
-        More(Vec<String>),
-    }
-    Ok(match Given::deserialize(deserializer)? {
-        Given::One(text) => vec![text],
-        Given::More(texts) => texts,
-    })
-}
-
 fn versions() -> Vec<u8> {
     vec![6, 7]
 }
@@ -351,6 +337,9 @@ impl NodeSpec {
             if let Some(hops) = hops {
                 settings::check(key, Bound::Least(1), &Value::Number(hops.into()))?;
             }
+        }
+        if let Some(bytes) = self.fragment {
+            settings::check("fragment", Bound::Least(1024), &Value::Size(bytes))?;
         }
         match (&self.store.directory, self.store.memory) {
             (Some(_), None) | (None, Some(_)) => {}
@@ -549,6 +538,7 @@ impl NodeSpec {
             contact_timeout: timeout
                 .map_or(agent::Config::default().contact_timeout, |span| span.duration()),
             routing,
+            fragment: self.fragment,
             hop_limit: self.limits.hops.or(self.hop_limit),
             reports: agent::Reports {
                 reception: self.reports.reception,

@@ -70,6 +70,15 @@ impl Plan {
     /// The file is not a plan, or its epoch is not a time.
     pub fn read(&self, now: SystemTime) -> Result<ContactPlan, SpecError> {
         check_interval("contact_plan.timeout", self.timeout)?;
+        self.parse(&text::read_text(&self.file)?, now)
+    }
+
+    /// Parses the text of a plan of this format for a node that starts now.
+    ///
+    /// # Errors
+    ///
+    /// The text is not a plan, or its epoch is not a time.
+    pub(super) fn parse(&self, plan: &str, now: SystemTime) -> Result<ContactPlan, SpecError> {
         let origin = self.file.display().to_string();
         let format = match &self.format {
             Some(name) => name
@@ -89,8 +98,7 @@ impl Plan {
                 ))
             })?,
         };
-        let text = text::read_text(&self.file)?;
-        let document = contact_plan::read(format, &text, &origin, Base { epoch, zero: now })?;
+        let document = contact_plan::read(format, plan, &origin, Base { epoch, zero: now })?;
         for note in &document.notes {
             tracing::warn!("{origin}: {note}");
         }

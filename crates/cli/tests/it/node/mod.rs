@@ -5,6 +5,7 @@
 mod entity;
 mod files;
 mod over_ltp;
+mod reload;
 mod row;
 mod secured;
 

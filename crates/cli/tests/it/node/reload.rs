@@ -1,0 +1,83 @@
+//! Settings that change while a node runs.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+use super::row::{Row, text, wait_for};
+
+/// Sends a request to a node; returns status and body of the response.
+fn request(row: &Row, n: usize, target: &str, body: &str) -> (u16, String) {
+    let mut stream = UnixStream::connect(row.place(n).join("node.sock")).unwrap();
+    let len = body.len();
+    let head = format!(
+        "{target} HTTP/1.1\r\nHost: node\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n"
+    );
+    stream.write_all((head + body).as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    let status = reply.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, reply.split("\r\n\r\n").nth(1).unwrap().to_owned())
+}
+
+fn send(row: &Row, to: &str) {
+    let file = row.folder.path().join("file");
+    fs::write(&file, "content").unwrap();
+    let sent = row.bp(1, &["send", to, file.to_str().unwrap()]);
+    assert!(sent.status.success(), "{}", text(&sent));
+}
+
+fn held(row: &Row) -> u64 {
+    row.query(1).unwrap()["counts"]["bundles"].as_u64().unwrap()
+}
+
+#[test]
+fn a_node_reads_its_settings_again_and_keeps_running() {
+    let mut row = Row::new(2);
+    let toml = row.place(1).join("node.toml");
+    let before = fs::read_to_string(&toml).unwrap();
+    let pid = row.nodes[0].as_ref().unwrap().id().to_string();
+    let hang_up = || assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    send(&row, "ipn:8.1");
+    send(&row, "ipn:9.1");
+    assert_eq!(held(&row), 2);
+    // A faulty file changes nothing.
+    fs::write(&toml, "nonsense").unwrap();
+    hang_up();
+    let log = row.place(1).join("log");
+    let has = |what: &str| fs::read_to_string(&log).unwrap().contains(what);
+    wait_for("the fault is logged", || has("the settings are not applied"));
+    assert_eq!(held(&row), 2);
+    let (status, body) = request(&row, 1, "POST /reload", "");
+    assert!(status == 422 && body.contains("nonsense"), "{status} {body}");
+    // A new route is used by stored bundles.
+    let route = |to: &str| format!("[[route]]\nto = \"{to}\"\nvia = [\"ipn:2.0\"]\n");
+    fs::write(&toml, format!("{before}\n{}", route("ipn:9.0"))).unwrap();
+    hang_up();
+    wait_for("one bundle leaves", || held(&row) == 1);
+    let (status, body) =
+        request(&row, 1, "PUT /routes", "[[route]]\nto = \"*\"\nvia = \"ipn:7.0\"");
+    assert!(status == 422 && body.contains("ipn:7.0 is no neighbour"), "{status} {body}");
+    assert_eq!(request(&row, 1, "PUT /routes", &route("ipn:8.0")).0, 200);
+    wait_for("the other leaves", || held(&row) == 0);
+    // Settings that only a restart applies.
+    fs::write(&toml, before.replace("drain = \"2 s\"", "drain = \"3 s\"")).unwrap();
+    let (status, body) = request(&row, 1, "POST /reload", "");
+    assert_eq!((status, body.as_str()), (200, "{\"restart\":[\"drain\"]}"));
+    assert!(has("drain"));
+    let (status, body) = request(&row, 1, "PUT /plan?format=ion", "");
+    assert!(status == 422 && body.contains("has no contact plan"), "{status} {body}");
+    // A plan in place of the routes, and another one.
+    let plan = row.place(1).join("plan.ionrc");
+    fs::write(&plan, "a contact +0 +86400 2 6 100000\n").unwrap();
+    let planned = format!("contact_plan = \"plan.ionrc\"\n{before}");
+    fs::write(&toml, planned.replace("drain = \"2 s\"", "drain = \"3 s\"")).unwrap();
+    assert_eq!(request(&row, 1, "POST /reload", "").0, 200);
+    send(&row, "ipn:6.1");
+    assert_eq!(held(&row), 1);
+    let plan = "a contact +0 +86400 1 2 100000\na contact +0 +86400 2 6 100000\n";
+    assert_eq!(request(&row, 1, "PUT /plan?format=ion", plan).0, 200);
+    wait_for("it leaves by the plan", || held(&row) == 0);
+    assert!(row.nodes[0].as_mut().unwrap().try_wait().unwrap().is_none());
+}
