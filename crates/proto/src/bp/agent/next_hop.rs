@@ -72,23 +72,24 @@ fn unplanned(
     is_idle.then_some((node, None))
 }
 
-/// First next hop of the first matching entry that is up; if none is, the first that has not
-/// failed, or else the first.
+/// Next hop of the first matching entry with one that may take the bundle: its first one that is
+/// up; if none is, its first that has not failed, or else its first.
 fn by_entries(
     entries: &[Entry],
     forwarder: &Forwarder,
     number: u64,
     held: &Held,
 ) -> Option<(Eid, Option<Route>)> {
-    let entry = entries.iter().find(|entry| entry.to.matches(held.destination()))?;
-    let is_open = |node: &&Eid| !forwarder.has_declined(node, number) && !held.avoids(node);
-    if let [via] = &entry.via[..] {
-        return is_open(&via).then(|| (via.clone(), None));
-    }
-    let takes = || entry.via.iter().filter(|node| is_open(node));
-    let via = takes()
-        .find(|node| forwarder.reaches(node))
-        .or_else(|| takes().find(|node| !forwarder.has_failed(node)))
-        .or_else(|| takes().next())?;
-    Some((via.clone(), None))
+    let may_take = |node: &&Eid| !forwarder.has_declined(node, number) && !held.avoids(node);
+    let next_hop = |entry: &Entry| {
+        if let [via] = &entry.via[..] {
+            return may_take(&via).then(|| via.clone());
+        }
+        let nodes: Vec<&Eid> = entry.via.iter().filter(may_take).collect();
+        let up = nodes.iter().find(|node| forwarder.reaches(node));
+        let up = up.or_else(|| nodes.iter().find(|node| !forwarder.has_failed(node)));
+        up.or(nodes.first()).map(|node| (*node).clone())
+    };
+    let mut fitting = entries.iter().filter(|entry| entry.to.matches(held.destination()));
+    Some((fitting.find_map(next_hop)?, None))
 }
