@@ -517,7 +517,8 @@ fn a_signed_bundle_is_joined_again_after_the_store_was_full() {
 fn ring(routes: [&[usize]; 3], returns: u8) -> World {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
     for (config, vias) in configs.iter_mut().zip(routes) {
-        let entry = |via: &usize| Entry { to: Pattern::Node(Eid::ipn(9, 0)), via: node(*via) };
+        let entry =
+            |via: &usize| Entry { to: Pattern::Node(Eid::ipn(9, 0)), via: vec![node(*via)] };
         config.routing = Routing::Static(vias.iter().map(entry).collect());
         config.limits.returns = returns;
     }
