@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use engine::{PathId, PathInfo, Rng};
-use proto::bp::agent::{self, Entry, LinkRef, Pattern, Routing};
+use proto::bp::agent::{self, LinkRef, Pattern, Routing};
 use proto::bp::layer::LinkId;
 use proto::bp::routes::{self, Router};
 use proto::settings::form::{self, Number, Off};
@@ -466,41 +466,6 @@ impl NodeSpec {
             links.insert(at, Way { node, address, name, engine });
         }
         Ok(links)
-    }
-
-    /// Returns the configured routes, and those to neighbours.
-    fn entries(&self) -> Result<Vec<Entry>, SpecError> {
-        let mut entries = Vec::new();
-        let neighbours: BTreeSet<Eid> = self
-            .neighbours
-            .iter()
-            .map(|neighbour| node("neighbour.node", &neighbour.node))
-            .collect::<Result<_, _>>()?;
-        for route in &self.routes {
-            let to = pattern("route.to", &route.to)?;
-            let via: Vec<Eid> =
-                route.via.iter().map(|via| node("route.via", via)).collect::<Result<_, _>>()?;
-            if via.is_empty() {
-                return Err(SpecError::invalid(format!(
-                    "route to {}: `via` is empty; write a neighbour, or a list of them",
-                    route.to
-                )));
-            }
-            if let Some(via) = via.iter().find(|via| !neighbours.contains(via)) {
-                return Err(SpecError::invalid(format!(
-                    "route to {}: {via} is no neighbour; add [[neighbour]] with node = \"{via}\"",
-                    route.to
-                )));
-            }
-            entries.push(Entry { to, via });
-        }
-        // Configured routes come first, so that they may lead around a neighbour.
-        entries.extend(
-            neighbours
-                .into_iter()
-                .map(|node| Entry { to: Pattern::Node(node.clone()), via: vec![node] }),
-        );
-        Ok(entries)
     }
 
     /// Returns the configuration of the agent of a node that starts now.
