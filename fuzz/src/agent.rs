@@ -68,7 +68,7 @@ fn node(number: u64) -> Eid {
 
 fn config(options: u8) -> Config {
     let has = |bit: u8| options & 1 << bit != 0;
-    let entries = [2, 3].map(|n| Entry { to: Pattern::Node(node(n)), via: node(n) });
+    let entries = [2, 3].map(|n| Entry { to: Pattern::Node(node(n)), via: vec![node(n)] });
     let routing = match options >> 6 {
         0 | 1 => Routing::Static(entries.to_vec()),
         2 => Routing::Epidemic,
