@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 use engine::{PathId, PathInfo, Rng};
 use proto::bp::agent::{self, LinkRef, Pattern, Routing};
 use proto::bp::layer::LinkId;
-use proto::bp::routes::{self, Router};
+use proto::bp::routes::Router;
 use proto::settings::form::{self, Number, Off};
 use proto::settings::{Bound, Value};
 use rt::node::{Carrier, LayerConfig, NodeConfig};
@@ -267,6 +267,10 @@ pub struct Neighbour {
 
 fn versions() -> Vec<u8> {
     vec![6, 7]
+}
+
+const fn yes() -> bool {
+    true
 }
 
 fn echo() -> String {

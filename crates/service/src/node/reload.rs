@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use proto::bp::agent::Agent;
-use proto::bp::routes::{self, Router};
+use proto::bp::routes::Router;
 use rt::node::Handle;
 use serde::Deserialize;
 use tracing::warn;
@@ -117,7 +117,7 @@ impl Reload {
             Plan { format: format.or_else(|| before.format.clone()), epoch, ..before.clone() };
         drop(spec);
         let plan = form.parse(plan, self.started)?;
-        let router = Router::new(number, plan, routes::Limits::default());
+        let router = Router::new(number, plan, form.routing()?);
         self.handle.ask(move |now, node: &mut Agent| {
             node.change_plan(now, |old| *old = router);
         });

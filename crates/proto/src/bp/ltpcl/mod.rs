@@ -17,7 +17,6 @@ mod receiving;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use engine::{

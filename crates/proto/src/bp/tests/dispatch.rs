@@ -8,10 +8,11 @@ use wire::bp7::BundleFlags;
 use super::super::agent::{Config, Entry, Pattern, Routing, SendRequest, State, Version};
 use super::super::contacts::{Contact, ContactPlan};
 use super::super::layer::{Event, LinkId};
-use super::super::routes::{Limits, Priority, Router};
+use super::super::routes::{Priority, Router};
 use super::contacts::contact;
 use super::world::{World, chain, endpoint, node};
 use crate::bp::agent::LinkRef;
+use crate::routing::settings::Settings;
 
 const DAY: u64 = 86_400;
 
@@ -23,7 +24,7 @@ fn secs(seconds: u64) -> Duration {
 fn planned(count: usize, plan: &[Contact]) -> World {
     let plan = ContactPlan::new(plan.to_vec(), &[]).unwrap();
     let configs = (0..count).map(|at| {
-        let router = Router::new(at as u64 + 1, plan.clone(), Limits::default());
+        let router = Router::new(at as u64 + 1, plan.clone(), Settings::default());
         // Entries for neighbours, as those of a node's file.
         let Routing::Static(entries) = chain(count, at, true).routing else { unreachable!() };
         let routing = Routing::ContactGraph(Box::new(router), entries);
@@ -320,7 +321,7 @@ fn a_new_plan_and_new_routes_apply_to_queued_bundles() {
     // A contact with 3 that is current.
     let plan: Vec<Contact> = late.into_iter().chain([fast(1, 3, 0, DAY)]).collect();
     let plan = ContactPlan::new(plan, &[]).unwrap();
-    let router = Router::new(1, plan, Limits::default());
+    let router = Router::new(1, plan, Settings::default());
     let change = |old: &mut Router| *old = router;
     assert!(world.nodes[0].agent.change_plan(now, change).is_some());
     world.drain(0);

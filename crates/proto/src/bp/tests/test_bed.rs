@@ -12,8 +12,9 @@ use wire::bp7::{BundleId, Eid};
 
 use super::super::agent::{Config, Indication, Routing, SendRequest, State};
 use super::super::contacts::{Contact, ContactPlan};
-use super::super::routes::{Limits, Router};
+use super::super::routes::Router;
 use super::world::{World, chain, endpoint, node};
+use crate::routing::settings::Settings;
 
 const NODES: usize = 4;
 /// Contacts begin before this time, in seconds; bundles are made until then.
@@ -111,7 +112,7 @@ impl Bed {
         let contacts = meetings.iter().flat_map(Meeting::contacts).collect();
         let plan = ContactPlan::new(contacts, &[]).unwrap();
         let configs = (0..NODES).map(|at| {
-            let router = Router::new(at as u64 + 1, plan.clone(), Limits::default());
+            let router = Router::new(at as u64 + 1, plan.clone(), Settings::default());
             let routing = Routing::ContactGraph(Box::new(router), Vec::new());
             Config { routing, ..chain(NODES, at, false) }
         });
@@ -171,7 +172,7 @@ impl Bed {
             let agent = &self.world.nodes[n].agent;
             for bundle in agent.bundles() {
                 let number = |eid: &Eid| (0..NODES).find(|m| node(*m) == eid.node());
-                let hop = bundle.next_hop.as_ref().and_then(number);
+                let hop = bundle.next_hops.first().and_then(number);
                 let is_idle =
                     |to: usize| agent.reaches(&node(to)) && self.world.in_transit(n, to) == 0;
                 match bundle.state {

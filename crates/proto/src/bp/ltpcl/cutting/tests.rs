@@ -5,6 +5,7 @@ use std::time::Duration;
 use engine::{PathInfo, Rng, Time};
 use wire::bp6;
 use wire::bp7::{BundleFlags, CrcType, CreationTimestamp, Eid, Payload, Primary};
+use wire::ltp::CancelReason;
 
 use crate::bp::layer::{Command, Content, Event, LinkId, Outcome, Outgoing, Refusal, Tag};
 use crate::bp::ltpcl::{Aggregation, Config, Limits, Ltpcl, Peer, Sharing};
@@ -47,7 +48,7 @@ fn six(number: u64, len: usize, has_trailer: bool) -> Vec<u8> {
     let flags = if has_trailer { bp6::BlockFlags::default() } else { bp6::BlockFlags::LAST };
     let payload = bp6::Payload { flags, len: len as u64, ..bp6::Payload::default() };
     let head = bp6::Head::new(primary, Vec::new(), payload).unwrap();
-    let block = bp6::Block::new(200, bp6::BlockFlags::default(), &[], &[7; 100]).unwrap();
+    let block = bp6::Block::new(200, bp6::BlockFlags::default(), Vec::new(), &[7; 100]).unwrap();
     let trailer = bp6::Trailer::new(if has_trailer { vec![block] } else { Vec::new() });
     bp6::Bundle { head, payload: &bytes(len), trailer }.to_vec().unwrap()
 }
