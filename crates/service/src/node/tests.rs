@@ -64,8 +64,8 @@ fn complete_configurations_are_applied() {
         let eid: Eid = text.parse().unwrap();
         entries.iter().find(|entry| entry.to.matches(&eid)).map(|entry| entry.via.clone())
     };
-    assert_eq!(via("dtn://far/mail"), Some(Eid::ipn(1, 0)));
-    assert_eq!(via("dtn://far/else"), Some(Eid::ipn(3, 0)));
+    assert_eq!(via("dtn://far/mail"), Some(vec![Eid::ipn(1, 0)]));
+    assert_eq!(via("dtn://far/else"), Some(vec![Eid::ipn(3, 0)]));
     let layer = &config.layers[0];
     assert_eq!((layer.name.as_str(), layer.open.len()), ("tcp", 1));
     let Carrier::Streams(streams) = &layer.carrier else { panic!("{:?}", layer.carrier) };
@@ -79,7 +79,7 @@ fn neighbours_are_destinations_without_a_route() {
     let spec = NodeSpec::parse(text, "node.toml").unwrap();
     let Routing::Static(entries) = spec.agent(now()).unwrap().routing else { panic!() };
     let to: Vec<_> = entries.iter().map(|entry| &entry.via).collect();
-    assert_eq!(to, [&Eid::ipn(1, 0), &Eid::ipn(3, 0)]);
+    assert_eq!(to, [&[Eid::ipn(1, 0)], &[Eid::ipn(3, 0)]]);
 }
 
 #[test]
