@@ -230,10 +230,10 @@ impl Router {
         order.sort_by_key(|&n| !is_same(n, ids[n]));
         let mut taken = vec![false; self.graph.slots.len()];
         for n in order {
-            if let Some(slot) = ids[n] {
-                if std::mem::replace(&mut taken[slot as usize], true) {
-                    ids[n] = None;
-                }
+            if let Some(slot) = ids[n]
+                && std::mem::replace(&mut taken[slot as usize], true)
+            {
+                ids[n] = None;
             }
         }
         let mut next_id = self.next_id;
@@ -271,7 +271,7 @@ impl Router {
         let pair = self.graph.pair(from, to)?;
         let (start, end) = (contact.start.as_nanos(), contact.end.as_nanos());
         let mut overlapping = None;
-        for index in self.graph.from_moment(pair, start.saturating_add(1)) {
+        for index in self.graph.slots_after(pair, start.saturating_add(1)) {
             let slot = self.graph.slot(index);
             if slot.start >= end {
                 break;

@@ -339,7 +339,7 @@ impl Graph {
     }
 
     /// Slots of a pair that do not end before `at`.
-    pub(super) fn from_moment(&self, pair: &Pair, at: u64) -> std::ops::Range<SlotIndex> {
+    pub(super) fn slots_after(&self, pair: &Pair, at: u64) -> std::ops::Range<SlotIndex> {
         let ends = &self.ends[pair.live as usize..pair.end as usize];
         let next = if ends.first().is_none_or(|end| *end >= at) {
             0
@@ -359,7 +359,7 @@ impl Graph {
         load: &Load,
     ) -> Option<(SlotIndex, Passage)> {
         let mut best: Option<(SlotIndex, Passage)> = None;
-        for slot in self.from_moment(pair, at.max(end_min)) {
+        for slot in self.slots_after(pair, at.max(end_min)) {
             let earliest = self.starts[slot as usize].saturating_add(pair.light_min);
             if best.is_some_and(|(_, known)| known.arrives <= earliest) {
                 break;
@@ -402,7 +402,7 @@ impl Graph {
 
     /// Current or next contact of a pair.
     pub(super) fn next(&self, pair: &Pair, now: u64) -> Option<SlotIndex> {
-        self.from_moment(pair, now.saturating_add(1)).next()
+        self.slots_after(pair, now.saturating_add(1)).next()
     }
 
     pub(super) fn pair(&self, from: NodeIndex, to: NodeIndex) -> Option<&Pair> {

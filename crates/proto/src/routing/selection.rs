@@ -178,7 +178,7 @@ impl Selection<'_> {
             if is_next && !self.source.may_enter(pair.to) {
                 continue;
             }
-            for index in self.graph.from_moment(pair, at.max(end_min)) {
+            for index in self.graph.slots_after(pair, at.max(end_min)) {
                 let slot = self.graph.slot(index);
                 if slot.start.saturating_add(pair.light_min) > deadline {
                     break;
