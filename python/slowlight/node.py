@@ -72,9 +72,7 @@ class Report:
     reason: str
 
 
-def _selection(
-    destination: str | None, source: str | None, state: str | None
-) -> dict[str, str]:
+def _selection(destination: str | None, source: str | None, state: str | None) -> dict[str, str]:
     chosen = {"destination": destination, "source": source, "state": state}
     return {name: value for name, value in chosen.items() if value is not None}
 

@@ -26,7 +26,7 @@ from slowlight.claims import catalogue
 from slowlight.conditions import Table
 from slowlight.errors import UserError, unknown
 from slowlight.figures.spec import Spec
-from slowlight.results import Results, find, is_begun, summary
+from slowlight.results import Results, find, is_started, summary
 from slowlight.style import measure_of
 
 __all__ = ["Report", "Study", "load", "unknown", "write"]
@@ -99,9 +99,9 @@ def load(name: str, results: Sequence[Path]) -> Study:
     editions = find(stem, results)
     if not editions:
         looked = ", ".join(str(folder) for folder in results)
-        begun = is_begun(stem, results)
-        state = "no complete results" if begun else "no results"
-        resume = " --resume" if begun else ""
+        started = is_started(stem, results)
+        state = "no complete results" if started else "no results"
+        resume = " --resume" if started else ""
         raise UserError(
             f"{state} of {stem!r} in {looked}; create them with "
             f"`slowlight study run {name}{resume}`"

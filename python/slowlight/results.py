@@ -155,7 +155,7 @@ def find(name: str, folders: Iterable[Path | str]) -> dict[str, Results]:
     return found
 
 
-def is_begun(name: str, folders: Iterable[Path | str]) -> bool:
+def is_started(name: str, folders: Iterable[Path | str]) -> bool:
     """Whether a run of a study was started in or below `folders`, and has not completed."""
     return any(
         folder.name == f"{name}-{edition}" and not (folder / "manifest.json").is_file()

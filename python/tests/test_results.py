@@ -16,7 +16,7 @@ from slowlight.results import (
     chosen,
     derived,
     find,
-    is_begun,
+    is_started,
     number_column,
     summary,
 )
@@ -44,12 +44,12 @@ class Tables(unittest.TestCase):
         self.assertEqual(list(find("made", [self.place / "made-published-emu"])), ["published"])
 
     def test_runs_that_were_started_and_not_completed_are_recognized(self) -> None:
-        self.assertFalse(is_begun("made", [self.place]))
+        self.assertFalse(is_started("made", [self.place]))
         (self.folder / "manifest.json").unlink()
-        self.assertTrue(is_begun("made", [self.place]))
+        self.assertTrue(is_started("made", [self.place]))
         # "made-published" is also how a study "made-x" with other editions could begin.
-        self.assertFalse(is_begun("made-x", [self.place]))
-        self.assertFalse(is_begun("mad", [self.place]))
+        self.assertFalse(is_started("made-x", [self.place]))
+        self.assertFalse(is_started("mad", [self.place]))
 
     def test_a_folder_of_results_tells_what_was_run(self) -> None:
         results = Results.read(self.folder)

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use engine::Time;
 use proto::bp::agent::Boot;
 
-/// Nanoseconds since the clock was made; monotonic, unaffected by the wall clock. Counts the time in
-/// which the machine is suspended.
+/// Nanoseconds since the clock was made; monotonic, unaffected by the wall clock. Counts the time
+/// in which the machine is suspended.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Duration);
 
@@ -61,8 +61,8 @@ fn since_boot() -> Duration {
 pub(crate) fn is_synchronised() -> bool {
     // SAFETY: zeroes are a valid value of this struct of numbers.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes to `state` alone, which outlives the call; without modes it changes
-    // nothing.
+    // SAFETY: the kernel writes to `state` alone, which outlives the call; without modes it
+    // changes nothing.
     let result = unsafe { libc::adjtimex(&raw mut state) };
     result >= 0 && result != libc::TIME_ERROR && state.status & libc::STA_UNSYNC == 0
 }

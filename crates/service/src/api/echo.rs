@@ -17,8 +17,8 @@ const HELD_MAX: usize = 1000;
 const FILES_MAX: usize = 16;
 /// Echoes per second, and echoes that may be sent at once.
 const RATE: f64 = 10_000.0;
-/// Echoes of the same payload to the same source within [`SAME_FOR`]: two echoes that reply to each
-/// other would never end.
+/// Echoes of the same payload to the same source within [`SAME_FOR`]: two echoes that reply to
+/// each other would never end.
 const SAME_MAX: u32 = 8;
 const SAME_FOR: Duration = Duration::from_secs(3600);
 /// Payloads that are remembered.
@@ -46,7 +46,7 @@ pub(super) struct Echo {
 enum Refused {
     /// The source is null, or an echo.
     Source,
-    /// The same payload came too often.
+    /// Too many echoes of the same payload.
     Same,
     /// There are too many echoes.
     Bound,

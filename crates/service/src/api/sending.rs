@@ -242,8 +242,8 @@ fn outcome(shared: &Shared, submitted: Option<Submitted>) -> Answer<(String, boo
     Err(Refusal::new(status, format!("the bundle was not stored: {why}")))
 }
 
-/// POST: sends bundles, each a line of JSON followed by its payload. Responds with a line for each,
-/// in the same order, when it is stored.
+/// POST: sends bundles, each a line of JSON followed by its payload. Responds with a line for
+/// each, in the same order, when it is stored.
 pub(super) async fn send_stream(State(shared): Running, body: Body) -> Response {
     let (reply, replies) = mpsc::channel(IN_PROGRESS);
     let input = Input { body: body.into_data_stream(), bytes: BytesMut::new(), is_over: false };

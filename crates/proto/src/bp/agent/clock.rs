@@ -1,9 +1,9 @@
 //! Clocks of a node: the driver's, the wall clock, and the clock of records.
 //!
 //! The driver's clock counts the time of one run. The wall clock may be set at any time. Ages and
-//! remaining lifetimes go on by the driver's clock, whatever happens to the wall clock. Records have
-//! times of a clock that goes on from one run to the next: by the time since boot if both runs are
-//! of the same boot, otherwise by the wall clock.
+//! remaining lifetimes go on by the driver's clock, whatever happens to the wall clock. Records
+//! have times of a clock that goes on from one run to the next: by the time since boot if both
+//! runs are of the same boot, otherwise by the wall clock.
 
 use std::time::Duration;
 
@@ -102,8 +102,8 @@ impl Life {
         self.kept = i64::try_from(kept_ms).unwrap_or(self.kept);
     }
 
-    /// Adds the time between two boots, once the wall clock shows it. Returns the added milliseconds
-    /// and the first number of this run.
+    /// Adds the time between two boots, once the wall clock shows it. Returns the added
+    /// milliseconds and the first number of this run.
     fn fill_gap(&mut self, now: Time, dtn_ms: Option<u64>) -> Option<(u64, u64)> {
         let (before, first) = self.gap?;
         let passed = dtn_ms?.checked_sub(before.dtn_ms?)?;
@@ -124,12 +124,12 @@ fn since_boot(boot: Boot, now: Time) -> (u64, u64) {
 }
 
 impl Agent {
-    /// Sets the wall clock: milliseconds from the beginning of 2000 to [`Time::ZERO`], or `None` if
-    /// they are not known.
+    /// Sets the wall clock: milliseconds from the beginning of 2000 to [`Time::ZERO`], or `None`
+    /// if they are not known.
     ///
-    /// Bundles keep their ages and remaining lifetimes. Those of other nodes, however, expire by the
-    /// new clock if that is earlier and the clock was behind when they arrived: there was none, or
-    /// their creation times were in the future. Contacts of a plan do not change.
+    /// Bundles keep their ages and remaining lifetimes. Those of other nodes, however, expire by
+    /// the new clock if that is earlier and the clock was behind when they arrived: there was
+    /// none, or their creation times were in the future. Contacts of a plan do not change.
     pub fn set_clock(&mut self, now: Time, clock: Option<u64>) {
         let before = self.clock();
         self.config.clock = clock;
@@ -159,8 +159,8 @@ impl Agent {
         self.expire(now);
     }
 
-    /// Expiry of a bundle by the present clock, if that is earlier, and the clock `before` was behind
-    /// when it arrived.
+    /// Expiry of a bundle by the present clock, if that is earlier, and the clock `before` was
+    /// behind when it arrived.
     fn earlier_expiry(
         &self,
         before: Clock,

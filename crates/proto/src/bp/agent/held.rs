@@ -195,8 +195,8 @@ impl Held {
         !self.parts.is_empty() || self.sending.values().any(|sending| sending.part.is_some())
     }
 
-    /// First part of the payload that was neither sent nor is in transit: to this node if each gets
-    /// its own copy, otherwise to any.
+    /// First part of the payload that was neither sent nor is in transit: to this node if each
+    /// gets its own copy, otherwise to any.
     pub(super) fn gap(&self, copy_for: Option<&Eid>) -> Option<(u64, u64)> {
         let len = self.payload.len();
         let counts = |node: &Eid| copy_for.is_none_or(|copy| copy == node);
@@ -224,8 +224,8 @@ impl Held {
 }
 
 /// Age in milliseconds of an arriving bundle, and its expiry (RFC 9171 §5.5). The age block counts
-/// if there is no creation time or no local clock, or if one of them is wrong: the creation time is
-/// in the future.
+/// if there is no creation time or no local clock, or if one of them is wrong: the creation time
+/// is in the future.
 pub(super) fn ages(
     head: &Head,
     now: Time,

@@ -1,4 +1,5 @@
-//! Cutting of blocks of client service 1 that hold several bundles, as ION's aggregation makes them.
+//! Cutting of blocks of client service 1 that hold several bundles, as ION's aggregation makes
+//! them.
 //!
 //! Bundles are self-delimiting. A block in memory is cut by the bundles' heads, one in a working
 //! file by reading heads and tails; payloads are read only to pass them on. At most

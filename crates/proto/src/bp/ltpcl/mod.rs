@@ -1,10 +1,10 @@
 //! LTPCL (CCSDS 734.2-B-1, RFC 7116): convergence layer over LTP.
 //!
-//! A bundle is a block of client service 1. Short ones may share a block: one after another, as ION
-//! makes them, or as units of client service 2. Blocks of several bundles are accepted in both
-//! forms. The layer owns an [LTP engine](ltp::Node) and presents bundles as files: head, payload in
-//! its place, tail. A received block is in memory or, if long, in the engine's working file. The
-//! report that claims all of it is sent once the agent has replied for all its bundles.
+//! A bundle is a block of client service 1. Short ones may share a block: one after another, as
+//! ION makes them, or as units of client service 2. Blocks of several bundles are accepted in both
+//! forms. The layer owns an [LTP engine](ltp::Node) and presents bundles as files: head, payload
+//! in its place, tail. A received block is in memory or, if long, in the engine's working file.
+//! The report that claims all of it is sent once the agent has replied for all its bundles.
 //!
 //! A session is suspended while its path is down and resumed afterwards (RFC 5326 §6.5). A
 //! neighbour therefore stays up through an outage, and a contact that ends lets sessions complete,
@@ -217,7 +217,8 @@ impl Ltpcl {
         }
     }
 
-    /// Aggregation of short bundles. A peer with the same bounds accepts no longer blocks of units.
+    /// Aggregation of short bundles. A peer with the same bounds accepts no longer blocks of
+    /// units.
     fn sharing(&self) -> Option<Aggregation> {
         let sharing = self.config.aggregation.clone()?;
         Some(match sharing.form {
@@ -229,8 +230,8 @@ impl Ltpcl {
         })
     }
 
-    /// Adds a short bundle to a shared block. The block is sent when it is full or old, or when the
-    /// agent sends no more before a reply.
+    /// Adds a short bundle to a shared block. The block is sent when it is full or old, or when
+    /// the agent sends no more before a reply.
     fn gather(&mut self, now: Time, link: LinkId, tag: Tag, bundle: &[u8], sharing: &Aggregation) {
         let unit = Unit { service: BUNDLE_SERVICE, data: bundle };
         let len = match sharing.form {
