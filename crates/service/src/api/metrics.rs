@@ -10,6 +10,9 @@ use prometheus_client::registry::Registry;
 
 use super::model::{Node, Traffic};
 
+/// Reads a number of the traffic with a neighbour.
+type Figure = fn(&Traffic) -> u64;
+
 /// Returns all counters in the text format of OpenMetrics.
 pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("slowlight_node");
@@ -71,7 +74,7 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
 
 /// Registers gauges with the neighbour as their label.
 fn by_neighbour(registry: &mut Registry, traffic: &[Traffic]) {
-    let gauges: [(&str, &str, fn(&Traffic) -> u64); 4] = [
+    let gauges: [(&str, &str, Figure); 4] = [
         ("neighbour_links_up", "Links to the neighbour that are up", |with| with.links),
         ("neighbour_bundles_queued", "Bundles queued for the neighbour", |with| with.queued),
         ("neighbour_bundles_sending", "Bundles in transit to it", |with| with.sending),

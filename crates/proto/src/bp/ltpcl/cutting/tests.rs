@@ -309,7 +309,8 @@ fn bundles_share_blocks_as_those_of_ion() {
     let mut expected: Vec<_> =
         (0..).zip(expected).map(|(tag, len)| seven(tag, len, CrcType::Crc32c)).collect();
     let mut came = pair.came(1);
-    (came.sort(), expected.sort());
+    came.sort();
+    expected.sort();
     assert!(came == expected);
     assert!(pair.outcomes(0).iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
     let at = |sent: usize| pair.ends[0].times[sent] - start;
