@@ -134,9 +134,7 @@ def nodes(slowlight: Path, folder: Path, store: str) -> Iterator[Path]:
             place.mkdir()
             kept = f"directory = {json.dumps(str(place))}" if store == "disk" else 'memory = "1 GB"'
             listen = f'listen = ["127.0.0.1:{port}"]\n' if number == 2 else ""
-            address = (
-                f'address = "127.0.0.1:{port}"\n' if number == 1 else 'from = ["127.0.0.1"]\n'
-            )
+            address = f'address = "127.0.0.1:{port}"\n' if number == 1 else 'from = ["127.0.0.1"]\n'
             (place / "node.toml").write_text(
                 f'id = "ipn:{number}.0"\nsocket = {json.dumps(str(place / "sock"))}\nstore.{kept}\n'
                 f'[[layer]]\nkind = "tcpcl4"\n{listen}'

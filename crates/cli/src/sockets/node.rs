@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let spool = directory.map(|path| path.join(FileName::SPOOL_DIRECTORY).join("spool"));
     let (name, handle) = (spec.node()?, node.handle());
     let drain = spec.drain.duration();
-    let reload = Reload::new(args.config.clone(), started, spec, handle.clone());
+    let reload = Reload::new(args.config.clone(), spec, handle.clone());
     let reload = Arc::new(reload);
     let rereading = Arc::clone(&reload);
     let shared = Shared { node: name, handle, hub, spool, limits, layers, reload };

@@ -77,8 +77,7 @@ impl Place {
         let (name, handle) = (spec.node().unwrap(), node.handle());
         let file = folder.join("node.toml");
         std::fs::write(&file, &text).unwrap();
-        let started = std::time::SystemTime::now();
-        let reload = Arc::new(Reload::new(file, started, spec, handle.clone()));
+        let reload = Arc::new(Reload::new(file, spec, handle.clone()));
         let shared = Shared { node: name, handle, hub, spool, limits, layers: Vec::new(), reload };
         let ends = Arc::new(AtomicBool::new(false));
         self.ends = Arc::clone(&ends);

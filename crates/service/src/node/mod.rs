@@ -595,7 +595,11 @@ impl NodeSpec {
             let (layer, carrier) = spec.build(host)?;
             layers.push(LayerConfig { name, layer, carrier, open });
         }
-        Ok(NodeConfig { agent, seed, layers, wall: self.clock.wall(), on_step: None })
+        let on_step = match (&self.contact_plan, &agent.node) {
+            (Some(plan), Eid::Ipn { node, .. }) => Some(clock::on_step(*node, plan.clone())),
+            (Some(_) | None, _) => None,
+        };
+        Ok(NodeConfig { agent, seed, layers, wall: self.clock.wall(), on_step })
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use proto::bp::agent::Agent;
 use proto::bp::routes::Router;
@@ -18,8 +17,6 @@ use super::{NodeSpec, Plan, RouteSpec};
 #[derive(Debug)]
 pub struct Reload {
     path: PathBuf,
-    /// Time to which the times of a contact plan are relative.
-    started: SystemTime,
     spec: Mutex<NodeSpec>,
     handle: Handle,
 }
@@ -33,10 +30,10 @@ struct Routes {
 }
 
 impl Reload {
-    /// Settings of a node that was started at this time with `spec` from the file at `path`.
+    /// Settings of a node that was started with `spec` from the file at `path`.
     #[must_use]
-    pub fn new(path: PathBuf, started: SystemTime, spec: NodeSpec, handle: Handle) -> Self {
-        Self { path, started, spec: Mutex::new(spec), handle }
+    pub fn new(path: PathBuf, spec: NodeSpec, handle: Handle) -> Self {
+        Self { path, spec: Mutex::new(spec), handle }
     }
 
     fn spec(&self) -> MutexGuard<'_, NodeSpec> {
@@ -51,7 +48,7 @@ impl Reload {
     /// The fault and its location; then nothing changes.
     pub fn read(&self) -> Result<Vec<&'static str>, SpecError> {
         let new = NodeSpec::read(&self.path)?;
-        let agent = new.agent(self.started)?;
+        let agent = new.agent(self.handle.zero())?;
         let mut spec = self.spec();
         let later = spec.fixed_settings_changed(&new)?;
         if !later.is_empty() {
@@ -116,7 +113,7 @@ impl Reload {
         let form =
             Plan { format: format.or_else(|| before.format.clone()), epoch, ..before.clone() };
         drop(spec);
-        let plan = form.parse(plan, self.started)?;
+        let plan = form.parse(plan, self.handle.zero())?;
         let router = Router::new(number, plan, form.routing()?);
         self.handle.ask(move |now, node: &mut Agent| {
             node.change_plan(now, |old| *old = router);

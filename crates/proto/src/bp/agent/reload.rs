@@ -18,6 +18,7 @@ impl Agent {
         *before = Config {
             node: before.node.clone(),
             clock: before.clock,
+            boot: before.boot,
             persistent: before.persistent,
             directory: before.directory.clone(),
             links: std::mem::take(&mut before.links),
