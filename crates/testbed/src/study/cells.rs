@@ -207,7 +207,7 @@ mod tests {
         assert!(refused("worl", "wolr").contains("did you mean `world`?"), "{}", 0);
         assert!(
             refused("keys = [\"seed\"]\n        values = [1", "values = [1")
-                .contains("say which with `keys`")
+                .contains("name it with `keys`")
         );
     }
 }
