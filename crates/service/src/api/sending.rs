@@ -406,7 +406,8 @@ impl Reader {
             request.payload = Content::Bytes(self.input.bytes.split_to(len).freeze());
         } else {
             self.flush();
-            let mut payload = Box::pin(self.input.payload(bytes));
+            // It is read to its end, and then what a fault left of it.
+            let mut payload = Box::pin(self.input.payload(bytes).fuse());
             let content = content(&shared, &mut payload).await;
             while let Some(piece) = payload.next().await {
                 piece.map_err(cut)?;
