@@ -19,6 +19,7 @@ use crate::exit::Exit;
 const ECHO: Duration = Duration::from_millis(500);
 
 /// Flags that signals set.
+#[cfg(feature = "sockets")]
 pub(crate) struct Flags {
     /// SIGINT or SIGTERM: a second one ends the process at once.
     pub(crate) stop: Arc<AtomicBool>,
@@ -27,6 +28,7 @@ pub(crate) struct Flags {
 }
 
 /// Flags of a process that reads its settings again on SIGHUP.
+#[cfg(feature = "sockets")]
 pub(crate) fn stop_and_reload_flags() -> Result<Flags> {
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, Arc::clone(&reload))

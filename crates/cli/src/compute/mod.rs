@@ -32,7 +32,7 @@ pub(crate) enum Command {
     /// Decode PDUs of captures (pcapng, pcap) or of hexadecimal digits, one per line
     Decode(decode::Args),
     /// Find routes through a contact plan
-    Route(route::Args),
+    Route(Box<route::Args>),
 }
 
 /// A seed of the command line.

@@ -2,6 +2,7 @@
 //! them: processing proceeds when forwarding is no longer contraindicated (RFC 9171 §5.4).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::time::Duration;
 
 use engine::Time;
@@ -143,8 +144,10 @@ impl Agent {
     /// Routes the noted bundles again, in turns.
     pub(super) fn dispatch_again(&mut self, now: Time) {
         let mut misses = Misses::new();
-        for _ in 0..BATCH {
-            let Some(number) = self.forwarder.pop_again() else { break };
+        // Taken before the first is routed: bundles that wait again must not start another turn.
+        let turn = iter::from_fn(|| self.forwarder.pop_again()).take(BATCH);
+        let turn: Vec<u64> = turn.collect();
+        for number in turn {
             self.route_again(now, number, &mut misses);
         }
         self.arm_dispatch(now);
