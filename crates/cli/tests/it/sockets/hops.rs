@@ -116,7 +116,7 @@ fn stored_blocks_survive_kill_9() {
     drop(absent);
     let (receiver, _) = end.recv(LTP_T, &last, &["--entity", "3"]);
     let (mut between, _) = relay(&way, 2, &next, &[(3, &last)], &[]);
-    assert_eq!(between.word_between("", " blocks that an earlier process kept"), "2");
+    assert_eq!(between.word_between("", " stored blocks of an earlier process"), "2");
     await_that("both arrive", || ["one", "two"].iter().all(|name| end.root(name).exists()));
     check(&end.root("one"), 700_000);
     check(&end.root("two"), 90_000);
