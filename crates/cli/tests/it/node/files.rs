@@ -213,7 +213,9 @@ fn names_that_no_file_can_have_stop_no_bundle() {
     let mut files = Files::new(1);
     let long = format!("dtn://{}/9", "n".repeat(300));
     let node = long.trim_end_matches('9');
-    let aliases = format!("aliases = [{node:?}, \"dtn://a/\", \"dtn://b/\", \"dtn://c/\"]");
+    let others = ["a", "b", "c", "d", "e"].map(|name| format!("dtn://{name}/"));
+    let nodes: Vec<&str> = others.iter().map(String::as_str).chain([node]).collect();
+    let aliases = format!("aliases = {nodes:?}");
     files.row.change(1, &aliases, "");
     let name = "l".repeat(250);
     let sent = [
@@ -221,8 +223,8 @@ fn names_that_no_file_can_have_stop_no_bundle() {
         ("dtn://a/9", whole_part("log", b"a")),
         ("dtn://b/9", whole_part("log", b"b")),
         ("dtn://c/9", whole_part("log", b"c")),
-        ("dtn://a/9", whole_part(&name, b"d")),
-        ("dtn://b/9", whole_part(&name, b"e")),
+        ("dtn://d/9", whole_part(&name, b"d")),
+        ("dtn://e/9", whole_part(&name, b"e")),
         ("2", b"the last".to_vec()),
     ];
     send_all(&files.row, &sent);
