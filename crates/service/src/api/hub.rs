@@ -285,14 +285,20 @@ impl Hub {
         &self,
         source: Option<Eid>,
         id: Option<String>,
-    ) -> (Vec<Reported>, mpsc::Receiver<Reported>) {
+        follow: bool,
+    ) -> (Vec<Reported>, Option<mpsc::Receiver<Reported>>) {
         let (reports, follower) = mpsc::channel(REPORTS_KEPT);
         let follows = Follower { source, id, reports };
         let mut waiting = self.waiting();
         let wanted = waiting.kept.iter().filter(|(_, report)| follows.wants(report));
         let kept = wanted.cloned().collect();
+        if !follow {
+            return (kept, None);
+        }
+        // Without reports nothing else removes the readers that have gone.
+        waiting.followers.retain(|follower| !follower.reports.is_closed());
         waiting.followers.push(follows);
-        (kept, follower)
+        (kept, Some(follower))
     }
 
     fn trouble(&self, now: Time, what: String, cause: Cause) {
@@ -340,5 +346,22 @@ impl Hub {
         let waiting = self.waiting();
         let trouble = waiting.trouble.as_ref().map(|trouble| trouble.what.clone());
         (waiting.users.keys().cloned().collect(), trouble)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_that_do_not_follow_are_not_kept() {
+        let hub = Hub::new(None);
+        for _ in 0..100 {
+            let (kept, later) = hub.reports(None, None, false);
+            assert!(kept.is_empty() && later.is_none());
+            let (_, later) = hub.reports(Some(Eid::ipn(1, 9)), None, true);
+            assert!(later.is_some());
+        }
+        assert_eq!(hub.waiting().followers.len(), 1, "the last one");
     }
 }

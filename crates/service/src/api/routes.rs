@@ -459,13 +459,13 @@ async fn reports(State(shared): Running, request: Queried<ReportsRequest>) -> An
     let ReportsRequest { source, id, follow } = query(request)?;
     let source = source.as_deref().map(|text| endpoint(&shared.node, text)).transpose()?;
     let place = place(&shared)?;
-    let (kept, later) = shared.hub.reports(source, id);
+    let (kept, later) = shared.hub.reports(source, id, follow);
     let line = |(from, report): Reported| {
         let id = subject(&report).to_string();
         let (what, reason) = (asserted(&report), report.reason.to_string());
         Ok::<_, std::io::Error>(line_of(&StatusLine { id, from: from.to_string(), what, reason }))
     };
-    let later = follow.then_some((later, place));
+    let later = later.map(|later| (later, place));
     let later = stream::unfold(later, move |later| async move {
         let (mut later, place) = later?;
         let report = later.recv().await?;
