@@ -12,7 +12,7 @@ use engine::FileName;
 use rt::node::{Node, NodeError};
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 use service::api::{Hub, Limits, NodeServer, Shared, model};
-use service::node::{NodeSpec, Reload, Store};
+use service::node::{NodeSpec, PlanInForce, Reload, Store};
 use transport::protocol::Kind;
 
 use crate::exit::Exit;
@@ -43,7 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let spec = NodeSpec::read(&args.config)?;
     let seed = rt::entropy()?.next_u64();
     let started = SystemTime::now();
-    let config = spec.config(started, seed)?;
+    let plan = PlanInForce::default();
+    let config = spec.config(started, seed, &plan)?;
     if args.check {
         let printed = writeln!(io::stdout(), "{} is a node's configuration", args.config.display());
         return crate::exit_code(printed.map_err(Into::into), true);
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let spool = directory.map(|path| path.join(FileName::SPOOL_DIRECTORY).join("spool"));
     let (name, handle) = (spec.node()?, node.handle());
     let drain = spec.drain.duration();
-    let reload = Reload::new(args.config.clone(), spec, handle.clone());
+    let reload = Reload::new(args.config.clone(), spec, plan, handle.clone());
     let reload = Arc::new(reload);
     let rereading = Arc::clone(&reload);
     let shared = Shared { node: name, handle, hub, spool, limits, layers, reload };

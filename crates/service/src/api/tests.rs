@@ -11,7 +11,7 @@ use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 use super::model::{Bundle, Pong, Report};
 use super::*;
 use crate::http::ClientError;
-use crate::node::NodeSpec;
+use crate::node::{NodeSpec, PlanInForce};
 
 /// A node by itself, with its interface.
 struct Place {
@@ -53,7 +53,8 @@ impl Place {
             self.more
         );
         let spec = NodeSpec::parse(&text, "test").unwrap();
-        let config = spec.config(std::time::SystemTime::now(), 1).unwrap();
+        let plan = PlanInForce::default();
+        let config = spec.config(std::time::SystemTime::now(), 1, &plan).unwrap();
         let waker = Waker::new().unwrap();
         let store = if on_disk {
             std::fs::create_dir_all(folder.join("store")).unwrap();
@@ -77,7 +78,7 @@ impl Place {
         let (name, handle) = (spec.node().unwrap(), node.handle());
         let file = folder.join("node.toml");
         std::fs::write(&file, &text).unwrap();
-        let reload = Arc::new(Reload::new(file, spec, handle.clone()));
+        let reload = Arc::new(Reload::new(file, spec, plan, handle.clone()));
         let shared = Shared { node: name, handle, hub, spool, limits, layers: Vec::new(), reload };
         let ends = Arc::new(AtomicBool::new(false));
         self.ends = Arc::clone(&ends);

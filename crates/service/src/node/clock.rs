@@ -1,30 +1,9 @@
 //! Use of the machine's clock by a node.
 
 use std::fmt;
-use std::time::SystemTime;
 
-use engine::Time;
-use proto::bp::agent::Agent;
-use proto::bp::routes::Router;
-use rt::node::{OnStep, WallClock};
+use rt::node::WallClock;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-use super::Plan;
-
-/// Reaction of a node to a clock that was set: it reads its contact plan again, for the times.
-pub(super) fn on_step(number: u64, plan: Plan) -> OnStep {
-    Box::new(move |now: Time, agent: &mut Agent, zero: SystemTime| {
-        let read = plan.read(zero).and_then(|contacts| Ok((contacts, plan.routing()?)));
-        match read {
-            Ok((contacts, settings)) => {
-                agent.change_plan(now, |router| *router = Router::new(number, contacts, settings));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the contact plan keeps the times before the clock was set");
-            }
-        }
-    })
-}
 
 /// Word for a clock that is used once it is synchronised.
 const WHEN_SYNCHRONISED: &str = "when-synchronised";

@@ -43,7 +43,7 @@ pub use self::over_files::OverFiles;
 pub use self::over_ltp::OverLtp;
 pub use self::over_streams::OverStreams;
 pub use self::over_udp::OverUdp;
-pub use self::plan::Plan;
+pub use self::plan::{Plan, PlanInForce};
 pub use self::reload::Reload;
 pub use self::route::RouteSpec;
 pub use self::security::{Believe, Custody, KeySpec, Rule};
@@ -472,25 +472,39 @@ impl NodeSpec {
         Ok(links)
     }
 
-    /// Returns the configuration of the agent of a node that starts now.
+    /// Reads the contact plan, if there is one.
     ///
     /// # Errors
     ///
-    /// The plan or a key cannot be read.
-    pub fn agent(&self, now: SystemTime) -> Result<agent::Config, SpecError> {
+    /// It cannot be read.
+    fn plan(&self) -> Result<Option<(Plan, String)>, SpecError> {
+        let read = |plan: &Plan| Ok((plan.clone(), plan.text()?));
+        self.contact_plan.as_ref().map(read).transpose()
+    }
+
+    /// Returns the configuration of the agent of a node that starts now with a contact plan.
+    ///
+    /// # Errors
+    ///
+    /// The plan is faulty, or a key cannot be read.
+    fn agent(
+        &self,
+        now: SystemTime,
+        plan: Option<&(Plan, String)>,
+    ) -> Result<agent::Config, SpecError> {
         let entries = self.entries()?;
         let node = self.node()?;
-        let routing = match (&self.contact_plan, self.spray) {
+        let routing = match (plan, self.spray) {
             _ if self.epidemic => Routing::Epidemic,
             (_, Some(copies)) => Routing::Spray { copies },
             (None, None) => Routing::Static(entries),
-            (Some(plan), None) => {
+            (Some((plan, text)), None) => {
                 let Eid::Ipn { node: number, .. } = node else {
                     return Err(SpecError::invalid(format!(
                         "{node} has no number, and plans have nodes by numbers; take an id like ipn:1.0"
                     )));
                 };
-                let router = Router::new(number, plan.read(now)?, plan.routing()?);
+                let router = Router::new(number, plan.parse(text, now)?, plan.routing()?);
                 Routing::ContactGraph(Box::new(router), entries)
             }
         };
@@ -571,13 +585,19 @@ impl NodeSpec {
         }
     }
 
-    /// Returns the configuration of a node that starts now.
+    /// Returns the configuration of a node that starts now. Its contact plan is put in force.
     ///
     /// # Errors
     ///
     /// The plan, a certificate or a key cannot be read.
-    pub fn config(&self, now: SystemTime, seed: u64) -> Result<NodeConfig, SpecError> {
-        let agent = self.agent(now)?;
+    pub fn config(
+        &self,
+        now: SystemTime,
+        seed: u64,
+        in_force: &PlanInForce,
+    ) -> Result<NodeConfig, SpecError> {
+        let plan = self.plan()?;
+        let agent = self.agent(now, plan.as_ref())?;
         let (links, admission) = (self.links()?, self.admission()?);
         // Links in a contact plan start closed.
         let by_plan = self.contact_plan.is_some();
@@ -595,9 +615,11 @@ impl NodeSpec {
             let (layer, carrier) = spec.build(host)?;
             layers.push(LayerConfig { name, layer, carrier, open });
         }
-        let on_step = match (&self.contact_plan, &agent.node) {
-            (Some(plan), Eid::Ipn { node, .. }) => Some(clock::on_step(*node, plan.clone())),
-            (Some(_) | None, _) => None,
+        *in_force.lock() = plan;
+        let on_step = match agent.node {
+            // A plan may be added later.
+            Eid::Ipn { node, .. } => Some(in_force.on_step(node)),
+            Eid::Dtn(_) | Eid::None | Eid::Uri(_) | Eid::Unknown { .. } => None,
         };
         Ok(NodeConfig { agent, seed, layers, wall: self.clock.wall(), on_step })
     }

@@ -2,10 +2,15 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use engine::Time;
+use proto::bp::agent::Agent;
 use proto::bp::contacts::ContactPlan;
+use proto::bp::routes::Router;
 use proto::routing::settings::Settings;
+use rt::node::OnStep;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use transport::contact_plan::{self, Base, Format};
@@ -63,14 +68,14 @@ impl<'de> de::Visitor<'de> for FileOrTable {
 }
 
 impl Plan {
-    /// Reads the plan for a node that starts now.
+    /// Reads the file.
     ///
     /// # Errors
     ///
-    /// The file is not a plan, or its epoch is not a time.
-    pub fn read(&self, now: SystemTime) -> Result<ContactPlan, SpecError> {
+    /// The file cannot be read, or a setting is out of its range.
+    pub(super) fn text(&self) -> Result<String, SpecError> {
         check_interval("contact_plan.timeout", self.timeout)?;
-        self.parse(&text::read_text(&self.file)?, now)
+        text::read_text(&self.file)
     }
 
     /// Parses the text of a plan of this format for a node that starts now.
@@ -120,5 +125,35 @@ impl Plan {
         let mut settings = Settings::default();
         self.routing.apply(&mut settings).map_err(|error| error.below("contact_plan.routing"))?;
         Ok(settings)
+    }
+}
+
+/// Contact plan in force: its settings and its text, without which a node has none. A change of
+/// the clock moves its times.
+#[derive(Clone, Debug, Default)]
+pub struct PlanInForce(Arc<Mutex<Option<(Plan, String)>>>);
+
+impl PlanInForce {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<(Plan, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reaction of the node `number` to a change of its clock: it parses the plan again, for the
+    /// times.
+    pub(super) fn on_step(&self, number: u64) -> OnStep {
+        let plan = self.clone();
+        Box::new(move |now: Time, agent: &mut Agent, zero: SystemTime| {
+            let Some((form, text)) = &*plan.lock() else { return };
+            let read = form.parse(text, zero).and_then(|plan| Ok((plan, form.routing()?)));
+            match read {
+                // The bookings are of other times.
+                Ok((plan, settings)) => {
+                    agent.change_plan(now, |router| *router = Router::new(number, plan, settings));
+                }
+                Err(error) => tracing::warn!(
+                    %error, "the contact plan keeps the times before the clock was set"
+                ),
+            }
+        })
     }
 }

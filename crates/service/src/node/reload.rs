@@ -3,21 +3,21 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use engine::Time;
 use proto::bp::agent::Agent;
-use proto::bp::routes::Router;
 use rt::node::Handle;
 use serde::Deserialize;
 use tracing::warn;
 use transport::text::{self, SpecError};
-use wire::bp7::Eid;
 
-use super::{NodeSpec, Plan, RouteSpec};
+use super::{NodeSpec, Plan, PlanInForce, RouteSpec};
 
 /// Settings of a running node, which can be read again.
 #[derive(Debug)]
 pub struct Reload {
     path: PathBuf,
     spec: Mutex<NodeSpec>,
+    plan: PlanInForce,
     handle: Handle,
 }
 
@@ -30,10 +30,11 @@ struct Routes {
 }
 
 impl Reload {
-    /// Settings of a node that was started with `spec` from the file at `path`.
+    /// Settings of a node that was started with `spec` from the file at `path`, and with a contact
+    /// plan.
     #[must_use]
-    pub fn new(path: PathBuf, spec: NodeSpec, handle: Handle) -> Self {
-        Self { path, spec: Mutex::new(spec), handle }
+    pub fn new(path: PathBuf, spec: NodeSpec, plan: PlanInForce, handle: Handle) -> Self {
+        Self { path, spec: Mutex::new(spec), plan, handle }
     }
 
     fn spec(&self) -> MutexGuard<'_, NodeSpec> {
@@ -48,7 +49,8 @@ impl Reload {
     /// The fault and its location; then nothing changes.
     pub fn read(&self) -> Result<Vec<&'static str>, SpecError> {
         let new = NodeSpec::read(&self.path)?;
-        let agent = new.agent(self.handle.zero())?;
+        let plan = new.plan()?;
+        let agent = new.agent(self.handle.zero(), plan.as_ref())?;
         let mut spec = self.spec();
         let later = spec.fixed_settings_changed(&new)?;
         if !later.is_empty() {
@@ -67,7 +69,7 @@ impl Reload {
             ..new
         };
         drop(spec);
-        self.handle.ask(move |now, node: &mut Agent| node.reload(now, agent));
+        self.apply(plan, move |now, node| node.reload(now, agent));
         Ok(later)
     }
 
@@ -106,19 +108,29 @@ impl Reload {
                 "the node has no contact plan; name one in its file, and restart it".to_owned(),
             ));
         };
-        let Eid::Ipn { node: number, .. } = spec.node()? else {
-            return Err(SpecError::invalid("the node has no number".to_owned()));
-        };
         let epoch = epoch.or_else(|| before.epoch.clone());
         let form =
             Plan { format: format.or_else(|| before.format.clone()), epoch, ..before.clone() };
         drop(spec);
-        let plan = form.parse(plan, self.handle.zero())?;
-        let router = Router::new(number, plan, form.routing()?);
-        self.handle.ask(move |now, node: &mut Agent| {
-            node.change_plan(now, |old| *old = router);
+        let contacts = form.parse(plan, self.handle.zero())?;
+        let in_force = Some((form, plan.to_owned()));
+        self.apply(in_force, move |now, node| {
+            // Contacts that stay keep their bookings.
+            node.change_plan(now, |router| router.replace_plan(contacts));
         });
         Ok(())
+    }
+
+    /// Puts a contact plan in force by a request to the agent.
+    fn apply(
+        &self,
+        plan: Option<(Plan, String)>,
+        request: impl FnOnce(Time, &mut Agent) + Send + 'static,
+    ) {
+        let mut in_force = self.plan.lock();
+        *in_force = plan;
+        // Before another plan, so that the agent gets them in the same order.
+        self.handle.ask(request);
     }
 }
 

@@ -1,3 +1,5 @@
+mod running;
+
 use engine::Time;
 use rt::node::WallClock;
 
@@ -44,12 +46,16 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(DTN_EPOCH_S + 1000)
 }
 
+fn config(spec: &NodeSpec) -> NodeConfig {
+    spec.config(now(), 1, &PlanInForce::default()).unwrap()
+}
+
 #[test]
 fn complete_configurations_are_applied() {
     let spec = NodeSpec::parse(WHOLE, "node.toml").unwrap();
     assert_eq!(spec.echo_endpoint().unwrap(), Some(Eid::ipn(2, 7)));
     assert_eq!(spec.drain, Span(Duration::from_secs(3)));
-    let config = spec.config(now(), 1).unwrap();
+    let config = config(&spec);
     let agent = &config.agent;
     assert_eq!(agent.node, Eid::ipn(2, 0));
     assert_eq!(agent.clock, Some(1_000_000));
@@ -77,7 +83,7 @@ fn complete_configurations_are_applied() {
 fn neighbours_are_destinations_without_a_route() {
     let text = WHOLE.split("[[route]]").next().unwrap();
     let spec = NodeSpec::parse(text, "node.toml").unwrap();
-    let Routing::Static(entries) = spec.agent(now()).unwrap().routing else { panic!() };
+    let Routing::Static(entries) = spec.agent(now(), None).unwrap().routing else { panic!() };
     let to: Vec<_> = entries.iter().map(|entry| &entry.via).collect();
     assert_eq!(to, [&[Eid::ipn(1, 0)], &[Eid::ipn(3, 0)]]);
 }
@@ -135,7 +141,7 @@ fn settings_use_scenario_keys_and_former_names() {
         let text = WHOLE.replacen("limits.bundles", &format!("{more}\nlimits.bundles"), 1);
         NodeSpec::parse(&text, "node.toml").unwrap()
     };
-    let hops = |more: &str| given(more).config(now(), 1).unwrap().agent.hop_limit;
+    let hops = |more: &str| config(&given(more)).agent.hop_limit;
     assert_eq!(hops(""), Some(30));
     assert_eq!(hops("hop_limit = 7"), Some(7));
     assert_eq!(hops("hop_limit = \"off\""), None);
@@ -160,7 +166,7 @@ fn a_plan_counts_from_when_the_node_begins() {
     let path = folder.path().join("node.toml");
     std::fs::write(&path, text).unwrap();
     let spec = NodeSpec::read(&path).unwrap();
-    let config = spec.config(now(), 1).unwrap();
+    let config = config(&spec);
     assert!(config.layers[0].open.is_empty(), "the plan opens it");
     let Routing::ContactGraph(router, _) = config.agent.routing else { panic!() };
     // The epoch is 70 s before the node starts.
@@ -170,7 +176,7 @@ fn a_plan_counts_from_when_the_node_begins() {
     assert_eq!(router.plan().owlt(2, 3, Time::from_secs(40)), Duration::from_secs(7));
     let wrong =
         spec.contact_plan.map(|plan| Plan { epoch: Some("soon".to_owned()), ..plan }).unwrap();
-    let error = wrong.read(now()).unwrap_err().to_string();
+    let error = wrong.parse("", now()).unwrap_err().to_string();
     assert!(error.contains("contact_plan.epoch"), "{error}");
 }
 
@@ -179,7 +185,7 @@ fn a_route_has_one_next_hop_or_several() {
     let text = WHOLE.split("[[route]]").next().unwrap();
     let given = |via: &str| {
         let text = format!("{text}\n[[route]]\nto = \"*\"\nvia = {via}\n");
-        NodeSpec::parse(&text, "node.toml").map(|spec| spec.config(now(), 1).unwrap().agent.routing)
+        NodeSpec::parse(&text, "node.toml").map(|spec| config(&spec).agent.routing)
     };
     let hops = |via: &str| {
         let Routing::Static(entries) = given(via).unwrap() else { panic!() };
@@ -197,7 +203,7 @@ fn a_route_has_one_next_hop_or_several() {
 fn a_store_in_memory_has_no_files() {
     let text =
         WHOLE.replace("store.directory = \"/var/lib/slowlight\"", "store.memory = \"64 MB\"");
-    let config = NodeSpec::parse(&text, "node.toml").unwrap().config(now(), 1).unwrap();
+    let config = config(&NodeSpec::parse(&text, "node.toml").unwrap());
     assert!(!config.agent.persistent);
     assert_eq!((config.agent.limits.inline, config.agent.limits.bytes), (usize::MAX, 64_000_000));
 }
@@ -225,7 +231,7 @@ fn neighbours_over_ltp_are_engines() {
     let spec = NodeSpec::parse(OVER_LTP, "node.toml").unwrap();
     let engines = spec.links().unwrap().into_values().map(|way| way.engine);
     assert_eq!(engines.collect::<Vec<_>>(), [3, 77]);
-    let config = spec.config(now(), 1).unwrap();
+    let config = config(&spec);
     let Carrier::Datagrams { peers, .. } = &config.layers[0].carrier else { panic!("no UDP") };
     assert_eq!(peers[&PathId(2)], "127.0.0.1:1114".parse().unwrap());
     let Layer::Ltpcl(layer) = &spec.layers[0] else { panic!("{:?}", spec.layers) };
@@ -265,7 +271,7 @@ fn the_clock_may_be_used_when_it_is_synchronised() {
         ("clock = \"when-synchronised\"", false, WallClock::WhenSynchronised),
     ] {
         let spec = NodeSpec::parse(&format!("{clock}\n{OVER_LTP}"), "node.toml").unwrap();
-        let config = spec.config(now(), 1).unwrap();
+        let config = config(&spec);
         assert_eq!((config.agent.clock.is_some(), config.wall), (starts_with, wall), "{clock}");
         let value = toml::Value::try_from(spec.clock).unwrap();
         assert_eq!(value.try_into::<ClockUse>().unwrap(), spec.clock);
@@ -314,7 +320,7 @@ fn each_kind_of_layer_has_its_sockets() {
     text += "[[layer]]\nkind = \"norm\"\nlisten = \"127.0.0.1:0\"\nrate = \"20 Mbit/s\"\n";
     text += "[[layer]]\nkind = \"udpcl\"\nlisten = \"127.0.0.1:0\"\nrate = \"10 Mbit/s\"\n";
     text += "[[neighbour]]\nnode = \"dtn://b/\"\nlayer = \"udp\"\naddress = \"127.0.0.1:4556\"\n";
-    let config = NodeSpec::parse(&text, "test").unwrap().config(now(), 1).unwrap();
+    let config = config(&NodeSpec::parse(&text, "test").unwrap());
     let names: Vec<_> = config.layers.iter().map(|layer| layer.name.as_str()).collect();
     assert_eq!(names, ["tcpcl4", "tcpcl3", "mtcp", "stcp", "ltp", "saratoga", "norm", "udp"]);
     let ltp = &config.layers[4].carrier;
@@ -371,14 +377,14 @@ fn security_custody_and_copies_are_configured() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("node.toml");
     std::fs::write(&path, SECURED).unwrap();
-    let error = NodeSpec::read(&path).unwrap().agent(now()).unwrap_err().to_string();
+    let error = NodeSpec::read(&path).unwrap().agent(now(), None).unwrap_err().to_string();
     assert!(error.contains("keys.sign: ") && error.contains("sign.key"), "{error}");
     std::fs::write(folder.path().join("sign.key"), "0102 03").unwrap();
     std::fs::write(folder.path().join("wrap.key"), "00".repeat(15)).unwrap();
-    let error = NodeSpec::read(&path).unwrap().agent(now()).unwrap_err().to_string();
+    let error = NodeSpec::read(&path).unwrap().agent(now(), None).unwrap_err().to_string();
     assert!(error.contains("keys.wrap: ") && error.contains("16 or 32 bytes"), "{error}");
     std::fs::write(folder.path().join("wrap.key"), "00".repeat(16)).unwrap();
-    let agent = NodeSpec::read(&path).unwrap().agent(now()).unwrap();
+    let agent = NodeSpec::read(&path).unwrap().agent(now(), None).unwrap();
     assert!(matches!(agent.routing, Routing::Spray { copies: 4 }), "{:?}", agent.routing);
     assert!(!agent.custody.accept && agent.custody.aggregate_after.is_none());
     assert_eq!(agent.custody.retransmit_after, Duration::from_secs(10));
@@ -440,7 +446,7 @@ fn admission_is_configured() {
     assert_eq!(networks(1), ["192.0.2.0/28"]);
     // By default the configured address.
     assert_eq!(networks(3), ["192.0.2.3/32"]);
-    let limits = spec.agent(now()).unwrap().limits;
+    let limits = spec.agent(now(), None).unwrap().limits;
     assert_eq!((limits.share, limits.strangers_share, limits.reserve), (100, 25, 5));
     let given = |more: &str| WHOLE.replacen("limits.bundles = 500", more, 1);
     let rules = given(
@@ -449,7 +455,7 @@ fn admission_is_configured() {
     );
     let spec = NodeSpec::parse(&rules, "node.toml").unwrap();
     assert_eq!(spec.admission().unwrap().strangers, Rights::Both);
-    let agent = spec.agent(now()).unwrap();
+    let agent = spec.agent(now(), None).unwrap();
     assert!(!agent.limits.unrouted);
     let [first, second] = &agent.accept[..] else { panic!("{:?}", agent.accept) };
     assert_eq!((&first.by, first.bundles, first.lifetime_ms), (&By::Strangers, 9, 86_400_000));

@@ -12,7 +12,7 @@ use proto::bp::agent::{Agent, Indication, SendRequest};
 use proto::bp::layer::Content;
 use rt::node::Node;
 use rt::{FileStore, StoreConfig, Waker};
-use service::node::NodeSpec;
+use service::node::{NodeSpec, PlanInForce};
 use wire::bp7::{BundleId, Eid};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,7 +26,8 @@ impl Place {
     /// Node `number` of two, with its store in `folder` or in memory.
     fn new(text: &str, number: u32, folder: Option<&Path>) -> Self {
         let spec = NodeSpec::parse(text, "node.toml").unwrap();
-        let config = spec.config(SystemTime::now(), u64::from(number)).unwrap();
+        let config =
+            spec.config(SystemTime::now(), u64::from(number), &PlanInForce::default()).unwrap();
         let waker = Waker::new().unwrap();
         let store = match folder {
             Some(folder) => FileStore::open(StoreConfig::new(folder), &waker).unwrap(),

@@ -1,0 +1,152 @@
+//! Settings of a node that runs.
+
+use std::sync::mpsc;
+
+use engine::Time;
+use proto::bp::agent::Agent;
+use proto::bp::routes::{Priority, Wanted};
+use rt::node::{Node, OnStep};
+use rt::{FileStore, Waker};
+
+use super::*;
+
+const SETTINGS: &str = r#"
+id = "ipn:1.0"
+[store]
+memory = "1 MB"
+[[layer]]
+kind = "tcpcl4"
+[[neighbour]]
+node = "ipn:2.0"
+from = ["127.0.0.1"]
+"#;
+
+/// A node whose settings are changed, and its reaction to a clock that was set.
+struct Place {
+    folder: tempfile::TempDir,
+    node: Node,
+    on_step: Option<OnStep>,
+    reload: Reload,
+}
+
+impl Place {
+    fn new(settings: &str, plan: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("node.toml");
+        std::fs::write(folder.path().join("plan.ionrc"), plan).unwrap();
+        std::fs::write(&file, settings).unwrap();
+        let spec = NodeSpec::read(&file).unwrap();
+        let plan = PlanInForce::default();
+        let mut config = spec.config(SystemTime::now(), 1, &plan).unwrap();
+        let on_step = config.on_step.take();
+        let waker = Waker::new().unwrap();
+        let store = FileStore::in_memory(1_000_000, &waker);
+        let node = Node::start(config, store, waker, |_, _, _| {}).unwrap();
+        let reload = Reload::new(file, spec, plan, node.handle());
+        Self { folder, node, on_step, reload }
+    }
+
+    fn reload(&self, settings: &str) -> Result<Vec<&'static str>, SpecError> {
+        std::fs::write(self.folder.path().join("node.toml"), settings).unwrap();
+        self.reload.read()
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(Time, &mut Agent) -> T + Send + 'static,
+    ) -> T {
+        let (answer, answered) = mpsc::channel();
+        self.node.handle().ask(move |now, agent| answer.send(request(now, agent)).unwrap());
+        answered.recv().unwrap()
+    }
+
+    /// Has the clock set forward by `seconds`.
+    fn step(&mut self, seconds: u64) {
+        let zero = self.node.handle().zero() + Duration::from_secs(seconds);
+        let mut on_step = self.on_step.take().unwrap();
+        let on_step = self.ask(move |now, agent| {
+            on_step(now, agent, zero);
+            on_step
+        });
+        self.on_step = Some(on_step);
+    }
+
+    /// Receiving nodes of the contacts in force, with the seconds of their ends from the start.
+    fn contacts(&self) -> Vec<(u64, u64)> {
+        self.ask(|_, agent| {
+            let Routing::ContactGraph(router, _) = &agent.config().routing else { return vec![] };
+            let contacts = router.plan().contacts().iter();
+            contacts.map(|contact| (contact.to, contact.end.as_nanos() / 1_000_000_000)).collect()
+        })
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_moves_the_plan_in_force() {
+    let settings = format!(
+        "contact_plan = {{ file = \"plan.ionrc\", epoch = \"2100-01-01T00:00:00Z\" }}{SETTINGS}"
+    );
+    let mut place = Place::new(&settings, "a contact +0 +100 1 2 1000\n");
+    let start = place.contacts()[0].1;
+    // The file plays no part, neither for a plan of an application nor for that of the file.
+    std::fs::remove_file(place.folder.path().join("plan.ionrc")).unwrap();
+    place.step(1000);
+    let near = |(to, end): (u64, u64), node, at: u64| to == node && end.abs_diff(at) <= 10;
+    assert!(near(place.contacts()[0], 2, start - 1000), "{:?}", place.contacts());
+    let other = "a contact +0 +200 1 3 1000\n";
+    place.reload.set_plan(other, None, None).unwrap();
+    assert!(near(place.contacts()[0], 3, start + 100), "{:?}", place.contacts());
+    place.step(5000);
+    let [contact] = place.contacts()[..] else { panic!("{:?}", place.contacts()) };
+    assert!(near(contact, 3, start + 100 - 5000), "{contact:?}");
+    // A plan from the file, in place of that of the application.
+    std::fs::write(place.folder.path().join("plan.ionrc"), "a contact +0 +300 1 4 1000\n").unwrap();
+    assert!(place.reload(&settings).unwrap().is_empty());
+    place.step(7000);
+    let [contact] = place.contacts()[..] else { panic!("{:?}", place.contacts()) };
+    assert!(near(contact, 4, start + 200 - 7000), "{contact:?}");
+}
+
+#[test]
+fn a_plan_that_was_added_moves_with_the_clock() {
+    let mut place = Place::new(SETTINGS, "a contact +0 +100 1 2 1000\n");
+    place.step(10);
+    assert!(place.contacts().is_empty());
+    let settings = format!(
+        "contact_plan = {{ file = \"plan.ionrc\", epoch = \"2100-01-01T00:00:00Z\" }}{SETTINGS}"
+    );
+    assert!(place.reload(&settings).unwrap().is_empty());
+    let before = place.contacts()[0].1;
+    place.step(1000);
+    let [(2, after)] = place.contacts()[..] else { panic!("{:?}", place.contacts()) };
+    assert!((before - 1000).abs_diff(after) <= 10, "{before} {after}");
+    // And none after it was removed.
+    assert!(place.reload(SETTINGS).unwrap().is_empty());
+    place.step(2000);
+    assert!(place.contacts().is_empty());
+}
+
+#[test]
+fn contacts_of_a_new_plan_keep_their_bookings() {
+    let settings = format!("contact_plan = \"plan.ionrc\"{SETTINGS}");
+    let place = Place::new(&settings, "a contact +0 +100 1 3 1000\n");
+    // The bookings go with the number of the contact.
+    let number = |place: &Place| {
+        place.ask(|now, agent| {
+            let Routing::ContactGraph(router, _) = &agent.config().routing else { panic!() };
+            let wanted = Wanted {
+                destination: 3,
+                bytes: 0,
+                priority: Priority::Normal,
+                expires: now + Duration::from_secs(1000),
+                excluded: &BTreeSet::new(),
+            };
+            router.clone().best(now, &wanted).unwrap().legs[0].contact
+        })
+    };
+    let before = number(&place);
+    let more = "a contact +0 +100 1 2 1000\na contact +0 +100 1 3 1000\n";
+    place.reload.set_plan(more, None, None).unwrap();
+    assert_eq!(place.contacts(), [(2, 100), (3, 100)]);
+    assert_eq!(number(&place), before);
+}
