@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, anyhow};
 use engine::FileName;
 use rt::node::{Node, NodeError};
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
-use service::api::{Hub, Limits, NodeServer, Shared, model};
+use service::api::{Hub, NodeServer, Shared, model};
 use service::node::{NodeSpec, PlanInForce, Reload, Store};
 use transport::protocol::Kind;
 
@@ -60,7 +60,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         hub.set_quiet();
     }
     let hears = Arc::clone(&hub);
-    let agent_limits = config.agent.limits;
     let node = Node::start(config, store, waker, move |now, agent, indication| {
         hears.hear(now, agent, indication);
     })
@@ -74,11 +73,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if !args.quiet {
         say(&spec, &layers);
     }
-    let memory = spec.store.memory.map(|size| size.bytes());
-    let limits = Limits {
-        inline: agent_limits.inline,
-        payload: memory.unwrap_or(agent_limits.bytes).min(spec.limits.bundle.bytes()),
-    };
     let directory = spec.store.directory.as_ref();
     let spool = directory.map(|path| path.join(FileName::SPOOL_DIRECTORY).join("spool"));
     let (name, handle) = (spec.node()?, node.handle());
@@ -86,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let reload = Reload::new(args.config.clone(), spec, plan, handle.clone());
     let reload = Arc::new(reload);
     let rereading = Arc::clone(&reload);
-    let shared = Shared { node: name, handle, hub, spool, limits, layers, reload };
+    let shared = Shared { node: name, handle, hub, spool, layers, reload };
     let ends = || {
         if rereads.swap(false, Ordering::Relaxed)
             && let Err(error) = rereading.read()

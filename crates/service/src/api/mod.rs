@@ -56,8 +56,6 @@ pub struct Shared {
     pub hub: Arc<Hub>,
     /// Folder of the working files, if any.
     pub spool: Option<PathBuf>,
-    /// Limits of applications.
-    pub limits: Limits,
     /// Convergence layers.
     pub layers: Vec<model::Layer>,
     /// Settings that can be read again.
@@ -66,11 +64,11 @@ pub struct Shared {
 
 /// Limits of applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Maximum length of payloads that are passed to the agent in memory.
-    pub inline: usize,
+    pub(crate) inline: usize,
     /// Maximum length of a payload in bytes.
-    pub payload: u64,
+    pub(crate) payload: u64,
 }
 
 /// Open socket of the interface.

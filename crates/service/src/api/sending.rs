@@ -19,11 +19,11 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, oneshot};
 use wire::bp7::{BundleFlags, Eid, Reason};
 
-use super::Shared;
 use super::hub::Submitted;
 use super::model::{Send, Sent, StreamSent};
 use super::payload::{self, Fault, Place};
 use super::routes::{Answer, Queried, Running, eid, endpoint, query, refused};
+use super::{Limits, Shared};
 use crate::http::Refusal;
 
 /// Default lifetime of a bundle: a day.
@@ -105,8 +105,8 @@ where
         let name = shared.ask(|_, agent| agent.working_file()).await.ok()?;
         Some(Place { path: spool.join(name.path()), name })
     };
-    let limits = (shared.limits.inline, shared.limits.payload);
-    payload::take(payload, limits, place).await.map_err(|fault| match fault {
+    let Limits { inline, payload: most } = shared.reload.limits();
+    payload::take(payload, (inline, most), place).await.map_err(|fault| match fault {
         Fault::TooLong(_) => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, fault.to_string()),
         Fault::Cut(_) => Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()),
         Fault::Store(_) => Refusal::new(StatusCode::INSUFFICIENT_STORAGE, fault.to_string()),
@@ -381,7 +381,7 @@ impl Reader {
     async fn bundle(&mut self, send: &Send, bytes: u64) -> Answer<Answer<Due>> {
         let cut = |error: axum::Error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string());
         let shared = Arc::clone(&self.shared);
-        let (inline, most) = (shared.limits.inline as u64, shared.limits.payload);
+        let Limits { inline, payload: most } = shared.reload.limits();
         let parsed = request(&shared, send);
         let mut request = match parsed {
             Ok(request) if bytes <= most => request,
@@ -395,7 +395,7 @@ impl Reader {
                 return Ok(other.and(Err(long)));
             }
         };
-        if bytes <= inline {
+        if bytes <= inline as u64 {
             let len = usize::try_from(bytes).unwrap_or(usize::MAX);
             while self.input.bytes.len() < len {
                 self.flush();

@@ -46,6 +46,7 @@ impl Place {
         let text = format!(
             "id = \"ipn:1.0\"\n\
              echo = \"7\"\n\
+             limits.bundle = \"50 MB\"\n\
              {}\
              [store]\n{store}\n\
              [[layer]]\nkind = \"tcpcl4\"\nlisten = [\"127.0.0.1:0\"]\n\
@@ -66,7 +67,6 @@ impl Place {
         };
         let hub = Arc::new(Hub::new(spec.echo_endpoint().unwrap()));
         let hears = Arc::clone(&hub);
-        let limits = Limits { inline: config.agent.limits.inline, payload: 50_000_000 };
         let node = Node::start(config, store, waker, move |now, agent, indication| {
             hears.hear(now, agent, indication);
         })
@@ -79,7 +79,7 @@ impl Place {
         let file = folder.join("node.toml");
         std::fs::write(&file, &text).unwrap();
         let reload = Arc::new(Reload::new(file, spec, plan, handle.clone()));
-        let shared = Shared { node: name, handle, hub, spool, limits, layers: Vec::new(), reload };
+        let shared = Shared { node: name, handle, hub, spool, layers: Vec::new(), reload };
         let ends = Arc::new(AtomicBool::new(false));
         self.ends = Arc::clone(&ends);
         self.thread = Some(std::thread::spawn(move || {

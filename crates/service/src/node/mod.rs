@@ -49,6 +49,7 @@ pub use self::route::RouteSpec;
 pub use self::security::{Believe, Custody, KeySpec, Rule};
 pub use self::socket::Socket;
 pub use self::tls::{Tls, Use};
+use crate::api;
 
 /// Seconds from 1970 to the start of 2000 (RFC 9171 §4.2.6).
 const DTN_EPOCH_S: u64 = 946_684_800;
@@ -369,6 +370,18 @@ impl NodeSpec {
             }
             layer.check(&self.node()?)?;
         }
+        self.check_copying()?;
+        self.agent_versions()?;
+        self.rules.iter().try_for_each(|rule| rule.check(&self.keys))?;
+        self.custody.check()?;
+        self.links()?;
+        self.entries()?;
+        self.check_admission()
+    }
+
+    /// Checks that bundles are either copied or routed.
+    fn check_copying(&self) -> Result<(), SpecError> {
+        let invalid = |message: String| Err(SpecError::invalid(message));
         let copying = match (self.epidemic, self.spray) {
             (true, Some(_)) => {
                 return invalid("`epidemic` and `spray` exclude each other".to_owned());
@@ -385,12 +398,7 @@ impl NodeSpec {
                 "`{what}` uses neither contact_plan nor routes; remove one of them"
             ));
         }
-        self.agent_versions()?;
-        self.rules.iter().try_for_each(|rule| rule.check(&self.keys))?;
-        self.custody.check()?;
-        self.links()?;
-        self.entries()?;
-        self.check_admission()
+        Ok(())
     }
 
     /// Returns the node's administrative endpoint.
@@ -482,7 +490,8 @@ impl NodeSpec {
         self.contact_plan.as_ref().map(read).transpose()
     }
 
-    /// Returns the configuration of the agent of a node that starts now with a contact plan.
+    /// Returns the configuration of the agent of a node that starts now with a contact plan, without
+    /// links.
     ///
     /// # Errors
     ///
@@ -509,7 +518,6 @@ impl NodeSpec {
             }
         };
         let timeout = self.contact_plan.as_ref().and_then(|plan| plan.timeout);
-        let links = self.links()?.into_iter().map(|(at, way)| (at, way.node)).collect();
         let aliases = self.aliases.iter().map(|alias| self::node("aliases", alias));
         let clock = milliseconds_since_2000(now);
         Ok(agent::Config {
@@ -517,7 +525,6 @@ impl NodeSpec {
             versions: self.agent_versions()?,
             clock: self.clock.is_known_at_start().then_some(clock),
             persistent: self.store.directory.is_some(),
-            links,
             contact_timeout: timeout
                 .map_or(agent::Config::default().contact_timeout, |span| span.duration()),
             routing,
@@ -585,6 +592,16 @@ impl NodeSpec {
         }
     }
 
+    /// Returns the maximum size of a bundle.
+    fn longest(&self) -> Size {
+        self.limits.bundle.min(Size(self.agent_limits().bytes))
+    }
+
+    /// Returns the limits of applications.
+    fn application_limits(&self) -> api::Limits {
+        api::Limits { inline: self.agent_limits().inline, payload: self.longest().bytes() }
+    }
+
     /// Returns the configuration of a node that starts now. Its contact plan is put in force.
     ///
     /// # Errors
@@ -597,12 +614,15 @@ impl NodeSpec {
         in_force: &PlanInForce,
     ) -> Result<NodeConfig, SpecError> {
         let plan = self.plan()?;
-        let agent = self.agent(now, plan.as_ref())?;
         let (links, admission) = (self.links()?, self.admission()?);
+        let agent = agent::Config {
+            links: links.iter().map(|(at, way)| (*at, way.node.clone())).collect(),
+            ..self.agent(now, plan.as_ref())?
+        };
         // Links in a contact plan start closed.
         let by_plan = self.contact_plan.is_some();
         let memory = self.store.memory;
-        let longest = self.limits.bundle.min(Size(agent.limits.bytes));
+        let longest = self.longest();
         let mut layers = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
             let own = links.iter().filter(|(at, _)| at.layer == number);

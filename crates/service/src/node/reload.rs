@@ -1,5 +1,6 @@
 //! Settings that change while a node runs.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,11 +12,15 @@ use tracing::warn;
 use transport::text::{self, SpecError};
 
 use super::{NodeSpec, Plan, PlanInForce, RouteSpec};
+use crate::api::Limits;
 
 /// Settings of a running node, which can be read again.
 #[derive(Debug)]
 pub struct Reload {
     path: PathBuf,
+    /// Settings of the start.
+    started: NodeSpec,
+    /// Settings in force.
     spec: Mutex<NodeSpec>,
     plan: PlanInForce,
     handle: Handle,
@@ -34,11 +39,16 @@ impl Reload {
     /// plan.
     #[must_use]
     pub fn new(path: PathBuf, spec: NodeSpec, plan: PlanInForce, handle: Handle) -> Self {
-        Self { path, spec: Mutex::new(spec), plan, handle }
+        Self { path, started: spec.clone(), spec: Mutex::new(spec), plan, handle }
     }
 
     fn spec(&self) -> MutexGuard<'_, NodeSpec> {
         self.spec.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the limits of applications.
+    pub(crate) fn limits(&self) -> Limits {
+        self.spec().application_limits()
     }
 
     /// Reads the file again, and applies plan, routes, keys, security rules, limits, reports and
@@ -48,27 +58,13 @@ impl Reload {
     ///
     /// The fault and its location; then nothing changes.
     pub fn read(&self) -> Result<Vec<&'static str>, SpecError> {
-        let new = NodeSpec::read(&self.path)?;
+        let (new, later) = self.started.reloaded(NodeSpec::read(&self.path)?)?;
         let plan = new.plan()?;
         let agent = new.agent(self.handle.zero(), plan.as_ref())?;
-        let mut spec = self.spec();
-        let later = spec.fixed_settings_changed(&new)?;
         if !later.is_empty() {
             warn!(settings = later.join(", "), "changed settings wait for a restart of the node");
         }
-        // The next comparison is with the settings in force.
-        *spec = NodeSpec {
-            id: spec.id.clone(),
-            socket: spec.socket.clone(),
-            clock: spec.clock,
-            echo: spec.echo.clone(),
-            drain: spec.drain,
-            store: spec.store.clone(),
-            layers: spec.layers.clone(),
-            neighbours: spec.neighbours_in_force(&new),
-            ..new
-        };
-        drop(spec);
+        *self.spec() = new;
         self.apply(plan, move |now, node| node.reload(now, agent));
         Ok(later)
     }
@@ -83,7 +79,7 @@ impl Reload {
         let Routes { routes } = text::parse(toml, "routes")?;
         let mut spec = self.spec();
         let new = NodeSpec { routes, ..spec.clone() };
-        new.check()?;
+        new.check_copying()?;
         let entries = new.entries()?;
         *spec = new;
         drop(spec);
@@ -135,30 +131,70 @@ impl Reload {
 }
 
 impl NodeSpec {
-    /// Changed settings that only a restart applies.
-    fn fixed_settings_changed(&self, new: &Self) -> Result<Vec<&'static str>, SpecError> {
-        let changes = [
+    /// Returns the settings in force after the node of these settings has read new ones, and the
+    /// changed settings that only a restart applies.
+    ///
+    /// # Errors
+    ///
+    /// A neighbour is faulty.
+    fn reloaded(&self, new: Self) -> Result<(Self, Vec<&'static str>), SpecError> {
+        let mut later = Vec::new();
+        for (key, has_changed) in [
             ("id", self.id != new.id),
+            ("aliases", self.aliases != new.aliases),
             ("socket", self.socket != new.socket),
             ("clock", self.clock != new.clock),
             ("echo", self.echo != new.echo),
             ("drain", self.drain != new.drain),
             ("store", self.store != new.store),
             ("layer", self.layers != new.layers),
+            ("neighbour.node", !self.networks().keys().eq(new.networks().keys())),
             ("neighbour.address", self.links()? != new.links()?),
+            ("neighbour.from", self.has_other_networks(&new)),
             ("limits.bundle", self.limits.bundle != new.limits.bundle),
-        ];
-        Ok(changes
-            .into_iter()
-            .filter(|(_, has_changed)| *has_changed)
-            .map(|(key, _)| key)
-            .collect())
+            ("limits.strangers", self.limits.strangers != new.limits.strangers),
+        ] {
+            if has_changed {
+                later.push(key);
+            }
+        }
+        let mut merged = Self {
+            id: self.id.clone(),
+            aliases: self.aliases.clone(),
+            socket: self.socket.clone(),
+            clock: self.clock,
+            echo: self.echo.clone(),
+            drain: self.drain,
+            store: self.store.clone(),
+            layers: self.layers.clone(),
+            limits: super::Limits {
+                bundle: self.limits.bundle,
+                strangers: self.limits.strangers,
+                ..new.limits
+            },
+            ..new
+        };
+        // Layers have their longest bundle from the start.
+        if merged.longest() != self.longest() {
+            later.push("limits.bytes");
+            merged.limits.bytes = self.limits.bytes;
+        }
+        Ok((merged, later))
     }
 
-    /// Neighbours of the new settings; the old ones while their addresses differ.
-    fn neighbours_in_force(&self, new: &Self) -> Vec<super::Neighbour> {
-        let has_same_links =
-            matches!((self.links(), new.links()), (Ok(old), Ok(new)) if old == new);
-        if has_same_links { new.neighbours.clone() } else { self.neighbours.clone() }
+    /// Returns the neighbours, and the networks that are written for them.
+    fn networks(&self) -> BTreeMap<&str, BTreeSet<&str>> {
+        let mut networks: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for neighbour in &self.neighbours {
+            let of = networks.entry(neighbour.node.as_str()).or_default();
+            of.extend(neighbour.from.iter().map(String::as_str));
+        }
+        networks
+    }
+
+    /// Whether a neighbour of these and the new settings has other networks there.
+    fn has_other_networks(&self, new: &Self) -> bool {
+        let after = new.networks();
+        self.networks().iter().any(|(node, from)| after.get(node).is_some_and(|new| new != from))
     }
 }

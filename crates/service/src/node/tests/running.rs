@@ -150,3 +150,68 @@ fn contacts_of_a_new_plan_keep_their_bookings() {
     assert_eq!(place.contacts(), [(2, 100), (3, 100)]);
     assert_eq!(number(&place), before);
 }
+
+#[test]
+fn settings_that_need_a_restart_are_reported_and_keep_their_values() {
+    let place = Place::new(SETTINGS, "");
+    let limits = |place: &Place| place.ask(|_, agent| agent.config().limits.bytes);
+    for (from, to, key) in [
+        ("memory = \"1 MB\"", "memory = \"2 MB\"", "store"),
+        ("memory = \"1 MB\"", "directory = \"/nowhere\"", "store"),
+        ("id =", "limits.bundle = \"1 kB\"\nid =", "limits.bundle"),
+        ("id =", "limits.strangers = \"refuse\"\nid =", "limits.strangers"),
+        ("id =", "aliases = [\"dtn://one/\"]\nid =", "aliases"),
+        ("id = \"ipn:1.0\"", "id = \"ipn:5.0\"", "id"),
+        ("127.0.0.1", "127.0.0.2", "neighbour.from"),
+        ("ipn:2.0", "ipn:3.0", "neighbour.node"),
+    ] {
+        let settings = SETTINGS.replace(from, to);
+        assert_ne!(settings, SETTINGS);
+        // They wait for it, however often the file is read.
+        assert_eq!(place.reload(&settings).unwrap(), [key]);
+        assert_eq!(place.reload(&settings).unwrap(), [key]);
+        let in_force = place.reload.limits();
+        assert_eq!((limits(&place), in_force.payload), (1_000_000, 1_000_000), "{key}");
+        assert!(place.ask(|_, agent| agent.config().aliases.is_empty()), "{key}");
+        assert!(place.reload(SETTINGS).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn bounds_of_a_store_on_disk_apply_at_once() {
+    let on_disk = SETTINGS.replace("memory = \"1 MB\"", "directory = \"/nowhere\"");
+    let spec = |limits: &str| NodeSpec::parse(&format!("{limits}{on_disk}"), "node.toml").unwrap();
+    let running = spec("limits.bundle = \"1 MB\"");
+    let (new, later) = running
+        .reloaded(spec(
+            "limits.bundle = \"1 MB\"\nlimits.bytes = \"2 MB\"\nlimits.inline = \"7 B\"",
+        ))
+        .unwrap();
+    assert!(later.is_empty(), "{later:?}");
+    let limits = new.application_limits();
+    assert_eq!((new.limits.bytes, limits.inline, limits.payload), (Size(2_000_000), 7, 1_000_000));
+    // The layers accept bundles up to the lesser of both bounds.
+    let less = spec("limits.bundle = \"1 MB\"\nlimits.bytes = \"500 kB\"");
+    let (new, later) = running.reloaded(less).unwrap();
+    assert_eq!((new.limits.bytes, later), (running.limits.bytes, vec!["limits.bytes"]));
+}
+
+#[test]
+fn routes_to_a_new_neighbour_apply_at_once() {
+    let place = Place::new(SETTINGS, "");
+    let more = "[[layer]]\nkind = \"mtcp\"\nname = \"mtcp\"\n[[neighbour]]\nnode = \"ipn:3.0\"\nlayer = \"mtcp\"\n\
+                address = \"127.0.0.1:9\"\n";
+    let route = "[[route]]\nto = \"*\"\nvia = \"ipn:3.0\"\n";
+    let later = place.reload(&format!("{SETTINGS}{more}{route}")).unwrap();
+    assert_eq!(later, ["layer", "neighbour.node", "neighbour.address"]);
+    let routes = |place: &Place| {
+        place.ask(|_, agent| match &agent.config().routing {
+            Routing::Static(entries) => entries.iter().map(|entry| entry.via.clone()).collect(),
+            _ => Vec::new(),
+        })
+    };
+    let [two, three] = [2, 3].map(|node| vec![Eid::ipn(node, 0)]);
+    assert_eq!(routes(&place), [three.clone(), two.clone(), three.clone()]);
+    place.reload.set_routes(&route.replace("ipn:3.0", "ipn:2.0")).unwrap();
+    assert_eq!(routes(&place), [two.clone(), two, three]);
+}
