@@ -24,7 +24,7 @@ use thiserror::Error;
 
 use self::turns::{Port, Turns};
 use self::wall::Wall;
-pub use self::wall::WallClock;
+pub use self::wall::{WallClock, dtn_ms};
 use self::wired::Wired;
 use crate::streams::{StreamConfig, StreamDriver};
 use crate::{Clock, Config, Control, Driver, FileStore, Waker};
@@ -187,7 +187,7 @@ impl Node {
         settings.boot = clock.boot();
         if config.wall != WallClock::Unused {
             let now = wall.follow(Time::ZERO, || clock.zero(), crate::clock::is_synchronised);
-            settings.clock = now.map(|(zero, _)| wall::dtn_ms(zero));
+            settings.clock = now.map(|(zero, _)| dtn_ms(zero));
         }
         let agent = Agent::new(settings, Rng::new(config.seed, "agent"));
         let handle = Handle { orders, waker: waker.clone(), clock };

@@ -110,8 +110,9 @@ impl Change {
     }
 }
 
-/// Returns the milliseconds from the start of 2000 to a wall-clock time.
-pub(super) fn dtn_ms(at: SystemTime) -> u64 {
+/// Returns the DTN time (RFC 9171 §4.2.6) at a wall-clock time: milliseconds from the start of 2000.
+#[must_use]
+pub fn dtn_ms(at: SystemTime) -> u64 {
     let unix = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
     u64::try_from(unix).unwrap_or(u64::MAX).saturating_sub(DTN_EPOCH_S * 1000)
 }

@@ -21,11 +21,6 @@ pub enum ClockUse {
 }
 
 impl ClockUse {
-    /// Whether there is a clock from the start on.
-    pub(super) fn is_known_at_start(self) -> bool {
-        self == Self::Yes
-    }
-
     pub(super) const fn wall(self) -> WallClock {
         match self {
             Self::No => WallClock::Unused,

@@ -51,17 +51,6 @@ pub use self::socket::Socket;
 pub use self::tls::{Tls, Use};
 use crate::api;
 
-/// Seconds from 1970 to the start of 2000 (RFC 9171 §4.2.6).
-const DTN_EPOCH_S: u64 = 946_684_800;
-
-/// Returns the milliseconds from the start of 2000 to a wall-clock time, as used for the lifetimes
-/// of bundles and blocks.
-#[must_use]
-pub fn milliseconds_since_2000(now: SystemTime) -> u64 {
-    let unix = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
-    u64::try_from(unix).unwrap_or(u64::MAX).saturating_sub(DTN_EPOCH_S * 1000)
-}
-
 /// Error of a neighbour over LTP without an engine number, and its remedy.
 const NO_ENGINE: &str = "it has no node number, and engines of LTP have numbers; write engine = 1";
 
@@ -519,11 +508,9 @@ impl NodeSpec {
         };
         let timeout = self.contact_plan.as_ref().and_then(|plan| plan.timeout);
         let aliases = self.aliases.iter().map(|alias| self::node("aliases", alias));
-        let clock = milliseconds_since_2000(now);
         Ok(agent::Config {
             aliases: aliases.collect::<Result<_, _>>()?,
             versions: self.agent_versions()?,
-            clock: self.clock.is_known_at_start().then_some(clock),
             persistent: self.store.directory.is_some(),
             contact_timeout: timeout
                 .map_or(agent::Config::default().contact_timeout, |span| span.duration()),

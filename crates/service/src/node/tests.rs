@@ -1,7 +1,7 @@
 mod running;
 
 use engine::Time;
-use rt::node::WallClock;
+use rt::node::{WallClock, dtn_ms};
 
 use super::*;
 
@@ -43,7 +43,7 @@ via = "ipn:3.0"
 
 fn now() -> SystemTime {
     // 2000-01-01T00:16:40Z.
-    SystemTime::UNIX_EPOCH + Duration::from_secs(DTN_EPOCH_S + 1000)
+    SystemTime::UNIX_EPOCH + Duration::from_secs(946_684_800 + 1000)
 }
 
 fn config(spec: &NodeSpec) -> NodeConfig {
@@ -58,7 +58,8 @@ fn complete_configurations_are_applied() {
     let config = config(&spec);
     let agent = &config.agent;
     assert_eq!(agent.node, Eid::ipn(2, 0));
-    assert_eq!(agent.clock, Some(1_000_000));
+    // The node sets the agent's clock when it starts.
+    assert_eq!((config.wall, agent.clock, dtn_ms(now())), (WallClock::Always, None, 1_000_000));
     assert!(agent.persistent && agent.aliases.contains(&"dtn://two/".parse().unwrap()));
     assert_eq!((agent.limits.bundles, agent.limits.bytes), (500, 2_000_000_000));
     assert_eq!(agent.limits.lifetime_ms, 7 * 86_400_000);
@@ -264,15 +265,16 @@ fn neighbours_over_ltp_are_engines() {
 
 #[test]
 fn the_clock_may_be_used_when_it_is_synchronised() {
-    for (clock, starts_with, wall) in [
-        ("", true, WallClock::Always),
-        ("clock = true", true, WallClock::Always),
-        ("clock = false", false, WallClock::Unused),
-        ("clock = \"when-synchronised\"", false, WallClock::WhenSynchronised),
+    for (clock, wall) in [
+        ("", WallClock::Always),
+        ("clock = true", WallClock::Always),
+        ("clock = false", WallClock::Unused),
+        ("clock = \"when-synchronised\"", WallClock::WhenSynchronised),
     ] {
         let spec = NodeSpec::parse(&format!("{clock}\n{OVER_LTP}"), "node.toml").unwrap();
         let config = config(&spec);
-        assert_eq!((config.agent.clock.is_some(), config.wall), (starts_with, wall), "{clock}");
+        // Only from WallClock::Always does a node have a clock from the start on.
+        assert_eq!((config.agent.clock, config.wall), (None, wall), "{clock}");
         let value = toml::Value::try_from(spec.clock).unwrap();
         assert_eq!(value.try_into::<ClockUse>().unwrap(), spec.clock);
     }

@@ -89,7 +89,7 @@ pub(crate) fn configured(
         role,
         catch_up: CATCH_UP,
         unpaced_window: UNPACED_WINDOW,
-        clock_ms: service::node::milliseconds_since_2000(SystemTime::now()),
+        clock_ms: rt::node::dtn_ms(SystemTime::now()),
         rate_bps: options.rate.map(Rate::bps),
         remote,
         udp_lite: options.udp_lite,
