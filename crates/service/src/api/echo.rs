@@ -116,9 +116,9 @@ impl Echo {
         if !self.is_new(now, id, payload) {
             return Err(Refused::Same);
         }
-        let files = self.sent.values().flatten().count();
         let is_file = matches!(payload, Content::File { .. });
-        if is_file && files >= FILES_MAX || !self.has_room(now, agent) || !self.is_allowed(now) {
+        let files = || self.sent.values().flatten().count();
+        if is_file && files() >= FILES_MAX || !self.has_room(now, agent) || !self.is_allowed(now) {
             return Err(Refused::Bound);
         }
         Ok(())
@@ -129,7 +129,7 @@ impl Echo {
         // Echoes of files end by their small number, and with the lifetime of the first ping.
         let Content::Bytes(bytes) = payload else { return true };
         let mut hash = DefaultHasher::new();
-        id.source.to_string().hash(&mut hash);
+        id.source.hash(&mut hash);
         bytes.hash(&mut hash);
         let payload = hash.finish();
         if let Some((since, count)) = self.recent.get_mut(&payload)
