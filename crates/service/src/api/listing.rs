@@ -112,17 +112,19 @@ async fn cancel(shared: &Shared, wanted: String) -> Answer<StatusCode> {
 /// Deletes bundles, some at a time, so that the node does its other work in between.
 async fn purge(shared: &Shared, which: &Which) -> Answer<u64> {
     let most = which.limit.unwrap_or(usize::MAX);
+    let mut after = which.after.unwrap_or(0);
     let mut deleted = 0;
     while deleted < most {
         let filter = Filter::new(which)?;
-        let after = which.after.unwrap_or(0);
         let part = LISTED.min(most - deleted);
         let purged = shared.ask(move |now, agent| {
-            agent.purge(now, part, |bundle| bundle.number > after && filter.selects(bundle))
+            agent.purge(now, (after, part), |bundle| filter.selects(bundle))
         });
         let purged = purged.await?;
-        deleted += purged;
-        if purged < part {
+        deleted += purged.len();
+        // Bundles before it are not looked at again.
+        after = purged.last().copied().unwrap_or(after);
+        if purged.len() < part {
             break;
         }
     }

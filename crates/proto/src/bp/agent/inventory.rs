@@ -97,17 +97,24 @@ impl Agent {
         later.map(|(number, held)| held.summary(*number))
     }
 
-    /// Deletes up to `most` bundles that `selects` chooses, on a user's request. Bundles that are
-    /// just being stored stay. Returns the number of deleted bundles.
-    pub fn purge(&mut self, now: Time, most: usize, selects: impl Fn(&Summary) -> bool) -> usize {
-        let free = self.bundles.iter().filter(|(_, held)| !held.storing);
+    /// Deletes up to `most` bundles with a number above `after` that `selects` chooses, on a user's
+    /// request. Bundles that are just being stored stay. Returns the numbers of the deleted bundles,
+    /// in order of arrival.
+    pub fn purge(
+        &mut self,
+        now: Time,
+        (after, most): (u64, usize),
+        selects: impl Fn(&Summary) -> bool,
+    ) -> Vec<u64> {
+        let later = self.bundles.range(after.saturating_add(1)..);
+        let free = later.filter(|(_, held)| !held.storing);
         let chosen = free.filter(|(number, held)| selects(&held.summary(**number)));
         let numbers: Vec<u64> = chosen.map(|(number, _)| *number).take(most).collect();
         for number in &numbers {
             self.delete(now, *number, Reason::TransmissionCanceled);
         }
         self.pump_freed(now);
-        numbers.len()
+        numbers
     }
 
     /// Facts about a bundle that was delivered and is not confirmed.

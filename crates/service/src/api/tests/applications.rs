@@ -165,6 +165,16 @@ fn bundles_are_filtered_paged_and_purged() {
     stream.read_to_string(&mut metrics).unwrap();
     let line = "slowlight_node_neighbour_bundles_queued{neighbour=\"ipn:2.0\"} 15";
     assert!(metrics.contains(line), "{metrics}");
+    // Only those behind a number, and no more than the limit.
+    let held = place.client().get::<Vec<Bundle>>("/bundles", &[]).unwrap();
+    let head = format!("DELETE /bundles?destination=*&after={}", held[9].number);
+    for (limit, deleted) in [("&limit=2", 2), ("", 3), ("", 0)] {
+        let (_, lines) = exchange(&place, &format!("{head}{limit}"), b"");
+        assert_eq!(serde_json::from_str::<Purged>(&lines[0]).unwrap(), Purged { deleted });
+    }
+    let left = place.client().get::<Vec<Bundle>>("/bundles", &[]).unwrap();
+    let number = |bundle: &Bundle| bundle.number;
+    assert!(left.iter().map(number).eq(held[..10].iter().map(number)), "{left:?}");
 }
 
 #[test]
