@@ -77,20 +77,51 @@ def _selection(destination: str | None, source: str | None, state: str | None) -
     return {name: value for name, value in chosen.items() if value is not None}
 
 
-def _send_stream(
-    to: socket.socket, bundles: Iterable[tuple[str, bytes]], source: str | None
-) -> None:
-    """Sends a request with bundles; ends early if the connection ends."""
-    head: dict[str, Any] = {} if source is None else {"from": source}
-    with contextlib.suppress(OSError):
-        to.sendall(
+def _checked(response: http.client.HTTPResponse) -> http.client.HTTPResponse:
+    """Returns a response, unless it is a refusal."""
+    if response.status >= 400:
+        text = response.read().decode(errors="replace")
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            text = json.loads(text)["error"]
+        raise NodeError(response.status, text)
+    return response
+
+
+class _Sender(threading.Thread):
+    """Sends a request with bundles. `error` is the reason if it ends early."""
+
+    def __init__(
+        self, to: socket.socket, bundles: Iterable[tuple[str, bytes]], source: str | None
+    ) -> None:
+        super().__init__()
+        self.error: BaseException | None = None
+        self._to = to
+        self._bundles = bundles
+        self._head: dict[str, Any] = {} if source is None else {"from": source}
+
+    def run(self) -> None:
+        try:
+            self._send()
+        except BaseException as error:
+            # It is raised where the replies are read, which would wait for more of them.
+            self.error = error
+            self.stop()
+
+    def stop(self) -> None:
+        """Ends the connection; replies that have arrived can still be read."""
+        with contextlib.suppress(OSError):
+            self._to.shutdown(socket.SHUT_RDWR)
+
+    def _send(self) -> None:
+        self._to.sendall(
             b"POST /bundles/stream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n"
         )
-        for destination, payload in bundles:
-            line = json.dumps(head | {"to": destination, "bytes": len(payload)}).encode() + b"\n"
-            to.sendall(b"%x\r\n%b%b\r\n" % (len(line) + len(payload), line, payload))
-        to.sendall(b"0\r\n\r\n")
+        for destination, payload in self._bundles:
+            head = self._head | {"to": destination, "bytes": len(payload)}
+            line = json.dumps(head).encode() + b"\n"
+            self._to.sendall(b"%x\r\n%b%b\r\n" % (len(line) + len(payload), line, payload))
+        self._to.sendall(b"0\r\n\r\n")
 
 
 class Node:
@@ -166,27 +197,33 @@ class Node:
     ) -> Iterator[str]:
         """Sends pairs of destination and payload over one connection, and yields their IDs.
 
-        The first refusal is raised when its turn comes. Bundles that are sent have no other
-        options than the source.
+        The first refusal is raised when its turn comes. An exception of `bundles` is raised after
+        the IDs that have arrived. Bundles that are sent have no other options than the source.
         """
         connection = _Connection(self._path, self._timeout)
         connection.connect()
         # The node replies while bundles are being sent.
-        sending = threading.Thread(target=_send_stream, args=(connection.sock, bundles, source))
-        sending.start()
+        sender = _Sender(connection.sock, bundles, source)
+        sender.start()
         try:
             response = http.client.HTTPResponse(connection.sock, method="POST")
             response.begin()
+            _checked(response)
             while line := response.readline():
                 sent = json.loads(line)
                 if "id" not in sent:
                     raise NodeError(sent["status"], sent["error"])
                 yield sent["id"]
+        except (OSError, ValueError, http.client.HTTPException):
+            # The connection has ended, perhaps within a line, because the sender has failed.
+            if sender.error is None:
+                raise
         finally:
-            with contextlib.suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
-            sending.join()
+            sender.stop()
+            sender.join()
             connection.close()
+        if sender.error is not None:
+            raise sender.error
 
     def reports(
         self, source: str | None = None, *, bundle_id: str | None = None, follow: bool = False
@@ -276,10 +313,4 @@ class Node:
     ) -> http.client.HTTPResponse:
         target = f"{path}?{urlencode(query)}" if query else path
         connection.request(method, target, body)
-        response = connection.getresponse()
-        if response.status >= 400:
-            text = response.read().decode(errors="replace")
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                text = json.loads(text)["error"]
-            raise NodeError(response.status, text)
-        return response
+        return _checked(connection.getresponse())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from slowlight.node import Node, NodeError
@@ -113,6 +115,68 @@ class NodeTest(unittest.TestCase):
         times = self.node.ping("ipn:1.2047", count=3)
         self.assertEqual(len(times), 3)
         self.assertTrue(all(rtt is not None and rtt < 1 for rtt in times), times)
+
+
+class StreamTest(unittest.TestCase):
+    """Streams of bundles to a socket with one response."""
+
+    def setUp(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        path = f"{self.folder.name}/node.sock"
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.addCleanup(self.listener.close)
+        self.listener.bind(path)
+        self.listener.listen()
+        self.node = Node(path, timeout=10)
+
+    def respond(self, response: bytes) -> None:
+        """Responds to the beginning of a request, and reads to the end of the connection."""
+
+        def run() -> None:
+            connection, _ = self.listener.accept()
+            with connection:
+                connection.recv(1)
+                connection.sendall(response)
+                while connection.recv(1 << 16):
+                    pass
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        self.addCleanup(thread.join)
+
+    def test_a_refused_stream_says_why(self) -> None:
+        body = b'{"error": "it is full"}'
+        self.respond(b"HTTP/1.1 503 Busy\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        with self.assertRaises(NodeError) as refused:
+            list(self.node.send_many([("ipn:2.1", b"")]))
+        self.assertEqual((refused.exception.status, str(refused.exception)), (503, "it is full"))
+
+    def test_exceptions_of_the_bundles_are_raised(self) -> None:
+        line = b'{"id": "first"}\n'
+        for error in (FileNotFoundError("the second"), KeyError("the second")):
+            self.respond(
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                b"%x\r\n%b\r\n" % (len(line), line)
+            )
+            has_first = threading.Event()
+
+            def bundles(
+                error: Exception = error, has_first: threading.Event = has_first
+            ) -> Iterator[tuple[str, bytes]]:
+                yield "ipn:2.1", b""
+                has_first.wait(10)
+                raise error
+
+            sent = []
+            started = time.monotonic()
+            with self.assertRaises(type(error)) as raised:
+                for bundle_id in self.node.send_many(bundles()):
+                    sent.append(bundle_id)
+                    has_first.set()
+            self.assertIs(raised.exception, error)
+            self.assertEqual(sent, ["first"])
+            self.assertLess(time.monotonic() - started, 5)
 
 
 if __name__ == "__main__":
