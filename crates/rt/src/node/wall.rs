@@ -110,7 +110,8 @@ impl Change {
     }
 }
 
-/// Returns the DTN time (RFC 9171 §4.2.6) at a wall-clock time: milliseconds from the start of 2000.
+/// Returns the DTN time (RFC 9171 §4.2.6) of a wall-clock time: milliseconds since the start of
+/// 2000.
 #[must_use]
 pub fn dtn_ms(at: SystemTime) -> u64 {
     let unix = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();

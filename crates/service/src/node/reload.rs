@@ -137,7 +137,7 @@ impl NodeSpec {
     /// # Errors
     ///
     /// A neighbour is faulty.
-    fn reloaded(&self, new: Self) -> Result<(Self, Vec<&'static str>), SpecError> {
+    pub(super) fn reloaded(&self, new: Self) -> Result<(Self, Vec<&'static str>), SpecError> {
         let mut later = Vec::new();
         for (key, has_changed) in [
             ("id", self.id != new.id),
