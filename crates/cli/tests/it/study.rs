@@ -189,6 +189,7 @@ fn mistakes_are_found_before_anything_is_run() {
         assert!(message(&refused).contains(says), "{says}: {}", message(&refused));
         let refused = run(folder.path(), &["study", "run", "own.toml"]);
         assert_eq!(refused.status.code(), Some(2), "{to}: {}", message(&refused));
+        assert!(refused.stdout.is_empty(), "{to}");
     }
 }
 
