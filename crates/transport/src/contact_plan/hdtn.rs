@@ -42,13 +42,16 @@ fn none() -> serde_json::Number {
 }
 
 pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, SpecError> {
-    let value: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| malformed(origin, error.to_string()))?;
-    if value.get("edges").is_some() {
-        return tvg::read(text, origin, base);
-    }
-    let spec: Plan =
-        serde_json::from_value(value).map_err(|error| malformed(origin, error.to_string()))?;
+    let spec: Plan = match serde_json::from_str(text) {
+        Ok(spec) => spec,
+        Err(error) => {
+            let other = serde_json::from_str::<serde_json::Value>(text);
+            if other.is_ok_and(|value| value.get("edges").is_some()) {
+                return tvg::read(text, origin, base);
+            }
+            return Err(malformed(origin, error.to_string()));
+        }
+    };
     let mut reading = Reading::default();
     let (mut unlimited, mut fractions) = (0, 0);
     for entry in &spec.contacts {

@@ -1,6 +1,7 @@
 //! ION's commands, one per line: `a`, `c` and `d` of contacts and ranges, and `@`, the reference
 //! of relative times (ionrc(5)). Other commands are skipped.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -90,8 +91,9 @@ pub(super) fn changes(text: &str, origin: &str, base: Base) -> Result<Vec<Change
 pub(super) fn write(plan: &ContactPlan, losses: &mut Losses) -> String {
     let mut text = String::new();
     let ranges: Vec<&Range> = plan.ranges().collect();
+    let pair = |range: &Range| (range.from, range.to);
+    let pairs: BTreeSet<_> = ranges.iter().map(|range| pair(range)).collect();
     for (place, range) in ranges.iter().enumerate() {
-        let pair = |range: &Range| (range.from, range.to);
         let next = ranges.get(place + 1).filter(|next| pair(next) == pair(range));
         // Rounded outwards, and to a common second between two ranges of a pair.
         let start = range.start.as_nanos() / 1_000_000_000;
@@ -108,7 +110,7 @@ pub(super) fn write(plan: &ContactPlan, losses: &mut Losses) -> String {
         }
         let owlt = seconds_up(range.owlt, losses);
         // Only a range from the lower number holds for both directions.
-        let serves_both = !ranges.iter().any(|other| pair(other) == (range.to, range.from));
+        let serves_both = !pairs.contains(&(range.to, range.from));
         let (mut from, mut to) = pair(range);
         if from > to && serves_both {
             (from, to) = (to, from);

@@ -138,6 +138,8 @@ fn errors_name_the_line() {
     let unknown = wrong(Format::Toml, &TOML.replace("rate =", "rates ="));
     assert!(unknown.contains("rates") && unknown.contains("rate"), "{unknown}");
     assert!(wrong(Format::Hdtn, "{").contains("line 1"));
+    let plan = "{\"contacts\":\n[{\"contact\": \"one\"}]}";
+    assert!(wrong(Format::Hdtn, plan).contains("line 2"), "{}", wrong(Format::Hdtn, plan));
 }
 
 #[test]
