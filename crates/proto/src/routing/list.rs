@@ -29,6 +29,8 @@ pub(super) struct Routes<'a> {
     target: u32,
     settings: &'a Settings,
     parts: Vec<(Key, Part)>,
+    /// Part whose best route was the last result. It is split only if another one is wanted.
+    last: Option<Part>,
 }
 
 impl<'a> Routes<'a> {
@@ -39,7 +41,8 @@ impl<'a> Routes<'a> {
         target: u32,
         settings: &'a Settings,
     ) -> Self {
-        let mut routes = Self { graph, source, load, target, settings, parts: Vec::new() };
+        let parts = Vec::new();
+        let mut routes = Self { graph, source, load, target, settings, parts, last: None };
         if let Some(best) = solve(graph, source, load, (target, settings.ties, settings.hops)) {
             routes.add(Part { prefix: 0, banned: Vec::new(), best });
         }
@@ -111,9 +114,11 @@ impl Iterator for Routes<'_> {
     type Item = Found;
 
     fn next(&mut self) -> Option<Found> {
+        if let Some(part) = self.last.take() {
+            self.split(&part);
+        }
         let place = (0..self.parts.len()).min_by(|&a, &b| self.parts[a].0.cmp(&self.parts[b].0))?;
         let (_, part) = self.parts.swap_remove(place);
-        self.split(&part);
-        Some(part.best)
+        Some(self.last.insert(part).best.clone())
     }
 }

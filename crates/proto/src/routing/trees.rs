@@ -77,10 +77,9 @@ impl Trees {
             }
         }
         let labels = Labels::new(graph, source, load);
-        let (source, load) = (source.clone(), *load);
-        let mut tree = Tree { source, load, labels, best: BTreeMap::new() };
-        let (source, load) = (tree.source.clone(), tree.load);
-        let found = tree.next(graph, (&source, &load), (target, ties, hops)).flatten();
+        let best = BTreeMap::new();
+        let mut tree = Tree { source: source.clone(), load: *load, labels, best };
+        let found = tree.next(graph, (source, load), (target, ties, hops)).flatten();
         // A newer search bounds no more than the older one did.
         self.trees
             .retain(|other| !(tree.bounds(&other.source, &other.load) || other.is_like(&tree)));
