@@ -75,8 +75,9 @@ impl Tcpcl {
         let Some((0, flags)) = session.incoming.segment else { return };
         session.incoming.segment = None;
         let ends_early = |coming: &Coming| coming.total.is_some_and(|it| it != coming.received);
-        if flags.end && session.incoming.coming.as_ref().is_some_and(ends_early) {
-            self.refuse_length(path);
+        let is_wrong = flags.end && session.incoming.coming.as_ref().is_some_and(ends_early);
+        if is_wrong && !self.refuse_length(path) {
+            return;
         }
         let Some(session) = self.sessions.get_mut(&path) else { return };
         let Some(coming) = session.incoming.coming else { return };
@@ -461,21 +462,25 @@ impl Tcpcl {
         true
     }
 
-    /// Refuses a bundle that is not as long as announced (§5.2.5.1).
-    fn refuse_length(&mut self, path: PathId) {
-        let Some(session) = self.sessions.get_mut(&path) else { return };
+    /// Refuses a bundle that is not as long as announced (§5.2.5.1); returns whether the session
+    /// continues.
+    fn refuse_length(&mut self, path: PathId) -> bool {
+        let Some(session) = self.sessions.get_mut(&path) else { return false };
         let (link, agreement) = (session.link, session.agreement);
         let coming = session.incoming.coming.as_mut().filter(|coming| !coming.is_unwanted);
-        let Some(coming) = coming else { return };
+        let Some(coming) = coming else { return true };
         coming.is_unwanted = true;
         let (id, transfer, reason) = (coming.id, coming.transfer, RefuseReason::NotAcceptable);
         self.events.push_back(Event::Broken { link, transfer: id, keep: false });
+        if agreement.acks && !agreement.refusals {
+            // An acknowledgment would confirm it.
+            self.fault(path, "a bundle of another length than announced");
+            return false;
+        }
         session.replies.push_back(Reply::Refuse { reason, transfer });
         session.send_replies();
         self.ready.insert(path);
-        if agreement.acks && !agreement.refusals {
-            self.fault(path, "a bundle of another length than announced");
-        }
+        true
     }
 
     fn segment_follows(&mut self, path: PathId, flags: SegmentFlags, length: u64) -> bool {
@@ -484,8 +489,8 @@ impl Tcpcl {
         let is_past = |coming: Coming| {
             coming.total.is_some_and(|total| coming.received.saturating_add(length) > total)
         };
-        if session.incoming.coming.is_some_and(is_past) {
-            self.refuse_length(path);
+        if session.incoming.coming.is_some_and(is_past) && !self.refuse_length(path) {
+            return false;
         }
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let is_long =

@@ -361,6 +361,31 @@ fn a_bundle_of_another_length_than_announced_is_refused() {
 }
 
 #[test]
+fn a_bundle_of_another_length_is_not_acknowledged_without_refusals() {
+    let settings = Version3 { refusals: false, ..Version3::default() };
+    // LENGTH 5, then DATA_SEGMENT: one of 3 bytes that ends, and two that are longer together.
+    let short: &[&[u8]] = &[b"\x60\x05", b"\x13\x03hel"];
+    let long: &[&[u8]] = &[b"\x60\x05", b"\x12\x03hel", b"\x11\x03lo!"];
+    for messages in [short, long] {
+        let protocol = Protocol::Tcpcl3(settings);
+        let mut host = Host::new(Config { protocol, ..guarded(Strangers::Receive) });
+        assert!(host.connect(10, NEAR));
+        // Acknowledgments and lengths, no keepalives.
+        host.receive(10, b"dtn!\x03\x09\x00\x00\x07ipn:2.0");
+        assert_eq!(host.ups().len(), 1);
+        for message in messages {
+            host.receive(10, message);
+        }
+        assert!(host.is_closed(10), "{messages:?}");
+        // ACK_SEGMENT of the whole bundle.
+        let sent = &host.sent[&PathId(10)];
+        let total = messages.iter().skip(1).map(|message| message[1]).sum();
+        assert!(!sent.windows(2).any(|bytes| bytes == [0x20, total]), "{sent:02x?}");
+        assert!(!host.events.iter().any(|event| matches!(event, Event::Whole { .. })));
+    }
+}
+
+#[test]
 fn a_contact_and_a_sign_of_the_peer_end_a_long_pause() {
     let mut host = Host::new(guarded(Strangers::Receive));
     let fail = |host: &mut Host| {
