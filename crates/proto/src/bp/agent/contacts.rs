@@ -126,17 +126,30 @@ impl Agent {
         }
     }
 
-    /// Routes bundles without a route again.
+    /// Routes bundles without a route again. While the noted ones take turns, it waits: those
+    /// behind them would never have a turn.
     pub(super) fn dispatch_waiting(&mut self, now: Time) {
-        if !self.is_copying() && !self.forwarder.has_again() {
-            self.forwarder.wait_again();
+        if self.is_copying() {
+            return self.spread(now);
         }
+        if self.forwarder.has_again() {
+            return self.arm_dispatch_at(now + VOLUME);
+        }
+        self.forwarder.wait_again();
         self.dispatch_again(now);
+    }
+
+    /// Queues copies for all neighbours that are up.
+    pub(super) fn spread(&mut self, now: Time) {
+        for node in self.nodes_up() {
+            self.spread_to(&node);
+            self.pump(now, &node);
+        }
     }
 
     /// Routes bundles again because of released volume, soon.
     pub(super) fn use_volume(&mut self, now: Time) {
-        if self.forwarder.may_use_volume() && !self.is_copying() {
+        if self.forwarder.may_use_volume() && self.is_planned() {
             self.arm_dispatch_at(now + VOLUME);
         }
     }
@@ -179,14 +192,18 @@ impl Agent {
         }
     }
 
-    /// Sets the timer after which bundles without a route are routed again.
+    /// Sets the timers of the next turn, and of the next search for bundles without a route.
     pub(super) fn arm_dispatch(&mut self, now: Time) {
-        if self.forwarder.has_again() {
-            self.arm_dispatch_at(now + TURN);
-        } else if !self.forwarder.has_waiting() {
+        if !self.forwarder.has_again() {
+            self.timers.cancel(Alarm::Turn);
+        } else if self.timers.get(Alarm::Turn).is_none() {
+            self.timers.set(Alarm::Turn, now + TURN, "another turn of searches for routes");
+        }
+        if !self.forwarder.has_waiting() {
             self.timers.cancel(Alarm::Dispatch);
-        } else if matches!(self.config.routing, Routing::ContactGraph(..)) {
-            self.arm_dispatch_at(now + WAITING);
+        } else if self.is_planned() {
+            let wait = if self.forwarder.may_use_volume() { VOLUME } else { WAITING };
+            self.arm_dispatch_at(now + wait);
         }
     }
 
@@ -204,6 +221,12 @@ impl Agent {
     /// Opens the links of contacts that begin, closes those of contacts that are over, and sets the
     /// timer for the next change.
     pub(super) fn contacts(&mut self, now: Time) {
+        self.look_at_plan(now);
+        self.dispatch_again(now);
+    }
+
+    /// Handles contacts that begin, end or are missed, without routing bundles again.
+    pub(super) fn look_at_plan(&mut self, now: Time) {
         let Routing::ContactGraph(router, _) = &mut self.config.routing else { return };
         router.forget_before(now);
         let (forwarder, timeout) = (&self.forwarder, self.config.contact_timeout);
@@ -230,7 +253,6 @@ impl Agent {
         if !changes.started.is_empty() || !changes.over.is_empty() {
             self.forwarder.wait_again();
         }
-        self.dispatch_again(now);
         match changes.next {
             Some(at) => self.timers.set(Alarm::Contact, at, "a contact begins, ends or is missed"),
             None => {

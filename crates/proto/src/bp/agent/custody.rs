@@ -229,7 +229,7 @@ impl Agent {
 
     /// Handles an aggregate signal, which names bundles by the numbers given here.
     pub(super) fn aggregate_signal(&mut self, from: &Signaller, signal: &AggregateCustodySignal) {
-        if self.config.custody.aggregate_after.is_none() {
+        if self.custodies.numbers.is_empty() {
             return self.is_not_believed(from, "no bundle was sent with a number");
         }
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;

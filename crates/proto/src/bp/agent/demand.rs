@@ -28,6 +28,6 @@ impl Agent {
     /// Whether a neighbour can be reached.
     #[must_use]
     pub fn reaches(&self, node: &Eid) -> bool {
-        self.forwarder.up().any(|(_, other)| other == Some(node))
+        self.forwarder.reaches(node)
     }
 }

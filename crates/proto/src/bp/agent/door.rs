@@ -49,6 +49,11 @@ impl Agent {
         Ok(())
     }
 
+    /// Whether a bundle is here, or was here and is remembered.
+    pub(super) fn knows(&self, key: &Key) -> bool {
+        self.by_key.contains_key(key) || self.gone.contains(key)
+    }
+
     /// Whether a bundle has an endpoint of this node as its source, and was not created here. One
     /// that was, and comes back, is here or remembered.
     fn is_not_ours(&self, head: &Head) -> bool {
@@ -57,20 +62,16 @@ impl Agent {
             return false;
         }
         let key = head.key();
-        let is_known = |key: &Key| self.by_key.contains_key(key) || self.gone.contains(key);
-        !is_known(&key) && !is_known(&key.whole())
+        !self.knows(&key) && !self.knows(&key.whole())
     }
 
     /// Refuses a bundle that is being received if its head shows that it is not accepted; returns
     /// whether it does.
     pub(super) fn is_turned_away(&mut self, number: u64) -> bool {
         let Some(intake) = self.intakes.get(number) else { return true };
-        let by = self.giver_node(intake.giver);
+        let by = self.begun_by(intake);
         // A duplicate takes no room: it is answered as such once it is whole.
-        let is_new = |head: &Head| {
-            let key = head.key();
-            !self.by_key.contains_key(&key) && !self.gone.contains(&key)
-        };
+        let is_new = |head: &Head| !self.knows(&head.key());
         let fault = |head: &Head| {
             let rule = || is_new(head).then(|| self.breaks_rule(head, by.as_ref())).flatten();
             self.refuses(head).or_else(rule)

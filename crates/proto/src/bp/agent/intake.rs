@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName};
-use wire::bp7::{Bounds, BundleId};
+use wire::bp7::{Bounds, BundleId, Eid};
 
 use super::super::layer::{Content, LinkId, TransferId};
 use super::super::routes::Priority;
@@ -171,6 +171,8 @@ pub(super) struct Reading {
 #[derive(Debug)]
 pub(super) struct Intake {
     pub(super) giver: Giver,
+    /// Neighbour that began it. Its link may be down before the bundle is whole.
+    pub(super) by: Option<Eid>,
     pub(super) body: Body,
     /// Bytes received before the head was decoded.
     beginning: Vec<u8>,
@@ -221,6 +223,7 @@ impl Intake {
     pub(super) fn new(giver: Giver, body: Body) -> Self {
         Self {
             giver,
+            by: None,
             body,
             beginning: Vec::new(),
             next_look: 1,

@@ -70,7 +70,7 @@ impl Agent {
         let (Some(whole), true) = (whole_of(held), self.is_for_us(held.destination())) else {
             return false;
         };
-        if self.by_key.contains_key(&whole.0) || self.gone.contains(&whole.0) {
+        if self.knows(&whole.0) {
             return true;
         }
         let Some(fragments) = self.joins.fragments.get(&whole) else { return false };
@@ -142,6 +142,7 @@ impl Agent {
         }
         let (Some(first), Some(last)) = ends else { return };
         let Ok(head) = first.head.of_whole(!last.tail.is_empty()) else { return };
+        let by = first.arrival.by.clone();
         let tail = match head.version() {
             super::Version::Six => last.tail.to_vec(),
             super::Version::Seven => Vec::new(),
@@ -151,7 +152,7 @@ impl Agent {
             (fragments.joining, fragments.made_of) = (Some(number), made_of);
         }
         let join = Join { parts, ..Join::default() };
-        self.intakes.insert(number, Intake::of_fragments(head, join, tail));
+        self.intakes.insert(number, Intake { by, ..Intake::of_fragments(head, join, tail) });
         self.place(number);
         self.join_on(now, number);
     }
@@ -242,9 +243,7 @@ impl Agent {
 
     /// Whether a reassembled bundle is still wanted.
     pub(super) fn weigh_joined(&self, held: &Held) -> Result<(), Option<Reply>> {
-        let key = held.key();
-        let is_known = self.by_key.contains_key(&key) || self.gone.contains(&key);
-        if is_known { Err(None) } else { Ok(()) }
+        if self.knows(&held.key()) { Err(None) } else { Ok(()) }
     }
 
     /// Deletes the fragments of a reassembled bundle, which is safe.

@@ -89,6 +89,8 @@ enum Alarm {
     Contact,
     /// Bundles without a route are routed again.
     Dispatch,
+    /// More of the bundles that are routed again have their turn.
+    Turn,
     /// End of the back-off of a neighbour without room, or of a failed layer.
     Rest,
     /// End of the back-off after the store had no room for a reassembled bundle.
@@ -590,6 +592,7 @@ impl Engine for Agent {
                 Alarm::Gone => self.forget_gone(now),
                 Alarm::Contact => self.contacts(now),
                 Alarm::Dispatch => self.dispatch_waiting(now),
+                Alarm::Turn => self.dispatch_again(now),
                 Alarm::Rest => self.rested(now),
                 Alarm::Join => self.join_others(now),
                 Alarm::Record => self.store.record_refused(),

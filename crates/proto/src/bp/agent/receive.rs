@@ -83,7 +83,8 @@ impl Agent {
         let number = self.number();
         self.shares.begin(number, account, bytes);
         self.intakes.begin_transfer((layer, transfer), number);
-        let intake = Intake::new(giver, Body::Memory(BytesMut::new()));
+        let mut intake = Intake::new(giver, Body::Memory(BytesMut::new()));
+        intake.by = self.giver_node(giver);
         self.intakes.insert(number, intake);
     }
 
@@ -467,12 +468,13 @@ impl Agent {
                 head.priority().unwrap_or(Priority::Normal)
             }
         };
-        let max = self.lifetime_max(&head, intake.giver);
+        let by = self.begun_by(&intake);
+        let max = self.lifetime_max(&head, intake.giver, by.as_ref());
         let (age_ms, expires) = ages(&head, now, self.clock(), max, &bounds);
         let from = head.previous_node(&bounds);
         let content = Held::new(head, tail, (payload, owns_file));
         let arrival = Arrival {
-            by: self.giver_node(intake.giver),
+            by,
             is_secured: intake.secured.is_some(),
             verified: intake.secured.take().unwrap_or_default(),
             ..Arrival::default()
@@ -560,6 +562,11 @@ impl Agent {
         self.statistics.deleted += 1;
         self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
         Reply::NotNeeded
+    }
+
+    /// Neighbour that began a bundle.
+    pub(super) fn begun_by(&self, intake: &Intake) -> Option<Eid> {
+        intake.by.clone().or_else(|| self.giver_node(intake.giver))
     }
 
     /// Neighbour over whose link a bundle came.

@@ -6,6 +6,7 @@ use super::super::layer::Command;
 use super::super::routes::Router;
 use super::config::{Config, Entry, Routing};
 use super::planned::Planned;
+use super::shares::Account;
 use super::{Agent, LinkRef};
 
 impl Agent {
@@ -14,6 +15,10 @@ impl Agent {
     pub fn reload(&mut self, now: Time, config: Config) {
         let was_planned = self.is_planned();
         self.leave_routes();
+        // Rules and aliases decide whose share a bundle takes.
+        for ((account, rule), bytes) in self.shares_held() {
+            self.shares.release(&account, rule, bytes);
+        }
         let before = &mut self.config;
         *before = Config {
             node: before.node.clone(),
@@ -24,6 +29,9 @@ impl Agent {
             links: std::mem::take(&mut before.links),
             ..config
         };
+        for ((account, rule), bytes) in self.shares_held() {
+            self.shares.hold(account, rule, bytes);
+        }
         self.open_links(was_planned);
         self.plan_changed(now);
     }
@@ -54,7 +62,11 @@ impl Agent {
         Some(result)
     }
 
-    const fn is_planned(&self) -> bool {
+    fn shares_held(&self) -> Vec<((Account, Option<usize>), u64)> {
+        self.bundles.values().map(|held| (self.share_of(held), held.bytes())).collect()
+    }
+
+    pub(super) const fn is_planned(&self) -> bool {
         matches!(self.config.routing, Routing::ContactGraph(..))
     }
 
@@ -95,17 +107,14 @@ impl Agent {
     fn plan_changed(&mut self, now: Time) {
         self.planned = Planned::new(&self.config);
         let failed: Vec<_> = self.forwarder.failed().cloned().collect();
-        self.contacts(now);
+        self.look_at_plan(now);
         for node in failed {
             self.set_failed(now, &node, true);
         }
         self.forwarder.wait_again();
         self.dispatch_again(now);
         if self.is_copying() {
-            for node in self.nodes_up() {
-                self.spread_to(&node);
-                self.pump(now, &node);
-            }
+            self.spread(now);
         }
     }
 }

@@ -65,8 +65,14 @@ impl Agent {
                         Some(Record::Gone { key, expires_ms, left }) => {
                             let expires = self.clock().moment(now, expires_ms);
                             let max = self.config.limits.gone;
-                            self.gone.insert(max, key, (number, &left), expires);
                             gone.insert(number);
+                            // The limit may be lower than in the run that wrote the record.
+                            if let Some(oldest) =
+                                self.gone.insert(max, key, (number, &left), expires)
+                            {
+                                gone.remove(&oldest);
+                                self.store.remove(oldest);
+                            }
                         }
                         Some(Record::Used(used)) => self.numbers.resume(used),
                         Some(Record::Request(request)) => requests.push((number, request)),
@@ -198,6 +204,8 @@ impl Agent {
         for name in files.into_keys() {
             self.store.delete(name);
         }
+        // Before bundles wait, which would be routed once more.
+        self.contacts(now);
         let numbers: Vec<u64> = self.bundles.keys().copied().collect();
         for number in numbers {
             self.dispatch(now, number);
@@ -206,6 +214,5 @@ impl Agent {
         if self.config.boot.is_some() {
             self.note_clocks(now);
         }
-        self.contacts(now);
     }
 }

@@ -179,12 +179,12 @@ impl Agent {
     }
 
     /// Longest lifetime of a bundle here, in milliseconds.
-    pub(super) fn lifetime_max(&self, head: &Head, giver: Giver) -> u64 {
+    pub(super) fn lifetime_max(&self, head: &Head, giver: Giver, by: Option<&Eid>) -> u64 {
         let max = self.config.limits.lifetime_ms;
         if giver.is_here() {
             return max;
         }
-        let rule = self.rule(head, self.giver_node(giver).as_ref());
+        let rule = self.rule(head, by);
         rule.map_or(max, |rule| max.min(self.config.accept[rule].lifetime_ms))
     }
 
@@ -212,10 +212,9 @@ impl Agent {
         let is_routed = match &self.config.routing {
             Routing::Epidemic | Routing::Spray { .. } => true,
             Routing::Static(entries) => entries.iter().any(|entry| entry.to.matches(to)),
-            Routing::ContactGraph(router, entries) => {
-                let is_planned = matches!(to, Eid::Ipn { node, .. }
-                    if router.plan().contacts().iter().any(|contact| contact.to == *node));
-                is_planned || entries.iter().any(|entry| entry.to.matches(to))
+            Routing::ContactGraph(_, entries) => {
+                matches!(to, Eid::Ipn { node, .. } if self.planned.leads_to(*node))
+                    || entries.iter().any(|entry| entry.to.matches(to))
             }
         };
         is_routed || self.users.is_registered(to)

@@ -10,7 +10,7 @@ use super::super::agent::{
     Acceptance, Agent, By, Config, Indication, Limit, Limits, Pattern, RequestError, SendRequest,
 };
 use super::super::layer::{Command, Event, LinkId, Neighbour, Refusal, TransferId};
-use super::attacks::{bytes_of_seven, seven};
+use super::attacks::{bytes_of_seven, bytes_of_six, seven, six};
 use super::world::{chain, node};
 
 /// Creation time of bundles, within the world's present.
@@ -29,10 +29,13 @@ struct Door {
 }
 
 impl Door {
-    fn new(limits: Limits, accept: Vec<Acceptance>) -> Self {
+    fn config(limits: Limits, accept: Vec<Acceptance>) -> Config {
         let limits = Limits { inline: usize::MAX, memory: usize::MAX, ..limits };
-        let config = Config { limits, accept, ..chain(3, 1, false) };
-        let agent = Agent::new(config, Rng::new(1, "agent"));
+        Config { limits, accept, ..chain(3, 1, false) }
+    }
+
+    fn new(limits: Limits, accept: Vec<Acceptance>) -> Self {
+        let agent = Agent::new(Self::config(limits, accept), Rng::new(1, "agent"));
         let mut door = Self { agent, store: MemoryStore::new(), now: Time::from_secs(10), next: 0 };
         for (link, node) in [(NEAR, Some(node(0))), (FAR, None)] {
             let neighbour = Neighbour {
@@ -248,4 +251,32 @@ fn rules_bound_bundles_by_source_destination_and_neighbour() {
     door.agent.handle_timeout(door.now);
     assert!(door.agent.statistics().expired == 3 && door.bytes() < 500);
     assert_eq!(door.whole(NEAR, &bundle(12, 900)), Ok(()));
+}
+
+#[test]
+fn stored_bundles_count_under_the_rules_of_a_reload() {
+    let one = || Acceptance { by: By::Strangers, bundles: 1, lifetime_ms: 60_000, ..rule() };
+    let other = Acceptance { from: Pattern::Node(Eid::ipn(13, 0)), ..rule() };
+    let mut door = Door::new(Limits::default(), vec![one()]);
+    assert_eq!(door.whole(FAR, &bundle(1, 100)), Ok(()));
+    assert_eq!(door.whole(FAR, &bundle(2, 100)), Err(Refusal::NoResources));
+    door.agent.reload(door.now, Door::config(Limits::default(), vec![other, one()]));
+    assert_eq!(door.whole(FAR, &bundle(3, 100)), Err(Refusal::NoResources));
+    door.now += Duration::from_secs(61);
+    door.agent.handle_timeout(door.now);
+    assert_eq!(door.whole(FAR, &bundle(4, 100)), Ok(()));
+    assert_eq!(door.whole(FAR, &bundle(5, 100)), Err(Refusal::NoResources));
+}
+
+#[test]
+fn a_part_of_a_neighbours_bundle_stays_the_neighbours() {
+    let strangers = Acceptance { by: By::Strangers, refuse: true, ..rule() };
+    let mut door = Door::new(Limits::default(), vec![strangers]);
+    let bundle = bytes_of_six(six(Eid::ipn(66, 9), Eid::ipn(3, 5)), &[7; 400]);
+    assert_eq!(door.whole(FAR, &bundle), Err(Refusal::NotAcceptable));
+    let transfer = door.begin(NEAR, None).unwrap();
+    door.piece(NEAR, transfer, &bundle[..200]);
+    door.event(Event::Broken { link: NEAR, transfer, keep: true });
+    // The neighbour counts it as kept.
+    assert!(door.bytes() > 100, "{}", door.bytes());
 }
