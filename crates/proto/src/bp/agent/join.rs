@@ -152,7 +152,9 @@ impl Agent {
             (fragments.joining, fragments.made_of) = (Some(number), made_of);
         }
         let join = Join { parts, ..Join::default() };
-        self.intakes.insert(number, Intake { by, ..Intake::of_fragments(head, join, tail) });
+        let mut intake = Intake::of_fragments(head, join, tail);
+        intake.by = by;
+        self.intakes.insert(number, intake);
         self.place(number);
         self.join_on(now, number);
     }
