@@ -150,7 +150,7 @@ fn settings_use_scenario_keys_and_former_names() {
     let text = WHOLE.split("[[route]]").next().unwrap();
     let plan = |plan: &str| NodeSpec::parse(&format!("{plan}\n{text}"), "node.toml").unwrap();
     let file = plan("contact_plan = \"a.toml\"").contact_plan.unwrap();
-    let (path, routing) = ("a.toml".into(), transport::settings::RouterSettings::default());
+    let (path, routing) = ("a.toml".into(), settings::RouterSettings::default());
     assert_eq!(file, Plan { file: path, format: None, epoch: None, routing, timeout: None });
     assert_eq!(plan("plan = { file = \"a.toml\" }").contact_plan, Some(file));
 }
