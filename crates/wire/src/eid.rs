@@ -207,9 +207,10 @@ impl Eid {
         Ok(Self::from_numbers(u64::from(allocator) << 32 | u64::from(number), service))
     }
 
-    /// Creates an endpoint from a node, with its allocator in the upper 32 bits, and a service.
+    /// Creates an endpoint from a node, with its allocator in the upper 32 bits, and a service. Node 0
+    /// of the default allocator is the null endpoint with any service (RFC 9758 §3.4.1).
     pub(crate) const fn from_numbers(node: u64, service: u64) -> Self {
-        if node == 0 && service == 0 { Self::None } else { Self::Ipn { node, service } }
+        if node == 0 { Self::None } else { Self::Ipn { node, service } }
     }
 
     /// Writes the endpoint as CBOR.
@@ -348,6 +349,7 @@ mod tests {
         Ok(eid)
     }
 
+    /// Requirements: B10, B11, B12, I01, I02, I08a, I08b, I09.
     #[test]
     fn examples_of_the_specifications() {
         // RFC 9758 §6.1 has the allocator 977000 in both forms; RFC 9171 §4.2.5.1 the others.
@@ -370,6 +372,10 @@ mod tests {
         {
             assert_eq!(read(bytes), Ok(Eid::None));
         }
+        // Node 0 of the default allocator is null with any service (RFC 9758 §3.4.1).
+        for bytes in [&[0x82, 0x02, 0x82, 0, 5][..], &[0x82, 0x02, 0x83, 0, 0, 5]] {
+            assert_eq!(read(bytes), Ok(Eid::None));
+        }
         // The default allocator in three numbers, and lengths ended by a break.
         assert_eq!(read(&[0x82, 0x02, 0x83, 0, 5, 6]), Ok(Eid::ipn(5, 6)));
         assert_eq!(read(&[0x9f, 0x02, 0x9f, 5, 6, 0xff, 0xff]), Ok(Eid::ipn(5, 6)));
@@ -389,6 +395,7 @@ mod tests {
         }
     }
 
+    /// Requirements: I01, I02, I03a, I03b, I03c.
     #[test]
     fn text_round_trips() {
         for text in [
@@ -407,7 +414,9 @@ mod tests {
             let eid: Eid = text.parse().unwrap();
             assert_eq!(eid.to_string(), text);
         }
-        assert_eq!("ipn:0.0.0".parse(), Ok(Eid::None));
+        for text in ["ipn:0.0.0", "ipn:0.0", "ipn:0.5", "ipn:0.0.5"] {
+            assert_eq!(text.parse(), Ok(Eid::None));
+        }
         assert_eq!("ipn:0.5.1".parse(), Ok(Eid::ipn(5, 1)));
         assert_eq!("ipn:4294967295.7".parse::<Eid>().unwrap().to_string(), "ipn:!.7");
         for bad in [
@@ -434,6 +443,7 @@ mod tests {
         assert!("dtn://".repeat(200).parse::<Eid>().is_err());
     }
 
+    /// Requirements: B11, I04.
     #[test]
     fn nodes_and_groups() {
         let eid = |text: &str| text.parse::<Eid>().unwrap();
