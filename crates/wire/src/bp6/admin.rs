@@ -111,7 +111,8 @@ pub struct AggregateCustodySignal {
 /// A run of custody numbers, in its wire form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fill {
-    /// Start: the number for the first fill, the distance from the previous fill for others.
+    /// Start: the number for the first fill, for others the distance from the last number of the
+    /// previous fill.
     pub start: u64,
     /// Number of custody numbers.
     pub length: u64,

@@ -233,14 +233,15 @@ impl Agent {
             return self.is_not_believed(from, "no bundle was sent with a number");
         }
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;
-        let (mut at, mut are_known) = (0u64, true);
+        let (mut last, mut are_known) = (0u64, true);
         let given = self.custodies.numbers.clone();
         for fill in &signal.fills {
-            let start = at.saturating_add(fill.start);
-            at = start.saturating_add(fill.length);
-            are_known &= given.start <= start && at <= given.end;
+            let start = last.saturating_add(fill.start);
+            let end = start.saturating_add(fill.length);
+            last = end.saturating_sub(1);
+            are_known &= given.start <= start && end <= given.end;
             let numbers: Vec<u64> =
-                self.custodies.by_number.range(start..at).map(|(_, number)| *number).collect();
+                self.custodies.by_number.range(start..end).map(|(_, number)| *number).collect();
             for number in numbers {
                 self.custody_reported(number, None, has_it, from);
             }
@@ -354,15 +355,29 @@ impl Agent {
 /// A day in milliseconds.
 const DAY_MS: u64 = 86_400_000;
 
-/// Runs of consecutive numbers, each given by its distance from the end of the previous one.
+/// Runs of consecutive numbers, each given by its distance from the last number of the previous
+/// one, as ION, HDTN and DTNME write them.
 fn fills(numbers: &BTreeSet<u64>) -> Vec<Fill> {
     let mut runs = Ranges::new();
     numbers.iter().for_each(|number| runs.insert(*number, number.saturating_add(1)));
-    let mut before = 0;
+    let mut last = 0;
     let fill = |(start, end): (u64, u64)| {
-        let fill = Fill { start: start - before, length: end - start };
-        before = end;
+        let fill = Fill { start: start - last, length: end - start };
+        last = end - 1;
         fill
     };
     runs.iter().map(fill).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requirements: G02.
+    #[test]
+    fn runs_of_numbers_are_those_of_other_implementations() {
+        let fill = |start, length| Fill { start, length };
+        assert_eq!(fills(&[4, 5, 6, 9].into()), [fill(4, 3), fill(3, 1)]);
+        assert_eq!(fills(&[0, 2].into()), [fill(0, 1), fill(2, 1)]);
+    }
 }
