@@ -132,6 +132,7 @@ impl Agent {
             deleted: status(BundleFlags::REPORT_DELETION),
             reason: match u8::try_from(reason.code()) {
                 Ok(code @ 0..=8) => bp6::Reason::from_code(code),
+                _ if reason == Reason::BlockUnsupported => bp6::Reason::BlockUnintelligible,
                 // Reasons that version 6 lacks.
                 Ok(_) | Err(_) => bp6::Reason::NoInformation,
             },

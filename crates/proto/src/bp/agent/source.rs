@@ -72,6 +72,11 @@ impl SendRequest {
     }
 }
 
+/// Whether an endpoint is a number of an allocator other than the default one.
+const fn has_allocator(eid: &Eid) -> bool {
+    matches!(eid, Eid::Ipn { node, .. } if *node >> 32 != 0)
+}
+
 fn lifetime_ms(request: &SendRequest) -> u64 {
     u64::try_from(request.lifetime.as_millis()).unwrap_or(u64::MAX)
 }
@@ -199,6 +204,15 @@ impl Agent {
         if request.hop_limit.is_some() {
             return Err(RequestError::Conflict("bundles of version 6 have no hop limit"));
         }
+        let report_to = self.report_to(request);
+        let named = [&request.destination, &source, &report_to, &self.config.node];
+        if named.iter().any(|eid| has_allocator(eid)) {
+            let why = "endpoints with an allocator are not for version 6 (RFC 9758 §7.4)";
+            return Err(RequestError::Conflict(why));
+        }
+        // If all endpoints are numbers, no dictionary is needed (RFC 6260 §2.2).
+        let has_numbers = |eid: &&Eid| matches!(eid, Eid::None | Eid::Ipn { .. });
+        let dictionary = (!named.iter().all(has_numbers)).then(Box::default);
         if self.config.clock.is_none() {
             let why = "bundles of version 6 carry their creation time, and this node has no clock";
             return Err(RequestError::Conflict(why));
@@ -217,11 +231,6 @@ impl Agent {
         if request.destination.is_singleton() {
             flags = flags.with(bp6::BundleFlags::SINGLETON);
         }
-        // If all endpoints are numbers, no dictionary is needed (RFC 6260 §2.2).
-        let has_numbers = |eid: &&Eid| matches!(eid, Eid::None | Eid::Ipn { .. });
-        let report_to = self.report_to(request);
-        let named = [&request.destination, &source, &report_to, &self.config.node];
-        let dictionary = (!named.iter().all(has_numbers)).then(Box::default);
         let primary = bp6::Primary {
             flags,
             destination: request.destination.clone(),

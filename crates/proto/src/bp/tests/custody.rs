@@ -33,6 +33,7 @@ fn decode(bytes: &[u8]) -> Bundle<'_> {
     Bundle::decode(bytes, &bp6::Bounds::default()).unwrap()
 }
 
+/// Requirements: F01a.
 #[test]
 fn versions_coexist_without_translation() {
     let mut world = World::chain(3, true, 1);
@@ -55,6 +56,7 @@ fn versions_coexist_without_translation() {
     assert_eq!([hop(0), hop(1)], [node(0), node(1)]);
 }
 
+/// Requirements: E06a, E07.
 #[test]
 fn custody_goes_from_node_to_node() {
     let mut world = World::chain(4, true, 1);
@@ -77,6 +79,7 @@ fn custody_goes_from_node_to_node() {
     assert_eq!(held(&world), [0; 4]);
 }
 
+/// Requirements: E06c, E08.
 #[test]
 fn bundles_without_a_custodian_are_retransmitted() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
@@ -104,6 +107,7 @@ fn bundles_without_a_custodian_are_retransmitted() {
     assert_eq!(held(&world), [0; 3]);
 }
 
+/// Requirements: E05.
 #[test]
 fn a_lost_signal_is_replaced_by_the_next() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, false)).collect();
@@ -152,6 +156,7 @@ fn custody_of_all_fragments_releases_the_bundle() {
     assert_eq!(held(&world), [0; 3]);
 }
 
+/// Requirements: G02, G03.
 #[test]
 fn signals_are_aggregated() {
     let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
@@ -203,6 +208,7 @@ fn urgent_bundles_go_first() {
     assert_eq!(classes, [expedited, expedited, normal, normal, bulk, bulk]);
 }
 
+/// Requirements: B49a.
 #[test]
 fn reports_of_version_6_return_to_the_source() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
@@ -243,6 +249,7 @@ fn reports_of_version_6_return_to_the_source() {
     assert_eq!(reports, expected);
 }
 
+/// Requirements: E03, E04.
 #[test]
 fn blocks_on_both_sides_of_the_payload_do_what_their_flags_say() {
     let cases = [
@@ -291,4 +298,113 @@ fn version_6_bundles_require_a_clock() {
     let now = world.now;
     let refused = world.nodes[0].agent.send(now, request(1, 1));
     assert!(matches!(refused, Err(RequestError::Conflict(_))), "{refused:?}");
+}
+
+/// Requirements: E04.
+#[test]
+fn unknown_blocks_of_version_6_are_reported_as_unintelligible() {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    configs[1].reports = Reports { reception: true, deletion: true, ..Reports::default() };
+    let mut world = World::new(configs, 1);
+    world.connect(0, 1);
+    world.settle();
+    let flags = BlockFlags::REPORT.with(BlockFlags::DELETE_BUNDLE);
+    let block = Block::new(200, flags, Vec::new(), b"what").unwrap();
+    let mut primary = super::attacks::six(Eid::ipn(66, 6), endpoint(2));
+    primary.report_to = node(0);
+    primary.flags = primary.flags.with(bp6::BundleFlags(BundleFlags::REPORT_DELETION.0));
+    let plain = Payload { len: 2, flags: BlockFlags::LAST, ..Payload::default() };
+    let head = bp6::Head::new(primary, vec![block], plain).unwrap();
+    let trailer = Trailer::new(Vec::new());
+    world.hand_in(1, 0, &Bundle { head, payload: b"hi", trailer }.to_vec().unwrap());
+    world.settle();
+    let reasons: Vec<_> = world
+        .crossed
+        .iter()
+        .map(|(.., bytes)| {
+            let record = decode(bytes).payload.to_vec();
+            match bp6::AdministrativeRecord::decode(&record, &bp6::Bounds::default()) {
+                Ok(bp6::AdministrativeRecord::StatusReport(report)) => report.reason,
+                other => panic!("{other:?}"),
+            }
+        })
+        .collect();
+    assert_eq!(reasons, [bp6::Reason::BlockUnintelligible; 2]);
+}
+
+/// Requirements: I10a.
+#[test]
+fn version_6_has_no_allocators() {
+    let mut world = World::chain(2, true, 1);
+    world.settle();
+    let destination: Eid = "ipn:977000.100.1".parse().unwrap();
+    let now = world.now;
+    let request = SendRequest { destination, custody: false, ..request(1, 1) };
+    let refused = world.nodes[0].agent.send(now, request.clone());
+    assert!(matches!(refused, Err(RequestError::Conflict(_))), "{refused:?}");
+    let request = SendRequest { version: Version::Seven, ..request };
+    assert!(world.nodes[0].agent.send(now, request).is_ok());
+}
+
+/// Requirements: G02.
+#[test]
+fn fills_count_from_the_last_number_of_the_fill_before() {
+    let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+    configs[0].custody.aggregate_after = Some(secs(5));
+    configs[1].custody.accept = false;
+    let mut world = World::new(configs, 1);
+    world.connect(0, 1);
+    world.settle();
+    for len in 10..16 {
+        send(&mut world, 0, request(1, len));
+        world.settle();
+    }
+    let first = decode(&world.crossed[0].2).head.block_of(bp6::CUSTODY_ENHANCEMENT).cloned();
+    let first = bp6::CustodyEnhancement::from_block(&first.unwrap()).unwrap().id;
+    let ids = |world: &World| world.nodes[0].agent.bundles().map(|of| of.id).collect::<Vec<_>>();
+    let before = ids(&world);
+    // The first two and the last but one: 3 numbers behind the second.
+    let fills = [(first, 2), (3, 1)].map(|(start, length)| bp6::Fill { start, length });
+    let (succeeded, reason) = (true, bp6::CustodyReason::NoInformation);
+    let signal = bp6::AggregateCustodySignal { succeeded, reason, fills: fills.into() };
+    let record = bp6::AdministrativeRecord::AggregateCustodySignal(signal).to_vec().unwrap();
+    let mut primary = super::attacks::six(node(1), node(0));
+    primary.flags = primary.flags.with(bp6::BundleFlags::ADMINISTRATIVE);
+    world.hand_in(0, 1, &super::attacks::bytes_of_six(primary, &record));
+    world.settle();
+    assert_eq!(ids(&world), [2, 3, 5].map(|n| before[n].clone()));
+}
+
+/// Requirements: E11, G01.
+#[test]
+fn a_number_of_another_custodian_is_void() {
+    for (named, is_single) in [(node(0), false), (Eid::ipn(77, 0), true)] {
+        let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
+        configs[1].custody.aggregate_after = Some(secs(5));
+        let mut world = World::new(configs, 1);
+        world.connect(0, 1);
+        world.settle();
+        let mut primary = super::attacks::six(Eid::ipn(66, 6), endpoint(1));
+        primary.custodian = node(0);
+        primary.flags = primary.flags.with(bp6::BundleFlags::CUSTODY);
+        let enhancement = bp6::CustodyEnhancement { id: 7, custodian: named };
+        let block = enhancement.to_block(BlockFlags::DISCARD).unwrap();
+        let plain = Payload { len: 2, flags: BlockFlags::LAST, ..Payload::default() };
+        let head = bp6::Head::new(primary, vec![block], plain).unwrap();
+        let trailer = Trailer::new(Vec::new());
+        world.hand_in(1, 0, &Bundle { head, payload: b"hi", trailer }.to_vec().unwrap());
+        world.pass(secs(6));
+        let record = decode(&world.crossed[0].2).payload.to_vec();
+        match bp6::AdministrativeRecord::decode(&record, &bp6::Bounds::default()).unwrap() {
+            bp6::AdministrativeRecord::CustodySignal(signal) => {
+                assert!(is_single && signal.succeeded);
+                assert_eq!(signal.subject.source, Eid::ipn(66, 6));
+            }
+            bp6::AdministrativeRecord::AggregateCustodySignal(signal) => {
+                assert!(!is_single && signal.succeeded);
+                assert_eq!(signal.fills, [bp6::Fill { start: 7, length: 1 }]);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }
