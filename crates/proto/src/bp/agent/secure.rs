@@ -106,12 +106,14 @@ impl Agent {
         let destination = opened.head.primary().destination.clone();
         let is_for_us = self.is_for_us(&destination);
         let (policy, node) = (&self.config.security, &self.config.node);
+        let signed = opened.signed();
         if !giver.is_here() || giver == Giver::Fragments {
             policy.receive_noting(opened, passed)?;
         }
         if is_for_us {
             return Ok(());
         }
+        opened.restore_crcs(&signed, self.config.crc.payload)?;
         policy.protect(opened, node, &mut self.vectors)?;
         // A primary block has a CRC, or is signed (RFC 9171 §4.3.1).
         let primary = opened.head.primary();

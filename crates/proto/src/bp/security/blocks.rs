@@ -73,21 +73,44 @@ impl Opened {
 
     /// Removes the CRC of a block, which a security block replaces (RFC 9173 §3.8.1, §4.8.1).
     fn without_crc(&mut self, number: u64) -> Result<(), Fault> {
+        self.set_crc(number, CrcType::None)
+    }
+
+    fn set_crc(&mut self, number: u64, crc: CrcType) -> Result<(), Fault> {
         match number {
-            PRIMARY_NUMBER => {
-                let primary = Primary { crc: CrcType::None, ..self.head.primary().clone() };
-                self.set_primary(primary)
-            }
+            PRIMARY_NUMBER => self.set_primary(Primary { crc, ..self.head.primary().clone() }),
             PAYLOAD_NUMBER => {
-                self.head.set_payload(Payload { crc: CrcType::None, ..self.head.payload() });
+                self.head.set_payload(Payload { crc, ..self.head.payload() });
                 Ok(())
             }
             number => {
                 let block = self.block(number).ok_or(Fault::Conflicting)?;
                 let data = block.data().to_vec();
-                self.set_data(number, CrcType::None, &data)
+                self.set_data(number, crc, &data)
             }
         }
+    }
+
+    /// Numbers of the signed blocks, without the primary block.
+    pub(in crate::bp) fn signed(&self) -> Vec<u64> {
+        let targets = self.security(INTEGRITY).into_iter().flat_map(|(_, content)| content.targets);
+        targets.map(|of| of.target).filter(|number| *number != PRIMARY_NUMBER).collect()
+    }
+
+    /// Gives blocks a CRC that have lost their last protection (RFC 9173 §3.8.2).
+    pub(in crate::bp) fn restore_crcs(
+        &mut self,
+        numbers: &[u64],
+        crc: CrcType,
+    ) -> Result<(), Fault> {
+        for &number in numbers {
+            let is_protected =
+                self.protects(INTEGRITY, number) || self.protects(CONFIDENTIALITY, number);
+            if !is_protected && self.has(number) {
+                self.set_crc(number, crc)?;
+            }
+        }
+        Ok(())
     }
 
     pub(in crate::bp) fn set_primary(&mut self, primary: Primary) -> Result<(), Fault> {

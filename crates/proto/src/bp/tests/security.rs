@@ -50,6 +50,7 @@ fn added<'a>(number: u64, flags: BlockFlags, targets: &'a [u64], source: &'a Eid
     Added { number, flags, targets, source }
 }
 
+/// Requirements: C08, D09.
 #[test]
 fn example_1_a_payload_is_signed() {
     let expected = vector!("a1_bundle");
@@ -67,6 +68,7 @@ fn example_1_a_payload_is_signed() {
     );
 }
 
+/// Requirements: D02.
 #[test]
 fn reserved_scope_flags_are_hashed_as_they_were_sent() {
     for flags in [8, 0xffff, 7] {
@@ -82,6 +84,7 @@ fn reserved_scope_flags_are_hashed_as_they_were_sent() {
     }
 }
 
+/// Requirements: C05, C08, D03b, D06, D08, D09.
 #[test]
 fn example_2_a_payload_is_encrypted_with_a_wrapped_key() {
     let expected = vector!("a2_bundle");
@@ -103,6 +106,7 @@ fn example_2_a_payload_is_encrypted_with_a_wrapped_key() {
     assert_eq!((failed, bytes(&read)), (Err(Fault::Unknown), expected));
 }
 
+/// Requirements: C01, D09.
 #[test]
 fn example_3_two_nodes_protect_a_bundle() {
     let expected = vector!("a3_bundle");
@@ -135,6 +139,7 @@ fn example_3_two_nodes_protect_a_bundle() {
     assert_eq!(made.payload, opened(&vector!("a3_original")).payload);
 }
 
+/// Requirements: C04, C06, C09, D01, D05, D09.
 #[test]
 fn example_4_a_signature_is_encrypted_with_what_it_signs() {
     let expected = vector!("a4_bundle");
@@ -209,6 +214,7 @@ fn world(policies: [Policy; 3], bundle_max: u64) -> World {
     world
 }
 
+/// Requirements: C07, C09, C10, C11.
 #[test]
 fn signed_and_encrypted_bundles_are_accepted() {
     for wraps in [false, true] {
@@ -236,6 +242,7 @@ fn signed_and_encrypted_bundles_are_accepted() {
     }
 }
 
+/// Requirements: D05, D07a.
 #[test]
 fn initialization_vectors_are_unique() {
     let policies = [policy(both(Role::Source), false), Policy::default(), Policy::default()];
@@ -273,6 +280,7 @@ fn protected(policy: Policy) -> Vec<u8> {
     world.crossed[0].2.to_vec()
 }
 
+/// Requirements: C12, C14b, C17, D04a.
 #[test]
 fn tampered_bundles_are_deleted_and_reported() {
     for (rules, is_signed) in [
@@ -308,6 +316,7 @@ fn tampered_bundles_are_deleted_and_reported() {
     }
 }
 
+/// Requirements: C13a, C14a, D04a.
 #[test]
 fn missing_and_unknown_operations_follow_the_rule() {
     let plain = opened(&protected(Policy::default()));
@@ -332,6 +341,7 @@ fn missing_and_unknown_operations_follow_the_rule() {
     assert_eq!(checked, signed);
 }
 
+/// Requirements: C12, C13c.
 #[test]
 fn a_block_that_was_changed_is_stripped() {
     const KIND: u64 = 200;
@@ -364,4 +374,129 @@ fn a_payload_beyond_the_bound_is_refused_and_keys_are_not_printed() {
     world.settle();
     assert_eq!(taken(&world, 2).len(), 1);
     assert_eq!(format!("{:?}", Key::new(b"secret")), "Key { wraps: false, .. }");
+}
+
+/// Parameters of an encryption with an initialization vector that ends in `last`.
+fn gcm(last: u8) -> AesGcm {
+    let iv = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
+    AesGcm { iv: iv.into(), variant: AesVariant::Aes256, wrapped_key: None, scope: Scope::ALL }
+}
+
+/// Requirements: C01, C03, C04.
+#[test]
+fn operations_that_contradict_are_refused() {
+    let (source, flags) = (Eid::ipn(2, 1), BlockFlags(0));
+    let mut made = opened(&vector!("a1_original"));
+    let sign = |made: &Opened, number: u64, targets: &[u64]| {
+        let (mut made, added) = (made.clone(), added(number, flags, targets, &source));
+        made.add_integrity(&added, &HmacSha2::default(), &[1; 32]).map(|()| made)
+    };
+    let hide = |made: &Opened, number: u64, targets: &[u64]| {
+        let (mut made, added) = (made.clone(), added(number, flags, targets, &source));
+        made.add_confidentiality(&added, &gcm(number as u8), &[2; 32]).map(|()| made)
+    };
+    made = sign(&made, 2, &[PAYLOAD_NUMBER]).unwrap();
+    // The same operation again, a BIB, an absent block, a target twice, and a number in use.
+    for (number, targets) in [(3, &[1][..]), (3, &[2]), (3, &[9]), (3, &[0, 0]), (2, &[0])] {
+        assert_eq!(sign(&made, number, targets).err(), Some(Fault::Conflicting), "{targets:?}");
+    }
+    // The primary block, an absent block, a target twice.
+    for targets in [&[0][..], &[9], &[1, 1]] {
+        assert_eq!(hide(&made, 3, targets).err(), Some(Fault::Conflicting), "{targets:?}");
+    }
+    made = hide(&made, 3, &[PAYLOAD_NUMBER, 2]).unwrap();
+    // A BCB, and what is encrypted.
+    for targets in [&[3][..], &[1], &[2]] {
+        assert_eq!(hide(&made, 4, targets).err(), Some(Fault::Conflicting), "{targets:?}");
+    }
+    for targets in [&[3][..], &[2]] {
+        assert_eq!(sign(&made, 4, targets).err(), Some(Fault::Conflicting), "{targets:?}");
+    }
+}
+
+/// Requirements: C05, C06, C07, C10, C13b.
+#[test]
+fn policies_keep_the_rules_of_security_blocks() {
+    let mut vectors = Vectors::new(&mut Rng::new(1, "vectors"));
+    let clear = opened(&vector!("a1_original"));
+    let mut made = clear.clone();
+    let policy_of = |rules| policy(rules, false);
+    assert_eq!(policy_of(both(Role::Source)).protect(&mut made, &node(0), &mut vectors), Ok(true));
+    // Each fragment has the block of its encrypted payload, which no node removes.
+    let hidden = made.head.blocks().iter().filter(|block| block.kind() == CONFIDENTIALITY);
+    for block in hidden.clone() {
+        assert!(!block.flags().contains(BlockFlags::DISCARD));
+        let content = SecurityBlock::decode(block.data(), &bpsec::Bounds::default()).unwrap();
+        let of_payload = content.results(PAYLOAD_NUMBER).is_some();
+        assert_eq!(block.flags().contains(BlockFlags::REPLICATE), of_payload);
+    }
+    // The signature of the payload is encrypted with it, and lies before nothing that it needs.
+    assert_eq!(hidden.count(), 2);
+    // What is encrypted is not signed.
+    let signs = policy_of(vec![rule(Role::Source, SIGN, &[PAYLOAD])]);
+    assert_eq!(signs.protect(&mut made, &node(1), &mut vectors), Ok(false));
+    // An acceptor removes all its operations, and the blocks with the last of them.
+    assert_eq!(policy_of(both(Role::Acceptor)).receive(&mut made), Ok(true));
+    assert!(made.head.blocks().is_empty());
+    assert_eq!(made.payload, clear.payload);
+    // Plaintext where a rule requires encryption is a missing operation.
+    let hides = |role| policy_of(vec![rule(role, HIDE, &[PAYLOAD])]);
+    assert_eq!(hides(Role::Acceptor).receive(&mut clear.clone()), Err(Fault::Missing));
+    // A signature of several blocks, of which some are to be encrypted, is not split.
+    let (source, targets) = (node(0), [0, PAYLOAD_NUMBER]);
+    let mut made = clear;
+    let added = added(2, BlockFlags(0), &targets, &source);
+    made.add_integrity(&added, &HmacSha2::default(), &[1; 32]).unwrap();
+    let hidden = hides(Role::Source).protect(&mut made, &node(0), &mut vectors);
+    assert_eq!(hidden, Err(Fault::Conflicting));
+}
+
+/// Requirements: D06.
+#[test]
+fn a_tag_may_follow_the_ciphertext() {
+    let mut read = opened(&vector!("a2_bundle"));
+    let (number, mut block) = content(&read, CONFIDENTIALITY);
+    let tag = *AesGcm::tag(&block, PAYLOAD_NUMBER).unwrap().unwrap();
+    block.targets[0].results.clear();
+    let wrapping = Key::wrapping(&vector!("key_wrapping"));
+    let before = read.clone();
+    assert_eq!(read.decrypt(number, &block, PAYLOAD_NUMBER, &wrapping), Err(Fault::Failed));
+    assert_eq!(read, before);
+    read.payload.extend_from_slice(&tag);
+    read.decrypt(number, &block, PAYLOAD_NUMBER, &wrapping).unwrap();
+    assert_eq!(read.payload, b"Ready to generate a 32-byte payload");
+}
+
+/// Requirements: C16.
+#[test]
+fn fragments_are_not_protected() {
+    let primary = wire::bp7::Primary {
+        fragment: Some(wire::bp7::Fragment { offset: 0, total: 9 }),
+        ..super::attacks::seven(Eid::ipn(66, 6), endpoint(2))
+    };
+    let bytes = super::attacks::bytes_of_seven(primary, b"part");
+    let policies = [Policy::default(), policy(both(Role::Source), false), Policy::default()];
+    let mut world = world(policies, u64::MAX);
+    world.hand_in(1, 0, &bytes);
+    world.settle();
+    let sent = opened(&world.crossed[0].2);
+    assert_eq!(sent.payload, b"part");
+    let security = [INTEGRITY, CONFIDENTIALITY];
+    assert!(!sent.head.blocks().iter().any(|block| security.contains(&block.kind())));
+}
+
+/// Requirements: D03a, D04b.
+#[test]
+fn crcs_return_when_a_signature_is_removed() {
+    let rules = |role| policy(vec![rule(role, SIGN, &[0, PAYLOAD])], false);
+    let policies = [rules(Role::Source), rules(Role::Acceptor), Policy::default()];
+    let mut world = world(policies, u64::MAX);
+    send(&mut world, 0, SendRequest::new(endpoint(2), payload(10)));
+    world.settle();
+    assert_eq!(taken(&world, 2), [payload(10)]);
+    let crcs = |n: usize| {
+        let head = opened(&world.crossed[n].2).head;
+        [head.primary().crc, head.payload().crc].map(|crc| crc != wire::bp7::CrcType::None)
+    };
+    assert_eq!([crcs(0), crcs(1)], [[false; 2], [true; 2]]);
 }
