@@ -18,6 +18,7 @@ use crate::bp::layer::{
 
 mod admission;
 mod framed;
+mod messages;
 mod version3;
 
 const LINK: LinkId = LinkId(1);
@@ -276,6 +277,7 @@ fn whole(len: usize) -> Vec<u8> {
     [b"head", &bytes(len)[..], b"!"].concat()
 }
 
+/// Requirements: V01a, V02, V12b, V15, V16, V17a, V20b.
 #[test]
 fn the_first_exchange_matches_the_specification() {
     let mut world = World::established([active(1), config(2)], 1);
@@ -300,6 +302,7 @@ fn the_first_exchange_matches_the_specification() {
     assert!(!neighbour.is_authenticated);
 }
 
+/// Requirements: V14, V17b.
 #[test]
 fn bundles_of_all_lengths_arrive_in_order() {
     for seed in 0..20 {
@@ -334,6 +337,7 @@ fn a_bundle_in_a_file_is_read_as_it_is_sent() {
     assert!(outcomes.contains(&(4, Outcome::Acknowledged)), "{outcomes:?}");
 }
 
+/// Requirements: V18.
 #[test]
 fn the_last_acknowledgment_waits_for_the_agent() {
     let mut world = World::established([active(1), config(2)], 1);
@@ -389,6 +393,7 @@ fn acknowledgments_without_flags_count_bytes() {
     assert_eq!(world.outcomes(), [b'i', b'o'].map(|tag| (tag.into(), Outcome::Acknowledged)));
 }
 
+/// Requirements: V18.
 #[test]
 fn a_refusal_stops_a_transfer() {
     let mut world = World::established([active(1), config(2)], 1);
@@ -414,6 +419,7 @@ fn a_refusal_stops_a_transfer() {
     assert_eq!(world.outcomes(), [(1, completed), (2, Outcome::Acknowledged)]);
 }
 
+/// Requirements: V10, V12a, V12b.
 #[test]
 fn keepalives_go_both_ways_and_silence_ends_a_session() {
     let slow = Config { keepalive_s: 10, ..config(2) };
@@ -430,6 +436,7 @@ fn keepalives_go_both_ways_and_silence_ends_a_session() {
     assert!(world.is_down(0) && world.is_down(1));
 }
 
+/// Requirements: V10.
 #[test]
 fn a_session_without_keepalives_has_no_deadline() {
     let quiet = Config { keepalive_s: 0, ..config(2) };
@@ -437,6 +444,7 @@ fn a_session_without_keepalives_has_no_deadline() {
     assert!(world.ends.iter().all(|end| end.layer.poll_timeout().is_none()));
 }
 
+/// Requirements: V21, V22a.
 #[test]
 fn started_transfers_complete_after_the_contact() {
     let mut world = World::established([active(1), config(2)], 1);
@@ -456,6 +464,7 @@ fn started_transfers_complete_after_the_contact() {
     assert!(world.ends.iter().all(|end| end.layer.poll_timeout().is_none()));
 }
 
+/// Requirements: V22b, V23b, W01b.
 #[test]
 fn reconnections_back_off() {
     let mut world = World::established([active(1), config(2)], 1);
@@ -482,6 +491,7 @@ fn reconnections_back_off() {
     assert!(matches!(world.ends[0].events.last(), Some(Event::Up { .. })));
 }
 
+/// Requirements: V04a, V04b.
 #[test]
 fn tls_is_negotiated_or_required() {
     let with = |tls, config: Config| Config { tls, ..config };
@@ -495,6 +505,7 @@ fn tls_is_negotiated_or_required() {
     assert!(!world.ends[1].is_up);
 }
 
+/// Requirements: V06.
 #[test]
 fn a_peer_with_another_certificate_gets_nothing() {
     let secured = |proof, config: Config| Config { tls: Tls::Always, proof, ..config };
@@ -544,6 +555,7 @@ fn protocol_violations_end_the_session() {
     }
 }
 
+/// Requirements: V12a.
 #[test]
 fn silent_peers_time_out_and_sessions_are_bounded() {
     let few = Config { limits: Limits { sessions: 2, ..Limits::default() }, ..config(2) };

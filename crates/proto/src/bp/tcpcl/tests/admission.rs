@@ -8,13 +8,13 @@ use super::*;
 use crate::bp::admission::{Admission, Strangers};
 use crate::bp::tcpcl::{Protocol, Version3};
 
-const NEAR: &str = "192.0.2.2";
-const FAR: &str = "203.0.113.9";
+pub(super) const NEAR: &str = "192.0.2.2";
+pub(super) const FAR: &str = "203.0.113.9";
 /// Contact header of version 4 without TLS.
-const HEADER: &[u8] = b"dtn!\x04\x00";
+pub(super) const HEADER: &[u8] = b"dtn!\x04\x00";
 
 /// SESS_INIT without keepalives.
-fn init(named: &str) -> Vec<u8> {
+pub(super) fn init(named: &str) -> Vec<u8> {
     let mut bytes = vec![7, 0, 0];
     bytes.extend(0xffff_u64.to_be_bytes());
     bytes.extend(0xffff_u64.to_be_bytes());
@@ -25,7 +25,7 @@ fn init(named: &str) -> Vec<u8> {
 }
 
 /// XFER_SEGMENT with the start flag, an announced length, and data.
-fn segment(flags: u8, total: u64, data: &[u8]) -> Vec<u8> {
+pub(super) fn segment(flags: u8, total: u64, data: &[u8]) -> Vec<u8> {
     let mut bytes = vec![1, flags];
     bytes.extend([0; 8]);
     if flags & 2 != 0 {
@@ -37,17 +37,17 @@ fn segment(flags: u8, total: u64, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-struct Host {
-    layer: Tcpcl,
-    now: Time,
-    sent: BTreeMap<PathId, Vec<u8>>,
-    closed: BTreeSet<PathId>,
-    opened: usize,
-    events: Vec<Event>,
+pub(super) struct Host {
+    pub(super) layer: Tcpcl,
+    pub(super) now: Time,
+    pub(super) sent: BTreeMap<PathId, Vec<u8>>,
+    pub(super) closed: BTreeSet<PathId>,
+    pub(super) opened: usize,
+    pub(super) events: Vec<Event>,
 }
 
 /// A node 1 with the neighbour 2 at [`NEAR`], to which it connects.
-fn guarded(strangers: Strangers) -> Config {
+pub(super) fn guarded(strangers: Strangers) -> Config {
     let admission = Admission {
         neighbours: [(Eid::ipn(2, 0), vec![NEAR.parse().unwrap()])].into(),
         aliases: ["dtn://one/".parse().unwrap()].into(),
@@ -65,7 +65,7 @@ fn guarded(strangers: Strangers) -> Config {
 }
 
 impl Host {
-    fn new(config: Config) -> Self {
+    pub(super) fn new(config: Config) -> Self {
         Self {
             layer: Tcpcl::new(config),
             now: Time::from_secs(1),
@@ -76,7 +76,7 @@ impl Host {
         }
     }
 
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         let mut tx = TxBuf::new(1);
         loop {
             let transmit = self.layer.poll_transmit(self.now, &mut tx);
@@ -107,7 +107,7 @@ impl Host {
     }
 
     /// A stream from an address; returns whether it has a place.
-    fn connect(&mut self, path: u32, from: &str) -> bool {
+    pub(super) fn connect(&mut self, path: u32, from: &str) -> bool {
         let far = SocketAddr::new(from.parse::<IpAddr>().unwrap(), 40_000);
         let info =
             PathInfo { ends: Some(("192.0.2.1:4556".parse().unwrap(), far)), ..PathInfo::stream() };
@@ -116,19 +116,19 @@ impl Host {
         !self.closed.contains(&PathId(path))
     }
 
-    fn receive(&mut self, path: u32, bytes: &[u8]) {
+    pub(super) fn receive(&mut self, path: u32, bytes: &[u8]) {
         let receive = Receive::datagram(PathId(path), bytes);
         self.layer.handle_input(self.now, Input::Receive(receive));
         self.drain();
     }
 
     /// A session of a peer that connects and announces a name.
-    fn session(&mut self, path: u32, from: &str, named: &str) {
+    pub(super) fn session(&mut self, path: u32, from: &str, named: &str) {
         assert!(self.connect(path, from));
         self.receive(path, &[HEADER, &init(named)].concat());
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(super) fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         while let Some(next) = self.layer.poll_timeout().filter(|next| next.at <= until) {
             self.now = self.now.max(next.at);
@@ -138,7 +138,7 @@ impl Host {
         self.now = until;
     }
 
-    fn faults(&self) -> Vec<&'static str> {
+    pub(super) fn faults(&self) -> Vec<&'static str> {
         let faults = self.events.iter().filter_map(|event| match event {
             Event::PeerFault { what, .. } | Event::Notice { what, .. } => Some(*what),
             _ => None,
@@ -146,7 +146,7 @@ impl Host {
         faults.collect()
     }
 
-    fn ups(&self) -> Vec<(LinkId, Option<Eid>, usize)> {
+    pub(super) fn ups(&self) -> Vec<(LinkId, Option<Eid>, usize)> {
         let ups = self.events.iter().filter_map(|event| match event {
             Event::Up { link, neighbour } => {
                 Some((*link, neighbour.node.clone(), neighbour.window))
@@ -156,17 +156,18 @@ impl Host {
         ups.collect()
     }
 
-    fn is_closed(&self, path: u32) -> bool {
+    pub(super) fn is_closed(&self, path: u32) -> bool {
         self.closed.contains(&PathId(path))
     }
 
     /// Last bytes sent to a peer.
-    fn last(&self, path: u32, count: usize) -> &[u8] {
+    pub(super) fn last(&self, path: u32, count: usize) -> &[u8] {
         let sent = &self.sent[&PathId(path)];
         &sent[sent.len() - count..]
     }
 }
 
+/// Requirements: V09a.
 #[test]
 fn a_stranger_with_a_neighbours_name_gets_nothing() {
     for strangers in [Strangers::Receive, Strangers::Both] {
@@ -190,6 +191,7 @@ fn a_stranger_with_a_neighbours_name_gets_nothing() {
     }
 }
 
+/// Requirements: I05, V08, W08b.
 #[test]
 fn names_that_no_peer_may_have_end_the_session() {
     for named in ["ipn:1.0", "dtn://one/", "ipn:!.0", "ipn:4294967295.0", "dtn:none", "http://x"] {
@@ -211,6 +213,7 @@ fn names_that_no_peer_may_have_end_the_session() {
     assert!(host.is_closed(10));
 }
 
+/// Requirements: V06.
 #[test]
 fn strangers_are_refused_if_so_configured() {
     let mut host = Host::new(guarded(Strangers::Refuse));
@@ -241,6 +244,7 @@ fn a_second_session_of_a_node_is_reported() {
     assert_eq!(host.faults(), ["a second session of the same node"]);
 }
 
+/// Requirements: V12a, V23a.
 #[test]
 fn an_idle_crowd_does_not_shut_the_layer() {
     let limits = Limits { sessions: 40, per_address: 8, ..Limits::default() };
@@ -277,6 +281,7 @@ fn an_idle_crowd_does_not_shut_the_layer() {
     assert!(!host.is_closed(10) && !host.is_closed(11));
 }
 
+/// Requirements: V22b.
 #[test]
 fn a_transfer_that_stalls_ends_its_session() {
     let mut host = Host::new(guarded(Strangers::Receive));
@@ -296,6 +301,7 @@ fn a_transfer_that_stalls_ends_its_session() {
     assert!(matches!(host.events[..], [.., Event::Broken { keep: false, .. }, Event::Down { .. }]));
 }
 
+/// Requirements: V01b, V02, V03a, V22a.
 #[test]
 fn another_version_is_answered_with_the_own_header() {
     for version in [3, 5] {
@@ -318,6 +324,7 @@ fn another_version_is_answered_with_the_own_header() {
     assert!(!host.sent.contains_key(&PathId(10)) && host.is_closed(10));
 }
 
+/// Requirements: V04a, V04b, V22a.
 #[test]
 fn missing_tls_is_a_contact_failure() {
     for (path, sent) in [(10, &b"dtn!\x04\x01\x05\x00\x04"[..]), (1, b"dtn!\x04\x01\x05\x00\x04")] {
@@ -329,6 +336,7 @@ fn missing_tls_is_a_contact_failure() {
     }
 }
 
+/// Requirements: V20a.
 #[test]
 fn a_bundle_of_another_length_than_announced_is_refused() {
     // XFER_REFUSE, Not Acceptable, of the transfer 0.

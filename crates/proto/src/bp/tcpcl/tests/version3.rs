@@ -15,6 +15,7 @@ fn failed(acknowledged: u64) -> Outcome {
     Outcome::Failed { acknowledged }
 }
 
+/// Requirements: W01a, W02a, W04, W05.
 #[test]
 fn the_first_exchange_matches_the_specification() {
     let mut world = World::established(both(Version3::default()), 1);
@@ -29,6 +30,7 @@ fn the_first_exchange_matches_the_specification() {
     assert_eq!(neighbour.node, Some(Eid::ipn(2, 0)));
 }
 
+/// Requirements: W04, W07.
 #[test]
 fn bundles_of_all_lengths_arrive_in_order_with_lengths() {
     for seed in 0..20 {
@@ -53,6 +55,22 @@ fn bundles_of_all_lengths_arrive_in_order_with_lengths() {
     }
 }
 
+/// Requirements: W07.
+#[test]
+fn lengths_are_announced_to_peers_that_request_them() {
+    for lengths in [true, false] {
+        let settings = Version3 { lengths, ..Version3::default() };
+        let peers = [speak(active(1), Version3::default()), speak(config(2), settings)];
+        let mut world = World::established(peers, 1);
+        let before = world.sent[0].len();
+        world.send(1, Content::Bytes(bytes(200_000).into()));
+        world.settle();
+        // LENGTH before the first segment.
+        assert_eq!(world.sent[0][before] == 0x60, lengths);
+        assert_eq!(world.came(1), [whole(200_000)]);
+    }
+}
+
 #[test]
 fn a_segment_may_be_as_long_as_a_bundle() {
     // Version 3 cannot announce a longest segment.
@@ -66,6 +84,7 @@ fn a_segment_may_be_as_long_as_a_bundle() {
     assert_eq!(world.came(1), [whole(300_000)]);
 }
 
+/// Requirements: W05.
 #[test]
 fn acknowledgments_bound_the_data_in_transit() {
     let [a, b] = both(Version3::default());
@@ -82,6 +101,7 @@ fn acknowledgments_bound_the_data_in_transit() {
     assert_eq!(world.outcomes(), [(1, acknowledged), (2, acknowledged)]);
 }
 
+/// Requirements: W03, W05.
 #[test]
 fn without_acknowledgments_a_bundle_has_only_left() {
     let silent = Version3 { acks: false, ..Version3::default() };
@@ -95,6 +115,7 @@ fn without_acknowledgments_a_bundle_has_only_left() {
     assert_eq!(world.sent[1].len(), before);
 }
 
+/// Requirements: W03.
 #[test]
 fn reactive_fragments_are_kept_where_both_agree() {
     for reactive_fragmentation in [true, false] {
@@ -123,6 +144,7 @@ fn reactive_fragments_are_kept_where_both_agree() {
     }
 }
 
+/// Requirements: W06a.
 #[test]
 fn a_refusal_stops_a_transfer() {
     let [a, b] = both(Version3::default());
@@ -175,6 +197,7 @@ fn without_refusals_unneeded_bundles_are_acknowledged() {
     }
 }
 
+/// Requirements: W08b.
 #[test]
 fn started_transfers_complete_before_the_shutdown() {
     let mut world = World::established(both(Version3::default()), 1);
@@ -188,6 +211,7 @@ fn started_transfers_complete_before_the_shutdown() {
     assert!(world.ends.iter().all(|end| end.layer.poll_timeout().is_none()));
 }
 
+/// Requirements: W08b.
 #[test]
 fn a_shutdown_sets_the_reconnection_delay() {
     for (reconnect_s, opened) in [(Some(0), [1, 1]), (Some(50), [1, 2]), (None, [2, 2])] {
@@ -205,6 +229,7 @@ fn a_shutdown_sets_the_reconnection_delay() {
     }
 }
 
+/// Requirements: W03, W08a.
 #[test]
 fn keepalives_go_both_ways_and_silence_ends_a_session() {
     let [a, b] = both(Version3::default());
@@ -219,6 +244,7 @@ fn keepalives_go_both_ways_and_silence_ends_a_session() {
     assert!(world.is_down(0) && world.is_down(1));
 }
 
+/// Requirements: W02b.
 #[test]
 fn later_versions_are_accepted_and_earlier_ones_not() {
     let header = |version: u8| [b"dtn!", &[version, 0x01, 0, 0, 0][..]].concat();
