@@ -336,6 +336,7 @@ mod tests {
 
     use super::*;
 
+    /// Requirements: B01.
     #[test]
     fn numbers_of_the_specification() {
         // RFC 8949, appendix A.

@@ -118,6 +118,7 @@ impl fmt::Display for Datagram<'_> {
 mod tests {
     use super::*;
 
+    /// Requirements: U01a, U03.
     #[test]
     fn the_first_byte_determines_the_datagram_type() {
         assert_eq!(Datagram::decode(&[0; 4]), Ok(Datagram::Keepalive));

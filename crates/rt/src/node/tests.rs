@@ -188,6 +188,7 @@ fn over_a_relay(folders: [Option<&Path>; 3]) {
     );
 }
 
+/// Requirements: B45.
 #[test]
 fn bundles_cross_a_relay_in_memory() {
     over_a_relay([None; 3]);

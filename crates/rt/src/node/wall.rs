@@ -166,6 +166,7 @@ mod tests {
         assert_eq!(wall.follow(Time::from_secs(2), || reading, never), set);
     }
 
+    /// Requirements: B14.
     #[test]
     fn dtn_time_begins_in_2000() {
         assert_eq!(dtn_ms(SystemTime::UNIX_EPOCH), 0);

@@ -130,6 +130,7 @@ fn whole(client: &mut NodeClient, coming: &mut Coming, len: u64) -> Vec<u8> {
     bytes
 }
 
+/// Requirements: P14, P21.
 #[test]
 fn payloads_are_delivered_until_they_are_confirmed() {
     for on_disk in [false, true] {
@@ -203,6 +204,7 @@ fn the_socket_has_the_mode_and_the_group_of_the_settings() {
     assert_eq!((found.permissions().mode() & 0o777, found.gid()), (0o660, group));
 }
 
+/// Requirements: P21.
 #[test]
 fn bundles_are_listed_and_cancelled_and_survive() {
     let mut place = Place::new(true);

@@ -28,6 +28,7 @@ fn payload(len: u64) -> Payload {
     Payload { flags: BlockFlags::LAST, len, ..Payload::default() }
 }
 
+/// Requirements: E01a, F01b.
 #[test]
 fn a_bundle_of_numbers() {
     let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp6/cbhe.hex"));
@@ -40,6 +41,7 @@ fn a_bundle_of_numbers() {
     assert_eq!(head.to_string(), "ipn:1.1 to ipn:2.1 400000000.1 for 3600 s, 5 B");
 }
 
+/// Requirements: E02.
 #[test]
 fn a_bundle_with_a_dictionary() {
     let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp6/dictionary.hex"));
@@ -86,6 +88,7 @@ fn custody_transfers_between_nodes() {
     assert!(head.set_primary(other).is_err());
 }
 
+/// Requirements: E02, G01.
 #[test]
 fn blocks_on_both_sides_of_the_payload() {
     let node: Eid = "ipn:7.0".parse().unwrap();
@@ -118,6 +121,7 @@ fn blocks_on_both_sides_of_the_payload() {
     assert!(Bundle { head, payload: b"hi", trailer: turned }.to_vec().is_err());
 }
 
+/// Requirements: E01a, E02.
 #[test]
 fn errors_are_reported_with_their_offset() {
     let head = "06 8110 11 02010101 00000000 81bede8800 01 9c10 00";
@@ -150,6 +154,7 @@ fn errors_are_reported_with_their_offset() {
     assert!(Head::decode(&hex::vector(&many), &Bounds { head_max: 53, ..BOUNDS }).is_err());
 }
 
+/// Requirements: E01b.
 #[test]
 fn contradictory_flags_are_refused() {
     let anonymous = Primary { source: Eid::None, ..primary() };
@@ -169,6 +174,7 @@ fn contradictory_flags_are_refused() {
     }
 }
 
+/// Requirements: E11, G02.
 #[test]
 fn records() {
     // Laid out by hand from RFC 5050 §6.1.

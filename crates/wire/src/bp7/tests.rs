@@ -20,6 +20,7 @@ fn primary() -> Primary {
     }
 }
 
+/// Requirements: B01, B02, B05, B06, B10, B17, B19, B22, B24.
 #[test]
 fn a_bundle_with_checks() {
     // Computed by hand from RFC 9171; tshark 4.0.17 finds all three CRCs correct.
@@ -47,6 +48,7 @@ fn a_bundle_with_checks() {
     assert_eq!(Bundle { head: made, payload: b"hello" }.to_vec().as_deref(), Ok(&bytes[..]));
 }
 
+/// Requirements: B05, B06, B17.
 #[test]
 fn a_primary_block_with_the_longer_check() {
     let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp7/primary_crc32c.hex"));
@@ -56,6 +58,7 @@ fn a_primary_block_with_the_longer_check() {
     assert_eq!(read.to_vec().as_deref(), Ok(&bytes[..]));
 }
 
+/// Requirements: B02, B05, B06.
 #[test]
 fn a_bundle_without_checks() {
     // RFC 9173 appendix A.1.1.
@@ -69,6 +72,7 @@ fn a_bundle_without_checks() {
     assert_eq!(bundle.to_vec().as_deref(), Ok(&bytes[..]));
 }
 
+/// Requirements: B22.
 #[test]
 fn a_changed_byte_is_found() {
     let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp7/checks.hex"));
@@ -84,6 +88,7 @@ fn a_changed_byte_is_found() {
     }
 }
 
+/// Requirements: B01.
 #[test]
 fn forms_written_by_other_implementations() {
     // Arrays ended by a break, in blocks and in the payload block, and numbers longer than needed.
@@ -106,6 +111,7 @@ fn forms_written_by_other_implementations() {
     assert_eq!(written[1..bytes.len()], bytes[1..]);
 }
 
+/// Requirements: B22.
 #[test]
 fn crcs_cover_indefinite_lengths() {
     for crc in [CrcType::Crc16, CrcType::Crc32c] {
@@ -128,6 +134,7 @@ fn crcs_cover_indefinite_lengths() {
     }
 }
 
+/// Requirements: B03, B18.
 #[test]
 fn forwarders_change_only_required_fields() {
     let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp7/checks.hex"));
@@ -157,6 +164,7 @@ fn forwarders_change_only_required_fields() {
     assert!(read.clone().set_blocks(twice).is_err());
 }
 
+/// Requirements: B02, B03, B04, B05, B17, B19, B21, B24.
 #[test]
 fn errors_are_reported_with_their_offset() {
     let head = "9f 88 07 00 00 8202820102 8202820201 8202820201 82001828 1a000f4240";
@@ -213,6 +221,7 @@ fn bundles_beyond_the_bounds_are_refused() {
     );
 }
 
+/// Requirements: B03, B07a, B08a, B29a.
 #[test]
 fn contradictory_flags_are_refused() {
     let asks = BundleFlags::REPORT_DELIVERY.with(BundleFlags::MUST_NOT_FRAGMENT);
@@ -235,6 +244,7 @@ fn contradictory_flags_are_refused() {
     );
 }
 
+/// Requirements: B69, B70, B71.
 #[test]
 fn status_reports() {
     // Laid out by hand from RFC 9171 §6.1.1.
@@ -307,6 +317,7 @@ prop_compose! {
 }
 
 proptest! {
+    /// Requirements: B09, B21.
     #[test]
     fn bundles_round_trip(
         primary in any_primary(), blocks in any_blocks(), flags: u64, crc in crc_type(),

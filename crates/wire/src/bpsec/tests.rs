@@ -26,6 +26,7 @@ fn both_ways(bytes: &[u8]) -> SecurityBlock {
     block
 }
 
+/// Requirements: C08, D02, D09.
 #[test]
 fn example_1_integrity() {
     let bytes = example!("a1_bundle");
@@ -48,6 +49,7 @@ fn example_1_integrity() {
     assert_eq!(input, example!("a1_ippt"));
 }
 
+/// Requirements: C08, D05, D09.
 #[test]
 fn example_2_confidentiality() {
     let bytes = example!("a2_bundle");
@@ -68,6 +70,7 @@ fn example_2_confidentiality() {
     assert_eq!(additional_data(parameters.scope, primary, payload, header), example!("a2_aad"));
 }
 
+/// Requirements: C01, D02, D09.
 #[test]
 fn example_3_two_sources() {
     let bytes = example!("a3_bundle");
@@ -100,6 +103,7 @@ fn example_3_two_sources() {
     assert_eq!(Bundle { head, payload: before.payload }.to_vec(), before.to_vec());
 }
 
+/// Requirements: D01, D02, D05, D09.
 #[test]
 fn example_4_full_scope() {
     let bytes = example!("a4_bundle");
@@ -133,6 +137,7 @@ fn keys_have_the_lengths_of_their_variants() {
     assert_eq!((example!("key_wrapping").len(), example!("key_hmac").len()), (16, 16));
 }
 
+/// Requirements: D02.
 #[test]
 fn scopes_omit_absent_headers_of_the_primary_block() {
     let security = BlockHeader { kind: 11, number: 3, flags: bp7::BlockFlags(0) };
@@ -148,6 +153,7 @@ fn scopes_omit_absent_headers_of_the_primary_block() {
     }
 }
 
+/// Requirements: C01, C02, D01.
 #[test]
 fn errors_are_reported_with_their_offset() {
     for (text, offset) in [
@@ -174,6 +180,11 @@ fn errors_are_reported_with_their_offset() {
         parameters: Vec::new(),
     };
     assert!(none.to_vec().is_err());
+    // Reserved flags of the context are ignored, and written as 0 (RFC 9172 §3.6).
+    let reserved =
+        SecurityBlock::decode(&hex::vector("81 01 01 18fe 8202820201 8180"), &BOUNDS).unwrap();
+    assert_eq!(reserved.parameters, []);
+    assert_eq!(reserved.to_vec().unwrap(), hex::vector("81 01 01 00 8202820201 8180"));
     // A private context, without parameters.
     let private = both_ways(&hex::vector("81 01 38 63 00 8202820201 8180"));
     assert_eq!(private.context, -100);

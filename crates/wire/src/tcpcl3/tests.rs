@@ -12,6 +12,7 @@ fn header() -> ContactHeader<'static> {
     ContactHeader { version: VERSION, flags, keepalive_s: 30, eid: "dtn://a" }
 }
 
+/// Requirements: W02a.
 #[test]
 fn contact_headers() {
     let bytes = hex::vector("64746e21 03 0b 001e 07 64746e3a2f2f61");
@@ -21,6 +22,9 @@ fn contact_headers() {
     for end in 0..bytes.len() {
         assert_eq!(ContactHeader::decode(&bytes[..end], EID_MAX), Ok(None));
     }
+    // Reserved flags are ignored.
+    let reserved = [&bytes[..5], &[0xfb], &bytes[6..]].concat();
+    assert_eq!(ContactHeader::decode(&reserved, EID_MAX), Ok(Some((header(), bytes.len()))));
     let later = [b"dtn!\x05", &bytes[5..]].concat();
     let read = ContactHeader::decode(&later, EID_MAX).unwrap().unwrap().0;
     assert_eq!(read, ContactHeader { version: 5, ..header() });
@@ -35,6 +39,7 @@ fn contact_headers() {
     }
 }
 
+/// Requirements: W04, W08b.
 #[test]
 fn messages() {
     let idle = Some(ShutdownReason::IdleTimeout);

@@ -17,6 +17,7 @@ fn init() -> SessionInit<'static> {
     }
 }
 
+/// Requirements: V01a.
 #[test]
 fn contact_headers() {
     let header = ContactHeader { can_tls: true };
@@ -29,6 +30,7 @@ fn contact_headers() {
     assert!(ContactHeader::decode(b"dtx").is_err());
 }
 
+/// Requirements: V16.
 #[test]
 fn messages() {
     let length = 5_u64.to_be_bytes();
@@ -83,6 +85,7 @@ fn messages() {
     );
 }
 
+/// Requirements: V08, V16.
 #[test]
 fn errors_are_reported_with_their_offset() {
     for (text, offset) in [

@@ -107,6 +107,8 @@ fn operators_see_neighbours_and_delete_bundles() {
 }
 
 /// Every acknowledged bundle arrives complete, whichever nodes are killed at any time.
+///
+/// Requirements: B43.
 #[test]
 fn acknowledged_bundles_survive_any_kill() {
     let kills: u64 = match std::env::var("SLOWLIGHT_NODE_KILLS") {

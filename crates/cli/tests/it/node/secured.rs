@@ -77,6 +77,7 @@ fn a_payload_that_another_key_signed_is_deleted() {
     });
 }
 
+/// Requirements: E06a, E07.
 #[test]
 fn custody_is_kept_until_another_node_accepts_it() {
     let mut row = Row::new(3);

@@ -108,6 +108,8 @@ mod tests {
     proptest! {
         /// Restarts and steps of the clock in either direction; a bundle is only created when what
         /// is to be recorded was.
+        ///
+        /// Requirements: B15.
         #[test]
         fn no_timestamp_is_used_twice(steps in prop::collection::vec(
             (0u8..5, -200_000i64..200_000, 1u32..4), 1..60,
@@ -133,6 +135,7 @@ mod tests {
         }
     }
 
+    /// Requirements: B16a, B16b.
     #[test]
     fn sequences_are_short_where_no_earlier_run_was() {
         let mut numbers = Numbers::new(0);

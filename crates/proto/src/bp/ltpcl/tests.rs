@@ -53,6 +53,7 @@ fn kinds(pair: &Pair, n: usize) -> Vec<DataKind> {
     .collect()
 }
 
+/// Requirements: L01, L02, U02b.
 #[test]
 fn a_bundle_is_a_red_block_of_service_1() {
     let mut pair = pair();
@@ -112,6 +113,7 @@ fn the_last_report_waits_for_the_agent() {
     }
 }
 
+/// Requirements: L04.
 #[test]
 fn refused_blocks_are_cancelled_unless_unneeded() {
     let refused = Outcome::Refused(Refusal::NoResources);
@@ -137,6 +139,7 @@ fn refused_blocks_are_cancelled_unless_unneeded() {
     }
 }
 
+/// Requirements: L02, U02b.
 #[test]
 fn green_blocks_are_sent_once_and_mixed_ones_start_red() {
     let mut pair = pair_with(|config| Config { color: Color::Mixed(100), ..config }, 1);

@@ -155,6 +155,8 @@ mod tests {
     }
 
     /// Test case 5 of McGrew and Viega, "The Galois/Counter Mode of Operation".
+    ///
+    /// Requirements: D05.
     #[test]
     fn a_vector_of_8_bytes_is_read() {
         let key = hex("feffe9928665731c6d6a8f9467308308");
@@ -173,6 +175,8 @@ mod tests {
     }
 
     /// Sealed by OpenSSL, through the Python package cryptography.
+    ///
+    /// Requirements: D05.
     #[test]
     fn vectors_of_9_13_and_16_bytes_are_read() {
         let key = hex(&"feffe9928665731c6d6a8f9467308308".repeat(2));

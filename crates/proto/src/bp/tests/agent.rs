@@ -37,6 +37,7 @@ pub(super) fn send(world: &mut World, n: usize, request: SendRequest) {
     world.drain(n);
 }
 
+/// Requirements: B43, B67c.
 #[test]
 fn bundles_cross_a_relay_and_leave_nothing_behind() {
     for persistent in [false, true] {
@@ -99,6 +100,7 @@ fn short_bundles_may_exceed_the_window() {
     }
 }
 
+/// Requirements: B16b, B25, B27a, B27b, B29b, B46, B47.
 #[test]
 fn previous_node_hop_count_and_age_are_those_of_the_last_node() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, false)).collect();
@@ -131,6 +133,7 @@ fn previous_node_hop_count_and_age_are_those_of_the_last_node() {
     }
 }
 
+/// Requirements: B13, B30, B52.
 #[test]
 fn a_bundle_that_was_forwarded_too_often_is_deleted() {
     let mut configs: Vec<_> = (0..4).map(|at| chain(4, at, false)).collect();
@@ -157,6 +160,7 @@ fn a_bundle_that_was_forwarded_too_often_is_deleted() {
     assert_eq!(reports[0].1.reason, Reason::HopLimitExceeded);
 }
 
+/// Requirements: B23a, B54, B67b, B67c.
 #[test]
 fn expired_bundles_are_deleted_and_reported() {
     let mut world = World::chain(3, true, 1);
@@ -181,6 +185,7 @@ fn expired_bundles_are_deleted_and_reported() {
     assert!(world.nodes.iter().all(|node| engine::Engine::poll_timeout(&node.agent).is_none()));
 }
 
+/// Requirements: B61.
 #[test]
 fn delivery_reports_return_with_the_time() {
     let mut world = World::chain(3, true, 1);
@@ -199,6 +204,7 @@ fn delivery_reports_return_with_the_time() {
     assert_eq!(times, [Status::At(800_000_010_000)]);
 }
 
+/// Requirements: B43, B55a.
 #[test]
 fn crashes_lose_no_stored_bundle_and_accept_none_twice() {
     let mut world = World::chain(3, true, 1);
@@ -235,6 +241,7 @@ fn files_of_layers_are_removed_after_a_crash() {
     assert_eq!(world.nodes[1].disk.files(), 1);
 }
 
+/// Requirements: B60, P16, P17.
 #[test]
 fn bundles_wait_for_a_user() {
     let mut world = World::chain(2, true, 1);
@@ -398,6 +405,7 @@ fn a_file_is_sent_with_its_crc() {
     assert_eq!(taken(&world, 1), [payload(70_000)[1000..61_000].to_vec()]);
 }
 
+/// Requirements: B58a, B58b, B58c.
 #[test]
 fn unknown_blocks_follow_their_flags() {
     let cases = [
@@ -432,6 +440,7 @@ fn unknown_blocks_follow_their_flags() {
     }
 }
 
+/// Requirements: B04.
 #[test]
 fn invalid_data_are_refused_and_counted() {
     let mut world = World::chain(2, true, 1);
@@ -599,6 +608,7 @@ fn copies_that_did_not_cross_are_given_to_others() {
     assert_eq!(world.nodes[2].agent.statistics().bundles, 1);
 }
 
+/// Requirements: B41.
 #[test]
 fn invalid_requests_are_refused() {
     let mut world = World::chain(2, true, 1);

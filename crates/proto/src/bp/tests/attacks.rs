@@ -91,6 +91,7 @@ fn guarded(change: impl Fn(&mut super::super::agent::Config)) -> World {
     world
 }
 
+/// Requirements: C13a, C17.
 #[test]
 fn version_6_does_not_evade_a_security_rule() {
     for role in [Role::Acceptor, Role::Verifier] {
@@ -238,6 +239,7 @@ fn forged(of: &[wire::bp7::BundleId]) -> Vec<Vec<u8>> {
     forged
 }
 
+/// Requirements: E07.
 #[test]
 fn strangers_do_not_end_custody() {
     for aggregate_after in [None, Some(std::time::Duration::from_secs(5))] {
@@ -266,6 +268,7 @@ fn strangers_do_not_end_custody() {
     }
 }
 
+/// Requirements: E07, E11.
 #[test]
 fn custody_ends_by_the_signal_of_whom_it_was_sent_to() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
@@ -300,6 +303,7 @@ fn custody_ends_by_the_signal_of_whom_it_was_sent_to() {
     assert_eq!(kept(&world), 0);
 }
 
+/// Requirements: G01, G02.
 #[test]
 fn numbers_of_custody_are_not_those_of_the_store() {
     let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
@@ -366,6 +370,7 @@ fn the_number_of_a_whole_bundle_is_not_that_of_its_parts() {
     assert_eq!(world.nodes[0].agent.statistics().bundles, 0);
 }
 
+/// Requirements: B15, B41.
 #[test]
 fn a_forged_source_does_not_poison_creation_timestamps() {
     for (time_ms, sequence) in [(u64::MAX, 5), (NOW_MS + 31_536_000_000, 0)] {
@@ -402,6 +407,7 @@ fn a_forged_source_does_not_poison_creation_timestamps() {
     }
 }
 
+/// Requirements: B15.
 #[test]
 fn a_clock_that_was_set_back_makes_new_timestamps_without_a_future() {
     let mut world = World::chain(2, true, 1);
@@ -448,6 +454,7 @@ fn like(fragment: &[u8], offset: u64, total: u64, payload: &[u8]) -> Vec<u8> {
     Bundle { head, payload }.to_vec().unwrap()
 }
 
+/// Requirements: B65.
 #[test]
 fn a_forged_fragment_does_not_destroy_a_signed_bundle() {
     for len in [1000, 9000] {

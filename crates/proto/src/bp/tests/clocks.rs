@@ -100,6 +100,7 @@ fn lifetimes_go_on_when_a_node_restarts_after_its_clock_was_set() {
     }
 }
 
+/// Requirements: B53.
 #[test]
 fn bundles_that_came_while_the_clock_was_behind_expire_when_it_is_set() {
     for clock in [None, Some(stepped(-(YEAR_S as i64)))] {
@@ -137,6 +138,7 @@ fn a_wrong_step_deletes_nothing() {
     assert_eq!(taken(&world, 2).len(), 1);
 }
 
+/// Requirements: B15.
 #[test]
 fn no_creation_time_is_in_the_future() {
     for step_s in STEPS {
@@ -160,6 +162,7 @@ fn no_creation_time_is_in_the_future() {
     }
 }
 
+/// Requirements: B47, B53.
 #[test]
 fn a_suspended_machine_ages_its_bundles() {
     let mut world = world(2, 0, None);

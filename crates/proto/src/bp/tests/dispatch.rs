@@ -76,6 +76,7 @@ fn fast(from: u64, to: u64, start: u64, end: u64) -> Contact {
     Contact { rate_bps: 8_000_000, ..contact(from, to, start, end) }
 }
 
+/// Requirements: B44, B50.
 #[test]
 fn a_flap_of_the_only_contact_strands_no_bundle() {
     let mut world = planned(3, &[fast(1, 2, 0, DAY), fast(2, 3, 0, DAY)]);
@@ -140,6 +141,7 @@ fn a_missed_contact_is_routed_around() {
     assert_eq!((taken(&world, 3), hops(&world)), (1, vec![2]));
 }
 
+/// Requirements: B44, B48.
 #[test]
 fn a_contact_without_a_neighbour_fails_after_the_timeout() {
     // The route by 2 is a contact shorter.
@@ -208,6 +210,7 @@ fn routes_have_several_next_hops() {
     assert_eq!((taken(&world, 3), hops(&world)), (3, vec![2, 1, 2]));
 }
 
+/// Requirements: B48.
 #[test]
 fn a_refused_bundle_goes_to_another_neighbour() {
     let mut world = routed(4, &[1, 2]);

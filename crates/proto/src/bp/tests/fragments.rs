@@ -57,6 +57,7 @@ fn fragment(offset: u64, total: u64, bytes: &[u8], blocks: Vec<Block>) -> Vec<u8
     Bundle { head, payload: bytes }.to_vec().unwrap()
 }
 
+/// Requirements: B62, B63, U01b.
 #[test]
 fn bundles_too_long_for_a_neighbour_are_fragmented() {
     for version in [Version::Seven, Version::Six] {
@@ -103,6 +104,7 @@ fn fragments_are_fragmented_for_the_next_neighbour() {
     assert!(longest.is_some_and(|longest| longest <= 600), "{longest:?}");
 }
 
+/// Requirements: B62.
 #[test]
 fn unfragmentable_bundles_wait_for_a_neighbour() {
     let mut world = World::new((0..2).map(|at| chain(2, at, true)).collect(), 1);
@@ -123,6 +125,7 @@ fn unfragmentable_bundles_wait_for_a_neighbour() {
     assert!(world.crossed.iter().all(|(_, _, bytes)| bytes.len() > 500));
 }
 
+/// Requirements: B64.
 #[test]
 fn blocks_go_into_every_fragment_or_the_first() {
     let mut world = World::new((0..3).map(|at| chain(3, at, true)).collect(), 1);
@@ -153,6 +156,7 @@ fn blocks_go_into_every_fragment_or_the_first() {
     assert_eq!(numbers, [vec![2, 3], vec![2], vec![2]]);
 }
 
+/// Requirements: B59, B65.
 #[test]
 fn overlapping_and_contradictory_fragments_are_handled() {
     let mut world = World::chain(2, true, 1);
@@ -215,6 +219,7 @@ fn very_many_fragments_are_bounded() {
     assert_eq!(world.nodes[1].agent.statistics().expired, 100);
 }
 
+/// Requirements: B59.
 #[test]
 fn fragments_are_found_again_after_a_crash() {
     for persistent in [20usize, 5000] {
@@ -309,6 +314,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// Fragments in any order: the whole bundle is delivered once, as soon as nothing is missing.
+    ///
+    /// Requirements: B59, B65.
     #[test]
     fn fragments_in_any_order(
         parts in prop::collection::vec((0usize..600, 1usize..300), 1..40),

@@ -2,7 +2,7 @@
 
 use wire::bp7::{
     BUNDLE_AGE, Block, BlockFlags, Bounds, Bundle, BundleFlags, CrcType, CreationTimestamp, Eid,
-    Extension, HOP_COUNT, Head, PREVIOUS_NODE, Payload, Primary, Reason, Status,
+    Extension, Fragment, HOP_COUNT, Head, PREVIOUS_NODE, Payload, Primary, Reason, Status,
 };
 
 use super::super::agent::{Config, Indication, Reports, RequestError, SendRequest};
@@ -55,6 +55,7 @@ fn reasons(world: &World) -> (Vec<Reason>, Vec<Reason>) {
     (deleted, received)
 }
 
+/// Requirements: B25, B27a, B28, B29a, B56b.
 #[test]
 fn known_blocks_that_cannot_be_read_delete_the_bundle() {
     const PLAIN: BlockFlags = BlockFlags(0);
@@ -83,6 +84,7 @@ fn known_blocks_that_cannot_be_read_delete_the_bundle() {
     }
 }
 
+/// Requirements: B30.
 #[test]
 fn an_exceeded_hop_limit_deletes_a_bundle_at_its_destination_too() {
     for (data, arrives) in [([0x82u8, 3, 4], false), ([0x82, 3, 3], true)] {
@@ -97,6 +99,7 @@ fn an_exceeded_hop_limit_deletes_a_bundle_at_its_destination_too() {
     }
 }
 
+/// Requirements: B14, B28, B53.
 #[test]
 fn a_bundle_without_creation_time_gets_an_age() {
     for bundle_max in [u64::MAX, 300] {
@@ -123,6 +126,7 @@ fn a_bundle_without_creation_time_gets_an_age() {
     }
 }
 
+/// Requirements: B57, B58a.
 #[test]
 fn a_block_alone_requests_a_report() {
     const UNKNOWN: u64 = 200;
@@ -153,6 +157,7 @@ fn a_block_alone_requests_a_report() {
     }
 }
 
+/// Requirements: I05.
 #[test]
 fn endpoints_of_any_node_and_of_none_are_not_accepted() {
     let local = |service| Eid::Ipn { node: u64::from(u32::MAX), service };
@@ -194,6 +199,7 @@ fn endpoints_of_any_node_and_of_none_are_not_accepted() {
     }
 }
 
+/// Requirements: B20, D03a.
 #[test]
 fn a_primary_block_is_protected() {
     let unchecked = |fragment| {
@@ -228,6 +234,7 @@ fn a_primary_block_is_protected() {
     assert_eq!(taken(&world, 2), [payload(10)]);
 }
 
+/// Requirements: B23b, B54, B67a.
 #[test]
 fn the_bound_of_a_node_is_not_the_end_of_a_lifetime() {
     for (lifetime_ms, reason) in
@@ -244,4 +251,176 @@ fn the_bound_of_a_node_is_not_the_end_of_a_lifetime() {
         assert_eq!(reasons(&world).0, [reason]);
         assert_eq!(world.nodes[1].agent.statistics().expired, 1);
     }
+}
+
+/// Requirements: B40, B49a, B49b, B55b, B61, B70, B71.
+#[test]
+fn reports_assert_what_was_requested() {
+    const NO: Status = Status::NotAsserted;
+    let all = Reports { reception: true, forwarding: true, deletion: true, ..Reports::default() };
+    for (is_enabled, with_time) in [(true, false), (true, true), (false, false)] {
+        let yes = if with_time { Status::At(800_000_010_000) } else { Status::Asserted };
+        let cases = [
+            (BundleFlags::REPORT_RECEPTION, vec![(1, [yes, NO, NO]), (2, [yes, NO, NO])]),
+            (BundleFlags::REPORT_FORWARDING, vec![(1, [NO, yes, NO])]),
+            (BundleFlags::REPORT_DELIVERY, vec![(2, [NO, NO, yes])]),
+        ];
+        for (flag, expected) in cases {
+            let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+            for config in &mut configs {
+                config.reports = if is_enabled {
+                    all
+                } else {
+                    Reports { delivery: false, ..Reports::default() }
+                };
+            }
+            let mut world = World::new(configs, 1);
+            world.connect(0, 1);
+            world.connect(1, 2);
+            world.settle();
+            let flags = if with_time { flag.with(BundleFlags::STATUS_TIME) } else { flag };
+            world.hand_in(1, 0, &with_blocks(flags, Vec::new()));
+            world.settle();
+            let mut sent = Vec::new();
+            for indication in &world.nodes[0].indications {
+                let Indication::Report { from, report } = indication else { continue };
+                assert_eq!(report.source, Eid::ipn(66, 6));
+                assert_eq!(report.creation, seven(Eid::None, Eid::None).creation);
+                assert_eq!((report.fragment, report.reason), (None, Reason::NoInformation));
+                let of = (1..3).find(|n| node(*n) == *from).unwrap();
+                sent.push((of, [report.received, report.forwarded, report.delivered]));
+            }
+            sent.sort_by_key(|(of, _)| *of);
+            assert_eq!(sent, if is_enabled { expected } else { vec![] }, "{flag:?}");
+        }
+    }
+    // A report on a fragment names it.
+    let mut world = reporting(|_| {});
+    let (flags, report_to) = (BundleFlags::REPORT_RECEPTION, node(0));
+    let fragment = Some(Fragment { offset: 3, total: 9 });
+    let primary = seven(Eid::ipn(66, 6), endpoint(1));
+    world.hand_in(1, 0, &encoded(Primary { flags, report_to, fragment, ..primary }, Vec::new()));
+    world.settle();
+    let Some(Indication::Report { report, .. }) = world.nodes[0].indications.last() else {
+        panic!("{:?}", world.nodes[0].indications);
+    };
+    assert_eq!(report.fragment, Some((3, 2)));
+}
+
+/// Requirements: B07a, B07b, B08a, B08b.
+#[test]
+fn records_and_anonymous_bundles_request_no_reports() {
+    let mut world = reporting(|_| {});
+    let flags = BundleFlags::MUST_NOT_FRAGMENT;
+    let request = SendRequest { flags, ..SendRequest::new(endpoint(2), payload(10)) };
+    send(&mut world, 0, SendRequest { source: Some(Eid::None), ..request });
+    let flags = BundleFlags::REPORT_DELIVERY;
+    send(&mut world, 0, SendRequest { flags, ..SendRequest::new(endpoint(2), payload(10)) });
+    world.settle();
+    let mut records = 0;
+    for (.., bytes) in &world.crossed {
+        let head = Bundle::decode(bytes, &Bounds::default()).unwrap().head;
+        let Primary { flags, source, .. } = head.primary();
+        let is_record = flags.contains(BundleFlags::ADMINISTRATIVE);
+        records += usize::from(is_record);
+        if is_record || source.is_none() {
+            assert!(!flags.intersects(BundleFlags::REPORTS), "{flags:?}");
+            assert!(is_record || flags.contains(BundleFlags::MUST_NOT_FRAGMENT));
+            let report = BlockFlags::REPORT;
+            assert!(!head.blocks().iter().any(|block| block.flags().contains(report)));
+        }
+    }
+    assert_eq!((records, taken(&world, 2).len()), (2, 2));
+    // Nor does a report follow on a record whose block requests one.
+    let block = block(200, 2, BlockFlags::REPORT.with(BlockFlags::DELETE_BUNDLE), b"?");
+    world.nodes[0].indications.clear();
+    world.hand_in(1, 0, &with_blocks(BundleFlags::ADMINISTRATIVE, vec![block]));
+    world.settle();
+    assert_eq!(world.nodes[1].agent.statistics().deleted, 1);
+    assert_eq!(reasons(&world), (vec![], vec![]));
+}
+
+/// Requirements: B09, B18, B58c.
+#[test]
+fn unknown_flags_and_the_primary_block_are_left_as_they_are() {
+    let mut world = reporting(|_| {});
+    let flags = BundleFlags(1 << 3 | 1 << 20 | 1 << 60);
+    let unknown = block(200, 2, BlockFlags(1 << 7 | 1 << 40), b"what");
+    let bytes = with_blocks(flags, vec![unknown.clone()]);
+    world.hand_in(1, 0, &bytes);
+    world.settle();
+    assert_eq!(taken(&world, 2), [b"hi".to_vec()]);
+    let before = Bundle::decode(&bytes, &Bounds::default()).unwrap().head;
+    let after = Bundle::decode(&world.crossed[0].2, &Bounds::default()).unwrap().head;
+    assert_eq!(after.primary().flags, flags);
+    assert_eq!(after.primary_bytes(), before.primary_bytes());
+    assert_eq!(after.block_of(200), Some(&unknown));
+}
+
+/// Requirements: B04, B22, B56a.
+#[test]
+fn a_damaged_bundle_is_refused() {
+    let mut world = reporting(|_| {});
+    let age = block(BUNDLE_AGE, 2, BlockFlags(0), &[1]);
+    let unknown = block(200, 3, BlockFlags(0), b"what");
+    let bytes = with_blocks(BundleFlags::default(), vec![age, unknown]);
+    for place in 0..bytes.len() {
+        for bit in [1, 0x80] {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= bit;
+            world.hand_in(1, 0, &damaged);
+            world.settle();
+            assert_eq!(world.nodes[1].agent.statistics().received, 0, "byte {place}");
+        }
+    }
+    assert_eq!(world.nodes[1].agent.statistics().refused, 2 * bytes.len() as u64);
+    world.hand_in(1, 0, &bytes);
+    world.settle();
+    assert_eq!(taken(&world, 2), [b"hi".to_vec()]);
+}
+
+/// Requirements: B42, B67a, B67b, B68.
+#[test]
+fn bundles_of_the_own_node_stay_and_cancelled_ones_are_reported() {
+    let mut world = reporting(|_| {});
+    send(&mut world, 0, SendRequest::new(endpoint(0), payload(10)));
+    world.settle();
+    assert_eq!((taken(&world, 0), world.crossed.len()), (vec![payload(10)], 0));
+    world.disconnect(1, 2);
+    world.hand_in(1, 0, &with_blocks(BundleFlags::REPORT_DELETION, Vec::new()));
+    world.settle();
+    let id = world.nodes[1].agent.bundles().next().unwrap().id;
+    world.nodes[1].agent.cancel(world.now, &id).unwrap();
+    world.drain(1);
+    world.settle();
+    assert_eq!(reasons(&world).0, [Reason::TransmissionCanceled]);
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 0);
+}
+
+/// Requirements: B60, E12.
+#[test]
+fn waiting_bundles_are_delivered_in_the_order_of_arrival() {
+    let mut world = reporting(|_| {});
+    let late = Eid::ipn(3, 9);
+    for len in [30, 10, 20] {
+        send(&mut world, 1, SendRequest::new(late.clone(), payload(len)));
+        world.settle();
+    }
+    assert_eq!(taken(&world, 2).len(), 0);
+    world.nodes[2].agent.register(&late).unwrap();
+    world.drain(2);
+    world.settle();
+    assert_eq!(taken(&world, 2), [30, 10, 20].map(payload));
+}
+
+/// Requirements: P19.
+#[test]
+fn a_long_bundle_crosses() {
+    let mut world = World::chain(3, true, 1);
+    world.piece = 1 << 16;
+    world.settle();
+    let long = payload(10 << 20);
+    send(&mut world, 0, SendRequest::new(endpoint(2), long.clone()));
+    world.settle();
+    assert!(taken(&world, 2) == [long]);
 }

@@ -32,6 +32,7 @@ fn content(len: usize) -> Content {
     Content::Bytes(bytes(len).into())
 }
 
+/// Requirements: U01a.
 #[test]
 fn a_bundle_is_a_datagram() {
     let mut pair = pair(config());
@@ -64,6 +65,7 @@ fn lost_datagrams_count_as_left() {
     assert_eq!(pair.outcomes(0), [(0, Outcome::Left), (1, Outcome::Left), (2, Outcome::Left)]);
 }
 
+/// Requirements: B72.
 #[test]
 fn rate_and_interval_pace_datagrams() {
     // 147,200 bit/s: 1,472 bytes take 80 ms.
@@ -207,6 +209,7 @@ fn unconfigured_peers_are_neighbours_up_to_a_bound() {
     assert_eq!(pair.ends[1].events.len(), events);
 }
 
+/// Requirements: U03.
 #[test]
 fn keepalives_are_sent_by_idle_links() {
     let keepalive = Some(Duration::from_secs(1));

@@ -101,6 +101,7 @@ fn crosses_within(
     got.is_some()
 }
 
+/// Requirements: V05a.
 #[test]
 fn nodes_with_valid_certificates_use_tls() {
     let authority = Authority::new();
@@ -126,6 +127,7 @@ fn nodes_with_valid_certificates_use_tls() {
     assert!(started.elapsed() < SURELY, "sessions end in order");
 }
 
+/// Requirements: V05a, V06.
 #[test]
 fn nodes_without_a_valid_certificate_are_refused() {
     let (authority, stranger) = (Authority::new(), Authority::new());
@@ -145,6 +147,7 @@ fn nodes_without_a_valid_certificate_are_refused() {
     assert!(!crosses_within(NEVER, with(&one), |_, _| {}), "the same of who listens");
 }
 
+/// Requirements: V05a.
 #[test]
 fn a_listener_may_accept_peers_without_certificates() {
     let authority = Authority::new();

@@ -275,6 +275,7 @@ fn a_sender_that_cancels_breaks_what_is_being_read() {
     assert_eq!(files(&hub.store), 0);
 }
 
+/// Requirements: L03.
 #[test]
 fn bundles_share_blocks_as_those_of_ion() {
     let info = PathInfo { owlt: Some(Duration::from_millis(10)), ..PathInfo::datagram(1472) };
