@@ -45,7 +45,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, Input, Rng, Time, Timers, Transmit, TxBuf,
 };
-use wire::bp7::{BundleFlags, BundleId, Eid, Reason};
+use wire::bp7::{BundleId, Eid, Reason};
 
 pub use self::config::{
     Acceptance, Believe, Boot, By, COPIES, Checks, Config, Custody, Entry, Limits, LinkRef,
@@ -465,7 +465,7 @@ impl Agent {
             Reason::LifetimeExpired | Reason::TrafficPared => self.statistics.expired += 1,
             _ => self.statistics.deleted += 1,
         }
-        self.report(now, number, BundleFlags::REPORT_DELETION, reason);
+        self.report_deletion(now, number, reason);
         self.user.indicate(Indication::Deleted { id, reason });
         self.let_go(number);
     }

@@ -26,6 +26,16 @@ impl Agent {
         self.report(now, number, REPORT_CUSTODY, Reason::NoInformation);
     }
 
+    /// Reports a deletion, if requested or if this node has custody (RFC 5050 §5.13).
+    pub(super) fn report_deletion(&mut self, now: Time, number: u64, reason: Reason) {
+        let Some(held) = self.bundles.get(&number) else { return };
+        let flag = BundleFlags::REPORT_DELETION;
+        if held.custody.is_some() || held.requests(flag) {
+            let held = held.clone();
+            self.report_unasked(now, &held, flag, reason);
+        }
+    }
+
     /// Sends a status report on a held bundle, if requested.
     pub(super) fn report(&mut self, now: Time, number: u64, flag: BundleFlags, reason: Reason) {
         let Some(held) = self.bundles.get(&number) else { return };

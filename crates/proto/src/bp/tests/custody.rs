@@ -408,3 +408,24 @@ fn a_number_of_another_custodian_is_void() {
         }
     }
 }
+
+/// Requirements: E10.
+#[test]
+fn a_custodian_reports_a_deletion_without_request() {
+    let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
+    configs[1].reports = Reports { deletion: true, ..Reports::default() };
+    let mut world = World::new(configs, 1);
+    world.connect(0, 1);
+    world.settle();
+    send(&mut world, 0, SendRequest { lifetime: secs(60), ..request(2, 10) });
+    world.settle();
+    assert_eq!(held(&world), [0, 1, 0]);
+    world.pass(secs(61));
+    assert_eq!(held(&world), [0; 3]);
+    let reports = world.nodes[0].indications.iter().filter_map(|indication| match indication {
+        Indication::Report { from, report } => Some((from.clone(), report.reason)),
+        _ => None,
+    });
+    let expected = (node(1), wire::bp7::Reason::LifetimeExpired);
+    assert_eq!(reports.collect::<Vec<_>>(), [expected]);
+}
