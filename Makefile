@@ -72,6 +72,7 @@ interop: setup build ## other implementations of CFDP (over UDP on loopback), of
 
 reference: setup build ## the pages of docs/reference and README's picture, which are made from code
 	@python3 .ci/settings.py
+	@python3 .ci/pics.py
 	@python3 .ci/reference.py $(SLOWLIGHT)
 	@$(PYTHON) .ci/picture.py $(SLOWLIGHT)
 

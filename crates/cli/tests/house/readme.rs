@@ -89,7 +89,7 @@ const LINES: &[Line] = &[
         specification: "RFC 9171, RFC 5050, BPSec",
         layer: "bp",
         command: Some("node"),
-        conformance: None,
+        conformance: Some("bundle-conformance.md"),
         peers: &[
             ("dtn7", "interop/run_bundles.py"),
             ("pyD3TN", "interop/run_bundles.py"),

@@ -430,7 +430,7 @@ fn policies_keep_the_rules_of_security_blocks() {
         let of_payload = content.results(PAYLOAD_NUMBER).is_some();
         assert_eq!(block.flags().contains(BlockFlags::REPLICATE), of_payload);
     }
-    // The signature of the payload is encrypted with it, and lies before nothing that it needs.
+    // The payload and its signature are encrypted.
     assert_eq!(hidden.count(), 2);
     // What is encrypted is not signed.
     let signs = policy_of(vec![rule(Role::Source, SIGN, &[PAYLOAD])]);

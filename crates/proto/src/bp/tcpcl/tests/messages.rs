@@ -121,8 +121,8 @@ fn the_side_that_connects_begins_the_session_after_tls() {
     let mut host = Host::new(config);
     assert!(host.connect(ACTIVE.0, NEAR));
     assert_eq!(host.sent[&ACTIVE], b"dtn!\x04\x01");
-    let answer = Receive::datagram(ACTIVE, b"dtn!\x04\x01");
-    host.layer.handle_input(host.now, Input::Receive(answer));
+    let reply = Receive::datagram(ACTIVE, b"dtn!\x04\x01");
+    host.layer.handle_input(host.now, Input::Receive(reply));
     let mut tx = TxBuf::new(1);
     assert!(host.layer.poll_transmit(host.now, &mut tx).is_none());
     let Some(Effect::Stream(StreamEffect::StartTls { server_name, .. })) = host.layer.poll_effect()
