@@ -34,8 +34,8 @@ notebook: python ## the notebook of the guides in a browser, as a copy, notebook
 	@test -e notebook.ipynb || cp docs/guides/notebook.ipynb notebook.ipynb
 	@.venv/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebook.ipynb
 
-# Builds only the commands that compute, without SQLite, HTTP, TLS and Parquet; a whole program that
-# exists is updated instead.
+# Builds only the commands that compute, without HTTP, TLS and Parquet; a whole program that exists
+# is updated instead.
 demo: ## a 10 MB file over a GEO link at three error levels, in the simulator
 	@.ci/setup build
 	@features="--no-default-features --features compute"; \

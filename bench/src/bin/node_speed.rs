@@ -184,7 +184,7 @@ fn node(
         FileStore::in_memory(MEMORY, &waker)
     } else {
         std::fs::create_dir_all(&place).expect("STORE can be written");
-        let index = RecordsIn::Database;
+        let index = RecordsIn::Log;
         let config = StoreConfig { bytes_max: 64 << 20, index, ..StoreConfig::new(&place) };
         FileStore::open(config, &waker).expect("STORE can be written")
     };

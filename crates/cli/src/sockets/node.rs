@@ -99,7 +99,7 @@ fn open(store: &Store, waker: &Waker) -> Result<FileStore> {
     match (&store.directory, store.memory) {
         (Some(directory), _) => {
             std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-            let index = RecordsIn::Database;
+            let index = RecordsIn::Log;
             let config = StoreConfig { bytes_max: UNDER_WAY, index, ..StoreConfig::new(directory) };
             Ok(FileStore::open(config, waker)?)
         }

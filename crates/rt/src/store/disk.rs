@@ -16,8 +16,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Access;
-use super::database::Database;
 use super::index::Index;
+use super::log::Log;
 
 /// Temporary file in which a copy is assembled before it replaces a file.
 const WORKING: &str = "copy.tmp";
@@ -55,14 +55,14 @@ pub(super) type Answer = Result<Completion, EffectError>;
 #[derive(Debug)]
 pub(super) enum Records {
     Files(Index),
-    Database(Database),
+    Log(Log),
 }
 
 impl Records {
     /// Applies changes in order: those that succeed survive a crash when this returns.
     pub(super) fn change(&self, requests: &[&IndexRequest]) -> Vec<Result<(), EffectError>> {
         let index = match self {
-            Self::Database(database) => return database.change(requests),
+            Self::Log(log) => return log.change(requests),
             Self::Files(index) => index,
         };
         let one = |request: &&IndexRequest| {
@@ -76,11 +76,19 @@ impl Records {
         requests.iter().map(one).collect()
     }
 
+    /// Does what changes leave to be done, which delays no answer.
+    pub(super) fn tidy(&self) {
+        match self {
+            Self::Files(_) => {}
+            Self::Log(log) => log.tidy(),
+        }
+    }
+
     /// Loads all records in order of their keys.
     pub(super) fn load(&self) -> io::Result<Vec<(String, Bytes)>> {
         match self {
             Self::Files(index) => index.load(),
-            Self::Database(database) => database.load(),
+            Self::Log(log) => log.load(),
         }
     }
 
@@ -88,7 +96,7 @@ impl Records {
     pub(super) fn clear(&self) -> io::Result<()> {
         match self {
             Self::Files(index) => empty(index.directory()),
-            Self::Database(database) => database.clear(),
+            Self::Log(log) => log.clear(),
         }
     }
 }

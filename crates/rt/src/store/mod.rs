@@ -1,9 +1,9 @@
 //! Files on disk: carries out storage effects off the packet path.
 
-mod database;
 mod disk;
 mod index;
 mod lock;
+mod log;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -22,10 +22,10 @@ use engine::{Completion, EffectError, FileId, FileName, MemoryStore, StoreEffect
 use thiserror::Error;
 
 use crate::Waker;
-use database::Database;
 use disk::{Disk, Records};
 use index::Index;
 use lock::Lock;
+use log::Log;
 use worker::{Answers, Done, Job};
 
 /// Directories and limits of a store.
@@ -53,8 +53,8 @@ pub struct StoreConfig {
 pub enum RecordsIn {
     /// One file each, for engines that have few.
     Files,
-    /// A database, in which concurrent changes share one sync.
-    Database,
+    /// A log in segments, in which concurrent changes share one sync.
+    Log,
 }
 
 /// Threads that sync files: concurrent syncs share the file system's work.
@@ -203,9 +203,7 @@ impl FileStore {
         let index = Index::new(below("index").map_err(state_error)?);
         let records = match config.index {
             RecordsIn::Files => Records::Files(index),
-            RecordsIn::Database => {
-                Records::Database(database(&config.state, &index).map_err(state_error)?)
-            }
+            RecordsIn::Log => Records::Log(log(&config.state, &index).map_err(state_error)?),
         };
         let disk = Arc::new(Disk {
             files,
@@ -384,19 +382,19 @@ impl FileStore {
     }
 }
 
-/// Opens the database of a directory. Moves records into it that were files.
-fn database(state: &Path, earlier: &Index) -> io::Result<Database> {
-    let database = Database::open(state)?;
+/// Opens the log of a directory. Moves records into it that were files.
+fn log(state: &Path, earlier: &Index) -> io::Result<Log> {
+    let log = Log::open(state)?;
     let records = earlier.load()?.into_iter();
     let records: Vec<_> =
         records.map(|(key, value)| engine::IndexRequest::Put { key, value }).collect();
     if !records.is_empty() {
-        for answer in database.change(&records.iter().collect::<Vec<_>>()) {
+        for answer in log.change(&records.iter().collect::<Vec<_>>()) {
             answer.map_err(|error| io::Error::other(error.to_string()))?;
         }
         disk::empty(earlier.directory())?;
     }
-    Ok(database)
+    Ok(log)
 }
 
 /// Locks a store in memory. It is consistent even after another thread's panic, because each

@@ -181,7 +181,7 @@ proptest! {
     #[test]
     fn a_disk_behaves_like_memory(
         ops in prop::collection::vec(op(), 1..60),
-        index in prop::sample::select(vec![RecordsIn::Files, RecordsIn::Database]),
+        index in prop::sample::select(vec![RecordsIn::Files, RecordsIn::Log]),
     ) {
         let place = tempfile::tempdir().unwrap();
         let mut pair = Pair {
@@ -394,7 +394,7 @@ fn load(store: &mut FileStore) -> Vec<(String, Bytes)> {
 #[test]
 fn many_records_complete_in_order() {
     let place = tempfile::tempdir().unwrap();
-    let index = RecordsIn::Database;
+    let index = RecordsIn::Log;
     let config = || StoreConfig { index, ..StoreConfig::new(place.path()) };
     let mut store = open_store(config());
     for number in 0..5000 {
@@ -426,7 +426,7 @@ fn many_records_complete_in_order() {
 }
 
 #[test]
-fn records_that_were_files_move_into_the_database() {
+fn records_that_were_files_move_into_the_log() {
     let place = tempfile::tempdir().unwrap();
     let mut store = open_store(StoreConfig::new(place.path()));
     for key in ["a", "b"] {
@@ -434,7 +434,7 @@ fn records_that_were_files_move_into_the_database() {
         execute(&mut store, StoreEffect::Index { ticket: Ticket(1), request }).unwrap().1.unwrap();
     }
     drop(store);
-    let index = RecordsIn::Database;
+    let index = RecordsIn::Log;
     let mut store = open_store(StoreConfig { index, ..StoreConfig::new(place.path()) });
     let records = ["a", "b"].map(|key| (key.to_owned(), Bytes::from_static(b"value")));
     assert_eq!(load(&mut store), records);

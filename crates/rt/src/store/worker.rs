@@ -135,6 +135,7 @@ fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
         let answer = answer.map(|()| Completion::Done);
         job.answers.give(Done { ticket, answer, size: 0, failed_to_open: None });
     }
+    disk.records.tidy();
     next
 }
 

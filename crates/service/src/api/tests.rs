@@ -59,7 +59,7 @@ impl Place {
         let waker = Waker::new().unwrap();
         let store = if on_disk {
             std::fs::create_dir_all(folder.join("store")).unwrap();
-            let index = RecordsIn::Database;
+            let index = RecordsIn::Log;
             let config = StoreConfig { index, ..StoreConfig::new(folder.join("store")) };
             FileStore::open(config, &waker).unwrap()
         } else {

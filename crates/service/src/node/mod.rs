@@ -191,7 +191,7 @@ impl Default for Limits {
             bundles: limits.bundles,
             bytes: Size(limits.bytes),
             bundle: Size(16 << 30),
-            inline: Size(limits.inline as u64),
+            inline: Size(1 << 20),
             inline_total: Size(limits.memory as u64),
             incoming: limits.incoming,
             strangers: Strangers::default(),

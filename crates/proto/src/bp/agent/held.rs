@@ -13,6 +13,8 @@ use super::clock::Clock;
 use super::config::LinkRef;
 use super::gone::Left;
 use super::head::{Head, Key};
+use super::record::is_apart;
+use super::store::Apart;
 use crate::ranges::Ranges;
 
 /// A bundle and its state of processing.
@@ -125,6 +127,14 @@ impl Held {
 
     pub(super) fn id(&self) -> BundleId {
         self.key().id()
+    }
+
+    /// Place of a payload that a store on disk has apart from the record.
+    pub(super) fn apart(&self) -> Option<Apart> {
+        match &self.payload {
+            Content::Bytes(bytes) => is_apart(bytes.len()).then_some(Apart::Record),
+            Content::File { .. } => self.own_file().cloned().map(Apart::File),
+        }
     }
 
     /// The file that is deleted with the bundle.

@@ -54,6 +54,8 @@ pub(super) struct Intakes {
     held_back: BTreeMap<(usize, LinkId), BTreeSet<u64>>,
     /// Givers waiting for each bundle to be safe.
     givers: BTreeMap<u64, Vec<Giver>>,
+    /// Bytes of the payloads that are collected in memory.
+    memory: usize,
 }
 
 impl Intakes {
@@ -75,7 +77,21 @@ impl Intakes {
     }
 
     pub(super) fn remove(&mut self, number: u64) -> Option<Box<Intake>> {
-        self.by_number.remove(&number)
+        let intake = self.by_number.remove(&number)?;
+        self.memory = self.memory.saturating_sub(intake.memory);
+        Some(intake)
+    }
+
+    /// Bytes of the payloads that are collected in memory.
+    pub(super) const fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Counts a payload of this length as collected in memory.
+    pub(super) fn collect(&mut self, number: u64, len: usize) {
+        let Some(intake) = self.by_number.get_mut(&number) else { return };
+        self.memory = self.memory.saturating_add(len).saturating_sub(intake.memory);
+        intake.memory = len;
     }
 
     /// Records the bundle that a transfer carries.
@@ -174,6 +190,8 @@ pub(super) struct Intake {
     /// Neighbour that began it. Its link may be down before the bundle is whole.
     pub(super) by: Option<Eid>,
     pub(super) body: Body,
+    /// Bytes of its payload that are counted as collected in memory.
+    memory: usize,
     /// Bytes received before the head was decoded.
     beginning: Vec<u8>,
     /// Bytes to be received before the head is decoded again.
@@ -225,6 +243,7 @@ impl Intake {
             giver,
             by: None,
             body,
+            memory: 0,
             beginning: Vec::new(),
             next_look: 1,
             head: None,

@@ -299,7 +299,7 @@ impl Agent {
     fn drop_unremembered(&mut self, number: u64) {
         let Some(held) = self.forget(number) else { return };
         match self.config.persistent {
-            true => self.store.drop(number, held.own_file().cloned()),
+            true => self.store.drop(number, held.apart()),
             false => self.leave_content(&held),
         }
     }

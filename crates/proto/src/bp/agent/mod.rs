@@ -67,11 +67,11 @@ use self::join::Joins;
 use self::numbers::Numbers;
 use self::outgoing::Summing;
 use self::planned::Planned;
-use self::record::{HeldRecord, Record};
+use self::record::{HeldRecord, Payload, Record};
 use self::requests::Requests;
 use self::restart::Restart;
 use self::shares::Shares;
-use self::store::{Job, Store};
+use self::store::{Apart, Job, Store};
 use self::users::Users;
 use super::layer::{Command, Content, Refusal, Tag};
 use super::routes::Priority;
@@ -309,6 +309,9 @@ impl Agent {
         if !is_safe {
             self.intakes.set_giver(number, giver);
             let record = Record::Held(self.record(&held)).encode();
+            if let (Content::Bytes(payload), Some(Apart::Record)) = (&held.payload, held.apart()) {
+                self.store.put_payload(number, payload.clone());
+            }
             self.store.put(number, record);
         }
         self.bundles.insert(number, held);
@@ -325,7 +328,10 @@ impl Agent {
         HeldRecord {
             head: held.head.encode().into(),
             tail: held.tail.clone(),
-            payload: held.payload.clone(),
+            payload: match held.apart() {
+                Some(Apart::Record) => Payload::Apart(held.payload.len()),
+                Some(Apart::File(_)) | None => Payload::Here(held.payload.clone()),
+            },
             owns_file: held.owns_file,
             received_ms: self.clock().kept_ms(held.received),
             expires_ms: self.clock().kept_ms(held.expires),
@@ -363,7 +369,7 @@ impl Agent {
         let givers = self.intakes.take_givers(number);
         let Some(held) = self.forget(number) else { return };
         self.forget_request(number);
-        self.leave_content(&held);
+        self.store.delete_payload(number, held.apart());
         for giver in givers {
             self.reply(giver, Some(held.id()), Reply::Refused(Refusal::NoResources));
             if giver == Giver::Fragments {
@@ -407,8 +413,7 @@ impl Agent {
             let expires_ms = self.clock().kept_ms(expires);
             let record = Record::Gone { key: key.clone(), expires_ms, left: left.clone() };
             let record = record.encode();
-            let file = held.own_file().cloned();
-            self.store.put_gone(number, record, file);
+            self.store.put_gone(number, record, held.apart());
         } else {
             self.leave_content(&held);
         }
@@ -544,13 +549,18 @@ impl Agent {
             Job::Read { intake } => self.intake_read(now, intake, result),
             Job::Part { intake } => self.part_effect_done(now, intake, result),
             Job::Sum { tag } => self.summed(now, tag, result),
-            Job::Put { number } => match result {
+            Job::Payload { number } => {
+                if let Err(error) = result {
+                    self.store.payload_refused(number, error);
+                }
+            }
+            Job::Put { number } => match self.store.put_done(number, result) {
                 Ok(_) => {
                     self.statistics.stored += 1;
                     self.safe(now, number);
                 }
                 Err(error) => {
-                    self.user.indicate(Indication::StoreFailed(error));
+                    self.not_stored(error);
                     self.unsafe_to_keep(now, number);
                 }
             },

@@ -165,13 +165,13 @@ impl Agent {
         let limits = self.config.limits;
         let Some(intake) = self.intakes.get(number) else { return };
         let Some(len) = intake.head().map(Head::payload_len) else { return };
-        let is_short = len <= limits.inline as u64;
-        let fits = self.memory.saturating_add(len as usize) <= limits.memory;
-        if is_short && fits {
-            return;
-        }
         if !matches!(intake.body, Body::Memory(_)) {
             return;
+        }
+        let is_short = len <= limits.inline as u64;
+        let in_memory = self.memory.saturating_add(self.intakes.memory());
+        if is_short && in_memory.saturating_add(len as usize) <= limits.memory {
+            return self.intakes.collect(number, len as usize);
         }
         let name = self.store.file_name(number);
         let waiting = VecDeque::new();
@@ -397,17 +397,22 @@ impl Agent {
     pub(super) fn fail_intake(&mut self, now: Time, number: u64, error: EffectError) {
         let Some(intake) = self.intakes.get(number) else { return };
         let (giver, id) = (intake.giver, intake.id());
-        if error == EffectError::NoSpace {
-            self.user.limit_reached(Limit::Bytes);
-        } else {
-            self.user.indicate(Indication::StoreFailed(error));
-        }
+        self.not_stored(error);
         self.drop_intake(number);
         self.reply(giver, id, Reply::Refused(Refusal::NoResources));
         if giver == Giver::Fragments {
             self.join_failed(now, number);
         }
         self.pump_all(now);
+    }
+
+    /// Reports that the store did not take a bundle.
+    pub(super) fn not_stored(&mut self, error: EffectError) {
+        if error == EffectError::NoSpace {
+            self.user.limit_reached(Limit::Bytes);
+        } else {
+            self.user.indicate(Indication::StoreFailed(error));
+        }
     }
 
     /// Discards a partly received bundle, and its file.

@@ -25,6 +25,14 @@ const USED: u8 = 3;
 const CLOCKS: u8 = 4;
 const REQUEST: u8 = 5;
 
+/// Longest payload in the record of its bundle. Longer ones have a record of their own.
+const PAYLOAD_MAX: usize = 4096;
+
+/// Whether a payload of this length has a record of its own.
+pub(super) const fn is_apart(len: usize) -> bool {
+    len > PAYLOAD_MAX
+}
+
 /// Record of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
@@ -52,13 +60,21 @@ pub(super) struct RequestRecord {
     pub(super) id: BundleId,
 }
 
+/// Payload of a bundle in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Payload {
+    Here(Content),
+    /// In a record of its own, with this length.
+    Apart(u64),
+}
+
 /// A bundle in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HeldRecord {
     /// Blocks before the payload, as received.
     pub(super) head: Bytes,
     pub(super) tail: Bytes,
-    pub(super) payload: Content,
+    pub(super) payload: Payload,
     /// Whether the file is deleted with the bundle.
     pub(super) owns_file: bool,
     /// Milliseconds, see [`Clock::kept_ms`](super::clock::Clock::kept_ms).
@@ -206,11 +222,15 @@ impl HeldRecord {
         put(out, &self.head);
         put(out, &self.tail);
         match &self.payload {
-            Content::Bytes(bytes) => {
+            Payload::Apart(len) => {
+                out.put_u8(3);
+                out.put_u64(*len);
+            }
+            Payload::Here(Content::Bytes(bytes)) => {
                 out.put_u8(0);
                 put(out, bytes);
             }
-            Content::File { name, offset, len } => {
+            Payload::Here(Content::File { name, offset, len }) => {
                 out.put_u8(match name.area() {
                     Area::Files => 1,
                     Area::Spool => 2,
@@ -238,12 +258,14 @@ impl HeldRecord {
     fn decode(rest: &mut Bytes) -> Option<Self> {
         let (head, tail) = (take(rest)?, take(rest)?);
         let payload = match take_u8(rest)? {
-            0 => Content::Bytes(take(rest)?),
+            0 => Payload::Here(Content::Bytes(take(rest)?)),
+            3 => Payload::Apart(take_u64(rest)?),
             area @ (1 | 2) => {
                 let name = take(rest)?;
                 let name = std::str::from_utf8(&name).ok()?;
                 let name = if area == 1 { FileName::file(name) } else { FileName::spool(name) };
-                Content::File { name: name.ok()?, offset: take_u64(rest)?, len: take_u64(rest)? }
+                let (name, offset, len) = (name.ok()?, take_u64(rest)?, take_u64(rest)?);
+                Payload::Here(Content::File { name, offset, len })
             }
             _ => return None,
         };

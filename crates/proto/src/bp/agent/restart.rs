@@ -8,7 +8,7 @@ use engine::{Completion, EffectError, EntryKind, FileName, Time};
 use super::clock::Life;
 use super::head::Head;
 use super::held::Arrival;
-use super::record::{HeldRecord, Record, RequestRecord};
+use super::record::{HeldRecord, Payload, Record, RequestRecord};
 use super::store::{Job, Store};
 use super::{Agent, Config, Content, Held, Indication, Priority};
 use wire::bp7::Reason;
@@ -57,11 +57,15 @@ impl Agent {
             (_, Ok(Completion::Records(records))) => {
                 self.resume_clocks(now, &records);
                 let (mut requests, mut gone) = (Vec::new(), BTreeSet::new());
+                let mut payloads = self.payloads(&records);
                 for (key, value) in records {
                     let Some(number) = self.store.number(&key) else { continue };
                     self.numbers.is_given(number);
                     match Record::decode(&value) {
-                        Some(Record::Held(record)) => self.take_back(now, number, record),
+                        Some(Record::Held(record)) => {
+                            let payload = payloads.remove(&number);
+                            self.take_back(now, number, record, payload);
+                        }
                         Some(Record::Gone { key, expires_ms, left }) => {
                             let expires = self.clock().moment(now, expires_ms);
                             let max = self.config.limits.gone;
@@ -80,6 +84,8 @@ impl Agent {
                         Some(Record::Clocks(_)) | None => self.store.remove(number),
                     }
                 }
+                // Their bundles were discarded, or never acknowledged.
+                payloads.into_keys().for_each(|number| self.store.remove_payload(number));
                 self.take_back_requests(requests, &gone);
                 self.restart.has_records = true;
             }
@@ -92,6 +98,17 @@ impl Agent {
         if self.restart.has_files && self.restart.has_records {
             self.begin_again(now);
         }
+    }
+
+    /// Payloads that have records of their own.
+    fn payloads(&mut self, records: &[(String, Bytes)]) -> BTreeMap<u64, Bytes> {
+        let numbered =
+            |(key, value): &(String, Bytes)| Some((self.store.payload_number(key)?, value.clone()));
+        let payloads: BTreeMap<u64, Bytes> = records.iter().filter_map(numbered).collect();
+        if let Some((last, _)) = payloads.last_key_value() {
+            self.numbers.is_given(*last);
+        }
+        payloads
     }
 
     /// Sets the clock of records, to which the times in all others refer.
@@ -116,9 +133,16 @@ impl Agent {
         }
     }
 
-    fn take_back(&mut self, now: Time, number: u64, record: HeldRecord) {
+    fn take_back(&mut self, now: Time, number: u64, record: HeldRecord, stored: Option<Bytes>) {
         let bounds = self.config.limits.head;
-        let Ok(Some(head)) = Head::decode(&record.head, &bounds) else {
+        let payload = match record.payload {
+            Payload::Here(payload) => Some(payload),
+            Payload::Apart(len) => {
+                stored.filter(|bytes| bytes.len() as u64 == len).map(Content::Bytes)
+            }
+        };
+        let head = Head::decode(&record.head, &bounds).ok().flatten();
+        let (Some(payload), Some(head)) = (payload, head) else {
             self.store.remove(number);
             return;
         };
@@ -132,7 +156,7 @@ impl Agent {
         let here = self.clock().kept_ms(now).saturating_sub(received_ms);
         let is_for_us = self.is_ours(head.destination());
         let has_custody = head.requests_custody() && self.is_ours(head.custodian()) && !is_for_us;
-        let content = Held::new(head, record.tail, (record.payload, record.owns_file));
+        let content = Held::new(head, record.tail, (payload, record.owns_file));
         let held = Held {
             received: now,
             age_ms: record.age_ms.saturating_add(here),

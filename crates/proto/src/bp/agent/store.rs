@@ -32,6 +32,8 @@ pub(super) enum Job {
     Part { intake: u64 },
     /// Opens or reads the file of an outgoing part.
     Sum { tag: Tag },
+    /// Stores the payload of a bundle.
+    Payload { number: u64 },
     /// Stores the record of a bundle.
     Put { number: u64 },
     /// Stores or removes the record of a discarded bundle. Its file is deleted only after that,
@@ -45,13 +47,22 @@ pub(super) enum Job {
     Forget,
 }
 
+/// Place of a payload that is not in the record of its bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Apart {
+    /// In a file of the bundle.
+    File(FileName),
+    /// In a record of its own, so that the bundle's can change without it.
+    Record,
+}
+
 /// A discarded bundle, until the store has recorded that.
 #[derive(Debug)]
 struct Going {
     /// Its last record; none if it has expired, too.
     record: Option<Bytes>,
-    /// The file to delete with it.
-    file: Option<FileName>,
+    /// Its payload, deleted after that.
+    payload: Option<Apart>,
     /// Whether emptying the file was requested.
     is_emptied: bool,
 }
@@ -67,6 +78,8 @@ pub(super) struct Store {
     going: BTreeMap<u64, Going>,
     /// Bundles among them whose records the store refused, to be retried later.
     refused: BTreeSet<u64>,
+    /// Bundles whose payloads the store refused, until the result of their records is known.
+    unstored: BTreeMap<u64, EffectError>,
     /// Back-off after the next refusal.
     rest: Duration,
 }
@@ -80,6 +93,7 @@ impl Store {
             effects: VecDeque::new(),
             going: BTreeMap::new(),
             refused: BTreeSet::new(),
+            unstored: BTreeMap::new(),
             rest: REST,
         }
     }
@@ -132,6 +146,16 @@ impl Store {
         format!("{}-{number:016x}", self.directory.path())
     }
 
+    fn payload_key(&self, number: u64) -> String {
+        format!("{}-payload-{number:016x}", self.directory.path())
+    }
+
+    /// Number in the key of the record of a payload of this agent.
+    pub(super) fn payload_number(&self, key: &str) -> Option<u64> {
+        let rest = key.strip_prefix(self.directory.path())?;
+        Self::number_of_file(rest.strip_prefix("-payload-")?)
+    }
+
     /// Number in the key of a record of this agent.
     pub(super) fn number(&self, key: &str) -> Option<u64> {
         Self::number_of_file(key.strip_prefix(self.directory.path())?.strip_prefix('-')?)
@@ -170,9 +194,52 @@ impl Store {
         self.effects.push_back(StoreEffect::Close { file }.into());
     }
 
+    /// Deletes the payload of a bundle.
+    pub(super) fn delete_payload(&mut self, number: u64, payload: Option<Apart>) {
+        match payload {
+            Some(Apart::File(name)) => self.delete(name),
+            Some(Apart::Record) => self.remove_payload(number),
+            None => {}
+        }
+    }
+
     pub(super) fn delete(&mut self, name: FileName) {
         let request = FilestoreRequest::DeleteFile(name);
         self.ask(Job::Forget, |ticket| StoreEffect::Filestore { ticket, request });
+    }
+
+    /// Stores a payload in a record of its own, before the record of its bundle.
+    pub(super) fn put_payload(&mut self, number: u64, value: Bytes) {
+        let request = IndexRequest::Put { key: self.payload_key(number), value };
+        self.ask(Job::Payload { number }, |ticket| StoreEffect::Index { ticket, request });
+    }
+
+    /// Removes a payload that has a record of its own.
+    pub(super) fn remove_payload(&mut self, number: u64) {
+        let request = IndexRequest::Remove { key: self.payload_key(number) };
+        self.ask(Job::Forget, |ticket| StoreEffect::Index { ticket, request });
+    }
+
+    /// Notes that a payload could not be stored.
+    pub(super) fn payload_refused(&mut self, number: u64, why: EffectError) {
+        self.unstored.insert(number, why);
+    }
+
+    /// Result of the record of a bundle, with that of its payload. Without the payload, the record
+    /// is removed again.
+    pub(super) fn put_done(
+        &mut self,
+        number: u64,
+        result: Result<Completion, EffectError>,
+    ) -> Result<(), EffectError> {
+        match (result, self.unstored.remove(&number)) {
+            (Ok(_), None) => Ok(()),
+            (Ok(_), Some(why)) => {
+                self.remove(number);
+                Err(why)
+            }
+            (Err(why), _) => Err(why),
+        }
     }
 
     /// Stores a record; its completion makes the bundle safe.
@@ -207,15 +274,15 @@ impl Store {
         format!("{}-clocks", self.directory.path())
     }
 
-    /// Records that a bundle is discarded, then deletes its file.
-    pub(super) fn put_gone(&mut self, number: u64, value: Bytes, file: Option<FileName>) {
-        self.going.insert(number, Going { record: Some(value), file, is_emptied: false });
+    /// Records that a bundle is discarded, then deletes its payload.
+    pub(super) fn put_gone(&mut self, number: u64, value: Bytes, payload: Option<Apart>) {
+        self.going.insert(number, Going { record: Some(value), payload, is_emptied: false });
         self.record_gone(number);
     }
 
-    /// Removes the record of a bundle, then deletes its file.
-    pub(super) fn drop(&mut self, number: u64, file: Option<FileName>) {
-        self.going.insert(number, Going { record: None, file, is_emptied: false });
+    /// Removes the record of a bundle, then deletes its payload.
+    pub(super) fn drop(&mut self, number: u64, payload: Option<Apart>) {
+        self.going.insert(number, Going { record: None, payload, is_emptied: false });
         self.record_gone(number);
     }
 
@@ -254,17 +321,15 @@ impl Store {
         result: Result<Completion, EffectError>,
     ) -> Result<(), EffectError> {
         let Some(going) = self.going.get_mut(&number) else { return Ok(()) };
-        match (result, going.file.clone()) {
-            (Ok(_), file) => {
+        match (result, going.payload.clone()) {
+            (Ok(_), payload) => {
                 self.going.remove(&number);
                 self.refused.remove(&number);
                 self.rest = REST;
-                if let Some(name) = file {
-                    self.delete(name);
-                }
+                self.delete_payload(number, payload);
                 Ok(())
             }
-            (Err(EffectError::NoSpace), Some(name)) if !going.is_emptied => {
+            (Err(EffectError::NoSpace), Some(Apart::File(name))) if !going.is_emptied => {
                 going.is_emptied = true;
                 self.open(Job::Empty { number }, name, OpenMode::Truncate);
                 Ok(())

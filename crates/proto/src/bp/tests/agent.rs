@@ -10,8 +10,8 @@ use wire::bp7::{
 };
 
 use super::super::agent::{
-    COPIES, Indication, Limit, Limits, Reports, RequestError, Routing, SendRequest, State, Summary,
-    Version,
+    COPIES, Config, Indication, Limit, Limits, Reports, RequestError, Routing, SendRequest, State,
+    Summary, Version,
 };
 use super::super::contacts::{Contact, ContactPlan};
 use super::super::layer::{Command, Content, Event, LinkId, Refusal, TransferId};
@@ -339,6 +339,40 @@ fn full_disks_refuse_bundles_without_losses() {
     let mut lengths: Vec<usize> = taken(&world, 2).iter().map(Vec::len).collect();
     lengths.sort_unstable();
     assert_eq!(lengths, [15_000, 20_000]);
+}
+
+#[test]
+fn payloads_in_records_are_stored_with_their_bundles() {
+    let limits = Limits { inline: 1 << 20, ..Limits::default() };
+    let configs = (0..3).map(|at| Config { limits, ..chain(3, at, true) });
+    let mut world = World::new(configs.collect(), 1);
+    world.connect(0, 1);
+    world.settle();
+    for len in [4096, 4097, 20_000] {
+        send(&mut world, 0, SendRequest::new(endpoint(2), payload(len)));
+    }
+    world.settle();
+    assert_eq!((world.nodes[1].disk.files(), world.nodes[1].disk.payloads()), (0, 2));
+    world.crash(1);
+    world.settle();
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 3);
+    // There is room for the record, and none for the payload.
+    world.nodes[1].disk.leave_room(10_000);
+    send(&mut world, 0, SendRequest::new(endpoint(2), payload(15_000)));
+    world.settle();
+    let limit = Indication::LimitReached(Limit::Bytes);
+    assert!(world.nodes[1].indications.contains(&limit), "{:?}", world.nodes[1].indications);
+    world.crash(1);
+    world.settle();
+    assert_eq!(world.nodes[1].agent.statistics().bundles, 3);
+    assert_eq!(world.nodes[1].disk.payloads(), 2);
+    world.nodes[1].disk.capacity = None;
+    world.connect(1, 2);
+    world.pass(secs(60));
+    let mut lengths: Vec<usize> = taken(&world, 2).iter().map(Vec::len).collect();
+    lengths.sort_unstable();
+    assert_eq!(lengths, [4096, 4097, 15_000, 20_000]);
+    assert_eq!(world.nodes[1].disk.payloads() + world.nodes[2].disk.payloads(), 0);
 }
 
 /// A disk has no room for the record that would free the file of a discarded bundle.

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use wire::bp7::BundleId;
 
-use super::super::agent::{Indication, SendRequest, Version};
+use super::super::agent::{Config, Indication, Limits, SendRequest, Version};
 use super::world::{World, chain, endpoint};
 
-fn story(seed: u64) -> Result<(), String> {
+fn story(seed: u64, inline: usize) -> Result<(), String> {
     let count = 2 + (seed % 3) as usize;
-    let mut world = World::new((0..count).map(|at| chain(count, at, true)).collect(), seed);
+    let limits = Limits { inline, ..Limits::default() };
+    let configs = (0..count).map(|at| Config { limits, ..chain(count, at, true) });
+    let mut world = World::new(configs.collect(), seed);
     world.piece = [1, 50, 1000, 100_000][(seed % 4) as usize];
     world.bundle_max = [u64::MAX, 3000, u64::MAX, 1000][(seed / 4 % 4) as usize];
     world.reactive = true;
@@ -97,25 +99,35 @@ fn judge(
     }
     for node in &world.nodes {
         let statistics = node.agent.statistics();
-        if statistics.bundles > 0 || node.disk.files() > 0 {
-            return Err(format!("left: {statistics:?}, {} files", node.disk.files()));
+        let payloads = (node.disk.files(), node.disk.payloads());
+        if statistics.bundles > 0 || payloads != (0, 0) {
+            return Err(format!("left: {statistics:?}, {payloads:?} payloads"));
         }
     }
     Ok(())
 }
 
 fn stories(seeds: std::ops::Range<u64>) {
+    stories_with(seeds, Limits::default().inline);
+}
+
+fn stories_with(seeds: std::ops::Range<u64>, inline: usize) {
     for seed in seeds {
         if seed.is_multiple_of(500) {
             println!("seed {seed}");
         }
-        story(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        story(seed, inline).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
 
 #[test]
 fn stored_bundles_arrive_despite_crashes() {
     stories(0..300);
+}
+
+#[test]
+fn bundles_with_payloads_in_records_arrive_despite_crashes() {
+    stories_with(0..150, 1 << 20);
 }
 
 /// A copy arrived while the record of the first was pending, and was accepted before either was

@@ -31,9 +31,14 @@ pub(super) struct Disk {
 impl Disk {
     fn execute(&mut self, effect: StoreEffect) -> Option<(engine::Ticket, Answer)> {
         self.live.set_capacity(self.capacity);
-        let is_full = self.capacity.is_some_and(|capacity| self.live.used() + RECORD > capacity);
+        let is_full = |value: &Bytes| {
+            let more = RECORD.max(value.len() as u64);
+            self.capacity.is_some_and(|capacity| self.live.used() + more > capacity)
+        };
         match &effect {
-            StoreEffect::Index { ticket, request: IndexRequest::Put { .. } } if is_full => {
+            StoreEffect::Index { ticket, request: IndexRequest::Put { value, .. } }
+                if is_full(value) =>
+            {
                 return Some((*ticket, Err(EffectError::NoSpace)));
             }
             StoreEffect::Open { name, mode: OpenMode::Truncate, .. } => {
@@ -77,6 +82,11 @@ impl Disk {
 
     pub(super) fn files(&self) -> usize {
         self.live.names(engine::Area::Spool).filter(|name| self.live.get(name).is_some()).count()
+    }
+
+    /// Payloads that have records of their own.
+    pub(super) fn payloads(&self) -> usize {
+        self.records.keys().filter(|key| key.contains("payload")).count()
     }
 
     /// Leaves room for `bytes` more bytes.

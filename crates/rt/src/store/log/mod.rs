@@ -1,0 +1,553 @@
+//! The engine's records in segments, to which changes are appended: all changes of a turn share one
+//! write and one sync.
+//!
+//! The newest entry of a key is its record; [`Places`] has the place of each. When less than half
+//! of the bytes are records, the oldest segment is emptied: its records are appended again. Because
+//! it is the oldest, no earlier entry is hidden by a removal in it. Its file is used for a later
+//! segment: writing over a file needs no change of the file system, and its syncs take a third of
+//! the time.
+
+mod places;
+mod reserve;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use engine::{EffectError, IndexRequest};
+
+use super::disk::reason;
+use super::free_bytes;
+use places::{Place, Places};
+use reserve::Reserve;
+use segment::{BEGIN, Batch, Entries, Entry, Found, Kind, Salt};
+
+/// Directory of the segments, below that of the store.
+const DIRECTORY: &str = "records";
+/// Database of former versions.
+const FORMER: &str = "records.db";
+/// Bounds on the length of a segment. A 64th of the free space is within them on most disks.
+const SEGMENT: (u64, u64) = (1 << 20, 16 << 20);
+/// Longest value.
+const VALUE_MAX: usize = 1 << 30;
+/// Emptied files that are kept for later segments.
+const SPARES: usize = 2;
+
+/// The records in one directory.
+#[derive(Debug)]
+pub(super) struct Log {
+    inside: Mutex<Inside>,
+}
+
+#[derive(Debug)]
+struct Inside {
+    directory: PathBuf,
+    /// In their order. The last one grows.
+    segments: VecDeque<Segment>,
+    places: Places,
+    /// Bytes of the entries that are records.
+    live: u64,
+    /// Length of a segment that is followed by another.
+    segment_max: u64,
+    spares: Vec<PathBuf>,
+    reserve: Reserve,
+    /// Error of the last failed change, reported once.
+    reported: Option<EffectError>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    number: u32,
+    file: File,
+    salt: Salt,
+    /// End of its last entry.
+    len: u64,
+    /// Bytes of its entries that are records.
+    live: u64,
+}
+
+type Change = Result<(), EffectError>;
+
+impl Log {
+    /// Opens the segments below a directory, or creates them.
+    pub(super) fn open(state: &Path) -> io::Result<Self> {
+        if state.join(FORMER).exists() {
+            return Err(io::Error::other(
+                "its records.db is of an earlier version; have that version send and deliver its \
+                 bundles, then remove the file",
+            ));
+        }
+        let free = free_bytes(state)?;
+        let segment_max = (free / 64).clamp(SEGMENT.0, SEGMENT.1);
+        Self::with_segments(state, segment_max, (2 * segment_max).min(free / 8))
+    }
+
+    fn with_segments(state: &Path, segment_max: u64, reserved: u64) -> io::Result<Self> {
+        let directory = state.join(DIRECTORY);
+        fs::create_dir_all(&directory)?;
+        File::open(state)?.sync_all()?;
+        let reserve = Reserve::new(state.join("reserve"), reserved);
+        let mut inside = Inside {
+            directory,
+            segments: VecDeque::new(),
+            places: Places::default(),
+            live: 0,
+            segment_max,
+            spares: Vec::new(),
+            reserve,
+            reported: None,
+        };
+        inside.read_all()?;
+        Ok(Self { inside: Mutex::new(inside) })
+    }
+
+    /// Locks the state, which is changed after all writes have succeeded, so that it is consistent
+    /// even after a panic.
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Applies changes: those that succeed survive a crash when this returns.
+    pub(super) fn change(&self, requests: &[&IndexRequest]) -> Vec<Change> {
+        self.inside().change(requests)
+    }
+
+    /// Empties old segments where that is due. Takes longer than a change.
+    pub(super) fn tidy(&self) {
+        self.inside().tidy();
+    }
+
+    /// Loads all records in order of their keys. Skips a damaged one with a warning.
+    pub(super) fn load(&self) -> io::Result<Vec<(String, Bytes)>> {
+        self.inside().load()
+    }
+
+    /// Removes all records.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        self.inside().clear()
+    }
+}
+
+impl Inside {
+    fn path(&self, number: u32) -> PathBuf {
+        self.directory.join(format!("{number:08x}.log"))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        File::open(&self.directory)?.sync_all()
+    }
+
+    /// Reads the segments of an earlier run, and removes other files.
+    fn read_all(&mut self) -> io::Result<()> {
+        let mut numbers = BTreeSet::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let name = entry?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(".log"));
+            match number.and_then(|number| u32::from_str_radix(number, 16).ok()) {
+                Some(number) => _ = numbers.insert(number),
+                None => fs::remove_file(self.directory.join(name))?,
+            }
+        }
+        let last = numbers.last().copied();
+        for number in numbers {
+            self.read(number, Some(number) == last)?;
+        }
+        if self.segments.is_empty() {
+            self.append_segment(0)?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, number: u32, is_last: bool) -> io::Result<()> {
+        let path = self.path(number);
+        let content = fs::read(&path)?;
+        let Some(salt) = segment::salt(&content) else {
+            if !content.is_empty() {
+                tracing::warn!(path = %path.display(), "a damaged segment of records is ignored");
+            }
+            return fs::remove_file(&path);
+        };
+        let file = File::options().read(true).write(true).open(&path)?;
+        self.segments.push_back(Segment { number, file, salt, len: BEGIN, live: 0 });
+        let mut entries = Entries::new(&content, salt);
+        let (mut lost, mut end) = (0, BEGIN as usize);
+        loop {
+            // What is behind the first damaged entry of the last segment was never confirmed.
+            let found = match is_last {
+                true => entries.intact().map(Found::Entry),
+                false => entries.next(),
+            };
+            match found {
+                // Of the last segment it may be there although none followed.
+                Some(Found::Entry(Entry { kind: Kind::Seal, .. })) => {}
+                Some(Found::Entry(entry)) => {
+                    end = entry.offset + entry.len;
+                    self.replay(number, &entry);
+                }
+                Some(Found::Gap(len)) => lost += len,
+                None => break,
+            }
+        }
+        if lost > 0 || !is_last && !entries.is_sealed() {
+            tracing::warn!(path = %path.display(), lost, "a damaged part of the records is ignored");
+        }
+        let Some(segment) = self.segments.back_mut() else { return Ok(()) };
+        segment.len = end as u64;
+        if is_last && content.len() > end {
+            // Nothing of it may become valid again behind what is appended.
+            segment.file.set_len(segment.len)?;
+            segment.file.sync_all()?;
+        }
+        Ok(())
+    }
+
+    fn replay(&mut self, segment: u32, entry: &Entry<'_>) {
+        match (entry.kind, entry.value) {
+            (Kind::Put, Some(_)) => {
+                let (offset, len) = (entry.offset as u32, entry.len as u32);
+                self.place(entry.key, Place { segment, offset, len });
+            }
+            (Kind::Put, None) => {
+                tracing::warn!(key = entry.key, "a damaged record is ignored");
+                self.displace(entry.key);
+            }
+            (Kind::Remove, _) => self.displace(entry.key),
+            (Kind::Seal, _) => {}
+        }
+    }
+
+    fn segment(&mut self, number: u32) -> Option<&mut Segment> {
+        let at = self.segments.binary_search_by_key(&number, |segment| segment.number).ok()?;
+        self.segments.get_mut(at)
+    }
+
+    fn place(&mut self, key: &str, place: Place) {
+        let former = self.places.insert(key, place);
+        self.count_out(former);
+        self.live += u64::from(place.len);
+        if let Some(segment) = self.segment(place.segment) {
+            segment.live += u64::from(place.len);
+        }
+    }
+
+    fn displace(&mut self, key: &str) {
+        let former = self.places.remove(key);
+        self.count_out(former);
+    }
+
+    fn count_out(&mut self, former: Option<Place>) {
+        let Some(place) = former else { return };
+        self.live -= u64::from(place.len);
+        if let Some(segment) = self.segment(place.segment) {
+            segment.live -= u64::from(place.len);
+        }
+    }
+
+    fn load(&self) -> io::Result<Vec<(String, Bytes)>> {
+        let mut places: Vec<(String, Place)> = self.places.iter().collect();
+        places.sort_unstable_by_key(|(_, place)| (place.segment, place.offset));
+        let mut records = Vec::with_capacity(places.len());
+        let mut open: Option<(u32, Bytes)> = None;
+        for (key, place) in places {
+            let content = match &open {
+                Some((number, content)) if *number == place.segment => content.clone(),
+                Some(_) | None => Bytes::from(fs::read(self.path(place.segment))?),
+            };
+            let found = segment::salt(&content)
+                .and_then(|salt| segment::entry(&content, salt, place.offset as usize))
+                .and_then(|entry| entry.value);
+            match found {
+                // A slice would keep the whole segment in memory.
+                Some(value) => records.push((key, Bytes::copy_from_slice(value))),
+                None => tracing::warn!(key, "a damaged record is ignored"),
+            }
+            open = Some((place.segment, content));
+        }
+        records.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(records)
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        let next = self.segments.back().map_or(0, |segment| segment.number + 1);
+        // The oldest first, as in `retire`.
+        while let Some(segment) = self.segments.pop_front() {
+            fs::remove_file(self.path(segment.number))?;
+            self.sync_directory()?;
+        }
+        (self.places, self.live) = (Places::default(), 0);
+        self.append_segment(next)
+    }
+
+    fn change(&mut self, requests: &[&IndexRequest]) -> Vec<Change> {
+        self.reserve.look();
+        let mut answers = Vec::with_capacity(requests.len());
+        let mut rest = requests;
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(self.few(rest));
+            rest = others;
+            match self.all(some) {
+                Ok(done) => {
+                    self.reported = None;
+                    answers.extend(done);
+                }
+                Err(error) => match reason(&error) {
+                    EffectError::NoSpace => answers.extend(self.what_makes_room(some)),
+                    error => {
+                        self.report("write", &error);
+                        answers.extend(some.iter().map(|_| Err(error.clone())));
+                    }
+                },
+            }
+        }
+        answers
+    }
+
+    /// Number of changes that fit in half a segment; at least one.
+    fn few(&self, requests: &[&IndexRequest]) -> usize {
+        let mut bytes = 0;
+        let fits = |request: &&&IndexRequest| {
+            bytes += size(request) as u64;
+            bytes <= self.segment_max / 2
+        };
+        requests.iter().take_while(fits).count().max(1)
+    }
+
+    /// A broken disk refuses each change: one report is enough.
+    fn report(&mut self, what: &str, error: &EffectError) {
+        if self.reported.as_ref() != Some(error) {
+            tracing::warn!("cannot {what} records: {error}");
+            self.reported = Some(error.clone());
+        }
+    }
+
+    /// Applies all changes or none, with one sync. Those that no segment can hold fail alone.
+    fn all(&mut self, requests: &[&IndexRequest]) -> io::Result<Vec<Change>> {
+        self.make_place(requests.iter().map(|request| size(request) as u64).sum())?;
+        let salt = self.segments.back().map_or(Salt([0; 8]), |segment| segment.salt);
+        let (mut batch, mut placed) = (Batch::new(salt), Vec::with_capacity(requests.len()));
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            let mut answer = Ok(());
+            match request {
+                IndexRequest::Put { key, value } if is_too_long(key, value) => {
+                    answer = Err(EffectError::Failed("the record is too long".to_owned()));
+                }
+                IndexRequest::Put { key, value } => {
+                    placed.push((key, Some(batch.add(Kind::Put, key, value.clone()))));
+                }
+                // Without a record there is nothing to remove.
+                IndexRequest::Remove { key } => {
+                    if !placed.is_empty() || self.places.get(key).is_some() {
+                        batch.add(Kind::Remove, key, Bytes::new());
+                        placed.push((key, None));
+                    }
+                }
+                IndexRequest::Load => {}
+            }
+            answers.push(answer);
+        }
+        let (segment, start) = self.append(&batch)?;
+        for (key, at) in placed {
+            match at {
+                Some((at, len)) => {
+                    let (offset, len) = ((start + at) as u32, len as u32);
+                    self.place(key, Place { segment, offset, len });
+                }
+                None => self.displace(key),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Appends a batch to the last segment and syncs it. Returns its place.
+    fn append(&mut self, batch: &Batch) -> io::Result<(u32, u64)> {
+        let Some(segment) = self.segments.back_mut() else {
+            return Err(io::Error::other("there is no segment"));
+        };
+        let place = (segment.number, segment.len);
+        if batch.is_empty() {
+            return Ok(place);
+        }
+        let done = batch.write(&segment.file, segment.len).and_then(|()| segment.file.sync_data());
+        if let Err(error) = done {
+            // What was written of it must not be read after a restart.
+            let undone = segment.file.set_len(segment.len);
+            if let Err(error) = undone {
+                tracing::warn!("cannot take back a part of the records: {error}");
+            }
+            return Err(error);
+        }
+        segment.len += batch.len();
+        Ok(place)
+    }
+
+    /// Begins another segment if the last one has no place for this many bytes.
+    fn make_place(&mut self, bytes: u64) -> io::Result<()> {
+        let Some(last) = self.segments.back() else { return self.append_segment(0) };
+        if last.len == BEGIN || last.len.saturating_add(bytes) <= self.segment_max {
+            return Ok(());
+        }
+        self.next_segment()
+    }
+
+    /// Begins another segment.
+    fn next_segment(&mut self) -> io::Result<()> {
+        let Some(last) = self.segments.back() else { return self.append_segment(0) };
+        let (number, mut seal) = (last.number + 1, Batch::new(last.salt));
+        seal.add(Kind::Seal, "", Bytes::new());
+        self.append(&seal)?;
+        let done = self.append_segment(number);
+        if let (Err(_), Some(last)) = (&done, self.segments.back_mut()) {
+            // It goes on growing, over its seal.
+            last.len -= seal.len();
+        }
+        done
+    }
+
+    /// Creates a segment. Its head is safe before it has its name, because its file may have the
+    /// content of a former segment.
+    fn append_segment(&mut self, number: u32) -> io::Result<()> {
+        let new = self.directory.join("new");
+        if let Some(spare) = self.spares.pop() {
+            fs::rename(spare, &new)?;
+        }
+        let options = &mut File::options();
+        let file = options.read(true).write(true).create(true).truncate(false).open(&new)?;
+        let salt = Salt::random()?;
+        segment::begin(&file, salt)?;
+        file.sync_all()?;
+        fs::rename(&new, self.path(number))?;
+        self.sync_directory()?;
+        self.segments.push_back(Segment { number, file, salt, len: BEGIN, live: 0 });
+        Ok(())
+    }
+
+    /// Applies changes when the disk is full. Changes that replace or remove a record use the
+    /// reserve; the others fail.
+    fn what_makes_room(&mut self, requests: &[&IndexRequest]) -> Vec<Change> {
+        let makes: Vec<bool> = requests.iter().map(|request| self.makes_room(request)).collect();
+        let some: Vec<&IndexRequest> =
+            requests.iter().zip(&makes).filter_map(|(one, makes)| makes.then_some(*one)).collect();
+        // The reserve is kept if no request can use it: giving it up would only leave its space to
+        // the next write.
+        let mut done = Vec::new().into_iter();
+        if !some.is_empty() {
+            self.reserve.give_up();
+            self.spares.drain(..).for_each(|spare| _ = fs::remove_file(spare));
+            done = self
+                .all(&some)
+                .unwrap_or_else(|error| vec![Err(reason(&error)); some.len()])
+                .into_iter();
+        }
+        let no_room = || Err(EffectError::NoSpace);
+        makes
+            .iter()
+            .map(|makes| if *makes { done.next() } else { None }.unwrap_or_else(no_room))
+            .collect()
+    }
+
+    fn makes_room(&self, request: &IndexRequest) -> bool {
+        match request {
+            IndexRequest::Put { key, .. } => self.places.get(key).is_some(),
+            IndexRequest::Remove { .. } | IndexRequest::Load => true,
+        }
+    }
+
+    fn tidy(&mut self) {
+        while self.is_untidy() {
+            if let Err(error) = self.empty_oldest() {
+                return self.report("move", &reason(&error));
+            }
+        }
+    }
+
+    /// Whether an old segment should be emptied: less than half of all is records, or on a full
+    /// disk a segment's worth is not.
+    fn is_untidy(&self) -> bool {
+        let all: u64 = self.segments.iter().map(|segment| segment.len).sum();
+        let most = match self.reserve.is_full() {
+            true => self.live + self.segment_max,
+            false => 2 * (self.live + self.segment_max),
+        };
+        all > most && self.segments.len() > 1
+    }
+
+    /// Appends the records of the oldest segment again, and frees its file.
+    fn empty_oldest(&mut self) -> io::Result<()> {
+        let Some(oldest) = self.segments.front() else { return Ok(()) };
+        let number = oldest.number;
+        if oldest.live > 0 {
+            let mut content = vec![0; oldest.len as usize];
+            oldest.file.read_exact_at(&mut content, 0)?;
+            self.move_records(number, oldest.salt, &content.into())?;
+        }
+        self.retire()
+    }
+
+    fn move_records(&mut self, number: u32, salt: Salt, content: &Bytes) -> io::Result<()> {
+        let mut entries = Entries::new(content, salt);
+        let mut records = Vec::new();
+        while let Some(found) = entries.next() {
+            let Found::Entry(entry) = found else { continue };
+            let is_record =
+                |place: Place| (place.segment, place.offset as usize) == (number, entry.offset);
+            if entry.kind != Kind::Put || !self.places.get(entry.key).is_some_and(is_record) {
+                continue;
+            }
+            match entry.value {
+                Some(value) => records.push(IndexRequest::Put {
+                    key: entry.key.to_owned(),
+                    value: content.slice_ref(value),
+                }),
+                None => {
+                    tracing::warn!(key = entry.key, "a damaged record is ignored");
+                    self.displace(entry.key);
+                }
+            }
+        }
+        let records: Vec<&IndexRequest> = records.iter().collect();
+        let mut rest = &records[..];
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(self.few(rest));
+            rest = others;
+            self.all(some)?;
+        }
+        Ok(())
+    }
+
+    /// Frees the file of the oldest segment. Its end is safe before the next one is emptied, whose
+    /// removals hide entries in it.
+    fn retire(&mut self) -> io::Result<()> {
+        let Some(oldest) = self.segments.front() else { return Ok(()) };
+        let path = self.path(oldest.number);
+        if self.spares.len() < SPARES && !self.reserve.is_full() {
+            let spare = path.with_extension("spare");
+            fs::rename(&path, &spare)?;
+            self.spares.push(spare);
+        } else {
+            fs::remove_file(&path)?;
+        }
+        self.segments.pop_front();
+        self.sync_directory()
+    }
+}
+
+/// Bytes of a change, roughly.
+fn size(request: &IndexRequest) -> usize {
+    match request {
+        IndexRequest::Put { key, value } => key.len() + value.len() + 32,
+        IndexRequest::Remove { key } => key.len() + 32,
+        IndexRequest::Load => 0,
+    }
+}
+
+const fn is_too_long(key: &str, value: &Bytes) -> bool {
+    key.len() > u8::MAX as usize || value.len() > VALUE_MAX
+}
