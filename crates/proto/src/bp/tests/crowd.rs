@@ -264,8 +264,13 @@ fn stored_bundles_count_under_the_rules_of_a_reload() {
     assert_eq!(door.whole(FAR, &bundle(3, 100)), Err(Refusal::NoResources));
     door.now += Duration::from_secs(61);
     door.agent.handle_timeout(door.now);
-    assert_eq!(door.whole(FAR, &bundle(4, 100)), Ok(()));
-    assert_eq!(door.whole(FAR, &bundle(5, 100)), Err(Refusal::NoResources));
+    let later = |sequence| {
+        let mut primary = primary(sequence, 66, Eid::ipn(3, 5));
+        primary.creation.time_ms += 61_000;
+        bytes_of_seven(primary, &[7; 100])
+    };
+    assert_eq!(door.whole(FAR, &later(4)), Ok(()));
+    assert_eq!(door.whole(FAR, &later(5)), Err(Refusal::NoResources));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! write and one sync.
 //!
 //! The newest entry of a key is its record; [`Places`] has the place of each. When less than half
-//! of the bytes are records, the oldest segment is emptied: its records are appended again. Because
+//! of the bytes are records, and the others are many, the oldest segment is emptied: its records are appended again. Because
 //! it is the oldest, no earlier entry is hidden by a removal in it. Its file is used for a later
 //! segment: writing over a file needs no change of the file system, and its syncs take a third of
 //! the time.
@@ -35,6 +35,9 @@ const DIRECTORY: &str = "records";
 const FORMER: &str = "records.db";
 /// Bounds on the length of a segment. A 64th of the free space is within them on most disks.
 const SEGMENT: (u64, u64) = (1 << 20, 16 << 20);
+/// Most bytes of entries that are no records, where the records are fewer. A node forgets bundles
+/// about as fast as they arrive: with little of it, the few records would be moved all the time.
+const SLACK_MAX: u64 = 1 << 30;
 /// Longest value.
 const VALUE_MAX: usize = 1 << 30;
 /// Emptied files that are kept for later segments.
@@ -56,6 +59,8 @@ struct Inside {
     live: u64,
     /// Length of a segment that is followed by another.
     segment_max: u64,
+    /// Bytes of entries that are no records, which may be there in any case.
+    slack: u64,
     spares: Vec<PathBuf>,
     reserve: Reserve,
     /// Error of the last failed change, reported once.
@@ -86,10 +91,16 @@ impl Log {
         }
         let free = free_bytes(state)?;
         let segment_max = (free / 64).clamp(SEGMENT.0, SEGMENT.1);
-        Self::with_segments(state, segment_max, (2 * segment_max).min(free / 8))
+        let slack = (free / 16).min(SLACK_MAX);
+        Self::with_segments(state, segment_max, (2 * segment_max).min(free / 8), slack)
     }
 
-    fn with_segments(state: &Path, segment_max: u64, reserved: u64) -> io::Result<Self> {
+    fn with_segments(
+        state: &Path,
+        segment_max: u64,
+        reserved: u64,
+        slack: u64,
+    ) -> io::Result<Self> {
         let directory = state.join(DIRECTORY);
         fs::create_dir_all(&directory)?;
         File::open(state)?.sync_all()?;
@@ -100,6 +111,7 @@ impl Log {
             places: Places::default(),
             live: 0,
             segment_max,
+            slack,
             spares: Vec::new(),
             reserve,
             reported: None,
@@ -292,7 +304,7 @@ impl Inside {
         while !rest.is_empty() {
             let (some, others) = rest.split_at(self.few(rest));
             rest = others;
-            match self.all(some) {
+            match self.all_with_room(some) {
                 Ok(done) => {
                     self.reported = None;
                     answers.extend(done);
@@ -307,6 +319,30 @@ impl Inside {
             }
         }
         answers
+    }
+
+    /// Applies all changes or none. On a full disk it first frees what is not needed.
+    fn all_with_room(&mut self, requests: &[&IndexRequest]) -> io::Result<Vec<Change>> {
+        match self.all(requests) {
+            Err(error) if reason(&error) == EffectError::NoSpace => {
+                self.reserve.note_full();
+                let is_freed = !self.spares.is_empty() || self.is_untidy();
+                self.drop_spares();
+                if self.is_untidy() {
+                    self.reserve.give_up();
+                    self.tidy();
+                }
+                if is_freed { self.all(requests) } else { Err(error) }
+            }
+            done => done,
+        }
+    }
+
+    fn drop_spares(&mut self) {
+        for spare in self.spares.drain(..) {
+            // It may be gone.
+            let _ = fs::remove_file(spare);
+        }
     }
 
     /// Number of changes that fit in half a segment; at least one.
@@ -440,7 +476,7 @@ impl Inside {
         let mut done = Vec::new().into_iter();
         if !some.is_empty() {
             self.reserve.give_up();
-            self.spares.drain(..).for_each(|spare| _ = fs::remove_file(spare));
+            self.drop_spares();
             done = self
                 .all(&some)
                 .unwrap_or_else(|error| vec![Err(reason(&error)); some.len()])
@@ -474,7 +510,7 @@ impl Inside {
         let all: u64 = self.segments.iter().map(|segment| segment.len).sum();
         let most = match self.reserve.is_full() {
             true => self.live + self.segment_max,
-            false => 2 * (self.live + self.segment_max),
+            false => self.live + self.live.max(self.slack) + 2 * self.segment_max,
         };
         all > most && self.segments.len() > 1
     }

@@ -18,16 +18,18 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Reserve {
     path: PathBuf,
     bytes: u64,
-    /// Time at which the reserved space was given up, or at which reserving was last retried.
-    missing_since: Option<Instant>,
-    /// Whether it is missing because the disk is full.
+    is_taken: bool,
+    /// Whether the disk was full when space was last needed.
     is_full: bool,
+    /// Time at which free space was last checked.
+    looked: Instant,
 }
 
 impl Reserve {
     /// Reserves the space, if possible.
     pub(super) fn new(path: PathBuf, bytes: u64) -> Self {
-        let mut reserve = Self { path, bytes, missing_since: None, is_full: false };
+        let mut reserve =
+            Self { path, bytes, is_taken: false, is_full: false, looked: Instant::now() };
         reserve.take();
         reserve
     }
@@ -46,17 +48,23 @@ impl Reserve {
             // A partial reserve would be useless.
             let _ = std::fs::remove_file(&self.path);
         }
-        self.missing_since = taken.is_err().then(Instant::now);
+        self.is_taken = taken.is_ok();
         self.is_full = taken == Err(EffectError::NoSpace);
     }
 
+    /// Notes that the disk is full.
+    pub(super) fn note_full(&mut self) {
+        (self.is_full, self.looked) = (true, Instant::now());
+    }
+
+    /// Frees the space.
     pub(super) fn give_up(&mut self) {
-        if self.missing_since.is_none() {
+        if self.is_taken {
             // If another process removed the file, the space is free as well.
             let _ = std::fs::remove_file(&self.path);
-            self.missing_since = Some(Instant::now());
+            self.is_taken = false;
         }
-        self.is_full = true;
+        self.note_full();
     }
 
     /// Whether the disk was full when space was last needed.
@@ -64,14 +72,18 @@ impl Reserve {
         self.is_full
     }
 
-    /// Reserves the space again when twice as much is free.
+    /// Looks whether the disk is still full: if twice the space is free, it is reserved again.
     pub(super) fn look(&mut self) {
-        if self.missing_since.is_none_or(|since| since.elapsed() < LOOK) {
+        if self.is_taken && !self.is_full || self.looked.elapsed() < LOOK {
             return;
         }
-        self.missing_since = Some(Instant::now());
+        self.looked = Instant::now();
         let free = self.path.parent().and_then(|directory| free_bytes(directory).ok());
-        if free.is_some_and(|free| free > 2 * self.bytes) {
+        if free.is_none_or(|free| free <= 2 * self.bytes) {
+            return;
+        }
+        self.is_full = false;
+        if !self.is_taken {
             self.take();
         }
     }

@@ -13,7 +13,7 @@ fn record(key: &str, value: &[u8]) -> (String, Bytes) {
 }
 
 fn open(place: &Path) -> Log {
-    Log::with_segments(place, 4096, 0).unwrap()
+    Log::with_segments(place, 4096, 0, 0).unwrap()
 }
 
 fn files(place: &Path) -> Vec<PathBuf> {
@@ -234,7 +234,7 @@ fn space_is_reserved_for_deletions() {
     }
     let place = tempfile::tempdir().unwrap();
     let small = Mounted::new(place.path());
-    let log = Log::with_segments(&small.0, 256 << 10, 512 << 10).unwrap();
+    let log = Log::with_segments(&small.0, 256 << 10, 512 << 10, 1 << 20).unwrap();
     let reserve = small.0.join("reserve");
     assert!(reserve.exists());
     let mut kept = 0;
@@ -247,6 +247,13 @@ fn space_is_reserved_for_deletions() {
     let new = put("new", &[7; 10_000]);
     let answers = log.change(&[&new, &put("0", b"gone"), &new]);
     assert_eq!(answers, [Err(EffectError::NoSpace), Ok(()), Err(EffectError::NoSpace)]);
+    // What is removed or replaced makes room at once.
+    for turn in 0..1000 {
+        let answers = log.change(&[&remove("1"), &put("0", &[turn as u8; 9000])]);
+        assert_eq!(answers, [Ok(()), Ok(())], "{turn}");
+        log.tidy();
+    }
+    assert_eq!(log.change(&[&put("1", &[7; 10_000])]), [Ok(())]);
     // All can be removed again, which frees the space.
     for number in 0..kept {
         assert_eq!(log.change(&[&remove(&number.to_string())]), [Ok(())], "{number}");
