@@ -2,11 +2,11 @@
 //! write and one sync.
 //!
 //! The newest entry of a key is its record; [`Places`] has the place of each. When less than half
-//! of the bytes are records, and the others are many, the oldest segment is emptied: its records are appended again. Because
-//! it is the oldest, no earlier entry is hidden by a removal in it. Its file is used for a later
-//! segment: writing over a file needs no change of the file system, and its syncs take a third of
-//! the time.
+//! of the bytes are records, and the others are many, segments are emptied (`moving.rs`). Their
+//! files are used for later segments: writing over a file needs no change of the file system, and
+//! its syncs take a third of the time.
 
+mod moving;
 mod places;
 mod reserve;
 mod segment;
@@ -16,7 +16,6 @@ mod tests;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +26,7 @@ use super::disk::reason;
 use super::free_bytes;
 use places::{Place, Places};
 use reserve::Reserve;
-use segment::{BEGIN, Batch, Entries, Entry, Found, Kind, Salt};
+use segment::{BEGIN, Batch, Entries, Entry, Found, HEAD, Kind, Salt};
 
 /// Directory of the segments, below that of the store.
 const DIRECTORY: &str = "records";
@@ -76,6 +75,8 @@ struct Segment {
     len: u64,
     /// Bytes of its entries that are records.
     live: u64,
+    /// Bytes of its removals.
+    removals: u64,
 }
 
 type Change = Result<(), EffectError>;
@@ -187,7 +188,7 @@ impl Inside {
             return fs::remove_file(&path);
         };
         let file = File::options().read(true).write(true).open(&path)?;
-        self.segments.push_back(Segment { number, file, salt, len: BEGIN, live: 0 });
+        self.segments.push_back(Segment { number, file, salt, len: BEGIN, live: 0, removals: 0 });
         let mut entries = Entries::new(&content, salt);
         let (mut lost, mut end) = (0, BEGIN as usize);
         loop {
@@ -221,16 +222,14 @@ impl Inside {
     }
 
     fn replay(&mut self, segment: u32, entry: &Entry<'_>) {
+        let place = Place { segment, offset: entry.offset as u32, len: entry.len as u32 };
         match (entry.kind, entry.value) {
-            (Kind::Put, Some(_)) => {
-                let (offset, len) = (entry.offset as u32, entry.len as u32);
-                self.place(entry.key, Place { segment, offset, len });
-            }
+            (Kind::Put, Some(_)) => self.place(entry.key, place),
             (Kind::Put, None) => {
                 tracing::warn!(key = entry.key, "a damaged record is ignored");
-                self.displace(entry.key);
+                self.displace(entry.key, place);
             }
-            (Kind::Remove, _) => self.displace(entry.key),
+            (Kind::Remove, _) => self.displace(entry.key, place),
             (Kind::Seal, _) => {}
         }
     }
@@ -249,9 +248,13 @@ impl Inside {
         }
     }
 
-    fn displace(&mut self, key: &str) {
+    /// Removes a record, because of an entry at this place.
+    fn displace(&mut self, key: &str, place: Place) {
         let former = self.places.remove(key);
         self.count_out(former);
+        if let Some(segment) = self.segment(place.segment) {
+            segment.removals += u64::from(place.len);
+        }
     }
 
     fn count_out(&mut self, former: Option<Place>) {
@@ -365,9 +368,7 @@ impl Inside {
 
     /// Applies all changes or none, with one sync. Those that no segment can hold fail alone.
     fn all(&mut self, requests: &[&IndexRequest]) -> io::Result<Vec<Change>> {
-        self.make_place(requests.iter().map(|request| size(request) as u64).sum())?;
-        let salt = self.segments.back().map_or(Salt([0; 8]), |segment| segment.salt);
-        let (mut batch, mut placed) = (Batch::new(salt), Vec::with_capacity(requests.len()));
+        let mut changes: Vec<(Kind, &str, Bytes)> = Vec::with_capacity(requests.len());
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
             let mut answer = Ok(());
@@ -375,31 +376,45 @@ impl Inside {
                 IndexRequest::Put { key, value } if is_too_long(key, value) => {
                     answer = Err(EffectError::Failed("the record is too long".to_owned()));
                 }
-                IndexRequest::Put { key, value } => {
-                    placed.push((key, Some(batch.add(Kind::Put, key, value.clone()))));
-                }
+                IndexRequest::Put { key, value } => changes.push((Kind::Put, key, value.clone())),
                 // Without a record there is nothing to remove.
                 IndexRequest::Remove { key } => {
-                    if !placed.is_empty() || self.places.get(key).is_some() {
-                        batch.add(Kind::Remove, key, Bytes::new());
-                        placed.push((key, None));
+                    if !changes.is_empty() || self.places.get(key).is_some() {
+                        changes.push((Kind::Remove, key, Bytes::new()));
                     }
                 }
                 IndexRequest::Load => {}
             }
             answers.push(answer);
         }
+        self.write(changes)?;
+        Ok(answers)
+    }
+
+    /// Appends changes with one sync, then carries them out.
+    fn write(&mut self, changes: Vec<(Kind, &str, Bytes)>) -> io::Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let bytes = changes.iter().map(|(_, key, value)| (key.len() + value.len() + HEAD) as u64);
+        self.make_place(bytes.sum())?;
+        let salt = self.segments.back().map_or(Salt([0; 8]), |segment| segment.salt);
+        let mut batch = Batch::new(salt);
+        let written = changes.into_iter().map(|(kind, key, value)| {
+            let place = batch.add(kind, key, value);
+            (kind, key, place)
+        });
+        let written: Vec<_> = written.collect();
         let (segment, start) = self.append(&batch)?;
-        for (key, at) in placed {
-            match at {
-                Some((at, len)) => {
-                    let (offset, len) = ((start + at) as u32, len as u32);
-                    self.place(key, Place { segment, offset, len });
-                }
-                None => self.displace(key),
+        for (kind, key, (at, len)) in written {
+            let place = Place { segment, offset: (start + at) as u32, len: len as u32 };
+            match kind {
+                Kind::Put => self.place(key, place),
+                Kind::Remove => self.displace(key, place),
+                Kind::Seal => {}
             }
         }
-        Ok(answers)
+        Ok(())
     }
 
     /// Appends a batch to the last segment and syncs it. Returns its place.
@@ -461,7 +476,7 @@ impl Inside {
         file.sync_all()?;
         fs::rename(&new, self.path(number))?;
         self.sync_directory()?;
-        self.segments.push_back(Segment { number, file, salt, len: BEGIN, live: 0 });
+        self.segments.push_back(Segment { number, file, salt, len: BEGIN, live: 0, removals: 0 });
         Ok(())
     }
 
@@ -494,84 +509,6 @@ impl Inside {
             IndexRequest::Put { key, .. } => self.places.get(key).is_some(),
             IndexRequest::Remove { .. } | IndexRequest::Load => true,
         }
-    }
-
-    fn tidy(&mut self) {
-        while self.is_untidy() {
-            if let Err(error) = self.empty_oldest() {
-                return self.report("move", &reason(&error));
-            }
-        }
-    }
-
-    /// Whether an old segment should be emptied: less than half of all is records, or on a full
-    /// disk a segment's worth is not.
-    fn is_untidy(&self) -> bool {
-        let all: u64 = self.segments.iter().map(|segment| segment.len).sum();
-        let most = match self.reserve.is_full() {
-            true => self.live + self.segment_max,
-            false => self.live + self.live.max(self.slack) + 2 * self.segment_max,
-        };
-        all > most && self.segments.len() > 1
-    }
-
-    /// Appends the records of the oldest segment again, and frees its file.
-    fn empty_oldest(&mut self) -> io::Result<()> {
-        let Some(oldest) = self.segments.front() else { return Ok(()) };
-        let number = oldest.number;
-        if oldest.live > 0 {
-            let mut content = vec![0; oldest.len as usize];
-            oldest.file.read_exact_at(&mut content, 0)?;
-            self.move_records(number, oldest.salt, &content.into())?;
-        }
-        self.retire()
-    }
-
-    fn move_records(&mut self, number: u32, salt: Salt, content: &Bytes) -> io::Result<()> {
-        let mut entries = Entries::new(content, salt);
-        let mut records = Vec::new();
-        while let Some(found) = entries.next() {
-            let Found::Entry(entry) = found else { continue };
-            let is_record =
-                |place: Place| (place.segment, place.offset as usize) == (number, entry.offset);
-            if entry.kind != Kind::Put || !self.places.get(entry.key).is_some_and(is_record) {
-                continue;
-            }
-            match entry.value {
-                Some(value) => records.push(IndexRequest::Put {
-                    key: entry.key.to_owned(),
-                    value: content.slice_ref(value),
-                }),
-                None => {
-                    tracing::warn!(key = entry.key, "a damaged record is ignored");
-                    self.displace(entry.key);
-                }
-            }
-        }
-        let records: Vec<&IndexRequest> = records.iter().collect();
-        let mut rest = &records[..];
-        while !rest.is_empty() {
-            let (some, others) = rest.split_at(self.few(rest));
-            rest = others;
-            self.all(some)?;
-        }
-        Ok(())
-    }
-
-    /// Frees the file of the oldest segment. Its end is safe before the next one is emptied, whose
-    /// removals hide entries in it.
-    fn retire(&mut self) -> io::Result<()> {
-        let Some(oldest) = self.segments.front() else { return Ok(()) };
-        let path = self.path(oldest.number);
-        if self.spares.len() < SPARES && !self.reserve.is_full() {
-            let spare = path.with_extension("spare");
-            fs::rename(&path, &spare)?;
-            self.spares.push(spare);
-        } else {
-            fs::remove_file(&path)?;
-        }
-        self.segments.pop_front();
-        self.sync_directory()
     }
 }
 

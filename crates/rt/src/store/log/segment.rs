@@ -21,7 +21,7 @@ const MAGIC: [u8; 8] = *b"SLRLOG\0\x01";
 /// Length of a segment's own head.
 pub(super) const BEGIN: u64 = 16;
 /// Length of an entry's checksum and head.
-const HEAD: usize = 14;
+pub(super) const HEAD: usize = 14;
 /// Slices of one write (`IOV_MAX`).
 const SLICES: usize = 1024;
 

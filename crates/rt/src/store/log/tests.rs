@@ -90,6 +90,49 @@ fn old_segments_are_emptied_and_their_files_used_again() {
     }
 }
 
+/// An old record that lasts must not keep removals of others for ever.
+#[test]
+fn removals_end_behind_an_oldest_segment_that_lasts() {
+    let place = tempfile::tempdir().unwrap();
+    let log = open(place.path());
+    for number in 0..4 {
+        log.change(&[&put(&format!("lasting{number}"), &[1; 1000])]);
+    }
+    for number in 0..2000 {
+        let key = number.to_string();
+        log.change(&[&put(&key, b"")]);
+        log.change(&[&remove(&key)]);
+        log.tidy();
+    }
+    let bytes: u64 = files(place.path()).iter().map(|file| file.metadata().unwrap().len()).sum();
+    assert!(bytes <= 10 * 4096, "{bytes}");
+    drop(log);
+    let keys: Vec<_> = open(place.path()).load().unwrap().into_iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, ["lasting0", "lasting1", "lasting2", "lasting3"]);
+}
+
+/// A segment in the middle is emptied, whose removal hides a record in an older one.
+#[test]
+fn a_removal_is_kept_while_an_older_segment_has_the_record() {
+    let place = tempfile::tempdir().unwrap();
+    let log = open(place.path());
+    log.change(&[&put("removed", b"value"), &put("back", b"old"), &put("lasting", &[1; 3500])]);
+    log.change(&[&remove("removed"), &remove("back"), &put("other", &[2; 3500])]);
+    log.change(&[&put("other", &[3; 3500]), &put("back", b"new")]);
+    assert_eq!(log.inside().segments.len(), 3);
+    log.inside().empty(1).unwrap();
+    let expected =
+        [record("back", b"new"), record("lasting", &[1; 3500]), record("other", &[3; 3500])];
+    for _ in 0..2 {
+        let log = open(place.path());
+        assert_eq!(log.load().unwrap(), expected);
+    }
+    let log = open(place.path());
+    log.inside().empty(0).unwrap();
+    drop(log);
+    assert_eq!(open(place.path()).load().unwrap(), expected);
+}
+
 #[test]
 fn a_log_without_records_needs_little_space() {
     let place = tempfile::tempdir().unwrap();
@@ -197,7 +240,7 @@ fn a_crash_while_a_segment_is_emptied_loses_and_restores_nothing() {
     // The records are appended again, and their segment is still there.
     let oldest = files(place.path()).remove(0);
     let content = fs::read(&oldest).unwrap();
-    log.inside().empty_oldest().unwrap();
+    log.inside().empty(0).unwrap();
     drop(log);
     fs::write(&oldest, content).unwrap();
     assert_eq!(open(place.path()).load().unwrap(), expected);
