@@ -55,7 +55,7 @@ pub(super) type Answer = Result<Completion, EffectError>;
 #[derive(Debug)]
 pub(super) enum Records {
     Files(Index),
-    Log(Log),
+    Log(Box<Log>),
 }
 
 impl Records {

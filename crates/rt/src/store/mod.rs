@@ -203,7 +203,9 @@ impl FileStore {
         let index = Index::new(below("index").map_err(state_error)?);
         let records = match config.index {
             RecordsIn::Files => Records::Files(index),
-            RecordsIn::Log => Records::Log(log(&config.state, &index).map_err(state_error)?),
+            RecordsIn::Log => {
+                Records::Log(Box::new(log(&config.state, &index).map_err(state_error)?))
+            }
         };
         let disk = Arc::new(Disk {
             files,
