@@ -60,6 +60,24 @@ pub struct Reloaded {
     pub restart: Vec<String>,
 }
 
+/// Reply to commands that change the contact plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanChanged {
+    /// Number of changes that were made.
+    pub applied: usize,
+    /// Commands that change nothing.
+    pub skipped: Vec<SkippedLine>,
+}
+
+/// A command that changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedLine {
+    /// Number of its line, from 1.
+    pub line: usize,
+    /// Reason.
+    pub why: String,
+}
+
 /// A convergence layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::http::StatusCode;
 use axum::routing::{post, put};
 use axum::{Json, Router};
 use serde::Deserialize;
 use transport::text::SpecError;
 
 use super::Shared;
-use super::model::Reloaded;
+use super::model::{PlanChanged, Reloaded, SkippedLine};
 use crate::http::Refusal;
 
 /// Longest plan, and longest list of routes, in bytes.
@@ -30,7 +31,7 @@ pub(super) fn router() -> Router<Arc<Shared>> {
     Router::new()
         .route("/reload", post(reload))
         .route("/routes", put(routes))
-        .route("/plan", put(plan))
+        .route("/plan", put(plan).post(plan_changes))
         .layer(DefaultBodyLimit::max(BODY_MAX))
 }
 
@@ -59,4 +60,26 @@ async fn plan(
     let Query(PlanForm { format, epoch }) =
         form.map_err(|rejection| Refusal::wrong(rejection.body_text()))?;
     shared.reload.set_plan(&plan, format, epoch).map_err(refused)
+}
+
+/// Reference of relative times in a request.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChangesForm {
+    epoch: Option<String>,
+}
+
+/// POST: changes the contact plan by commands of ION.
+async fn plan_changes(
+    State(shared): Running,
+    form: Result<Query<ChangesForm>, QueryRejection>,
+    commands: String,
+) -> Result<Json<PlanChanged>, Refusal> {
+    let Query(ChangesForm { epoch }) =
+        form.map_err(|rejection| Refusal::wrong(rejection.body_text()))?;
+    let changes = shared.reload.plan_changes(commands, epoch).map_err(refused)?;
+    let changed = shared.ask(changes).await?;
+    let changed = changed.map_err(|error| Refusal::new(StatusCode::CONFLICT, error))?;
+    let skipped = changed.skipped.into_iter().map(|(line, why)| SkippedLine { line, why });
+    Ok(Json(PlanChanged { applied: changed.applied, skipped: skipped.collect() }))
 }

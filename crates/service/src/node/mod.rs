@@ -25,7 +25,6 @@ use std::time::{Duration, SystemTime};
 use engine::{PathId, PathInfo, Rng};
 use proto::bp::agent::{self, LinkRef, Pattern, Routing};
 use proto::bp::layer::LinkId;
-use proto::bp::routes::Router;
 use proto::settings::form::{self, Number, Off};
 use proto::settings::{Bound, Value};
 use rt::node::{Carrier, LayerConfig, NodeConfig};
@@ -43,6 +42,7 @@ pub use self::over_files::OverFiles;
 pub use self::over_ltp::OverLtp;
 pub use self::over_streams::OverStreams;
 pub use self::over_udp::OverUdp;
+use self::plan::InForce;
 pub use self::plan::{Plan, PlanInForce};
 pub use self::reload::Reload;
 pub use self::route::RouteSpec;
@@ -474,8 +474,8 @@ impl NodeSpec {
     /// # Errors
     ///
     /// It cannot be read.
-    fn plan(&self) -> Result<Option<(Plan, String)>, SpecError> {
-        let read = |plan: &Plan| Ok((plan.clone(), plan.text()?));
+    fn plan(&self) -> Result<Option<InForce>, SpecError> {
+        let read = |plan: &Plan| Ok(InForce::new(plan.clone(), plan.text()?));
         self.contact_plan.as_ref().map(read).transpose()
     }
 
@@ -485,25 +485,20 @@ impl NodeSpec {
     /// # Errors
     ///
     /// The plan is faulty, or a key cannot be read.
-    fn agent(
-        &self,
-        now: SystemTime,
-        plan: Option<&(Plan, String)>,
-    ) -> Result<agent::Config, SpecError> {
+    fn agent(&self, now: SystemTime, plan: Option<&InForce>) -> Result<agent::Config, SpecError> {
         let entries = self.entries()?;
         let node = self.node()?;
         let routing = match (plan, self.spray) {
             _ if self.epidemic => Routing::Epidemic,
             (_, Some(copies)) => Routing::Spray { copies },
             (None, None) => Routing::Static(entries),
-            (Some((plan, text)), None) => {
+            (Some(plan), None) => {
                 let Eid::Ipn { node: number, .. } = node else {
                     return Err(SpecError::invalid(format!(
                         "{node} has no number, and plans have nodes by numbers; take an id like ipn:1.0"
                     )));
                 };
-                let router = Router::new(number, plan.parse(text, now)?, plan.routing()?);
-                Routing::ContactGraph(Box::new(router), entries)
+                Routing::ContactGraph(Box::new(plan.router(number, now)?), entries)
             }
         };
         let timeout = self.contact_plan.as_ref().and_then(|plan| plan.timeout);

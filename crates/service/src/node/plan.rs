@@ -9,11 +9,12 @@ use engine::Time;
 use proto::bp::agent::Agent;
 use proto::bp::contacts::ContactPlan;
 use proto::bp::routes::Router;
+use proto::routing::changes::{Change, Draft};
 use proto::routing::settings::Settings;
 use rt::node::OnStep;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use transport::contact_plan::{self, Base, Format};
+use transport::contact_plan::{self, Base, Changes, Format};
 use transport::quantity::Span;
 use transport::settings::{RouterSettings, check_interval};
 use transport::text::{self, SpecError};
@@ -95,15 +96,8 @@ impl Plan {
                 ))
             })?,
         };
-        let epoch = match &self.epoch {
-            None => now,
-            Some(text) => humantime::parse_rfc3339_weak(text).map_err(|error| {
-                SpecError::invalid(format!(
-                    "contact_plan.epoch: {error}; write the moment like \"2026-11-22T08:00:00Z\""
-                ))
-            })?,
-        };
-        let document = contact_plan::read(format, plan, &origin, Base { epoch, zero: now })?;
+        let base = base(self.epoch.as_deref(), now)?;
+        let document = contact_plan::read(format, plan, &origin, base)?;
         for note in &document.notes {
             tracing::warn!("{origin}: {note}");
         }
@@ -128,13 +122,117 @@ impl Plan {
     }
 }
 
-/// Contact plan in force: its settings and its text, without which a node has none. A change of
-/// the clock moves its times.
+/// Base of the times in a text for a node that starts now.
+fn base(epoch: Option<&str>, now: SystemTime) -> Result<Base, SpecError> {
+    let epoch = match epoch {
+        None => now,
+        Some(text) => humantime::parse_rfc3339_weak(text).map_err(|error| {
+            SpecError::invalid(format!(
+                "contact_plan.epoch: {error}; write the moment like \"2026-11-22T08:00:00Z\""
+            ))
+        })?,
+    };
+    Ok(Base { epoch, zero: now })
+}
+
+/// Contact plan in force, without which a node has none. A change of the clock moves its times.
+/// Written in the agent's thread, so that it changes in the same order as the router.
 #[derive(Clone, Debug, Default)]
-pub struct PlanInForce(Arc<Mutex<Option<(Plan, String)>>>);
+pub struct PlanInForce(Arc<Mutex<Option<InForce>>>);
+
+/// Settings and text of a contact plan, and its changes since.
+#[derive(Debug)]
+pub(super) struct InForce {
+    form: Plan,
+    text: String,
+    changes: Vec<Commands>,
+}
+
+/// Maximum bytes of the changes of a plan.
+const CHANGES_MAX: usize = 16 << 20;
+
+/// Commands that change a plan.
+#[derive(Debug)]
+struct Commands {
+    text: String,
+    epoch: Option<String>,
+}
+
+impl Commands {
+    fn read(&self, zero: SystemTime) -> Result<Changes, SpecError> {
+        contact_plan::read_changes(&self.text, "changes", base(self.epoch.as_deref(), zero)?)
+    }
+}
+
+/// Outcome of commands that change a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// Number of changes.
+    pub(crate) applied: usize,
+    /// Lines that change nothing, with the reason.
+    pub(crate) skipped: Vec<(usize, String)>,
+}
+
+impl InForce {
+    pub(super) const fn new(form: Plan, text: String) -> Self {
+        Self { form, text, changes: Vec::new() }
+    }
+
+    /// The plan for a node that starts at `zero`.
+    pub(super) fn plan(&self, zero: SystemTime) -> Result<ContactPlan, SpecError> {
+        let plan = self.form.parse(&self.text, zero)?;
+        if self.changes.is_empty() {
+            return Ok(plan);
+        }
+        let mut draft = Draft::new(&plan);
+        for commands in &self.changes {
+            for (_, change) in commands.read(zero)?.changes {
+                // One that is over by the new time is not there to be changed.
+                let _ = draft.apply(&change);
+            }
+        }
+        draft.plan().map_err(|error| SpecError::invalid(error.to_string()))
+    }
+
+    pub(super) fn router(&self, number: u64, zero: SystemTime) -> Result<Router, SpecError> {
+        Ok(Router::new(number, self.plan(zero)?, self.form.routing()?))
+    }
+
+    /// Applies commands to the plan of an agent. All changes are made, or none.
+    fn change(
+        &mut self,
+        (now, agent): (Time, &mut Agent),
+        commands: Commands,
+        read: Changes,
+    ) -> Result<Changed, String> {
+        let kept: usize = self.changes.iter().map(|commands| commands.text.len()).sum();
+        if kept + commands.text.len() > CHANGES_MAX {
+            return Err(format!(
+                "the changes since the plan was read are longer than {CHANGES_MAX} bytes; replace \
+                 the plan with PUT"
+            ));
+        }
+        let (lines, changes): (Vec<usize>, Vec<Change>) = read.changes.into_iter().unzip();
+        let skipped = read.skipped;
+        if changes.is_empty() {
+            return Ok(Changed { applied: 0, skipped });
+        }
+        let changed = agent.change_plan(now, |router| router.change(&changes));
+        changed.ok_or_else(|| NO_PLAN.to_owned())?.map_err(|(number, error)| {
+            let line = lines.get(number).copied().unwrap_or_default();
+            format!("line {line}: {error}; the plan stays as it was")
+        })?;
+        self.changes.push(commands);
+        Ok(Changed { applied: changes.len(), skipped })
+    }
+}
+
+/// Error of a change without a plan.
+pub(super) const NO_PLAN: &str =
+    "the node has no contact plan; name one in its file, and have it read again";
 
 impl PlanInForce {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Option<(Plan, String)>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<InForce>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,17 +241,40 @@ impl PlanInForce {
     pub(super) fn on_step(&self, number: u64) -> OnStep {
         let plan = self.clone();
         Box::new(move |now: Time, agent: &mut Agent, zero: SystemTime| {
-            let Some((form, text)) = &*plan.lock() else { return };
-            let read = form.parse(text, zero).and_then(|plan| Ok((plan, form.routing()?)));
-            match read {
+            let Some(in_force) = &*plan.lock() else { return };
+            match in_force.router(number, zero) {
                 // The bookings are of other times.
-                Ok((plan, settings)) => {
-                    agent.change_plan(now, |router| *router = Router::new(number, plan, settings));
+                Ok(new) => {
+                    agent.change_plan(now, |router| *router = new);
                 }
                 Err(error) => tracing::warn!(
                     %error, "the contact plan keeps the times before the clock was set"
                 ),
             }
+        })
+    }
+
+    /// Reads commands of ION that change the plan of a node that started at `zero`. Returns the
+    /// request that applies them.
+    ///
+    /// # Errors
+    ///
+    /// A command or the epoch is wrong, or the node has no plan.
+    pub(super) fn changes(
+        &self,
+        text: String,
+        epoch: Option<String>,
+        zero: SystemTime,
+    ) -> Result<impl FnOnce(Time, &mut Agent) -> Result<Changed, String> + Send + use<>, SpecError>
+    {
+        let plan = self.clone();
+        let known = plan.lock().as_ref().map(|in_force| in_force.form.epoch.clone());
+        let known = known.ok_or_else(|| SpecError::invalid(NO_PLAN.to_owned()))?;
+        let commands = Commands { text, epoch: epoch.or(known) };
+        let read = commands.read(zero)?;
+        Ok(move |now: Time, agent: &mut Agent| match &mut *plan.lock() {
+            Some(in_force) => in_force.change((now, agent), commands, read),
+            None => Err(NO_PLAN.to_owned()),
         })
     }
 }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use tracing::warn;
 use transport::text::{self, SpecError};
 
+use super::plan::{Changed, InForce, NO_PLAN};
 use super::{NodeSpec, Plan, PlanInForce, RouteSpec};
 use crate::api::Limits;
 
@@ -99,17 +100,14 @@ impl Reload {
         epoch: Option<String>,
     ) -> Result<(), SpecError> {
         let spec = self.spec();
-        let Some(before) = &spec.contact_plan else {
-            return Err(SpecError::invalid(
-                "the node has no contact plan; name one in its file, and restart it".to_owned(),
-            ));
-        };
+        let before = spec.contact_plan.as_ref();
+        let before = before.ok_or_else(|| SpecError::invalid(NO_PLAN.to_owned()))?;
         let epoch = epoch.or_else(|| before.epoch.clone());
         let form =
             Plan { format: format.or_else(|| before.format.clone()), epoch, ..before.clone() };
         drop(spec);
         let contacts = form.parse(plan, self.handle.zero())?;
-        let in_force = Some((form, plan.to_owned()));
+        let in_force = Some(InForce::new(form, plan.to_owned()));
         self.apply(in_force, move |now, node| {
             // Contacts that stay keep their bookings.
             node.change_plan(now, |router| router.replace_plan(contacts));
@@ -117,16 +115,32 @@ impl Reload {
         Ok(())
     }
 
-    /// Puts a contact plan in force by a request to the agent.
+    /// Reads commands of ION that change the contact plan in force, until the file is read again.
+    /// Returns the request to the agent that applies them.
+    ///
+    /// # Errors
+    ///
+    /// A command or the epoch is wrong, or the node has no plan.
+    pub(crate) fn plan_changes(
+        &self,
+        commands: String,
+        epoch: Option<String>,
+    ) -> Result<impl FnOnce(Time, &mut Agent) -> Result<Changed, String> + Send + use<>, SpecError>
+    {
+        self.plan.changes(commands, epoch, self.handle.zero())
+    }
+
+    /// Puts a contact plan in force, in the same turn of the agent as the request.
     fn apply(
         &self,
-        plan: Option<(Plan, String)>,
+        plan: Option<InForce>,
         request: impl FnOnce(Time, &mut Agent) + Send + 'static,
     ) {
-        let mut in_force = self.plan.lock();
-        *in_force = plan;
-        // Before another plan, so that the agent gets them in the same order.
-        self.handle.ask(request);
+        let in_force = self.plan.clone();
+        self.handle.ask(move |now, node| {
+            *in_force.lock() = plan;
+            request(now, node);
+        });
     }
 }
 

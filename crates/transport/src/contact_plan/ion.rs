@@ -10,7 +10,7 @@ use proto::routing::changes::{Change, ChangeError};
 use proto::routing::contacts::{Contact, ContactPlan, Range};
 
 use super::times::clamped;
-use super::{Base, Document, Losses, Reading, malformed, seconds_up, whole};
+use super::{Base, Changes, Document, Losses, Reading, malformed, seconds_up, whole};
 use crate::text::SpecError;
 
 /// First words of commands unrelated to contacts.
@@ -48,6 +48,7 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
                 reading.notes.push(format!("line {number}: {why}"));
                 Ok(())
             }
+            Command::Unrelated(_) => Ok(()),
         };
         match applied {
             Ok(()) => {}
@@ -67,25 +68,39 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
     reading.finish(origin)
 }
 
-pub(super) fn changes(text: &str, origin: &str, base: Base) -> Result<Vec<Change>, SpecError> {
+pub(super) fn changes(text: &str, origin: &str, base: Base) -> Result<Changes, SpecError> {
     let mut reader = Reader::new(base);
-    let mut changes = Vec::new();
+    let mut read = Changes::default();
     for (line, number) in text.lines().zip(1..) {
         let at_line = |message| malformed(origin, format!("line {number}: {message}"));
-        match reader.line(line).map_err(at_line)? {
-            None | Some(Command::Ignored(_)) => {}
-            Some(Command::AddContact(contact, [start, end])) => {
-                let (start, end) = (clamped(start), clamped(end));
-                changes.push(Change::AddContact(Contact { start, end, ..contact }));
+        let change = match reader.line(line).map_err(at_line)? {
+            None => continue,
+            Some(Command::AddContact(contact, window)) => window_of(window)
+                .map(|(start, end)| Contact { start, end, ..contact })
+                .map(Change::AddContact),
+            Some(Command::AddRange(range, window)) => window_of(window)
+                .map(|(start, end)| Range { start, end, ..range })
+                .map(Change::AddRange),
+            Some(Command::Other(change)) => Ok(change),
+            Some(Command::Ignored(why)) => Err(why.to_owned()),
+            Some(Command::Unrelated(what)) => {
+                Err(format!("{what:?} does not change a plan; skipped"))
             }
-            Some(Command::AddRange(range, [start, end])) => {
-                let (start, end) = (clamped(start), clamped(end));
-                changes.push(Change::AddRange(Range { start, end, ..range }));
-            }
-            Some(Command::Other(change)) => changes.push(change),
+        };
+        match change {
+            Ok(change) => read.changes.push((number, change)),
+            Err(why) => read.skipped.push((number, why)),
         }
     }
-    Ok(changes)
+    Ok(read)
+}
+
+/// Window in the time of the plan. One that does not end after its begin stays so, for the error.
+fn window_of([start, end]: [i128; 2]) -> Result<(Time, Time), String> {
+    if start < end && end <= 0 {
+        return Err("it is over; ignored".to_owned());
+    }
+    Ok((clamped(start), clamped(end)))
 }
 
 pub(super) fn write(plan: &ContactPlan, losses: &mut Losses) -> String {
@@ -135,6 +150,8 @@ enum Command {
     Other(Change),
     /// Valid in ION, and without effect here.
     Ignored(&'static str),
+    /// First words of a command that is not about a plan.
+    Unrelated(String),
 }
 
 struct Reader {
@@ -194,8 +211,14 @@ impl Reader {
             [command @ ("a" | "c" | "d"), what @ ("contact" | "range"), ..] => {
                 Err(format!("expected \"{command} {what} {}\"", form(command, what)))
             }
-            ["a" | "c" | "d", what, ..] if OBJECTS.contains(what) => Ok(None),
-            [first, ..] if OTHERS.contains(first) => Ok(None),
+            [command @ ("a" | "c" | "d" | "m"), what, ..]
+                if *command == "m" || OBJECTS.contains(what) =>
+            {
+                Ok(Some(Command::Unrelated(format!("{command} {what}"))))
+            }
+            [first, ..] if OTHERS.contains(first) => {
+                Ok(Some(Command::Unrelated((*first).to_owned())))
+            }
             _ => Err(format!("{:?} is no command of a contact plan", words.join(" "))),
         }
     }

@@ -111,12 +111,22 @@ pub fn read(format: Format, text: &str, origin: &str, base: Base) -> Result<Docu
     }
 }
 
-/// Reads changes of a plan from ION's commands `a`, `c` and `d`.
+/// Changes of a plan that were read, with the numbers of their lines.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// Changes in order.
+    pub changes: Vec<(usize, Change)>,
+    /// Commands without effect on a plan, with the reason.
+    pub skipped: Vec<(usize, String)>,
+}
+
+/// Reads changes of a plan from ION's commands `a`, `c` and `d`. All other commands of ION are
+/// skipped.
 ///
 /// # Errors
 ///
 /// Line and remedy, if a command is wrong.
-pub fn read_changes(text: &str, origin: &str, base: Base) -> Result<Vec<Change>, SpecError> {
+pub fn read_changes(text: &str, origin: &str, base: Base) -> Result<Changes, SpecError> {
     ion::changes(text, origin, base)
 }
 

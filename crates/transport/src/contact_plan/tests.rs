@@ -201,13 +201,37 @@ fn ion_s_other_commands_change_the_plan() {
             "line 9: a contact of a node with itself; ignored",
         ]
     );
-    // As changes of a plan that is in use.
-    let changes = read_changes("d contact * 1 2\na range +5 +9 1 2 3", "plan", Base::at(epoch()));
+}
+
+#[test]
+fn changes_of_a_plan_in_use_are_read_and_others_are_skipped() {
+    let text = "# changes
+        d contact * 1 2
+        a range +5 +9 1 2 3
+        m production 1000000
+        m horizon +0
+        a plan 2 stcp/127.0.0.1
+        a contact 2026/01/01-00:00:00 2026/01/02-00:00:00 1 2 1000
+        a contact +0 +0 1 1 100000
+        s";
+    let base = Base::at(epoch());
+    let read = read_changes(text, "plan", base).unwrap();
     let start = Time::from_secs(5);
     let range =
         Range { from: 1, to: 2, start, end: Time::from_secs(9), owlt: Duration::from_secs(3) };
     let delete = Change::DeleteContacts { from: 1, to: 2, start: None };
-    assert_eq!(changes.unwrap(), [delete, Change::AddRange(range)]);
+    assert_eq!(read.changes, [(2, delete), (3, Change::AddRange(range))]);
+    let skipped = [
+        (4, "\"m production\" does not change a plan; skipped"),
+        (5, "\"m horizon\" does not change a plan; skipped"),
+        (6, "\"a plan\" does not change a plan; skipped"),
+        (7, "it is over; ignored"),
+        (8, "a contact of a node with itself; ignored"),
+        (9, "\"s\" does not change a plan; skipped"),
+    ];
+    assert_eq!(read.skipped, skipped.map(|(line, why)| (line, why.to_owned())));
+    let wrong = read_changes("\n\nd contact 1 2", "plan", base).unwrap_err().to_string();
+    assert!(wrong.contains("line 3") && wrong.contains("START|* FROM TO"), "{wrong}");
 }
 
 #[test]

@@ -79,5 +79,16 @@ fn a_node_reads_its_settings_again_and_keeps_running() {
     let plan = "a contact +0 +86400 1 2 100000\na contact +0 +86400 2 6 100000\n";
     assert_eq!(request(&row, 1, "PUT /plan?format=ion", plan).0, 200);
     wait_for("it leaves by the plan", || held(&row) == 0);
+    // A contact with a further node, by a command.
+    send(&row, "ipn:4.1");
+    assert_eq!(held(&row), 1);
+    let commands = "m production 1000\na contact +0 +86400 2 4 100000\n";
+    let (status, body) = request(&row, 1, "POST /plan", commands);
+    let changed = r#"{"applied":1,"skipped":[{"line":1,"why":"\"m production\" does not change a plan; skipped"}]}"#;
+    assert_eq!((status, body.as_str()), (200, changed));
+    wait_for("it leaves by the new contact", || held(&row) == 0);
+    let (status, body) = request(&row, 1, "POST /plan", "d contact +1 1 2");
+    assert!(status == 409 && body.contains("line 1: no contact of 1 with 2"), "{status} {body}");
+    assert_eq!(request(&row, 1, "POST /plan", "nonsense").0, 422);
     assert!(row.nodes[0].as_mut().unwrap().try_wait().unwrap().is_none());
 }

@@ -9,6 +9,7 @@ use rt::node::{Node, OnStep};
 use rt::{FileStore, Waker};
 
 use super::*;
+use crate::node::plan::Changed;
 
 const SETTINGS: &str = r#"
 id = "ipn:1.0"
@@ -71,6 +72,13 @@ impl Place {
         self.on_step = Some(on_step);
     }
 
+    /// Changes the plan by commands of ION.
+    fn change(&self, commands: &str, epoch: Option<&str>) -> Result<Changed, String> {
+        let epoch = epoch.map(str::to_owned);
+        let changes = self.reload.plan_changes(commands.to_owned(), epoch);
+        self.ask(changes.map_err(|error| error.to_string())?)
+    }
+
     /// Receiving nodes of the contacts in force, with the seconds of their ends from the start.
     fn contacts(&self) -> Vec<(u64, u64)> {
         self.ask(|_, agent| {
@@ -105,6 +113,59 @@ fn a_clock_that_was_set_moves_the_plan_in_force() {
     place.step(7000);
     let [contact] = place.contacts()[..] else { panic!("{:?}", place.contacts()) };
     assert!(near(contact, 4, start + 200 - 7000), "{contact:?}");
+}
+
+#[test]
+fn changes_of_a_plan_stay_when_the_clock_was_set() {
+    let settings = format!(
+        "contact_plan = {{ file = \"plan.ionrc\", epoch = \"2100-01-01T00:00:00Z\" }}{SETTINGS}"
+    );
+    let plan = "a contact +0 +100 1 2 1000\na contact +0 +100 1 3 1000\n";
+    let mut place = Place::new(&settings, plan);
+    let start = place.contacts()[0].1 - 100;
+    let commands = "m horizon +0\nd contact +0 1 2\na contact +200 +300 1 4 1000\n";
+    let changed = place.change(commands, None).unwrap();
+    let skipped = vec![(1, "\"m horizon\" does not change a plan; skipped".to_owned())];
+    assert_eq!(changed, Changed { applied: 2, skipped });
+    assert_eq!(place.contacts(), [(3, start + 100), (4, start + 300)]);
+    // All changes are made, or none.
+    let error = place.change("d contact * 1 3\na contact +250 +400 1 4 1000", None).unwrap_err();
+    assert!(error.starts_with("line 2: contact 1 to 4 overlaps"), "{error}");
+    let error = place.change("d contact 1 3", None).unwrap_err();
+    assert!(error.contains("line 1"), "{error}");
+    assert_eq!(place.contacts(), [(3, start + 100), (4, start + 300)]);
+    // With another epoch.
+    place.change("a contact +0 +10 1 2 1000", Some("2101-01-01T00:00:00Z")).unwrap();
+    let year = 365 * 86_400;
+    let expected = [(2, start + year + 10), (3, start + 100), (4, start + 300)];
+    assert_eq!(place.contacts(), expected);
+    place.step(1000);
+    let moved = place.contacts();
+    let is_near = |(one, other): (&(u64, u64), &(u64, u64))| {
+        one.0 == other.0 && (other.1 - 1000).abs_diff(one.1) <= 10
+    };
+    assert_eq!(moved.len(), 3);
+    assert!(moved.iter().zip(&expected).all(is_near), "{moved:?}");
+    // The plan of the file, or a whole new one, replaces the changes.
+    place.reload.set_plan("a contact +0 +50 1 5 1000", None, None).unwrap();
+    place.step(0);
+    assert_eq!(place.contacts().iter().map(|contact| contact.0).collect::<Vec<_>>(), [5]);
+}
+
+#[test]
+fn changes_of_a_plan_are_bounded() {
+    let settings = format!("contact_plan = \"plan.ionrc\"{SETTINGS}");
+    let place = Place::new(&settings, "");
+    let many: String =
+        (0..100_000).map(|n| format!("a contact +{} +{} 1 2 9\n", 2 * n, 2 * n + 1)).collect();
+    assert_eq!(place.change(&many, None).unwrap().applied, 100_000);
+    assert_eq!(place.contacts().len(), 100_000);
+    let long = format!("#{}\na contact +0 +1 1 3 9", " ".repeat(16 << 20));
+    let error = place.change(&long, None).unwrap_err();
+    assert!(error.contains("replace the plan with PUT"), "{error}");
+    let none = Place::new(SETTINGS, "");
+    let error = none.change("d contact * 1 2", None).unwrap_err();
+    assert!(error.contains("has no contact plan"), "{error}");
 }
 
 #[test]
