@@ -21,7 +21,7 @@ pub use super::neighbours::Statistics;
 
 use super::agent;
 use super::arrivals::{Arrivals, EffectDone, Passed};
-use super::layer::{Command, Event, Layer, LinkId, Outcome, Outgoing, Tag};
+use super::layer::{Command, Configured, Event, Layer, LinkId, Outcome, Outgoing, Tag};
 use super::neighbours::{Bounds, Neighbours, is_up};
 use crate::settings::{Settings, Visited, Visitor};
 use crate::{settings, visit};
@@ -250,12 +250,11 @@ impl<E: FileEngine> FileCl<E> {
         }
     }
 
-    /// Gives up the bundles in transit to a neighbour after a long outage.
+    /// Gives up the bundles in transit to a neighbour.
     fn give_up(&mut self, now: Time, link: LinkId) {
         for session in self.neighbours.sessions_to(link) {
             self.cancel_session(now, session);
         }
-        self.neighbours.down(link, "the outage of the neighbour lasted too long");
     }
 }
 
@@ -281,6 +280,18 @@ impl<E: FileEngine> Layer for FileCl<E> {
             Command::Pause { link } => self.neighbours.hold(link, true),
             Command::Resume { link } => self.arrivals.resume(link, &mut self.neighbours),
         }
+        self.pump(now);
+    }
+
+    fn configure(&mut self, now: Time, configured: Configured) {
+        let paths = configured.links.into_keys().map(|link| (link, PathId(link.0)));
+        let former = std::mem::replace(&mut self.peers, paths.collect());
+        for link in former.into_keys() {
+            if !self.peers.contains_key(&link) {
+                self.give_up(now, link);
+            }
+        }
+        self.neighbours.configure(&self.peers);
         self.pump(now);
     }
 }
@@ -310,6 +321,7 @@ impl<E: FileEngine> Engine for FileCl<E> {
         self.engine.handle_timeout(now);
         while let Some(link) = self.neighbours.pop_due(now) {
             self.give_up(now, link);
+            self.neighbours.down(link, "the outage of the neighbour lasted too long");
         }
         self.pump(now);
     }

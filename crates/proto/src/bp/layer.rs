@@ -10,10 +10,13 @@
 //! file in that store. The agent replies to every complete transfer. Until [`Command::Accept`],
 //! the layer does not confirm the bundle to its peer.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use engine::{Engine, FileName, Time};
 use wire::bp7::Eid;
 
+use super::admission::Admission;
 use crate::stack::OverTcp;
 
 /// A neighbour of one convergence layer. Configured neighbours are numbered by the configuration;
@@ -284,15 +287,43 @@ pub enum Event {
     },
 }
 
+/// Configured neighbours of a layer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configured {
+    /// Neighbours by their links. The path to each has the same number as its link.
+    pub links: BTreeMap<LinkId, Remote>,
+    /// Peers that may connect, and the names that they may have.
+    pub admission: Admission,
+}
+
+/// A configured neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Its node ID.
+    pub node: Eid,
+    /// DNS name required in its certificate, or empty.
+    pub server_name: String,
+    /// Number of its LTP engine.
+    pub engine: u64,
+}
+
 /// A convergence layer.
 pub trait Layer: Engine<Indication = Event> {
     /// Handles a command of the agent. Its result is an event.
     fn command(&mut self, now: Time, command: Command);
+
+    /// Replaces the configured neighbours. Links that are left out end like links of contacts that
+    /// are over; others stay as they are. A link never gets another neighbour.
+    fn configure(&mut self, now: Time, configured: Configured);
 }
 
 /// Layer over streams, on this crate's TCP.
 impl<L: Layer> Layer for OverTcp<L> {
     fn command(&mut self, now: Time, command: Command) {
         self.call(now, |layer| layer.command(now, command));
+    }
+
+    fn configure(&mut self, now: Time, configured: Configured) {
+        self.call(now, |layer| layer.configure(now, configured));
     }
 }

@@ -4,7 +4,7 @@
 //! A neighbour therefore stays up through an outage, and a contact that ends lets sessions
 //! complete, both for at most the layer's patience.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use engine::{Deadline, PathEvent, Time, Timers};
@@ -103,6 +103,26 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
             timers: Timers::new(),
             events: VecDeque::new(),
             statistics: Statistics::default(),
+        }
+    }
+
+    /// Replaces the configured neighbours. Transfers to those left out have been given up.
+    pub(super) fn configure(&mut self, configured: &BTreeMap<LinkId, A>) {
+        let known = self.links.range(..LinkId::CAME).map(|(id, _)| *id);
+        let over: BTreeSet<LinkId> = known.filter(|id| !configured.contains_key(id)).collect();
+        for id in &over {
+            self.down(*id, "it is no neighbour any more");
+            self.links.remove(id);
+        }
+        self.by_address.retain(|_, id| !over.contains(id));
+        for (id, address) in configured {
+            if self.links.contains_key(id) {
+                continue;
+            }
+            self.links.insert(*id, Link::default());
+            if let Some(stranger) = self.by_address.insert(*address, *id) {
+                self.links.remove(&stranger);
+            }
         }
     }
 

@@ -321,6 +321,11 @@ impl Node {
         Ok(())
     }
 
+    /// Changes the settings for a remote engine. Sessions in progress keep theirs.
+    pub(crate) fn set_remote(&mut self, engine: u64, remote: Remote) {
+        self.core.config.remotes.insert(engine, remote);
+    }
+
     /// Random session number that is not in use (RFC 5326 §9.1).
     pub(crate) fn new_id(&mut self) -> SessionId {
         let originator = self.core.config.engine;

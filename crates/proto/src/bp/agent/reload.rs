@@ -1,6 +1,9 @@
 //! Settings and plans that change while an agent runs.
 
+use std::collections::BTreeMap;
+
 use engine::Time;
+use wire::bp7::Eid;
 
 use super::super::layer::Command;
 use super::super::routes::Router;
@@ -34,6 +37,22 @@ impl Agent {
         }
         self.open_links(was_planned);
         self.plan_changed(now);
+    }
+
+    /// Replaces the links to configured neighbours. The layers got them before. Links that are left
+    /// out go down by themselves.
+    pub fn set_links(&mut self, now: Time, links: BTreeMap<LinkRef, Eid>) {
+        let former = std::mem::replace(&mut self.config.links, links);
+        for at in former.keys().filter(|&at| !self.config.links.contains_key(at)) {
+            self.forwarder.set_open(*at, false);
+        }
+        if self.is_planned() {
+            return self.contacts(now);
+        }
+        for at in self.config.links.keys().filter(|&at| !former.contains_key(at)) {
+            self.forwarder.set_open(*at, true);
+            self.commands.push_back((at.layer, Command::Open { link: at.link }));
+        }
     }
 
     /// Replaces the static routes, and routes all bundles again; no effect where bundles are copied.

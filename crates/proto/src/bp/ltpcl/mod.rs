@@ -31,7 +31,8 @@ pub use self::config::{
 use self::receiving::Incoming;
 use super::blocks::Blocks;
 use super::layer::{
-    Command, Content, Event, Layer, LinkId, Outcome, Outgoing, Refusal, Tag, TransferId,
+    Command, Configured, Content, Event, Layer, LinkId, Outcome, Outgoing, Refusal, Remote, Tag,
+    TransferId,
 };
 pub use super::neighbours::Statistics;
 use super::neighbours::{Bounds, Neighbours, is_up};
@@ -77,14 +78,14 @@ impl Ltpcl {
         let bounds = Bounds { patience, window, bundle_max, strangers };
         let configured = config.peers.iter().map(|(id, peer)| (*id, peer.engine));
         let neighbours = Neighbours::new(bounds, configured);
+        let mut settings = config.ltp.clone();
         for peer in config.peers.values() {
-            let known = config.ltp.remotes.get(&peer.engine);
-            let mut remote = known.unwrap_or(&config.ltp.default_remote).clone();
-            remote.path = Some(peer.path);
-            config.ltp.remotes.insert(peer.engine, remote);
+            let path = Some(peer.path);
+            let remote = ltp::Remote { path, ..config.ltp.remote(peer.engine).clone() };
+            settings.remotes.insert(peer.engine, remote);
         }
         Self {
-            ltp: ltp::Node::of_blocks(config.ltp.clone(), rng),
+            ltp: ltp::Node::of_blocks(settings, rng),
             config,
             blocks: Blocks::default(),
             neighbours,
@@ -294,7 +295,7 @@ impl Ltpcl {
         }
     }
 
-    /// Gives up the bundles in transit to a neighbour after a long outage.
+    /// Gives up the bundles in transit to a neighbour.
     fn give_up(&mut self, now: Time, link: LinkId) {
         self.timers.cancel(link);
         if let Some(gathered) = self.gathered.remove(&link) {
@@ -303,7 +304,25 @@ impl Ltpcl {
         for session in self.neighbours.sessions_to(link) {
             self.cancel_session(now, session);
         }
-        self.neighbours.down(link, "the outage of the neighbour lasted too long");
+    }
+
+    fn replace_peers(&mut self, now: Time, links: &BTreeMap<LinkId, Remote>) {
+        let known = self.config.peers.keys().copied();
+        for link in known.filter(|link| !links.contains_key(link)).collect::<Vec<_>>() {
+            self.give_up(now, link);
+            if let Some(Peer { engine, .. }) = self.config.peers.remove(&link) {
+                self.ltp.set_remote(engine, self.config.ltp.remote(engine).clone());
+            }
+        }
+        let engines = links.iter().map(|(link, remote)| (*link, remote.engine));
+        self.neighbours.configure(&engines.collect());
+        for (link, Remote { engine, .. }) in links {
+            let (engine, path) = (*engine, PathId(link.0));
+            if self.config.peers.insert(*link, Peer { engine, path }).is_none() {
+                let known = self.config.ltp.remote(engine).clone();
+                self.ltp.set_remote(engine, ltp::Remote { path: Some(path), ..known });
+            }
+        }
     }
 }
 
@@ -356,6 +375,11 @@ impl Layer for Ltpcl {
         }
         self.pump(now);
     }
+
+    fn configure(&mut self, now: Time, configured: Configured) {
+        self.replace_peers(now, &configured.links);
+        self.pump(now);
+    }
 }
 
 impl Engine for Ltpcl {
@@ -383,6 +407,7 @@ impl Engine for Ltpcl {
         }
         while let Some(link) = self.neighbours.pop_due(now) {
             self.give_up(now, link);
+            self.neighbours.down(link, "the outage of the neighbour lasted too long");
         }
         self.pump(now);
     }

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use engine::{FileName, PathInfo, Rng};
 use proptest::prelude::*;
+use wire::bp7::Eid;
 use wire::ltp::{Body, DataKind, Segment};
 
 use super::{Aggregation, Color, Config, Limits, Ltpcl, Peer, Sharing};
-use crate::bp::layer::{Command, Content, Event, LinkId, Outcome, Refusal, Tag, TransferId};
+use crate::bp::layer::{
+    Command, Configured, Content, Event, LinkId, Outcome, Refusal, Remote, Tag, TransferId,
+};
 use crate::bp::tests::hub::Hub;
 use crate::bp::tests::pair::{
     Chance, LINK, PATH, Pair, assert_arrive, bytes, content, files, in_file, whole,
@@ -404,4 +407,44 @@ proptest! {
         }
         prop_assert!(pair.is_idle());
     }
+}
+
+#[test]
+fn neighbours_change_while_the_layer_runs() {
+    let mut pair = pair();
+    let remote = |engine: u32| Remote {
+        node: Eid::ipn(engine, 0),
+        server_name: String::new(),
+        engine: engine.into(),
+    };
+    let configure = |pair: &mut Pair, links: &[(LinkId, u32)]| {
+        let links = links.iter().map(|(link, engine)| (*link, remote(*engine)));
+        let configured = Configured { links: links.collect(), ..Configured::default() };
+        pair.ends[0].layer.configure(pair.now, configured);
+    };
+    pair.ends[0].lost = (0..1000).collect();
+    pair.send(1, content(10));
+    pair.pass(Duration::from_secs(1));
+    assert!(pair.outcomes(0).is_empty(), "it is in transit");
+    // Another neighbour in its place.
+    configure(&mut pair, &[(LinkId(9), 7)]);
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.outcomes(0), [(1, FAILED)]);
+    let down = pair.ends[0].events.iter().filter(|event| matches!(event, Event::Down { .. }));
+    assert_eq!(down.count(), 1);
+    pair.send(2, content(10));
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.outcomes(0).last(), Some(&(2, FAILED)), "the link is gone");
+    // The neighbour is back, and its path comes up.
+    pair.ends[0].lost.clear();
+    configure(&mut pair, &[(LINK, 2)]);
+    pair.command(0, Command::Open { link: LINK });
+    pair.down();
+    pair.up();
+    pair.send(3, content(20));
+    pair.pass(Duration::from_secs(10));
+    assert_eq!(pair.outcomes(0).last(), Some(&(3, Outcome::Acknowledged)));
+    assert_eq!(pair.came(1), [whole(20)]);
+    let is_other = |event: &Event| matches!(event, Event::Up { link, .. } if *link != LINK);
+    assert!(!pair.ends[0].events.iter().any(is_other));
 }

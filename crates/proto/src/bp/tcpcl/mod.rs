@@ -34,7 +34,7 @@ use self::places::Remote;
 use self::sending::Sending;
 use self::session::{Phase, Session};
 use super::admission::Standing;
-use super::layer::{Command, Event, Layer, LinkId, Neighbour, Outcome, Outgoing, Tag};
+use super::layer::{Command, Configured, Event, Layer, LinkId, Neighbour, Outcome, Outgoing, Tag};
 use super::source::Files;
 
 /// Unsent bytes of a session beyond which no further segment is made.
@@ -587,6 +587,10 @@ impl Layer for Tcpcl {
             Command::Pause { link } => self.hold(link, true),
             Command::Resume { link } => self.hold(link, false),
         }
+    }
+
+    fn configure(&mut self, now: Time, configured: Configured) {
+        self.replace_peers(now, configured);
     }
 }
 

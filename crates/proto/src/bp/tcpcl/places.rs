@@ -3,14 +3,14 @@
 
 use std::net::IpAddr;
 
-use engine::{PathId, StreamEffect, Time};
+use engine::{PathEffect, PathId, StreamEffect, Time};
 use wire::bp7::Eid;
 use wire::tcpcl4::TermReason;
 
-use super::super::admission::{Standing, Strangers};
-use super::super::layer::Event;
+use super::super::admission::{Admission, Standing, Strangers};
+use super::super::layer::{Configured, Event, LinkId, Remote as Neighbour};
 use super::session::{Phase, Session};
-use super::{Alarm, Tcpcl, Tls};
+use super::{Alarm, Peer, Proof, Tcpcl, Tls};
 
 /// Peer of a session.
 #[derive(Clone, Debug)]
@@ -161,6 +161,59 @@ impl Tcpcl {
         }
         self.effects.push_back(StreamEffect::Reset { path }.into());
         self.stream_down(now, path, "a transfer stalled");
+    }
+
+    /// Replaces the configured neighbours. Sessions end whose peers have another standing by the new
+    /// admission: it is judged when they are established.
+    pub(super) fn replace_peers(&mut self, now: Time, configured: Configured) {
+        let Configured { links, admission } = configured;
+        let known = self.config.peers.keys().copied();
+        for link in known.filter(|link| !links.contains_key(link)).collect::<Vec<_>>() {
+            self.remove_peer(now, link);
+        }
+        if let Proof::Node(nodes) = &mut self.config.proof {
+            *nodes = links.iter().map(|(link, remote)| (*link, remote.node.clone())).collect();
+        }
+        for (link, Neighbour { node, server_name, engine: _ }) in links {
+            let peer = Peer { path: PathId(link.0), server_name, node: Some(node) };
+            self.config.peers.entry(link).or_insert(peer);
+        }
+        let before = std::mem::replace(&mut self.config.admission, admission);
+        let has_come = |(_, session): &(&PathId, &Session)| {
+            !session.is_active && self.is_judged_otherwise(&before, session)
+        };
+        let others = self.sessions.iter().filter(has_come).map(|(path, _)| *path);
+        for path in others.collect::<Vec<_>>() {
+            self.end(now, path, TermReason::Unknown);
+        }
+    }
+
+    /// Whether the peer of a session may be another one now, or has another standing.
+    fn is_judged_otherwise(&self, before: &Admission, session: &Session) -> bool {
+        let admission = &self.config.admission;
+        let Some(address) = session.peer.address else { return false };
+        if let Some(node) = &session.peer.node {
+            let named = node.to_string();
+            let is_proved = session.tls.names_itself(&named);
+            let judged = admission.judge(&self.config.node, &named, is_proved, Some(address));
+            return judged != Ok((Some(node.clone()), Standing::Neighbour));
+        }
+        if session.peer.standing == Standing::Neighbour {
+            return !admission.is_of_neighbour(Some(address));
+        }
+        // Its name may be one of those that count there now.
+        admission.at(address).any(|node| !before.at(address).any(|other| other == node))
+    }
+
+    fn remove_peer(&mut self, now: Time, link: LinkId) {
+        let Some(Peer { path, .. }) = self.config.peers.remove(&link) else { return };
+        let was_opening = self.wanted.remove(&link).is_some_and(|wanted| wanted.is_opening);
+        self.timers.cancel(Alarm::Reconnect(link));
+        match self.paths.get(&link).copied() {
+            Some(path) => self.end(now, path, TermReason::Unknown),
+            None if was_opening => self.effects.push_back(PathEffect::Close { path }.into()),
+            None => {}
+        }
     }
 
     /// Connects soon to neighbours that have shown that they can be reached.

@@ -27,7 +27,9 @@ pub use self::config::{Config, Fragmentation, Limits};
 
 use self::receiving::Coming;
 use self::sending::Sending;
-use super::layer::{Command, Event, Layer, LinkId, Neighbour, Outcome, Tag, TransferId};
+use super::layer::{
+    Command, Configured, Event, Layer, LinkId, Neighbour, Outcome, Tag, TransferId,
+};
 use super::source::Files;
 use crate::path::{Pacing, Path};
 use crate::recent::Recent;
@@ -57,6 +59,20 @@ struct Link {
     /// Whether the driver was requested to hold back its datagrams.
     is_paused: bool,
     last_sent: Time,
+}
+
+impl Link {
+    const fn new(path: PathId) -> Self {
+        Self {
+            path,
+            is_wanted: false,
+            is_up: false,
+            sending: VecDeque::new(),
+            is_held: false,
+            is_paused: false,
+            last_sent: Time::ZERO,
+        }
+    }
 }
 
 /// Counters since the start.
@@ -108,16 +124,7 @@ impl Udpcl {
     /// A layer with these settings.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let link = |path: &PathId| Link {
-            path: *path,
-            is_wanted: false,
-            is_up: false,
-            sending: VecDeque::new(),
-            is_held: false,
-            is_paused: false,
-            last_sent: Time::ZERO,
-        };
-        let links = config.peers.iter().map(|(id, path)| (*id, link(path))).collect();
+        let links = config.peers.iter().map(|(id, path)| (*id, Link::new(*path))).collect();
         let by_path = config.peers.iter().map(|(id, path)| (*path, *id)).collect();
         Self {
             config,
@@ -200,16 +207,7 @@ impl Udpcl {
         }
         self.next_came = self.next_came.wrapping_add(1).max(LinkId::CAME.0);
         let link = LinkId(self.next_came);
-        let stranger = Link {
-            path,
-            is_wanted: true,
-            is_up: false,
-            sending: VecDeque::new(),
-            is_held: false,
-            is_paused: false,
-            last_sent: Time::ZERO,
-        };
-        self.links.insert(link, stranger);
+        self.links.insert(link, Link { is_wanted: true, ..Link::new(path) });
         self.by_path.insert(path, link);
         true
     }
@@ -261,15 +259,24 @@ impl Udpcl {
     /// Handles a path that went down.
     fn path_down(&mut self, link: LinkId, path: PathId) {
         self.link_down(link, "the path is down");
+        self.forget_path(path);
+        if link >= LinkId::CAME {
+            self.forget(link, path);
+        }
+    }
+
+    /// Removes a neighbour.
+    fn forget(&mut self, link: LinkId, path: PathId) {
+        self.links.remove(&link);
+        self.by_path.remove(&path);
+        self.unanswered.retain(|_, of| *of != link);
+    }
+
+    fn forget_path(&mut self, path: PathId) {
         let keys: Vec<_> =
             self.coming.range((path, 0)..=(path, u32::MAX)).map(|(k, _)| *k).collect();
         for key in keys {
             self.give_up(key);
-        }
-        if link >= LinkId::CAME {
-            self.links.remove(&link);
-            self.by_path.remove(&path);
-            self.unanswered.retain(|_, of| *of != link);
         }
         self.paths.remove(&path);
         self.ready.remove(&path);
@@ -365,6 +372,23 @@ impl Layer for Udpcl {
                 }
             }
         }
+    }
+
+    fn configure(&mut self, _now: Time, configured: Configured) {
+        let links = configured.links;
+        let known = self.links.range(..LinkId::CAME);
+        let over = known.filter(|&(link, _)| !links.contains_key(link));
+        for (link, path) in over.map(|(link, of)| (*link, of.path)).collect::<Vec<_>>() {
+            self.link_down(link, "it is no neighbour any more");
+            self.forget_path(path);
+            self.forget(link, path);
+        }
+        for link in links.into_keys() {
+            let path = PathId(link.0);
+            self.links.entry(link).or_insert_with(|| Link::new(path));
+            self.by_path.insert(path, link);
+        }
+        self.hold_back();
     }
 }
 

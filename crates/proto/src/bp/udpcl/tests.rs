@@ -5,9 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{Engine as _, FileName, Input, PathEvent, PathInfo, Receive, Time};
 use proptest::prelude::*;
+use wire::bp7::Eid;
 
 use super::{Config, Fragmentation, Limits, Udpcl};
-use crate::bp::layer::{Command, Content, Event, Layer as _, LinkId, Outcome, Refusal, TransferId};
+use crate::bp::layer::{
+    Command, Configured, Content, Event, Layer as _, LinkId, Outcome, Refusal, Remote, TransferId,
+};
 use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, bytes, in_file, whole};
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -314,4 +317,41 @@ fn files_and_bytes_give_equal_datagrams() {
     };
     let there = bundle(|pair| in_file(pair, 300_000));
     assert!(there == bundle(|_| Content::Bytes(Bytes::from(bytes(300_000)))));
+}
+
+#[test]
+fn neighbours_change_while_the_layer_runs() {
+    let mut pair = pair(config());
+    let configure = |pair: &mut Pair, links: &[LinkId]| {
+        let remote = |_| Remote { node: Eid::ipn(2, 0), server_name: String::new(), engine: 0 };
+        let links = links.iter().map(|link| (*link, remote(link))).collect();
+        let configured = Configured { links, ..Configured::default() };
+        pair.ends[0].layer.configure(pair.now, configured);
+    };
+    let [ups, downs] = [true, false].map(|is_up| {
+        move |pair: &Pair| {
+            let of = pair.ends[0].events.iter().filter(|event| match event {
+                Event::Up { .. } => is_up,
+                Event::Down { .. } => !is_up,
+                _ => false,
+            });
+            of.count()
+        }
+    });
+    configure(&mut pair, &[LINK, LinkId(9)]);
+    pair.drain(0);
+    assert_eq!((ups(&pair), downs(&pair)), (1, 0), "the link stays");
+    configure(&mut pair, &[LinkId(9)]);
+    pair.drain(0);
+    assert_eq!((ups(&pair), downs(&pair)), (1, 1));
+    pair.send(1, content(10));
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.outcomes(0), [(1, FAILED)]);
+    configure(&mut pair, &[LINK]);
+    pair.command(0, Command::Open { link: LINK });
+    pair.down();
+    pair.up();
+    pair.send(2, content(20));
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.came(1), [whole(20)]);
 }

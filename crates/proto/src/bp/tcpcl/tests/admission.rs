@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::*;
 use crate::bp::admission::{Admission, Strangers};
+use crate::bp::layer::{Configured, Remote};
 use crate::bp::tcpcl::{Protocol, Version3};
 
 pub(super) const NEAR: &str = "192.0.2.2";
@@ -427,4 +428,63 @@ fn a_contact_and_a_sign_of_the_peer_end_a_long_pause() {
     assert!(host.connect(10, NEAR));
     host.pass(Duration::from_secs(1));
     assert_eq!(host.opened, opened + 1);
+}
+
+#[test]
+fn neighbours_change_while_the_layer_runs() {
+    let mut host = Host::new(guarded(Strangers::Receive));
+    let remote = |node| Remote { node: Eid::ipn(node, 0), server_name: String::new(), engine: 0 };
+    let admit = |nodes: &[(u32, &str)]| Admission {
+        neighbours: nodes
+            .iter()
+            .map(|(node, network)| (Eid::ipn(*node, 0), vec![network.parse().unwrap()]))
+            .collect(),
+        strangers: Strangers::Receive,
+        ..Admission::default()
+    };
+    host.layer.command(host.now, Command::Open { link: LINK });
+    host.drain();
+    assert_eq!(host.opened, 1);
+    // A neighbour, a named peer that is none, and another stranger.
+    host.session(10, NEAR, "ipn:2.0");
+    host.session(11, FAR, "ipn:3.0");
+    host.session(12, "203.0.113.77", "ipn:4.0");
+    // The link that is being opened has gone, and node 3 is a neighbour now.
+    let new = LinkId(5);
+    let both = admit(&[(2, NEAR), (3, FAR)]);
+    let links: BTreeMap<_, _> = [(new, remote(3))].into();
+    let configured = Configured { links: links.clone(), admission: both.clone() };
+    host.layer.configure(host.now, configured.clone());
+    host.drain();
+    assert!(host.is_closed(ACTIVE.0), "the attempt is given up");
+    // SESS_TERM: its standing is judged again in its next session.
+    assert_eq!(host.last(11, 3), [5, 0, 0]);
+    host.receive(11, &[5, 1, 0]);
+    assert!(host.is_closed(11) && !host.is_closed(10) && !host.is_closed(12));
+    host.session(13, FAR, "ipn:3.0");
+    assert_eq!(host.ups().pop().map(|(_, node, _)| node), Some(Some(Eid::ipn(3, 0))));
+    host.layer.command(host.now, Command::Open { link: LINK });
+    host.layer.command(host.now, Command::Open { link: new });
+    host.drain();
+    assert_eq!(host.opened, 2, "only the new one");
+    // The same settings once more change nothing.
+    let sent = host.sent.clone();
+    host.layer.configure(host.now, configured);
+    host.drain();
+    assert_eq!(host.sent, sent);
+    // A session of this node, and those of peers that are no neighbours any more.
+    assert!(host.connect(new.0, FAR));
+    host.receive(new.0, &[HEADER, &init("ipn:3.0")].concat());
+    assert_eq!(host.ups().pop().map(|(link, ..)| link), Some(new));
+    let none = Configured { links: BTreeMap::new(), admission: admit(&[]) };
+    host.layer.configure(host.now, none);
+    host.drain();
+    for path in [new.0, 10, 13] {
+        assert_eq!(host.last(path, 3), [5, 0, 0], "{path}");
+        host.receive(path, &[5, 1, 0]);
+        assert!(host.is_closed(path), "{path}");
+    }
+    assert!(!host.is_closed(12), "a stranger as before");
+    host.pass(Duration::from_secs(1000));
+    assert_eq!(host.opened, 2, "no link is opened again");
 }
