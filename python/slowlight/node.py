@@ -248,10 +248,20 @@ class Node:
         """Deletes a held bundle."""
         self._request("DELETE", "/bundles", {"id": bundle_id})
 
-    def receive(self, endpoint: str, *, confirm: bool = False) -> Iterator[Bundle]:
-        """Yields the bundles for an endpoint as they arrive, without end."""
+    def receive(
+        self, endpoint: str, *, confirm: bool = False, share: str = "no"
+    ) -> Iterator[Bundle]:
+        """Yields the bundles for an endpoint as they arrive, without end.
+
+        With `share="turns"` several applications share the bundles of the endpoint; with
+        `share="copies"` each of them gets all.
+        """
         connection = _Connection(self._path, None)
-        query = {"endpoint": endpoint, "confirm": "true" if confirm else "false"}
+        query = {
+            "endpoint": endpoint,
+            "confirm": "true" if confirm else "false",
+            "share": share,
+        }
         try:
             response = self._exchange(connection, "GET", "/deliveries", query, None)
             while line := response.readline():

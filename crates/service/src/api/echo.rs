@@ -9,7 +9,7 @@ use proto::bp::agent::{Agent, DeliveryId, SendRequest};
 use proto::bp::layer::Content;
 use wire::bp7::{BundleId, Eid};
 
-use super::hub::Delivered;
+use super::receivers::Delivered;
 
 /// Maximum echoes in the store.
 const HELD_MAX: usize = 1000;

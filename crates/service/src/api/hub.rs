@@ -5,34 +5,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use engine::Time;
-use proto::bp::agent::{
-    Agent, DeliveryId, Indication, Limit, Received, RequestError, SendRequest, Version,
-};
-use proto::bp::layer::Content;
+use proto::bp::agent::{Agent, Indication, Limit, RequestError, SendRequest};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use wire::bp7::{BundleId, Eid, Reason, StatusReport};
 
 use super::echo::Echo;
 use super::log::{Kind, Log};
+use super::model::Share;
+use super::receivers::{Delivered, Receiver, Receivers};
 
 /// Maximum concurrent streams of deliveries, results and reports.
 const STREAMS_MAX: usize = 1024;
 /// Status reports that are kept for applications.
 const REPORTS_KEPT: usize = 10_000;
-
-/// A bundle for an application.
-#[derive(Debug)]
-pub(crate) struct Delivered {
-    pub(crate) delivery: DeliveryId,
-    pub(crate) id: BundleId,
-    pub(crate) version: Version,
-    /// Numbers of the security rules whose operations it passed.
-    pub(crate) verified: Vec<u32>,
-    pub(crate) facts: Option<Received>,
-    pub(crate) payload: Content,
-    pub(crate) at: Instant,
-}
 
 /// Status report with the node that sent it.
 pub(crate) type Reported = (Eid, StatusReport);
@@ -93,8 +79,7 @@ enum Cause {
 
 #[derive(Default)]
 struct Waiting {
-    /// Applications by endpoint.
-    users: BTreeMap<Eid, UnboundedSender<Delivered>>,
+    receivers: Receivers,
     storing: BTreeMap<BundleId, Storing>,
     /// Bundles that are being stored, by the key of their request.
     keys: BTreeMap<u128, BundleId>,
@@ -160,14 +145,15 @@ impl Hub {
             Indication::Delivered { delivery, endpoint, id, version, verified, payload } => {
                 let facts = agent.received(now, delivery);
                 let at = Instant::now();
-                let delivered = Delivered { delivery, id, version, verified, facts, payload, at };
+                let number = delivery.0;
+                let delivered =
+                    Delivered { delivery, number, id, version, verified, facts, payload, at };
                 if self.echo.as_ref() == Some(&endpoint) {
                     if let Some(echo) = &mut self.waiting().echo {
                         echo.send_back(now, agent, delivered);
                     }
-                } else if let Some(user) = self.waiting().users.get(&endpoint) {
-                    // A vanished user is deregistered, and the bundle waits for the next.
-                    let _ = user.send(delivered);
+                } else {
+                    self.waiting().receivers.deliver(endpoint, delivered);
                 }
             }
             Indication::Stored { id } => {
@@ -314,6 +300,7 @@ impl Hub {
         if let Some(echo) = &mut waiting.echo {
             echo.sweep(now, agent);
         }
+        waiting.receivers.sweep(agent);
         let statistics = agent.statistics();
         let is_over = waiting.trouble.as_ref().is_some_and(|trouble| match trouble.cause {
             Cause::Limit(limit) => !agent.is_at(limit),
@@ -325,12 +312,29 @@ impl Hub {
         waiting.log.counted(now, &statistics);
     }
 
-    pub(crate) fn add_user(&self, endpoint: Eid, user: UnboundedSender<Delivered>) {
-        self.waiting().users.insert(endpoint, user);
+    /// Adds an application to an endpoint, in the agent's thread.
+    pub(super) fn join(
+        &self,
+        agent: &mut Agent,
+        endpoint: &Eid,
+        of: (Share, UnboundedSender<Delivered>),
+    ) -> Result<Receiver, RequestError> {
+        self.waiting().receivers.join(agent, endpoint, of)
     }
 
-    pub(crate) fn remove_user(&self, endpoint: &Eid) {
-        self.waiting().users.remove(endpoint);
+    /// Removes an application, likewise.
+    pub(super) fn leave(&self, now: Time, agent: &mut Agent, endpoint: &Eid, receiver: Receiver) {
+        self.waiting().receivers.leave(now, agent, (endpoint, receiver));
+    }
+
+    /// Confirms a delivery of the bundle `wanted`, likewise.
+    pub(super) fn confirm(
+        &self,
+        now: Time,
+        agent: &mut Agent,
+        of: (u64, Option<&str>),
+    ) -> Result<(), RequestError> {
+        self.waiting().receivers.confirm(now, agent, of)
     }
 
     pub(crate) fn unfollow(&self, id: &BundleId) {
@@ -345,7 +349,7 @@ impl Hub {
     pub(crate) fn state(&self) -> (Vec<Eid>, Option<String>) {
         let waiting = self.waiting();
         let trouble = waiting.trouble.as_ref().map(|trouble| trouble.what.clone());
-        (waiting.users.keys().cloned().collect(), trouble)
+        (waiting.receivers.endpoints().cloned().collect(), trouble)
     }
 }
 

@@ -14,6 +14,7 @@ mod log;
 mod metrics;
 pub mod model;
 mod payload;
+mod receivers;
 mod routes;
 mod sending;
 mod settings;

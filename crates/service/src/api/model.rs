@@ -257,6 +257,22 @@ pub struct Take {
     /// Whether delivery counts as confirmation; otherwise each is confirmed by a request.
     #[serde(default)]
     pub confirm: bool,
+    /// Whether other applications may receive at the same endpoint.
+    #[serde(default)]
+    pub share: Share,
+}
+
+/// Use of an endpoint by several applications at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Share {
+    /// None: the endpoint has one application.
+    #[default]
+    No,
+    /// Each bundle goes to one of them, to the one with the fewest unconfirmed bundles.
+    Turns,
+    /// Each bundle goes to all of them.
+    Copies,
 }
 
 /// Line before the payload of a delivered bundle.

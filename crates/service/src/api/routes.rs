@@ -16,20 +16,21 @@ use bytes::Bytes;
 use engine::Time;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, Stream};
-use proto::bp::agent::{Agent, DeliveryId, NeighbourTraffic, RequestError, SendRequest, Version};
+use proto::bp::agent::{Agent, NeighbourTraffic, RequestError, SendRequest, Version};
 use proto::bp::layer::Content;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use wire::bp7::{BundleFlags, BundleId, Eid, StatusReport};
 
-use super::hub::{Delivered, Reported, subject};
+use super::hub::{Reported, subject};
 use super::listing::{bundles, remove};
 use super::model::{
-    Confirm, Counts, Delivery, Hops, Node, PingRequest, Pong, Report, ReportsRequest, StatusLine,
-    Take, TraceRequest, Traffic,
+    Confirm, Counts, Delivery, Hops, Node, PingRequest, Pong, Report, ReportsRequest, Share,
+    StatusLine, Take, TraceRequest, Traffic,
 };
 use super::payload::Pieces;
+use super::receivers::{Delivered, Receiver};
 use super::sending::{send, send_stream};
 use super::{Shared, metrics};
 use crate::http::{METRICS_TYPE, Problem, Refusal};
@@ -196,14 +197,9 @@ async fn confirm(
     request: Queried<Confirm>,
 ) -> Answer<StatusCode> {
     let Confirm { id: wanted } = query(request)?;
-    let confirmed = shared.ask(move |now, agent| {
-        let delivery = DeliveryId(number);
-        let found = agent.delivery(delivery).ok_or(RequestError::NoDelivery)?;
-        if wanted.is_some_and(|wanted| wanted != found.to_string()) {
-            return Err(RequestError::NoDelivery);
-        }
-        agent.confirm(now, delivery)
-    });
+    let hub = Arc::clone(&shared.hub);
+    let confirmed =
+        shared.ask(move |now, agent| hub.confirm(now, agent, (number, wanted.as_deref())));
     confirmed.await?.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -213,14 +209,15 @@ struct Registered {
     _place: OwnedSemaphorePermit,
     shared: Arc<Shared>,
     endpoint: Eid,
+    receiver: Receiver,
     bundles: UnboundedReceiver<Delivered>,
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.shared.hub.remove_user(&self.endpoint);
-        let endpoint = self.endpoint.clone();
-        self.shared.handle.ask(move |_, agent| agent.deregister(&endpoint));
+        let (hub, endpoint) = (Arc::clone(&self.shared.hub), self.endpoint.clone());
+        let receiver = self.receiver;
+        self.shared.handle.ask(move |now, agent| hub.leave(now, agent, &endpoint, receiver));
     }
 }
 
@@ -230,17 +227,15 @@ fn place(shared: &Shared) -> Answer<OwnedSemaphorePermit> {
     shared.hub.stream().ok_or_else(|| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error))
 }
 
-async fn register(shared: &Arc<Shared>, endpoint: Eid) -> Answer<Registered> {
+async fn register(shared: &Arc<Shared>, endpoint: Eid, share: Share) -> Answer<Registered> {
     let (user, bundles) = unbounded_channel();
     let _place = place(shared)?;
     let taken = Arc::clone(shared);
     // The client may have disconnected meanwhile: then its bundle is dropped, and the endpoint is
     // free again.
     let registered = shared.ask(move |_, agent| {
-        agent.register(&endpoint)?;
-        // Waiting bundles are indicated after this.
-        taken.hub.add_user(endpoint.clone(), user);
-        Ok(Registered { _place, shared: taken, endpoint, bundles })
+        let receiver = taken.hub.join(agent, &endpoint, (share, user))?;
+        Ok(Registered { _place, shared: taken, endpoint, receiver, bundles })
     });
     registered.await?.map_err(refused)
 }
@@ -248,16 +243,16 @@ async fn register(shared: &Arc<Shared>, endpoint: Eid) -> Answer<Registered> {
 /// A delivery in progress.
 struct HandingOver {
     from: Registered,
-    pieces: Option<(DeliveryId, Pieces)>,
+    pieces: Option<(u64, Pieces)>,
     confirm: bool,
 }
 
 /// GET: bundles for an endpoint as they arrive, each a line of JSON followed by its payload.
 /// Deliveries not confirmed when the client disconnects are repeated to the next.
 async fn deliveries(State(shared): Running, request: Queried<Take>) -> Answer<Response> {
-    let Take { endpoint: text, confirm } = query(request)?;
+    let Take { endpoint: text, confirm, share } = query(request)?;
     let endpoint = endpoint(&shared.node, &text)?;
-    let from = register(&shared, endpoint).await?;
+    let from = register(&shared, endpoint, share).await?;
     let over = HandingOver { from, pieces: None, confirm };
     let body = Body::from_stream(handed_over(over));
     Ok(([(header::CONTENT_TYPE, "application/x-slowlight-bundles")], body).into_response())
@@ -266,24 +261,25 @@ async fn deliveries(State(shared): Running, request: Queried<Take>) -> Answer<Re
 fn handed_over(over: HandingOver) -> impl Stream<Item = std::io::Result<Bytes>> {
     stream::unfold(over, |mut over| async move {
         loop {
-            if let Some((delivery, pieces)) = &mut over.pieces {
+            if let Some((number, pieces)) = &mut over.pieces {
                 if let Some(piece) = pieces.next().await {
                     return Some((piece, over));
                 }
-                let delivery = *delivery;
+                let number = *number;
                 over.pieces = None;
                 if over.confirm {
+                    let hub = Arc::clone(&over.from.shared.hub);
                     over.from.shared.handle.ask(move |now, agent| {
                         // It may have expired meanwhile.
-                        let _ = agent.confirm(now, delivery);
+                        let _ = hub.confirm(now, agent, (number, None));
                     });
                 }
             }
             let delivered = over.from.bundles.recv().await?;
             let line = line_before(&delivered);
-            let Delivered { delivery, id, payload, .. } = delivered;
+            let Delivered { number, id, payload, .. } = delivered;
             match Pieces::open(payload, over.from.shared.spool.as_deref()) {
-                Ok(pieces) => over.pieces = Some((delivery, pieces)),
+                Ok(pieces) => over.pieces = Some((number, pieces)),
                 Err(error) => {
                     // It has expired, or the store is damaged: continue with the others.
                     tracing::warn!(%id, %error, "a bundle cannot be delivered");
@@ -300,7 +296,7 @@ fn line_before(delivered: &Delivered) -> Delivery {
     let facts = delivered.facts.as_ref();
     let hops = facts.and_then(|facts| facts.hops);
     Delivery {
-        delivery: delivered.delivery.0,
+        delivery: delivered.number,
         id: delivered.id.to_string(),
         source: delivered.id.source.to_string(),
         version: match delivered.version {
@@ -343,7 +339,7 @@ async fn ping(State(shared): Running, request: Queried<PingRequest>) -> Answer<R
     if request.bytes > PING_MAX {
         return Err(Refusal::wrong(format!("bytes: a ping has {PING_MAX} at most")));
     }
-    let from = register(&shared, own_service(&shared.node)?).await?;
+    let from = register(&shared, own_service(&shared.node)?, Share::No).await?;
     let failed =
         |error: std::io::Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     let run = rt::entropy().map_err(failed)?.next_u64();

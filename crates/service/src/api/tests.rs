@@ -1,4 +1,5 @@
 mod applications;
+mod receivers;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
