@@ -1,13 +1,16 @@
 //! One engine on one UDP socket and one store.
 
 mod config;
+mod destinations;
+mod names;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crossbeam_channel::Receiver;
 use engine::{
     Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, PathKind, Receive,
     StoreEffect, Time,
@@ -16,9 +19,11 @@ use engine::{Transmit, TxBuf};
 use rustix::io::Errno;
 
 pub use self::config::{Config, Control, Event, RunError, Statistics};
+use self::names::Names;
 use crate::group::{Groups, Joined};
 use crate::lateness::Observed;
 use crate::lite::Lite;
+use crate::lookup::Destination;
 use crate::outbox::{Held, Outbox};
 use crate::peers::Origin;
 use crate::socket::{Arrival, SEGMENTS_MAX};
@@ -35,6 +40,10 @@ pub struct Driver<E: Engine> {
     store: Option<FileStore>,
     waker: Waker,
     peers: Peers,
+    /// Configured peers with fixed paths.
+    configured: BTreeMap<PathId, Destination>,
+    names: Names,
+    updates: Option<Receiver<BTreeMap<PathId, Destination>>>,
     groups: Groups,
     lite: Option<Lite>,
     config: Config,
@@ -117,8 +126,11 @@ impl<E: Engine> Driver<E> {
             clock: Clock::start(),
             socket,
             store,
+            names: Names::new(waker.clone()),
             waker,
             peers: Peers::new(config.peers_max, config.silence),
+            configured: BTreeMap::new(),
+            updates: None,
             groups,
             lite,
             outbox: Outbox::new(TxBuf::new(segments)),
@@ -281,6 +293,7 @@ impl<E: Engine> Driver<E> {
         if self.engine.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
             self.engine.handle_timeout(now);
         }
+        self.look_for_peers();
         let mut next = Next::Wait;
         if self.answers() == Next::More || self.receive()? == Next::More {
             next = Next::More;

@@ -79,6 +79,30 @@ impl Peers {
         self.by_address.insert(address, path);
     }
 
+    /// Gives the static peer of a path an address. Returns the dynamic peers that are removed for it:
+    /// the one that had the address, and the one whose path had the number.
+    pub(crate) fn set_static(&mut self, path: PathId, address: SocketAddr) -> Vec<PathId> {
+        let mut removed: Vec<PathId> = Vec::new();
+        removed.extend(self.by_address.get(&address).filter(|other| **other != path));
+        removed.extend(self.by_path.contains_key(&path).then_some(path));
+        removed.retain(|path| self.by_path.get(path).is_some_and(|peer| !peer.fixed));
+        removed.iter().for_each(|path| self.remove(*path));
+        self.remove(path);
+        self.add_at(path, address);
+        removed
+    }
+
+    /// Whether a path has a static peer.
+    pub(crate) fn is_static(&self, path: PathId) -> bool {
+        self.by_path.get(&path).is_some_and(|peer| peer.fixed)
+    }
+
+    /// Whether a static peer of another path has this address.
+    pub(crate) fn has_other(&self, path: PathId, address: SocketAddr) -> bool {
+        let other = self.by_address.get(&address).filter(|other| **other != path);
+        other.is_some_and(|other| self.is_static(*other))
+    }
+
     /// Returns the path of a datagram that came from `address` to `ours`.
     pub fn origin(&mut self, now: Time, address: SocketAddr, ours: Option<IpAddr>) -> Origin {
         let known = match self.last {
@@ -130,7 +154,9 @@ impl Peers {
 
     /// Removes a peer.
     pub fn remove(&mut self, path: PathId) {
-        if let Some(peer) = self.by_path.remove(&path) {
+        if let Some(peer) = self.by_path.remove(&path)
+            && self.by_address.get(&peer.address) == Some(&path)
+        {
             self.by_address.remove(&peer.address);
         }
         self.last = None;
@@ -178,6 +204,22 @@ mod tests {
         assert_eq!(peers.get(fixed).unwrap().address, at(1));
         assert!(peers.get(PathId(2)).is_none());
         assert_eq!(peers.paths().count(), 3);
+    }
+
+    #[test]
+    fn static_peers_change_their_addresses() {
+        let mut peers = Peers::new(9, Duration::from_secs(60));
+        assert_eq!(peers.set_static(PathId(1), at(1)), []);
+        assert_eq!(peers.origin(Time::ZERO, at(2), None), Origin::New(PathId(0), None));
+        assert!(peers.has_other(PathId(9), at(1)) && !peers.has_other(PathId(9), at(2)));
+        // The address of a dynamic peer.
+        assert_eq!(peers.set_static(PathId(1), at(2)), [PathId(0)]);
+        assert_eq!(peers.origin(Time::ZERO, at(2), None), Origin::Known(PathId(1)));
+        // The former address, and the number of its path.
+        assert_eq!(peers.origin(Time::ZERO, at(1), None), Origin::New(PathId(2), None));
+        assert_eq!(peers.set_static(PathId(2), at(3)), [PathId(2)]);
+        assert_eq!(peers.paths().collect::<Vec<_>>(), [PathId(1), PathId(2)]);
+        assert_eq!(peers.origin(Time::ZERO, at(1), None), Origin::New(PathId(3), None));
     }
 
     #[test]

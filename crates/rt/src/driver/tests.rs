@@ -259,6 +259,65 @@ fn engines_may_use_another_clock_and_number_their_paths() {
     assert_eq!(toy.done, [(Ticket(1), Err(EffectError::NotAllowed))], "there is no store");
 }
 
+/// Last byte of the address of a name, or 0 for none.
+static HOST: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+
+#[test]
+fn peers_with_host_names_follow_their_addresses() {
+    let socket = |last| std::net::UdpSocket::bind(([127, 0, 0, last], 0)).unwrap();
+    let (one, path) = (socket(1), PathId(7));
+    let port = one.local_addr().unwrap().port();
+    let two = std::net::UdpSocket::bind(([127, 0, 0, 2], port)).unwrap();
+    for socket in [&one, &two] {
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+    }
+    let mut place = driver(Toy { len: 8, ..Toy::default() }, PathInfo::datagram(1000));
+    let driver = &mut place.driver;
+    driver.names.set_resolver(|host| {
+        let port = host.to_string().rsplit_once(':').unwrap().1.parse().unwrap();
+        // An address of another family is of no use here.
+        let six = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], port));
+        match HOST.load(Ordering::Relaxed) {
+            0 => Err(io::ErrorKind::NotFound.into()),
+            last => Ok(vec![six, SocketAddr::from(([127, 0, 0, last], port))]),
+        }
+    });
+    let run = |driver: &mut Driver<Toy>, until: &dyn Fn(&Driver<Toy>) -> bool| {
+        let limit = std::time::Instant::now() + LIMIT;
+        while !until(driver) {
+            assert!(std::time::Instant::now() < limit);
+            driver.run(&AtomicBool::new(true), |_, _, _| Control::Continue).unwrap();
+            driver.look_for_peers();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    // It starts without an address.
+    driver.set_peers([(path, format!("earth.example:{port}").parse().unwrap())].into());
+    std::thread::sleep(Duration::from_millis(50));
+    driver.look_for_peers();
+    assert_eq!(driver.engine().paths, 0);
+    for (last, socket) in [(1, &one), (2, &two)] {
+        HOST.store(last, Ordering::Relaxed);
+        driver.names.look_again(Time::ZERO);
+        run(driver, &|driver| driver.peer(path) == Some(socket.local_addr().unwrap()));
+        driver.engine_mut().to_send += 1;
+        let sent = u64::from(last);
+        run(driver, &|driver| driver.statistics().datagrams_sent == sent);
+        assert_eq!(socket.recv(&mut [0; 16]).unwrap(), 8);
+    }
+    // An address stays in use while the name is not resolved.
+    HOST.store(0, Ordering::Relaxed);
+    driver.names.look_again(Time::ZERO);
+    std::thread::sleep(Duration::from_millis(50));
+    driver.look_for_peers();
+    assert_eq!(driver.peer(path), Some(two.local_addr().unwrap()));
+    assert_eq!((driver.engine().paths, driver.engine().down.len()), (1, 0));
+    // Peers that are replaced.
+    driver.set_peers([(PathId(8), one.local_addr().unwrap().into())].into());
+    assert_eq!((driver.engine().down.clone(), driver.peer(path)), (vec![path], None));
+    assert_eq!(driver.peer(PathId(8)), Some(one.local_addr().unwrap()));
+}
+
 #[test]
 fn peers_are_bounded_and_replies_use_the_local_address() {
     let stop = Arc::new(AtomicBool::new(false));

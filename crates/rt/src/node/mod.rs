@@ -19,15 +19,15 @@ use std::time::{Duration, SystemTime};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use engine::{PathId, Rng, Time};
 use proto::bp::agent::{self, Agent, Indication, LinkRef};
-use proto::bp::layer::{Command, Layer, LinkId};
+use proto::bp::layer::{Command, Configured, Layer, LinkId};
 use thiserror::Error;
 
 use self::turns::{Port, Turns};
 use self::wall::Wall;
 pub use self::wall::{WallClock, dtn_ms};
-use self::wired::Wired;
+use self::wired::{ForLayer, Wired};
 use crate::streams::{StreamConfig, StreamDriver};
-use crate::{Clock, Config, Control, Driver, FileStore, Waker};
+use crate::{Clock, Config, Control, Destination, Driver, FileStore, Waker};
 
 /// Maximum batches of events that wait for the agent; beyond that, layers wait, and their peers
 /// with them.
@@ -72,8 +72,8 @@ pub enum Carrier {
     Datagrams {
         /// Configuration of the driver.
         config: Config,
-        /// Known neighbours.
-        peers: BTreeMap<PathId, SocketAddr>,
+        /// Known neighbours. A host name is resolved again every minute.
+        peers: BTreeMap<PathId, Destination>,
     },
 }
 
@@ -98,8 +98,20 @@ type Request = Box<dyn FnOnce(Time, &mut Agent) + Send>;
 /// An order for the agent's thread.
 enum Order {
     Ask(Request),
+    Configure(Vec<LayerUpdate>),
     Close(BTreeSet<LinkRef>, Sender<()>),
     Stop,
+}
+
+/// Configured neighbours of a layer, in place of the former ones.
+#[derive(Debug)]
+pub struct LayerUpdate {
+    /// Number of the layer.
+    pub layer: usize,
+    /// Its neighbours.
+    pub configured: Configured,
+    /// Destinations of the paths to them.
+    pub destinations: BTreeMap<PathId, Destination>,
 }
 
 /// Access to the agent of a running node.
@@ -120,6 +132,11 @@ impl Handle {
     /// Runs `request` on the agent, in its thread. Does nothing if the node has ended.
     pub fn ask(&self, request: impl FnOnce(Time, &mut Agent) + Send + 'static) {
         self.order(Order::Ask(Box::new(request)));
+    }
+
+    /// Replaces the neighbours of layers, before any later request reaches the agent.
+    pub fn configure(&self, updates: Vec<LayerUpdate>) {
+        self.order(Order::Configure(updates));
     }
 
     /// Returns the wall-clock time at [`Time::ZERO`] of the node, by the present wall clock.
@@ -161,7 +178,7 @@ impl fmt::Debug for Node {
 /// Channels between the agent and the layers.
 struct Channels {
     ports: Vec<Port>,
-    commands: Vec<Receiver<Vec<Command>>>,
+    commands: Vec<Receiver<ForLayer>>,
 }
 
 impl Node {
@@ -194,18 +211,21 @@ impl Node {
         let mut layers: Vec<Running> = Vec::new();
         for (number, (layer, commands)) in config.layers.into_iter().zip(commands).enumerate() {
             let own = ports[number].waker.clone();
+            let (peers, updates) = unbounded();
             let wired = Wired {
                 layer: layer.layer,
                 number,
                 commands,
+                peers,
                 events: events.clone(),
                 untold: Vec::new(),
                 untold_bytes: 0,
                 agent: waker.clone(),
                 now: Time::ZERO,
             };
+            let sources = Sources { store: store.share(&own), waker: own, updates };
             let started =
-                start(layer.name.clone(), layer.carrier, wired, (&store, own), Arc::clone(&stop));
+                start(layer.name.clone(), layer.carrier, wired, sources, Arc::clone(&stop));
             let mut running = match started {
                 Ok(running) => running,
                 Err(error) => {
@@ -217,8 +237,7 @@ impl Node {
             running.links.extend(&layer.open);
             for link in layer.open {
                 // The layer has not started yet, so the command is queued.
-                let _ = ports[number].commands.send(vec![Command::Open { link }]);
-                ports[number].waker.wake();
+                ports[number].send(ForLayer::Commands(vec![Command::Open { link }]));
             }
             layers.push(running);
         }
@@ -297,22 +316,29 @@ fn channels(layers: usize) -> io::Result<Channels> {
     Ok(channels)
 }
 
+/// Sources of a layer's driver, beside its sockets.
+struct Sources {
+    store: FileStore,
+    waker: Waker,
+    updates: Receiver<BTreeMap<PathId, Destination>>,
+}
+
 /// Starts the thread of a layer.
 fn start(
     name: String,
     carrier: Carrier,
     wired: Wired,
-    (store, waker): (&FileStore, Waker),
+    Sources { store, waker, updates }: Sources,
     stop: Arc<AtomicBool>,
 ) -> Result<Running, NodeError> {
     let socket = |error| NodeError::Socket { layer: name.clone(), error };
-    let store = store.share(&waker);
     let thread = std::thread::Builder::new().name(name.clone());
     let layer_name = name.clone();
     let (listening, thread) = match carrier {
         Carrier::Streams(config) => {
             let mut driver = StreamDriver::new(config, wired, waker.clone()).map_err(socket)?;
             driver.set_store(store);
+            driver.follow_peers(updates);
             let listening = driver.listening().map_err(socket)?;
             let work = move || {
                 let on = || match stop.load(Ordering::Relaxed) {
@@ -327,9 +353,8 @@ fn start(
         }
         Carrier::Datagrams { config, peers } => {
             let mut driver = Driver::new(config, wired, store, waker.clone()).map_err(socket)?;
-            for (path, address) in peers {
-                driver.add_peer_at(path, address);
-            }
+            driver.set_peers(peers);
+            driver.follow_peers(updates);
             let listening = vec![driver.local()];
             let work = move || {
                 if let Err(error) = driver.run(&stop, |_, _, _| Control::Continue) {

@@ -81,7 +81,7 @@ fn place_as(
     let mut open = BTreeSet::new();
     if let Some(address) = next {
         layer.peers.insert(LINK, Peer { path: PATH, server_name: String::new(), node: None });
-        peers.insert(PATH, address);
+        peers.insert(PATH, address.into());
         links.insert(LinkRef { layer: 0, link: LINK }, node_id(number + 1));
         open.insert(LINK);
     }

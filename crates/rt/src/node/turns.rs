@@ -9,8 +9,8 @@ use proto::bp::agent::{Agent, Indication, LinkRef};
 use proto::bp::layer::Command;
 
 use super::wall::{Wall, dtn_ms};
-use super::wired::Events;
-use super::{OnStep, Order};
+use super::wired::{Events, ForLayer};
+use super::{LayerUpdate, OnStep, Order};
 use crate::{Clock, FileStore, Waker};
 
 /// Maximum orders per turn.
@@ -22,8 +22,16 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// Destination of the commands for a layer.
 pub(super) struct Port {
-    pub(super) commands: Sender<Vec<Command>>,
+    pub(super) commands: Sender<ForLayer>,
     pub(super) waker: Waker,
+}
+
+impl Port {
+    pub(super) fn send(&self, next: ForLayer) {
+        // A layer that has ended ignores it.
+        let _ = self.commands.send(next);
+        self.waker.wake();
+    }
 }
 
 /// The agent and everything connected to it.
@@ -75,9 +83,7 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
             for (port, commands) in self.ports.iter().zip(&mut commands) {
                 if !commands.is_empty() {
                     is_busy = true;
-                    // A layer that has ended ignores commands.
-                    let _ = port.commands.send(std::mem::take(commands));
-                    port.waker.wake();
+                    port.send(ForLayer::Commands(std::mem::take(commands)));
                 }
             }
             if !is_busy {
@@ -133,6 +139,14 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
                     }
                     self.closing = Some(closed);
                 }
+                Order::Configure(updates) => {
+                    for LayerUpdate { layer, configured, destinations } in updates {
+                        let update = ForLayer::Configured(Box::new(configured), destinations);
+                        if let Some(port) = self.ports.get(layer) {
+                            port.send(update);
+                        }
+                    }
+                }
                 Order::Stop => return None,
             }
         }
@@ -141,8 +155,7 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
 
     fn tell(&self, layer: usize, command: Command) {
         if let Some(port) = self.ports.get(layer) {
-            let _ = port.commands.send(vec![command]);
-            port.waker.wake();
+            port.send(ForLayer::Commands(vec![command]));
         }
     }
 

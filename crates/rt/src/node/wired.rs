@@ -1,12 +1,13 @@
 //! A layer in its driver's thread, connected to the agent's by channels.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
-use engine::{Deadline, Effect, Engine, Input, Time, Transmit, TxBuf};
-use proto::bp::layer::{Command, Event, Layer};
+use engine::{Deadline, Effect, Engine, Input, PathId, Time, Transmit, TxBuf};
+use proto::bp::layer::{Command, Configured, Event, Layer};
 
-use crate::Waker;
+use crate::{Destination, Waker};
 
 /// Events of a layer, with its number.
 pub(super) type Events = (usize, Vec<Event>);
@@ -16,11 +17,20 @@ pub(super) type Events = (usize, Vec<Event>);
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 128 << 10;
 
+/// What the agent's thread passes to a layer.
+pub(super) enum ForLayer {
+    Commands(Vec<Command>),
+    /// Neighbours in place of the former, and the destinations of their paths.
+    Configured(Box<Configured>, BTreeMap<PathId, Destination>),
+}
+
 /// A layer as an engine of its driver: commands and events pass through channels.
 pub(super) struct Wired {
     pub(super) layer: Box<dyn Layer>,
     pub(super) number: usize,
-    pub(super) commands: Receiver<Vec<Command>>,
+    pub(super) commands: Receiver<ForLayer>,
+    /// Destinations for the driver.
+    pub(super) peers: Sender<BTreeMap<PathId, Destination>>,
     pub(super) events: Sender<Events>,
     /// Events not yet sent to the agent, and their bytes.
     pub(super) untold: Vec<Event>,
@@ -33,9 +43,18 @@ pub(super) struct Wired {
 impl Wired {
     fn obey(&mut self, now: Time) {
         self.now = now;
-        while let Ok(commands) = self.commands.try_recv() {
-            for command in commands {
-                self.layer.command(now, command);
+        while let Ok(next) = self.commands.try_recv() {
+            match next {
+                ForLayer::Commands(commands) => {
+                    for command in commands {
+                        self.layer.command(now, command);
+                    }
+                }
+                ForLayer::Configured(configured, destinations) => {
+                    // The driver is in this thread, and takes them before it opens a path.
+                    self.layer.configure(now, *configured);
+                    let _ = self.peers.send(destinations);
+                }
             }
         }
     }

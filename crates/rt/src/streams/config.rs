@@ -8,6 +8,7 @@ use engine::PathId;
 
 use super::options::StreamOptions;
 use super::tls::Tls;
+use crate::lookup::Destination;
 
 /// A listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +28,9 @@ pub struct Listening {
 pub struct StreamConfig {
     /// Listeners for incoming streams.
     pub listen: Vec<Listening>,
-    /// Addresses of the paths that the engine may open.
-    pub peers: BTreeMap<PathId, SocketAddr>,
+    /// Destinations of the paths that the engine may open. A host name is resolved whenever its
+    /// path is opened, and its addresses are tried in order.
+    pub peers: BTreeMap<PathId, Destination>,
     /// Options of streams that the engine opens, connects or waits for.
     pub options: StreamOptions,
     /// Time for which a closed stream that still delivers data discards what its peer sends. After

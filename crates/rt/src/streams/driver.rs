@@ -1,16 +1,21 @@
 //! The driver: listeners, streams, and the loop.
 
+mod connecting;
+
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossbeam_channel::Receiver;
 use engine::{
     Completion, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, PathInfo,
     Receive, StreamEffect, Ticket, Time, Timers, TxBuf,
 };
 use rustix::event::epoll::EventFlags;
 
+use super::attempts::Attempts;
 use super::config::{StreamConfig, StreamEvent, StreamStatistics};
 use super::kernel_stream::{Got, KernelStream, Phase};
 use super::listeners::{Accepted, Listeners};
@@ -19,6 +24,7 @@ use super::poll::{News, Poll, Space};
 use super::table::Table;
 use super::timer::Timer;
 use crate::lateness::{Observed, Timings};
+use crate::lookup::Destination;
 use crate::outbox::{Held, Outbox};
 use crate::port::{Port, Read, SEGMENTS_MAX};
 use crate::tun::Tun;
@@ -47,6 +53,8 @@ pub struct StreamDriver<E: Engine> {
     listeners: Listeners,
     streams: Table,
     timers: Timers<Timer>,
+    attempts: Attempts,
+    updates: Option<Receiver<BTreeMap<PathId, Destination>>>,
     outbox: Outbox,
     piece: Vec<u8>,
     /// IP interface that is a path, too, if any.
@@ -74,6 +82,8 @@ impl<E: Engine> StreamDriver<E> {
         Ok(Self {
             engine,
             clock: Clock::start(),
+            attempts: Attempts::new(waker.clone()),
+            updates: None,
             waker,
             listeners: Listeners::open(&poll, &config.listen)?,
             poll,
@@ -171,6 +181,7 @@ impl<E: Engine> StreamDriver<E> {
             }
             self.expire(now);
             self.pass_results();
+            self.resolved();
             self.effects();
             let mut busy = self.receive();
             busy |= self.transmit()?;
@@ -268,6 +279,7 @@ impl<E: Engine> StreamDriver<E> {
                 self.listeners.stop_waiting(ticket);
             }
             StreamEffect::Reset { path } => {
+                self.end_attempt(path);
                 if let Some(stream) = self.forget(path) {
                     stream.reset();
                 }
@@ -314,54 +326,6 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// Opens a configured path. Does nothing if it exists.
-    fn open(&mut self, path: PathId) {
-        if self.streams.get(path).is_some() {
-            return;
-        }
-        match (self.config.peers.get(&path).copied(), &self.port) {
-            (Some(to), _) => self.connect(path, (None, to), None),
-            (None, Some(port)) if path == Self::INTERFACE => {
-                let event = port.event();
-                self.engine.handle_input(self.now(), Input::Path(path, event));
-            }
-            (None, _) => self.engine.handle_input(self.now(), Input::Path(path, PathEvent::Down)),
-        }
-    }
-
-    fn connect(
-        &mut self,
-        path: PathId,
-        (from, to): (Option<SocketAddr>, SocketAddr),
-        ticket: Option<Ticket>,
-    ) {
-        let place = from.and_then(|from| self.streams.place((to, from)));
-        let onward = place.and_then(|place| self.config.listen[place].onward.as_ref());
-        let options = onward.unwrap_or(&self.config.options);
-        let options = options.clone();
-        let started = if self.has_place() {
-            options.connect(from, to).map_err(|error| why_not(&error))
-        } else {
-            Err(EffectError::NotAllowed)
-        };
-        let started = started.and_then(|socket| {
-            let stream = KernelStream::opening(socket, ticket, &options);
-            self.streams.insert(&self.poll, path, stream).map_err(|error| why_not(&error))
-        });
-        if let Err(why) = started {
-            self.fail_open(path, ticket, why);
-        }
-    }
-
-    /// Reports that a requested stream does not come up.
-    fn fail_open(&mut self, path: PathId, ticket: Option<Ticket>, why: EffectError) {
-        self.statistics.failed += 1;
-        match ticket {
-            Some(ticket) => self.answer(ticket, Err(why)),
-            None => self.engine.handle_input(self.now(), Input::Path(path, PathEvent::Down)),
-        }
-    }
-
     /// Waits for one stream at the address that the peer of `near` connects to.
     fn listen(&mut self, ticket: Ticket, near: PathId) -> Result<SocketAddr, EffectError> {
         let stream = self.streams.get(near).ok_or(EffectError::NotFound)?;
@@ -392,6 +356,7 @@ impl<E: Engine> StreamDriver<E> {
 
     /// Leaves a stream. Closing it with unread data would reset it and discard data in flight.
     fn leave(&mut self, path: PathId) {
+        self.end_attempt(path);
         let held = self.outbox.take(path);
         let Some(stream) = self.streams.get_mut(path) else { return };
         if !stream.is_up() {
@@ -418,6 +383,11 @@ impl<E: Engine> StreamDriver<E> {
                 Timer::Left(path) => _ = self.forget(path),
                 Timer::Rested(number) => {
                     self.listeners.watch(&self.poll, number, true);
+                }
+                Timer::Lookup(path) => {
+                    if self.attempts.expire(path) {
+                        self.fail_open(path, None, EffectError::NotFound);
+                    }
                 }
             }
         }
@@ -634,26 +604,6 @@ impl<E: Engine> StreamDriver<E> {
             self.tell(path, PathEvent::Writable);
         }
         self.end_if_over(path);
-    }
-
-    /// Handles the end of an attempt to connect.
-    fn opened(&mut self, path: PathId, ticket: Option<Ticket>) {
-        let Some(stream) = self.streams.get_mut(path) else { return };
-        match stream.connected() {
-            Ok(()) => {
-                self.statistics.connected += 1;
-                stream.phase = Phase::Up;
-                let ends = stream.ends;
-                let info = PathInfo { ends, ticket, ..PathInfo::stream() };
-                self.tell(path, PathEvent::Up(info));
-                self.streams.enqueue(path);
-            }
-            Err(error) => {
-                self.forget(path);
-                self.fail_open(path, ticket, why_not(&error));
-                self.effects();
-            }
-        }
     }
 
     /// Accepts streams that wait at a listener.

@@ -1,5 +1,6 @@
 //! One engine on streams of the kernel's TCP.
 
+mod attempts;
 mod config;
 mod driver;
 mod kernel_stream;

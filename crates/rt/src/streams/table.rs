@@ -16,6 +16,7 @@ const STREAMS: u32 = 1 << 31;
 #[derive(Debug)]
 pub(super) struct Table {
     streams: BTreeMap<PathId, KernelStream>,
+    first_path: u32,
     next_path: u32,
     /// Streams that may be readable, each once.
     readable: VecDeque<PathId>,
@@ -29,11 +30,17 @@ impl Table {
     pub(super) fn new(first: u32) -> Self {
         Self {
             streams: BTreeMap::new(),
+            first_path: first,
             next_path: first,
             readable: VecDeque::new(),
             came_by: BTreeMap::new(),
             peak: 0,
         }
+    }
+
+    /// Numbers further streams from `first` on.
+    pub(super) fn begin_at(&mut self, first: u32) {
+        (self.first_path, self.next_path) = (first, self.next_path.max(first));
     }
 
     pub(super) fn get(&self, path: PathId) -> Option<&KernelStream> {
@@ -63,7 +70,10 @@ impl Table {
     pub(super) fn new_path(&mut self, is_taken: impl Fn(PathId) -> bool) -> PathId {
         loop {
             let path = PathId(self.next_path);
-            self.next_path = self.next_path.wrapping_add(1) % STREAMS;
+            self.next_path += 1;
+            if self.next_path >= STREAMS {
+                self.next_path = self.first_path;
+            }
             if !self.streams.contains_key(&path) && !is_taken(path) {
                 return path;
             }

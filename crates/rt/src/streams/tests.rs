@@ -564,7 +564,7 @@ fn an_attempt_to_connect_ends_in_time() {
     let options =
         StreamOptions { connecting: Some(Duration::from_millis(500)), ..StreamOptions::default() };
     let path = PathId(1);
-    let config = StreamConfig { options, peers: [(path, address)].into(), ..config() };
+    let config = StreamConfig { options, peers: [(path, address.into())].into(), ..config() };
     let (mut driver, _) = driver(config, Toy::default());
     driver.engine_mut().effects.push_back(PathEffect::Open { path }.into());
     let started = Instant::now();
@@ -604,4 +604,84 @@ fn options_reach_the_kernel_and_wrong_ones_are_reported() {
         StreamOptions { congestion: Some("gravity".to_owned()), ..StreamOptions::default() };
     let text = wrong.check(local()).unwrap_err().to_string();
     assert!(text.contains("gravity") && text.contains("tcp_available"), "{text}");
+}
+
+fn host(text: &str) -> crate::Destination {
+    text.parse().unwrap()
+}
+
+/// Addresses of a name: the first has no listener.
+fn two_addresses(host: &crate::HostPort) -> std::io::Result<Vec<SocketAddr>> {
+    let port = host.to_string().rsplit_once(':').unwrap().1.parse().unwrap();
+    Ok(vec![SocketAddr::from(([127, 0, 0, 2], port)), SocketAddr::from(([127, 0, 0, 1], port))])
+}
+
+#[test]
+fn addresses_of_a_name_are_tried_in_order() {
+    let listener = TcpListener::bind(local()).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let name = || host(&format!("earth.example:{port}"));
+    let peers = (1..=3).map(|n| (PathId(n), name())).collect();
+    let (mut driver, _) = driver(StreamConfig { peers, ..config() }, Toy::default());
+    driver.set_resolver(two_addresses);
+    for n in 1..=2 {
+        let path = PathId(n);
+        driver.engine_mut().effects.push_back(PathEffect::Open { path }.into());
+        run_until(&mut driver, "the second is open", |toy| toy.up.contains_key(&path));
+        assert_eq!(driver.statistics().failed, u64::from(n), "the first was tried");
+        assert_eq!(driver.engine_mut().up[&path].ends.unwrap().1, listener.local_addr().unwrap());
+    }
+    // Without a listener all of them fail, once each.
+    drop(listener);
+    driver.engine_mut().effects.push_back(PathEffect::Open { path: PathId(3) }.into());
+    run_until(&mut driver, "it fails", |toy| toy.down == [PathId(3)]);
+    assert_eq!(driver.statistics().failed, 2 + 2);
+}
+
+#[test]
+fn a_slow_resolver_delays_nothing_else() {
+    let listener = TcpListener::bind(local()).unwrap();
+    let [slow, other, gone] = [1, 2, 3].map(PathId);
+    let peers = [
+        (slow, host("slow.example:1")),
+        (other, listener.local_addr().unwrap().into()),
+        (gone, host("gone.example:1")),
+    ];
+    let (mut driver, _) = driver(StreamConfig { peers: peers.into(), ..config() }, Toy::default());
+    driver.set_resolver(|_| {
+        std::thread::sleep(Duration::from_millis(500));
+        Err(ErrorKind::NotFound.into())
+    });
+    let effects = &mut driver.engine_mut().effects;
+    for path in [slow, gone, other] {
+        effects.push_back(PathEffect::Open { path }.into());
+        // Once is enough.
+        effects.push_back(PathEffect::Open { path }.into());
+    }
+    effects.push_back(PathEffect::Close { path: gone }.into());
+    run_until(&mut driver, "the other is open", |toy| toy.up.contains_key(&other));
+    assert!(driver.engine_mut().down.is_empty(), "the resolver still works");
+    run_until(&mut driver, "the name fails", |toy| toy.down == [slow]);
+    std::thread::sleep(Duration::from_millis(600));
+    // The result for a path that was closed is dropped.
+    driver.engine_mut().effects.push_back(PathEffect::Open { path: PathId(9) }.into());
+    run_until(&mut driver, "one without a peer", |toy| toy.down.contains(&PathId(9)));
+    assert_eq!(driver.engine_mut().down, [slow, PathId(9)]);
+}
+
+#[test]
+fn configured_peers_change_while_the_driver_runs() {
+    let listener = TcpListener::bind(local()).unwrap();
+    let (mut driver, address) = driver(config(), Toy::default());
+    let (peers, updates) = crossbeam_channel::unbounded();
+    driver.follow_peers(updates);
+    let _peer = TcpStream::connect(address).unwrap();
+    run_until(&mut driver, "an accepted stream", |toy| toy.up.len() == 1);
+    assert!(driver.engine_mut().up.keys().all(|path| path.0 >= 1 << 30));
+    let path = PathId(7);
+    driver.engine_mut().effects.push_back(PathEffect::Open { path }.into());
+    run_until(&mut driver, "it has no address", |toy| toy.down == [path]);
+    peers.send([(path, listener.local_addr().unwrap().into())].into()).unwrap();
+    driver.engine_mut().effects.push_back(PathEffect::Open { path }.into());
+    run_until(&mut driver, "it has one", |toy| toy.up.contains_key(&path));
 }

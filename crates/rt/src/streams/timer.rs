@@ -8,10 +8,13 @@ pub(super) enum Timer {
     Left(PathId),
     /// The pause of a listener has expired.
     Rested(u32),
+    /// The resolver has not replied in time.
+    Lookup(PathId),
 }
 
 impl Timer {
     /// Names of the timers.
     pub(super) const LEFT: &str = "a stream that was left";
     pub(super) const RESTS: &str = "no descriptor was left";
+    pub(super) const LOOKUP: &str = "a host name is being resolved";
 }

@@ -109,48 +109,43 @@ impl super::Limits {
     }
 }
 
-impl Neighbour {
-    /// Networks from which its name counts without a proof: by default its address.
-    fn networks(&self) -> Result<Vec<Network>, SpecError> {
-        if self.from.is_empty() {
-            return Ok(self.address.map(|address| address.ip().into()).into_iter().collect());
-        }
-        let parse = |text: &String| {
-            text.parse::<Network>().map_err(|error| {
-                SpecError::invalid(format!("neighbour {}: from: {error}", self.node))
-            })
-        };
-        self.from.iter().map(parse).collect()
-    }
-}
-
 impl NodeSpec {
     pub(super) fn check_admission(&self) -> Result<(), SpecError> {
         self.admission()?;
+        self.check_proofs()?;
         self.limits.rules().map(drop)
+    }
+
+    /// Checks that every neighbour can prove its name in some way.
+    fn check_proofs(&self) -> Result<(), SpecError> {
+        let layers = || self.layers.iter().map(super::Layer::spec);
+        let has_listener = layers().any(|layer| layer.listens_for_names());
+        let has_proof = layers().any(|layer| layer.proves_names());
+        if !has_listener || has_proof || self.limits.strangers == Strangers::Both {
+            return Ok(());
+        }
+        // One with a host name is reached by connections of this node.
+        let is_lost =
+            |neighbour: &&Neighbour| neighbour.from.is_empty() && neighbour.address.is_none();
+        let Some(neighbour) = self.neighbours.iter().find(is_lost) else { return Ok(()) };
+        Err(SpecError::invalid(format!(
+            "neighbour {}: its name would count from no address; write from = \
+             [\"192.0.2.0/24\"] with its networks, or secure a layer with `tls`",
+            neighbour.node
+        )))
     }
 
     /// Returns the admission of peers.
     ///
     /// # Errors
     ///
-    /// A network cannot be read, or a neighbour could not prove its name in any way.
+    /// A network cannot be read.
     pub(super) fn admission(&self) -> Result<Admission, SpecError> {
         let mut neighbours: BTreeMap<Eid, Vec<Network>> = BTreeMap::new();
-        let layers = || self.layers.iter().map(super::Layer::spec);
-        let has_listener = layers().any(|layer| layer.listens_for_names());
-        let has_proof = layers().any(|layer| layer.proves_names());
         for neighbour in &self.neighbours {
             let mut networks = neighbour.networks()?;
             if networks.is_empty() && self.limits.strangers == Strangers::Both {
                 networks = Network::ALL.to_vec();
-            }
-            if networks.is_empty() && has_listener && !has_proof {
-                return Err(SpecError::invalid(format!(
-                    "neighbour {}: its name would count from no address; write from = \
-                     [\"192.0.2.0/24\"] with its networks, or secure a layer with `tls`",
-                    neighbour.node
-                )));
             }
             neighbours
                 .entry(node("neighbour.node", &neighbour.node)?)

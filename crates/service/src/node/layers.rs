@@ -1,13 +1,13 @@
 //! Convergence layers of a node: one row each, with the name of its type in TOML and its settings.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::Path;
 
 use engine::Rng;
 use proto::bp::admission::{Admission, Strangers};
 use proto::bp::layer::{self, LinkId};
 use proto::bp::tcpcl::{Protocol, Version3};
+use rt::Destination;
 use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
 use transport::adapter::saratoga::SaratogaSettings;
@@ -41,8 +41,8 @@ pub(super) struct Host<'a> {
 
 impl Host<'_> {
     /// Addresses of the neighbours.
-    pub(super) fn addresses(&self) -> BTreeMap<LinkId, SocketAddr> {
-        self.links.iter().map(|(link, way)| (*link, way.address)).collect()
+    pub(super) fn addresses(&self) -> BTreeMap<LinkId, Destination> {
+        self.links.iter().map(|(link, way)| (*link, way.address.clone())).collect()
     }
 
     /// Strangers that a layer over datagrams remembers, of at most `most`.

@@ -4,6 +4,7 @@
 mod admit;
 mod clock;
 mod layers;
+mod neighbour;
 mod over_files;
 mod over_ltp;
 mod over_streams;
@@ -27,6 +28,7 @@ use proto::bp::agent::{self, LinkRef, Pattern, Routing};
 use proto::bp::layer::LinkId;
 use proto::settings::form::{self, Number, Off};
 use proto::settings::{Bound, Value};
+use rt::Destination;
 use rt::node::{Carrier, LayerConfig, NodeConfig};
 use serde::{Deserialize, Serialize};
 use transport::quantity::{Rate, Size, Span};
@@ -38,6 +40,7 @@ pub use self::admit::{AcceptRule, Strangers};
 pub use self::clock::ClockUse;
 use self::layers::Host;
 pub use self::layers::Layer;
+pub use self::neighbour::Neighbour;
 pub use self::over_files::OverFiles;
 pub use self::over_ltp::OverLtp;
 pub use self::over_streams::OverStreams;
@@ -235,26 +238,6 @@ impl Default for Reports {
     }
 }
 
-/// A neighbour of this node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Neighbour {
-    /// Administrative endpoint.
-    pub node: String,
-    /// Layer by which it is reached; without one it connects to this node.
-    pub layer: Option<String>,
-    /// Address.
-    pub address: Option<SocketAddr>,
-    /// Networks from which it connects: without a proof its name counts from there only. Default:
-    /// its address.
-    #[serde(default)]
-    pub from: Vec<String>,
-    /// LTP engine number, if it differs from the node number.
-    pub engine: Option<u64>,
-    /// DNS name that its certificate must also carry, if streams to it are secured.
-    pub name: Option<String>,
-}
-
 fn versions() -> Vec<u8> {
     vec![6, 7]
 }
@@ -429,7 +412,7 @@ impl NodeSpec {
         let specs: Vec<_> = self.layers.iter().map(Layer::spec).collect();
         for (neighbour, number) in self.neighbours.iter().zip(1..) {
             let node = node("neighbour.node", &neighbour.node)?;
-            let Some(address) = neighbour.address else {
+            let Some(address) = neighbour.address.clone() else {
                 if let Some(layer) = &neighbour.layer {
                     return Err(SpecError::invalid(format!(
                         "neighbour {node}: it is reached over {layer:?}, but has no `address`; one that comes by \
@@ -628,10 +611,10 @@ impl NodeSpec {
 }
 
 /// A neighbour with an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Way {
     node: Eid,
-    address: SocketAddr,
+    address: Destination,
     /// DNS name in its certificate, or empty.
     name: String,
     /// LTP engine number over a layer of LTP, otherwise 0.
@@ -666,11 +649,11 @@ const CATCH_UP: Duration = Duration::from_millis(50);
 fn datagrams(
     listen: SocketAddr,
     (datagram, rate): (Size, Rate),
-    links: &BTreeMap<LinkId, SocketAddr>,
+    links: &BTreeMap<LinkId, Destination>,
 ) -> Carrier {
     let datagram = usize::try_from(datagram.bytes()).unwrap_or(usize::MAX);
     let path = PathInfo { rate_bps: Some(rate.bps()), ..PathInfo::datagram(datagram) };
-    let peers = links.iter().map(|(link, address)| (PathId(link.0), *address)).collect();
+    let peers = links.iter().map(|(link, to)| (PathId(link.0), to.clone())).collect();
     Carrier::Datagrams { config: rt::Config::new(listen, path), peers }
 }
 

@@ -268,7 +268,7 @@ impl OverStreams {
         };
         let carrier = Carrier::Streams(StreamConfig {
             listen: self.listen.iter().map(listening).collect(),
-            peers: links.iter().map(|(link, way)| (PathId(link.0), way.address)).collect(),
+            peers: links.iter().map(|(link, way)| (PathId(link.0), way.address.clone())).collect(),
             options: StreamOptions {
                 connecting: Some(self.connecting.duration()),
                 ..StreamOptions::default()

@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use engine::Time;
-use proto::bp::agent::Agent;
-use rt::node::Handle;
+use engine::{PathId, Time};
+use proto::bp::admission::Admission;
+use proto::bp::agent::{Agent, LinkRef};
+use proto::bp::layer::{Configured, LinkId, Remote};
+use rt::node::{Handle, LayerUpdate};
 use serde::Deserialize;
 use tracing::warn;
 use transport::text::{self, SpecError};
 
 use super::plan::{Changed, InForce, NO_PLAN};
-use super::{NodeSpec, Plan, PlanInForce, RouteSpec};
+use super::{NodeSpec, Plan, PlanInForce, RouteSpec, Way};
 use crate::api::Limits;
 
 /// Settings of a running node, which can be read again.
@@ -23,8 +25,48 @@ pub struct Reload {
     started: NodeSpec,
     /// Settings in force.
     spec: Mutex<NodeSpec>,
+    links: Mutex<Links>,
     plan: PlanInForce,
     handle: Handle,
+}
+
+/// Links to the neighbours of a running node.
+#[derive(Debug)]
+struct Links {
+    ways: BTreeMap<LinkRef, Way>,
+    /// Number of the next link; none is used twice.
+    next: u32,
+}
+
+impl Links {
+    /// Replaces the links. One that stays keeps its number.
+    fn replace(&mut self, ways: Vec<(usize, Way)>) {
+        let former = std::mem::take(&mut self.ways).into_iter();
+        let mut former: BTreeMap<(usize, Way), LinkRef> =
+            former.map(|(at, way)| ((at.layer, way), at)).collect();
+        for (layer, way) in ways {
+            let at = former.remove(&(layer, way.clone())).unwrap_or_else(|| {
+                self.next += 1;
+                LinkRef { layer, link: LinkId(self.next - 1) }
+            });
+            self.ways.insert(at, way);
+        }
+    }
+
+    fn of_layer(&self, layer: usize, admission: &Admission) -> LayerUpdate {
+        let own = self.ways.iter().filter(|(at, _)| at.layer == layer);
+        let remote = |way: &Way| Remote {
+            node: way.node.clone(),
+            server_name: way.name.clone(),
+            engine: way.engine,
+        };
+        let links = own.clone().map(|(at, way)| (at.link, remote(way))).collect();
+        LayerUpdate {
+            layer,
+            configured: Configured { links, admission: admission.clone() },
+            destinations: own.map(|(at, way)| (PathId(at.link.0), way.address.clone())).collect(),
+        }
+    }
 }
 
 /// Routes in place of those of the file.
@@ -40,7 +82,12 @@ impl Reload {
     /// plan.
     #[must_use]
     pub fn new(path: PathBuf, spec: NodeSpec, plan: PlanInForce, handle: Handle) -> Self {
-        Self { path, started: spec.clone(), spec: Mutex::new(spec), plan, handle }
+        let ways = spec.links().unwrap_or_default();
+        let links = Mutex::new(Links {
+            next: u32::try_from(spec.neighbours.len() + 1).unwrap_or(u32::MAX),
+            ways,
+        });
+        Self { path, started: spec.clone(), spec: Mutex::new(spec), links, plan, handle }
     }
 
     fn spec(&self) -> MutexGuard<'_, NodeSpec> {
@@ -52,21 +99,30 @@ impl Reload {
         self.spec().application_limits()
     }
 
-    /// Reads the file again, and applies plan, routes, keys, security rules, limits, reports and
-    /// custody. Returns the changed settings that only a restart applies.
+    /// Reads the file again, and applies neighbours, plan, routes, keys, security rules, limits,
+    /// reports and custody. Returns the changed settings that only a restart applies.
     ///
     /// # Errors
     ///
     /// The fault and its location; then nothing changes.
     pub fn read(&self) -> Result<Vec<&'static str>, SpecError> {
-        let (new, later) = self.started.reloaded(NodeSpec::read(&self.path)?)?;
+        let (new, later) = self.started.reloaded(NodeSpec::read(&self.path)?);
         let plan = new.plan()?;
         let agent = new.agent(self.handle.zero(), plan.as_ref())?;
+        let (ways, admission) = (new.running_links()?, new.admission()?);
         if !later.is_empty() {
             warn!(settings = later.join(", "), "changed settings wait for a restart of the node");
         }
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.replace(ways);
+        let updates = (0..new.layers.len()).map(|layer| links.of_layer(layer, &admission));
+        self.handle.configure(updates.collect());
+        let nodes = links.ways.iter().map(|(at, way)| (*at, way.node.clone())).collect();
         *self.spec() = new;
-        self.apply(plan, move |now, node| node.reload(now, agent));
+        self.apply(plan, move |now, node| {
+            node.set_links(now, nodes);
+            node.reload(now, agent);
+        });
         Ok(later)
     }
 
@@ -147,11 +203,7 @@ impl Reload {
 impl NodeSpec {
     /// Returns the settings in force after the node of these settings has read new ones, and the
     /// changed settings that only a restart applies.
-    ///
-    /// # Errors
-    ///
-    /// A neighbour is faulty.
-    pub(super) fn reloaded(&self, new: Self) -> Result<(Self, Vec<&'static str>), SpecError> {
+    pub(super) fn reloaded(&self, new: Self) -> (Self, Vec<&'static str>) {
         let mut later = Vec::new();
         for (key, has_changed) in [
             ("id", self.id != new.id),
@@ -162,9 +214,6 @@ impl NodeSpec {
             ("drain", self.drain != new.drain),
             ("store", self.store != new.store),
             ("layer", self.layers != new.layers),
-            ("neighbour.node", !self.networks().keys().eq(new.networks().keys())),
-            ("neighbour.address", self.links()? != new.links()?),
-            ("neighbour.from", self.has_other_networks(&new)),
             ("limits.bundle", self.limits.bundle != new.limits.bundle),
             ("limits.strangers", self.limits.strangers != new.limits.strangers),
         ] {
@@ -193,22 +242,17 @@ impl NodeSpec {
             later.push("limits.bytes");
             merged.limits.bytes = self.limits.bytes;
         }
-        Ok((merged, later))
+        (merged, later)
     }
 
-    /// Returns the neighbours, and the networks that are written for them.
-    fn networks(&self) -> BTreeMap<&str, BTreeSet<&str>> {
-        let mut networks: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for neighbour in &self.neighbours {
-            let of = networks.entry(neighbour.node.as_str()).or_default();
-            of.extend(neighbour.from.iter().map(String::as_str));
-        }
-        networks
-    }
-
-    /// Whether a neighbour of these and the new settings has other networks there.
-    fn has_other_networks(&self, new: &Self) -> bool {
-        let after = new.networks();
-        self.networks().iter().any(|(node, from)| after.get(node).is_some_and(|new| new != from))
+    /// Returns the neighbours over the layers that are running: others wait for their layer.
+    fn running_links(&self) -> Result<Vec<(usize, Way)>, SpecError> {
+        let names: BTreeSet<String> =
+            self.layers.iter().map(|layer| layer.spec().name().to_owned()).collect();
+        let mut running = self.clone();
+        running
+            .neighbours
+            .retain(|neighbour| neighbour.layer.as_ref().is_none_or(|layer| names.contains(layer)));
+        Ok(running.links()?.into_iter().map(|(at, way)| (at.layer, way)).collect())
     }
 }

@@ -81,6 +81,32 @@ fn complete_configurations_are_applied() {
 }
 
 #[test]
+fn addresses_of_neighbours_may_have_host_names() {
+    let text = |neighbour: &str| {
+        format!(
+            "id = \"ipn:1.0\"\nstore.memory = \"1 MB\"\n[[layer]]\nkind = \"tcpcl4\"\n\
+             listen = [\"127.0.0.1:0\"]\n[[neighbour]]\nnode = \"ipn:2.0\"\n{neighbour}"
+        )
+    };
+    let spec = NodeSpec::parse(&text("address = \"earth.example:4556\""), "node.toml").unwrap();
+    let way = spec.links().unwrap().into_values().next().unwrap();
+    assert_eq!(way.address.to_string(), "earth.example:4556");
+    // A name admits nobody.
+    assert!(spec.admission().unwrap().neighbours.values().all(Vec::is_empty));
+    let written = toml::to_string(&spec.neighbours[0]).unwrap();
+    assert!(written.contains("address = \"earth.example:4556\""), "{written}");
+    for (neighbour, message) in [
+        ("address = \"earth.example\"", "write an IP address or a host name with a port"),
+        ("address = \"192.0.2.300:1\"", "\"192.0.2.300:1\" is no address"),
+        ("address = 7", "expected a string"),
+        ("", "its name would count from no address"),
+    ] {
+        let error = NodeSpec::parse(&text(neighbour), "node.toml").unwrap_err().to_string();
+        assert!(error.contains(message), "{neighbour}: {error}");
+    }
+}
+
+#[test]
 fn neighbours_are_destinations_without_a_route() {
     let text = WHOLE.split("[[route]]").next().unwrap();
     let spec = NodeSpec::parse(text, "node.toml").unwrap();

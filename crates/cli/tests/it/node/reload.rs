@@ -92,3 +92,37 @@ fn a_node_reads_its_settings_again_and_keeps_running() {
     assert_eq!(request(&row, 1, "POST /plan", "nonsense").0, 422);
     assert!(row.nodes[0].as_mut().unwrap().try_wait().unwrap().is_none());
 }
+
+#[test]
+fn bundles_cross_to_neighbours_that_a_reload_adds() {
+    for kind in ["tcpcl4", "udpcl", "ltpcl", "saratoga", "norm"] {
+        let row = Row::of(2, |n, ports| {
+            let listen = format!("127.0.0.1:{}", ports[n - 1]);
+            let rest = match kind {
+                "tcpcl4" => format!("listen = [\"{listen}\"]\nreconnect = \"20 ms\""),
+                _ => format!("listen = \"{listen}\"\nrate = \"10 Mbit/s\""),
+            };
+            format!("[[layer]]\nkind = \"{kind}\"\n{rest}\n")
+        });
+        send(&row, "ipn:2.1");
+        assert_eq!(held(&row), 1, "{kind}: there is no neighbour");
+        for n in 1..=2 {
+            let toml = row.place(n).join("node.toml");
+            let before = fs::read_to_string(&toml).unwrap();
+            let (other, port) = (3 - n, row.port(3 - n));
+            // The name is resolved; the address admits the other's session.
+            let more = format!(
+                "[[neighbour]]\nnode = \"ipn:{other}.0\"\naddress = \"localhost:{port}\"\n\
+                 from = [\"127.0.0.1\", \"::1\"]\n"
+            );
+            fs::write(&toml, before + &more).unwrap();
+            let (status, body) = request(&row, n, "POST /reload", "");
+            assert_eq!((status, body.as_str()), (200, "{\"restart\":[]}"), "{kind}");
+        }
+        wait_for("the bundle leaves", || held(&row) == 0);
+        let inbox = row.folder.path().join("inbox");
+        fs::create_dir(&inbox).unwrap();
+        let received = row.bp(2, &["recv", "1", inbox.to_str().unwrap(), "--count", "1"]);
+        assert!(received.status.success(), "{kind}: {}", text(&received));
+    }
+}

@@ -1,0 +1,269 @@
+//! Destinations of paths, and lookups of host names.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::str::FromStr;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use engine::PathId;
+use thiserror::Error;
+
+use crate::Waker;
+
+/// Longest host name, and longest part of it between two dots (RFC 1035 §2.3.4).
+const NAME_MAX: usize = 253;
+const LABEL_MAX: usize = 63;
+/// Addresses of a name that are tried.
+const ADDRESSES_MAX: usize = 16;
+/// Threads of one driver that wait for a resolver.
+const THREADS_MAX: usize = 8;
+
+/// Destination of a path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Destination {
+    /// IP address and port.
+    Address(SocketAddr),
+    /// Host name and port; the name is resolved when its address is needed.
+    Host(HostPort),
+}
+
+/// Host name with a port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPort {
+    name: String,
+    port: u16,
+}
+
+/// Text that is no destination.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{0:?} is no address; write an IP address or a host name with a port: \"192.0.2.2:4556\", \
+     \"[2001:db8::2]:4556\", \"earth.example:4556\""
+)]
+pub struct ParseDestinationError(String);
+
+impl Destination {
+    /// Returns the address, unless it is a host name.
+    #[must_use]
+    pub const fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Address(address) => Some(*address),
+            Self::Host(_) => None,
+        }
+    }
+}
+
+impl From<SocketAddr> for Destination {
+    fn from(address: SocketAddr) -> Self {
+        Self::Address(address)
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name, self.port)
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Host(host) => host.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Destination {
+    type Err = ParseDestinationError;
+
+    fn from_str(text: &str) -> Result<Self, ParseDestinationError> {
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        let wrong = || ParseDestinationError(text.chars().take(80).collect());
+        let (name, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
+        if !is_host_name(name) {
+            return Err(wrong());
+        }
+        Ok(Self::Host(HostPort { name: name.to_owned(), port }))
+    }
+}
+
+/// Whether a text may be a host name (RFC 1123 §2.1), with underscores as many networks use them.
+fn is_host_name(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is_label = |label: &str| {
+        let mut bytes = label.bytes();
+        (1..=LABEL_MAX).contains(&label.len())
+            && !label.starts_with('-')
+            && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    // A name whose last part is a number is a mistyped IPv4 address.
+    let last = name.rsplit('.').next().unwrap_or_default();
+    name.len() <= NAME_MAX
+        && name.split('.').all(is_label)
+        && !last.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+type Request = (PathId, HostPort);
+/// Addresses of a name in the resolver's order, at least one.
+type Found = io::Result<Vec<SocketAddr>>;
+pub(crate) type Resolver = fn(&HostPort) -> Found;
+
+/// Lookups of host names, by the system's resolver in threads of their own: it may take long, and
+/// cannot be interrupted.
+#[derive(Debug)]
+pub(crate) struct Lookups {
+    waker: Waker,
+    resolver: Resolver,
+    requests: (Sender<Request>, Receiver<Request>),
+    results: (Sender<(PathId, Found)>, Receiver<(PathId, Found)>),
+    /// Paths whose names are being looked up.
+    pending: BTreeSet<PathId>,
+    threads: usize,
+}
+
+impl Lookups {
+    /// Creates lookups that wake `waker` with each result.
+    pub(crate) fn new(waker: Waker) -> Self {
+        let (requests, results) = (unbounded(), unbounded());
+        Self { waker, resolver: addresses, requests, results, pending: BTreeSet::new(), threads: 0 }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_resolver(&mut self, resolver: Resolver) {
+        self.resolver = resolver;
+    }
+
+    /// Looks up the name of a path; no effect while that is being done.
+    pub(crate) fn start(&mut self, path: PathId, host: &HostPort) {
+        if !self.pending.insert(path) {
+            return;
+        }
+        // Its receiver is in this struct.
+        let _ = self.requests.0.send((path, host.clone()));
+        if self.threads < self.pending.len().min(THREADS_MAX) {
+            self.begin_thread();
+        }
+    }
+
+    fn begin_thread(&mut self) {
+        let (requests, results) = (self.requests.1.clone(), self.results.0.clone());
+        let (waker, resolver) = (self.waker.clone(), self.resolver);
+        let thread = std::thread::Builder::new().name("resolver".to_owned());
+        let started = thread.spawn(move || {
+            for (path, host) in requests {
+                if results.send((path, resolver(&host))).is_err() {
+                    return;
+                }
+                waker.wake();
+            }
+        });
+        match started {
+            Ok(_) => self.threads += 1,
+            // The others serve it; without any the attempt ends by its timeout.
+            Err(error) => tracing::warn!(%error, "a thread for host names cannot be started"),
+        }
+    }
+
+    /// Returns the result of a lookup.
+    pub(crate) fn poll(&mut self) -> Option<(PathId, Found)> {
+        let (path, found) = self.results.1.try_recv().ok()?;
+        self.pending.remove(&path);
+        Some((path, found))
+    }
+}
+
+/// Resolves a name.
+fn addresses(host: &HostPort) -> Found {
+    let found = (host.name.as_str(), host.port).to_socket_addrs()?;
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for address in found {
+        if !addresses.contains(&address) && addresses.len() < ADDRESSES_MAX {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn host(text: &str) -> HostPort {
+        match text.parse().unwrap() {
+            Destination::Host(host) => host,
+            Destination::Address(address) => panic!("{address}"),
+        }
+    }
+
+    #[test]
+    fn destinations_are_addresses_or_names_with_a_port() {
+        for text in ["192.0.2.2:4556", "[2001:db8::2]:4556", "[fe80::1%2]:4556"] {
+            let destination: Destination = text.parse().unwrap();
+            assert_eq!(destination.address().unwrap().to_string(), text);
+            assert_eq!(destination.to_string(), text);
+        }
+        for text in ["earth.example:4556", "localhost:1", "a_b-c.d1.:65535", "4you:9"] {
+            assert_eq!(host(text).to_string(), text);
+        }
+        let long = format!("{}:1", "a".repeat(64));
+        let longest = format!("{}:1", ["a".repeat(63).as_str(); 4].join("."));
+        for text in [
+            "",
+            "earth",
+            "earth:",
+            ":4556",
+            "earth:0",
+            "earth:65536",
+            "-a:1",
+            "a..b:1",
+            ".:1",
+            "a b:1",
+            "300.1.2.3:1",
+            "1:2:3",
+            "[::1:4",
+            "é:1",
+            &long,
+            &longest,
+        ] {
+            assert!(text.parse::<Destination>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_resolved_in_other_threads() {
+        let waker = Waker::new().unwrap();
+        let mut lookups = Lookups::new(waker.clone());
+        // More than there are threads, and each once.
+        for path in (0..100).map(PathId) {
+            lookups.start(path, &host("localhost:4556"));
+            lookups.start(path, &host("localhost:4556"));
+        }
+        // RFC 6761 §6.4: it never resolves.
+        lookups.start(PathId(100), &host("host.invalid:1"));
+        let limit = Instant::now() + Duration::from_secs(60);
+        let mut found = std::collections::BTreeMap::new();
+        while found.len() < 101 {
+            assert!(Instant::now() < limit);
+            waker.wait_alone(Some(Duration::from_millis(100))).unwrap();
+            while let Some((path, result)) = lookups.poll() {
+                assert!(found.insert(path, result).is_none());
+            }
+        }
+        assert!(lookups.threads <= THREADS_MAX && lookups.pending.is_empty());
+        assert!(found.remove(&PathId(100)).unwrap().is_err());
+        for addresses in found.into_values().map(Result::unwrap) {
+            assert!(addresses.iter().all(|it| it.ip().is_loopback() && it.port() == 4556));
+        }
+    }
+}
