@@ -110,6 +110,7 @@ fn is_host_name(name: &str) -> bool {
 }
 
 type Request = (PathId, HostPort);
+type Reply = (PathId, Found);
 /// Addresses of a name in the resolver's order, at least one.
 type Found = io::Result<Vec<SocketAddr>>;
 pub(crate) type Resolver = fn(&HostPort) -> Found;
@@ -121,7 +122,7 @@ pub(crate) struct Lookups {
     waker: Waker,
     resolver: Resolver,
     requests: (Sender<Request>, Receiver<Request>),
-    results: (Sender<(PathId, Found)>, Receiver<(PathId, Found)>),
+    results: (Sender<Reply>, Receiver<Reply>),
     /// Paths whose names are being looked up.
     pending: BTreeSet<PathId>,
     threads: usize,
@@ -171,7 +172,7 @@ impl Lookups {
     }
 
     /// Returns the result of a lookup.
-    pub(crate) fn poll(&mut self) -> Option<(PathId, Found)> {
+    pub(crate) fn poll(&mut self) -> Option<Reply> {
         let (path, found) = self.results.1.try_recv().ok()?;
         self.pending.remove(&path);
         Some((path, found))

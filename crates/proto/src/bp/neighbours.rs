@@ -106,10 +106,17 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         }
     }
 
-    /// Replaces the configured neighbours. Transfers to those left out have been given up.
+    /// Replaces the configured neighbours. The caller has cancelled the sessions to those that are
+    /// left out; the result of these does not matter any more.
     pub(super) fn configure(&mut self, configured: &BTreeMap<LinkId, A>) {
         let known = self.links.range(..LinkId::CAME).map(|(id, _)| *id);
         let over: BTreeSet<LinkId> = known.filter(|id| !configured.contains_key(id)).collect();
+        let to_them = self.sending.iter().filter(|(_, sending)| over.contains(&sending.link));
+        for session in to_them.map(|(session, _)| *session).collect::<Vec<_>>() {
+            if let Some(Sending { link, tags, .. }) = self.sending.remove(&session) {
+                self.fail(link, tags);
+            }
+        }
         for id in &over {
             self.down(*id, "it is no neighbour any more");
             self.links.remove(id);

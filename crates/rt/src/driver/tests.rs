@@ -264,10 +264,12 @@ static HOST: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
 
 #[test]
 fn peers_with_host_names_follow_their_addresses() {
-    let socket = |last| std::net::UdpSocket::bind(([127, 0, 0, last], 0)).unwrap();
-    let (one, path) = (socket(1), PathId(7));
+    let socket = |last, port| {
+        std::net::UdpSocket::bind(SocketAddr::from(([127, 0, 0, last], port))).unwrap()
+    };
+    let (one, path) = (socket(1, 0), PathId(7));
     let port = one.local_addr().unwrap().port();
-    let two = std::net::UdpSocket::bind(([127, 0, 0, 2], port)).unwrap();
+    let two = socket(2, port);
     for socket in [&one, &two] {
         socket.set_read_timeout(Some(LIMIT)).unwrap();
     }

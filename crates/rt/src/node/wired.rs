@@ -17,7 +17,7 @@ pub(super) type Events = (usize, Vec<Event>);
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 128 << 10;
 
-/// What the agent's thread passes to a layer.
+/// Message of the agent's thread to a layer.
 pub(super) enum ForLayer {
     Commands(Vec<Command>),
     /// Neighbours in place of the former, and the destinations of their paths.

@@ -452,23 +452,22 @@ impl NodeSpec {
         Ok(links)
     }
 
-    /// Reads the contact plan, if there is one.
+    /// Reads the contact plan of a node that starts now, if there is one.
     ///
     /// # Errors
     ///
     /// It cannot be read.
-    fn plan(&self) -> Result<Option<InForce>, SpecError> {
-        let read = |plan: &Plan| Ok(InForce::new(plan.clone(), plan.text()?));
+    fn plan(&self, now: SystemTime) -> Result<Option<InForce>, SpecError> {
+        let read = |plan: &Plan| Ok(InForce::new(plan.clone(), plan.text()?, now));
         self.contact_plan.as_ref().map(read).transpose()
     }
 
-    /// Returns the configuration of the agent of a node that starts now with a contact plan, without
-    /// links.
+    /// Returns the configuration of the agent of a node with a contact plan, without links.
     ///
     /// # Errors
     ///
     /// The plan is faulty, or a key cannot be read.
-    fn agent(&self, now: SystemTime, plan: Option<&InForce>) -> Result<agent::Config, SpecError> {
+    fn agent(&self, plan: Option<&InForce>) -> Result<agent::Config, SpecError> {
         let entries = self.entries()?;
         let node = self.node()?;
         let routing = match (plan, self.spray) {
@@ -481,7 +480,7 @@ impl NodeSpec {
                         "{node} has no number, and plans have nodes by numbers; take an id like ipn:1.0"
                     )));
                 };
-                Routing::ContactGraph(Box::new(plan.router(number, now)?), entries)
+                Routing::ContactGraph(Box::new(plan.router(number)?), entries)
             }
         };
         let timeout = self.contact_plan.as_ref().and_then(|plan| plan.timeout);
@@ -578,11 +577,11 @@ impl NodeSpec {
         seed: u64,
         in_force: &PlanInForce,
     ) -> Result<NodeConfig, SpecError> {
-        let plan = self.plan()?;
+        let plan = self.plan(now)?;
         let (links, admission) = (self.links()?, self.admission()?);
         let agent = agent::Config {
             links: links.iter().map(|(at, way)| (*at, way.node.clone())).collect(),
-            ..self.agent(now, plan.as_ref())?
+            ..self.agent(plan.as_ref())?
         };
         // Links in a contact plan start closed.
         let by_plan = self.contact_plan.is_some();

@@ -146,6 +146,9 @@ pub(super) struct InForce {
     form: Plan,
     text: String,
     changes: Vec<Commands>,
+    /// Wall-clock time at the zero of its times. Changes name contacts by their begins, so it is the
+    /// same for them, to the nanosecond.
+    zero: SystemTime,
 }
 
 /// Maximum bytes of the changes of a plan.
@@ -174,19 +177,20 @@ pub(crate) struct Changed {
 }
 
 impl InForce {
-    pub(super) const fn new(form: Plan, text: String) -> Self {
-        Self { form, text, changes: Vec::new() }
+    /// Plan of a node that starts at `zero`.
+    pub(super) const fn new(form: Plan, text: String, zero: SystemTime) -> Self {
+        Self { form, text, changes: Vec::new(), zero }
     }
 
-    /// The plan for a node that starts at `zero`.
-    pub(super) fn plan(&self, zero: SystemTime) -> Result<ContactPlan, SpecError> {
-        let plan = self.form.parse(&self.text, zero)?;
+    /// The plan with its changes.
+    pub(super) fn plan(&self) -> Result<ContactPlan, SpecError> {
+        let plan = self.form.parse(&self.text, self.zero)?;
         if self.changes.is_empty() {
             return Ok(plan);
         }
         let mut draft = Draft::new(&plan);
         for commands in &self.changes {
-            for (_, change) in commands.read(zero)?.changes {
+            for (_, change) in commands.read(self.zero)?.changes {
                 // One that is over by the new time is not there to be changed.
                 let _ = draft.apply(&change);
             }
@@ -194,8 +198,8 @@ impl InForce {
         draft.plan().map_err(|error| SpecError::invalid(error.to_string()))
     }
 
-    pub(super) fn router(&self, number: u64, zero: SystemTime) -> Result<Router, SpecError> {
-        Ok(Router::new(number, self.plan(zero)?, self.form.routing()?))
+    pub(super) fn router(&self, number: u64) -> Result<Router, SpecError> {
+        Ok(Router::new(number, self.plan()?, self.form.routing()?))
     }
 
     /// Applies commands to the plan of an agent. All changes are made, or none.
@@ -241,21 +245,24 @@ impl PlanInForce {
     pub(super) fn on_step(&self, number: u64) -> OnStep {
         let plan = self.clone();
         Box::new(move |now: Time, agent: &mut Agent, zero: SystemTime| {
-            let Some(in_force) = &*plan.lock() else { return };
-            match in_force.router(number, zero) {
+            let Some(in_force) = &mut *plan.lock() else { return };
+            let before = std::mem::replace(&mut in_force.zero, zero);
+            match in_force.router(number) {
                 // The bookings are of other times.
                 Ok(new) => {
                     agent.change_plan(now, |router| *router = new);
                 }
-                Err(error) => tracing::warn!(
-                    %error, "the contact plan keeps the times before the clock was set"
-                ),
+                Err(error) => {
+                    in_force.zero = before;
+                    tracing::warn!(
+                        %error, "the contact plan keeps the times before the clock was set"
+                    );
+                }
             }
         })
     }
 
-    /// Reads commands of ION that change the plan of a node that started at `zero`. Returns the
-    /// request that applies them.
+    /// Reads commands of ION that change the plan. Returns the request that applies them.
     ///
     /// # Errors
     ///
@@ -264,15 +271,20 @@ impl PlanInForce {
         &self,
         text: String,
         epoch: Option<String>,
-        zero: SystemTime,
     ) -> Result<impl FnOnce(Time, &mut Agent) -> Result<Changed, String> + Send + use<>, SpecError>
     {
         let plan = self.clone();
-        let known = plan.lock().as_ref().map(|in_force| in_force.form.epoch.clone());
-        let known = known.ok_or_else(|| SpecError::invalid(NO_PLAN.to_owned()))?;
+        let known =
+            plan.lock().as_ref().map(|in_force| (in_force.form.epoch.clone(), in_force.zero));
+        let (known, zero) = known.ok_or_else(|| SpecError::invalid(NO_PLAN.to_owned()))?;
         let commands = Commands { text, epoch: epoch.or(known) };
         let read = commands.read(zero)?;
         Ok(move |now: Time, agent: &mut Agent| match &mut *plan.lock() {
+            // The clock was set meanwhile, or the plan was replaced.
+            Some(in_force) if in_force.zero != zero => {
+                let read = commands.read(in_force.zero).map_err(|error| error.to_string())?;
+                in_force.change((now, agent), commands, read)
+            }
             Some(in_force) => in_force.change((now, agent), commands, read),
             None => Err(NO_PLAN.to_owned()),
         })

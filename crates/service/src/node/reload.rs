@@ -107,8 +107,8 @@ impl Reload {
     /// The fault and its location; then nothing changes.
     pub fn read(&self) -> Result<Vec<&'static str>, SpecError> {
         let (new, later) = self.started.reloaded(NodeSpec::read(&self.path)?);
-        let plan = new.plan()?;
-        let agent = new.agent(self.handle.zero(), plan.as_ref())?;
+        let plan = new.plan(self.handle.zero())?;
+        let agent = new.agent(plan.as_ref())?;
         let (ways, admission) = (new.running_links()?, new.admission()?);
         if !later.is_empty() {
             warn!(settings = later.join(", "), "changed settings wait for a restart of the node");
@@ -162,9 +162,9 @@ impl Reload {
         let form =
             Plan { format: format.or_else(|| before.format.clone()), epoch, ..before.clone() };
         drop(spec);
-        let contacts = form.parse(plan, self.handle.zero())?;
-        let in_force = Some(InForce::new(form, plan.to_owned()));
-        self.apply(in_force, move |now, node| {
+        let in_force = InForce::new(form, plan.to_owned(), self.handle.zero());
+        let contacts = in_force.plan()?;
+        self.apply(Some(in_force), move |now, node| {
             // Contacts that stay keep their bookings.
             node.change_plan(now, |router| router.replace_plan(contacts));
         });
@@ -183,7 +183,7 @@ impl Reload {
         epoch: Option<String>,
     ) -> Result<impl FnOnce(Time, &mut Agent) -> Result<Changed, String> + Send + use<>, SpecError>
     {
-        self.plan.changes(commands, epoch, self.handle.zero())
+        self.plan.changes(commands, epoch)
     }
 
     /// Puts a contact plan in force, in the same turn of the agent as the request.

@@ -110,7 +110,7 @@ fn addresses_of_neighbours_may_have_host_names() {
 fn neighbours_are_destinations_without_a_route() {
     let text = WHOLE.split("[[route]]").next().unwrap();
     let spec = NodeSpec::parse(text, "node.toml").unwrap();
-    let Routing::Static(entries) = spec.agent(now(), None).unwrap().routing else { panic!() };
+    let Routing::Static(entries) = spec.agent(None).unwrap().routing else { panic!() };
     let to: Vec<_> = entries.iter().map(|entry| &entry.via).collect();
     assert_eq!(to, [&[Eid::ipn(1, 0)], &[Eid::ipn(3, 0)]]);
 }
@@ -406,14 +406,14 @@ fn security_custody_and_copies_are_configured() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("node.toml");
     std::fs::write(&path, SECURED).unwrap();
-    let error = NodeSpec::read(&path).unwrap().agent(now(), None).unwrap_err().to_string();
+    let error = NodeSpec::read(&path).unwrap().agent(None).unwrap_err().to_string();
     assert!(error.contains("keys.sign: ") && error.contains("sign.key"), "{error}");
     std::fs::write(folder.path().join("sign.key"), "0102 03").unwrap();
     std::fs::write(folder.path().join("wrap.key"), "00".repeat(15)).unwrap();
-    let error = NodeSpec::read(&path).unwrap().agent(now(), None).unwrap_err().to_string();
+    let error = NodeSpec::read(&path).unwrap().agent(None).unwrap_err().to_string();
     assert!(error.contains("keys.wrap: ") && error.contains("16 or 32 bytes"), "{error}");
     std::fs::write(folder.path().join("wrap.key"), "00".repeat(16)).unwrap();
-    let agent = NodeSpec::read(&path).unwrap().agent(now(), None).unwrap();
+    let agent = NodeSpec::read(&path).unwrap().agent(None).unwrap();
     assert!(matches!(agent.routing, Routing::Spray { copies: 4 }), "{:?}", agent.routing);
     assert!(!agent.custody.accept && agent.custody.aggregate_after.is_none());
     assert_eq!(agent.custody.retransmit_after, Duration::from_secs(10));
@@ -475,7 +475,7 @@ fn admission_is_configured() {
     assert_eq!(networks(1), ["192.0.2.0/28"]);
     // By default the configured address.
     assert_eq!(networks(3), ["192.0.2.3/32"]);
-    let limits = spec.agent(now(), None).unwrap().limits;
+    let limits = spec.agent(None).unwrap().limits;
     assert_eq!((limits.share, limits.strangers_share, limits.reserve), (100, 25, 5));
     let given = |more: &str| WHOLE.replacen("limits.bundles = 500", more, 1);
     let rules = given(
@@ -484,7 +484,7 @@ fn admission_is_configured() {
     );
     let spec = NodeSpec::parse(&rules, "node.toml").unwrap();
     assert_eq!(spec.admission().unwrap().strangers, Rights::Both);
-    let agent = spec.agent(now(), None).unwrap();
+    let agent = spec.agent(None).unwrap();
     assert!(!agent.limits.unrouted);
     let [first, second] = &agent.accept[..] else { panic!("{:?}", agent.accept) };
     assert_eq!((&first.by, first.bundles, first.lifetime_ms), (&By::Strangers, 9, 86_400_000));

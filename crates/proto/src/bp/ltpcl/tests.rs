@@ -421,6 +421,7 @@ fn neighbours_change_while_the_layer_runs() {
         let links = links.iter().map(|(link, engine)| (*link, remote(*engine)));
         let configured = Configured { links: links.collect(), ..Configured::default() };
         pair.ends[0].layer.configure(pair.now, configured);
+        pair.drain(0);
     };
     pair.ends[0].lost = (0..1000).collect();
     pair.send(1, content(10));

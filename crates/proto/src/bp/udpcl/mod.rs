@@ -385,6 +385,12 @@ impl Layer for Udpcl {
         }
         for link in links.into_keys() {
             let path = PathId(link.0);
+            // A stranger whose path has the number gets another one.
+            let other = self.by_path.get(&path).copied().filter(|other| *other >= LinkId::CAME);
+            if let Some(stranger) = other {
+                self.forget_path(path);
+                self.forget(stranger, path);
+            }
             self.links.entry(link).or_insert_with(|| Link::new(path));
             self.by_path.insert(path, link);
         }

@@ -13,8 +13,8 @@ use super::super::timer::Timer;
 use super::StreamDriver;
 use crate::lookup::Destination;
 
-/// First number of accepted streams in a driver whose configured peers change: those that are added
-/// later have lower ones.
+/// First number of accepted streams in a driver whose configured peers change: later ones of these
+/// have lower numbers.
 const ACCEPTED: u32 = 1 << 30;
 
 impl<E: Engine> StreamDriver<E> {
