@@ -18,7 +18,7 @@ use engine::Time;
 use proto::bp::agent::{Agent, Indication, SendRequest};
 use rt::node::Node;
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
-use service::node::NodeSpec;
+use service::node::{NodeSpec, PlanInForce};
 use transport::text;
 use wire::bp7::Eid;
 
@@ -178,7 +178,8 @@ fn node(
     );
     let spec: NodeSpec =
         text::parse(&toml, "the example").unwrap_or_else(|error| panic!("{error}\n{toml}"));
-    let config = spec.config(SystemTime::now(), number as u64).expect("it is sound");
+    let plan = PlanInForce::default();
+    let config = spec.config(SystemTime::now(), number as u64, &plan).expect("it is sound");
     let waker = Waker::new().expect("a descriptor is left");
     let files = if store == "memory" {
         FileStore::in_memory(MEMORY, &waker)
