@@ -25,6 +25,9 @@ const USED: u8 = 3;
 const CLOCKS: u8 = 4;
 const REQUEST: u8 = 5;
 
+/// Bytes of a record besides those of the bundle, in most cases.
+const SHORT: usize = 128;
+
 /// Longest payload in the record of its bundle. Longer ones have a record of their own.
 const PAYLOAD_MAX: usize = 4096;
 
@@ -94,8 +97,18 @@ pub(super) struct HeldRecord {
 }
 
 impl Record {
+    /// Bytes of the bundle in the record.
+    fn bytes(&self) -> usize {
+        let Self::Held(held) = self else { return 0 };
+        let payload = match &held.payload {
+            Payload::Here(Content::Bytes(bytes)) => bytes.len(),
+            Payload::Here(Content::File { .. }) | Payload::Apart(_) => 0,
+        };
+        held.head.len() + held.tail.len() + payload
+    }
+
     pub(super) fn encode(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(256);
+        let mut out = BytesMut::with_capacity(SHORT + self.bytes());
         out.put_u8(VERSION);
         match self {
             Self::Held(held) => held.encode(&mut out),

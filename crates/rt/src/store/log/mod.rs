@@ -36,7 +36,7 @@ const FORMER: &str = "records.db";
 const SEGMENT: (u64, u64) = (1 << 20, 16 << 20);
 /// Most bytes of entries that are no records, where the records are fewer. A node forgets bundles
 /// about as fast as they arrive: with little of it, the few records would be moved all the time.
-const SLACK_MAX: u64 = 1 << 30;
+const SLACK_MAX: u64 = 64 << 20;
 /// Longest value.
 const VALUE_MAX: usize = 1 << 30;
 /// Emptied files that are kept for later segments.
