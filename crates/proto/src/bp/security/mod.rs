@@ -229,7 +229,9 @@ impl Policy {
         vectors: &mut Vectors,
     ) -> Result<bool, Fault> {
         let mut has_changed = false;
-        for kind in [INTEGRITY, CONFIDENTIALITY] {
+        // The primary block loses its CRC when it is signed, so before other signatures cover it.
+        let steps = [(INTEGRITY, true), (INTEGRITY, false), (CONFIDENTIALITY, false)];
+        for (kind, is_first) in steps {
             let of_kind = |rule: &&Rule| rule.role == Role::Source && rule.operation.kind() == kind;
             for rule in self.rules.iter().filter(of_kind) {
                 if !rule.concerns(opened) {
@@ -237,6 +239,9 @@ impl Policy {
                 }
                 let key = self.keys.get(&rule.key).ok_or(Fault::Unknown)?;
                 for target in rule.targets_in(opened) {
+                    if kind == INTEGRITY && is_first != (target == PRIMARY_NUMBER) {
+                        continue;
+                    }
                     // The node that encrypted it took care of its integrity, too.
                     let is_encrypted = opened.protects(CONFIDENTIALITY, target);
                     if is_encrypted || opened.protects(kind, target) {

@@ -199,6 +199,24 @@ fn both(role: Role) -> Vec<Rule> {
     vec![rule(role, SIGN, &[0, PAYLOAD]), rule(role, HIDE, &[PAYLOAD])]
 }
 
+#[test]
+fn signatures_hold_in_any_order_of_rules_and_targets() {
+    let text = include_str!("../../../../../testdata/vectors/bp7/checks.hex");
+    let original = opened(&from_hex(text));
+    let one = |targets: &[u64]| vec![rule(Role::Source, SIGN, targets)];
+    let orders = [one(&[0, PAYLOAD]), one(&[PAYLOAD, 0]), [one(&[PAYLOAD]), one(&[0])].concat()];
+    for rules in orders {
+        let mut made = original.clone();
+        let mut vectors = Vectors::new(&mut Rng::new(1, "vectors"));
+        let accept = policy(vec![rule(Role::Acceptor, SIGN, &[0, PAYLOAD])], false);
+        assert_eq!(
+            policy(rules, false).protect(&mut made, &Eid::ipn(1, 0), &mut vectors),
+            Ok(true)
+        );
+        assert_eq!(accept.receive(&mut opened(&bytes(&made))), Ok(true));
+    }
+}
+
 /// From node 1 over node 2 to node 3, with these policies.
 fn world(policies: [Policy; 3], bundle_max: u64) -> World {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
