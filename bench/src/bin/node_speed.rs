@@ -168,11 +168,13 @@ fn node(
         "ltpcl" => format!("listen = \"{own}\"\nrate = \"{RATE}\""),
         _ => "listen = [\"127.0.0.1:0\"]".to_owned(),
     };
-    // Requests from an engine without an address get no reply.
-    let other = if kind == "ltpcl" { Some(far) } else { other };
-    let neighbour = other.map_or_else(String::new, |address| {
-        format!("[[neighbour]]\nnode = \"ipn:{}.0\"\naddress = \"{address}\"\n", 3 - number)
-    });
+    // Both are neighbours: a stranger gets only a part of the store, and no reply over LTP.
+    let place_of_other = match (kind.as_str(), other) {
+        ("udpcl" | "ltpcl", _) => format!("address = \"{far}\""),
+        (_, Some(address)) => format!("address = \"{address}\""),
+        (_, None) => "from = [\"127.0.0.1\"]".to_owned(),
+    };
+    let neighbour = format!("[[neighbour]]\nnode = \"ipn:{}.0\"\n{place_of_other}\n", 3 - number);
     let toml = format!(
         "id = \"ipn:{number}.0\"\n[store]\n{kept}\n[[layer]]\nkind = \"{kind}\"\n{layer}\n{neighbour}"
     );
