@@ -7,14 +7,17 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 OURS, THEIRS = "dtn://ours/", "dtn://theirs/"
 # Longest bundle that is captured: tshark holds it in memory.
 CAPTURED_MAX = 1_000_000
 PATIENCE = 60.0
+# For peers that send primary blocks without CRC.
+UNCHECKED = "limits.unchecked = true\n"
 
 
 class FailedError(Exception):
@@ -29,31 +32,52 @@ def free_port() -> int:
         return port
 
 
-class Node:
-    """A slowlight node with one layer, which listens on the port or connects to it; `further` has
-    more settings of the layer.
+@dataclass(frozen=True)
+class Link:
+    """Settings of a layer and of the peer behind it, in the node's file.
+
+    They are what the peer needs, and no more: `docs/peers.md` lists them. `node` has settings of
+    the node itself.
     """
 
-    def __init__(
-        self,
-        slowlight: Path,
-        folder: Path,
-        kind: str,
-        port: int,
-        *,
-        listens: bool,
-        keepalive: int,
-        further: str = "",
-    ) -> None:
+    layer: str
+    neighbour: str
+    node: str = ""
+
+
+def stream(
+    kind: str, port: int, *, listens: bool, keepalive: int, further: str = "", node: str = ""
+) -> Link:
+    """A layer over TCP, which listens on the port or connects to it.
+
+    `further` has more settings of the layer.
+    """
+    listen = f'listen = ["127.0.0.1:{port}"]\n' if listens else ""
+    layer = (
+        f'kind = "{kind}"\nsegment = "256 KiB"\nkeepalive = "{keepalive} s"\n'
+        f'reconnect = "50 ms"\nreconnect_max = "1 s"\n{listen}{further}'
+    )
+    # The name of a peer that connects counts from its address, in protocols with names.
+    address = 'from = ["127.0.0.1"]\n' if listens else f'address = "127.0.0.1:{port}"\n'
+    return Link(layer, address, node)
+
+
+def ltp(port: int, peer: int, further: str = "") -> Link:
+    """A layer over LTP from the port to the peer's: engine 1 here, engine 2 there."""
+    layer = f'kind = "ltpcl"\nlisten = "127.0.0.1:{port}"\nengine = 1\nrate = "200 Mbit/s"\n'
+    return Link(layer + further, f'address = "127.0.0.1:{peer}"\nengine = 2\n')
+
+
+class Node:
+    """A slowlight node with one link; `further` has more tables of its file."""
+
+    def __init__(self, slowlight: Path, folder: Path, link: Link, further: str = "") -> None:
         self.slowlight, self.folder, self.sock = slowlight, folder, folder / "sock"
-        listen = f'listen = ["127.0.0.1:{port}"]\n' if listens else ""
-        address = 'from = ["127.0.0.1"]\n' if listens else f'address = "127.0.0.1:{port}"\n'
         (folder / "node.toml").write_text(
             f'id = "{OURS}"\nsocket = {json.dumps(str(self.sock))}\ndrain = "1 s"\n'
-            f"store.directory = {json.dumps(str(folder / 'store'))}\n"
-            f'[[layer]]\nkind = "{kind}"\nsegment = "256 KiB"\nkeepalive = "{keepalive} s"\n'
-            f'reconnect = "50 ms"\nreconnect_max = "1 s"\n{listen}{further}'
-            f'[[neighbour]]\nnode = "{THEIRS}"\n{address}'
+            f"store.directory = {json.dumps(str(folder / 'store'))}\n{link.node}"
+            f'[[layer]]\n{link.layer}[[neighbour]]\nnode = "{THEIRS}"\n{link.neighbour}'
+            f"{further}"
         )
         command = [str(slowlight), "node", "--quiet", str(folder / "node.toml")]
         self.process = subprocess.Popen(command)
@@ -79,19 +103,30 @@ class Node:
 
     def receive(self) -> bytes:
         """Returns the payload of the next bundle for service `in`."""
+        (payload,) = self.receive_all(1)
+        return payload
+
+    def receive_all(self, count: int) -> list[bytes]:
+        """Returns the payloads of this number of bundles for service `in`."""
         inbox = self.folder / "inbox"
         inbox.mkdir()
-        received = self.bp("recv", "in", str(inbox), "--count", "1")
+        received = self.bp("recv", "in", str(inbox), "--count", str(count))
         if received.returncode != 0:
             raise FailedError(received.stderr.strip())
-        (path,) = [path for path in inbox.iterdir() if path.is_file()]
-        return path.read_bytes()
+        return [path.read_bytes() for path in inbox.iterdir() if path.is_file()]
 
     def send(self, payload: bytes, version: int) -> None:
         """Sends a payload as one bundle."""
-        path = self.folder / "payload"
-        path.write_bytes(payload)
-        asked = ["send", f"{THEIRS}in", str(path), "--part", "1 GiB"]
+        self.send_all([payload], version)
+
+    def send_all(self, payloads: Sequence[bytes], version: int) -> None:
+        """Sends each payload as one bundle."""
+        paths = []
+        for number, payload in enumerate(payloads):
+            path = self.folder / f"payload-{number}"
+            path.write_bytes(payload)
+            paths.append(str(path))
+        asked = ["send", f"{THEIRS}in", *paths, "--part", "1 GiB"]
         sent = self.bp(*asked, "--bundle-version", str(version))
         if sent.returncode != 0:
             raise FailedError(sent.stderr.strip())
@@ -112,12 +147,12 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def captured(path: Path, port: int, size: int) -> Iterator[None]:
-    """Captures traffic, unless bundles are too long."""
+def captured(path: Path, ports: str, size: int) -> Iterator[None]:
+    """Captures traffic of ports (`tcp port 4556`), unless bundles are too long."""
     if size > CAPTURED_MAX or shutil.which("dumpcap") is None:
         yield
         return
-    command = ["dumpcap", "-q", "-i", "lo", "-f", f"tcp port {port}", "-w", str(path), "-B", "64"]
+    command = ["dumpcap", "-q", "-i", "lo", "-f", ports, "-w", str(path), "-B", "64"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     # It prints a line when it has started.
     assert process.stderr is not None
@@ -131,15 +166,15 @@ def captured(path: Path, port: int, size: int) -> Iterator[None]:
         process.wait()
 
 
-def malformed(path: Path, port: int, layer: str, known: str | None = None) -> str | None:
+def malformed(path: Path, decoding: str, known: str | None = None) -> str | None:
     """Returns the faults that tshark finds in a capture, except for known faults of the peer.
 
-    It has no dissector for MTCP.
+    `decoding` names the protocol of a port: `tcp.port==4556,tcpcl`.
     """
-    if not path.exists() or layer == "mtcp" or shutil.which("tshark") is None:
+    if not path.exists() or shutil.which("tshark") is None:
         return None
     # Two passes: in the first it does not know later packets.
-    read = ["tshark", "-2", "-r", str(path), "-d", f"tcp.port=={port},tcpcl"]
+    read = ["tshark", "-2", "-r", str(path), "-d", decoding]
     wrong = "_ws.expert.severity == error" + ("" if known is None else f" && !({known})")
     wrong = f"_ws.malformed || ({wrong})"
     found = subprocess.run([*read, "-Y", wrong], capture_output=True, text=True, check=True)

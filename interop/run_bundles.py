@@ -3,10 +3,15 @@
 * pyD3TN, the library of µD3TN: version 7 over MTCP, versions 6 and 7 over TCPCL 3;
 * dtn7, the node of that crate: version 7 over MTCP and TCPCL 4;
 * OpenSSL's TLS: version 7 over TCPCL 4, of which `tls_peer` speaks as much as that needs;
-* bp7, the codec of that crate: random bundles, byte by byte (`bp7-check`).
+* Hardy, the node of the crates hardy-bpa and hardy-tcpclv4: version 7 over TCPCL 4;
+* licklider, an LTP engine: version 7 over LTP, also several bundles in a block;
+* dtn7zero, a node in Python: version 7 over MTCP, from it only;
+* codecs, with random bundles: the crates bp7 and hardy-bpv7 (also signed and encrypted bundles),
+  and py-dtn7.
 
 Both directions, from 1 kB to 100 MB. The payload must be the same, each block's check too where the
-peer looks at it, and tshark must find nothing malformed in what crossed.
+peer looks at it, and tshark must find nothing malformed in what crossed. Settings that a peer needs
+are in the page `docs/peers.md`.
 
 pyD3TN sends and receives; it is no node. It writes bundles of version 6 and does not read
 them, so of those only the payload is compared. Of TCPCL it reads single segments: those of longer
@@ -30,10 +35,25 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import codecs_peer
 import dtn7
+import dtn7zero_node
+import hardy
+import ltp_engine
 import tls_peer
-from bundle_node import OURS, PATIENCE, THEIRS, FailedError, Node, captured, free_port, malformed
-from ends import HERE, target_folder
+from bundle_node import (
+    OURS,
+    PATIENCE,
+    THEIRS,
+    UNCHECKED,
+    FailedError,
+    Node,
+    captured,
+    free_port,
+    malformed,
+    stream,
+)
+from ends import target_folder
 from pyd3tn.bundle6 import serialize_bundle6
 from pyd3tn.bundle7 import Bundle, CRCType, serialize_bundle7
 from pyd3tn.mtcp import MTCPConnection, MTCPSocket
@@ -51,8 +71,7 @@ CHECKED_MAX = 1_000_000
 DATA_SEGMENT = 1
 # dtn7's names of the layers.
 LAYERS = {"mtcp": "mtcp", "tcpcl4": "tcp"}
-# Number of random bundles, and the first seed.
-BP7_BUNDLES, BP7_SEED = 20_000, 1
+PEERS = ("pyD3TN", "dtn7", "Hardy", "OpenSSL", "licklider", "dtn7zero", "codecs")
 
 
 @dataclass(frozen=True)
@@ -78,6 +97,8 @@ def cases(peers: list[str]) -> Iterator[Case]:
         ("pyD3TN", "tcpcl3", (6, 7)),
         ("dtn7", "mtcp", (7,)),
         ("dtn7", "tcpcl4", (7,)),
+        ("Hardy", "tcpcl4", (7,)),
+        ("Hardy", "tcpcl4 over TLS", (7,)),
         ("OpenSSL", "tcpcl4", (7,)),
     ):
         for version in versions:
@@ -168,7 +189,7 @@ def run_library(slowlight: Path, case: Case, folder: Path, port: int, payload: b
             listener.bind(("127.0.0.1", port))
             listener.listen()
             listener.settimeout(PATIENCE)
-        node = Node(slowlight, folder, case.layer, port, listens=case.to_us, keepalive=0)
+        node = Node(slowlight, folder, stream(case.layer, port, listens=case.to_us, keepalive=0))
         try:
             node.wait()
             if case.to_us:
@@ -208,7 +229,8 @@ def run_dtn7(
     """Runs a case with dtn7; returns the received payload."""
     layer = LAYERS[case.layer]
     # With 0 it would end the session at once, because that is its keepalive timeout.
-    node = Node(slowlight, folder, case.layer, port, listens=case.to_us, keepalive=30)
+    link = stream(case.layer, port, listens=case.to_us, keepalive=30, node=UNCHECKED)
+    node = Node(slowlight, folder, link)
     try:
         if not case.to_us:
             place = dtn7.Place(listens=((layer, port),))
@@ -240,8 +262,8 @@ def run_secured(slowlight: Path, case: Case, folder: Path, port: int, payload: b
             listener.listen()
             listener.settimeout(PATIENCE)
         further = papers.table()
-        kind = case.layer
-        node = Node(slowlight, folder, kind, port, listens=case.to_us, keepalive=0, further=further)
+        link = stream(case.layer, port, listens=case.to_us, keepalive=0, further=further)
+        node = Node(slowlight, folder, link)
         try:
             node.wait()
             if case.to_us:
@@ -255,18 +277,35 @@ def run_secured(slowlight: Path, case: Case, folder: Path, port: int, payload: b
             node.stop()
 
 
-def run(slowlight: Path, daemon: Path | None, case: Case) -> None:
+def run_hardy(
+    slowlight: Path, program: Path, case: Case, folder: Path, port: int, payload: bytes
+) -> bytes:
+    """Runs a case with Hardy; returns the received payload."""
+    is_secured = case.layer != "tcpcl4"
+    further = ""
+    if is_secured:
+        papers = tls_peer.Papers.made(folder)
+        # Hardy has no certificate when it connects.
+        anonymous = ", node_id = false, anonymous = true" if case.to_us else ""
+        further = papers.table(anonymous)
+    link = stream("tcpcl4", port, listens=case.to_us, keepalive=30, further=further)
+    node = Node(slowlight, folder, link)
+    return hardy.run(node, program, folder, port, payload, to_us=case.to_us, tls=is_secured)
+
+
+def run(slowlight: Path, programs: dict[str, Path], case: Case) -> None:
     """Runs a case."""
     payload = random.Random(case.size).randbytes(case.size)
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
         capture = folder / "capture.pcapng"
-        # tshark cannot decode TLS.
-        is_clear = case.peer != "OpenSSL"
-        with captured(capture, port, case.size) if is_clear else nullcontext():
+        # tshark cannot decode TLS, and has no dissector for MTCP.
+        is_seen = case.peer != "OpenSSL" and case.layer in ("tcpcl3", "tcpcl4")
+        with captured(capture, f"tcp port {port}", case.size) if is_seen else nullcontext():
             if case.peer == "dtn7":
-                assert daemon is not None
-                came = run_dtn7(slowlight, daemon, case, folder, port, payload)
+                came = run_dtn7(slowlight, programs["dtn7"], case, folder, port, payload)
+            elif case.peer == "Hardy":
+                came = run_hardy(slowlight, programs["Hardy"], case, folder, port, payload)
             elif case.peer == "OpenSSL":
                 came = run_secured(slowlight, case, folder, port, payload)
             else:
@@ -276,20 +315,35 @@ def run(slowlight: Path, daemon: Path | None, case: Case) -> None:
         # dtn7 does not repeat a segment's flags when it acknowledges it (RFC 9174, 5.2.3).
         is_known = case.peer == "dtn7" and not case.to_us
         known = f"tcp.srcport == {port} && tcpcl.xfer_ack_mismatch_flags" if is_known else None
-        wrong = malformed(capture, port, case.layer, known) if is_clear else None
+        wrong = malformed(capture, f"tcp.port=={port},tcpcl", known)
         if wrong is not None:
             raise FailedError(wrong)
 
 
-def check_codec(target: Path) -> None:
-    """Compares random bundles of the crate bp7's codec and ours."""
-    cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--package", "bp7-check"]
-    manifest = ["--manifest-path", str(HERE / "Cargo.toml"), "--target-dir", str(target)]
-    subprocess.run([*cargo, *manifest], check=True)
-    command = [str(target / "release/bp7-check"), str(BP7_BUNDLES), str(BP7_SEED)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode != 0:
-        raise FailedError(ended.stderr.strip())
+def built(target: Path, peers: list[str]) -> dict[str, Path]:
+    """Builds programs of peers; those that cannot be had are left out."""
+    found = {
+        "dtn7": dtn7.install(target) if "dtn7" in peers else None,
+        "Hardy": hardy.build(target, "hardy-peer", "hardy-node") if "Hardy" in peers else None,
+        "licklider": hardy.build(target, "ltp-peer") if "licklider" in peers else None,
+        "dtn7zero": dtn7zero_node.install(target) if "dtn7zero" in peers else None,
+    }
+    return {peer: program for peer, program in found.items() if program is not None}
+
+
+def all_cases(
+    slowlight: Path, target: Path, programs: dict[str, Path], peers: list[str]
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yields names and functions of all cases of these peers."""
+    for case in cases(peers):
+        if case.peer in ("pyD3TN", "OpenSSL") or case.peer in programs:
+            yield case.name(), lambda case=case: run(slowlight, programs, case)  # type: ignore[misc]
+    if "licklider" in programs:
+        yield from ltp_engine.cases(slowlight, programs["licklider"])
+    if "dtn7zero" in programs:
+        yield from dtn7zero_node.cases(slowlight, programs["dtn7zero"])
+    if "codecs" in peers:
+        yield from codecs_peer.cases(target)
 
 
 def judged(what: str, work: Callable[[], None]) -> bool:
@@ -307,26 +361,19 @@ def main() -> int:
     """Runs all cases; 1 if one failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--slowlight", type=Path, help="the binary to run")
-    parser.add_argument("--peer", action="append", default=[], help="only this peer")
+    parser.add_argument("--peer", action="append", default=[], choices=PEERS, help="only this peer")
     parser.add_argument("--build", action="store_true", help="build dtn7, and say where it is")
     given = parser.parse_args()
-    peers = given.peer or ["pyD3TN", "dtn7", "OpenSSL", "bp7"]
+    peers = given.peer or list(PEERS)
     target = target_folder()
-    daemon = dtn7.install(target) if given.build or "dtn7" in peers else None
+    programs = built(target, ["dtn7"] if given.build else peers)
     if given.build:
-        print(json.dumps({"dtnd": None if daemon is None else str(daemon)}))
+        print(json.dumps({"dtnd": str(programs["dtn7"]) if "dtn7" in programs else None}))
         return 0
     if given.slowlight is None:
         parser.error("--slowlight is missing")
-    slowlight = given.slowlight.resolve()
-    if daemon is None:
-        peers = [peer for peer in peers if peer != "dtn7"]
-    outcomes = [
-        judged(case.name(), lambda case=case: run(slowlight, daemon, case))  # type: ignore[misc]
-        for case in cases(peers)
-    ]
-    if "bp7" in peers:
-        outcomes.append(judged(f"bp7, {BP7_BUNDLES} bundles", lambda: check_codec(target)))
+    named = all_cases(given.slowlight.resolve(), target, programs, peers)
+    outcomes = [judged(name, work) for name, work in named]
     print(f"{outcomes.count(False)} of {len(outcomes)} failed")
     return 0 if all(outcomes) else 1
 

@@ -52,22 +52,25 @@ class Papers:
                 *("req", *new, "-subj", f"/CN={name}", "-keyout", f"{name}.key"),
                 *("-out", f"{name}.csr"),
             )
-            said = f"subjectAltName=otherName:{BUNDLE_EID};IA5STRING:{node}\n"
+            # Hardy compares the DNS name, others the node ID.
+            said = f"subjectAltName=DNS:{name}.test,otherName:{BUNDLE_EID};IA5STRING:{node}\n"
             (folder / f"{name}.ext").write_text(said)
             openssl(
                 *("x509", "-req", "-in", f"{name}.csr", "-days", "2", "-CAcreateserial"),
                 *("-CA", "authority.pem", "-CAkey", "authority.key"),
                 *("-extfile", f"{name}.ext", "-out", f"{name}.pem"),
             )
+        (folder / "trusted").mkdir()
+        (folder / "trusted/authority.pem").write_bytes((folder / "authority.pem").read_bytes())
         return cls(folder)
 
-    def table(self) -> str:
-        """Returns the TLS table of a node's file."""
+    def table(self, further: str = "") -> str:
+        """Returns the TLS table of a node's file; `further` has more keys."""
         place = {name: str(self.folder / name) for name in ("ours.pem", "ours.key")}
         trusted = self.folder / "authority.pem"
         return (
             f'tls = {{ certificate = "{place["ours.pem"]}", key = "{place["ours.key"]}", '
-            f'trusted = "{trusted}" }}\n'
+            f'trusted = "{trusted}"{further} }}\n'
         )
 
     def context(self, *, listens: bool) -> ssl.SSLContext:

@@ -1,204 +1,20 @@
-//! Random bundles, encoded and decoded by the crate bp7 and by slowlight.
+//! Compares the crate bp7's codec and slowlight's; makes bundles for codecs in other languages.
 //!
 //! `bp7-check COUNT SEED`: both encode each bundle to the same bytes, each decodes the other's
 //! encoding, and neither decodes a bundle with one changed byte if every block has a CRC. Exit
 //! code 1, with the difference, at the first failure.
+//!
+//! `bp7-check COUNT SEED all|plain`: writes the bundles to the standard output, each after its
+//! length in four bytes.
 
-use std::time::Duration;
+use std::io::Write;
 
-use bp7::canonical::CanonicalBlockBuilder;
-use bp7::crc::CrcValue;
-use bp7::primary::PrimaryBlockBuilder;
-use bp7::{CanonicalBlock, CanonicalData, CreationTimestamp, EndpointID};
-use wire::bp7::{
-    Block, BlockFlags, Bounds, Bundle, BundleFlags, CrcType, Eid, Extension, Fragment, Head,
-    HopCount, Payload, Primary,
-};
-
-const CHECKS: [CrcType; 3] = [CrcType::None, CrcType::Crc16, CrcType::Crc32c];
-
-/// Numbers of the generator `SplitMix64`.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    /// A number of any length: the encodings of numbers differ by it.
-    fn number(&mut self) -> u64 {
-        let bits = self.below(64);
-        self.next() >> bits
-    }
-
-    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
-
-    fn bytes(&mut self, len: u64) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
-    }
-}
-
-/// One bundle, in both representations.
-struct Both {
-    theirs: bp7::Bundle,
-    ours: Vec<u8>,
-    is_checked: bool,
-}
-
-fn crc_of(kind: CrcType) -> CrcValue {
-    match kind {
-        CrcType::None => CrcValue::CrcNo,
-        CrcType::Crc16 => CrcValue::Crc16Empty,
-        CrcType::Crc32c => CrcValue::Crc32Empty,
-    }
-}
-
-/// An endpoint; the null endpoint if `may_be_nobody`.
-fn eid(numbers: &mut Numbers, may_be_nobody: bool) -> (EndpointID, Eid) {
-    let text = match numbers.below(if may_be_nobody { 5 } else { 4 }) {
-        0 | 1 => {
-            // Larger node numbers have an allocator, which bp7 encodes as a separate number.
-            let node = numbers.number() & 0xffff_ffff;
-            format!("ipn:{}.{}", node.max(1), numbers.number())
-        }
-        2 => format!("dtn://n{}/", numbers.number()),
-        3 => format!("dtn://n{}/~s/{}", numbers.number(), numbers.number()),
-        _ => "dtn:none".to_owned(),
-    };
-    let theirs = EndpointID::try_from(text.as_str()).expect("bp7 reads its text");
-    (theirs, text.parse().expect("we read its text"))
-}
-
-/// The extension blocks, in the order in which bp7 encodes them: the highest number first.
-fn extensions(
-    numbers: &mut Numbers,
-    has_age: bool,
-    flags: &[u64],
-    checks: &[CrcType],
-) -> Vec<(CanonicalBlock, Block)> {
-    let mut kinds = Vec::new();
-    kinds.extend(has_age.then_some(wire::bp7::BUNDLE_AGE));
-    kinds.extend((numbers.below(2) == 0).then_some(wire::bp7::PREVIOUS_NODE));
-    kinds.extend((numbers.below(2) == 0).then_some(wire::bp7::HOP_COUNT));
-    kinds.extend((0..numbers.below(3)).map(|_| 192));
-    let mut number = 1;
-    let mut found = Vec::new();
-    for kind in kinds {
-        number += 1 + numbers.below(300);
-        let (flags, crc) = (numbers.one_of(flags), numbers.one_of(checks));
-        let (data, extension) = match kind {
-            wire::bp7::BUNDLE_AGE => {
-                let age = numbers.number();
-                (CanonicalData::BundleAge(age), Some(Extension::BundleAge { age_ms: age }))
-            }
-            wire::bp7::PREVIOUS_NODE => {
-                let (theirs, ours) = eid(numbers, false);
-                (CanonicalData::PreviousNode(theirs), Some(Extension::PreviousNode(ours)))
-            }
-            wire::bp7::HOP_COUNT => {
-                let (limit, count) = (1 + numbers.below(255), numbers.below(256));
-                let theirs = CanonicalData::HopCount(limit as u8, count as u8);
-                (theirs, Some(Extension::HopCount(HopCount { limit, count })))
-            }
-            _ => {
-                let len = numbers.below(300);
-                (CanonicalData::Unknown(numbers.bytes(len)), None)
-            }
-        };
-        let ours = match (&extension, &data) {
-            (Some(extension), _) => extension.to_block(number, BlockFlags(flags), crc),
-            (None, CanonicalData::Unknown(bytes)) => {
-                Block::new(kind, number, BlockFlags(flags), crc, bytes)
-            }
-            (None, _) => unreachable!("all others have an extension of ours"),
-        };
-        let theirs = CanonicalBlockBuilder::new()
-            .block_type(kind)
-            .block_number(number)
-            .block_control_flags(flags as u8)
-            .crc(crc_of(crc))
-            .data(data)
-            .build();
-        found.push((theirs.expect("it has data"), ours.expect("it has a form")));
-    }
-    found.reverse();
-    found
-}
-
-fn made(numbers: &mut Numbers) -> Both {
-    let is_checked = numbers.below(2) == 0;
-    let checks = if is_checked { &CHECKS[1..] } else { &CHECKS[..] };
-    let (destination, source, report_to) =
-        (eid(numbers, false), eid(numbers, false), eid(numbers, true));
-    let time = if numbers.below(4) == 0 { 0 } else { numbers.number() };
-    let sequence = numbers.number();
-    let lifetime_ms = numbers.number();
-    let payload_len = numbers.one_of(&[0, 1, 23, 24, 255, 256, 5000, 70_000]);
-    let payload = numbers.bytes(payload_len);
-    let fragment = (numbers.below(4) == 0).then(|| {
-        let offset = numbers.number() >> 1;
-        Fragment { offset, total: offset + payload_len }
-    });
-    let mut flags = BundleFlags(numbers.one_of(&[0, 0x20, 0x40, 0x4000, 0x1_0000, 0x7_4060]));
-    if fragment.is_some() {
-        flags = flags.with(BundleFlags::FRAGMENT);
-    }
-    let crc = numbers.one_of(checks);
-    let mut primary = PrimaryBlockBuilder::new()
-        .bundle_control_flags(flags.0)
-        .crc(crc_of(crc))
-        .destination(destination.0)
-        .source(source.0)
-        .report_to(report_to.0)
-        .creation_timestamp(CreationTimestamp::with_time_and_seq(time, sequence))
-        .lifetime(Duration::from_millis(lifetime_ms));
-    if let Some(Fragment { offset, total }) = fragment {
-        primary = primary.fragmentation_offset(offset).total_data_length(total);
-    }
-    let primary = primary.build().expect("it has a destination");
-    let block_flags = [0, 1, 4, 0x10, 0x11];
-    let has_age = time == 0 || numbers.below(2) == 0;
-    let blocks = extensions(numbers, has_age, &block_flags, checks);
-    let (mut canonicals, blocks): (Vec<_>, Vec<_>) = blocks.into_iter().unzip();
-    let payload_crc = numbers.one_of(checks);
-    let payload_flags = numbers.one_of(&block_flags);
-    let block = CanonicalBlockBuilder::new()
-        .block_type(wire::bp7::PAYLOAD)
-        .block_number(wire::bp7::PAYLOAD_NUMBER)
-        .block_control_flags(payload_flags as u8)
-        .crc(crc_of(payload_crc))
-        .data(CanonicalData::Data(payload.clone()));
-    canonicals.push(block.build().expect("it has data"));
-    let theirs = bp7::Bundle::new(primary, canonicals);
-    let primary = Primary {
-        flags,
-        crc,
-        destination: destination.1,
-        source: source.1,
-        report_to: report_to.1,
-        creation: wire::bp7::CreationTimestamp { time_ms: time, sequence },
-        lifetime_ms,
-        fragment,
-    };
-    let plain =
-        Payload { flags: BlockFlags(payload_flags), crc: payload_crc, len: payload.len() as u64 };
-    let head = Head::new(primary, blocks, plain).expect("it has a form");
-    let ours = Bundle { head, payload: &payload }.to_vec().expect("it has a form");
-    Both { theirs, ours, is_checked }
-}
+use bp7_check::{Both, Kinds, Numbers, made};
+use wire::bp7::{Bounds, Bundle};
 
 /// Compares encodings, and decodes each with the other implementation.
 fn check(numbers: &mut Numbers) -> Result<bool, String> {
-    let Both { mut theirs, ours, is_checked } = made(numbers);
+    let Both { mut theirs, ours, is_checked } = made(numbers, Kinds::All);
     let written = theirs.to_cbor();
     if written != ours {
         let at = written.iter().zip(&ours).position(|(one, other)| one != other);
@@ -234,22 +50,49 @@ fn check(numbers: &mut Numbers) -> Result<bool, String> {
     Ok(bp7::Bundle::try_from(damaged).is_ok_and(|mut bundle| bundle.crc_valid()))
 }
 
-fn main() {
-    let given: Vec<u64> = std::env::args().skip(1).map_while(|given| given.parse().ok()).collect();
-    let [count, seed] = given[..] else {
-        eprintln!("usage: bp7-check COUNT SEED");
-        std::process::exit(2);
-    };
+/// Writes bundles to the standard output.
+fn write(count: u64, seed: u64, kinds: Kinds) -> std::io::Result<()> {
+    let mut output = std::io::stdout().lock();
+    for number in 0..count {
+        let bundle = made(&mut Numbers::new(seed, number), kinds).ours;
+        output.write_all(&(bundle.len() as u32).to_be_bytes())?;
+        output.write_all(&bundle)?;
+    }
+    output.flush()
+}
+
+fn compare(count: u64, seed: u64) -> Result<(), String> {
     let mut taken = 0;
     for number in 0..count {
-        // Each bundle can be reproduced by itself.
-        match check(&mut Numbers(seed ^ number << 32)) {
+        match check(&mut Numbers::new(seed, number)) {
             Ok(is_taken) => taken += u64::from(is_taken),
-            Err(error) => {
-                eprintln!("bundle {number} of seed {seed}: {error}");
-                std::process::exit(1);
-            }
+            Err(error) => return Err(format!("bundle {number} of seed {seed}: {error}")),
         }
     }
     println!("{count} bundles alike; bp7 took {taken} of those that were changed, we none");
+    Ok(())
+}
+
+fn main() {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| given.get(at).and_then(|text| text.parse().ok());
+    let kinds = match given.get(2).map(String::as_str) {
+        Some("all") => Some(Kinds::All),
+        Some("plain") => Some(Kinds::Plain),
+        _ => None,
+    };
+    let done = match (number(0), number(1), kinds) {
+        (Some(count), Some(seed), None) if given.len() == 2 => compare(count, seed),
+        (Some(count), Some(seed), Some(kinds)) => {
+            write(count, seed, kinds).map_err(|error| error.to_string())
+        }
+        _ => {
+            eprintln!("usage: bp7-check COUNT SEED [all|plain]");
+            std::process::exit(2);
+        }
+    };
+    if let Err(error) = done {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
 }

@@ -55,7 +55,7 @@ const LINES: &[Line] = &[
         layer: "ltp",
         command: Some("send"),
         conformance: Some("ltp.md#conformance"),
-        peers: &[],
+        peers: &[("licklider", "interop/run_bundles.py")],
     },
     Line {
         name: "LTP-T",
@@ -93,6 +93,7 @@ const LINES: &[Line] = &[
         peers: &[
             ("dtn7", "interop/run_bundles.py"),
             ("pyD3TN", "interop/run_bundles.py"),
+            ("Hardy", "interop/run_bundles.py"),
             ("bp7", "interop/run_bundles.py"),
         ],
     },
