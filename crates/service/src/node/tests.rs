@@ -502,3 +502,17 @@ fn admission_is_configured() {
         assert!(error.contains(told), "{told}: {error}");
     }
 }
+
+#[test]
+fn examples_for_other_implementations_are_settings() {
+    let page = include_str!("../../../../docs/peers.md");
+    let examples = page.split("```toml\n").skip(1).filter_map(|text| text.split("```").next());
+    let mut count = 0;
+    for example in examples {
+        let text = format!("id = \"ipn:1.0\"\nstore.memory = \"1 GB\"\n{example}");
+        NodeSpec::parse(&text, "docs/peers.md")
+            .unwrap_or_else(|error| panic!("{error}\n{example}"));
+        count += 1;
+    }
+    assert_eq!(count, 9);
+}
