@@ -224,8 +224,7 @@ impl Node {
                 now: Time::ZERO,
             };
             let sources = Sources { store: store.share(&own), waker: own, updates };
-            let started =
-                start(layer.name.clone(), layer.carrier, wired, sources, Arc::clone(&stop));
+            let started = start(layer.name, layer.carrier, wired, sources, Arc::clone(&stop));
             let mut running = match started {
                 Ok(running) => running,
                 Err(error) => {

@@ -63,15 +63,6 @@ pub struct Shared {
     pub reload: Arc<Reload>,
 }
 
-/// Limits of applications.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// Maximum length of payloads that are passed to the agent in memory.
-    pub(crate) inline: usize,
-    /// Maximum length of a payload in bytes.
-    pub(crate) payload: u64,
-}
-
 /// Open socket of the interface.
 #[derive(Debug)]
 pub struct NodeServer {

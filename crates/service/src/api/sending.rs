@@ -19,12 +19,13 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, oneshot};
 use wire::bp7::{BundleFlags, Eid, Reason};
 
+use super::Shared;
 use super::hub::Submitted;
 use super::model::{Send, Sent, StreamSent};
 use super::payload::{self, Fault, Place};
 use super::routes::{Answer, Queried, Running, eid, endpoint, query, refused};
-use super::{Limits, Shared};
 use crate::http::Refusal;
+use crate::node::ApplicationLimits;
 
 /// Default lifetime of a bundle: a day.
 const LIFETIME_MS: u64 = 86_400_000;
@@ -105,7 +106,7 @@ where
         let name = shared.ask(|_, agent| agent.working_file()).await.ok()?;
         Some(Place { path: spool.join(name.path()), name })
     };
-    let Limits { inline, payload: most } = shared.reload.limits();
+    let ApplicationLimits { inline, payload: most } = shared.reload.limits();
     payload::take(payload, (inline, most), place).await.map_err(|fault| match fault {
         Fault::TooLong(_) => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, fault.to_string()),
         Fault::Cut(_) => Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()),
@@ -381,7 +382,7 @@ impl Reader {
     async fn bundle(&mut self, send: &Send, bytes: u64) -> Answer<Answer<Due>> {
         let cut = |error: axum::Error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string());
         let shared = Arc::clone(&self.shared);
-        let Limits { inline, payload: most } = shared.reload.limits();
+        let ApplicationLimits { inline, payload: most } = shared.reload.limits();
         let parsed = request(&shared, send);
         let mut request = match parsed {
             Ok(request) if bytes <= most => request,

@@ -47,12 +47,12 @@ pub use self::over_streams::OverStreams;
 pub use self::over_udp::OverUdp;
 use self::plan::InForce;
 pub use self::plan::{Plan, PlanInForce};
+pub(crate) use self::reload::ApplicationLimits;
 pub use self::reload::Reload;
 pub use self::route::RouteSpec;
 pub use self::security::{Believe, Custody, KeySpec, Rule};
 pub use self::socket::Socket;
 pub use self::tls::{Tls, Use};
-use crate::api;
 
 /// Error of a neighbour over LTP without an engine number, and its remedy.
 const NO_ENGINE: &str = "it has no node number, and engines of LTP have numbers; write engine = 1";
@@ -562,8 +562,8 @@ impl NodeSpec {
     }
 
     /// Returns the limits of applications.
-    fn application_limits(&self) -> api::Limits {
-        api::Limits { inline: self.agent_limits().inline, payload: self.longest().bytes() }
+    fn application_limits(&self) -> ApplicationLimits {
+        ApplicationLimits { inline: self.agent_limits().inline, payload: self.longest().bytes() }
     }
 
     /// Returns the configuration of a node that starts now. Its contact plan is put in force.

@@ -15,7 +15,6 @@ use transport::text::{self, SpecError};
 
 use super::plan::{Changed, InForce, NO_PLAN};
 use super::{NodeSpec, Plan, PlanInForce, RouteSpec, Way};
-use crate::api::Limits;
 
 /// Settings of a running node, which can be read again.
 #[derive(Debug)]
@@ -28,6 +27,15 @@ pub struct Reload {
     links: Mutex<Links>,
     plan: PlanInForce,
     handle: Handle,
+}
+
+/// Limits of applications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ApplicationLimits {
+    /// Maximum length of payloads that are passed to the agent in memory.
+    pub(crate) inline: usize,
+    /// Maximum length of a payload in bytes.
+    pub(crate) payload: u64,
 }
 
 /// Links to the neighbours of a running node.
@@ -95,7 +103,7 @@ impl Reload {
     }
 
     /// Returns the limits of applications.
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> ApplicationLimits {
         self.spec().application_limits()
     }
 
