@@ -490,12 +490,17 @@ impl Agent {
         }
     }
 
-    /// Whether a bundle's own lifetime is over, not only the bound of this node (RFC 9171 §5.5).
-    fn has_lived(&self, now: Time, held: &Held) -> bool {
+    /// Reason of an expiry: a bundle's own lifetime is over, or only the bound of this node (RFC
+    /// 9171 §5.5).
+    fn end_of_life(&self, now: Time, held: &Held) -> Reason {
         let made_ms = held.head.creation().time_ms;
         let by_clock = self.clock().dtn_time(now).filter(|_| made_ms > 0);
         let age_ms = by_clock.map_or_else(|| held.age_ms(now), |ms| ms.saturating_sub(made_ms));
-        age_ms >= held.head.lifetime_ms()
+        if age_ms >= held.head.lifetime_ms() {
+            Reason::LifetimeExpired
+        } else {
+            Reason::TrafficPared
+        }
     }
 
     fn expire(&mut self, now: Time) {
@@ -513,8 +518,11 @@ impl Agent {
                 }
                 continue;
             }
-            let is_over = self.bundles.get(&number).is_none_or(|held| self.has_lived(now, held));
-            let reason = if is_over { Reason::LifetimeExpired } else { Reason::TrafficPared };
+            let Some(held) = self.bundles.get(&number) else {
+                self.by_expiry.remove(&(at, number));
+                continue;
+            };
+            let reason = self.end_of_life(now, held);
             self.delete(now, number, reason);
         }
         self.arm_expiry();

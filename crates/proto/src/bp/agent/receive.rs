@@ -538,8 +538,7 @@ impl Agent {
             return Err(Some(Reply::NotNeeded));
         }
         if held.expires <= now {
-            self.statistics.expired += 1;
-            return Err(Some(Reply::NotNeeded));
+            return Err(Some(self.is_late(now, held)));
         }
         let (account, _) = self.share_of(held);
         if !self.has_share(&account, held.bytes()) || !self.has_place(held) {
@@ -566,6 +565,16 @@ impl Agent {
     pub(super) fn is_discarded(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
         self.statistics.deleted += 1;
         self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
+        Reply::NotNeeded
+    }
+
+    /// Deletes a bundle that arrived after its lifetime; the reply to its giver. Nobody else has it
+    /// any more.
+    fn is_late(&mut self, now: Time, held: &Held) -> Reply {
+        self.statistics.expired += 1;
+        let reason = self.end_of_life(now, held);
+        self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
+        self.user.indicate(Indication::Deleted { id: held.id(), reason });
         Reply::NotNeeded
     }
 

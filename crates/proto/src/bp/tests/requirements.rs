@@ -424,3 +424,21 @@ fn a_long_bundle_crosses() {
     world.settle();
     assert!(taken(&world, 2) == [long]);
 }
+
+#[test]
+fn a_bundle_that_arrives_too_late_is_reported() {
+    let mut world = reporting(|_| {});
+    world.pass(secs(20));
+    let flags = BundleFlags::REPORT_DELETION;
+    let primary = seven(Eid::ipn(66, 6), endpoint(2));
+    let primary = Primary { flags, report_to: node(0), lifetime_ms: 5000, ..primary };
+    world.hand_in(1, 0, &bytes_of_seven(primary, b"x"));
+    world.settle();
+    assert_eq!(reasons(&world).0, [Reason::LifetimeExpired]);
+    let is_deleted = |indication: &Indication| {
+        matches!(indication, Indication::Deleted { reason: Reason::LifetimeExpired, .. })
+    };
+    assert!(world.nodes[1].indications.iter().any(is_deleted));
+    let statistics = world.nodes[1].agent.statistics();
+    assert_eq!((statistics.expired, statistics.bundles), (1, 0));
+}
