@@ -1,4 +1,5 @@
-//! Three nodes in a row, each a process of this test binary. Bundles go from the first to the last.
+//! Three nodes in a row, each a process of this test binary. Bundles go from the first to the
+//! last.
 //!
 //! A process takes `count` and `stop` from its standard input, and ends with it. It prints a line
 //! for each event.

@@ -1,10 +1,10 @@
 //! Four nodes with a contact plan that does not hold: contacts are missed, late, interrupted and
 //! slower than planned.
 //!
-//! At last there are contacts as planned around a ring of the nodes, by which an oracle that follows
-//! the plan delivers every bundle that lives that long. Of bundles with shorter lifetimes, the oracle
-//! knows which contacts take place: nearly all that it delivers alone arrive. Each other bundle is
-//! reported.
+//! At last there are contacts as planned around a ring of the nodes, by which an oracle that
+//! follows the plan delivers every bundle that lives that long. For bundles with shorter lifetimes,
+//! the oracle uses the contacts that take place: nearly all that it delivers alone arrive. Each
+//! other bundle is reported.
 
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, Range};
@@ -147,8 +147,9 @@ impl Sent {
 #[derive(Debug, Default)]
 struct Numbers {
     sent: u64,
-    /// Those that an oracle delivers, and those of them that were delivered.
+    /// Bundles that an oracle delivers.
     possible: u64,
+    /// Bundles among them that arrived.
     delivered: u64,
 }
 

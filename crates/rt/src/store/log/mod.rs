@@ -1,5 +1,5 @@
-//! The engine's records in segments, to which changes are appended: all changes of a turn share one
-//! write and one sync.
+//! The engine's records in segments, to which changes are appended: all changes of a turn share
+//! one write and one sync.
 //!
 //! The newest entry of a key is its record; [`Places`] has the place of each. When less than half
 //! of the bytes are records, and the others are many, segments are emptied (`moving.rs`). Their

@@ -6,9 +6,9 @@
 //! head:    CRC-32C of the value (4) | length of the value (4) | length of the key (1) | kind (1)
 //! ```
 //!
-//! Numbers are big-endian. A file is used again for a later segment; its new salt makes the entries
-//! of its former content invalid, and hides what a sender of bundles would have to know to put an
-//! entry into a value.
+//! Numbers are big-endian. A file is used again for a later segment. Its new salt makes the
+//! entries of its former content invalid, and hides what a sender of bundles would have to know to
+//! put an entry into a value.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -184,7 +184,7 @@ pub(super) struct Entries<'a> {
     is_sealed: bool,
 }
 
-/// What a segment has at some place.
+/// Content of a segment at some place.
 pub(super) enum Found<'a> {
     Entry(Entry<'a>),
     /// Bytes that are no entry, with entries behind them.
