@@ -246,11 +246,11 @@ impl Store {
     ) -> Result<(), EffectError> {
         match (result, self.unstored.remove(&number)) {
             (Ok(_), None) => Ok(()),
-            (Ok(_), Some(why)) => {
+            (Ok(_), Some(why)) | (Err(why), _) => {
+                // One that was written since then must not bring the bundle back.
                 self.remove(number);
                 Err(why)
             }
-            (Err(why), _) => Err(why),
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod moving;
 mod places;
+mod reading;
 mod reserve;
 mod segment;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use engine::{EffectError, IndexRequest};
@@ -26,10 +28,12 @@ use super::disk::reason;
 use super::free_bytes;
 use places::{Place, Places};
 use reserve::Reserve;
-use segment::{BEGIN, Batch, Entries, Entry, Found, HEAD, Kind, Salt};
+use segment::{BEGIN, Batch, HEAD, Kind, Salt};
 
 /// Directory of the segments, below that of the store.
 const DIRECTORY: &str = "records";
+/// File of the reserved space, beside it.
+const RESERVE: &str = "reserve";
 /// Database of former versions.
 const FORMER: &str = "records.db";
 /// Bounds on the length of a segment. A 64th of the free space is within them on most disks.
@@ -62,6 +66,8 @@ struct Inside {
     slack: u64,
     spares: Vec<PathBuf>,
     reserve: Reserve,
+    /// Time at which a segment could not be emptied.
+    stuck_since: Option<Instant>,
     /// Error of the last failed change, reported once.
     reported: Option<EffectError>,
 }
@@ -77,6 +83,14 @@ struct Segment {
     live: u64,
     /// Bytes of its removals.
     removals: u64,
+    /// Whether it cannot be read, or what was not confirmed could not be cut off.
+    is_faulty: bool,
+}
+
+impl Segment {
+    const fn new(number: u32, file: File, salt: Salt) -> Self {
+        Self { number, file, salt, len: BEGIN, live: 0, removals: 0, is_faulty: false }
+    }
 }
 
 type Change = Result<(), EffectError>;
@@ -90,7 +104,12 @@ impl Log {
                  bundles, then remove the file",
             ));
         }
-        let free = free_bytes(state)?;
+        // What the log takes now counts: a start on a full disk must not change its measures.
+        let taken = |path: &Path| fs::symlink_metadata(path).map_or(0, |found| found.len());
+        let segments = fs::read_dir(state.join(DIRECTORY)).into_iter().flatten().flatten();
+        let log: u64 = segments.map(|entry| taken(&entry.path())).sum();
+        let free =
+            free_bytes(state)?.saturating_add(taken(&state.join(RESERVE))).saturating_add(log);
         let segment_max = (free / 64).clamp(SEGMENT.0, SEGMENT.1);
         let slack = (free / 16).min(SLACK_MAX);
         Self::with_segments(state, segment_max, (2 * segment_max).min(free / 8), slack)
@@ -103,9 +122,16 @@ impl Log {
         slack: u64,
     ) -> io::Result<Self> {
         let directory = state.join(DIRECTORY);
+        for path in [&directory, &state.join(RESERVE)] {
+            // A user who may write to the store must not choose what is written.
+            if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+                let path = path.display();
+                return Err(io::Error::other(format!("{path} is a symbolic link; remove it")));
+            }
+        }
         fs::create_dir_all(&directory)?;
         File::open(state)?.sync_all()?;
-        let reserve = Reserve::new(state.join("reserve"), reserved);
+        let reserve = Reserve::new(state.join(RESERVE), reserved);
         let mut inside = Inside {
             directory,
             segments: VecDeque::new(),
@@ -115,6 +141,7 @@ impl Log {
             slack,
             spares: Vec::new(),
             reserve,
+            stuck_since: None,
             reported: None,
         };
         inside.read_all()?;
@@ -155,83 +182,6 @@ impl Inside {
 
     fn sync_directory(&self) -> io::Result<()> {
         File::open(&self.directory)?.sync_all()
-    }
-
-    /// Reads the segments of an earlier run, and removes other files.
-    fn read_all(&mut self) -> io::Result<()> {
-        let mut numbers = BTreeSet::new();
-        for entry in fs::read_dir(&self.directory)? {
-            let name = entry?.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(".log"));
-            match number.and_then(|number| u32::from_str_radix(number, 16).ok()) {
-                Some(number) => _ = numbers.insert(number),
-                None => fs::remove_file(self.directory.join(name))?,
-            }
-        }
-        let last = numbers.last().copied();
-        for number in numbers {
-            self.read(number, Some(number) == last)?;
-        }
-        if self.segments.is_empty() {
-            self.append_segment(0)?;
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, number: u32, is_last: bool) -> io::Result<()> {
-        let path = self.path(number);
-        let content = fs::read(&path)?;
-        let Some(salt) = segment::salt(&content) else {
-            if !content.is_empty() {
-                tracing::warn!(path = %path.display(), "a damaged segment of records is ignored");
-            }
-            return fs::remove_file(&path);
-        };
-        let file = File::options().read(true).write(true).open(&path)?;
-        self.segments.push_back(Segment { number, file, salt, len: BEGIN, live: 0, removals: 0 });
-        let mut entries = Entries::new(&content, salt);
-        let (mut lost, mut end) = (0, BEGIN as usize);
-        loop {
-            // What is behind the first damaged entry of the last segment was never confirmed.
-            let found = match is_last {
-                true => entries.intact().map(Found::Entry),
-                false => entries.next(),
-            };
-            match found {
-                // Of the last segment it may be there although none followed.
-                Some(Found::Entry(Entry { kind: Kind::Seal, .. })) => {}
-                Some(Found::Entry(entry)) => {
-                    end = entry.offset + entry.len;
-                    self.replay(number, &entry);
-                }
-                Some(Found::Gap(len)) => lost += len,
-                None => break,
-            }
-        }
-        if lost > 0 || !is_last && !entries.is_sealed() {
-            tracing::warn!(path = %path.display(), lost, "a damaged part of the records is ignored");
-        }
-        let Some(segment) = self.segments.back_mut() else { return Ok(()) };
-        segment.len = end as u64;
-        if is_last && content.len() > end {
-            // Nothing of it may become valid again behind what is appended.
-            segment.file.set_len(segment.len)?;
-            segment.file.sync_all()?;
-        }
-        Ok(())
-    }
-
-    fn replay(&mut self, segment: u32, entry: &Entry<'_>) {
-        let place = Place { segment, offset: entry.offset as u32, len: entry.len as u32 };
-        match (entry.kind, entry.value) {
-            (Kind::Put, Some(_)) => self.place(entry.key, place),
-            (Kind::Put, None) => {
-                tracing::warn!(key = entry.key, "a damaged record is ignored");
-                self.displace(entry.key, place);
-            }
-            (Kind::Remove, _) => self.displace(entry.key, place),
-            (Kind::Seal, _) => {}
-        }
     }
 
     fn segment(&mut self, number: u32) -> Option<&mut Segment> {
@@ -429,9 +379,9 @@ impl Inside {
         let done = batch.write(&segment.file, segment.len).and_then(|()| segment.file.sync_data());
         if let Err(error) = done {
             // What was written of it must not be read after a restart.
-            let undone = segment.file.set_len(segment.len);
-            if let Err(error) = undone {
+            if let Err(error) = segment.file.set_len(segment.len) {
                 tracing::warn!("cannot take back a part of the records: {error}");
+                segment.is_faulty = true;
             }
             return Err(error);
         }
@@ -442,7 +392,8 @@ impl Inside {
     /// Begins another segment if the last one has no place for this many bytes.
     fn make_place(&mut self, bytes: u64) -> io::Result<()> {
         let Some(last) = self.segments.back() else { return self.append_segment(0) };
-        if last.len == BEGIN || last.len.saturating_add(bytes) <= self.segment_max {
+        let has_place = last.len == BEGIN || last.len.saturating_add(bytes) <= self.segment_max;
+        if has_place && !last.is_faulty {
             return Ok(());
         }
         self.next_segment()
@@ -474,9 +425,14 @@ impl Inside {
         let salt = Salt::random()?;
         segment::begin(&file, salt)?;
         file.sync_all()?;
-        fs::rename(&new, self.path(number))?;
-        self.sync_directory()?;
-        self.segments.push_back(Segment { number, file, salt, len: BEGIN, live: 0, removals: 0 });
+        let path = self.path(number);
+        fs::rename(&new, &path)?;
+        if let Err(error) = self.sync_directory() {
+            // The one before it goes on growing, and must be the last one after a restart.
+            let _ = fs::remove_file(path);
+            return Err(error);
+        }
+        self.segments.push_back(Segment::new(number, file, salt));
         Ok(())
     }
 

@@ -6,12 +6,17 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt as _;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use engine::EffectError;
 
 use super::segment::{Entries, Found, Kind};
 use super::{Inside, Place, SPARES, Segment};
 use crate::store::disk::reason;
+
+/// Pause after a segment could not be emptied.
+const PAUSE: Duration = Duration::from_secs(1);
 
 impl Segment {
     /// Bytes that are freed when the segment is emptied.
@@ -24,9 +29,21 @@ impl Segment {
 impl Inside {
     /// Empties segments where that is due.
     pub(super) fn tidy(&mut self) {
+        if self.stuck_since.is_some_and(|since| since.elapsed() < PAUSE) {
+            return;
+        }
+        self.stuck_since = None;
         while self.is_untidy() {
-            if let Err(error) = self.empty(self.next_to_empty()) {
-                return self.report("move", &reason(&error));
+            let Some(at) = self.next_to_empty() else { return };
+            if let Err(error) = self.empty(at) {
+                let error = reason(&error);
+                if error != EffectError::NoSpace
+                    && let Some(segment) = self.segments.get_mut(at)
+                {
+                    segment.is_faulty = true;
+                }
+                self.stuck_since = Some(Instant::now());
+                return self.report("move", &error);
             }
         }
     }
@@ -42,24 +59,47 @@ impl Inside {
         all > most && self.segments.len() > 1
     }
 
-    /// Place of the segment to empty next: where that frees most, or the oldest if it frees little
-    /// anywhere, because its end makes the removals in others superfluous.
-    fn next_to_empty(&self) -> usize {
+    /// Place of the segment to empty next: where that frees most, or the oldest if that is less
+    /// than the removals take, which its end may make superfluous.
+    fn next_to_empty(&self) -> Option<usize> {
         let all_but_last = self.segments.iter().enumerate().rev().skip(1);
-        let best = all_but_last.max_by_key(|(at, segment)| segment.gain(*at == 0));
+        let best = all_but_last
+            .filter(|(_, segment)| !segment.is_faulty)
+            .max_by_key(|(at, segment)| segment.gain(*at == 0));
+        let removals: u64 = self.segments.iter().map(|segment| segment.removals).sum();
         match best {
-            Some((at, segment)) if segment.gain(at == 0) >= segment.len / 4 => at,
-            Some(_) | None => 0,
+            Some((at, segment)) if segment.gain(at == 0) > removals.min(segment.len / 4) => {
+                Some(at)
+            }
+            Some(_) if self.segments.front().is_some_and(|oldest| !oldest.is_faulty) => Some(0),
+            Some((at, _)) => Some(at),
+            None => None,
         }
     }
 
     /// Appends what a segment has again, and frees its file.
     pub(super) fn empty(&mut self, at: usize) -> io::Result<()> {
         let Some(segment) = self.segments.get(at) else { return Ok(()) };
+        let number = segment.number;
         if segment.live > 0 || at > 0 && segment.removals > 0 {
             self.move_entries(at)?;
         }
+        self.give_up_damaged(number)?;
         self.retire(at)
+    }
+
+    /// Removes the records of a segment that could not be read, so that earlier ones of their keys
+    /// do not come back.
+    fn give_up_damaged(&mut self, number: u32) -> io::Result<()> {
+        if self.segment(number).is_none_or(|segment| segment.live == 0) {
+            return Ok(());
+        }
+        let is_here = |(key, place): (String, Place)| (place.segment == number).then_some(key);
+        let keys: Vec<String> = self.places.iter().filter_map(is_here).collect();
+        for key in &keys {
+            tracing::warn!(key, "a damaged record is ignored");
+        }
+        self.write(keys.iter().map(|key| (Kind::Remove, key.as_str(), Bytes::new())).collect())
     }
 
     fn move_entries(&mut self, at: usize) -> io::Result<()> {

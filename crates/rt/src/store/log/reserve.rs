@@ -36,11 +36,12 @@ impl Reserve {
 
     fn take(&mut self) {
         let taken = || -> io::Result<()> {
-            let file = std::fs::File::create(&self.path)?;
+            let options = &mut std::fs::File::options();
+            let file = options.write(true).create(true).truncate(false).open(&self.path)?;
             if self.bytes > 0 {
                 rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, self.bytes)?;
             }
-            Ok(())
+            file.set_len(self.bytes)
         };
         let taken = taken().map_err(|error| reason(&error));
         if let Err(why) = &taken {

@@ -1,10 +1,14 @@
 //! A segment: a file of changes in their order.
 //!
 //! ```text
-//! segment: "SLRLOG" 0 1 | salt (8) | entries | seal, if a segment follows
+//! segment: begin | begin | entries | seal, if a segment follows
+//! begin:   "SLRLOG" 0 1 | salt (8) | CRC-32C of both (4)
 //! entry:   CRC-32C of salt and the rest of the head (4) | head | key | value
 //! head:    CRC-32C of the value (4) | length of the value (4) | length of the key (1) | kind (1)
 //! ```
+//!
+//! The kind of the first entry of a batch has the bit 0x80. A batch is written when the one before
+//! it is safe, so entries in front of such an entry were confirmed.
 //!
 //! Numbers are big-endian. A file is used again for a later segment. Its new salt makes the
 //! entries of its former content invalid, and hides what a sender of bundles would have to know to
@@ -18,10 +22,13 @@ use bytes::Bytes;
 use crc32c::{crc32c, crc32c_append};
 
 const MAGIC: [u8; 8] = *b"SLRLOG\0\x01";
-/// Length of a segment's own head.
-pub(super) const BEGIN: u64 = 16;
+/// Length of a segment's own head: twice the same, because nothing can be read without it.
+pub(super) const BEGIN: u64 = 2 * COPY as u64;
+const COPY: usize = 20;
 /// Length of an entry's checksum and head.
 pub(super) const HEAD: usize = 14;
+/// Bit of the kind of a batch's first entry.
+const FIRST: u8 = 0x80;
 /// Slices of one write (`IOV_MAX`).
 const SLICES: usize = 1024;
 
@@ -47,7 +54,7 @@ pub(super) enum Kind {
 
 impl Kind {
     const fn of(byte: u8) -> Option<Self> {
-        match byte {
+        match byte & !FIRST {
             1 => Some(Self::Put),
             2 => Some(Self::Remove),
             3 => Some(Self::Seal),
@@ -68,6 +75,8 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry<'a> {
     pub(super) kind: Kind,
+    /// Whether a batch begins with it.
+    pub(super) is_first: bool,
     pub(super) key: &'a str,
     /// `None` if its checksum is wrong.
     pub(super) value: Option<&'a [u8]>,
@@ -97,7 +106,8 @@ impl Batch {
         self.heads.extend_from_slice(&[0; 4]);
         self.heads.extend_from_slice(&crc32c(&value).to_be_bytes());
         self.heads.extend_from_slice(&(value.len() as u32).to_be_bytes());
-        self.heads.extend_from_slice(&[key.len() as u8, kind.byte()]);
+        let first = if self.entries.is_empty() { FIRST } else { 0 };
+        self.heads.extend_from_slice(&[key.len() as u8, kind.byte() | first]);
         self.heads.extend_from_slice(key.as_bytes());
         let sum = crc32c_append(crc32c(&self.salt.0), &self.heads[start + 4..]);
         self.heads[start..start + 4].copy_from_slice(&sum.to_be_bytes());
@@ -146,14 +156,18 @@ impl Batch {
 
 /// Writes the head of a new segment.
 pub(super) fn begin(file: &File, salt: Salt) -> io::Result<()> {
-    file.write_all_at(&[MAGIC, salt.0].concat(), 0)
+    let mut begin = [MAGIC, salt.0].concat();
+    begin.extend_from_slice(&crc32c(&begin).to_be_bytes());
+    file.write_all_at(&begin.repeat(2), 0)
 }
 
 /// The salt in the head of a segment's content; `None` if it has no valid head.
 pub(super) fn salt(content: &[u8]) -> Option<Salt> {
-    let (magic, rest) = content.split_first_chunk::<8>()?;
-    let salt = *rest.first_chunk::<8>()?;
-    (*magic == MAGIC).then_some(Salt(salt))
+    content.chunks_exact(COPY).take(2).find_map(|begin| {
+        let (whole, sum) = begin.split_last_chunk::<4>()?;
+        let salt = *whole.strip_prefix(&MAGIC)?.first_chunk::<8>()?;
+        (crc32c(whole).to_be_bytes() == *sum).then_some(Salt(salt))
+    })
 }
 
 /// The entry at an offset, if there is a valid one.
@@ -172,7 +186,8 @@ pub(super) fn entry(content: &[u8], salt: Salt, offset: usize) -> Option<Entry<'
     let len = begin.checked_add(number(8) as usize)?;
     let value = rest.get(begin..len).filter(|value| crc32c(value) == number(4));
     let key = std::str::from_utf8(key).ok()?;
-    Some(Entry { kind, key, value, offset, len })
+    let is_first = head[13] & FIRST != 0;
+    Some(Entry { kind, is_first, key, value, offset, len })
 }
 
 /// The entries of a segment, and gaps between them that are damaged.
@@ -180,7 +195,7 @@ pub(super) struct Entries<'a> {
     content: &'a [u8],
     salt: Salt,
     at: usize,
-    /// Whether the seal was found: then nothing is behind it.
+    /// Whether the seal was found. Nothing is behind it.
     is_sealed: bool,
 }
 
@@ -198,6 +213,11 @@ impl<'a> Entries<'a> {
 
     pub(super) const fn is_sealed(&self) -> bool {
         self.is_sealed
+    }
+
+    /// End of what was returned.
+    pub(super) const fn end(&self) -> usize {
+        self.at
     }
 
     /// The next entry, if it follows without a gap and is whole.
@@ -273,7 +293,9 @@ mod tests {
         ]);
         assert_eq!(salt(&content), Some(SALT));
         assert_eq!(keys(&content), ["a5", "b0", "0"]);
-        content[0] = 0;
+        content[10] ^= 1;
+        assert_eq!(salt(&content), Some(SALT));
+        content[COPY] ^= 1;
         assert_eq!(salt(&content), None);
     }
 

@@ -206,6 +206,72 @@ fn what_was_not_confirmed_is_cut_off() {
 }
 
 #[test]
+fn damage_of_the_last_segment_costs_what_is_damaged() {
+    let place = tempfile::tempdir().unwrap();
+    let log = open(place.path());
+    for key in ["a", "b", "c"] {
+        log.change(&[&put(key, b"value")]);
+    }
+    drop(log);
+    let path = files(place.path()).pop().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let (begin, entry) = (BEGIN as usize, HEAD + 1 + 5);
+    for at in 0..begin + 2 * entry {
+        let mut content = whole.clone();
+        content[at] ^= 1;
+        fs::write(&path, content).unwrap();
+        let keys: Vec<_> =
+            open(place.path()).load().unwrap().into_iter().map(|(key, _)| key).collect();
+        let kept = match at.checked_sub(begin).map(|at| at / entry) {
+            None => vec!["a", "b", "c"],
+            Some(0) => vec!["b", "c"],
+            Some(_) => vec!["a", "c"],
+        };
+        assert_eq!(keys, kept, "{at}");
+    }
+}
+
+#[test]
+fn records_that_are_found_damaged_when_moved_do_not_come_back() {
+    for at in [0, HEAD + 100] {
+        let place = tempfile::tempdir().unwrap();
+        let log = open(place.path());
+        log.change(&[&put("a", b"old"), &put("lasting", &[1; 3500])]);
+        log.change(&[&put("a", &[2; 1000]), &put("b", &[2; 2500])]);
+        log.change(&[&put("c", &[3; 3500])]);
+        assert_eq!(log.inside().segments.len(), 3);
+        let path = files(place.path()).remove(1);
+        let mut content = fs::read(&path).unwrap();
+        content[BEGIN as usize + at] ^= 1;
+        fs::write(&path, content).unwrap();
+        log.inside().empty(1).unwrap();
+        let live: u64 = log.inside().segments.iter().map(|segment| segment.live).sum();
+        assert_eq!(live, log.inside().live);
+        let keys =
+            |log: &Log| log.load().unwrap().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+        assert_eq!(keys(&log), ["b", "c", "lasting"]);
+        drop(log);
+        assert_eq!(keys(&open(place.path())), ["b", "c", "lasting"]);
+    }
+}
+
+#[test]
+fn links_and_other_files_are_not_touched() {
+    let place = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(outside.path(), place.path().join(DIRECTORY)).unwrap();
+    let error = Log::open(place.path()).unwrap_err().to_string();
+    assert!(error.contains("symbolic link"), "{error}");
+    fs::remove_file(place.path().join(DIRECTORY)).unwrap();
+    drop(Log::open(place.path()).unwrap());
+    let records = place.path().join(DIRECTORY);
+    fs::create_dir(records.join("lost+found")).unwrap();
+    fs::write(records.join("notes"), b"mine").unwrap();
+    drop(Log::open(place.path()).unwrap());
+    assert!(records.join("notes").exists());
+}
+
+#[test]
 fn damage_of_an_earlier_segment_costs_what_is_damaged() {
     let place = tempfile::tempdir().unwrap();
     let log = open(place.path());
