@@ -144,7 +144,9 @@ impl NodeSpec {
         let mut neighbours: BTreeMap<Eid, Vec<Network>> = BTreeMap::new();
         for neighbour in &self.neighbours {
             let mut networks = neighbour.networks()?;
-            if networks.is_empty() && self.limits.strangers == Strangers::Both {
+            // An address that is a host name admits nobody.
+            let is_open = neighbour.from.is_empty() && neighbour.address.is_none();
+            if is_open && self.limits.strangers == Strangers::Both {
                 networks = Network::ALL.to_vec();
             }
             neighbours

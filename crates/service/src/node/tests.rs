@@ -91,8 +91,13 @@ fn addresses_of_neighbours_may_have_host_names() {
     let spec = NodeSpec::parse(&text("address = \"earth.example:4556\""), "node.toml").unwrap();
     let way = spec.links().unwrap().into_values().next().unwrap();
     assert_eq!(way.address.to_string(), "earth.example:4556");
-    // A name admits nobody.
-    assert!(spec.admission().unwrap().neighbours.values().all(Vec::is_empty));
+    // A name admits nobody, whatever strangers may do.
+    for strangers in ["refuse", "receive", "both"] {
+        let text = text("address = \"earth.example:4556\"");
+        let text = format!("limits.strangers = \"{strangers}\"\n{text}");
+        let admission = NodeSpec::parse(&text, "node.toml").unwrap().admission().unwrap();
+        assert_eq!(admission.neighbours, [(Eid::ipn(2, 0), Vec::new())].into(), "{strangers}");
+    }
     let written = toml::to_string(&spec.neighbours[0]).unwrap();
     assert!(written.contains("address = \"earth.example:4556\""), "{written}");
     for (neighbour, message) in [
