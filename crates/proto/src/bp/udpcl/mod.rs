@@ -388,6 +388,7 @@ impl Layer for Udpcl {
             // A stranger whose path has the number gets another one.
             let other = self.by_path.get(&path).copied().filter(|other| *other >= LinkId::CAME);
             if let Some(stranger) = other {
+                self.link_down(stranger, "its path is that of a neighbour now");
                 self.forget_path(path);
                 self.forget(stranger, path);
             }

@@ -9,7 +9,8 @@ use wire::bp7::Eid;
 
 use super::{Config, Fragmentation, Limits, Udpcl};
 use crate::bp::layer::{
-    Command, Configured, Content, Event, Layer as _, LinkId, Outcome, Refusal, Remote, TransferId,
+    Command, Configured, Content, Event, Layer as _, LinkId, Outcome, Outgoing, Refusal, Remote,
+    Tag, TransferId,
 };
 use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, bytes, in_file, whole};
 
@@ -354,4 +355,46 @@ fn neighbours_change_while_the_layer_runs() {
     pair.send(2, content(20));
     pair.pass(Duration::from_secs(1));
     assert_eq!(pair.came(1), [whole(20)]);
+}
+
+#[test]
+fn a_stranger_whose_path_becomes_a_neighbours_goes_down() {
+    let mut layer = Udpcl::new(cutting());
+    let now = Time::from_secs(1);
+    let mut links = std::collections::BTreeMap::new();
+    for path in [0, 1, 2].map(engine::PathId) {
+        layer.handle_input(now, Input::Path(path, PathEvent::Up(PathInfo::datagram(1472))));
+        if let Some(Event::Up { link, .. }) = layer.poll_indication() {
+            links.insert(path, link);
+        }
+    }
+    let stranger = links[&engine::PathId(2)];
+    assert!(stranger >= LinkId::CAME);
+    // A part of a bundle in each direction.
+    let fragment = wire::udpcl::Fragment { bundle: 1, length: 9000, offset: 0, data: &[] };
+    let datagram = [&fragment.header()[..], &[7; 300]].concat();
+    layer.handle_input(now, Input::Receive(Receive::datagram(engine::PathId(2), &datagram)));
+    let (head, tail) = (Bytes::from_static(b"\x9fhead"), Bytes::from_static(b"!"));
+    let bundle = Outgoing { head, payload: content(100), tail, reliable: true };
+    layer.command(now, Command::Send { link: stranger, tag: Tag(1), bundle });
+    while layer.poll_indication().is_some() {}
+    let remote = |_| Remote { node: Eid::ipn(2, 0), server_name: String::new(), engine: 0 };
+    let of = [LINK, LinkId(2)].map(|link| (link, remote(link)));
+    layer.configure(now, Configured { links: of.into(), ..Configured::default() });
+    let events: Vec<Event> = std::iter::from_fn(|| layer.poll_indication()).collect();
+    let downs: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Down { link, .. } => Some(*link),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(downs, [stranger], "{events:?}");
+    assert!(events.iter().any(|event| matches!(event, Event::Sent { outcome: FAILED, .. })));
+    assert!(events.iter().any(|event| matches!(event, Event::Broken { .. })));
+    // The neighbour is reached by the path from then on.
+    layer.command(now, Command::Open { link: LinkId(2) });
+    let up = PathEvent::Up(PathInfo::datagram(1472));
+    layer.handle_input(now, Input::Path(engine::PathId(2), up));
+    assert!(matches!(layer.poll_indication(), Some(Event::Up { link: LinkId(2), .. })));
 }
