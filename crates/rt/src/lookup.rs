@@ -114,6 +114,7 @@ type Reply = (PathId, Found);
 /// Addresses of a name in the resolver's order, at least one.
 type Found = io::Result<Vec<SocketAddr>>;
 pub(crate) type Resolver = fn(&HostPort) -> Found;
+type Work = Box<dyn FnOnce() + Send>;
 
 /// Lookups of host names, by the system's resolver in threads of their own: it may take long, and
 /// cannot be interrupted.
@@ -121,6 +122,8 @@ pub(crate) type Resolver = fn(&HostPort) -> Found;
 pub(crate) struct Lookups {
     waker: Waker,
     resolver: Resolver,
+    /// Starts a thread.
+    spawn: fn(Work) -> io::Result<()>,
     requests: (Sender<Request>, Receiver<Request>),
     results: (Sender<Reply>, Receiver<Reply>),
     /// Paths whose names are being looked up.
@@ -132,7 +135,15 @@ impl Lookups {
     /// Creates lookups that wake `waker` with each result.
     pub(crate) fn new(waker: Waker) -> Self {
         let (requests, results) = (unbounded(), unbounded());
-        Self { waker, resolver: addresses, requests, results, pending: BTreeSet::new(), threads: 0 }
+        Self {
+            waker,
+            resolver: addresses,
+            spawn,
+            requests,
+            results,
+            pending: BTreeSet::new(),
+            threads: 0,
+        }
     }
 
     #[cfg(test)]
@@ -140,33 +151,38 @@ impl Lookups {
         self.resolver = resolver;
     }
 
-    /// Looks up the name of a path; no effect while that is being done.
-    pub(crate) fn start(&mut self, path: PathId, host: &HostPort) {
-        if !self.pending.insert(path) {
-            return;
+    /// Looks up the name of a path; no effect while that is being done. Returns whether a result
+    /// will follow: without a thread there is none, and a later start tries again.
+    pub(crate) fn start(&mut self, path: PathId, host: &HostPort) -> bool {
+        if self.pending.contains(&path) {
+            return true;
         }
-        // Its receiver is in this struct.
-        let _ = self.requests.0.send((path, host.clone()));
-        if self.threads < self.pending.len().min(THREADS_MAX) {
+        if self.threads <= self.pending.len() && self.threads < THREADS_MAX {
             self.begin_thread();
         }
+        if self.threads == 0 {
+            return false;
+        }
+        self.pending.insert(path);
+        // Its receiver is in this struct.
+        let _ = self.requests.0.send((path, host.clone()));
+        true
     }
 
     fn begin_thread(&mut self) {
         let (requests, results) = (self.requests.1.clone(), self.results.0.clone());
         let (waker, resolver) = (self.waker.clone(), self.resolver);
-        let thread = std::thread::Builder::new().name("resolver".to_owned());
-        let started = thread.spawn(move || {
+        let started = (self.spawn)(Box::new(move || {
             for (path, host) in requests {
                 if results.send((path, resolver(&host))).is_err() {
                     return;
                 }
                 waker.wake();
             }
-        });
+        }));
         match started {
-            Ok(_) => self.threads += 1,
-            // The others serve it; without any the attempt ends by its timeout.
+            Ok(()) => self.threads += 1,
+            // The others serve it.
             Err(error) => tracing::warn!(%error, "a thread for host names cannot be started"),
         }
     }
@@ -177,6 +193,10 @@ impl Lookups {
         self.pending.remove(&path);
         Some((path, found))
     }
+}
+
+fn spawn(work: Work) -> io::Result<()> {
+    std::thread::Builder::new().name("resolver".to_owned()).spawn(work).map(drop)
 }
 
 /// Resolves a name.
@@ -239,6 +259,33 @@ mod tests {
         ] {
             assert!(text.parse::<Destination>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_lookup_without_a_thread_can_be_started_again() {
+        let waker = Waker::new().unwrap();
+        let mut lookups = Lookups::new(waker.clone());
+        lookups.set_resolver(|_| Ok(vec!["192.0.2.1:1".parse().unwrap()]));
+        lookups.spawn = |_| Err(io::ErrorKind::WouldBlock.into());
+        for _ in 0..2 {
+            assert!(!lookups.start(PathId(1), &host("earth.example:1")));
+            assert!(lookups.pending.is_empty() && lookups.requests.1.is_empty());
+        }
+        lookups.spawn = spawn;
+        assert!(lookups.start(PathId(1), &host("earth.example:1")));
+        let limit = Instant::now() + Duration::from_secs(60);
+        let found = loop {
+            assert!(Instant::now() < limit);
+            waker.wait_alone(Some(Duration::from_millis(100))).unwrap();
+            if let Some(found) = lookups.poll() {
+                break found;
+            }
+        };
+        assert_eq!((found.0, found.1.unwrap().len()), (PathId(1), 1));
+        // Threads that run serve others, too.
+        lookups.spawn = |_| Err(io::ErrorKind::WouldBlock.into());
+        assert!(lookups.start(PathId(1), &host("earth.example:1")));
+        assert!(lookups.start(PathId(2), &host("moon.example:1")));
     }
 
     #[test]

@@ -45,7 +45,9 @@ impl Names {
     }
 
     pub(super) fn insert(&mut self, path: PathId, host: HostPort) {
-        self.lookups.start(path, &host);
+        if !self.lookups.start(path, &host) {
+            self.due.set(path, Time::ZERO, "another lookup of a name");
+        }
         self.hosts.insert(path, host);
     }
 
@@ -58,8 +60,10 @@ impl Names {
     /// Returns the addresses of a name that has been resolved, and begins lookups that are due.
     pub(super) fn poll(&mut self, now: Time) -> Option<(PathId, Vec<SocketAddr>)> {
         while let Some(path) = self.due.pop_due(now) {
-            if let Some(host) = self.hosts.get(&path) {
-                self.lookups.start(path, host);
+            if let Some(host) = self.hosts.get(&path)
+                && !self.lookups.start(path, host)
+            {
+                self.due.set(path, now + RETRY, "another lookup of a name");
             }
         }
         loop {

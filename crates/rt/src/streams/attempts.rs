@@ -44,6 +44,7 @@ impl Attempts {
         if self.waiting.contains_key(&path) {
             return false;
         }
+        // Without a thread for it the attempt ends by its timeout.
         self.lookups.start(path, &host);
         self.waiting.insert(path, host);
         true
