@@ -537,15 +537,15 @@ impl Agent {
             self.custody_is_known(now, held);
             return Err(Some(Reply::NotNeeded));
         }
+        if let Some(why) = self.breaks_rule(&held.head, held.arrival.by.as_ref()) {
+            return Err(Some(Reply::Refused(why)));
+        }
         if held.expires <= now {
             return Err(Some(self.is_late(now, held)));
         }
         let (account, _) = self.share_of(held);
         if !self.has_share(&account, held.bytes()) || !self.has_place(held) {
             return Err(Some(Reply::Refused(Refusal::NoResources)));
-        }
-        if let Some(why) = self.breaks_rule(&held.head, held.arrival.by.as_ref()) {
-            return Err(Some(Reply::Refused(why)));
         }
         if let Some(fault) = self.fault_of_six(&held.head, false) {
             return Err(Some(self.is_discarded(now, held, fault.reason())));
@@ -568,8 +568,8 @@ impl Agent {
         Reply::NotNeeded
     }
 
-    /// Deletes a bundle that arrived after its lifetime; the reply to its giver. Nobody else has it
-    /// any more.
+    /// Deletes a bundle that arrived after its lifetime, with a report if requested, as if it had
+    /// expired here; the reply to its giver.
     fn is_late(&mut self, now: Time, held: &Held) -> Reply {
         self.statistics.expired += 1;
         let reason = self.end_of_life(now, held);

@@ -254,6 +254,24 @@ fn rules_bound_bundles_by_source_destination_and_neighbour() {
 }
 
 #[test]
+fn refused_sources_are_refused_after_the_lifetime_too() {
+    let refuse = Acceptance { from: Pattern::Node(Eid::ipn(13, 0)), refuse: true, ..rule() };
+    let mut door = Door::new(Limits::default(), vec![refuse]);
+    let late = |from| {
+        let primary = Primary { lifetime_ms: 100, ..primary(1, from, Eid::ipn(3, 5)) };
+        bytes_of_seven(primary, &[7; 100])
+    };
+    let mut deleted = |from| {
+        let taken = door.whole(FAR, &late(from));
+        let indications = std::iter::from_fn(|| door.agent.poll_indication());
+        let is_deleted = |it: &Indication| matches!(it, Indication::Deleted { .. });
+        (taken, indications.filter(is_deleted).count(), door.agent.statistics().expired)
+    };
+    assert_eq!(deleted(13), (Err(Refusal::NotAcceptable), 0, 0));
+    assert_eq!(deleted(14), (Ok(()), 1, 1));
+}
+
+#[test]
 fn stored_bundles_count_under_the_rules_of_a_reload() {
     let one = || Acceptance { by: By::Strangers, bundles: 1, lifetime_ms: 60_000, ..rule() };
     let other = Acceptance { from: Pattern::Node(Eid::ipn(13, 0)), ..rule() };
