@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use engine::Time;
 use thiserror::Error;
 
-use super::contacts::{Contact, ContactPlan, NodeNumber, PlanError, Range};
+use super::contacts::{Begin, Contact, ContactPlan, NodeNumber, PlanError, Range, Started};
 use super::graph::{Graph, Slot, SlotIndex};
 use super::routes::{ContactId, Router};
 
@@ -14,6 +14,8 @@ use super::routes::{ContactId, Router};
 pub enum Change {
     /// Adds a contact.
     AddContact(Contact),
+    /// Adds a contact that began before [`Time::ZERO`].
+    AddStartedContact(Contact, Begin),
     /// Changes rate and confidence of the contact that begins at a time.
     ModifyContact {
         /// Sending node.
@@ -21,7 +23,7 @@ pub enum Change {
         /// Receiving node.
         to: NodeNumber,
         /// Begin.
-        start: Time,
+        start: Begin,
         /// New rate in bit/s.
         rate_bps: u64,
         /// New confidence, if it changes.
@@ -34,10 +36,12 @@ pub enum Change {
         /// Receiving node.
         to: NodeNumber,
         /// Begin; `None` for all.
-        start: Option<Time>,
+        start: Option<Begin>,
     },
     /// Adds a range.
     AddRange(Range),
+    /// Adds a range that began before [`Time::ZERO`].
+    AddStartedRange(Range, Begin),
     /// Deletes the range that begins at a time, or all of a pair.
     DeleteRanges {
         /// Sending node.
@@ -45,8 +49,28 @@ pub enum Change {
         /// Receiving node.
         to: NodeNumber,
         /// Begin; `None` for all.
-        start: Option<Time>,
+        start: Option<Begin>,
     },
+}
+
+impl Change {
+    /// Adds a contact that begins at a time, perhaps before [`Time::ZERO`].
+    #[must_use]
+    pub fn contact(contact: Contact, begin: Begin) -> Self {
+        let contact = Contact { start: begin.time(), ..contact };
+        if begin.0 < 0 {
+            Self::AddStartedContact(contact, begin)
+        } else {
+            Self::AddContact(contact)
+        }
+    }
+
+    /// Adds a range, likewise.
+    #[must_use]
+    pub fn range(range: Range, begin: Begin) -> Self {
+        let range = Range { start: begin.time(), ..range };
+        if begin.0 < 0 { Self::AddStartedRange(range, begin) } else { Self::AddRange(range) }
+    }
 }
 
 /// Error of a change, which then has no effect.
@@ -85,6 +109,7 @@ pub enum ChangeError {
     WithoutRate,
 }
 
+type Begins = BTreeMap<(NodeNumber, NodeNumber), Begin>;
 type Pairs<T> = BTreeMap<(NodeNumber, NodeNumber), BTreeMap<Time, T>>;
 
 /// A contact plan that is being changed.
@@ -92,13 +117,14 @@ type Pairs<T> = BTreeMap<(NodeNumber, NodeNumber), BTreeMap<Time, T>>;
 pub struct Draft {
     contacts: Pairs<Contact>,
     ranges: Pairs<Range>,
+    started: Started,
 }
 
 impl Draft {
     /// Draft with the content of a plan.
     #[must_use]
     pub fn new(plan: &ContactPlan) -> Self {
-        let mut draft = Self::default();
+        let mut draft = Self { started: plan.started().clone(), ..Self::default() };
         for contact in plan.contacts() {
             let of = draft.contacts.entry((contact.from, contact.to)).or_default();
             of.insert(contact.start, *contact);
@@ -116,17 +142,16 @@ impl Draft {
     /// It contradicts the draft, which stays as it was.
     pub fn apply(&mut self, change: &Change) -> Result<(), ChangeError> {
         match *change {
-            Change::AddContact(new) => {
-                check(&new)?;
-                let of = self.contacts.entry((new.from, new.to)).or_default();
-                if let Some(other) = overlap(of, (new.start, new.end), |contact| contact.end) {
-                    return Err(ChangeError::ContactOverlaps(other));
-                }
-                of.insert(new.start, new);
+            Change::AddContact(new) => self.add_contact(new),
+            Change::AddStartedContact(new, begin) => {
+                self.add_contact(new)?;
+                self.started.contacts.insert((new.from, new.to), begin);
                 Ok(())
             }
             Change::ModifyContact { from, to, start, rate_bps, confidence } => {
-                let known = self.contacts.get_mut(&(from, to)).and_then(|of| of.get_mut(&start));
+                let start = named(&self.started.contacts, (from, to), start);
+                let of = self.contacts.get_mut(&(from, to));
+                let known = of.and_then(|of| of.get_mut(&start?));
                 let contact = known.ok_or(ChangeError::NoContact { from, to })?;
                 if rate_bps == 0 {
                     return Err(ChangeError::WithoutRate);
@@ -136,25 +161,44 @@ impl Draft {
                 Ok(())
             }
             Change::DeleteContacts { from, to, start } => {
-                let found = delete(&mut self.contacts, (from, to), start);
+                let started = &mut self.started.contacts;
+                let found = delete(&mut self.contacts, started, (from, to), start);
                 found.then_some(()).ok_or(ChangeError::NoContact { from, to })
             }
-            Change::AddRange(new) => {
-                if new.start >= new.end {
-                    return Err(ChangeError::Empty);
-                }
-                let of = self.ranges.entry((new.from, new.to)).or_default();
-                if let Some(other) = overlap(of, (new.start, new.end), |range| range.end) {
-                    return Err(ChangeError::RangeOverlaps(other));
-                }
-                of.insert(new.start, new);
+            Change::AddRange(new) => self.add_range(new),
+            Change::AddStartedRange(new, begin) => {
+                self.add_range(new)?;
+                self.started.ranges.insert((new.from, new.to), begin);
                 Ok(())
             }
             Change::DeleteRanges { from, to, start } => {
-                let found = delete(&mut self.ranges, (from, to), start);
+                let started = &mut self.started.ranges;
+                let found = delete(&mut self.ranges, started, (from, to), start);
                 found.then_some(()).ok_or(ChangeError::NoRange { from, to })
             }
         }
+    }
+
+    fn add_contact(&mut self, new: Contact) -> Result<(), ChangeError> {
+        check(&new)?;
+        let of = self.contacts.entry((new.from, new.to)).or_default();
+        if let Some(other) = overlap(of, (new.start, new.end), |contact| contact.end) {
+            return Err(ChangeError::ContactOverlaps(other));
+        }
+        of.insert(new.start, new);
+        Ok(())
+    }
+
+    fn add_range(&mut self, new: Range) -> Result<(), ChangeError> {
+        if new.start >= new.end {
+            return Err(ChangeError::Empty);
+        }
+        let of = self.ranges.entry((new.from, new.to)).or_default();
+        if let Some(other) = overlap(of, (new.start, new.end), |range| range.end) {
+            return Err(ChangeError::RangeOverlaps(other));
+        }
+        of.insert(new.start, new);
+        Ok(())
     }
 
     /// The plan.
@@ -165,7 +209,7 @@ impl Draft {
     pub fn plan(&self) -> Result<ContactPlan, PlanError> {
         let contacts = self.contacts.values().flat_map(BTreeMap::values).copied().collect();
         let ranges: Vec<Range> = self.ranges.values().flat_map(BTreeMap::values).copied().collect();
-        ContactPlan::new(contacts, &ranges)
+        Ok(ContactPlan::new(contacts, &ranges)?.with_started(self.started.clone()))
     }
 }
 
@@ -192,11 +236,29 @@ fn overlap<T: Copy>(
     (ends(last) > start).then_some(*last)
 }
 
-fn delete<T>(pairs: &mut Pairs<T>, pair: (NodeNumber, NodeNumber), start: Option<Time>) -> bool {
-    match start {
-        Some(start) => pairs.get_mut(&pair).is_some_and(|of| of.remove(&start).is_some()),
-        None => pairs.remove(&pair).is_some_and(|of| !of.is_empty()),
+/// Time in the draft of what begins at `start`. What began before [`Time::ZERO`] is there, and has
+/// only its own begin as its name.
+fn named(started: &Begins, pair: (NodeNumber, NodeNumber), start: Begin) -> Option<Time> {
+    let time = start.time();
+    let known = started.get(&pair).copied().filter(|_| time == Time::ZERO);
+    (known.unwrap_or_else(|| time.into()) == start).then_some(time)
+}
+
+fn delete<T>(
+    pairs: &mut Pairs<T>,
+    started: &mut Begins,
+    pair: (NodeNumber, NodeNumber),
+    start: Option<Begin>,
+) -> bool {
+    let Some(start) = start else {
+        started.remove(&pair);
+        return pairs.remove(&pair).is_some_and(|of| !of.is_empty());
+    };
+    let Some(time) = named(started, pair, start) else { return false };
+    if time == Time::ZERO {
+        started.remove(&pair);
     }
+    pairs.get_mut(&pair).is_some_and(|of| of.remove(&time).is_some())
 }
 
 impl Router {
@@ -207,13 +269,21 @@ impl Router {
     ///
     /// Number of the change that contradicts the plan, from 0, and the reason.
     pub fn change(&mut self, changes: &[Change]) -> Result<(), (usize, ChangeError)> {
+        self.replace_plan(self.changed(changes)?);
+        Ok(())
+    }
+
+    /// Returns the plan with changes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Router::change`].
+    pub fn changed(&self, changes: &[Change]) -> Result<ContactPlan, (usize, ChangeError)> {
         let mut draft = Draft::new(&self.plan);
         for (number, change) in changes.iter().enumerate() {
             draft.apply(change).map_err(|error| (number, error))?;
         }
-        let plan = draft.plan().map_err(|_| (0, ChangeError::Empty))?;
-        self.replace_plan(plan);
-        Ok(())
+        draft.plan().map_err(|_| (0, ChangeError::Empty))
     }
 
     /// Replaces the plan. A contact keeps the identifier, the bookings and the failure of the one

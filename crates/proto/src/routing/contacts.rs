@@ -60,6 +60,33 @@ pub struct Range {
     pub owlt: Duration,
 }
 
+/// Begin of a contact or range in nanoseconds from [`Time::ZERO`] of the plan, negative before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Begin(pub i128);
+
+impl Begin {
+    /// Time of the plan, in which an earlier one is [`Time::ZERO`].
+    #[must_use]
+    pub fn time(self) -> Time {
+        Time::from_nanos(u64::try_from(self.0.max(0)).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Time> for Begin {
+    fn from(time: Time) -> Self {
+        Self(i128::from(time.as_nanos()))
+    }
+}
+
+/// Begins of what starts at [`Time::ZERO`] in a plan, and began before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Started {
+    /// Contacts by pair of nodes.
+    pub(super) contacts: BTreeMap<(NodeNumber, NodeNumber), Begin>,
+    /// Ranges by pair of nodes.
+    pub(super) ranges: BTreeMap<(NodeNumber, NodeNumber), Begin>,
+}
+
 /// Error of a contact plan. Contacts and ranges are numbered from 0, in the order given.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum PlanError {
@@ -90,6 +117,7 @@ pub struct ContactPlan {
     contacts: Vec<Contact>,
     /// Ranges by pair of nodes, ordered by begin.
     ranges: BTreeMap<(NodeNumber, NodeNumber), Vec<Range>>,
+    started: Started,
 }
 
 impl ContactPlan {
@@ -103,7 +131,16 @@ impl ContactPlan {
         check_contacts(&contacts)?;
         let ranges = ordered_ranges(ranges)?;
         contacts.sort_by_key(|c| (c.start, c.end, c.from, c.to));
-        Ok(Self { contacts, ranges })
+        Ok(Self { contacts, ranges, started: Started::default() })
+    }
+
+    /// The plan with the begins of contacts and ranges that began before it.
+    pub(super) fn with_started(self, started: Started) -> Self {
+        Self { started, ..self }
+    }
+
+    pub(super) const fn started(&self) -> &Started {
+        &self.started
     }
 
     /// Contacts, ordered by begin.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engine::Time;
 use proto::routing::changes::{Change, ChangeError};
-use proto::routing::contacts::{Contact, ContactPlan, Range};
+use proto::routing::contacts::{Begin, Contact, ContactPlan, Range};
 
 use super::times::clamped;
 use super::{Base, Changes, Document, Losses, Reading, malformed, seconds_up, whole};
@@ -76,11 +76,10 @@ pub(super) fn changes(text: &str, origin: &str, base: Base) -> Result<Changes, S
         let change = match reader.line(line).map_err(at_line)? {
             None => continue,
             Some(Command::AddContact(contact, window)) => window_of(window)
-                .map(|(start, end)| Contact { start, end, ..contact })
-                .map(Change::AddContact),
-            Some(Command::AddRange(range, window)) => window_of(window)
-                .map(|(start, end)| Range { start, end, ..range })
-                .map(Change::AddRange),
+                .map(|(begin, end)| Change::contact(Contact { end, ..contact }, begin)),
+            Some(Command::AddRange(range, window)) => {
+                window_of(window).map(|(begin, end)| Change::range(Range { end, ..range }, begin))
+            }
             Some(Command::Other(change)) => Ok(change),
             Some(Command::Ignored(why)) => Err(why.to_owned()),
             Some(Command::Unrelated(what)) => {
@@ -96,11 +95,11 @@ pub(super) fn changes(text: &str, origin: &str, base: Base) -> Result<Changes, S
 }
 
 /// Window in the time of the plan. One that does not end after its begin stays so, for the error.
-fn window_of([start, end]: [i128; 2]) -> Result<(Time, Time), String> {
+fn window_of([start, end]: [i128; 2]) -> Result<(Begin, Time), String> {
     if start < end && end <= 0 {
         return Err("it is over; ignored".to_owned());
     }
-    Ok((clamped(start), clamped(end)))
+    Ok((Begin(start), clamped(end)))
 }
 
 pub(super) fn write(plan: &ContactPlan, losses: &mut Losses) -> String {
@@ -190,7 +189,7 @@ impl Reader {
             }
             ["c", "contact", start, from, to, rate, rest @ ..] if rest.len() <= 1 => {
                 let [from, to] = numbers([from, to])?;
-                let start = clamped(self.time(start)?);
+                let start = Begin(self.time(start)?);
                 let rate_bps = rate_bps(rate)?;
                 let confidence = rest.first().map(|word| confidence(word)).transpose()?;
                 let change = Change::ModifyContact { from, to, start, rate_bps, confidence };
@@ -200,7 +199,7 @@ impl Reader {
                 let [from, to] = numbers([from, to])?;
                 let start = match *start {
                     "*" => None,
-                    word => Some(clamped(self.time(word)?)),
+                    word => Some(Begin(self.time(word)?)),
                 };
                 let change = match *what {
                     "contact" => Change::DeleteContacts { from, to, start },

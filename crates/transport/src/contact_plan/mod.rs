@@ -15,9 +15,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
-use engine::Time;
 use proto::routing::changes::{Change, ChangeError, Draft};
-use proto::routing::contacts::{Contact, ContactPlan, Range};
+use proto::routing::contacts::{Begin, Contact, ContactPlan, Range};
 
 pub use self::times::Base;
 use crate::text::SpecError;
@@ -157,8 +156,11 @@ struct Reading {
 impl Reading {
     /// Adds a contact, in nanoseconds from the zero of the plan.
     fn contact(&mut self, contact: Contact, [start, end]: [i128; 2]) -> Result<(), ChangeError> {
-        let Some([start, end]) = self.window(start, end)? else { return Ok(()) };
-        self.draft.apply(&Change::AddContact(Contact { start, end, ..contact }))
+        if !self.is_left(start, end)? {
+            return Ok(());
+        }
+        let contact = Contact { end: times::clamped(end), ..contact };
+        self.draft.apply(&Change::contact(contact, Begin(start)))
     }
 
     fn range(&mut self, range: Range, [start, end]: [i128; 2]) -> Result<(), ChangeError> {
@@ -168,21 +170,21 @@ impl Reading {
         if end <= 0 {
             return Ok(());
         }
-        let (start, end) = (times::clamped(start), times::clamped(end));
-        self.draft.apply(&Change::AddRange(Range { start, end, ..range }))
+        let range = Range { end: times::clamped(end), ..range };
+        self.draft.apply(&Change::range(range, Begin(start)))
     }
 
-    /// Window of a contact from the zero of the plan on; `None` if it is over.
-    fn window(&mut self, start: i128, end: i128) -> Result<Option<[Time; 2]>, ChangeError> {
+    /// Whether a contact is left from the zero of the plan on.
+    fn is_left(&mut self, start: i128, end: i128) -> Result<bool, ChangeError> {
         if start >= end {
             return Err(ChangeError::Empty);
         }
         if end <= 0 {
             self.over += 1;
-            return Ok(None);
+            return Ok(false);
         }
         self.current += usize::from(start < 0);
-        Ok(Some([times::clamped(start), times::clamped(end)]))
+        Ok(true)
     }
 
     fn finish(mut self, origin: &str) -> Result<Document, SpecError> {

@@ -235,6 +235,29 @@ fn changes_of_a_plan_in_use_are_read_and_others_are_skipped() {
 }
 
 #[test]
+fn a_date_before_the_zero_names_only_what_began_then() {
+    let plan = "a contact 2026/01/01-00:00:00 +60 1 2 1000
+        a contact +0 +60 1 3 1000
+        a range 2026/01/01-00:00:00 +60 1 2 7";
+    let changed = |commands: &str| document(Format::Ion, &format!("{plan}\n{commands}"));
+    let receivers = |commands: &str| {
+        let found = changed(commands);
+        found.plan.contacts().iter().map(|contact| contact.to).collect::<Vec<_>>()
+    };
+    for other in ["2025/12/31-23:59:59", "2026/01/01-00:00:01", "+0"] {
+        assert_eq!(receivers(&format!("d contact {other} 1 2")), [2, 3], "{other}");
+        let found = changed(&format!("c contact {other} 1 2 7\nd range {other} 1 2"));
+        assert_eq!(found.plan.contacts()[0].rate_bps, 8000, "{other}");
+        assert_eq!(found.plan.ranges().count(), 1, "{other}");
+    }
+    assert_eq!(receivers("d contact 2026/01/01-00:00:00 1 3"), [2, 3]);
+    assert_eq!(receivers("d contact 2026/01/01-00:00:00 1 2"), [3]);
+    assert_eq!(receivers("d contact +0 1 3"), [2]);
+    let found = changed("c contact 2026/01/01-00:00:00 1 2 7\nd range 2026/01/01-00:00:00 1 2");
+    assert_eq!((found.plan.contacts()[0].rate_bps, found.plan.ranges().count()), (56, 0));
+}
+
+#[test]
 fn writers_report_what_they_round() {
     let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
     let contact = |from, to, start, end, rate_bps| Contact {
