@@ -13,6 +13,7 @@ use transport::text::SpecError;
 use super::Shared;
 use super::model::{PlanChanged, Reloaded, SkippedLine};
 use crate::http::Refusal;
+use crate::node::CHANGES_MAX;
 
 /// Longest plan, and longest list of routes, in bytes.
 const BODY_MAX: usize = 64 << 20;
@@ -77,6 +78,11 @@ async fn plan_changes(
 ) -> Result<Json<PlanChanged>, Refusal> {
     let Query(ChangesForm { epoch }) =
         form.map_err(|rejection| Refusal::wrong(rejection.body_text()))?;
+    if commands.len() > CHANGES_MAX {
+        let long =
+            format!("the changes of a plan have at most {CHANGES_MAX} bytes; replace it with PUT");
+        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, long));
+    }
     let changes = shared.reload.plan_changes(commands, epoch).map_err(refused)?;
     let changed = shared.ask(changes).await?;
     let changed = changed.map_err(|error| Refusal::new(StatusCode::CONFLICT, error))?;

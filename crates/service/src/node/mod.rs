@@ -45,6 +45,7 @@ pub use self::over_files::OverFiles;
 pub use self::over_ltp::OverLtp;
 pub use self::over_streams::OverStreams;
 pub use self::over_udp::OverUdp;
+pub(crate) use self::plan::CHANGES_MAX;
 use self::plan::InForce;
 pub use self::plan::{Plan, PlanInForce};
 pub(crate) use self::reload::ApplicationLimits;
@@ -599,7 +600,7 @@ impl NodeSpec {
             let (layer, carrier) = spec.build(host)?;
             layers.push(LayerConfig { name, layer, carrier, open });
         }
-        *in_force.lock() = plan;
+        in_force.lock().plan = plan;
         let on_step = match agent.node {
             // A plan may be added later.
             Eid::Ipn { node, .. } => Some(in_force.on_step(node)),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use engine::Time;
-use proto::bp::agent::Agent;
+use proto::bp::agent::{Agent, Routing};
 use proto::bp::contacts::ContactPlan;
 use proto::bp::routes::Router;
 use proto::routing::changes::{Change, Draft};
@@ -18,6 +18,7 @@ use transport::contact_plan::{self, Base, Changes, Format};
 use transport::quantity::Span;
 use transport::settings::{RouterSettings, check_interval};
 use transport::text::{self, SpecError};
+use wire::bp7::Eid;
 
 /// A contact plan: its file, or a table with the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,7 +139,14 @@ fn base(epoch: Option<&str>, now: SystemTime) -> Result<Base, SpecError> {
 /// Contact plan in force, without which a node has none. A change of the clock moves its times.
 /// Written in the agent's thread, so that it changes in the same order as the router.
 #[derive(Clone, Debug, Default)]
-pub struct PlanInForce(Arc<Mutex<Option<InForce>>>);
+pub struct PlanInForce(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) plan: Option<InForce>,
+    /// Wall-clock time at the node's start, by the clock as it was last set while the node runs.
+    set: Option<SystemTime>,
+}
 
 /// Settings and text of a contact plan, and its changes since.
 #[derive(Debug)]
@@ -152,7 +160,7 @@ pub(super) struct InForce {
 }
 
 /// Maximum bytes of the changes of a plan.
-const CHANGES_MAX: usize = 16 << 20;
+pub(crate) const CHANGES_MAX: usize = 16 << 20;
 
 /// Commands that change a plan.
 #[derive(Debug)]
@@ -209,6 +217,27 @@ impl InForce {
         commands: Commands,
         read: Changes,
     ) -> Result<Changed, String> {
+        self.check_room(&commands)?;
+        let (lines, changes): (Vec<usize>, Vec<Change>) = read.changes.into_iter().unzip();
+        let skipped = read.skipped;
+        if changes.is_empty() {
+            return Ok(Changed { applied: 0, skipped });
+        }
+        let Routing::ContactGraph(router, _) = &agent.config().routing else {
+            return Err(NO_PLAN.to_owned());
+        };
+        // Bundles take other routes only if there is another plan.
+        let plan = router.changed(&changes).map_err(|(number, error)| {
+            let line = lines.get(number).copied().unwrap_or_default();
+            format!("line {line}: {error}; the plan stays as it was")
+        })?;
+        agent.change_plan(now, |router| router.replace_plan(plan));
+        self.changes.push(commands);
+        Ok(Changed { applied: changes.len(), skipped })
+    }
+
+    /// Checks that there is room for more changes.
+    fn check_room(&self, commands: &Commands) -> Result<(), String> {
         let kept: usize = self.changes.iter().map(|commands| commands.text.len()).sum();
         if kept + commands.text.len() > CHANGES_MAX {
             return Err(format!(
@@ -216,18 +245,24 @@ impl InForce {
                  the plan with PUT"
             ));
         }
-        let (lines, changes): (Vec<usize>, Vec<Change>) = read.changes.into_iter().unzip();
-        let skipped = read.skipped;
-        if changes.is_empty() {
-            return Ok(Changed { applied: 0, skipped });
+        Ok(())
+    }
+
+    /// Moves the times of the plan of the node `number` to another zero: parses it again.
+    fn set_zero(&mut self, (now, agent): (Time, &mut Agent), number: u64, zero: SystemTime) {
+        let before = std::mem::replace(&mut self.zero, zero);
+        match self.router(number) {
+            // The bookings are of other times.
+            Ok(new) => {
+                agent.change_plan(now, |router| *router = new);
+            }
+            Err(error) => {
+                self.zero = before;
+                tracing::warn!(
+                    %error, "the contact plan keeps the times before the clock was set"
+                );
+            }
         }
-        let changed = agent.change_plan(now, |router| router.change(&changes));
-        changed.ok_or_else(|| NO_PLAN.to_owned())?.map_err(|(number, error)| {
-            let line = lines.get(number).copied().unwrap_or_default();
-            format!("line {line}: {error}; the plan stays as it was")
-        })?;
-        self.changes.push(commands);
-        Ok(Changed { applied: changes.len(), skipped })
     }
 }
 
@@ -236,7 +271,7 @@ pub(super) const NO_PLAN: &str =
     "the node has no contact plan; name one in its file, and have it read again";
 
 impl PlanInForce {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Option<InForce>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -245,21 +280,29 @@ impl PlanInForce {
     pub(super) fn on_step(&self, number: u64) -> OnStep {
         let plan = self.clone();
         Box::new(move |now: Time, agent: &mut Agent, zero: SystemTime| {
-            let Some(in_force) = &mut *plan.lock() else { return };
-            let before = std::mem::replace(&mut in_force.zero, zero);
-            match in_force.router(number) {
-                // The bookings are of other times.
-                Ok(new) => {
-                    agent.change_plan(now, |router| *router = new);
-                }
-                Err(error) => {
-                    in_force.zero = before;
-                    tracing::warn!(
-                        %error, "the contact plan keeps the times before the clock was set"
-                    );
-                }
+            let mut state = plan.lock();
+            state.set = Some(zero);
+            if let Some(in_force) = &mut state.plan {
+                in_force.set_zero((now, agent), number, zero);
             }
         })
+    }
+
+    /// Wall-clock time at the node's start since the clock was last set, to be passed to
+    /// [`PlanInForce::follow`]. To be read before the zero of a plan.
+    pub(super) fn set(&self) -> Option<SystemTime> {
+        self.lock().set
+    }
+
+    /// Moves the times of a plan that was put in force if the clock has been set since `before`.
+    pub(super) fn follow(&self, now: Time, agent: &mut Agent, before: Option<SystemTime>) {
+        let Eid::Ipn { node: number, .. } = agent.config().node else { return };
+        let mut state = self.lock();
+        if let (Some(zero), true) = (state.set, state.set != before)
+            && let Some(in_force) = &mut state.plan
+        {
+            in_force.set_zero((now, agent), number, zero);
+        }
     }
 
     /// Reads commands of ION that change the plan. Returns the request that applies them.
@@ -274,18 +317,26 @@ impl PlanInForce {
     ) -> Result<impl FnOnce(Time, &mut Agent) -> Result<Changed, String> + Send + use<>, SpecError>
     {
         let plan = self.clone();
-        let known =
-            plan.lock().as_ref().map(|in_force| (in_force.form.epoch.clone(), in_force.zero));
-        let (known, zero) = known.ok_or_else(|| SpecError::invalid(NO_PLAN.to_owned()))?;
-        let commands = Commands { text, epoch: epoch.or(known) };
-        let read = commands.read(zero)?;
-        Ok(move |now: Time, agent: &mut Agent| match &mut *plan.lock() {
+        let mut commands = Commands { text, epoch };
+        let (zero, room) = {
+            let state = plan.lock();
+            let known = state.plan.as_ref();
+            let known = known.ok_or_else(|| SpecError::invalid(NO_PLAN.to_owned()))?;
+            commands.epoch = commands.epoch.or_else(|| known.form.epoch.clone());
+            (known.zero, known.check_room(&commands))
+        };
+        // Without room they are not even read.
+        let read = match room {
+            Ok(()) => Ok(commands.read(zero)?),
+            Err(full) => Err(full),
+        };
+        Ok(move |now: Time, agent: &mut Agent| match &mut plan.lock().plan {
             // The clock was set meanwhile, or the plan was replaced.
-            Some(in_force) if in_force.zero != zero => {
+            Some(in_force) if read.is_ok() && in_force.zero != zero => {
                 let read = commands.read(in_force.zero).map_err(|error| error.to_string())?;
                 in_force.change((now, agent), commands, read)
             }
-            Some(in_force) => in_force.change((now, agent), commands, read),
+            Some(in_force) => in_force.change((now, agent), commands, read?),
             None => Err(NO_PLAN.to_owned()),
         })
     }

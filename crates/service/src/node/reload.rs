@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use engine::{PathId, Time};
 use proto::bp::admission::Admission;
@@ -115,6 +116,7 @@ impl Reload {
     /// The fault and its location; then nothing changes.
     pub fn read(&self) -> Result<Vec<&'static str>, SpecError> {
         let (new, later) = self.started.reloaded(NodeSpec::read(&self.path)?);
+        let set = self.plan.set();
         let plan = new.plan(self.handle.zero())?;
         let agent = new.agent(plan.as_ref())?;
         let (ways, admission) = (new.running_links()?, new.admission()?);
@@ -127,10 +129,10 @@ impl Reload {
         self.handle.configure(updates.collect());
         let nodes = links.ways.iter().map(|(at, way)| (*at, way.node.clone())).collect();
         *self.spec() = new;
-        self.apply(plan, move |now, node| {
+        self.handle.ask(self.in_place((plan, set), move |now, node| {
             node.set_links(now, nodes);
             node.reload(now, agent);
-        });
+        }));
         Ok(later)
     }
 
@@ -163,6 +165,17 @@ impl Reload {
         format: Option<String>,
         epoch: Option<String>,
     ) -> Result<(), SpecError> {
+        self.handle.ask(self.new_plan(plan, format, epoch)?);
+        Ok(())
+    }
+
+    /// Reads a contact plan. Returns the request to the agent that puts it in force.
+    pub(super) fn new_plan(
+        &self,
+        plan: &str,
+        format: Option<String>,
+        epoch: Option<String>,
+    ) -> Result<impl FnOnce(Time, &mut Agent) + Send + use<>, SpecError> {
         let spec = self.spec();
         let before = spec.contact_plan.as_ref();
         let before = before.ok_or_else(|| SpecError::invalid(NO_PLAN.to_owned()))?;
@@ -170,13 +183,13 @@ impl Reload {
         let form =
             Plan { format: format.or_else(|| before.format.clone()), epoch, ..before.clone() };
         drop(spec);
+        let set = self.plan.set();
         let in_force = InForce::new(form, plan.to_owned(), self.handle.zero());
         let contacts = in_force.plan()?;
-        self.apply(Some(in_force), move |now, node| {
+        Ok(self.in_place((Some(in_force), set), move |now, node| {
             // Contacts that stay keep their bookings.
             node.change_plan(now, |router| router.replace_plan(contacts));
-        });
-        Ok(())
+        }))
     }
 
     /// Reads commands of ION that change the contact plan in force, until the file is read again.
@@ -194,17 +207,19 @@ impl Reload {
         self.plan.changes(commands, epoch)
     }
 
-    /// Puts a contact plan in force, in the same turn of the agent as the request.
-    fn apply(
+    /// Returns the request that also puts a contact plan in force, with its times by the clock as
+    /// it is by then. The plan was read after the clock was last `set`.
+    fn in_place<R: FnOnce(Time, &mut Agent) + Send + 'static>(
         &self,
-        plan: Option<InForce>,
-        request: impl FnOnce(Time, &mut Agent) + Send + 'static,
-    ) {
+        (plan, set): (Option<InForce>, Option<SystemTime>),
+        request: R,
+    ) -> impl FnOnce(Time, &mut Agent) + Send + use<R> {
         let in_force = self.plan.clone();
-        self.handle.ask(move |now, node| {
-            *in_force.lock() = plan;
+        move |now: Time, node: &mut Agent| {
+            in_force.lock().plan = plan;
             request(now, node);
-        });
+            in_force.follow(now, node, set);
+        }
     }
 }
 

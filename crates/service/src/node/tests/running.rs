@@ -161,8 +161,11 @@ fn changes_of_a_plan_are_bounded() {
     assert_eq!(place.change(&many, None).unwrap().applied, 100_000);
     assert_eq!(place.contacts().len(), 100_000);
     let long = format!("#{}\na contact +0 +1 1 3 9", " ".repeat(16 << 20));
-    let error = place.change(&long, None).unwrap_err();
-    assert!(error.contains("replace the plan with PUT"), "{error}");
+    // They are not even read.
+    for long in [long.clone(), long.replace("contact", "kontact")] {
+        let error = place.change(&long, None).unwrap_err();
+        assert!(error.contains("replace the plan with PUT"), "{error}");
+    }
     let none = Place::new(SETTINGS, "");
     let error = none.change("d contact * 1 2", None).unwrap_err();
     assert!(error.contains("has no contact plan"), "{error}");
@@ -185,6 +188,43 @@ fn a_plan_that_was_added_moves_with_the_clock() {
     assert!(place.reload(SETTINGS).unwrap().is_empty());
     place.step(2000);
     assert!(place.contacts().is_empty());
+}
+
+#[test]
+fn a_clock_that_is_set_while_a_plan_is_read_moves_it() {
+    let settings = format!(
+        "contact_plan = {{ file = \"plan.ionrc\", epoch = \"2100-01-01T00:00:00Z\" }}{SETTINGS}"
+    );
+    let mut place = Place::new(&settings, "a contact +0 +100 1 2 1000\n");
+    let start = place.contacts()[0].1;
+    let request = place.reload.new_plan("a contact +0 +100 1 3 1000", None, None).unwrap();
+    place.step(1000);
+    place.ask(request);
+    let [(3, moved)] = place.contacts()[..] else { panic!("{:?}", place.contacts()) };
+    assert!((start - 1000).abs_diff(moved) <= 10, "{start} {moved}");
+}
+
+#[test]
+fn a_contact_that_has_started_is_named_by_its_start() {
+    let settings = format!(
+        "contact_plan = {{ file = \"plan.ionrc\", epoch = \"2020-01-01T00:00:00Z\" }}{SETTINGS}"
+    );
+    let plan = "a contact +0 2100/01/01-00:00:00 1 2 1000\n\
+                a contact +5 2100/01/01-00:00:00 1 3 1000\n";
+    let mut place = Place::new(&settings, plan);
+    let receivers =
+        |place: &Place| place.contacts().iter().map(|contact| contact.0).collect::<Vec<_>>();
+    let error = place.change("d contact +1 1 2", None).unwrap_err();
+    assert!(error.contains("no contact of 1 with 2"), "{error}");
+    assert_eq!(place.change("d contact +0 1 2", None).unwrap().applied, 1);
+    assert_eq!(receivers(&place), [3]);
+    place.step(1000);
+    assert_eq!(receivers(&place), [3]);
+    // One that was added, and has started.
+    place.change("a contact +7 2100/01/01-00:00:00 1 4 1000", None).unwrap();
+    place.change("d contact +0 1 4", None).unwrap_err();
+    place.change("d contact +7 1 4", None).unwrap();
+    assert_eq!(receivers(&place), [3]);
 }
 
 #[test]
