@@ -568,8 +568,9 @@ impl Agent {
                     self.safe(now, number);
                 }
                 Err(error) => {
-                    self.not_stored(error);
                     self.unsafe_to_keep(now, number);
+                    // After it: a bundle that leaves ends the limit.
+                    self.not_stored(error);
                 }
             },
             Job::Gone { number } => {

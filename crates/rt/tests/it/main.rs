@@ -6,6 +6,7 @@
 
 mod bed;
 mod chain;
+mod groups;
 mod kills;
 mod link;
 mod node;

@@ -3,7 +3,7 @@
 //! `SLOWLIGHT_SOAK` is the number of bundles (40,000), `SLOWLIGHT_SOAK_STORE` a folder for the
 //! stores (in memory). Many need a release build:
 //!
-//! `SLOWLIGHT_SOAK=20000000 cargo test --release -p slowlight-rt --test nodes -- soak --nocapture`
+//! `SLOWLIGHT_SOAK=20000000 cargo test --release -p slowlight-rt --test it -- soak --nocapture`
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
