@@ -172,8 +172,12 @@ impl Hub {
                 self.waiting().log.fault(now, Kind::Malformed, &format!("{node}{what}"));
             }
             Indication::LimitReached(limit) => {
-                let what =
-                    format!("the bound on {limit:?} is reached: what comes on top is refused");
+                let reached = match limit {
+                    // The agent does not distinguish them: in both cases there is no room.
+                    Limit::Bytes => "limits.bytes is reached, or no space left on the disk".into(),
+                    limit => format!("the bound on {limit:?} is reached"),
+                };
+                let what = format!("{reached}: what comes on top is refused");
                 self.trouble(now, what, Cause::Limit(limit));
             }
             Indication::StoreFailed(error) => {
