@@ -2,9 +2,9 @@
 //! slower than planned.
 //!
 //! At last there are contacts as planned around a ring of the nodes, by which an oracle that
-//! follows the plan delivers every bundle that lives that long. For bundles with shorter lifetimes,
-//! the oracle uses the contacts that take place: nearly all that it delivers alone arrive. Each
-//! other bundle is reported.
+//! follows the plan delivers every bundle that lives that long. For bundles with shorter
+//! lifetimes, the oracle uses the contacts that take place: nearly all that it delivers alone
+//! arrive. Each other bundle is reported.
 
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, Range};
