@@ -136,7 +136,7 @@ impl Soak {
                     }
                 }
                 Indication::Forwarded { .. } if number == 1 => {
-                    flow.lock().unwrap().more(now, agent)
+                    flow.lock().unwrap().more(now, agent);
                 }
                 Indication::Deleted { id, reason } => panic!("{id} was deleted: {reason:?}"),
                 _ => {}
