@@ -76,7 +76,7 @@ impl Records {
         requests.iter().map(one).collect()
     }
 
-    /// Does what changes leave to be done, which delays no answer.
+    /// Does what changes leave to be done, after their answers; later changes wait.
     pub(super) fn tidy(&self) {
         match self {
             Self::Files(_) => {}

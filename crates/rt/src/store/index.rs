@@ -84,7 +84,7 @@ impl Index {
 }
 
 /// CRC-32C over key and value, so that a record under another name counts as damaged, too.
-pub(super) fn checksum(key: &str, value: &[u8]) -> u32 {
+fn checksum(key: &str, value: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key.as_bytes()), value)
 }
 

@@ -17,14 +17,17 @@ mod tests;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions};
 use engine::{EffectError, IndexRequest};
 
-use super::disk::reason;
+use super::disk::{reason, sync_directory};
 use super::free_bytes;
 use places::{Place, Places};
 use reserve::Reserve;
@@ -41,6 +44,9 @@ const SEGMENT: (u64, u64) = (1 << 20, 16 << 20);
 /// Most bytes of entries that are no records, where the records are fewer. A node forgets bundles
 /// about as fast as they arrive: with little of it, the few records would be moved all the time.
 const SLACK_MAX: u64 = 64 << 20;
+/// Name of a file that is to become a segment, and end of the name of one that may.
+const NEW: &str = "new";
+const SPARE: &str = ".spare";
 /// Longest value.
 const VALUE_MAX: usize = 1 << 30;
 /// Emptied files that are kept for later segments.
@@ -54,7 +60,7 @@ pub(super) struct Log {
 
 #[derive(Debug)]
 struct Inside {
-    directory: PathBuf,
+    directory: Dir,
     /// In their order. The last one grows.
     segments: VecDeque<Segment>,
     places: Places,
@@ -64,7 +70,8 @@ struct Inside {
     segment_max: u64,
     /// Bytes of entries that are no records, which may be there in any case.
     slack: u64,
-    spares: Vec<PathBuf>,
+    /// Names of emptied files.
+    spares: Vec<String>,
     reserve: Reserve,
     /// Time at which a segment could not be emptied.
     stuck_since: Option<Instant>,
@@ -91,6 +98,18 @@ impl Segment {
     const fn new(number: u32, file: File, salt: Salt) -> Self {
         Self { number, file, salt, len: BEGIN, live: 0, removals: 0, is_faulty: false }
     }
+
+    /// Reads it up to the end of its last entry.
+    fn content(&self) -> io::Result<Bytes> {
+        let mut content = vec![0; self.len as usize];
+        self.file.read_exact_at(&mut content, 0)?;
+        Ok(content.into())
+    }
+}
+
+/// Name of a segment.
+fn name(number: u32) -> String {
+    format!("{number:08x}.log")
 }
 
 type Change = Result<(), EffectError>;
@@ -131,6 +150,7 @@ impl Log {
         }
         fs::create_dir_all(&directory)?;
         File::open(state)?.sync_all()?;
+        let directory = Dir::open_ambient_dir(directory, ambient_authority())?;
         let reserve = Reserve::new(state.join(RESERVE), reserved);
         let mut inside = Inside {
             directory,
@@ -176,14 +196,6 @@ impl Log {
 }
 
 impl Inside {
-    fn path(&self, number: u32) -> PathBuf {
-        self.directory.join(format!("{number:08x}.log"))
-    }
-
-    fn sync_directory(&self) -> io::Result<()> {
-        File::open(&self.directory)?.sync_all()
-    }
-
     fn segment(&mut self, number: u32) -> Option<&mut Segment> {
         let at = self.segments.binary_search_by_key(&number, |segment| segment.number).ok()?;
         self.segments.get_mut(at)
@@ -219,21 +231,18 @@ impl Inside {
         let mut places: Vec<(String, Place)> = self.places.iter().collect();
         places.sort_unstable_by_key(|(_, place)| (place.segment, place.offset));
         let mut records = Vec::with_capacity(places.len());
-        let mut open: Option<(u32, Bytes)> = None;
-        for (key, place) in places {
-            let content = match &open {
-                Some((number, content)) if *number == place.segment => content.clone(),
-                Some(_) | None => Bytes::from(fs::read(self.path(place.segment))?),
-            };
-            let found = segment::salt(&content)
-                .and_then(|salt| segment::entry(&content, salt, place.offset as usize))
-                .and_then(|entry| entry.value);
-            match found {
-                // A slice would keep the whole segment in memory.
-                Some(value) => records.push((key, Bytes::copy_from_slice(value))),
-                None => tracing::warn!(key, "a damaged record is ignored"),
+        let mut places = places.into_iter().peekable();
+        for segment in self.segments.iter().filter(|segment| segment.live > 0) {
+            let content = segment.content()?;
+            let is_here = |(_, place): &(String, Place)| place.segment == segment.number;
+            while let Some((key, place)) = places.next_if(is_here) {
+                let entry = segment::entry(&content, segment.salt, place.offset as usize);
+                match entry.and_then(|entry| entry.value) {
+                    // A slice would keep the whole segment in memory.
+                    Some(value) => records.push((key, Bytes::copy_from_slice(value))),
+                    None => tracing::warn!(key, "a damaged record is ignored"),
+                }
             }
-            open = Some((place.segment, content));
         }
         records.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         Ok(records)
@@ -243,8 +252,8 @@ impl Inside {
         let next = self.segments.back().map_or(0, |segment| segment.number + 1);
         // The oldest first, as in `retire`.
         while let Some(segment) = self.segments.pop_front() {
-            fs::remove_file(self.path(segment.number))?;
-            self.sync_directory()?;
+            self.directory.remove_file(name(segment.number))?;
+            sync_directory(&self.directory)?;
         }
         (self.places, self.live) = (Places::default(), 0);
         self.append_segment(next)
@@ -294,7 +303,7 @@ impl Inside {
     fn drop_spares(&mut self) {
         for spare in self.spares.drain(..) {
             // It may be gone.
-            let _ = fs::remove_file(spare);
+            let _ = self.directory.remove_file(spare);
         }
     }
 
@@ -373,9 +382,6 @@ impl Inside {
             return Err(io::Error::other("there is no segment"));
         };
         let place = (segment.number, segment.len);
-        if batch.is_empty() {
-            return Ok(place);
-        }
         let done = batch.write(&segment.file, segment.len).and_then(|()| segment.file.sync_data());
         if let Err(error) = done {
             // What was written of it must not be read after a restart.
@@ -389,19 +395,13 @@ impl Inside {
         Ok(place)
     }
 
-    /// Begins another segment if the last one has no place for this many bytes.
+    /// Seals the last segment and begins another one if it has no place for this many bytes.
     fn make_place(&mut self, bytes: u64) -> io::Result<()> {
         let Some(last) = self.segments.back() else { return self.append_segment(0) };
         let has_place = last.len == BEGIN || last.len.saturating_add(bytes) <= self.segment_max;
         if has_place && !last.is_faulty {
             return Ok(());
         }
-        self.next_segment()
-    }
-
-    /// Begins another segment.
-    fn next_segment(&mut self) -> io::Result<()> {
-        let Some(last) = self.segments.back() else { return self.append_segment(0) };
         let (number, mut seal) = (last.number + 1, Batch::new(last.salt));
         seal.add(Kind::Seal, "", Bytes::new());
         self.append(&seal)?;
@@ -416,20 +416,21 @@ impl Inside {
     /// Creates a segment. Its head is safe before it has its name, because its file may have the
     /// content of a former segment.
     fn append_segment(&mut self, number: u32) -> io::Result<()> {
-        let new = self.directory.join("new");
+        let directory = &self.directory;
         if let Some(spare) = self.spares.pop() {
-            fs::rename(spare, &new)?;
+            directory.rename(spare, directory, NEW)?;
         }
-        let options = &mut File::options();
-        let file = options.read(true).write(true).create(true).truncate(false).open(&new)?;
+        let options = &mut OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let file = directory.open_with(NEW, options)?.into_std();
         let salt = Salt::random()?;
         segment::begin(&file, salt)?;
         file.sync_all()?;
-        let path = self.path(number);
-        fs::rename(&new, &path)?;
-        if let Err(error) = self.sync_directory() {
+        let name = name(number);
+        directory.rename(NEW, directory, &name)?;
+        if let Err(error) = sync_directory(directory) {
             // The one before it goes on growing, and must be the last one after a restart.
-            let _ = fs::remove_file(path);
+            let _ = directory.remove_file(name);
             return Err(error);
         }
         self.segments.push_back(Segment::new(number, file, salt));
@@ -468,11 +469,11 @@ impl Inside {
     }
 }
 
-/// Bytes of a change, roughly.
-fn size(request: &IndexRequest) -> usize {
+/// Bytes of the entry of a change.
+const fn size(request: &IndexRequest) -> usize {
     match request {
-        IndexRequest::Put { key, value } => key.len() + value.len() + 32,
-        IndexRequest::Remove { key } => key.len() + 32,
+        IndexRequest::Put { key, value } => HEAD + key.len() + value.len(),
+        IndexRequest::Remove { key } => HEAD + key.len(),
         IndexRequest::Load => 0,
     }
 }

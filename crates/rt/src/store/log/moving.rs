@@ -3,17 +3,15 @@
 //! The records of a segment are appended again. A removal hides earlier entries of its key: it is
 //! appended again, too, unless the segment is the oldest, or the key has a record again.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use engine::EffectError;
 
 use super::segment::{Entries, Found, Kind};
-use super::{Inside, Place, SPARES, Segment};
-use crate::store::disk::reason;
+use super::{Inside, Place, SPARE, SPARES, Segment, name};
+use crate::store::disk::{reason, sync_directory};
 
 /// Pause after a segment could not be emptied.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -104,9 +102,7 @@ impl Inside {
 
     fn move_entries(&mut self, at: usize) -> io::Result<()> {
         let Some(segment) = self.segments.get(at) else { return Ok(()) };
-        let mut content = vec![0; segment.len as usize];
-        segment.file.read_exact_at(&mut content, 0)?;
-        let (number, content) = (segment.number, Bytes::from(content));
+        let (number, content) = (segment.number, segment.content()?);
         let mut entries = Entries::new(&content, segment.salt);
         let (mut moved, mut bytes) = (Vec::new(), 0);
         while let Some(found) = entries.next() {
@@ -137,15 +133,15 @@ impl Inside {
     /// removals hide entries in it.
     fn retire(&mut self, at: usize) -> io::Result<()> {
         let Some(segment) = self.segments.get(at) else { return Ok(()) };
-        let path = self.path(segment.number);
+        let (directory, name) = (&self.directory, name(segment.number));
         if self.spares.len() < SPARES && !self.reserve.is_full() {
-            let spare = path.with_extension("spare");
-            fs::rename(&path, &spare)?;
+            let spare = format!("{name}{SPARE}");
+            directory.rename(name, directory, &spare)?;
             self.spares.push(spare);
         } else {
-            fs::remove_file(&path)?;
+            directory.remove_file(name)?;
         }
         self.segments.remove(at);
-        self.sync_directory()
+        sync_directory(&self.directory)
     }
 }

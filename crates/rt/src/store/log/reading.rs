@@ -1,11 +1,13 @@
 //! Reading of the segments of an earlier run.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
 use std::io;
 
+use cap_std::fs::OpenOptions;
+
 use super::segment::{self, BEGIN, Entries, Entry, Found, Kind, Salt};
-use super::{Inside, Place, Segment};
+use super::{DIRECTORY, Inside, NEW, Place, SPARE, Segment, name};
+use crate::store::disk::sync_directory;
 
 /// Number in the name of a segment.
 fn number(name: &str) -> Option<u32> {
@@ -17,19 +19,17 @@ impl Inside {
     /// Reads the segments of an earlier run, and removes files that were to become segments.
     pub(super) fn read_all(&mut self) -> io::Result<()> {
         let mut numbers = BTreeSet::new();
-        for entry in fs::read_dir(&self.directory)? {
+        for entry in self.directory.entries()? {
             let name = entry?.file_name();
             let Some(name) = name.to_str() else { continue };
             match number(name) {
                 Some(number) => _ = numbers.insert(number),
-                None if name == "new" || name.ends_with(".spare") => {
-                    fs::remove_file(self.directory.join(name))?;
-                }
+                None if name == NEW || name.ends_with(SPARE) => self.directory.remove_file(name)?,
                 None => {}
             }
         }
         // A segment may have its name only in the memory of the system.
-        self.sync_directory()?;
+        sync_directory(&self.directory)?;
         let last = numbers.last().copied();
         for number in numbers {
             self.read(number, Some(number) == last)?;
@@ -41,18 +41,20 @@ impl Inside {
     }
 
     fn read(&mut self, number: u32, is_last: bool) -> io::Result<()> {
-        let path = self.path(number);
-        let at_path = |error| io::Error::other(format!("{}: {error}", path.display()));
-        let content = fs::read(&path).map_err(at_path)?;
+        let name = name(number);
+        let at_name = |error| io::Error::other(format!("{DIRECTORY}/{name}: {error}"));
+        let content = self.directory.read(&name).map_err(at_name)?;
         let Some(salt) = segment::salt(&content) else {
-            let aside = path.with_extension("damaged");
-            tracing::warn!(path = %aside.display(), "a segment of records without its head is kept");
-            return fs::rename(&path, aside);
+            let aside = format!("{name}.damaged");
+            tracing::warn!(aside, "a segment of records without its head is kept");
+            return self.directory.rename(&name, &self.directory, aside);
         };
-        let file = File::options().read(true).write(true).open(&path).map_err(at_path)?;
+        let options = &mut OpenOptions::new();
+        let file = self.directory.open_with(&name, options.read(true).write(true));
+        let file = file.map_err(at_name)?.into_std();
         if is_last {
             // A process that was killed may have left a batch that is not safe.
-            file.sync_all().map_err(at_path)?;
+            file.sync_all().map_err(at_name)?;
         }
         self.segments.push_back(Segment::new(number, file, salt));
         let confirmed = if is_last { last_batch(&content, salt) } else { content.len() };
@@ -75,7 +77,7 @@ impl Inside {
             }
         }
         if lost > 0 || !is_last && !entries.is_sealed() {
-            tracing::warn!(path = %path.display(), lost, "a damaged part of the records is ignored");
+            tracing::warn!(name, lost, "a damaged part of the records is ignored");
         }
         let Some(segment) = self.segments.back_mut() else { return Ok(()) };
         segment.len = end as u64;

@@ -122,10 +122,6 @@ impl Batch {
         self.len
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Writes all entries, from this offset on.
     pub(super) fn write(&self, file: &File, offset: u64) -> io::Result<()> {
         let mut slices = Vec::with_capacity(2 * self.entries.len());

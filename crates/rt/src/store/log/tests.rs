@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use super::*;
 
 fn put(key: &str, value: &[u8]) -> IndexRequest {
