@@ -1,6 +1,6 @@
 //! Destinations of paths, and lookups of host names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -110,7 +110,7 @@ fn is_host_name(name: &str) -> bool {
 }
 
 type Request = (PathId, HostPort);
-type Reply = (PathId, Found);
+type Reply = (PathId, HostPort, Found);
 /// Addresses of a name in the resolver's order, at least one.
 type Found = io::Result<Vec<SocketAddr>>;
 pub(crate) type Resolver = fn(&HostPort) -> Found;
@@ -127,7 +127,9 @@ pub(crate) struct Lookups {
     requests: (Sender<Request>, Receiver<Request>),
     results: (Sender<Reply>, Receiver<Reply>),
     /// Paths whose names are being looked up.
-    pending: BTreeSet<PathId>,
+    pending: BTreeMap<PathId, HostPort>,
+    /// Paths whose names have no usable address, which is logged once.
+    unresolved: BTreeSet<PathId>,
     threads: usize,
 }
 
@@ -141,7 +143,8 @@ impl Lookups {
             spawn,
             requests,
             results,
-            pending: BTreeSet::new(),
+            pending: BTreeMap::new(),
+            unresolved: BTreeSet::new(),
             threads: 0,
         }
     }
@@ -154,7 +157,7 @@ impl Lookups {
     /// Looks up the name of a path; no effect while that is being done. Returns whether a result
     /// will follow: without a thread there is none, and a later start tries again.
     pub(crate) fn start(&mut self, path: PathId, host: &HostPort) -> bool {
-        if self.pending.contains(&path) {
+        if self.pending.get(&path) == Some(host) {
             return true;
         }
         if self.threads <= self.pending.len() && self.threads < THREADS_MAX {
@@ -163,7 +166,7 @@ impl Lookups {
         if self.threads == 0 {
             return false;
         }
-        self.pending.insert(path);
+        self.pending.insert(path, host.clone());
         // Its receiver is in this struct.
         let _ = self.requests.0.send((path, host.clone()));
         true
@@ -174,7 +177,8 @@ impl Lookups {
         let (waker, resolver) = (self.waker.clone(), self.resolver);
         let started = (self.spawn)(Box::new(move || {
             for (path, host) in requests {
-                if results.send((path, resolver(&host))).is_err() {
+                let found = resolver(&host);
+                if results.send((path, host, found)).is_err() {
                     return;
                 }
                 waker.wake();
@@ -188,10 +192,34 @@ impl Lookups {
     }
 
     /// Returns the result of a lookup.
-    pub(crate) fn poll(&mut self) -> Option<Reply> {
-        let (path, found) = self.results.1.try_recv().ok()?;
-        self.pending.remove(&path);
-        Some((path, found))
+    pub(crate) fn poll(&mut self) -> Option<(PathId, Found)> {
+        loop {
+            let (path, host, found) = self.results.1.try_recv().ok()?;
+            // The path may have another name since then.
+            if self.pending.get(&path) == Some(&host) {
+                self.pending.remove(&path);
+                return Some((path, found));
+            }
+        }
+    }
+
+    /// Logs that the name of a path has no usable address now.
+    pub(crate) fn failed(&mut self, path: PathId, host: &HostPort, error: &str) {
+        if self.unresolved.insert(path) {
+            tracing::warn!(%host, error, "a host name is not resolved");
+        }
+    }
+
+    /// Logs that the name of a path has an address again.
+    pub(crate) fn succeeded(&mut self, path: PathId, host: &HostPort) {
+        if self.unresolved.remove(&path) {
+            tracing::info!(%host, "a host name is resolved again");
+        }
+    }
+
+    /// Forgets a path.
+    pub(crate) fn forget(&mut self, path: PathId) {
+        self.unresolved.remove(&path);
     }
 }
 
@@ -300,7 +328,7 @@ mod tests {
         // RFC 6761 §6.4: it never resolves.
         lookups.start(PathId(100), &host("host.invalid:1"));
         let limit = Instant::now() + Duration::from_secs(60);
-        let mut found = std::collections::BTreeMap::new();
+        let mut found = BTreeMap::new();
         while found.len() < 101 {
             assert!(Instant::now() < limit);
             waker.wait_alone(Some(Duration::from_millis(100))).unwrap();

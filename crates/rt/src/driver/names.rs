@@ -1,6 +1,6 @@
 //! Host names of a driver's peers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use crate::lookup::{HostPort, Lookups};
 /// Time from one lookup to the next: after a success, and after a failure.
 const REFRESH: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_secs(10);
+/// Reason of a timer.
+const LOOKUP: &str = "another lookup of a name";
 
 /// Host names of a driver's peers, looked up again and again.
 #[derive(Debug)]
@@ -19,18 +21,11 @@ pub(super) struct Names {
     lookups: Lookups,
     hosts: BTreeMap<PathId, HostPort>,
     due: Timers<PathId>,
-    /// Paths without a usable address, which is logged once.
-    unresolved: BTreeSet<PathId>,
 }
 
 impl Names {
     pub(super) fn new(waker: Waker) -> Self {
-        Self {
-            lookups: Lookups::new(waker),
-            hosts: BTreeMap::new(),
-            due: Timers::new(),
-            unresolved: BTreeSet::new(),
-        }
+        Self { lookups: Lookups::new(waker), hosts: BTreeMap::new(), due: Timers::new() }
     }
 
     #[cfg(test)]
@@ -41,12 +36,12 @@ impl Names {
     /// Has all names looked up again.
     #[cfg(test)]
     pub(super) fn look_again(&mut self, at: Time) {
-        self.hosts.keys().for_each(|path| self.due.set(*path, at, "another lookup of a name"));
+        self.hosts.keys().for_each(|path| self.due.set(*path, at, LOOKUP));
     }
 
     pub(super) fn insert(&mut self, path: PathId, host: HostPort) {
         if !self.lookups.start(path, &host) {
-            self.due.set(path, Time::ZERO, "another lookup of a name");
+            self.due.set(path, Time::ZERO, LOOKUP);
         }
         self.hosts.insert(path, host);
     }
@@ -54,7 +49,7 @@ impl Names {
     pub(super) fn remove(&mut self, path: PathId) {
         self.hosts.remove(&path);
         self.due.cancel(path);
-        self.unresolved.remove(&path);
+        self.lookups.forget(path);
     }
 
     /// Returns the addresses of a name that has been resolved, and begins lookups that are due.
@@ -63,7 +58,7 @@ impl Names {
             if let Some(host) = self.hosts.get(&path)
                 && !self.lookups.start(path, host)
             {
-                self.due.set(path, now + RETRY, "another lookup of a name");
+                self.due.set(path, now + RETRY, LOOKUP);
             }
         }
         loop {
@@ -73,7 +68,7 @@ impl Names {
             }
             match found {
                 Ok(addresses) => {
-                    self.due.set(path, now + REFRESH, "another lookup of a name");
+                    self.due.set(path, now + REFRESH, LOOKUP);
                     return Some((path, addresses));
                 }
                 Err(error) => self.failed(now, path, &error.to_string()),
@@ -83,20 +78,16 @@ impl Names {
 
     /// Records that a name has no usable address now. A former one stays in use.
     pub(super) fn failed(&mut self, now: Time, path: PathId, error: &str) {
-        self.due.set(path, now + RETRY, "another lookup of a name");
-        if let Some(host) = self.hosts.get(&path)
-            && self.unresolved.insert(path)
-        {
-            tracing::warn!(%host, error, "a host name is not resolved");
+        self.due.set(path, now + RETRY, LOOKUP);
+        if let Some(host) = self.hosts.get(&path) {
+            self.lookups.failed(path, host, error);
         }
     }
 
     /// Records that a name has an address.
     pub(super) fn succeeded(&mut self, path: PathId) {
-        if let Some(host) = self.hosts.get(&path)
-            && self.unresolved.remove(&path)
-        {
-            tracing::info!(%host, "a host name is resolved again");
+        if let Some(host) = self.hosts.get(&path) {
+            self.lookups.succeeded(path, host);
         }
     }
 }

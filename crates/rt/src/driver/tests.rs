@@ -310,6 +310,7 @@ fn peers_with_host_names_follow_their_addresses() {
     // An address stays in use while the name is not resolved.
     HOST.store(0, Ordering::Relaxed);
     driver.names.look_again(Time::ZERO);
+    driver.look_for_peers();
     std::thread::sleep(Duration::from_millis(50));
     driver.look_for_peers();
     assert_eq!(driver.peer(path), Some(two.local_addr().unwrap()));

@@ -1,6 +1,6 @@
 //! Attempts to connect to host names: one address after the other.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -20,18 +20,11 @@ pub(super) struct Attempts {
     waiting: BTreeMap<PathId, HostPort>,
     /// Addresses that are tried if the present one fails.
     rest: BTreeMap<PathId, VecDeque<SocketAddr>>,
-    /// Paths whose names were not resolved last time, which is logged once.
-    unresolved: BTreeSet<PathId>,
 }
 
 impl Attempts {
     pub(super) fn new(waker: Waker) -> Self {
-        Self {
-            lookups: Lookups::new(waker),
-            waiting: BTreeMap::new(),
-            rest: BTreeMap::new(),
-            unresolved: BTreeSet::new(),
-        }
+        Self { lookups: Lookups::new(waker), waiting: BTreeMap::new(), rest: BTreeMap::new() }
     }
 
     #[cfg(test)]
@@ -58,14 +51,12 @@ impl Attempts {
             let Some(host) = self.waiting.remove(&path) else { continue };
             match found {
                 Ok(addresses) => {
-                    if self.unresolved.remove(&path) {
-                        tracing::info!(%host, "a host name is resolved again");
-                    }
+                    self.lookups.succeeded(path, &host);
                     self.rest.insert(path, addresses.into());
                     return Some((path, self.next(path)));
                 }
                 Err(error) => {
-                    self.report(path, &host, &error.to_string());
+                    self.lookups.failed(path, &host, &error.to_string());
                     return Some((path, None));
                 }
             }
@@ -75,14 +66,8 @@ impl Attempts {
     /// Ends the wait of a path for the resolver. Returns whether it waited.
     pub(super) fn expire(&mut self, path: PathId) -> bool {
         let Some(host) = self.waiting.remove(&path) else { return false };
-        self.report(path, &host, "the resolver does not reply");
+        self.lookups.failed(path, &host, "the resolver does not reply");
         true
-    }
-
-    fn report(&mut self, path: PathId, host: &HostPort, error: &str) {
-        if self.unresolved.insert(path) {
-            tracing::warn!(%host, error, "a host name is not resolved");
-        }
     }
 
     /// Returns the next address of a path to try.
