@@ -141,16 +141,13 @@ impl Receivers {
 
     /// Delivers a bundle. Without an application it waits for the next.
     pub(super) fn deliver(&mut self, endpoint: Eid, delivered: Delivered) {
-        match self.groups.get(&endpoint).map(|group| group.share) {
-            None => {}
-            Some(Share::No) => {
-                let members = self.groups.get(&endpoint).into_iter();
-                if let Some(member) = members.flat_map(|group| group.members.values()).next() {
-                    // A vanished user is removed, and the bundle waits for the next.
-                    let _ = member.user.send(delivered);
-                }
-            }
-            Some(Share::Turns | Share::Copies) => self.hand_out(endpoint, delivered),
+        let Some(group) = self.groups.get(&endpoint) else { return };
+        if group.share != Share::No {
+            return self.hand_out(endpoint, delivered);
+        }
+        if let Some(member) = group.members.values().next() {
+            // A vanished user is removed, and the bundle waits for the next.
+            let _ = member.user.send(delivered);
         }
     }
 
@@ -206,10 +203,7 @@ impl Receivers {
             held.with.remove(&by);
             held.is_confirmed = true;
             self.copies.remove(&number);
-            let group = self.groups.get_mut(&held.endpoint);
-            if let Some(member) = group.and_then(|group| group.members.get_mut(&by)) {
-                member.unconfirmed = member.unconfirmed.saturating_sub(1);
-            }
+            count_down(&mut self.groups, &held.endpoint, by);
             if !held.with.is_empty() {
                 return Ok(());
             }
@@ -225,11 +219,16 @@ impl Receivers {
             let Some(Held { endpoint, with, .. }) = self.held.remove(&delivery) else { continue };
             for (receiver, number) in with {
                 self.copies.remove(&number);
-                let group = self.groups.get_mut(&endpoint);
-                if let Some(member) = group.and_then(|group| group.members.get_mut(&receiver)) {
-                    member.unconfirmed = member.unconfirmed.saturating_sub(1);
-                }
+                count_down(&mut self.groups, &endpoint, receiver);
             }
         }
+    }
+}
+
+/// Removes one bundle from the count of those that an application has not confirmed.
+fn count_down(groups: &mut BTreeMap<Eid, Group>, endpoint: &Eid, receiver: Receiver) {
+    let group = groups.get_mut(endpoint);
+    if let Some(member) = group.and_then(|group| group.members.get_mut(&receiver)) {
+        member.unconfirmed = member.unconfirmed.saturating_sub(1);
     }
 }

@@ -9,7 +9,7 @@ use transport::quantity::{Size, Span};
 use transport::text::SpecError;
 use wire::bp7::Eid;
 
-use super::{Neighbour, NodeSpec, node, pattern};
+use super::{NodeSpec, node, pattern};
 
 /// Rights of strangers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,9 +125,8 @@ impl NodeSpec {
             return Ok(());
         }
         // One with a host name is reached by connections of this node.
-        let is_lost =
-            |neighbour: &&Neighbour| neighbour.from.is_empty() && neighbour.address.is_none();
-        let Some(neighbour) = self.neighbours.iter().find(is_lost) else { return Ok(()) };
+        let lost = self.neighbours.iter().find(|neighbour| neighbour.lacks_address());
+        let Some(neighbour) = lost else { return Ok(()) };
         Err(SpecError::invalid(format!(
             "neighbour {}: its name would count from no address; write from = \
              [\"192.0.2.0/24\"] with its networks, or secure a layer with `tls`",
@@ -145,8 +144,7 @@ impl NodeSpec {
         for neighbour in &self.neighbours {
             let mut networks = neighbour.networks()?;
             // An address that is a host name admits nobody.
-            let is_open = neighbour.from.is_empty() && neighbour.address.is_none();
-            if is_open && self.limits.strangers == Strangers::Both {
+            if neighbour.lacks_address() && self.limits.strangers == Strangers::Both {
                 networks = Network::ALL.to_vec();
             }
             neighbours

@@ -564,7 +564,8 @@ impl NodeSpec {
 
     /// Returns the limits of applications.
     fn application_limits(&self) -> ApplicationLimits {
-        ApplicationLimits { inline: self.agent_limits().inline, payload: self.longest().bytes() }
+        let of = self.agent_limits();
+        ApplicationLimits { inline: of.inline, payload: self.limits.bundle.bytes().min(of.bytes) }
     }
 
     /// Returns the configuration of a node that starts now. Its contact plan is put in force.

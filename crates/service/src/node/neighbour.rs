@@ -42,6 +42,11 @@ fn write_destination<S: Serializer>(
 }
 
 impl Neighbour {
+    /// Whether it has neither networks nor an address.
+    pub(super) const fn lacks_address(&self) -> bool {
+        self.from.is_empty() && self.address.is_none()
+    }
+
     /// Networks from which its name counts without a proof: by default its address.
     pub(super) fn networks(&self) -> Result<Vec<Network>, SpecError> {
         if self.from.is_empty() {

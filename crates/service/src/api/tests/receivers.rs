@@ -136,3 +136,23 @@ fn shared_bundles_that_expire_are_forgotten() {
     let sent = send(&place, 1);
     assert_eq!(ids(&two.take(1)), sent);
 }
+
+#[test]
+fn expired_bundles_do_not_count_as_unconfirmed() {
+    let place = Place::new(false);
+    let [mut one, mut two] = [(); 2].map(|()| join(&place, "turns").unwrap());
+    let mut client = place.client();
+    let short = [("to", "ipn:1.5"), ("lifetime_ms", "300")];
+    let expiring = client.send(&short, io::Cursor::new(bytes(3))).unwrap().id;
+    assert_eq!(one.next().id, expiring);
+    await_some("it has expired", || (held(&place) == 0).then_some(()));
+    // A request for the state of the node also sweeps the receivers.
+    client.get::<model::Node>("/node", &[]).unwrap();
+    let second = send(&place, 1);
+    let delivery = two.next();
+    assert_eq!(BTreeSet::from([delivery.id.clone()]), second);
+    client.confirm(&delivery).unwrap();
+    // Both have confirmed all. The first was served longer ago, so it gets the next bundle.
+    let (third, fourth) = (send(&place, 1), send(&place, 1));
+    assert_eq!((ids(&one.take(1)), ids(&two.take(1))), (third, fourth));
+}
