@@ -13,7 +13,7 @@ from pathlib import Path
 
 import dtn7zero_node
 from bundle_node import FailedError
-from hardy import build
+from ends import build
 
 # Number of random bundles, and the first seed.
 BUNDLES, SEED = 20_000, 1

@@ -1,38 +1,12 @@
-"""Hardy, the node of the crates hardy-bpa and hardy-tcpclv4: how it is had, and a bundle by it."""
+"""Bundles to and from Hardy, the node of the crates hardy-bpa and hardy-tcpclv4 (`hardy-node`)."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 from bundle_node import OURS, PATIENCE, FailedError, Node, stop
-from ends import HERE
-
-# Time limit of a build; Hardy takes four minutes on two free cores.
-BUILD_MAX = 1200.0
-
-
-def build(target: Path, package: str, program: str | None = None) -> Path | None:
-    """Builds a program of the workspace here; None, with a message, if that fails."""
-    name = program or package
-    if shutil.which("cargo") is None:
-        print(f"{name} is left out: there is no cargo", file=sys.stderr)
-        return None
-    cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--package", package]
-    command = [*cargo, "--bin", name, "--manifest-path", str(HERE / "Cargo.toml")]
-    environment = {key: value for key, value in os.environ.items() if key != "RUSTFLAGS"}
-    try:
-        subprocess.run(
-            [*command, "--target-dir", str(target)], check=True, env=environment, timeout=BUILD_MAX
-        )
-    except (subprocess.SubprocessError, OSError) as error:
-        print(f"{name} is left out: {error}", file=sys.stderr)
-        return None
-    return target / "release" / name
 
 
 def appeared(path: Path, process: subprocess.Popen[bytes]) -> bytes:

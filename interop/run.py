@@ -281,8 +281,11 @@ def main() -> int:
     given = parser.parse_args()
 
     target = target_folder()
-    build = ["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path"]
-    subprocess.run([*build, str(HERE / "Cargo.toml"), "--target-dir", str(target)], check=True)
+    # The other programs here are for bundles, and have more dependencies.
+    build = ["cargo", "build", "--quiet", "--release", "--locked"]
+    build += ["--package", "relay", "--package", "cfdp-rs-peer"]
+    build += ["--manifest-path", str(HERE / "Cargo.toml"), "--target-dir", str(target)]
+    subprocess.run(build, check=True)
     out: Path = given.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     source = out / "source.bin"

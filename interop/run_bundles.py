@@ -53,7 +53,7 @@ from bundle_node import (
     malformed,
     stream,
 )
-from ends import target_folder
+from ends import build, target_folder
 from pyd3tn.bundle6 import serialize_bundle6
 from pyd3tn.bundle7 import Bundle, CRCType, serialize_bundle7
 from pyd3tn.mtcp import MTCPConnection, MTCPSocket
@@ -324,8 +324,8 @@ def built(target: Path, peers: list[str]) -> dict[str, Path]:
     """Builds programs of peers; those that cannot be had are left out."""
     found = {
         "dtn7": dtn7.install(target) if "dtn7" in peers else None,
-        "Hardy": hardy.build(target, "hardy-peer", "hardy-node") if "Hardy" in peers else None,
-        "licklider": hardy.build(target, "ltp-peer") if "licklider" in peers else None,
+        "Hardy": build(target, "hardy-peer", "hardy-node") if "Hardy" in peers else None,
+        "licklider": build(target, "ltp-peer") if "licklider" in peers else None,
         "dtn7zero": dtn7zero_node.install(target) if "dtn7zero" in peers else None,
     }
     return {peer: program for peer, program in found.items() if program is not None}
