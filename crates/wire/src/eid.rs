@@ -73,13 +73,11 @@ pub struct ParseEidError {
 }
 
 impl Eid {
-    /// Creates an endpoint of a node number of the default allocator.
+    /// Creates an endpoint of a node number of the default allocator. Node 0 is the null endpoint
+    /// with any service (RFC 9758 §3.4.1).
     #[must_use]
     pub const fn ipn(node: u32, service: u64) -> Self {
-        if node == 0 && service == 0 {
-            return Self::None;
-        }
-        Self::Ipn { node: node as u64, service }
+        Self::from_numbers(node as u64, service)
     }
 
     /// Whether this is the null endpoint.
@@ -376,6 +374,7 @@ mod tests {
         for bytes in [&[0x82, 0x02, 0x82, 0, 5][..], &[0x82, 0x02, 0x83, 0, 0, 5]] {
             assert_eq!(read(bytes), Ok(Eid::None));
         }
+        assert_eq!(Eid::ipn(0, 5), Eid::None);
         // The default allocator in three numbers, and lengths ended by a break.
         assert_eq!(read(&[0x82, 0x02, 0x83, 0, 5, 6]), Ok(Eid::ipn(5, 6)));
         assert_eq!(read(&[0x9f, 0x02, 0x9f, 5, 6, 0xff, 0xff]), Ok(Eid::ipn(5, 6)));
