@@ -75,7 +75,8 @@ impl Agent {
             self.user.limit_reached(Limit::Incoming);
         }
         let giver = Giver::Layer { layer, link, transfer };
-        let (account, bytes) = (self.account(giver), bytes.unwrap_or(0));
+        let by = self.giver_node(giver);
+        let (account, bytes) = (Self::account(giver, by.clone()), bytes.unwrap_or(0));
         if !self.restart.is_ready() || is_full || !self.has_share(&account, bytes) {
             self.refuse(origin, Refusal::NoResources);
             return;
@@ -84,7 +85,7 @@ impl Agent {
         self.shares.begin(number, account, bytes);
         self.intakes.begin_transfer((layer, transfer), number);
         let mut intake = Intake::new(giver, Body::Memory(BytesMut::new()));
-        intake.by = self.giver_node(giver);
+        intake.by = by;
         self.intakes.insert(number, intake);
     }
 
@@ -464,8 +465,9 @@ impl Agent {
         if let Some(name) = intake.read_from.take() {
             self.store.delete(name);
         }
+        let by = self.begun_by(&intake);
         if intake.secured.is_none() && self.is_to_be_secured(&head) {
-            return self.secure(now, (number, intake.giver), head, (payload, owns_file));
+            return self.secure(now, (number, intake.giver, by), head, (payload, owns_file));
         }
         let priority = match intake.giver {
             Giver::User { priority, .. } => priority,
@@ -473,7 +475,6 @@ impl Agent {
                 head.priority().unwrap_or(Priority::Normal)
             }
         };
-        let by = self.begun_by(&intake);
         let max = self.lifetime_max(&head, intake.giver, by.as_ref());
         let (age_ms, expires) = ages(&head, now, self.clock(), max, &bounds);
         let from = head.previous_node(&bounds);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::{Bytes, BytesMut};
 use engine::Time;
-use wire::bp7::{self, BundleFlags, CrcType};
+use wire::bp7::{self, BundleFlags, CrcType, Eid};
 use wire::bpsec::INTEGRITY;
 
 use super::super::layer::{Content, Refusal};
@@ -38,12 +38,12 @@ impl Agent {
         self.config.security.check_unprotected(&roles, between, has).err()
     }
 
-    /// Processes the security of a bundle that was received under a number. Its payload is read
-    /// into memory first.
+    /// Processes the security of a bundle that was received under a number, and that a neighbour
+    /// began, if known. Its payload is read into memory first.
     pub(super) fn secure(
         &mut self,
         now: Time,
-        (number, giver): (u64, Giver),
+        (number, giver, by): (u64, Giver, Option<Eid>),
         head: Head,
         (payload, owns_file): (Content, bool),
     ) {
@@ -56,7 +56,7 @@ impl Agent {
         let Head::Seven(seven) = &head else { return };
         let name = match &payload {
             Content::Bytes(bytes) => {
-                return self.secure_bytes(now, (number, giver), (**seven).clone(), bytes);
+                return self.secure_bytes(now, (number, giver, by), (**seven).clone(), bytes);
             }
             Content::File { name, .. } => name.clone(),
         };
@@ -74,7 +74,8 @@ impl Agent {
         self.joins.renumber(received, number);
         let join = Join { parts: [payload].into(), ..Join::default() };
         let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
-        (intake.join, intake.is_made, intake.read_from) = (Some(join), true, owned);
+        (intake.by, intake.join) = (by, Some(join));
+        (intake.is_made, intake.read_from) = (true, owned);
         self.intakes.insert(number, intake);
         self.join_on(now, number);
     }
@@ -82,7 +83,7 @@ impl Agent {
     fn secure_bytes(
         &mut self,
         now: Time,
-        (number, giver): (u64, Giver),
+        (number, giver, by): (u64, Giver, Option<Eid>),
         head: bp7::Head,
         bytes: &Bytes,
     ) {
@@ -93,7 +94,8 @@ impl Agent {
         }
         let head = Head::from(opened.head);
         let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
-        (intake.is_made, intake.secured) = (true, Some(passed.into_iter().collect()));
+        (intake.by, intake.is_made) = (by, true);
+        intake.secured = Some(passed.into_iter().collect());
         self.begin_under(now, number, intake, &opened.payload.into());
     }
 
@@ -106,8 +108,11 @@ impl Agent {
         let destination = opened.head.primary().destination.clone();
         let is_for_us = self.is_for_us(&destination);
         let (policy, node) = (&self.config.security, &self.config.node);
-        let signed = opened.signed();
+        let mut signed = Vec::new();
         if !giver.is_here() || giver == Giver::Fragments {
+            if !is_for_us {
+                signed = opened.signed();
+            }
             policy.receive_noting(opened, passed)?;
         }
         if is_for_us {

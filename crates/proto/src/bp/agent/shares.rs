@@ -153,12 +153,10 @@ impl Acceptance {
 }
 
 impl Agent {
-    /// Whose share a bundle of this giver takes.
-    pub(super) fn account(&self, giver: Giver) -> Account {
+    /// Whose share a bundle of this giver takes, given the neighbour that began it, if known.
+    pub(super) fn account(giver: Giver, by: Option<Eid>) -> Account {
         match giver {
-            Giver::Layer { .. } => {
-                self.giver_node(giver).map_or(Account::Strangers, Account::Neighbour)
-            }
+            Giver::Layer { .. } => by.map_or(Account::Strangers, Account::Neighbour),
             Giver::User { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => Account::Here,
         }
     }

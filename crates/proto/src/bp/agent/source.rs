@@ -305,7 +305,7 @@ impl Agent {
                 let mut intake = Intake::with_head(giver, Body::There(reading), head);
                 intake.is_whole = true;
                 let number = self.number();
-                self.shares.begin(number, self.account(giver), len);
+                self.shares.begin(number, Self::account(giver, None), len);
                 self.intakes.insert(number, intake);
                 self.store.open(Job::Open { intake: number }, name, OpenMode::Read);
             }
@@ -329,7 +329,8 @@ impl Agent {
         let bounds = self.config.limits.head;
         let fed = intake.feed(payload, &bounds);
         intake.is_whole = true;
-        self.shares.begin(number, self.account(intake.giver), payload.len() as u64);
+        let account = Self::account(intake.giver, intake.by.clone());
+        self.shares.begin(number, account, payload.len() as u64);
         self.intakes.insert(number, intake);
         self.place(number);
         if let Fed::Payload(Some((offset, piece))) = fed {

@@ -266,6 +266,17 @@ impl Tcpcl {
         }
     }
 
+    /// Closes a neighbour. Returns whether its stream is still being opened.
+    fn close(&mut self, now: Time, link: LinkId) -> bool {
+        let was_opening = self.wanted.remove(&link).is_some_and(|wanted| wanted.is_opening);
+        self.timers.cancel(Alarm::Reconnect(link));
+        let path = self.paths.get(&link).copied();
+        if let Some(path) = path {
+            self.end(now, path, TermReason::Unknown);
+        }
+        was_opening && path.is_none()
+    }
+
     fn send(&mut self, link: LinkId, tag: Tag, bundle: Outgoing) {
         let session = self.paths.get(&link).and_then(|path| self.sessions.get_mut(path));
         let open = |session: &&mut Session| {
@@ -574,11 +585,7 @@ impl Layer for Tcpcl {
                 }
             }
             Command::Close { link } => {
-                self.wanted.remove(&link);
-                self.timers.cancel(Alarm::Reconnect(link));
-                if let Some(path) = self.paths.get(&link).copied() {
-                    self.end(now, path, TermReason::Unknown);
-                }
+                self.close(now, link);
             }
             Command::Send { link, tag, bundle } => self.send(link, tag, bundle),
             Command::Cancel { link, tag } => self.cancel(link, tag),

@@ -207,12 +207,8 @@ impl Tcpcl {
 
     fn remove_peer(&mut self, now: Time, link: LinkId) {
         let Some(Peer { path, .. }) = self.config.peers.remove(&link) else { return };
-        let was_opening = self.wanted.remove(&link).is_some_and(|wanted| wanted.is_opening);
-        self.timers.cancel(Alarm::Reconnect(link));
-        match self.paths.get(&link).copied() {
-            Some(path) => self.end(now, path, TermReason::Unknown),
-            None if was_opening => self.effects.push_back(PathEffect::Close { path }.into()),
-            None => {}
+        if self.close(now, link) {
+            self.effects.push_back(PathEffect::Close { path }.into());
         }
     }
 

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Effect, Engine as _, Input, MemoryStore, Rng, Time};
-use wire::bp7::{CreationTimestamp, Eid, Primary};
+use wire::bp7::{CreationTimestamp, Eid, Fragment, Primary};
 
 use super::super::agent::{
     Acceptance, Agent, By, Config, Indication, Limit, Limits, Pattern, RequestError, SendRequest,
 };
 use super::super::layer::{Command, Event, LinkId, Neighbour, Refusal, TransferId};
-use super::attacks::{bytes_of_seven, bytes_of_six, seven, six};
+use super::super::security::{OnFault, Role};
+use super::attacks::{bytes_of_seven, bytes_of_six, seven, signed, six};
 use super::world::{chain, node};
 
 /// Creation time of bundles, within the world's present.
@@ -302,4 +303,41 @@ fn a_part_of_a_neighbours_bundle_stays_the_neighbours() {
     door.event(Event::Broken { link: NEAR, transfer, keep: true });
     // The neighbour counts it as kept.
     assert!(door.bytes() > 100, "{}", door.bytes());
+}
+
+/// A door with a security rule for all bundles, and payloads longer than `inline` bytes in files.
+fn checking(inline: usize, strangers: Acceptance) -> Door {
+    let mut door = Door::new(Limits::default(), Vec::new());
+    let limits = Limits { inline, ..Limits::default() };
+    let security = signed(Role::Acceptor, OnFault::Pass);
+    let config = Config { limits, security, ..Door::config(limits, vec![strangers]) };
+    door.agent.reload(door.now, config);
+    door
+}
+
+#[test]
+fn a_reassembled_bundle_stays_the_neighbours_after_its_security() {
+    for inline in [0, usize::MAX] {
+        let mut door = checking(inline, Acceptance { by: By::Strangers, bundles: 1, ..rule() });
+        for offset in [0, 200] {
+            let fragment = Some(Fragment { offset, total: 400 });
+            let primary = Primary { fragment, ..primary(1, 66, Eid::ipn(2, 5)) };
+            assert_eq!(door.whole(NEAR, &bytes_of_seven(primary, &[7; 200])), Ok(()));
+        }
+        assert_eq!(door.agent.statistics().bundles, 1, "{inline}");
+        // Strangers have room for one.
+        assert_eq!(door.whole(FAR, &bundle(2, 100)), Ok(()), "{inline}");
+        assert_eq!(door.whole(FAR, &bundle(3, 100)), Err(Refusal::NoResources), "{inline}");
+    }
+}
+
+#[test]
+fn a_bundle_stays_the_neighbours_when_its_link_ends_during_its_security() {
+    let mut door = checking(0, Acceptance { by: By::Strangers, refuse: true, ..rule() });
+    let transfer = door.begin(NEAR, None).unwrap();
+    assert_eq!(door.piece(NEAR, transfer, &bundle(1, 400)), []);
+    // Its payload is a file, which is read after the end of the link.
+    door.agent.handle_event(door.now, 0, Event::Whole { link: NEAR, transfer, file: None });
+    assert!(door.event(Event::Down { link: NEAR, why: "a test" }).is_empty());
+    assert_eq!(door.agent.statistics().bundles, 1);
 }

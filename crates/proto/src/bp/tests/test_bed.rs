@@ -6,7 +6,7 @@
 //! lifetimes, the oracle uses the contacts that take place: nearly all that it delivers alone
 //! arrive. Each other bundle is reported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Range};
 use std::time::Duration;
 
@@ -277,12 +277,12 @@ impl Bed {
         let deleted = nodes.iter().flat_map(|node| &node.indications).filter_map(|indication| {
             if let Indication::Deleted { id, .. } = indication { Some(id) } else { None }
         });
-        let deleted: BTreeMap<&BundleId, usize> = deleted.map(|id| (id, 1)).collect();
-        let lost_reports = deleted.keys().filter(|id| !self.sent.contains_key(id)).count();
+        let deleted: BTreeSet<&BundleId> = deleted.collect();
+        let lost_reports = deleted.iter().filter(|id| !self.sent.contains_key(id)).count();
         let (mut numbers, mut unreported) = (Numbers::default(), 0);
         for (id, sent) in &self.sent {
             let times = nodes[sent.to].taken.iter().filter(|(of, _)| of == id).count();
-            if times > 1 || times == 0 && !deleted.contains_key(id) {
+            if times > 1 || times == 0 && !deleted.contains(id) {
                 return Err(format!("{id:?} to {} was delivered {times} times", sent.to));
             }
             let is_report = |indication: &Indication| match indication {

@@ -265,6 +265,13 @@ impl Udpcl {
         }
     }
 
+    /// Removes a neighbour and its path, and reports it as down.
+    fn remove(&mut self, link: LinkId, path: PathId, why: &'static str) {
+        self.link_down(link, why);
+        self.forget_path(path);
+        self.forget(link, path);
+    }
+
     /// Removes a neighbour.
     fn forget(&mut self, link: LinkId, path: PathId) {
         self.links.remove(&link);
@@ -379,18 +386,14 @@ impl Layer for Udpcl {
         let known = self.links.range(..LinkId::CAME);
         let over = known.filter(|&(link, _)| !links.contains_key(link));
         for (link, path) in over.map(|(link, of)| (*link, of.path)).collect::<Vec<_>>() {
-            self.link_down(link, "it is no neighbour any more");
-            self.forget_path(path);
-            self.forget(link, path);
+            self.remove(link, path, "it is no neighbour any more");
         }
         for link in links.into_keys() {
             let path = PathId(link.0);
             // A stranger whose path has the number gets another one.
             let other = self.by_path.get(&path).copied().filter(|other| *other >= LinkId::CAME);
             if let Some(stranger) = other {
-                self.link_down(stranger, "its path is that of a neighbour now");
-                self.forget_path(path);
-                self.forget(stranger, path);
+                self.remove(stranger, path, "its path is that of a neighbour now");
             }
             self.links.entry(link).or_insert_with(|| Link::new(path));
             self.by_path.insert(path, link);
