@@ -172,8 +172,10 @@ impl Agent {
         let (part, head_len) = (load.part, load.head.encoded_len());
         let (start, end) = part.unwrap_or((0, held.payload.len()));
         let bytes = (end - start).saturating_add(head_len as u64);
-        let sending = Sending { to: node.clone(), route: None, part, head_len };
+        let sending =
+            Sending { to: node.clone(), route: None, part, head_len, hops: held.arrival.hops };
         held.sending.insert((at, tag), sending);
+        held.arrival.is_tried = true;
         if part.is_none() || held.gap(copy_for.as_ref()).is_none() {
             let route = held.queued.remove(node).flatten();
             if let Some(sending) = held.sending.get_mut(&(at, tag)) {
@@ -204,9 +206,11 @@ impl Agent {
             self.is_kept(at, tag, number, acknowledged);
         }
         match result {
-            Reception::Accepted => self.is_sent(now, at, tag, number),
+            Reception::Accepted if !self.is_overtaken(at, tag, number) => {
+                self.is_sent(now, at, tag, number);
+            }
             Reception::Declined => self.not_sent(now, at, tag, number, Retry::NextSession),
-            Reception::NoRoom | Reception::Failed => {
+            Reception::Accepted | Reception::NoRoom | Reception::Failed => {
                 self.not_sent(now, at, tag, number, Retry::Now);
             }
         }
@@ -218,6 +222,14 @@ impl Agent {
             }
         }
         self.use_volume(now);
+    }
+
+    /// Whether a copy came back during a transmission: its neighbour may have discarded the bundle
+    /// as a repetition.
+    fn is_overtaken(&self, at: LinkRef, tag: Tag, number: u64) -> bool {
+        let Some(held) = self.bundles.get(&number) else { return false };
+        let sending = held.sending.get(&(at, tag)).filter(|sending| sending.part.is_none());
+        sending.is_some_and(|sending| sending.hops < held.arrival.hops)
     }
 
     /// Resumes transmission to neighbours whose back-off has ended.

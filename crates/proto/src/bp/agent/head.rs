@@ -76,6 +76,8 @@ pub(super) struct Departure<'a> {
     pub(super) age_ms: u64,
     /// Number of the bundle, if this node has custody and wants signals by number.
     pub(super) custody: Option<u64>,
+    /// Hops added to the hop count.
+    pub(super) hops: u8,
     /// Copies that the neighbour may give away, where copies are counted.
     pub(super) copies: Option<u32>,
     pub(super) bounds: &'a Bounds,
@@ -313,7 +315,8 @@ impl Head {
                 // A bundle without a creation time has an age (RFC 9171 §4.4.2).
                 replace(head, BUNDLE_AGE, &age, head.primary().creation.time_ms == 0, &sealed);
                 if let Some(HopCount { limit, count }) = self.hop_count(departure.bounds) {
-                    let hops = HopCount { limit, count: count.saturating_add(1) };
+                    let count = count.saturating_add(departure.hops.into()).saturating_add(1);
+                    let hops = HopCount { limit, count };
                     replace(head, HOP_COUNT, &Extension::HopCount(hops), false, &sealed);
                 }
                 set_copies(head, departure.copies);

@@ -68,6 +68,10 @@ pub(super) struct Arrival {
     pub(super) is_secured: bool,
     /// Numbers of the security rules whose operations it passed.
     pub(super) verified: Vec<u32>,
+    /// Hops added because copies came back that were elsewhere.
+    pub(super) hops: u8,
+    /// Whether it was transmitted since hops were last added.
+    pub(super) is_tried: bool,
 }
 
 /// Transmission to a neighbour.
@@ -79,6 +83,8 @@ pub(super) struct Sending {
     pub(super) part: Option<(u64, u64)>,
     /// Bytes before the payload.
     pub(super) head_len: usize,
+    /// Added hops, as in [`Arrival`].
+    pub(super) hops: u8,
 }
 
 /// Custody of a bundle, until others accept it.

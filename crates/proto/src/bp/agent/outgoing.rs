@@ -78,6 +78,7 @@ impl Agent {
             node: &self.config.node,
             age_ms: held.age_ms(now),
             custody: self.custodies.number_of(held),
+            hops: held.arrival.hops,
             bounds: &self.config.limits.head,
         };
         let head = held.head.departing(&departure);

@@ -536,6 +536,7 @@ impl Agent {
                 return Err(None);
             }
             self.custody_is_known(now, held);
+            self.note_copy(held);
             return Err(Some(Reply::NotNeeded));
         }
         if let Some(why) = self.breaks_rule(&held.head, held.arrival.by.as_ref()) {
@@ -567,6 +568,26 @@ impl Agent {
         self.statistics.deleted += 1;
         self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
         Reply::NotNeeded
+    }
+
+    /// Handles a copy of a held bundle that was elsewhere, as its higher hop count shows: it came
+    /// back in a loop. Nodes on that way take the held bundle for a repetition, unless its hop count
+    /// is higher than when it was sent. Each transmission adds at most one hop, however many copies
+    /// come.
+    fn note_copy(&mut self, copy: &Held) {
+        let limits = &self.config.limits;
+        let is_last = self.is_copying() || self.is_for_us(copy.destination());
+        let held = self.by_key.get(&copy.key()).and_then(|number| self.bundles.get_mut(number));
+        let (Some(held), Some(hops), false) = (held, copy.hops(&limits.head), is_last) else {
+            return;
+        };
+        let arrival = &held.arrival;
+        let was_elsewhere =
+            hops > held.hops(&limits.head).unwrap_or(0).saturating_add(arrival.hops);
+        if was_elsewhere && arrival.is_tried && arrival.hops < limits.returns {
+            held.arrival.hops += 1;
+            held.arrival.is_tried = false;
+        }
     }
 
     /// Deletes a bundle that arrived after its lifetime, with a report if requested, as if it had

@@ -371,3 +371,29 @@ fn a_bundle_for_a_neighbour_heeds_the_plan() {
     assert_eq!(taken(&world, 1), 4);
     assert_eq!(world.now, Time::from_secs(30));
 }
+
+/// A bundle whose acknowledgement was lost comes back in a loop to a node that still holds it.
+#[test]
+fn copies_of_a_bundle_do_not_end_each_other() {
+    let configs = [1, 2, 0].into_iter().enumerate().map(|(at, via)| {
+        let entry = Entry { to: Pattern::Any, via: vec![node(via)] };
+        Config { routing: Routing::Static(vec![entry]), ..chain(3, at, false) }
+    });
+    let mut world = World::new(configs.collect(), 1);
+    world.settle();
+    world.connect(0, 1);
+    let now = world.now;
+    world.nodes[0].agent.send(now, SendRequest::new(endpoint(3), vec![1; 10])).unwrap();
+    world.drain(0);
+    while world.act(0, 0) {}
+    while world.carry(0) {}
+    world.disconnect(0, 1);
+    let held = |world: &World| [0, 1, 2].map(|n| world.nodes[n].agent.bundles().count());
+    assert_eq!(held(&world), [1, 1, 0]);
+    for (from, to) in [(1, 2), (2, 0), (0, 1)] {
+        world.connect(from, to);
+        world.settle();
+        world.disconnect(from, to);
+    }
+    assert_eq!(held(&world), [0, 1, 0]);
+}
