@@ -26,7 +26,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from socket import AF_INET, SOCK_STREAM, socket
+from socket import AF_INET, AF_UNIX, SOCK_STREAM, socket
+from threading import Thread
 from typing import Any
 
 import programs
@@ -46,9 +47,13 @@ LOSSY = ("udpcl",)
 PEER_SIZES = {50: 2000, 1000: 2000, 65_536: 1000, 1_000_000: 100, 100_000_000: 2}
 REPEATS = 3
 PINGS = 1000
+# Bundles in one request to a node.
+HANDED_IN = 100_000
 # The targets: bit/s at 1 MB over TCPCL, and from 1 MB on over LTP with datagrams that Ethernet
 # carries, and microseconds there and back.
 BPS, LTP_BPS, PING_US = 5e9, 2e9, 300.0
+# Bundles per second in one request, on disk, too.
+STREAM_PER_S = 20_000.0
 # And seconds for ten years of contacts.
 DAYS, YEARS_S = 3653, 60.0
 
@@ -167,6 +172,41 @@ def ping(slowlight: Path, store: str) -> tuple[Line, float]:
     return Line(f"a bundle there and back, {store}", note), rtt["p50"]
 
 
+def handed_in(sock: Path, count: int) -> float:
+    """Bundles per second that one request hands in, until the last one is stored."""
+    entry = b'{"to": "ipn:2.1", "bytes": 100}\n' + bytes(100)
+    length = f"Content-Length: {len(entry) * count}"
+    head = f"POST /bundles/stream HTTP/1.1\r\nHost: node\r\n{length}\r\n\r\n"
+    with socket(AF_UNIX, SOCK_STREAM) as to:
+        to.connect(str(sock))
+        begun = time.monotonic()
+        sender = Thread(target=lambda: to.sendall(head.encode() + entry * count))
+        sender.start()
+        stored, rest = 0, b""
+        while stored < count and (some := to.recv(1 << 20)):
+            if b'"status"' in some:
+                raise ValueError(f"the node refused a bundle: {some[:300]!r}")
+            stored += (rest + some).count(b'"id"') - rest.count(b'"id"')
+            rest = some[-8:]
+        seconds = time.monotonic() - begun
+        sender.join()
+    if stored < count:
+        raise ValueError(f"the node replied to {stored} of {count} bundles")
+    return count / seconds
+
+
+def stream(slowlight: Path, store: str) -> tuple[Line, float]:
+    """Bundles per second that an application sends in one request."""
+    rates = []
+    for _ in range(REPEATS):
+        with tempfile.TemporaryDirectory() as name, nodes(slowlight, Path(name), store) as sock:
+            rates.append(handed_in(sock, HANDED_IN))
+    rates.sort()
+    middle = statistics.median(rates)
+    note = f"{middle:,.0f} bundles/s ({rates[0]:,.0f} to {rates[-1]:,.0f})"
+    return Line(f"bundles of 100 B in one request, {store}", note), middle
+
+
 def build(target: Path) -> Path:
     """Path of the program that measures throughput."""
     return programs.build(target, "node_speed")
@@ -210,11 +250,14 @@ def measure(slowlight: Path, program: Path, target: Path) -> Bundles:
         if runs := [run for run in peers if run is not None]:
             # Losses of dtn7 are not slowlight's failure.
             found.flow(f"bundles of {name_of(size)}, dtn7, memory", LOSSY[0], size, runs)
-    fastest = float("inf")
+    fastest = slowest = float("inf")
     for store in ("memory", "disk"):
         line, p50 = ping(slowlight, store)
         found.add(line)
         fastest = min(fastest, p50)
+        line, rate = stream(slowlight, store)
+        found.add(line)
+        slowest = min(slowest, rate)
     line, seconds = years(target)
     found.add(line)
     found.judged = [
@@ -227,6 +270,10 @@ def measure(slowlight: Path, program: Path, target: Path) -> Bundles:
             best["ltpcl"] >= LTP_BPS,
         ),
         (f"a bundle there and back: {fastest:.0f} us, at most {PING_US:g}", fastest <= PING_US),
+        (
+            f"bundles in one request: {slowest:,.0f}/s, at least {STREAM_PER_S:,.0f}",
+            slowest >= STREAM_PER_S,
+        ),
         (f"{DAYS} days of contacts: {seconds:.1f} s, at most {YEARS_S:g}", seconds <= YEARS_S),
     ]
     return found
