@@ -1,7 +1,7 @@
 //! Four nodes with a contact plan that does not hold, in real time: contacts of a second are
 //! missed, late, interrupted and slower than planned. At last all nodes are connected as planned.
 //!
-//! `SLOWLIGHT_BEDS` is the number of runs (0), `SLOWLIGHT_BED` the first seed (0).
+//! `SLOWLIGHT_BEDS` is the number of runs (3), `SLOWLIGHT_BED` the first seed (0).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -301,11 +301,7 @@ fn story(seed: u64) -> String {
 
 #[test]
 fn each_bundle_is_delivered_or_reported_although_contacts_fail() {
-    // It takes minutes where other programs have the processors.
-    let (first, count) = (number("SLOWLIGHT_BED", 0), number("SLOWLIGHT_BEDS", 0));
-    if count == 0 {
-        return eprintln!("skipped: SLOWLIGHT_BEDS is the number of runs");
-    }
+    let (first, count) = (number("SLOWLIGHT_BED", 0), number("SLOWLIGHT_BEDS", 3));
     let mut seeds = (first..first + count).collect::<Vec<_>>();
     while !seeds.is_empty() {
         let rest = seeds.split_off(seeds.len().min(AT_ONCE as usize));
