@@ -15,12 +15,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use engine::Time;
+use mimalloc::MiMalloc;
 use proto::bp::agent::{Agent, Indication, SendRequest};
 use rt::node::Node;
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 use service::node::{NodeSpec, PlanInForce};
 use transport::text;
 use wire::bp7::Eid;
+
+/// As in `slowlight`.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Maximum bundles, and their bytes, accepted and not yet forwarded.
 const AHEAD: (usize, u64) = (2048, 256 << 20);
