@@ -247,3 +247,14 @@ pub fn file_part(data: &[u8]) {
     assert_eq!(encoded, data[..encoded.len()]);
     assert!(part.crc().is_ok());
 }
+
+/// Decodes a beacon of a node and encodes it again.
+///
+/// # Panics
+/// If a decoded beacon does not survive encoding.
+pub fn ipnd_beacon(data: &[u8]) {
+    let Ok(beacon) = wire::ipnd::Beacon::decode(data) else { return };
+    assert!(!beacon.to_string().is_empty());
+    let encoded = beacon.encode().expect("decoded values are within their bounds");
+    assert_eq!(wire::ipnd::Beacon::decode(&encoded), Ok(beacon));
+}

@@ -21,7 +21,9 @@ mod tcp;
 mod texts;
 
 pub use agent::bp_agent;
-pub use bundles::{bp6_bundle, bp7_bundle, bpsec_block, file_part, mtcp, tcpcl, udpcl};
+pub use bundles::{
+    bp6_bundle, bp7_bundle, bpsec_block, file_part, ipnd_beacon, mtcp, tcpcl, udpcl,
+};
 pub use entity::{cfdp_entity, cfdp_journal};
 pub use formats::{
     capture, cfdp_pdu, cfdp_user_operation, icmp_too_big, ip_udp, ltp_segment, norm_message,
@@ -58,6 +60,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ftp", ftp),
     ("icmp_too_big", icmp_too_big),
     ("ip_udp", ip_udp),
+    ("ipnd_beacon", ipnd_beacon),
     ("link_preset", link_preset),
     ("ltp_node", ltp_node),
     ("ltp_segment", ltp_segment),

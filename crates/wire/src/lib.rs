@@ -19,6 +19,7 @@ pub mod ftp;
 mod hex;
 pub mod icmp;
 pub mod ip;
+pub mod ipnd;
 pub mod ipv6;
 pub mod ltp;
 pub mod ltpt;
