@@ -29,6 +29,26 @@ impl Network {
         Self { address: IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), bits: 0 },
     ];
 
+    /// Returns the network of an address with a prefix of this length.
+    #[must_use]
+    pub fn new(address: IpAddr, bits: u8) -> Self {
+        let address = address.to_canonical();
+        Self { address, bits: bits.min(if address.is_ipv4() { 32 } else { 128 }) }
+    }
+
+    /// Whether an address of the network can be that of one host: it is neither the network's own
+    /// address nor its broadcast address.
+    #[must_use]
+    pub fn is_host(&self, address: IpAddr) -> bool {
+        match address.to_canonical() {
+            IpAddr::V4(address) if self.bits < 31 => {
+                let hosts = u32::MAX >> self.bits;
+                address.to_bits() & hosts != 0 && address.to_bits() & hosts != hosts
+            }
+            IpAddr::V4(_) | IpAddr::V6(_) => true,
+        }
+    }
+
     /// Whether an address belongs to the network.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -49,8 +69,7 @@ impl Network {
 
 impl From<IpAddr> for Network {
     fn from(address: IpAddr) -> Self {
-        let address = address.to_canonical();
-        Self { address, bits: if address.is_ipv4() { 32 } else { 128 } }
+        Self::new(address, u8::MAX)
     }
 }
 

@@ -4,6 +4,7 @@ pub mod admission;
 pub mod agent;
 mod arrivals;
 mod blocks;
+pub mod discovery;
 pub mod filecl;
 pub mod files;
 pub mod layer;
