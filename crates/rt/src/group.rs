@@ -177,7 +177,7 @@ impl Groups {
     }
 }
 
-fn watch(any: &mut Option<OwnedFd>, socket: &Socket) -> io::Result<()> {
+pub(crate) fn watch(any: &mut Option<OwnedFd>, socket: &Socket) -> io::Result<()> {
     let all = match any.take() {
         Some(all) => all,
         None => epoll::create(epoll::CreateFlags::CLOEXEC)?,

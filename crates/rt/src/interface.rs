@@ -1,9 +1,11 @@
 //! State of this machine's network interfaces, and changes of it.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use proto::bp::admission::Network;
+use proto::bp::discovery::Own;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
@@ -20,6 +22,19 @@ const REQUEST: u16 = 1;
 const UP: u32 = 1;
 const MTU: u16 = 4;
 const NAME: u16 = 3;
+/// Messages about addresses, the end of a list, and their attributes.
+const NEW_ADDRESS: u16 = 20;
+const GET_ADDRESS: u16 = 22;
+const DONE: u16 = 3;
+const FAILED: u16 = 2;
+const DUMP: u16 = 0x300;
+const ADDRESS_BODY: usize = 8;
+const FAR: u16 = 1;
+const NEAR: u16 = 2;
+/// Flags of an address that is not used (yet): another machine may have it.
+const TENTATIVE: u8 = 0x48;
+/// Maximum messages in the list of all addresses.
+const LIST_MAX: usize = 10_000;
 
 /// State of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +62,56 @@ pub fn route_mtu(to: SocketAddr) -> io::Result<usize> {
         SocketAddr::V6(_) => sockopt::ipv6_mtu(&socket)?,
     };
     Ok(mtu as usize)
+}
+
+/// Returns the addresses of the interface with this index.
+pub(crate) fn addresses(index: u32) -> io::Result<Vec<Own>> {
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    let mut request = [0; HEADER + ADDRESS_BODY];
+    request[..4].copy_from_slice(&((HEADER + ADDRESS_BODY) as u32).to_ne_bytes());
+    request[4..6].copy_from_slice(&GET_ADDRESS.to_ne_bytes());
+    request[6..8].copy_from_slice(&(REQUEST | DUMP).to_ne_bytes());
+    send(&socket, &request, rustix::net::SendFlags::empty())?;
+    let (mut all, mut buffer) = (Vec::new(), [0; 32_768]);
+    for _ in 0..LIST_MAX {
+        let (len, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
+        let mut rest = &buffer[..len.min(32_768)];
+        while let Some(len) = word(rest, 0) {
+            let Some(message) = item(&mut rest, len as usize, HEADER) else { break };
+            match half(message, 4) {
+                Some(DONE | FAILED) => return Ok(all),
+                Some(NEW_ADDRESS) => all.extend(own(message, index)),
+                _ => {}
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Address in a message, if it belongs to the interface.
+fn own(message: &[u8], index: u32) -> Option<Own> {
+    let &[_, bits, flags, _] = message.get(HEADER..HEADER + 4)?.first_chunk()?;
+    if word(message, HEADER + 4)? != index || flags & TENTATIVE != 0 {
+        return None;
+    }
+    let mut rest = message.get(HEADER + ADDRESS_BODY..)?;
+    let (mut near, mut far) = (None, None);
+    while let Some(len) = half(rest, 0) {
+        let Some(attribute) = item(&mut rest, len.into(), 4) else { break };
+        match half(attribute, 2)? {
+            FAR => far = address(&attribute[4..]),
+            NEAR => near = address(&attribute[4..]),
+            _ => {}
+        }
+    }
+    // On a line with two ends the network is that of the other end.
+    let far = far.or(near)?;
+    Some(Own { address: near.unwrap_or(far), network: Network::new(far, bits) })
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let of_four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    of_four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
 /// Watches one interface.
@@ -174,6 +239,16 @@ mod tests {
         assert_eq!(monitor.news().unwrap(), None, "reported once");
     }
 
+    #[test]
+    fn loopback_has_its_addresses() {
+        let all = addresses(crate::interface("lo").unwrap()).unwrap();
+        let local: IpAddr = [127, 0, 0, 1].into();
+        let own = all.iter().find(|own| own.address == local).unwrap();
+        assert!(own.network.contains([127, 9, 9, 9].into()), "{own:?}");
+        assert!(!own.network.contains([128, 0, 0, 1].into()), "{own:?}");
+        assert_eq!(addresses(u32::MAX).unwrap(), []);
+    }
+
     proptest! {
         #[test]
         fn random_messages_cause_no_panic(bytes in prop::collection::vec(prop_oneof![any::<u8>(), 0..32u8], 0..200)) {
@@ -186,6 +261,7 @@ mod tests {
             }
             let _ = conditions(&message, "lo").count();
             let _ = conditions(&bytes, "lo").count();
+            let _ = own(&message, 0).or_else(|| own(&bytes, 0));
         }
     }
 }

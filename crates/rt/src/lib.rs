@@ -14,6 +14,7 @@
 //! agent.
 
 mod clock;
+mod discovery;
 mod driver;
 mod entropy;
 pub mod frame;
@@ -38,6 +39,7 @@ mod tun_driver;
 mod wait;
 
 pub use clock::Clock;
+pub use discovery::{Discoverer, DiscoveryConfig};
 pub use driver::{Config, Control, Driver, Event, RunError, Statistics};
 pub use entropy::entropy;
 pub use group::{Group, interface};
