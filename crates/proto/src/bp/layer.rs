@@ -10,7 +10,7 @@
 //! file in that store. The agent replies to every complete transfer. Until [`Command::Accept`],
 //! the layer does not confirm the bundle to its peer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use engine::{Engine, FileName, Time};
@@ -292,6 +292,8 @@ pub enum Event {
 pub struct Configured {
     /// Neighbours by their links. The path to each has the same number as its link.
     pub links: BTreeMap<LinkId, Remote>,
+    /// Links of these to nodes that nobody configured: they announced themselves, without proof.
+    pub discovered: BTreeSet<LinkId>,
     /// Peers that may connect, and the names that they may have.
     pub admission: Admission,
 }

@@ -201,6 +201,12 @@ impl Hub {
         }
     }
 
+    /// Logs neighbours that were discovered or lost.
+    pub(crate) fn discovered(&self, now: Time, lines: &[String]) {
+        let mut waiting = self.waiting();
+        lines.iter().for_each(|line| waiting.log.notice(now, Kind::Discovery, line));
+    }
+
     /// Replies to the requests that wait for a bundle to be stored.
     fn settle(&self, id: &BundleId, reply: impl Fn(bool) -> Submitted) {
         let mut waiting = self.waiting();

@@ -14,13 +14,14 @@ const PERIOD: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Neighbour,
+    Discovery,
     Deleted,
     Malformed,
     Refused,
     Trouble,
 }
 
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 
 /// Lines of a kind in the current period.
 #[derive(Clone, Copy, Debug, Default)]

@@ -35,6 +35,10 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
             counts.resent,
         ),
         ("forwarding_failures", "Failed attempts to forward", counts.failed),
+        ("beacons_sent", "Beacons sent", node.beacons.sent),
+        ("beacons_received", "Datagrams received as beacons", node.beacons.received),
+        ("beacons_malformed", "Datagrams that were no beacons", node.beacons.malformed),
+        ("beacons_ignored", "Beacons without effect", node.beacons.ignored),
     ] {
         let counter = Counter::<u64>::default();
         counter.inc_by(value);
@@ -47,6 +51,7 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
         ("bundles_held_most", "Maximum number of bundles in the store", counts.bundles_peak),
         ("bytes_held_most", "Maximum bytes of bundles in the store", counts.bytes_peak),
         ("neighbours_up", "Reachable neighbours", neighbours),
+        ("neighbours_discovered", "Discovered neighbours", node.discovered.len() as u64),
     ] {
         let gauge = Gauge::<i64>::default();
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));

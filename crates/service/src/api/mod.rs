@@ -102,12 +102,18 @@ impl NodeServer {
     pub fn run(self, shared: Shared, end: impl Fn() -> bool) {
         let Self { runtime, listener, path } = self;
         let (handle, hub) = (shared.handle.clone(), Arc::clone(&shared.hub));
+        let reload = Arc::clone(&shared.reload);
         runtime.block_on(async {
             tokio::spawn(accept(listener, routes::router(Arc::new(shared)), CLIENTS));
             let mut rounds = 0_u64;
             while !end() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 rounds += 1;
+                let lines = reload.follow();
+                if !lines.is_empty() {
+                    let hub = Arc::clone(&hub);
+                    handle.ask(move |now, _| hub.discovered(now, &lines));
+                }
                 if rounds.is_multiple_of(WATCH_ROUNDS) {
                     let hub = Arc::clone(&hub);
                     handle.ask(move |now, agent| hub.watch(now, agent));

@@ -24,6 +24,12 @@ pub struct Node {
     /// Traffic with each neighbour that is reachable, or for which bundles are queued.
     #[serde(default)]
     pub traffic: Vec<Traffic>,
+    /// Neighbours that were discovered.
+    #[serde(default)]
+    pub discovered: Vec<Discovered>,
+    /// Counters of their beacons.
+    #[serde(default)]
+    pub beacons: Beacons,
     /// Bundles without a route.
     #[serde(default)]
     pub unrouted: u64,
@@ -51,6 +57,32 @@ pub struct Traffic {
     pub sending: u64,
     /// Bytes in transit to it.
     pub sending_bytes: u64,
+}
+
+/// A neighbour that was discovered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Discovered {
+    /// Node ID that it announces, without proof.
+    pub node: String,
+    /// Address to which this node connects.
+    pub address: SocketAddr,
+    /// Interface on which its beacons arrive.
+    pub interface: String,
+    /// Layer over which it is reached.
+    pub layer: String,
+}
+
+/// Counters of beacons since the node started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beacons {
+    /// Beacons sent.
+    pub sent: u64,
+    /// Datagrams received.
+    pub received: u64,
+    /// Datagrams that were no beacons.
+    pub malformed: u64,
+    /// Beacons without effect: of configured neighbours, from other networks, beyond a bound.
+    pub ignored: u64,
 }
 
 /// Reply to a request to read the settings again.

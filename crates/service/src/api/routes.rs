@@ -26,14 +26,15 @@ use wire::bp7::{BundleFlags, BundleId, Eid, StatusReport};
 use super::hub::{Reported, subject};
 use super::listing::{bundles, remove};
 use super::model::{
-    Confirm, Counts, Delivery, Hops, Node, PingRequest, Pong, Report, ReportsRequest, Share,
-    StatusLine, Take, TraceRequest, Traffic,
+    Beacons, Confirm, Counts, Delivery, Discovered, Hops, Node, PingRequest, Pong, Report,
+    ReportsRequest, Share, StatusLine, Take, TraceRequest, Traffic,
 };
 use super::payload::Pieces;
 use super::receivers::{Delivered, Receiver};
 use super::sending::{send, send_stream};
 use super::{Shared, metrics};
 use crate::http::{METRICS_TYPE, Problem, Refusal};
+use crate::node::Listed;
 
 /// Minimum length of a ping's payload: magic, number, run.
 const PING_MIN: usize = 16;
@@ -130,6 +131,7 @@ impl Shared {
         });
         let (now, (is_persistent, is_ready), neighbours, held, counts) = request.await?;
         let (traffic, unrouted, oldest) = held;
+        let (discovered, beacons) = self.reload.discovered();
         let (endpoints, trouble) = self.hub.state();
         Ok(Node {
             id: self.node.to_string(),
@@ -140,6 +142,13 @@ impl Shared {
             layers: self.layers.clone(),
             neighbours,
             traffic: traffic.into_iter().map(traffic_of).collect(),
+            discovered: discovered.into_iter().map(discovered_of).collect(),
+            beacons: Beacons {
+                sent: beacons.sent,
+                received: beacons.received,
+                malformed: beacons.malformed,
+                ignored: beacons.ignored,
+            },
             unrouted: unrouted as u64,
             oldest: oldest.map(|oldest| now.since(oldest).as_secs_f64()),
             endpoints: endpoints.iter().map(Eid::to_string).collect(),
@@ -176,6 +185,11 @@ fn traffic_of((node, with): (Eid, NeighbourTraffic)) -> Traffic {
         sending: sending as u64,
         sending_bytes,
     }
+}
+
+fn discovered_of(Listed { found, layer }: Listed) -> Discovered {
+    let (node, interface) = (found.node.to_string(), found.interface);
+    Discovered { node, address: found.address, interface, layer }
 }
 
 /// GET: state and counters of the node.

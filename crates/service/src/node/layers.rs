@@ -31,6 +31,8 @@ pub(super) struct Host<'a> {
     pub(super) rng: Rng,
     /// Neighbours over the layer.
     pub(super) links: &'a BTreeMap<LinkId, Way>,
+    /// Maximum number of further neighbours that announce themselves.
+    pub(super) found: usize,
     /// Peers that may connect, and their names.
     pub(super) admission: &'a Admission,
     /// Maximum size of a bundle.
@@ -79,6 +81,11 @@ pub(super) trait LayerSpec {
     /// Whether peers may prove their names.
     fn proves_names(&self) -> bool {
         false
+    }
+
+    /// Its name in beacons, if nodes that announce themselves are reached over it.
+    fn announced(&self) -> Option<&'static str> {
+        None
     }
 
     /// Builds the layer.

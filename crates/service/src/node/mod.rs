@@ -3,6 +3,7 @@
 
 mod admit;
 mod clock;
+mod discovery;
 mod layers;
 mod neighbour;
 mod over_files;
@@ -38,6 +39,8 @@ use wire::bp7::Eid;
 
 pub use self::admit::{AcceptRule, Strangers};
 pub use self::clock::ClockUse;
+pub use self::discovery::DiscoverySpec;
+pub(crate) use self::discovery::Listed;
 use self::layers::Host;
 pub use self::layers::Layer;
 pub use self::neighbour::Neighbour;
@@ -104,6 +107,8 @@ pub struct NodeSpec {
     /// Neighbours.
     #[serde(default, rename = "neighbour")]
     pub neighbours: Vec<Neighbour>,
+    /// Discovery of further neighbours; without it there is none.
+    pub discovery: Option<DiscoverySpec>,
     /// Static routes for destinations without a route in the contact plan.
     #[serde(default, rename = "route")]
     pub routes: Vec<RouteSpec>,
@@ -349,6 +354,7 @@ impl NodeSpec {
         self.custody.check()?;
         self.links()?;
         self.entries()?;
+        self.check_discovery()?;
         self.check_admission()
     }
 
@@ -448,7 +454,7 @@ impl NodeSpec {
             }
             let name = neighbour.name.clone().unwrap_or_default();
             let at = LinkRef { layer, link: LinkId(number) };
-            links.insert(at, Way { node, address, name, engine });
+            links.insert(at, Way { node, address, name, engine, is_found: false });
         }
         Ok(links)
     }
@@ -597,7 +603,9 @@ impl NodeSpec {
             let spec = layer.spec();
             let name = spec.name().to_owned();
             let (node, rng) = (&agent.node, Rng::new(seed, &name));
-            let host = Host { node, rng, links: &own, admission: &admission, longest, memory };
+            let found = self.discovery.as_ref().map_or(0, |spec| spec.nodes);
+            let admission = &admission;
+            let host = Host { node, rng, links: &own, found, admission, longest, memory };
             let (layer, carrier) = spec.build(host)?;
             layers.push(LayerConfig { name, layer, carrier, open });
         }
@@ -611,7 +619,7 @@ impl NodeSpec {
     }
 }
 
-/// A neighbour with an address.
+/// A neighbour with an address, configured or found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Way {
     node: Eid,
@@ -620,6 +628,8 @@ struct Way {
     name: String,
     /// LTP engine number over a layer of LTP, otherwise 0.
     engine: u64,
+    /// Whether it announced itself.
+    is_found: bool,
 }
 
 /// Checks the paths and the window of a layer over datagrams.

@@ -15,6 +15,7 @@ use transport::quantity::{Size, Span};
 use transport::settings::{check_interval, read_as, write_as};
 use transport::text::SpecError;
 use wire::bp7::Eid;
+use wire::mtcp::Framing;
 
 use super::layers::{Built, Host, LayerSpec, NamesFiles};
 use super::tls::Tls;
@@ -175,6 +176,16 @@ impl LayerSpec for Streams<'_> {
         self.layer.tls.is_some()
     }
 
+    fn announced(&self) -> Option<&'static str> {
+        // The first and the third are names of dtn7.
+        Some(match self.protocol {
+            Protocol::Tcpcl4 => "tcp",
+            Protocol::Tcpcl3(_) => "tcpcl3",
+            Protocol::Framed(Framing::Mtcp) => "mtcp",
+            Protocol::Framed(Framing::Stcp) => "stcp",
+        })
+    }
+
     fn check(&self, _node: &Eid) -> Result<(), SpecError> {
         let name = self.name();
         if self.layer.tls.is_some() && !self.secures {
@@ -274,7 +285,7 @@ impl OverStreams {
                 ..StreamOptions::default()
             },
             // Streams to neighbours have places of their own.
-            streams_max: self.sessions.saturating_add(links.len()).saturating_add(16),
+            streams_max: self.sessions.saturating_add(links.len() + host.found + 16),
             forgets_left: true,
             tls: self.tls.as_ref().map(Tls::read).transpose()?,
             ..StreamConfig::default()

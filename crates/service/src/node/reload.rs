@@ -1,6 +1,7 @@
 //! Settings that change while a node runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -8,12 +9,15 @@ use std::time::SystemTime;
 use engine::{PathId, Time};
 use proto::bp::admission::Admission;
 use proto::bp::agent::{Agent, LinkRef};
+use proto::bp::discovery::Statistics;
 use proto::bp::layer::{Configured, LinkId, Remote};
 use rt::node::{Handle, LayerUpdate};
 use serde::Deserialize;
 use tracing::warn;
 use transport::text::{self, SpecError};
+use wire::bp7::Eid;
 
+use super::discovery::{Discovering, Listed, text as text_of};
 use super::plan::{Changed, InForce, NO_PLAN};
 use super::{NodeSpec, Plan, PlanInForce, RouteSpec, Way};
 
@@ -26,6 +30,7 @@ pub struct Reload {
     /// Settings in force.
     spec: Mutex<NodeSpec>,
     links: Mutex<Links>,
+    discovering: Mutex<Discovering>,
     plan: PlanInForce,
     handle: Handle,
 }
@@ -62,6 +67,13 @@ impl Links {
         }
     }
 
+    /// Nodes of the links, and the links to nodes that announced themselves.
+    fn of_agent(&self) -> (BTreeMap<LinkRef, Eid>, BTreeSet<LinkRef>) {
+        let nodes = self.ways.iter().map(|(at, way)| (*at, way.node.clone()));
+        let found = self.ways.iter().filter(|(_, way)| way.is_found);
+        (nodes.collect(), found.map(|(at, _)| *at).collect())
+    }
+
     fn of_layer(&self, layer: usize, admission: &Admission) -> LayerUpdate {
         let own = self.ways.iter().filter(|(at, _)| at.layer == layer);
         let remote = |way: &Way| Remote {
@@ -70,9 +82,11 @@ impl Links {
             engine: way.engine,
         };
         let links = own.clone().map(|(at, way)| (at.link, remote(way))).collect();
+        let found = own.clone().filter(|(_, way)| way.is_found);
+        let discovered = found.map(|(at, _)| at.link).collect();
         LayerUpdate {
             layer,
-            configured: Configured { links, admission: admission.clone() },
+            configured: Configured { links, discovered, admission: admission.clone() },
             destinations: own.map(|(at, way)| (PathId(at.link.0), way.address.clone())).collect(),
         }
     }
@@ -96,7 +110,64 @@ impl Reload {
             next: u32::try_from(spec.neighbours.len() + 1).unwrap_or(u32::MAX),
             ways,
         });
-        Self { path, started: spec.clone(), spec: Mutex::new(spec), links, plan, handle }
+        let (started, spec) = (spec.clone(), Mutex::new(spec));
+        let discovering = Mutex::default();
+        Self { path, started, spec, links, discovering, plan, handle }
+    }
+
+    /// Starts the discovery of neighbours, if the settings have one now or later. `listening` has
+    /// the addresses of each layer.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses a thread.
+    pub fn discover(&self, listening: Vec<Vec<SocketAddr>>) -> Result<(), SpecError> {
+        let mut discovering = self.discovering();
+        discovering.begin(listening);
+        discovering.apply(&self.spec()).map(drop)
+    }
+
+    fn discovering(&self) -> MutexGuard<'_, Discovering> {
+        self.discovering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens links to neighbours that were discovered, and closes those to lost ones. Returns lines
+    /// for the log.
+    pub(crate) fn follow(&self) -> Vec<String> {
+        let mut discovering = self.discovering();
+        let spec = self.spec();
+        let (news, is_changed) = discovering.follow(&spec);
+        // The spec was valid when it was read.
+        if let (true, Ok(mut ways), Ok(admission)) =
+            (is_changed, spec.running_links(), spec.admission())
+        {
+            let layers = spec.layers.len();
+            drop(spec);
+            ways.extend(discovering.ways());
+            let (nodes, found) = self.wire(ways, layers, &admission);
+            self.handle.ask(move |now, node: &mut Agent| node.set_links(now, nodes, found));
+        }
+        news.iter().map(text_of).collect()
+    }
+
+    /// Replaces the links to configured and to found neighbours in the layers.
+    fn wire(
+        &self,
+        ways: Vec<(usize, Way)>,
+        layers: usize,
+        admission: &Admission,
+    ) -> (BTreeMap<LinkRef, Eid>, BTreeSet<LinkRef>) {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.replace(ways);
+        let updates = (0..layers).map(|layer| links.of_layer(layer, admission));
+        self.handle.configure(updates.collect());
+        links.of_agent()
+    }
+
+    /// Returns the neighbours that were discovered, and counters of beacons.
+    pub(crate) fn discovered(&self) -> (Vec<Listed>, Statistics) {
+        let discovering = self.discovering();
+        discovering.listed(&self.spec())
     }
 
     fn spec(&self) -> MutexGuard<'_, NodeSpec> {
@@ -119,18 +190,18 @@ impl Reload {
         let set = self.plan.set();
         let plan = new.plan(self.handle.zero())?;
         let agent = new.agent(plan.as_ref())?;
-        let (ways, admission) = (new.running_links()?, new.admission()?);
+        let (mut ways, admission) = (new.running_links()?, new.admission()?);
         if !later.is_empty() {
             warn!(settings = later.join(", "), "changed settings wait for a restart of the node");
         }
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        links.replace(ways);
-        let updates = (0..new.layers.len()).map(|layer| links.of_layer(layer, &admission));
-        self.handle.configure(updates.collect());
-        let nodes = links.ways.iter().map(|(at, way)| (*at, way.node.clone())).collect();
+        let mut discovering = self.discovering();
+        discovering.apply(&new)?;
+        ways.extend(discovering.ways());
+        let (nodes, found) = self.wire(ways, new.layers.len(), &admission);
         *self.spec() = new;
+        drop(discovering);
         self.handle.ask(self.in_place((plan, set), move |now, node| {
-            node.set_links(now, nodes);
+            node.set_links(now, nodes, found);
             node.reload(now, agent);
         }));
         Ok(later)

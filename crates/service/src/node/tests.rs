@@ -521,3 +521,44 @@ fn examples_for_other_implementations_are_settings() {
     }
     assert_eq!(count, 9);
 }
+
+const DISCOVERY: &str = r#"
+id = "ipn:1.0"
+store.memory = "1 MB"
+[discovery]
+interfaces = ["eth0"]
+[[layer]]
+kind = "tcpcl4"
+listen = ["0.0.0.0:4556"]
+"#;
+
+#[test]
+fn discovery_has_the_groups_of_dtn7() {
+    let spec = NodeSpec::parse(DISCOVERY, "node.toml").unwrap();
+    let discovery = spec.discovery.unwrap();
+    let groups: Vec<String> = discovery.groups.iter().map(ToString::to_string).collect();
+    assert_eq!(groups, ["224.0.0.26:3003", "[ff02::1]:3003"]);
+    assert_eq!(discovery.period, Span(Duration::from_secs(10)));
+    assert_eq!((discovery.announce, discovery.accept, discovery.nodes), (true, None, 64));
+}
+
+#[test]
+fn discovery_that_cannot_work_is_refused() {
+    let refused = |from: &str, to: &str| {
+        let text = DISCOVERY.replace(from, to);
+        assert_ne!(text, DISCOVERY);
+        NodeSpec::parse(&text, "node.toml").unwrap_err().to_string()
+    };
+    let more = |line: &str| refused("[[layer]]", &format!("{line}\n[[layer]]"));
+    assert!(refused("[\"eth0\"]", "[]").contains("interfaces is empty"));
+    assert!(more("groups = [\"192.0.2.1:3003\"]").contains("no multicast group"));
+    assert!(more("groups = [\"224.0.0.26:0\"]").contains("no multicast group"));
+    assert!(more("period = \"100 ms\"").contains("between 1 s and 5 min"));
+    assert!(more("nodes = 5000").contains("more than 1024"));
+    assert!(more("accept = [\"ipn:2.1\"]").contains("names no node"));
+    let strangers = "id = \"ipn:1.0\"\nlimits.strangers = \"refuse\"";
+    assert!(refused("id = \"ipn:1.0\"", strangers).contains("no layer may connect"));
+    let udp = "kind = \"udpcl\"\nrate = \"1 Mbit/s\"\nlisten = \"0.0.0.0:4556\"";
+    let layer = "kind = \"tcpcl4\"\nlisten = [\"0.0.0.0:4556\"]";
+    assert!(refused(layer, udp).contains("no layer may connect"));
+}

@@ -95,7 +95,10 @@ impl Agent {
         let has_others = match &self.config.routing {
             Routing::Epidemic | Routing::Spray { .. } => false,
             Routing::Static(entries) => {
-                entries.iter().any(|entry| entry.via.len() > 1 && entry.via.contains(node))
+                let mut with_it = entries.iter().filter(|entry| entry.via.contains(node));
+                let first = with_it.next();
+                // Without a route it was a node that announced itself.
+                first.is_none_or(|first| first.via.len() > 1 || with_it.any(|it| it.via.len() > 1))
             }
             Routing::ContactGraph(..) => true,
         };
@@ -171,7 +174,7 @@ impl Agent {
         if held.storing || self.is_copying() {
             return;
         }
-        let is_idle = |node: &&Eid| !self.forwarder.reaches(node) || self.planned.is_over(node);
+        let is_idle = |node: &&Eid| self.forwarder.is_idle(node) || self.planned.is_over(node);
         let idle: Vec<Eid> = held.queued.keys().filter(is_idle).cloned().collect();
         if !held.waits && idle.is_empty() {
             return;
@@ -232,7 +235,7 @@ impl Agent {
         let (forwarder, timeout) = (&self.forwarder, self.config.contact_timeout);
         let changes = self.planned.look(now, router, timeout, |node| forwarder.reaches(node));
         for (at, node) in &self.config.links {
-            let is_open = self.planned.has_contact(node);
+            let is_open = self.planned.has_contact(node) || self.forwarder.is_discovered(*at);
             let link = at.link;
             if self.forwarder.set_open(*at, is_open) {
                 let command =

@@ -274,7 +274,7 @@ impl Agent {
         held.sent.insert(node.clone());
         let id = held.id();
         // The destination received it: no more copies are needed.
-        if copies && held.destination().node() == node {
+        if copies && held.destination().node() == node && self.forwarder.reaches_known(&node) {
             held.waits = false;
             self.forwarder.wait_no_longer(number);
             self.withdraw(number, |_| false);
@@ -327,14 +327,16 @@ impl Agent {
 
     fn offer_copy(&mut self, number: u64, node: &Eid) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
+        let is_for_it = held.destination().node() == *node;
         let has = held.sent.contains(node)
+            || !is_for_it && !self.forwarder.reaches_known(node)
             || self.forwarder.has_declined(node, number)
             || held.from.as_ref() == Some(node)
             || held.queued.contains_key(node)
             || held.sending.values().any(|sending| sending.to == *node)
             || held.head.source().node() == *node;
         let has_spare = match self.config.routing {
-            Routing::Spray { .. } => held.copies > 1 || held.destination().node() == *node,
+            Routing::Spray { .. } => held.copies > 1 || is_for_it,
             Routing::Static(_) | Routing::ContactGraph(..) | Routing::Epidemic => true,
         };
         if !has && has_spare {

@@ -23,6 +23,8 @@ pub(super) type Place = (Reverse<Priority>, u64);
 #[derive(Debug, Default)]
 struct Link {
     node: Option<Eid>,
+    /// Whether the name does not count for the node's rights: it was only announced.
+    is_stranger: bool,
     /// State of the neighbour, while it can be reached.
     up: Option<Neighbour>,
     /// Bundles in transit to it.
@@ -92,6 +94,10 @@ pub(super) struct Forwarder {
     links: BTreeMap<LinkRef, Link>,
     /// Links with a current contact.
     open: BTreeSet<LinkRef>,
+    /// Links to nodes that announced themselves.
+    discovered: BTreeSet<LinkRef>,
+    /// Links of lost ones, until they are down.
+    ending: BTreeSet<LinkRef>,
     /// Bundles queued for each neighbour.
     queues: BTreeMap<Eid, BTreeSet<Place>>,
     /// Bundles for which there is no route.
@@ -122,6 +128,7 @@ impl Forwarder {
         let link = self.links.entry(at).or_default();
         let is_new = link.up.is_none();
         let is_changed = link.up.as_ref().is_none_or(|up| up.bundle_max != neighbour.bundle_max);
+        link.is_stranger = self.discovered.contains(&at) && neighbour.node.is_none();
         link.node = configured.or_else(|| neighbour.node.as_ref().map(Eid::node));
         link.up = Some(neighbour);
         Up { node: link.node.clone(), is_new, is_changed }
@@ -129,6 +136,7 @@ impl Forwarder {
 
     /// Removes a link.
     pub(super) fn link_down(&mut self, at: LinkRef) -> Option<Down> {
+        self.ending.remove(&at);
         let Link { node, sending, .. } = self.links.remove(&at)?;
         let bundles = sending.bundles.into_iter().map(|(tag, (number, _))| (tag, number));
         Some(Down { node, bundles: bundles.collect() })
@@ -151,6 +159,44 @@ impl Forwarder {
     /// Neighbour of a link.
     pub(super) fn node(&self, at: LinkRef) -> Option<&Eid> {
         self.links.get(&at)?.node.as_ref()
+    }
+
+    /// Neighbour of a link, if its name counts.
+    pub(super) fn known(&self, at: LinkRef) -> Option<&Eid> {
+        self.links.get(&at).filter(|link| !link.is_stranger)?.node.as_ref()
+    }
+
+    /// Replaces the links to nodes that announced themselves. Bundles queued for lost ones are
+    /// routed again, whenever the links are down.
+    pub(super) fn set_discovered(&mut self, links: BTreeSet<LinkRef>) {
+        let former = std::mem::replace(&mut self.discovered, links);
+        for at in former.difference(&self.discovered) {
+            let Some(link) = self.links.get(at) else { continue };
+            self.ending.insert(*at);
+            let queue = link.node.as_ref().and_then(|node| self.queues.get(node));
+            self.again.extend(queue.into_iter().flatten().map(|(_, number)| *number));
+        }
+    }
+
+    /// Whether a link leads to a node that announced itself.
+    pub(super) fn is_discovered(&self, at: LinkRef) -> bool {
+        self.discovered.contains(&at)
+    }
+
+    /// Whether a node that announced itself can be reached.
+    pub(super) fn reaches_discovered(&self, node: &Eid) -> bool {
+        self.up().any(|(at, other)| other == Some(node) && self.discovered.contains(&at))
+    }
+
+    /// Whether a neighbour is up whose name counts: it may have bundles for others.
+    pub(super) fn reaches_known(&self, node: &Eid) -> bool {
+        let up = self.links.values().filter(|link| link.up.is_some() && !link.is_stranger);
+        up.filter_map(|link| link.node.as_ref()).any(|other| other == node)
+    }
+
+    /// Whether no link to a neighbour is up, or only one that is about to end.
+    pub(super) fn is_idle(&self, node: &Eid) -> bool {
+        !self.up().any(|(at, other)| other == Some(node) && !self.ending.contains(&at))
     }
 
     /// Whether a neighbour can be reached.

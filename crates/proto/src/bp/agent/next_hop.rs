@@ -18,10 +18,12 @@ impl Agent {
         let (forwarder, planned) = (&self.forwarder, &self.planned);
         match &mut self.config.routing {
             Routing::Epidemic | Routing::Spray { .. } => None,
-            Routing::Static(entries) => by_entries(entries, forwarder, number, held),
+            Routing::Static(entries) => by_entries(entries, forwarder, number, held)
+                .or_else(|| discovered(forwarder, number, held)),
             Routing::ContactGraph(router, entries) => {
                 let Some(destination) = planned_destination(planned, held) else {
-                    return by_entries(entries, forwarder, number, held);
+                    return by_entries(entries, forwarder, number, held)
+                        .or_else(|| discovered(forwarder, number, held));
                 };
                 let excluded = excluded(forwarder, number, held);
                 let wanted = Wanted {
@@ -70,6 +72,16 @@ fn unplanned(
         && !forwarder.has_declined(&node, number)
         && held.from.as_ref() != Some(&node);
     is_idle.then_some((node, None))
+}
+
+/// The destination itself if it announced itself and its link is up, for a bundle without another
+/// route.
+fn discovered(forwarder: &Forwarder, number: u64, held: &Held) -> Option<(Eid, Option<Route>)> {
+    let node = held.destination().node();
+    let is_hop = forwarder.reaches_discovered(&node)
+        && !forwarder.has_declined(&node, number)
+        && !held.avoids(&node);
+    is_hop.then_some((node, None))
 }
 
 /// Next hop of the first matching entry with one that may take the bundle: its first one that is

@@ -609,7 +609,7 @@ impl Agent {
     pub(super) fn giver_node(&self, giver: Giver) -> Option<Eid> {
         match giver {
             Giver::Layer { layer, link, .. } => {
-                self.forwarder.node(LinkRef { layer, link }).cloned()
+                self.forwarder.known(LinkRef { layer, link }).cloned()
             }
             Giver::User { .. } | Giver::Agent | Giver::Remains | Giver::Fragments => None,
         }

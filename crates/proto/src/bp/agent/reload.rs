@@ -1,6 +1,6 @@
 //! Settings and plans that change while an agent runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Time;
 use wire::bp7::Eid;
@@ -39,13 +39,19 @@ impl Agent {
         self.plan_changed(now);
     }
 
-    /// Replaces the links to configured neighbours. The layers got them before. Links that are left
-    /// out go down by themselves.
-    pub fn set_links(&mut self, now: Time, links: BTreeMap<LinkRef, Eid>) {
+    /// Replaces the links to neighbours: configured ones, and `discovered` ones, which announced
+    /// themselves. The layers got them before. Links that are left out go down by themselves.
+    pub fn set_links(
+        &mut self,
+        now: Time,
+        links: BTreeMap<LinkRef, Eid>,
+        discovered: BTreeSet<LinkRef>,
+    ) {
         let former = std::mem::replace(&mut self.config.links, links);
         for at in former.keys().filter(|&at| !self.config.links.contains_key(at)) {
             self.forwarder.set_open(*at, false);
         }
+        self.forwarder.set_discovered(discovered);
         if self.is_planned() {
             return self.contacts(now);
         }
@@ -53,6 +59,7 @@ impl Agent {
             self.forwarder.set_open(*at, true);
             self.commands.push_back((at.layer, Command::Open { link: at.link }));
         }
+        self.dispatch_again(now);
     }
 
     /// Replaces the static routes, and routes all bundles again; no effect where bundles are copied.

@@ -215,7 +215,7 @@ impl Agent {
                     || entries.iter().any(|entry| entry.to.matches(to))
             }
         };
-        is_routed || self.users.is_registered(to)
+        is_routed || self.forwarder.reaches_discovered(&to.node()) || self.users.is_registered(to)
     }
 
     /// Whether there is room for a bundle in the share of an account.

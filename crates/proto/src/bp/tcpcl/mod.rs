@@ -88,6 +88,8 @@ pub struct Tcpcl {
     config: Config,
     sessions: BTreeMap<PathId, Session>,
     paths: BTreeMap<LinkId, PathId>,
+    /// Links to nodes that announced themselves.
+    discovered: BTreeSet<LinkId>,
     wanted: BTreeMap<LinkId, Wanted>,
     /// Sessions that may have data to send.
     ready: BTreeSet<PathId>,
@@ -108,6 +110,7 @@ impl Tcpcl {
             config,
             sessions: BTreeMap::new(),
             paths: BTreeMap::new(),
+            discovered: BTreeSet::new(),
             wanted: BTreeMap::new(),
             ready: BTreeSet::new(),
             events: VecDeque::new(),
@@ -142,8 +145,9 @@ impl Tcpcl {
             wanted.is_opening = false;
         }
         let address = info.ends.map(|(_, far)| far.ip());
-        let Some(standing) = self.place(now, is_active, address) else {
+        let Some(standing) = self.place(now, (link, is_active), address) else {
             self.effects.push_back(StreamEffect::Reset { path }.into());
+            self.try_later(now, link);
             return;
         };
         let protocol = self.config.protocol;
@@ -403,10 +407,10 @@ impl Tcpcl {
         let node = session.peer.node.clone();
         let is_authenticated = node.is_some() && session.tls.names_itself(init.node_id);
         let bundle_max = init.transfer_mru;
-        // Nothing is sent to strangers.
+        // Nothing is sent to strangers that connect.
         let (window, window_bytes) = match session.peer.standing {
-            Standing::Neighbour => (window.max(1), window_bytes),
-            Standing::Stranger => (0, 0),
+            Standing::Stranger if !session.is_active => (0, 0),
+            Standing::Stranger | Standing::Neighbour => (window.max(1), window_bytes),
         };
         let neighbour = Neighbour { node, is_authenticated, bundle_max, window, window_bytes };
         session.neighbour = Some(neighbour.clone());

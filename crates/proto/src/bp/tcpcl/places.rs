@@ -27,15 +27,18 @@ pub(super) struct Remote {
 
 impl Tcpcl {
     /// Finds a place for a new stream; `None` if there is none. Streams to configured neighbours
-    /// always have one.
+    /// always have one, those to nodes that announced themselves have one like strangers.
     pub(super) fn place(
         &mut self,
         now: Time,
-        is_active: bool,
+        (link, is_active): (LinkId, bool),
         address: Option<IpAddr>,
     ) -> Option<Standing> {
         let most = self.config.limits.sessions;
         let is_stranger = |session: &Session| session.peer.standing == Standing::Stranger;
+        if self.discovered.contains(&link) {
+            return self.has_place_for_stranger().then_some(Standing::Stranger);
+        }
         if is_active {
             if self.sessions.len() >= most {
                 self.push_out(now, is_stranger);
@@ -49,7 +52,6 @@ impl Tcpcl {
         if !is_near && !may_prove && admission.strangers == Strangers::Refuse {
             return None;
         }
-        let kept = (self.config.peers.len() + admission.neighbours.len()).min(most / 2);
         let from_it = |session: &Session| !session.is_active && session.peer.address == address;
         let count = self.sessions.values().filter(|session| from_it(session)).count();
         if address.is_some() && count >= self.config.limits.per_address {
@@ -62,8 +64,17 @@ impl Tcpcl {
             let has_place = self.sessions.len() < most || self.push_out(now, is_stranger);
             return has_place.then_some(Standing::Neighbour);
         }
-        let strangers = self.sessions.values().filter(|session| is_stranger(session)).count();
-        (strangers + kept < most && self.sessions.len() < most).then_some(Standing::Stranger)
+        self.has_place_for_stranger().then_some(Standing::Stranger)
+    }
+
+    /// Whether there is a place beside those that are kept for neighbours.
+    fn has_place_for_stranger(&self) -> bool {
+        let most = self.config.limits.sessions;
+        let configured = self.config.peers.len().saturating_sub(self.discovered.len());
+        let kept = (configured + self.config.admission.neighbours.len()).min(most / 2);
+        let standings = self.sessions.values().map(|session| session.peer.standing);
+        let strangers = standings.filter(|standing| *standing == Standing::Stranger).count();
+        strangers + kept < most && self.sessions.len() < most
     }
 
     /// Ends the oldest of these sessions; returns whether there was one.
@@ -89,16 +100,24 @@ impl Tcpcl {
         let what = match self.config.admission.judge(own, named, is_proved, address) {
             Ok((node, standing)) => {
                 let peer = self.config.peers.get(&session.link).filter(|_| session.is_active);
-                session.peer.node = peer.and_then(|peer| peer.node.clone()).or(node);
+                let expected = peer.and_then(|peer| peer.node.clone());
+                let is_discovered = self.discovered.contains(&session.link);
+                let is_it = !is_discovered
+                    || named.parse::<Eid>().is_ok_and(|eid| Some(eid.node()) == expected);
+                // An announced name counts only if it would count from a peer that connects.
+                session.peer.node = expected.filter(|_| !is_discovered).or(node);
                 // Whom the configuration names is no stranger.
-                if !session.is_active {
+                if !session.is_active || is_discovered {
                     session.peer.standing = standing;
                 }
                 let is_stranger = session.peer.standing == Standing::Stranger;
-                if !is_stranger || self.config.admission.strangers != Strangers::Refuse {
+                if !is_it {
+                    "another node than announced there"
+                } else if is_stranger && self.config.admission.strangers == Strangers::Refuse {
+                    "a stranger, which is refused here"
+                } else {
                     return true;
                 }
-                "a stranger, which is refused here"
             }
             Err(why) => why,
         };
@@ -166,7 +185,7 @@ impl Tcpcl {
     /// Replaces the configured neighbours. Sessions end whose peers have another standing by the new
     /// admission: it is judged when they are established.
     pub(super) fn replace_peers(&mut self, now: Time, configured: Configured) {
-        let Configured { links, admission } = configured;
+        let Configured { links, discovered, admission } = configured;
         let known = self.config.peers.keys().copied();
         for link in known.filter(|link| !links.contains_key(link)).collect::<Vec<_>>() {
             self.remove_peer(now, link);
@@ -178,6 +197,7 @@ impl Tcpcl {
             let peer = Peer { path: PathId(link.0), server_name, node: Some(node) };
             self.config.peers.entry(link).or_insert(peer);
         }
+        self.discovered = discovered;
         let before = std::mem::replace(&mut self.config.admission, admission);
         let has_come = |(_, session): &(&PathId, &Session)| {
             !session.is_active && self.is_judged_otherwise(&before, session)

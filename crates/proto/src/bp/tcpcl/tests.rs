@@ -17,6 +17,7 @@ use crate::bp::layer::{
 };
 
 mod admission;
+mod discovered;
 mod framed;
 mod messages;
 mod version3;

@@ -6,6 +6,7 @@ mod conformance;
 mod contacts;
 mod crowd;
 mod custody;
+mod discovered;
 mod dispatch;
 mod fragments;
 pub(crate) mod hub;

@@ -453,7 +453,8 @@ fn neighbours_change_while_the_layer_runs() {
     let new = LinkId(5);
     let both = admit(&[(2, NEAR), (3, FAR)]);
     let links: BTreeMap<_, _> = [(new, remote(3))].into();
-    let configured = Configured { links: links.clone(), admission: both.clone() };
+    let configured =
+        Configured { links: links.clone(), admission: both.clone(), ..Configured::default() };
     host.layer.configure(host.now, configured.clone());
     host.drain();
     assert!(host.is_closed(ACTIVE.0), "the attempt is given up");
@@ -476,7 +477,7 @@ fn neighbours_change_while_the_layer_runs() {
     assert!(host.connect(new.0, FAR));
     host.receive(new.0, &[HEADER, &init("ipn:3.0")].concat());
     assert_eq!(host.ups().pop().map(|(link, ..)| link), Some(new));
-    let none = Configured { links: BTreeMap::new(), admission: admit(&[]) };
+    let none = Configured { admission: admit(&[]), ..Configured::default() };
     host.layer.configure(host.now, none);
     host.drain();
     for path in [new.0, 10, 13] {
