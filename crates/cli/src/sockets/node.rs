@@ -77,7 +77,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let spool = directory.map(|path| path.join(FileName::SPOOL_DIRECTORY).join("spool"));
     let (name, handle) = (spec.node()?, node.handle());
     let drain = spec.drain.duration();
+    let listening = layers.iter().map(|layer| layer.listening.clone()).collect();
     let reload = Reload::new(args.config.clone(), spec, plan, handle.clone());
+    reload.discover(listening)?;
     let reload = Arc::new(reload);
     let rereading = Arc::clone(&reload);
     let shared = Shared { node: name, handle, hub, spool, layers, reload };

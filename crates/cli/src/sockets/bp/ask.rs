@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::json;
-use service::api::model::{Node, Pong, Report};
+use service::api::model::{self, Node, Pong, Report};
 use transport::quantity::{Size, Span};
 
 use super::{Place, held, print};
@@ -189,11 +189,20 @@ fn state(node: &Node) -> String {
     let ready = if node.is_ready { "" } else { ", reads its store" };
     let kept = if node.is_persistent { "on disk" } else { "in memory" };
     let counts = &node.counts;
+    let discovered = node
+        .discovered
+        .iter()
+        .map(|model::Discovered { node, address, .. }| format!("{node} at {address}"));
+    let discovered: Vec<String> = discovered.collect();
+    let discovered = match &discovered[..] {
+        [] => String::new(),
+        some => format!("\ndiscovered: {}", list(some)),
+    };
     let trouble =
         node.trouble.as_ref().map(|what| format!("\ntrouble: {what}")).unwrap_or_default();
     format!(
         "{}: process {}, {:.0} s{ready}\n\
-         neighbours: {}\n\
+         neighbours: {}{discovered}\n\
          endpoints: {}\n\
          {} bundles with {} bytes {kept}\n\
          {} sent from here, {} received ({} again), {} forwarded, {} delivered\n\
