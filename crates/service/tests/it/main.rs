@@ -1,3 +1,4 @@
 //! Nodes on real sockets.
 
+mod discovery;
 mod node_layers;
