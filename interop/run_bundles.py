@@ -1,7 +1,7 @@
 """Runs a bundle node against other implementations, over TCP on loopback.
 
 * pyD3TN, the library of µD3TN: version 7 over MTCP, versions 6 and 7 over TCPCL 3;
-* dtn7, the node of that crate: version 7 over MTCP and TCPCL 4;
+* dtn7, the node of that crate: version 7 over MTCP and TCPCL 4, also found by its beacons;
 * OpenSSL's TLS: version 7 over TCPCL 4, of which `tls_peer` speaks as much as that needs;
 * Hardy, the node of the crates hardy-bpa and hardy-tcpclv4: version 7 over TCPCL 4;
 * licklider, an LTP engine: version 7 over LTP, also several bundles in a block;
@@ -37,6 +37,7 @@ from pathlib import Path
 
 import codecs_peer
 import dtn7
+import dtn7_discovery
 import dtn7zero_node
 import hardy
 import ltp_engine
@@ -338,6 +339,8 @@ def all_cases(
     for case in cases(peers):
         if case.peer in ("pyD3TN", "OpenSSL") or case.peer in programs:
             yield case.name(), lambda case=case: run(slowlight, programs, case)  # type: ignore[misc]
+    if "dtn7" in programs:
+        yield from dtn7_discovery.cases(slowlight, programs["dtn7"])
     if "licklider" in programs:
         yield from ltp_engine.cases(slowlight, programs["licklider"])
     if "dtn7zero" in programs:
