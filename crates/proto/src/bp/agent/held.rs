@@ -196,6 +196,16 @@ impl Held {
         Some(u8::try_from(hops.count).unwrap_or(u8::MAX))
     }
 
+    /// Whether a copy of it was at other nodes since this node has it. Its hop count is higher
+    /// then. Without a hop count a copy that comes during a transmission may have been there;
+    /// custody outlasts the transmission.
+    pub(super) fn was_elsewhere(&self, copy: &Self, bounds: &Bounds) -> bool {
+        match (copy.hops(bounds), self.hops(bounds)) {
+            (Some(hops), before) => hops > before.unwrap_or(0).saturating_add(self.arrival.hops),
+            (None, _) => self.custody.is_none() && !self.sending.is_empty(),
+        }
+    }
+
     /// Way in which it leaves.
     pub(super) fn left(&self, bounds: &Bounds) -> Left {
         if self.sent.is_empty() {

@@ -536,8 +536,7 @@ impl Agent {
                 return Err(None);
             }
             self.custody_is_known(now, held);
-            self.note_copy(held);
-            return Err(Some(Reply::NotNeeded));
+            return Err(Some(self.note_copy(held)));
         }
         if let Some(why) = self.breaks_rule(&held.head, held.arrival.by.as_ref()) {
             return Err(Some(Reply::Refused(why)));
@@ -570,24 +569,28 @@ impl Agent {
         Reply::NotNeeded
     }
 
-    /// Handles a copy of a held bundle that was elsewhere, as its higher hop count shows: it came
-    /// back in a loop. Nodes on that way take the held bundle for a repetition, unless its hop count
-    /// is higher than when it was sent. Each transmission adds at most one hop, however many copies
-    /// come.
-    fn note_copy(&mut self, copy: &Held) {
+    /// Handles a copy of a held bundle that was elsewhere: it came back in a loop, perhaps before
+    /// the acknowledgement of its transmission. Nodes on that way take the held bundle for a
+    /// repetition, unless its hop count is higher than when it was sent. Each transmission adds at
+    /// most one hop, however many copies come. After too many of them the giver keeps the copy.
+    fn note_copy(&mut self, copy: &Held) -> Reply {
         let limits = &self.config.limits;
         let is_last = self.is_copying() || self.is_for_us(copy.destination());
         let held = self.by_key.get(&copy.key()).and_then(|number| self.bundles.get_mut(number));
-        let (Some(held), Some(hops), false) = (held, copy.hops(&limits.head), is_last) else {
-            return;
+        let Some(held) = held.filter(|held| !is_last && held.was_elsewhere(copy, &limits.head))
+        else {
+            return Reply::NotNeeded;
         };
-        let arrival = &held.arrival;
-        let was_elsewhere =
-            hops > held.hops(&limits.head).unwrap_or(0).saturating_add(arrival.hops);
-        if was_elsewhere && arrival.is_tried && arrival.hops < limits.returns {
-            held.arrival.hops += 1;
-            held.arrival.is_tried = false;
+        let arrival = &mut held.arrival;
+        if !arrival.is_tried {
+            return Reply::NotNeeded;
         }
+        if arrival.hops >= limits.returns {
+            return Reply::Refused(Refusal::NotAcceptable);
+        }
+        arrival.hops += 1;
+        arrival.is_tried = false;
+        Reply::NotNeeded
     }
 
     /// Deletes a bundle that arrived after its lifetime, with a report if requested, as if it had

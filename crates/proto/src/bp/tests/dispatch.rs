@@ -5,7 +5,9 @@ use std::time::Duration;
 use engine::Time;
 use wire::bp7::BundleFlags;
 
-use super::super::agent::{Config, Entry, Pattern, Routing, SendRequest, State, Version};
+use super::super::agent::{
+    Config, Entry, Indication, Pattern, Routing, SendRequest, State, Version,
+};
 use super::super::contacts::{Contact, ContactPlan};
 use super::super::layer::{Event, LinkId};
 use super::super::routes::{Priority, Router};
@@ -396,4 +398,48 @@ fn copies_of_a_bundle_do_not_end_each_other() {
         world.disconnect(from, to);
     }
     assert_eq!(held(&world), [0, 1, 0]);
+}
+
+/// A bundle comes back in a loop before the acknowledgement of its transmission.
+#[test]
+fn bundles_that_overtake_their_acknowledgements_are_not_lost() {
+    for (version, hop_limit, returns) in [
+        (Version::Seven, Some(30), 8),
+        (Version::Seven, Some(200), 2),
+        (Version::Seven, Some(200), 0),
+        (Version::Seven, None, 8),
+        (Version::Six, None, 2),
+    ] {
+        let configs = [1, 2, 0].into_iter().enumerate().map(|(at, via)| {
+            let entry = Entry { to: Pattern::Any, via: vec![node(via)] };
+            let mut config = Config { hop_limit, ..chain(3, at, false) };
+            config.routing = Routing::Static(vec![entry]);
+            config.limits.returns = returns;
+            config
+        });
+        let mut world = World::new(configs.collect(), 1);
+        world.settle();
+        world.slow = [(0, 1), (1, 2), (2, 0)].into();
+        for (from, to) in [(0, 1), (1, 2), (2, 0)] {
+            world.connect(from, to);
+        }
+        let request = SendRequest { version, ..SendRequest::new(endpoint(3), vec![1; 10]) };
+        let now = world.now;
+        world.nodes[0].agent.send(now, request).unwrap();
+        world.drain(0);
+        for round in 0..100 {
+            world.settle();
+            let held: usize = world.nodes.iter().map(|it| it.agent.bundles().count()).sum();
+            let is_end = |it: &Indication| matches!(it, Indication::Deleted { .. });
+            let ends =
+                world.nodes.iter().flat_map(|node| &node.indications).filter(|it| is_end(it));
+            let what = format!("{version:?}, {hop_limit:?}, {returns}, round {round}");
+            assert!(held > 0 || ends.count() > 0, "{what}: it is lost in silence");
+            world.release();
+        }
+        assert!(world.crossed.len() < 200, "{}", world.crossed.len());
+        world.pass(secs(2 * DAY));
+        let held: usize = world.nodes.iter().map(|it| it.agent.bundles().count()).sum();
+        assert_eq!(held, 0);
+    }
 }

@@ -157,6 +157,9 @@ pub(super) struct World {
     pub(super) window_bytes: u64,
     /// Whether the received part of a bundle is kept when its link breaks.
     pub(super) reactive: bool,
+    /// Links whose acknowledgements wait until they are released: from, to.
+    pub(super) slow: BTreeSet<(usize, usize)>,
+    late: Vec<(TransferId, Outcome)>,
     /// Nodes that refuse bundles as not acceptable.
     pub(super) refusing: BTreeSet<usize>,
     /// Transmissions: from, to, and the bundle.
@@ -212,6 +215,8 @@ impl World {
             bundle_max: u64::MAX,
             window_bytes: 0,
             reactive: false,
+            slow: BTreeSet::new(),
+            late: Vec::new(),
             refusing: BTreeSet::new(),
             crossed: Vec::new(),
         };
@@ -420,10 +425,22 @@ impl World {
 
     fn reply(&mut self, id: TransferId, outcome: Outcome) {
         let Some(at) = self.transfers.iter().position(|t| t.id == id) else { return };
+        let Transfer { from, to, .. } = self.transfers[at];
+        if self.slow.contains(&(from, to)) && self.late.iter().all(|(late, _)| *late != id) {
+            return self.late.push((id, outcome));
+        }
+        self.late.retain(|(late, _)| *late != id);
         let Transfer { from, to, tag, .. } = self.transfers.remove(at);
         let sent = Event::Sent { link: LinkId(to as u32), tag, outcome };
         self.nodes[from].agent.handle_event(self.now, 0, sent);
         self.drain(from);
+    }
+
+    /// Delivers the acknowledgements that wait.
+    pub(super) fn release(&mut self) {
+        for (id, outcome) in self.late.clone() {
+            self.reply(id, outcome);
+        }
     }
 
     /// Takes a delivery.
