@@ -287,7 +287,7 @@ settings! {
         pub returns: u8 = 8,
         /// Unconfirmed deliveries of an endpoint.
         pub delivering: usize = 1024,
-        /// Fragments of one bundle held for reassembly at its destination.
+        /// Fragments of one bundle from one neighbour, held for reassembly at its destination.
         pub fragments: usize = 1 << 17,
         /// Shortest payload of a fragment created here, in bytes; neighbours that take less get no
         /// fragments.

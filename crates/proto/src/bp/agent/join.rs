@@ -4,13 +4,19 @@
 //! The reassembled bundle is a new one; the fragments are deleted when it is safe. Where fragments
 //! overlap, the one with the lower offset counts. Fragments of different total lengths belong to
 //! different bundles, of which the first complete one counts: a forged fragment cannot prevent
-//! reassembly. A bundle that then fails a security rule does not count, and only its own fragments
-//! are dropped.
+//! reassembly.
+//!
+//! Fragments of each neighbour are kept apart, and those of all strangers together. A neighbour's
+//! own fragments are joined first, if they are complete, then those of all neighbours; those of
+//! strangers are never joined with others. A bundle that then fails a security rule does not
+//! count, and only its own fragments are dropped: first one without which it is still complete.
+//! Fragments of several neighbours are kept then, until those of one are complete.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use engine::{Completion, EffectError, OpenMode, Time};
+use wire::bp7::Eid;
 
 use super::super::layer::Content;
 use super::head::Key;
@@ -22,16 +28,154 @@ use crate::ranges::Ranges;
 /// Back-off after the store had no room for a reassembled bundle.
 const REST: Duration = Duration::from_secs(60);
 
+/// Reassemblies of a bundle that may fail its security because of one spare fragment. Beyond that,
+/// all fragments of a failed one are dropped: each takes as long as a bundle.
+const SPARES_MAX: u8 = 8;
+
+/// Start of a fragment, and its number.
+type Start = (u64, u64);
+
 /// The fragments of one bundle.
 #[derive(Debug, Default)]
 struct Fragments {
-    /// Ends of the fragments, by their start.
-    parts: BTreeMap<(u64, u64), u64>,
-    have: Ranges,
+    /// Ends of the fragments, and indices of their givers.
+    parts: BTreeMap<Start, (u64, usize)>,
+    givers: Vec<Given>,
+    /// Bytes of all neighbours.
+    together: Ranges,
     /// The bundle they are being reassembled into.
     joining: Option<u64>,
-    /// Fragments of which it consists.
-    made_of: Vec<u64>,
+    /// Fragments of which it consists, each with bytes that those before do not have.
+    made_of: Vec<Start>,
+    /// Whether it consists of the fragments of several neighbours.
+    is_mixed: bool,
+    /// Whether such a bundle failed its security.
+    has_failed_mixed: bool,
+    /// Reassemblies that failed, perhaps because of a spare fragment.
+    spares: u8,
+}
+
+/// Fragments of one neighbour, or of all strangers.
+#[derive(Debug)]
+struct Given {
+    by: Option<Eid>,
+    count: usize,
+    have: Ranges,
+}
+
+/// Fragments that make a complete bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Set {
+    /// Fragments of one giver.
+    Of(usize),
+    /// Fragments of all neighbours.
+    Neighbours,
+}
+
+impl Fragments {
+    fn given(&self, by: Option<&Eid>) -> Option<&Given> {
+        self.givers.iter().find(|given| given.by.as_ref() == by)
+    }
+
+    fn add(&mut self, start: Start, end: u64, by: Option<&Eid>) {
+        let known = self.givers.iter().position(|given| given.by.as_ref() == by);
+        let giver = known.unwrap_or_else(|| {
+            self.givers.push(Given { by: by.cloned(), count: 0, have: Ranges::new() });
+            self.givers.len() - 1
+        });
+        self.parts.insert(start, (end, giver));
+        self.givers[giver].count += 1;
+        self.count_in(start, end, giver);
+    }
+
+    fn count_in(&mut self, (start, _): Start, end: u64, giver: usize) {
+        let Some(given) = self.givers.get_mut(giver) else { return };
+        given.have.insert(start, end);
+        if given.by.is_some() {
+            self.together.insert(start, end);
+        }
+    }
+
+    /// Removes a fragment; returns whether it was there. Other fragments of its giver may cover some
+    /// of it; bytes only it had are missing in any case.
+    fn remove(&mut self, start: Start) -> bool {
+        let Some((end, giver)) = self.parts.remove(&start) else { return false };
+        let (begin, _) = start;
+        self.together.remove(begin, end);
+        for (at, given) in self.givers.iter_mut().enumerate() {
+            if at == giver {
+                given.count = given.count.saturating_sub(1);
+                given.have.remove(begin, end);
+            } else if given.by.is_some() {
+                let mut from = begin;
+                for (gap, next) in given.have.gaps(begin, end).chain([(end, end)]) {
+                    if from < gap {
+                        self.together.insert(from, gap);
+                    }
+                    from = next;
+                }
+            }
+        }
+        true
+    }
+
+    /// Counts all fragments again: removed ones may have covered bytes of others.
+    fn recount(&mut self) {
+        let parts: Vec<_> = self.parts.iter().map(|(start, part)| (*start, *part)).collect();
+        for (start, (end, giver)) in parts {
+            self.count_in(start, end, giver);
+        }
+    }
+
+    /// Fragments that are complete.
+    fn complete(&self, total: u64) -> Option<Set> {
+        let is_whole = |have: &Ranges| have.gaps(0, total).next().is_none();
+        let of = |is_known: bool| {
+            let is_it = |given: &Given| {
+                given.by.is_some() == is_known && given.count > 0 && is_whole(&given.have)
+            };
+            self.givers.iter().position(is_it).map(Set::Of)
+        };
+        let has_known = || self.givers.iter().any(|given| given.by.is_some() && given.count > 0);
+        let mixes = || !self.has_failed_mixed && has_known() && is_whole(&self.together);
+        let all = || mixes().then_some(Set::Neighbours);
+        of(true).or_else(all).or_else(|| of(false))
+    }
+
+    /// Fragments of a set, in order.
+    fn of(&self, set: Set) -> impl Iterator<Item = (Start, u64)> {
+        let is_in = move |giver: usize| match set {
+            Set::Of(only) => only == giver,
+            Set::Neighbours => self.givers.get(giver).is_some_and(|given| given.by.is_some()),
+        };
+        let parts = self.parts.iter().filter(move |(_, (_, giver))| is_in(*giver));
+        parts.map(|(start, (end, _))| (*start, *end))
+    }
+
+    /// Takes the fragments to drop of a bundle that failed its security: the latest of those without
+    /// which it is still complete, or all. None if they are of several neighbours, of which one may
+    /// be true.
+    fn suspects(&mut self) -> Vec<Start> {
+        let made_of = std::mem::take(&mut self.made_of);
+        if self.is_mixed {
+            self.has_failed_mixed = true;
+            return Vec::new();
+        }
+        let end = |start: &Start| self.parts.get(start).map_or(0, |(end, _)| *end);
+        let is_spare = |at: usize| {
+            let before = at.checked_sub(1).and_then(|at| made_of.get(at)).map_or(0, end);
+            made_of.get(at + 1).is_some_and(|(next, _)| *next <= before)
+        };
+        let spare = (0..made_of.len()).filter(|at| is_spare(*at)).map(|at| made_of[at]);
+        let latest = spare.max_by_key(|(_, number)| *number);
+        match latest.filter(|_| self.spares < SPARES_MAX) {
+            Some(latest) => {
+                self.spares += 1;
+                vec![latest]
+            }
+            None => made_of,
+        }
+    }
 }
 
 /// Original bundle, and its length in bytes.
@@ -75,14 +219,28 @@ impl Agent {
         }
         let Some(fragments) = self.joins.fragments.get(&whole) else { return false };
         let Some((offset, len)) = held.key().fragment else { return false };
-        fragments.have.gaps(offset, offset.saturating_add(len)).next().is_none()
+        let given = fragments.given(held.arrival.by.as_ref());
+        let end = offset.saturating_add(len);
+        given.is_some_and(|given| given.count > 0 && given.have.gaps(offset, end).next().is_none())
+    }
+
+    /// Number of the held bundle that an arriving one repeats. A fragment for this node does not
+    /// repeat that of another neighbour: one of them may be forged.
+    pub(super) fn repeats(&self, held: &Held) -> Option<u64> {
+        let number = *self.by_key.get(&held.key())?;
+        let is_apart = held.head.fragment().is_some() && self.is_for_us(held.destination()) && {
+            let known = self.bundles.get(&number);
+            known.is_some_and(|known| known.arrival.by != held.arrival.by)
+        };
+        (!is_apart).then_some(number)
     }
 
     /// Whether one more fragment of a bundle for this node is kept.
     pub(super) fn has_place(&mut self, held: &Held) -> bool {
         let Some(whole) = whole_of(held) else { return true };
-        let held = self.joins.fragments.get(&whole).map_or(0, |fragments| fragments.parts.len());
-        let has_place = held < self.config.limits.fragments;
+        let fragments = self.joins.fragments.get(&whole);
+        let given = fragments.and_then(|fragments| fragments.given(held.arrival.by.as_ref()));
+        let has_place = given.map_or(0, |given| given.count) < self.config.limits.fragments;
         if !has_place {
             self.user.limit_reached(Limit::Fragments);
         }
@@ -93,15 +251,17 @@ impl Agent {
     pub(super) fn collect(&mut self, now: Time, number: u64) {
         let Some(held) = self.bundles.get(&number) else { return };
         if self.is_redundant(held) {
-            return self.let_go(number);
+            // Another giver's fragment with the same bounds is no duplicate of it.
+            self.drop_unremembered(number);
+            return self.arm_expiry();
         }
         let (Some(whole), Some((offset, len))) = (whole_of(held), held.key().fragment) else {
             return;
         };
         let end = offset.saturating_add(len);
+        let by = held.arrival.by.clone();
         let fragments = self.joins.fragments.entry(whole.clone()).or_default();
-        fragments.parts.insert((offset, number), end);
-        fragments.have.insert(offset, end);
+        fragments.add((offset, number), end, by.as_ref());
         if let Some(held) = self.bundles.get_mut(&number) {
             held.waits = true;
         }
@@ -111,10 +271,9 @@ impl Agent {
     /// Reassembles a bundle if it is complete and there is room.
     fn join(&mut self, now: Time, whole: &Whole) {
         let Some(fragments) = self.joins.fragments.get(whole) else { return };
-        let is_complete = fragments.have.gaps(0, whole.1).next().is_none();
-        if !is_complete || fragments.joining.is_some() {
+        let Some(set) = fragments.complete(whole.1).filter(|_| fragments.joining.is_none()) else {
             return;
-        }
+        };
         // One reassembly may exceed the bound: otherwise fragments that fill the store would stay
         // for ever.
         let fits = self.bytes.saturating_add(whole.1) <= self.config.limits.bytes;
@@ -126,7 +285,7 @@ impl Agent {
         let (mut parts, mut made_of) = (VecDeque::new(), Vec::new());
         let mut at = 0;
         let mut ends = (None, None);
-        for (&(offset, number), &end) in &fragments.parts {
+        for ((offset, number), end) in fragments.of(set) {
             let Some(held) = self.bundles.get(&number) else { continue };
             if offset == 0 && ends.0.is_none() {
                 ends.0 = Some(held);
@@ -136,7 +295,7 @@ impl Agent {
             }
             if end > at {
                 parts.push_back(part(&held.payload, at - offset, end - at));
-                made_of.push(number);
+                made_of.push((offset, number));
                 at = end;
             }
         }
@@ -150,6 +309,7 @@ impl Agent {
         let number = self.number();
         if let Some(fragments) = self.joins.fragments.get_mut(whole) {
             (fragments.joining, fragments.made_of) = (Some(number), made_of);
+            fragments.is_mixed = set == Set::Neighbours;
         }
         let join = Join { parts, ..Join::default() };
         let mut intake = Intake::of_fragments(head, join, tail);
@@ -273,22 +433,19 @@ impl Agent {
         self.join_others(now);
     }
 
-    /// Drops the fragments of a reassembled bundle that fails its security. They are not
-    /// remembered: one of them was forged, and the others may come again.
+    /// Drops fragments of a reassembled bundle that fails its security. They are not remembered: one
+    /// of them was forged, and the others may come again.
     pub(super) fn join_refused(&mut self, now: Time, number: u64) {
         let mut joins = self.joins.fragments.iter_mut();
         let found = joins.find(|(_, fragments)| fragments.joining == Some(number));
         let Some((whole, fragments)) = found else { return };
         let whole = whole.clone();
         fragments.joining = None;
-        for number in std::mem::take(&mut fragments.made_of) {
+        for (_, number) in fragments.suspects() {
             self.drop_unremembered(number);
         }
         if let Some(fragments) = self.joins.fragments.get_mut(&whole) {
-            // Dropped fragments may have covered bytes of others.
-            for ((start, _), end) in &fragments.parts {
-                fragments.have.insert(*start, *end);
-            }
+            fragments.recount();
         }
         self.arm_expiry();
         self.join(now, &whole);
@@ -327,9 +484,9 @@ impl Agent {
         let Some(whole) = whole_of(held) else { return };
         let Some(fragments) = self.joins.fragments.get_mut(&whole) else { return };
         let Some((offset, _)) = held.key().fragment else { return };
-        let Some(end) = fragments.parts.remove(&(offset, number)) else { return };
-        // Other fragments may cover some of it; bytes only it had are missing in any case.
-        fragments.have.remove(offset, end);
+        if !fragments.remove((offset, number)) {
+            return;
+        }
         let joining = fragments.joining.take();
         if fragments.parts.is_empty() {
             self.joins.fragments.remove(&whole);

@@ -40,7 +40,7 @@ mod store;
 mod users;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, Input, Rng, Time, Timers, Transmit, TxBuf,
@@ -303,7 +303,7 @@ impl Agent {
         if let Giver::User { key: Some(key), .. } = giver {
             self.note_request(number, key, held.id());
         }
-        self.by_key.insert(held.key(), number);
+        self.by_key.entry(held.key()).or_insert(number);
         self.by_expiry.insert((held.expires, number));
         let is_safe = !held.storing;
         if !is_safe {
@@ -430,7 +430,11 @@ impl Agent {
     /// Removes a bundle from all lists.
     fn forget(&mut self, number: u64) -> Option<Box<Held>> {
         let held = self.bundles.remove(&number)?;
-        self.by_key.remove(&held.key());
+        if let btree_map::Entry::Occupied(known) = self.by_key.entry(held.key())
+            && *known.get() == number
+        {
+            known.remove();
+        }
         self.leave_fragments(number, &held);
         self.custodies.forget(number, held.custody.as_ref());
         self.by_expiry.remove(&(held.expires, number));

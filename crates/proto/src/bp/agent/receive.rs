@@ -526,13 +526,13 @@ impl Agent {
             self.statistics.malformed += 1;
             return Err(Some(Reply::Refused(Refusal::NotAcceptable)));
         }
-        let known = self.by_key.get(&key);
+        let known = self.repeats(held);
         if let (None, Some(before)) = (known, self.returns_of(held)) {
             self.take_returned(held, before)?;
         } else if known.is_some() || self.gone.contains(&key) || self.is_redundant(held) {
             self.statistics.duplicates += 1;
             // A copy of an unsafe bundle is not safe either: both get the same reply.
-            if known.is_some_and(|number| self.intakes.add_giver(*number, giver)) {
+            if known.is_some_and(|number| self.intakes.add_giver(number, giver)) {
                 return Err(None);
             }
             self.custody_is_known(now, held);

@@ -182,8 +182,7 @@ impl Agent {
         if let Content::Bytes(bytes) = &held.payload {
             self.memory += bytes.len();
         }
-        let key = held.key();
-        self.by_key.insert(key, number);
+        self.by_key.entry(held.key()).or_insert(number);
         self.by_expiry.insert((held.expires, number));
         self.bundles.insert(number, Box::new(held));
     }

@@ -8,6 +8,7 @@ mod crowd;
 mod custody;
 mod discovered;
 mod dispatch;
+mod forged;
 mod fragments;
 pub(crate) mod hub;
 mod layers;
