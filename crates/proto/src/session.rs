@@ -115,6 +115,11 @@ impl<I: From<L>, L: Copy + PartialEq> User<I, L> {
         self.limits.contains(&limit)
     }
 
+    /// Removes indications that are no longer true.
+    pub(crate) fn withdraw(&mut self, is_over: impl Fn(&I) -> bool) {
+        self.indications.retain(|indication| !is_over(indication));
+    }
+
     /// Next indication.
     pub(crate) fn pop(&mut self) -> Option<I> {
         self.indications.pop_front()

@@ -153,7 +153,7 @@ impl Hub {
                         echo.send_back(now, agent, delivered);
                     }
                 } else {
-                    self.waiting().receivers.deliver(endpoint, delivered);
+                    self.waiting().receivers.deliver(agent, endpoint, delivered);
                 }
             }
             Indication::Stored { id } => {

@@ -1,6 +1,9 @@
 //! Applications at the endpoints of a node, and the bundles that those of a shared endpoint have
 //! not confirmed.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -139,8 +142,12 @@ impl Receivers {
         }
     }
 
-    /// Delivers a bundle. Without an application it waits for the next.
-    pub(super) fn deliver(&mut self, endpoint: Eid, delivered: Delivered) {
+    /// Delivers a bundle. Without an application it waits for the next. One that was confirmed or
+    /// has expired since the agent indicated it is not delivered.
+    pub(super) fn deliver(&mut self, agent: &Agent, endpoint: Eid, delivered: Delivered) {
+        if agent.delivery(delivered.delivery).as_ref() != Some(&delivered.id) {
+            return;
+        }
         let Some(group) = self.groups.get(&endpoint) else { return };
         if group.share != Share::No {
             return self.hand_out(endpoint, delivered);

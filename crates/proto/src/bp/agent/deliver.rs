@@ -32,6 +32,11 @@ impl Agent {
 
     /// Deregisters an endpoint. Unconfirmed bundles wait for the next registration.
     pub fn deregister(&mut self, endpoint: &Eid) {
+        // The next user gets an indication of its own.
+        self.user.withdraw(|indication| match indication {
+            Indication::Delivered { endpoint: of, .. } => of == endpoint,
+            _ => false,
+        });
         for number in self.users.deregister(endpoint) {
             if let Some(held) = self.bundles.get_mut(&number) {
                 (held.delivering, held.waits) = (false, true);
