@@ -35,12 +35,33 @@ pub(super) struct RecvArgs {
     #[arg(long, short, value_name = "N")]
     count: Option<u64>,
 
+    /// Permit other receivers at the endpoint; all of them need the same word
+    #[arg(long, value_name = "HOW")]
+    share: Option<Share>,
+
     /// Print errors only
     #[arg(long, short)]
     quiet: bool,
 
     #[command(flatten)]
     place: Place,
+}
+
+/// Use of an endpoint by several receivers: each bundle goes to one of them, or to all.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Share {
+    Turns,
+    Copies,
+}
+
+impl Share {
+    /// Value of the node's parameter.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Turns => "turns",
+            Self::Copies => "copies",
+        }
+    }
 }
 
 pub(super) fn run(args: &RecvArgs) -> Result<ExitCode> {
@@ -55,7 +76,9 @@ pub(super) fn run(args: &RecvArgs) -> Result<ExitCode> {
     let mut client = args.place.connect()?;
     // The first connection carries the stream of deliveries.
     let mut confirming = args.place.connect()?;
-    let mut coming = client.take(&[("endpoint", &args.endpoint)])?;
+    let share = args.share.map(|share| ("share", share.word()));
+    let query: Vec<_> = [("endpoint", args.endpoint.as_str())].into_iter().chain(share).collect();
+    let mut coming = client.take(&query)?;
     let screen = Screen::new(args.quiet || to_output);
     let mut joins = Joins::new(&args.into, &screen);
     let (mut done, mut aside) = (0, 0);

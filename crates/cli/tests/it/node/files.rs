@@ -249,3 +249,38 @@ fn a_bundle_that_cannot_be_stored_is_set_aside() {
     files.receive(1, "1");
     assert_eq!(fs::read(files.inbox.join("log")).unwrap(), b"a file");
 }
+
+/// With `--share turns` each bundle is in one folder, with `--share copies` in all.
+#[test]
+fn receivers_share_an_endpoint() {
+    let row = Row::new(1);
+    let payload = row.folder.path().join("payload");
+    fs::write(&payload, bytes(100, 1)).unwrap();
+    for (service, share) in [("1", "turns"), ("2", "copies")] {
+        let folders = [0, 1].map(|n| row.folder.path().join(format!("{share}-{n}")));
+        let more = ["--share", share];
+        let _receivers = folders.each_ref().map(|into| row.receiver_at(1, service, into, &more));
+        let counts = || folders.each_ref().map(|folder| fs::read_dir(folder).unwrap().count());
+        let to = format!("ipn:1.{service}");
+        let send = || {
+            let sent = row.bp(1, &["send", &to, payload.to_str().unwrap()]);
+            assert!(sent.status.success(), "{}", text(&sent));
+            wait_for("it is confirmed", || row.query(1).unwrap()["counts"]["bundles"] == 0);
+        };
+        let mut sent = 0;
+        wait_for("both are registered", || {
+            send();
+            sent += 1;
+            counts().iter().all(|count| *count > 0)
+        });
+        let before = counts();
+        send();
+        send();
+        match share {
+            "turns" => assert_eq!(counts().iter().sum::<usize>(), sent + 2),
+            _ => assert_eq!(counts(), before.map(|count| count + 2)),
+        }
+        let alone = row.bp(1, &["recv", service, folders[0].to_str().unwrap()]);
+        assert!(!alone.status.success() && text(&alone).contains("already"), "{}", text(&alone));
+    }
+}

@@ -141,9 +141,13 @@ impl Row {
     }
 
     pub(super) fn receiver(&self, n: usize, into: &Path) -> Guarded {
+        self.receiver_at(n, "1", into, &[])
+    }
+
+    pub(super) fn receiver_at(&self, n: usize, at: &str, into: &Path, more: &[&str]) -> Guarded {
         fs::create_dir_all(into).unwrap();
         let mut command = Command::new(SLOWLIGHT);
-        command.args(["bp", "recv", "1"]).arg(into).arg("--node");
+        command.args(["bp", "recv", at]).arg(into).args(more).arg("--node");
         command.arg(self.place(n).join("node.sock"));
         guarded(command.stdout(Stdio::null()).stderr(Stdio::null()))
     }
