@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use engine::PathId;
@@ -17,8 +18,11 @@ const NAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
 /// Addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 16;
-/// Threads of one driver that wait for a resolver.
-const THREADS_MAX: usize = 8;
+/// Threads of one driver that wait for a resolver: for most names, and for those whose last lookup
+/// was long, so that they do not hold up the others.
+const THREADS_MAX: [usize; 2] = [32, 8];
+/// Duration of a long lookup.
+const LONG: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 2000 });
 
 /// Destination of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -110,11 +114,29 @@ fn is_host_name(name: &str) -> bool {
 }
 
 type Request = (PathId, HostPort);
-type Reply = (PathId, HostPort, Found);
+
+/// Result of a lookup.
+struct Reply {
+    lane: usize,
+    path: PathId,
+    host: HostPort,
+    found: Found,
+    took: Duration,
+}
+
 /// Addresses of a name in the resolver's order, at least one.
 type Found = io::Result<Vec<SocketAddr>>;
 pub(crate) type Resolver = fn(&HostPort) -> Found;
 type Work = Box<dyn FnOnce() + Send>;
+
+/// Threads for some of the lookups.
+#[derive(Debug)]
+struct Lane {
+    requests: (Sender<Request>, Receiver<Request>),
+    threads: usize,
+    /// Lookups without a result.
+    busy: usize,
+}
 
 /// Lookups of host names, by the system's resolver in threads of their own: it may take long, and
 /// cannot be interrupted.
@@ -124,28 +146,28 @@ pub(crate) struct Lookups {
     resolver: Resolver,
     /// Starts a thread.
     spawn: fn(Work) -> io::Result<()>,
-    requests: (Sender<Request>, Receiver<Request>),
+    lanes: [Lane; 2],
     results: (Sender<Reply>, Receiver<Reply>),
+    /// Paths whose last lookup was long.
+    long: BTreeSet<PathId>,
     /// Paths whose names are being looked up.
     pending: BTreeMap<PathId, HostPort>,
     /// Paths whose names have no usable address, which is logged once.
     unresolved: BTreeSet<PathId>,
-    threads: usize,
 }
 
 impl Lookups {
     /// Creates lookups that wake `waker` with each result.
     pub(crate) fn new(waker: Waker) -> Self {
-        let (requests, results) = (unbounded(), unbounded());
         Self {
             waker,
             resolver: addresses,
             spawn,
-            requests,
-            results,
+            lanes: [(); 2].map(|()| Lane { requests: unbounded(), threads: 0, busy: 0 }),
+            results: unbounded(),
+            long: BTreeSet::new(),
             pending: BTreeMap::new(),
             unresolved: BTreeSet::new(),
-            threads: 0,
         }
     }
 
@@ -160,45 +182,56 @@ impl Lookups {
         if self.pending.get(&path) == Some(host) {
             return true;
         }
-        if self.threads <= self.pending.len() && self.threads < THREADS_MAX {
-            self.begin_thread();
+        let number = usize::from(self.long.contains(&path));
+        let Lane { threads, busy, .. } = self.lanes[number];
+        if threads <= busy && threads < THREADS_MAX[number] {
+            self.begin_thread(number);
         }
-        if self.threads == 0 {
+        let lane = &mut self.lanes[number];
+        if lane.threads == 0 {
             return false;
         }
+        lane.busy += 1;
         self.pending.insert(path, host.clone());
         // Its receiver is in this struct.
-        let _ = self.requests.0.send((path, host.clone()));
+        let _ = lane.requests.0.send((path, host.clone()));
         true
     }
 
-    fn begin_thread(&mut self) {
-        let (requests, results) = (self.requests.1.clone(), self.results.0.clone());
+    fn begin_thread(&mut self, lane: usize) {
+        let (requests, results) = (self.lanes[lane].requests.1.clone(), self.results.0.clone());
         let (waker, resolver) = (self.waker.clone(), self.resolver);
         let started = (self.spawn)(Box::new(move || {
             for (path, host) in requests {
+                let started = Instant::now();
                 let found = resolver(&host);
-                if results.send((path, host, found)).is_err() {
+                let reply = Reply { lane, path, host, found, took: started.elapsed() };
+                if results.send(reply).is_err() {
                     return;
                 }
                 waker.wake();
             }
         }));
         match started {
-            Ok(()) => self.threads += 1,
+            Ok(()) => self.lanes[lane].threads += 1,
             // The others serve it.
             Err(error) => tracing::warn!(%error, "a thread for host names cannot be started"),
         }
     }
 
     /// Returns the result of a lookup.
-    pub(crate) fn poll(&mut self) -> Option<(PathId, Found)> {
+    pub(crate) fn poll(&mut self) -> Option<(PathId, HostPort, Found)> {
         loop {
-            let (path, host, found) = self.results.1.try_recv().ok()?;
+            let Reply { lane, path, host, found, took } = self.results.1.try_recv().ok()?;
+            self.lanes[lane].busy -= 1;
             // The path may have another name since then.
             if self.pending.get(&path) == Some(&host) {
                 self.pending.remove(&path);
-                return Some((path, found));
+                match took >= LONG {
+                    true => self.long.insert(path),
+                    false => self.long.remove(&path),
+                };
+                return Some((path, host, found));
             }
         }
     }
@@ -220,6 +253,7 @@ impl Lookups {
     /// Forgets a path.
     pub(crate) fn forget(&mut self, path: PathId) {
         self.unresolved.remove(&path);
+        self.long.remove(&path);
     }
 }
 
@@ -244,8 +278,6 @@ fn addresses(host: &HostPort) -> Found {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use super::*;
 
     fn host(text: &str) -> HostPort {
@@ -297,7 +329,7 @@ mod tests {
         lookups.spawn = |_| Err(io::ErrorKind::WouldBlock.into());
         for _ in 0..2 {
             assert!(!lookups.start(PathId(1), &host("earth.example:1")));
-            assert!(lookups.pending.is_empty() && lookups.requests.1.is_empty());
+            assert!(lookups.pending.is_empty() && lookups.lanes[0].requests.1.is_empty());
         }
         lookups.spawn = spawn;
         assert!(lookups.start(PathId(1), &host("earth.example:1")));
@@ -309,7 +341,7 @@ mod tests {
                 break found;
             }
         };
-        assert_eq!((found.0, found.1.unwrap().len()), (PathId(1), 1));
+        assert_eq!((found.0, found.2.unwrap().len()), (PathId(1), 1));
         // Threads that run serve others, too.
         lookups.spawn = |_| Err(io::ErrorKind::WouldBlock.into());
         assert!(lookups.start(PathId(1), &host("earth.example:1")));
@@ -332,14 +364,51 @@ mod tests {
         while found.len() < 101 {
             assert!(Instant::now() < limit);
             waker.wait_alone(Some(Duration::from_millis(100))).unwrap();
-            while let Some((path, result)) = lookups.poll() {
+            while let Some((path, _, result)) = lookups.poll() {
                 assert!(found.insert(path, result).is_none());
             }
         }
-        assert!(lookups.threads <= THREADS_MAX && lookups.pending.is_empty());
+        assert!(lookups.lanes[0].threads <= THREADS_MAX[0] && lookups.pending.is_empty());
         assert!(found.remove(&PathId(100)).unwrap().is_err());
         for addresses in found.into_values().map(Result::unwrap) {
             assert!(addresses.iter().all(|it| it.ip().is_loopback() && it.port() == 4556));
         }
+    }
+
+    #[test]
+    fn long_lookups_do_not_hold_up_others() {
+        let waker = Waker::new().unwrap();
+        let mut lookups = Lookups::new(waker.clone());
+        lookups.set_resolver(|host| {
+            if host.name.starts_with("slow") {
+                std::thread::sleep(LONG);
+            }
+            Ok(vec!["192.0.2.1:1".parse().unwrap()])
+        });
+        let slow: Vec<PathId> = (1..=200).map(PathId).collect();
+        let start = |lookups: &mut Lookups| {
+            slow.iter().for_each(|path| assert!(lookups.start(*path, &host("slow.example:1"))));
+        };
+        let limit = Instant::now() + Duration::from_secs(60);
+        let wait = || {
+            assert!(Instant::now() < limit);
+            waker.wait_alone(Some(Duration::from_millis(100))).unwrap();
+        };
+        start(&mut lookups);
+        let mut found = 0;
+        while found < slow.len() {
+            wait();
+            found += std::iter::from_fn(|| lookups.poll()).count();
+        }
+        // These take 25 turns of their threads now.
+        start(&mut lookups);
+        assert!(lookups.start(PathId(0), &host("earth.example:1")));
+        let mut before = Vec::new();
+        while !before.contains(&PathId(0)) {
+            wait();
+            before.extend(std::iter::from_fn(|| lookups.poll()).map(|(path, ..)| path));
+        }
+        assert!(before.len() < slow.len() / 2, "{}", before.len());
+        assert!(lookups.lanes.iter().zip(THREADS_MAX).all(|(lane, max)| lane.threads <= max));
     }
 }

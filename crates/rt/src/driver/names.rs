@@ -62,7 +62,7 @@ impl Names {
             }
         }
         loop {
-            let (path, found) = self.lookups.poll()?;
+            let (path, _, found) = self.lookups.poll()?;
             if !self.hosts.contains_key(&path) {
                 continue;
             }

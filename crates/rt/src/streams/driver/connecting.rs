@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use crossbeam_channel::Receiver;
 use engine::{EffectError, Engine, Input, PathEvent, PathId, PathInfo, Ticket};
 
-use super::super::attempts::PATIENCE;
+use super::super::attempts::{PATIENCE, Start};
 use super::super::kernel_stream::{KernelStream, Phase};
 use super::super::options::why_not;
 use super::super::timer::Timer;
@@ -48,12 +48,14 @@ impl<E: Engine> StreamDriver<E> {
         }
         match (self.config.peers.get(&path).cloned(), &self.port) {
             (Some(Destination::Address(to)), _) => self.connect(path, (None, to), None),
-            (Some(Destination::Host(host)), _) => {
-                if self.attempts.begin(path, host) {
+            (Some(Destination::Host(host)), _) => match self.attempts.begin(path, host) {
+                Start::Before => {}
+                Start::Waits => {
                     let until = self.now() + PATIENCE;
                     self.timers.set(Timer::Lookup(path), until, Timer::LOOKUP);
                 }
-            }
+                Start::Resolved(to) => self.connect(path, (None, to), None),
+            },
             (None, Some(port)) if path == Self::INTERFACE => {
                 let event = port.event();
                 self.engine.handle_input(self.now(), Input::Path(path, event));
