@@ -321,9 +321,20 @@ impl Node {
         Ok(())
     }
 
-    /// Changes the settings for a remote engine. Sessions in progress keep theirs.
-    pub(crate) fn set_remote(&mut self, engine: u64, remote: Remote) {
+    /// Changes the settings for a remote engine. Sessions in progress keep theirs, but move to its
+    /// path: a reception would otherwise report to an address that is no longer used.
+    pub(crate) fn set_remote(&mut self, now: Time, engine: u64, remote: Remote) {
+        self.core.now = self.core.now.max(now);
+        let path = remote.path;
         self.core.config.remotes.insert(engine, remote);
+        let Self { core, slots, .. } = self;
+        for session in slots.iter_mut().filter(|session| session.engine() == engine) {
+            session.peer_mut().remote.path = path;
+            if let Some(path) = path.filter(|path| session.base_of().seat.path != Some(*path)) {
+                session.base().move_to(&mut core.shared, now, path);
+                session.want_all(core);
+            }
+        }
     }
 
     /// Random session number that is not in use (RFC 5326 §9.1).

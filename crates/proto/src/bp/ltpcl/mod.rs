@@ -308,10 +308,16 @@ impl Ltpcl {
 
     fn replace_peers(&mut self, now: Time, links: &BTreeMap<LinkId, Remote>) {
         let known = self.config.peers.keys().copied();
-        for link in known.filter(|link| !links.contains_key(link)).collect::<Vec<_>>() {
+        let over: Vec<LinkId> = known.filter(|link| !links.contains_key(link)).collect();
+        let mut successors = BTreeMap::new();
+        for link in over {
             self.give_up(now, link);
             if let Some(Peer { engine, .. }) = self.config.peers.remove(&link) {
-                self.ltp.set_remote(engine, self.config.ltp.remote(engine).clone());
+                let next = links.iter().find(|(_, remote)| remote.engine == engine);
+                successors.insert(link, next.map(|(link, _)| *link));
+                if next.is_none() {
+                    self.ltp.set_remote(now, engine, self.config.ltp.remote(engine).clone());
+                }
             }
         }
         let engines = links.iter().map(|(link, remote)| (*link, remote.engine));
@@ -320,9 +326,10 @@ impl Ltpcl {
             let (engine, path) = (*engine, PathId(link.0));
             if self.config.peers.insert(*link, Peer { engine, path }).is_none() {
                 let known = self.config.ltp.remote(engine).clone();
-                self.ltp.set_remote(engine, ltp::Remote { path: Some(path), ..known });
+                self.ltp.set_remote(now, engine, ltp::Remote { path: Some(path), ..known });
             }
         }
+        self.follow_links(now, &successors);
     }
 }
 

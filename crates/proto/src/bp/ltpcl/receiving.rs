@@ -1,5 +1,7 @@
 //! Reception of blocks.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use engine::{FileName, FilestoreRequest, StoreEffect, Time};
 use wire::ltp::{AGGREGATION_SERVICE, CancelReason, SessionId, Unit};
@@ -181,6 +183,31 @@ impl Ltpcl {
         if self.incoming.contains_key(&id) {
             self.stop_cutting(id, None);
             self.settle(now, id);
+        }
+    }
+
+    /// Continues with blocks of links that are no more, over the links in their place, if any. The
+    /// agent resumes no former link.
+    pub(super) fn follow_links(
+        &mut self,
+        now: Time,
+        successors: &BTreeMap<LinkId, Option<LinkId>>,
+    ) {
+        let mut sessions = Vec::new();
+        for (id, incoming) in &mut self.incoming {
+            if let Some(next) = successors.get(&incoming.link) {
+                incoming.link = next.unwrap_or(incoming.link);
+                sessions.push(*id);
+            }
+        }
+        for (of, block) in std::mem::take(&mut self.held) {
+            match successors.contains_key(&of) {
+                true => self.block(now, block),
+                false => self.held.push_back((of, block)),
+            }
+        }
+        for id in sessions {
+            self.advance(now, id);
         }
     }
 

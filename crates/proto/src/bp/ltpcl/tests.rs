@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{FileName, PathInfo, Rng};
+use engine::{FileName, Input, PathEvent, PathId, PathInfo, Rng};
 use proptest::prelude::*;
 use wire::bp7::Eid;
 use wire::ltp::{Body, DataKind, Segment};
@@ -448,4 +448,39 @@ fn neighbours_change_while_the_layer_runs() {
     assert_eq!(pair.came(1), [whole(20)]);
     let is_other = |event: &Event| matches!(event, Event::Up { link, .. } if *link != LINK);
     assert!(!pair.ends[0].events.iter().any(is_other));
+}
+
+/// A reload gives a neighbour another link while a block from it is under way, or while its blocks
+/// wait for the agent.
+#[test]
+fn blocks_outlast_a_new_link_to_their_sender() {
+    let new = LinkId(9);
+    for (len, at_ms, is_paused) in
+        [(300_000, 15, false), (300_000, 25, false), (10, 15, true), (50_000, 35, true)]
+    {
+        let mut pair = pair();
+        pair.delay = Duration::from_millis(10);
+        if is_paused {
+            pair.command(1, Command::Pause { link: LINK });
+        }
+        pair.ends[0].lost = [3, 7].into();
+        pair.send(1, content(len));
+        pair.pass(Duration::from_millis(at_ms));
+        assert!(pair.came(1).is_empty() && pair.outcomes(0).is_empty(), "it is under way");
+        let remote = Remote { node: Eid::ipn(1, 0), server_name: String::new(), engine: 1 };
+        let configured = Configured { links: [(new, remote)].into(), ..Configured::default() };
+        pair.ends[1].layer.configure(pair.now, configured);
+        pair.drain(1);
+        // The driver closes the former path, and opens the new one.
+        for (path, event) in
+            [(PATH, PathEvent::Down), (PathId(new.0), PathEvent::Up(PathInfo::datagram(1472)))]
+        {
+            pair.ends[1].layer.handle_input(pair.now, Input::Path(path, event));
+        }
+        pair.paths[1] = PathId(new.0);
+        pair.command(1, Command::Open { link: new });
+        pair.pass(Duration::from_secs(600));
+        assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)], "{len} {at_ms} {is_paused}");
+        assert_eq!(pair.came(1), [whole(len)]);
+    }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Pair {
     /// Whether complete bundles are accepted.
     pub(crate) accepts: bool,
     pub(crate) is_up: bool,
+    /// Paths to the other, at each of the two.
+    pub(crate) paths: [PathId; 2],
     /// Datagrams polled at one time.
     pub(crate) batch: usize,
     flying: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
@@ -79,6 +81,7 @@ impl Pair {
             rng: Rng::new(seed, "pair"),
             accepts: true,
             is_up: false,
+            paths: [PATH; 2],
             batch: 8,
             flying: BTreeMap::new(),
             number: 0,
@@ -106,7 +109,8 @@ impl Pair {
 
     fn path_event(&mut self, event: &PathEvent) {
         for n in 0..2 {
-            self.ends[n].layer.handle_input(self.now, Input::Path(PATH, event.clone()));
+            let path = Input::Path(self.paths[n], event.clone());
+            self.ends[n].layer.handle_input(self.now, path);
             self.drain(n);
         }
     }
@@ -156,7 +160,7 @@ impl Pair {
                 && let Some(transmit) = end.layer.poll_transmit(self.now, &mut tx)
             {
                 some = true;
-                assert_eq!(transmit.path, PATH);
+                assert_eq!(transmit.path, self.paths[n]);
                 // The driver keeps the pace.
                 let before = self.now;
                 self.now = self.now.max(transmit.not_before);
@@ -244,7 +248,7 @@ impl Pair {
             self.ends[to].waiting.push(datagram);
             return;
         }
-        let receive = Receive::datagram(PATH, &datagram);
+        let receive = Receive::datagram(self.paths[to], &datagram);
         self.ends[to].layer.handle_input(self.now, Input::Receive(receive));
         self.drain(to);
     }
