@@ -8,7 +8,7 @@ use std::time::Duration;
 use engine::Time;
 use wire::bp7::Eid;
 
-use super::super::layer::{Command, Neighbour};
+use super::super::layer::{Command, LinkId, Neighbour};
 use super::config::Routing;
 use super::forward::Retry;
 use super::forwarder::{Down, Up};
@@ -32,6 +32,11 @@ type Misses = BTreeMap<(Eid, Option<Eid>, Priority), (u64, Time)>;
 impl Agent {
     pub(super) fn link_up(&mut self, now: Time, at: LinkRef, neighbour: Neighbour) {
         let configured = self.config.links.get(&at).cloned();
+        let has_no_name = configured.is_none() && neighbour.node.is_none();
+        if has_no_name && at.link < LinkId::CAME && !self.forwarder.is_up(at) {
+            // It was removed while it came up, and goes down soon.
+            return;
+        }
         let Up { node, is_new, is_changed } = self.forwarder.link_up(at, configured, neighbour);
         if is_new {
             self.user.indicate(Indication::Up { node: node.clone() });

@@ -129,7 +129,10 @@ impl Forwarder {
         let is_new = link.up.is_none();
         let is_changed = link.up.as_ref().is_none_or(|up| up.bundle_max != neighbour.bundle_max);
         link.is_stranger = self.discovered.contains(&at) && neighbour.node.is_none();
-        link.node = configured.or_else(|| neighbour.node.as_ref().map(Eid::node));
+        // A link that is no longer configured keeps its name until it is down: some protocols do not
+        // announce one.
+        let announced = || neighbour.node.as_ref().map(Eid::node);
+        link.node = configured.or_else(announced).or_else(|| link.node.take());
         link.up = Some(neighbour);
         Up { node: link.node.clone(), is_new, is_changed }
     }
@@ -154,6 +157,11 @@ impl Forwarder {
     pub(super) fn up(&self) -> impl Iterator<Item = (LinkRef, Option<&Eid>)> {
         let up = self.links.iter().filter(|(_, link)| link.up.is_some());
         up.map(|(at, link)| (*at, link.node.as_ref()))
+    }
+
+    /// Whether a link is up.
+    pub(super) fn is_up(&self, at: LinkRef) -> bool {
+        self.links.get(&at).is_some_and(|link| link.up.is_some())
     }
 
     /// Neighbour of a link.

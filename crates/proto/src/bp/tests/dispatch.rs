@@ -1,15 +1,16 @@
 //! Bundles that are routed again: after flaps, missed contacts, refusals, and released volume.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use engine::Time;
+use engine::{Engine as _, Rng, Time};
 use wire::bp7::BundleFlags;
 
 use super::super::agent::{
-    Config, Entry, Indication, Pattern, Routing, SendRequest, State, Version,
+    Agent, Config, Entry, Indication, Pattern, Routing, SendRequest, State, Version,
 };
 use super::super::contacts::{Contact, ContactPlan};
-use super::super::layer::{Event, LinkId};
+use super::super::layer::{Event, LinkId, Neighbour};
 use super::super::routes::{Priority, Router};
 use super::contacts::contact;
 use super::world::{World, chain, endpoint, node};
@@ -441,5 +442,49 @@ fn bundles_that_overtake_their_acknowledgements_are_not_lost() {
         world.pass(secs(2 * DAY));
         let held: usize = world.nodes.iter().map(|it| it.agent.bundles().count()).sum();
         assert_eq!(held, 0);
+    }
+}
+
+/// A reload removes a link of a protocol without names, whose layer still reports on it.
+#[test]
+fn removed_links_keep_their_names_and_do_not_come_up() {
+    let at = |link| LinkRef { layer: 0, link: LinkId(link) };
+    let up = |agent: &mut Agent, link, window| {
+        let neighbour = Neighbour {
+            node: None,
+            is_authenticated: false,
+            bundle_max: u64::MAX,
+            window,
+            window_bytes: 0,
+        };
+        let now = Time::from_secs(10);
+        agent.handle_event(now, 0, Event::Up { link: LinkId(link), neighbour });
+    };
+    let changes = |agent: &mut Agent| {
+        let indications = std::iter::from_fn(|| agent.poll_indication());
+        let change = |indication| match indication {
+            Indication::Up { node } => Some((true, node)),
+            Indication::Down { node, .. } => Some((false, node)),
+            _ => None,
+        };
+        indications.filter_map(change).collect::<Vec<_>>()
+    };
+    let now = Time::from_secs(10);
+    for was_up in [true, false] {
+        let config = Config { links: [(at(1), node(1))].into(), ..chain(2, 0, false) };
+        let mut agent = Agent::new(config, Rng::new(1, "agent"));
+        if was_up {
+            up(&mut agent, 1, 2);
+            assert_eq!(changes(&mut agent), [(true, Some(node(1)))]);
+        }
+        agent.set_links(now, [(at(5), node(1))].into(), BTreeSet::new());
+        up(&mut agent, 1, 2);
+        up(&mut agent, 1, 0);
+        agent.handle_event(now, 0, Event::Down { link: LinkId(1), why: "a test" });
+        let expected: &[_] = if was_up { &[(false, Some(node(1)))] } else { &[] };
+        assert_eq!(changes(&mut agent), expected);
+        assert!(agent.nodes_up().is_empty());
+        up(&mut agent, 5, 2);
+        assert_eq!(changes(&mut agent), [(true, Some(node(1)))]);
     }
 }
