@@ -1,7 +1,7 @@
 //! Contact plans: contacts between nodes, with their rates, and the light times between nodes
 //! (CCSDS 734.3-B-1 §2.3).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::Time;
@@ -132,6 +132,23 @@ impl ContactPlan {
         let ranges = ordered_ranges(ranges)?;
         contacts.sort_by_key(|c| (c.start, c.end, c.from, c.to));
         Ok(Self { contacts, ranges, started: Started::default() })
+    }
+
+    /// Removes contacts and ranges that ended before a time.
+    pub fn forget_before(&mut self, now: Time) {
+        self.contacts.retain(|contact| contact.end >= now);
+        self.ranges.retain(|_, ranges| {
+            ranges.retain(|range| range.end >= now);
+            !ranges.is_empty()
+        });
+        let first = self.contacts.iter().take_while(|contact| contact.start == Time::ZERO);
+        let first: BTreeSet<_> = first.map(|contact| (contact.from, contact.to)).collect();
+        self.started.contacts.retain(|pair, _| first.contains(pair));
+        let ranges = &self.ranges;
+        self.started.ranges.retain(|pair, _| {
+            let first = ranges.get(pair).and_then(|ranges| ranges.first());
+            first.is_some_and(|range| range.start == Time::ZERO)
+        });
     }
 
     /// The plan with the begins of contacts and ranges that began before it.

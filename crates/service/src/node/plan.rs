@@ -227,10 +227,12 @@ impl InForce {
             return Err(NO_PLAN.to_owned());
         };
         // Bundles take other routes only if there is another plan.
-        let plan = router.changed(&changes).map_err(|(number, error)| {
+        let mut plan = router.changed(&changes).map_err(|(number, error)| {
             let line = lines.get(number).copied().unwrap_or_default();
             format!("line {line}: {error}; the plan stays as it was")
         })?;
+        // Otherwise it would grow with each change.
+        plan.forget_before(now);
         agent.change_plan(now, |router| router.replace_plan(plan));
         self.changes.push(commands);
         Ok(Changed { applied: changes.len(), skipped })

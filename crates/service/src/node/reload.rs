@@ -256,8 +256,9 @@ impl Reload {
         drop(spec);
         let set = self.plan.set();
         let in_force = InForce::new(form, plan.to_owned(), self.handle.zero());
-        let contacts = in_force.plan()?;
+        let mut contacts = in_force.plan()?;
         Ok(self.in_place((Some(in_force), set), move |now, node| {
+            contacts.forget_before(now);
             // Contacts that stay keep their bookings.
             node.change_plan(now, |router| router.replace_plan(contacts));
         }))

@@ -426,3 +426,29 @@ fn thousands_of_neighbours_are_added_at_once() {
         }
     }
 }
+
+#[test]
+fn contacts_that_are_over_leave_with_the_next_change() {
+    let settings = format!("contact_plan = \"plan.ionrc\"{SETTINGS}");
+    let plan = "a contact +0 +100 1 2 1000\na contact +0 +5000 1 3 1000\na range +0 +100 1 2 1\n";
+    let place = Place::new(&settings, plan);
+    let ranges = |place: &Place| {
+        place.ask(|_, agent| match &agent.config().routing {
+            Routing::ContactGraph(router, _) => router.plan().ranges().count(),
+            _ => 0,
+        })
+    };
+    assert_eq!((place.contacts().len(), ranges(&place)), (2, 1));
+    for n in 1..=20 {
+        let now = Time::from_secs(1000 * n);
+        let (start, end) = (1000 * n + 1, 1000 * n + 500);
+        let commands = format!("a contact +{start} +{end} 1 4 9\na range +{start} +{end} 1 4 1");
+        let changes = place.reload.plan_changes(commands, None).unwrap();
+        place.ask(move |_, agent| changes(now, agent)).unwrap();
+        assert!(place.contacts().len() <= 3 && ranges(&place) <= 2, "{:?}", place.contacts());
+    }
+    assert_eq!((place.contacts(), ranges(&place)), (vec![(4, 20_500)], 1));
+    let request = place.reload.new_plan(plan, None, None).unwrap();
+    place.ask(move |_, agent| request(Time::from_secs(1000), agent));
+    assert_eq!((place.contacts(), ranges(&place)), (vec![(3, 5000)], 0));
+}
