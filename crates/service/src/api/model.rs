@@ -97,8 +97,11 @@ pub struct Reloaded {
 pub struct PlanChanged {
     /// Number of changes that were made.
     pub applied: usize,
-    /// Commands that change nothing.
+    /// Commands that change nothing: the first 1,000.
     pub skipped: Vec<SkippedLine>,
+    /// Number of the others.
+    #[serde(default)]
+    pub more: usize,
 }
 
 /// A command that changes nothing.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
+use axum::extract::rejection::{QueryRejection, StringRejection};
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{post, put};
@@ -13,11 +13,14 @@ use transport::text::SpecError;
 use super::Shared;
 use super::model::{PlanChanged, Reloaded, SkippedLine};
 use crate::http::Refusal;
-use crate::node::CHANGES_MAX;
+use crate::node::{CHANGES_MAX, Changed};
 
 /// Longest plan, and longest list of routes, in bytes.
 const BODY_MAX: usize = 64 << 20;
+/// Attempts to change a plan while the clock is being set.
+const ATTEMPTS: usize = 5;
 
+type Body = Result<String, StringRejection>;
 type Running = State<Arc<Shared>>;
 
 /// Form of a contact plan in a request.
@@ -29,11 +32,30 @@ struct PlanForm {
 }
 
 pub(super) fn router() -> Router<Arc<Shared>> {
+    let changes = post(plan_changes).layer(DefaultBodyLimit::max(CHANGES_MAX));
     Router::new()
         .route("/reload", post(reload))
-        .route("/routes", put(routes))
-        .route("/plan", put(plan).post(plan_changes))
-        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .route("/routes", put(routes).layer(DefaultBodyLimit::max(BODY_MAX)))
+        .route("/plan", put(plan).layer(DefaultBodyLimit::max(BODY_MAX)).merge(changes))
+}
+
+/// Body of a request, of at most `most` bytes.
+fn text(body: Body, most: usize, remedy: &str) -> Result<String, Refusal> {
+    body.map_err(|rejection| match rejection.status() {
+        status @ StatusCode::PAYLOAD_TOO_LARGE => {
+            Refusal::new(status, format!("a request here has at most {most} bytes{remedy}"))
+        }
+        status => Refusal::new(status, rejection.body_text()),
+    })
+}
+
+/// Runs work that takes long in another thread, while other requests are served.
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SpecError> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let failed = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the request has failed");
+    done.map_err(failed)?.map_err(refused)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is the argument of map_err")]
@@ -43,24 +65,26 @@ fn refused(error: SpecError) -> Refusal {
 
 /// POST: reads the node's file again.
 async fn reload(State(shared): Running) -> Result<Json<Reloaded>, Refusal> {
-    let restart = shared.reload.read().map_err(refused)?;
+    let restart = apart(move || shared.reload.read()).await?;
     Ok(Json(Reloaded { restart: restart.into_iter().map(str::to_owned).collect() }))
 }
 
 /// PUT: replaces the static routes.
-async fn routes(State(shared): Running, toml: String) -> Result<(), Refusal> {
-    shared.reload.set_routes(&toml).map_err(refused)
+async fn routes(State(shared): Running, toml: Body) -> Result<(), Refusal> {
+    let toml = text(toml, BODY_MAX, "")?;
+    apart(move || shared.reload.set_routes(&toml)).await
 }
 
 /// PUT: replaces the contact plan.
 async fn plan(
     State(shared): Running,
     form: Result<Query<PlanForm>, QueryRejection>,
-    plan: String,
+    plan: Body,
 ) -> Result<(), Refusal> {
     let Query(PlanForm { format, epoch }) =
         form.map_err(|rejection| Refusal::wrong(rejection.body_text()))?;
-    shared.reload.set_plan(&plan, format, epoch).map_err(refused)
+    let plan = text(plan, BODY_MAX, "")?;
+    apart(move || shared.reload.set_plan(&plan, format, epoch)).await
 }
 
 /// Reference of relative times in a request.
@@ -74,18 +98,22 @@ struct ChangesForm {
 async fn plan_changes(
     State(shared): Running,
     form: Result<Query<ChangesForm>, QueryRejection>,
-    commands: String,
+    commands: Body,
 ) -> Result<Json<PlanChanged>, Refusal> {
     let Query(ChangesForm { epoch }) =
         form.map_err(|rejection| Refusal::wrong(rejection.body_text()))?;
-    if commands.len() > CHANGES_MAX {
-        let long =
-            format!("the changes of a plan have at most {CHANGES_MAX} bytes; replace it with PUT");
-        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, long));
+    let commands: Arc<str> = text(commands, CHANGES_MAX, "; replace the plan with PUT")?.into();
+    for _ in 0..ATTEMPTS {
+        let (reload, commands) = (Arc::clone(&shared.reload), Arc::clone(&commands));
+        let epoch = epoch.clone();
+        let changes = apart(move || reload.plan_changes(commands, epoch)).await?;
+        let changed = shared.ask(changes).await?;
+        let changed = changed.map_err(|error| Refusal::new(StatusCode::CONFLICT, error))?;
+        if let Some(Changed { applied, skipped, more }) = changed {
+            let skipped = skipped.into_iter().map(|(line, why)| SkippedLine { line, why });
+            return Ok(Json(PlanChanged { applied, skipped: skipped.collect(), more }));
+        }
     }
-    let changes = shared.reload.plan_changes(commands, epoch).map_err(refused)?;
-    let changed = shared.ask(changes).await?;
-    let changed = changed.map_err(|error| Refusal::new(StatusCode::CONFLICT, error))?;
-    let skipped = changed.skipped.into_iter().map(|(line, why)| SkippedLine { line, why });
-    Ok(Json(PlanChanged { applied: changed.applied, skipped: skipped.collect() }))
+    let error = "the clock was set several times meanwhile; send the request again";
+    Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error))
 }

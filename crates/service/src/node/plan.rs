@@ -20,6 +20,9 @@ use transport::settings::{RouterSettings, check_interval};
 use transport::text::{self, SpecError};
 use wire::bp7::Eid;
 
+/// Notes about a plan that are logged.
+const NOTES_LOGGED: usize = 20;
+
 /// A contact plan: its file, or a table with the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -99,8 +102,11 @@ impl Plan {
         };
         let base = base(self.epoch.as_deref(), now)?;
         let document = contact_plan::read(format, plan, &origin, base)?;
-        for note in &document.notes {
+        for note in document.notes.iter().take(NOTES_LOGGED) {
             tracing::warn!("{origin}: {note}");
+        }
+        if let Some(more) = document.notes.len().checked_sub(NOTES_LOGGED + 1) {
+            tracing::warn!("{origin}: {} more such lines", more + 1);
         }
         if document.is_relative && self.epoch.is_none() {
             tracing::warn!(
@@ -165,7 +171,7 @@ pub(crate) const CHANGES_MAX: usize = 16 << 20;
 /// Commands that change a plan.
 #[derive(Debug)]
 struct Commands {
-    text: String,
+    text: Arc<str>,
     epoch: Option<String>,
 }
 
@@ -180,9 +186,15 @@ impl Commands {
 pub(crate) struct Changed {
     /// Number of changes.
     pub(crate) applied: usize,
-    /// Lines that change nothing, with the reason.
+    /// Lines that change nothing, with the reason: the first ones.
     pub(crate) skipped: Vec<(usize, String)>,
+    /// Number of the others.
+    pub(crate) more: usize,
 }
+
+/// Outcome of a request for changes: they are made, or the clock was set since they were read, so
+/// that they are to be read again.
+pub(crate) type Outcome = Result<Option<Changed>, String>;
 
 impl InForce {
     /// Plan of a node that starts at `zero`.
@@ -219,9 +231,9 @@ impl InForce {
     ) -> Result<Changed, String> {
         self.check_room(&commands)?;
         let (lines, changes): (Vec<usize>, Vec<Change>) = read.changes.into_iter().unzip();
-        let skipped = read.skipped;
+        let (skipped, more) = (read.skipped, read.more);
         if changes.is_empty() {
-            return Ok(Changed { applied: 0, skipped });
+            return Ok(Changed { applied: 0, skipped, more });
         }
         let Routing::ContactGraph(router, _) = &agent.config().routing else {
             return Err(NO_PLAN.to_owned());
@@ -235,7 +247,7 @@ impl InForce {
         plan.forget_before(now);
         agent.change_plan(now, |router| router.replace_plan(plan));
         self.changes.push(commands);
-        Ok(Changed { applied: changes.len(), skipped })
+        Ok(Changed { applied: changes.len(), skipped, more })
     }
 
     /// Checks that there is room for more changes.
@@ -314,10 +326,9 @@ impl PlanInForce {
     /// A command or the epoch is wrong, or the node has no plan.
     pub(super) fn changes(
         &self,
-        text: String,
+        text: Arc<str>,
         epoch: Option<String>,
-    ) -> Result<impl FnOnce(Time, &mut Agent) -> Result<Changed, String> + Send + use<>, SpecError>
-    {
+    ) -> Result<impl FnOnce(Time, &mut Agent) -> Outcome + Send + use<>, SpecError> {
         let plan = self.clone();
         let mut commands = Commands { text, epoch };
         let (zero, room) = {
@@ -333,12 +344,10 @@ impl PlanInForce {
             Err(full) => Err(full),
         };
         Ok(move |now: Time, agent: &mut Agent| match &mut plan.lock().plan {
-            // The clock was set meanwhile, or the plan was replaced.
-            Some(in_force) if read.is_ok() && in_force.zero != zero => {
-                let read = commands.read(in_force.zero).map_err(|error| error.to_string())?;
-                in_force.change((now, agent), commands, read)
-            }
-            Some(in_force) => in_force.change((now, agent), commands, read?),
+            // The clock was set meanwhile, or the plan was replaced. Reading them takes too long for
+            // the agent's thread.
+            Some(in_force) if read.is_ok() && in_force.zero != zero => Ok(None),
+            Some(in_force) => in_force.change((now, agent), commands, read?).map(Some),
             None => Err(NO_PLAN.to_owned()),
         })
     }

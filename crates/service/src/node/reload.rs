@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use engine::{PathId, Time};
@@ -18,7 +18,7 @@ use transport::text::{self, SpecError};
 use wire::bp7::Eid;
 
 use super::discovery::{Discovering, Listed, text as text_of};
-use super::plan::{Changed, InForce, NO_PLAN};
+use super::plan::{InForce, NO_PLAN, Outcome};
 use super::{NodeSpec, Plan, PlanInForce, RouteSpec, Way};
 
 /// Settings of a running node, which can be read again.
@@ -272,10 +272,9 @@ impl Reload {
     /// A command or the epoch is wrong, or the node has no plan.
     pub(crate) fn plan_changes(
         &self,
-        commands: String,
+        commands: Arc<str>,
         epoch: Option<String>,
-    ) -> Result<impl FnOnce(Time, &mut Agent) -> Result<Changed, String> + Send + use<>, SpecError>
-    {
+    ) -> Result<impl FnOnce(Time, &mut Agent) -> Outcome + Send + use<>, SpecError> {
         self.plan.changes(commands, epoch)
     }
 

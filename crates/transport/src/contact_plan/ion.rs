@@ -10,7 +10,7 @@ use proto::routing::changes::{Change, ChangeError};
 use proto::routing::contacts::{Begin, Contact, ContactPlan, Range};
 
 use super::times::clamped;
-use super::{Base, Changes, Document, Losses, Reading, malformed, seconds_up, whole};
+use super::{Base, Changes, Document, LISTED_MAX, Losses, Reading, malformed, seconds_up, whole};
 use crate::text::SpecError;
 
 /// First words of commands unrelated to contacts.
@@ -45,7 +45,7 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
             Command::AddRange(range, window) => reading.range(range, window),
             Command::Other(change) => reading.draft.apply(&change),
             Command::Ignored(why) => {
-                reading.notes.push(format!("line {number}: {why}"));
+                reading.note(format_args!("line {number}: {why}"));
                 Ok(())
             }
             Command::Unrelated(_) => Ok(()),
@@ -58,7 +58,7 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
                 | ChangeError::RangeOverlaps(_)
                 | ChangeError::NoContact { .. }
                 | ChangeError::NoRange { .. }),
-            ) => reading.notes.push(format!("line {number}: {error}; ignored")),
+            ) => reading.note(format_args!("line {number}: {error}; ignored")),
             Err(error @ (ChangeError::Empty | ChangeError::OfOne | ChangeError::WithoutRate)) => {
                 return Err(at_line(error.to_string()));
             }
@@ -88,7 +88,8 @@ pub(super) fn changes(text: &str, origin: &str, base: Base) -> Result<Changes, S
         };
         match change {
             Ok(change) => read.changes.push((number, change)),
-            Err(why) => read.skipped.push((number, why)),
+            Err(why) if read.skipped.len() < LISTED_MAX => read.skipped.push((number, why)),
+            Err(_) => read.more += 1,
         }
     }
     Ok(read)

@@ -74,6 +74,9 @@ impl FromStr for Format {
     }
 }
 
+/// Lines without effect that are listed; others are counted.
+const LISTED_MAX: usize = 1000;
+
 /// A plan that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
@@ -115,8 +118,10 @@ pub fn read(format: Format, text: &str, origin: &str, base: Base) -> Result<Docu
 pub struct Changes {
     /// Changes in order.
     pub changes: Vec<(usize, Change)>,
-    /// Commands without effect on a plan, with the reason.
+    /// Commands without effect on a plan, with the reason: the first ones.
     pub skipped: Vec<(usize, String)>,
+    /// Number of the others.
+    pub more: usize,
 }
 
 /// Reads changes of a plan from ION's commands `a`, `c` and `d`. All other commands of ION are
@@ -151,9 +156,20 @@ struct Reading {
     over: usize,
     current: usize,
     notes: Vec<String>,
+    /// Number of notes beyond the first ones.
+    more: usize,
 }
 
 impl Reading {
+    /// Notes something about a line.
+    fn note(&mut self, note: std::fmt::Arguments<'_>) {
+        if self.notes.len() < LISTED_MAX {
+            self.notes.push(note.to_string());
+        } else {
+            self.more += 1;
+        }
+    }
+
     /// Adds a contact, in nanoseconds from the zero of the plan.
     fn contact(&mut self, contact: Contact, [start, end]: [i128; 2]) -> Result<(), ChangeError> {
         if !self.is_left(start, end)? {
@@ -188,6 +204,9 @@ impl Reading {
     }
 
     fn finish(mut self, origin: &str) -> Result<Document, SpecError> {
+        if self.more > 0 {
+            self.notes.push(format!("and {} such lines more", self.more));
+        }
         if self.over > 0 {
             self.notes.push(format!("{} contacts are over", self.over));
         }

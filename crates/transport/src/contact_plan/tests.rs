@@ -350,3 +350,13 @@ fn toml_may_have_its_own_epoch() {
     assert!(!found.is_relative && document(Format::Toml, TOML).is_relative);
     assert!(wrong(Format::Toml, &text.replace("19T", "xx")).contains("epoch"));
 }
+
+#[test]
+fn lines_without_effect_are_counted() {
+    let base = Base::at(epoch());
+    let read = read_changes(&"m horizon +0\n".repeat(5000), "plan", base).unwrap();
+    assert_eq!((read.skipped.len(), read.more), (1000, 4000));
+    let plan = super::read(Format::Ion, &"a contact +0 +9 1 1 5\n".repeat(5000), "plan", base);
+    let notes = plan.unwrap().notes;
+    assert_eq!((notes.len(), notes[1000].as_str()), (1001, "and 4000 such lines more"));
+}

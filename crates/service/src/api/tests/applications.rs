@@ -313,3 +313,66 @@ fn an_echo_lives_no_longer_than_its_ping() {
     let held: Vec<Bundle> = place.client().get("/bundles", &[("destination", "ipn:1.9")]).unwrap();
     assert!(held.len() == 5 && held.iter().all(|echo| echo.left <= 20.0), "{held:?}");
 }
+
+/// A node with a contact plan.
+fn planned() -> Place {
+    let mut place = Place::new(false);
+    place.stop();
+    let plan = place.folder.path().join("plan.ionrc");
+    std::fs::write(&plan, "a contact +0 +100 1 2 1000\n").unwrap();
+    place.more = format!("contact_plan = {plan:?}\n");
+    place.start(false);
+    place
+}
+
+/// Sends a request with a body; returns the response.
+fn request(place: &Place, line: &str, body: &[u8]) -> String {
+    let mut stream = UnixStream::connect(place.socket()).unwrap();
+    let len = body.len();
+    let head =
+        format!("{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    // The node may refuse it before its end.
+    let _ = stream.write_all(body);
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response);
+    String::from_utf8(response).unwrap()
+}
+
+#[test]
+fn long_changes_of_a_plan_do_not_hold_up_other_requests() {
+    let place = planned();
+    // Each line is read and changes nothing.
+    let lines = b"m horizon +0\n".repeat(1_000_000);
+    let is_over = AtomicBool::new(false);
+    let served = std::thread::scope(|scope| {
+        let changing = scope.spawn(|| {
+            let response = request(&place, "POST /plan", &lines);
+            is_over.store(true, Ordering::Relaxed);
+            response
+        });
+        let mut client = place.client();
+        let mut served = Vec::new();
+        while !is_over.load(Ordering::Relaxed) {
+            let started = Instant::now();
+            client.get::<model::Node>("/node", &[]).unwrap();
+            served.push(started.elapsed());
+        }
+        let response = changing.join().unwrap();
+        assert!(response.contains("\"more\":999000"), "{}", &response[..200]);
+        served
+    });
+    let (longest, all) = (served.iter().max().unwrap(), served.iter().sum::<Duration>());
+    assert!(*longest < all / 2, "{longest:?} of {all:?}, {} requests", served.len());
+}
+
+#[test]
+fn requests_that_change_settings_have_a_bounded_length() {
+    let place = planned();
+    for (line, len) in [("POST /plan", 17), ("PUT /plan", 65), ("PUT /routes", 65)] {
+        let response = request(&place, line, &vec![b'#'; len << 20]);
+        assert!(response.starts_with("HTTP/1.1 413"), "{line}: {response}");
+        assert!(response.contains("{\"error\":"), "{line}: {response}");
+    }
+    assert_eq!(place.client().get::<Vec<Bundle>>("/bundles", &[]).unwrap(), []);
+}

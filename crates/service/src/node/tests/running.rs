@@ -75,8 +75,9 @@ impl Place {
     /// Changes the plan by commands of ION.
     fn change(&self, commands: &str, epoch: Option<&str>) -> Result<Changed, String> {
         let epoch = epoch.map(str::to_owned);
-        let changes = self.reload.plan_changes(commands.to_owned(), epoch);
-        self.ask(changes.map_err(|error| error.to_string())?)
+        let changes = self.reload.plan_changes(commands.into(), epoch);
+        let changed = self.ask(changes.map_err(|error| error.to_string())?)?;
+        Ok(changed.expect("the clock is not set meanwhile"))
     }
 
     /// Receiving nodes of the contacts in force, with the seconds of their ends from the start.
@@ -126,7 +127,7 @@ fn changes_of_a_plan_stay_when_the_clock_was_set() {
     let commands = "m horizon +0\nd contact +0 1 2\na contact +200 +300 1 4 1000\n";
     let changed = place.change(commands, None).unwrap();
     let skipped = vec![(1, "\"m horizon\" does not change a plan; skipped".to_owned())];
-    assert_eq!(changed, Changed { applied: 2, skipped });
+    assert_eq!(changed, Changed { applied: 2, skipped, more: 0 });
     assert_eq!(place.contacts(), [(3, start + 100), (4, start + 300)]);
     // All changes are made, or none.
     let error = place.change("d contact * 1 3\na contact +250 +400 1 4 1000", None).unwrap_err();
@@ -443,7 +444,7 @@ fn contacts_that_are_over_leave_with_the_next_change() {
         let now = Time::from_secs(1000 * n);
         let (start, end) = (1000 * n + 1, 1000 * n + 500);
         let commands = format!("a contact +{start} +{end} 1 4 9\na range +{start} +{end} 1 4 1");
-        let changes = place.reload.plan_changes(commands, None).unwrap();
+        let changes = place.reload.plan_changes(commands.into(), None).unwrap();
         place.ask(move |_, agent| changes(now, agent)).unwrap();
         assert!(place.contacts().len() <= 3 && ranges(&place) <= 2, "{:?}", place.contacts());
     }
