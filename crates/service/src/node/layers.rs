@@ -141,13 +141,15 @@ macro_rules! layers {
 
 layers! {
     /// TCPCL, version 4 (RFC 9174).
-    Tcpcl4(OverStreams) => |layer| Streams { layer, protocol: Protocol::Tcpcl4, secures: true };
+    Tcpcl4(OverStreams) => |layer| Streams {
+        layer, protocol: Protocol::Tcpcl4, secures: true, announced: "tcp",
+    };
     /// TCPCL, version 3 (RFC 7242).
-    Tcpcl3(OverStreams) => |layer| streams(layer, Protocol::Tcpcl3(Version3::default()));
+    Tcpcl3(OverStreams) => |layer| streams(layer, Protocol::Tcpcl3(Version3::default()), "tcpcl3");
     /// MTCP, from the connecting node to the listening one.
-    Mtcp(OverStreams) => |layer| streams(layer, Protocol::Framed(Framing::Mtcp));
+    Mtcp(OverStreams) => |layer| streams(layer, Protocol::Framed(Framing::Mtcp), "mtcp");
     /// STCP, likewise.
-    Stcp(OverStreams) => |layer| streams(layer, Protocol::Framed(Framing::Stcp));
+    Stcp(OverStreams) => |layer| streams(layer, Protocol::Framed(Framing::Stcp), "stcp");
     /// UDPCL, one bundle per datagram (RFC 7122).
     Udpcl(OverUdp) => |layer| layer;
     /// LTPCL, one bundle per LTP block (CCSDS 734.2-B-1).
@@ -158,6 +160,6 @@ layers! {
     Norm(Box<OverFiles<NormSettings>>) => |layer| &**layer;
 }
 
-fn streams(layer: &OverStreams, protocol: Protocol) -> Streams<'_> {
-    Streams { layer, protocol, secures: false }
+fn streams<'a>(layer: &'a OverStreams, protocol: Protocol, announced: &'static str) -> Streams<'a> {
+    Streams { layer, protocol, secures: false, announced }
 }

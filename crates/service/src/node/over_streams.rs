@@ -15,7 +15,6 @@ use transport::quantity::{Size, Span};
 use transport::settings::{check_interval, read_as, write_as};
 use transport::text::SpecError;
 use wire::bp7::Eid;
-use wire::mtcp::Framing;
 
 use super::layers::{Built, Host, LayerSpec, NamesFiles};
 use super::tls::Tls;
@@ -161,6 +160,8 @@ pub(super) struct Streams<'a> {
     pub(super) protocol: Protocol,
     /// Whether the protocol can secure streams.
     pub(super) secures: bool,
+    /// Its name in beacons, as dtn7 has it for TCPCL 4 and MTCP.
+    pub(super) announced: &'static str,
 }
 
 impl LayerSpec for Streams<'_> {
@@ -177,13 +178,7 @@ impl LayerSpec for Streams<'_> {
     }
 
     fn announced(&self) -> Option<&'static str> {
-        // The first and the third are names of dtn7.
-        Some(match self.protocol {
-            Protocol::Tcpcl4 => "tcp",
-            Protocol::Tcpcl3(_) => "tcpcl3",
-            Protocol::Framed(Framing::Mtcp) => "mtcp",
-            Protocol::Framed(Framing::Stcp) => "stcp",
-        })
+        Some(self.announced)
     }
 
     fn check(&self, _node: &Eid) -> Result<(), SpecError> {
