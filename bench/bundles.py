@@ -179,7 +179,7 @@ def handed_in(sock: Path, count: int) -> float:
     head = f"POST /bundles/stream HTTP/1.1\r\nHost: node\r\n{length}\r\n\r\n"
     with socket(AF_UNIX, SOCK_STREAM) as to:
         to.connect(str(sock))
-        begun = time.monotonic()
+        start = time.monotonic()
         sender = Thread(target=lambda: to.sendall(head.encode() + entry * count))
         sender.start()
         stored, rest = 0, b""
@@ -188,7 +188,7 @@ def handed_in(sock: Path, count: int) -> float:
                 raise ValueError(f"the node refused a bundle: {some[:300]!r}")
             stored += (rest + some).count(b'"id"') - rest.count(b'"id"')
             rest = some[-8:]
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - start
         sender.join()
     if stored < count:
         raise ValueError(f"the node replied to {stored} of {count} bundles")
