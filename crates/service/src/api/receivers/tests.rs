@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use engine::{Engine as _, Rng};
+use engine::{Effect, Engine as _, Input, MemoryStore, Rng};
 use proto::bp::agent::{Config, Indication, SendRequest};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -60,7 +60,14 @@ fn endpoint() -> Eid {
 impl World {
     fn new() -> Self {
         let config = Config { node: Eid::ipn(1, 0), ..Config::default() };
-        let agent = Agent::new(config, Rng::new(1, "agent"));
+        let mut agent = Agent::new(config, Rng::new(1, "agent"));
+        let mut store = MemoryStore::new();
+        while let Some(Effect::Store(effect)) = agent.poll_effect() {
+            if let Some((ticket, result)) = store.execute(effect) {
+                agent.handle_input(Time::ZERO, Input::Done(ticket, result));
+            }
+        }
+        assert!(agent.is_ready());
         let (receivers, applications) = (Receivers::default(), Vec::new());
         Self { now: Time::ZERO, agent, receivers, applications }
     }
