@@ -178,16 +178,18 @@ def handed_in(sock: Path, count: int) -> float:
     length = f"Content-Length: {len(entry) * count}"
     head = f"POST /bundles/stream HTTP/1.1\r\nHost: node\r\n{length}\r\n\r\n"
     with socket(AF_UNIX, SOCK_STREAM) as to:
+        to.settimeout(60)
         to.connect(str(sock))
         start = time.monotonic()
         sender = Thread(target=lambda: to.sendall(head.encode() + entry * count))
         sender.start()
         stored, rest = 0, b""
         while stored < count and (some := to.recv(1 << 20)):
-            if b'"status"' in some:
-                raise ValueError(f"the node refused a bundle: {some[:300]!r}")
-            stored += (rest + some).count(b'"id"') - rest.count(b'"id"')
-            rest = some[-8:]
+            seen = rest + some
+            if b'"status"' in seen:
+                raise ValueError(f"the node refused a bundle: {seen[:300]!r}")
+            stored += seen.count(b'"id"') - rest.count(b'"id"')
+            rest = seen[-8:]
         seconds = time.monotonic() - start
         sender.join()
     if stored < count:
