@@ -150,6 +150,8 @@ pub(super) struct Discovering {
     /// Listening addresses of each layer, once the discovery may start.
     listening: Option<Vec<Vec<SocketAddr>>>,
     running: Option<Discoverer>,
+    /// Configured neighbours, which are not found: the thread applies changes of them later.
+    neighbours: BTreeSet<Eid>,
     found: Vec<Found>,
 }
 
@@ -175,26 +177,30 @@ impl Discovering {
     pub(super) fn apply(&mut self, spec: &NodeSpec) -> Result<(), SpecError> {
         let Some(listening) = &self.listening else { return Ok(()) };
         let failed = |error: std::io::Error| SpecError::invalid(format!("discovery: {error}"));
-        match (spec.discovery_config(listening)?, &self.running) {
+        let config = spec.discovery_config(listening)?;
+        self.neighbours =
+            config.as_ref().map(|it| it.discovery.neighbours.clone()).unwrap_or_default();
+        match (config, &self.running) {
             (Some(config), Some(running)) => running.configure(config),
             (Some(config), None) => {
                 let seed = rt::entropy().map_err(failed)?.next_u64();
                 let started = Discoverer::start(&config, Rng::new(seed, "discovery"));
                 self.running = Some(started.map_err(failed)?);
             }
-            (None, _) => self.running = None,
+            (None, _) => {
+                self.running = None;
+                self.found.clear();
+            }
         }
-        // Until the thread has applied the settings, configured neighbours have precedence.
-        let is_off = self.running.is_none();
-        self.found.retain(|found| !is_off && spec.neighbours.iter().all(|it| !is_of(it, found)));
+        self.found.retain(|found| !self.neighbours.contains(&found.node));
         Ok(())
     }
 
     /// Takes changes of the thread. Returns the news, and whether other nodes are found now.
-    pub(super) fn follow(&mut self, spec: &NodeSpec) -> (Vec<News>, bool) {
+    pub(super) fn follow(&mut self) -> (Vec<News>, bool) {
         let Some(running) = &self.running else { return (Vec::new(), false) };
         let mut found = running.found();
-        found.retain(|found| spec.neighbours.iter().all(|it| !is_of(it, found)));
+        found.retain(|found| !self.neighbours.contains(&found.node));
         let is_changed = found != self.found;
         self.found = found;
         (running.news(), is_changed)
@@ -220,10 +226,6 @@ impl Discovering {
         let statistics = self.running.as_ref().map(Discoverer::statistics);
         (listed.collect(), statistics.unwrap_or_default())
     }
-}
-
-fn is_of(neighbour: &super::Neighbour, found: &Found) -> bool {
-    neighbour.node.parse().is_ok_and(|eid: Eid| eid == found.node)
 }
 
 /// Text of news for the log.

@@ -135,8 +135,8 @@ impl Reload {
     /// for the log.
     pub(crate) fn follow(&self) -> Vec<String> {
         let mut discovering = self.discovering();
+        let (news, is_changed) = discovering.follow();
         let spec = self.spec();
-        let (news, is_changed) = discovering.follow(&spec);
         // The spec was valid when it was read.
         if let (true, Ok(mut ways), Ok(admission)) =
             (is_changed, spec.running_links(), spec.admission())
