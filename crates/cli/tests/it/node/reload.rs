@@ -84,7 +84,7 @@ fn a_node_reads_its_settings_again_and_keeps_running() {
     assert_eq!(held(&row), 1);
     let commands = "m production 1000\na contact +0 +86400 2 4 100000\n";
     let (status, body) = request(&row, 1, "POST /plan", commands);
-    let changed = r#"{"applied":1,"skipped":[{"line":1,"why":"\"m production\" does not change a plan; skipped"}]}"#;
+    let changed = r#"{"applied":1,"skipped":[{"line":1,"why":"\"m production\" does not change a plan; skipped"}],"more":0}"#;
     assert_eq!((status, body.as_str()), (200, changed));
     wait_for("it leaves by the new contact", || held(&row) == 0);
     let (status, body) = request(&row, 1, "POST /plan", "d contact +1 1 2");

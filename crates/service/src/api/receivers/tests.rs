@@ -49,6 +49,7 @@ struct Application {
 struct World {
     now: Time,
     agent: Agent,
+    store: MemoryStore,
     receivers: Receivers,
     applications: Vec<Application>,
 }
@@ -60,16 +61,21 @@ fn endpoint() -> Eid {
 impl World {
     fn new() -> Self {
         let config = Config { node: Eid::ipn(1, 0), ..Config::default() };
-        let mut agent = Agent::new(config, Rng::new(1, "agent"));
-        let mut store = MemoryStore::new();
-        while let Some(Effect::Store(effect)) = agent.poll_effect() {
-            if let Some((ticket, result)) = store.execute(effect) {
-                agent.handle_input(Time::ZERO, Input::Done(ticket, result));
+        let agent = Agent::new(config, Rng::new(1, "agent"));
+        let (store, receivers) = (MemoryStore::new(), Receivers::default());
+        let mut world = Self { now: Time::ZERO, agent, store, receivers, applications: Vec::new() };
+        world.settle();
+        assert!(world.agent.is_ready());
+        world
+    }
+
+    /// The store does what the agent asks for.
+    fn settle(&mut self) {
+        while let Some(Effect::Store(effect)) = self.agent.poll_effect() {
+            if let Some((ticket, result)) = self.store.execute(effect) {
+                self.agent.handle_input(self.now, Input::Done(ticket, result));
             }
         }
-        assert!(agent.is_ready());
-        let (receivers, applications) = (Receivers::default(), Vec::new());
-        Self { now: Time::ZERO, agent, receivers, applications }
     }
 
     fn leave(&mut self, at: usize) {
@@ -130,6 +136,7 @@ impl World {
             }
             Op::Leave(_) => {}
         }
+        self.settle();
         for application in &mut self.applications {
             while let Ok(delivered) = application.bundles.try_recv() {
                 assert!(application.seen.insert(delivered.number), "{delivered:?} comes twice");
@@ -160,6 +167,7 @@ impl World {
                 let _ = self.confirm(by, 0);
             }
         }
+        self.settle();
         self.check();
         if !self.applications.is_empty() {
             assert_eq!(self.agent.statistics().bundles, 0, "a bundle is with nobody");
