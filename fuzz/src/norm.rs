@@ -46,6 +46,7 @@ impl Protocol for Norm {
             object: 1 << 16,
             stream: 2048,
             assembly: 4096,
+            coding_work: 1 << 10,
             buffers: proto::Buffers {
                 write_buffer: 2048,
                 write_piece: 512,

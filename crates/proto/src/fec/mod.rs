@@ -7,10 +7,12 @@
 //! * [`Encoder`] takes the source symbols of a block as they are sent, and computes its parity
 //!   symbols. [`Code::encode_row`] computes one parity symbol from symbols read again.
 //! * [`Decoder`] takes received symbols of a block and recovers the missing ones.
+//! * [`Long`] is another code, for blocks of thousands of symbols; [`needed`] is how many of them to
+//!   send.
 //!
 //! # The code words
 //!
-//! They are those of L. Rizzo's erasure codec, which the NRL library uses for the FEC encoding ids
+//! Those of [`Code`] are those of L. Rizzo's erasure codec, which the NRL library uses for the FEC encoding ids
 //! 5 and 129 (both GF(2⁸), polynomial 0x11d) and 2 (GF(2¹⁶), polynomial 0x1100b). A block is a
 //! polynomial of degree below `k` that takes the value of source symbol `i` at the point `x(i)`;
 //! parity symbol `j` is its value at `x(k + j)`; `x(0) = 0` and `x(i) = α^(i − 1)`.
@@ -34,7 +36,9 @@ mod field;
 #[cfg(test)]
 mod golden;
 mod kernel;
+mod long;
 mod partition;
+mod quantile;
 mod symbols;
 #[cfg(test)]
 mod tests;
@@ -44,5 +48,7 @@ pub use decoder::{Decoder, RecoverError};
 pub use encoder::Encoder;
 pub use field::Field;
 pub use kernel::Path;
+pub use long::{Columns, Long, LongError, LongWork, ReadColumns, SliceColumns};
 pub use partition::{Location, Partition, PartitionError};
+pub use quantile::{needed, quantile};
 pub use symbols::Symbols;

@@ -6,7 +6,7 @@ use wire::norm::{Fti, PayloadId, Scheme};
 use super::bits::Bits;
 use super::config::{EndGame, SenderConfig};
 use super::core::Room;
-use crate::fec::{Code, Encoder, Field};
+use crate::fec::{Code, Encoder, Field, Long, LongWork, Partition, ReadColumns};
 
 /// Bytes of the header of NORM_DATA without payload id and extensions.
 const DATA_HEADER: usize = 16;
@@ -17,22 +17,42 @@ pub(crate) fn first_id(scheme: Scheme) -> PayloadId {
     PayloadId { block: 0, symbol: 0, block_len: tells.then_some(0) }
 }
 
+/// First FEC instance ID of scheme 130 with our meaning: Leopard's code of high rate over GF(2^16),
+/// polynomial 0x1002d, with 1 parity position. The next one has twice as many, and so on.
+const INSTANCE_FIRST: u16 = 0x5300;
+
+/// Highest power of two of parity positions.
+const INSTANCES: u16 = 15;
+
 /// FEC coding of an object's blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Coding {
     scheme: Scheme,
-    /// `None` if blocks have no parity. At a receiver the code is built only when something must be
-    /// recovered: the message that names it costs its sender nothing.
-    code: Option<Code>,
-    field: Option<Field>,
+    kind: Kind,
     block_len: u16,
     parity: u16,
     auto_parity: u16,
 }
 
+/// Code of an object's blocks.
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Blocks have no parity.
+    None,
+    /// Rizzo's code. At a receiver it is built only when something must be recovered: the message
+    /// that names it costs its sender nothing.
+    Rizzo(Field, Option<Code>),
+    /// Code of long blocks.
+    Long,
+}
+
 impl Coding {
     /// Builds the coding from the settings. The error names the unusable setting.
     pub(crate) fn new(config: &SenderConfig) -> Result<Self, String> {
+        if config.fec == Scheme::Compact {
+            // An object's own code depends on its size.
+            return Self::long(config.block_len, config.parity, config.loss);
+        }
         let parity = if config.fec == Scheme::NoCode { 0 } else { config.parity };
         let auto_parity = if config.fec == Scheme::NoCode { 0 } else { config.auto_parity };
         if auto_parity > parity {
@@ -40,19 +60,64 @@ impl Coding {
         }
         let mut coding = Self::of(config.fec, config.block_len, parity)?;
         coding.auto_parity = auto_parity;
-        coding.code = match coding.kind() {
-            Some((field, source, parity)) => {
-                Some(Code::new(field, source, parity).map_err(|error| error.to_string())?)
-            }
-            None => None,
-        };
+        if let Kind::Rizzo(field, code) = &mut coding.kind {
+            let (source, parity) = (usize::from(coding.block_len), usize::from(coding.parity));
+            let built = Code::new(*field, source, parity);
+            *code = Some(built.map_err(|error| error.to_string())?);
+        }
         Ok(coding)
+    }
+
+    /// Code of long blocks with at least `parity` parity positions; 0 chooses their number by the
+    /// loss, if known.
+    fn long(block_len: u16, parity: u16, loss: Option<f64>) -> Result<Self, String> {
+        if block_len == 0 {
+            return Err("a block has at least one segment".to_owned());
+        }
+        let parity = match parity {
+            0 => Long::positions(block_len, loss),
+            parity => parity.checked_next_power_of_two().unwrap_or(u16::MAX),
+        };
+        Long::check(block_len, parity).map_err(|error| error.to_string())?;
+        Ok(Self { scheme: Scheme::Compact, kind: Kind::Long, block_len, parity, auto_parity: 0 })
+    }
+
+    /// Coding of an object of `size` bytes in segments of `segment` bytes: the lengths of long
+    /// blocks and their parity depend on the object.
+    pub(crate) fn for_object(
+        &self,
+        config: &SenderConfig,
+        (size, segment): (u64, u16),
+        loss: Option<f64>,
+    ) -> Result<Self, String> {
+        if !self.is_long() {
+            return Ok(self.clone());
+        }
+        let fitting = config.block_bytes / usize::from(segment.max(1));
+        let most = usize::from(self.block_len).min(fitting).max(1) as u16;
+        let partition = Partition::new(size, segment, most).map_err(|error| error.to_string())?;
+        let coding = Self::long(partition.block_len(0).max(1), config.parity, loss)?;
+        // The partition follows from the length that is announced.
+        Ok(Self { block_len: most, ..coding })
     }
 
     /// Coding announced by a sender; `None` if it is not supported.
     pub(crate) fn from_fti(scheme: Scheme, fti: &Fti) -> Option<Self> {
         if scheme == Scheme::ReedSolomonM && fti.field_bits != 16 {
             return None;
+        }
+        if scheme == Scheme::Compact {
+            let positions = fti.instance.checked_sub(INSTANCE_FIRST)?;
+            let is_usable = positions <= INSTANCES && fti.segment_size % 2 == 0;
+            return is_usable
+                .then(|| Self {
+                    scheme,
+                    kind: Kind::Long,
+                    block_len: fti.block_len,
+                    parity: 1 << positions,
+                    auto_parity: 0,
+                })
+                .filter(|_| fti.block_len > 0);
         }
         // With an odd segment length, other implementations send parity that lacks half an element:
         // such objects are received as if they had no parity.
@@ -65,6 +130,7 @@ impl Coding {
             Scheme::NoCode => None,
             Scheme::ReedSolomon8 | Scheme::SmallBlockSystematic => Some(Field::Gf8),
             Scheme::ReedSolomonM => Some(Field::Gf16),
+            Scheme::Compact => return Self::long(block_len, parity, None),
             Scheme::Other(code) => return Err(format!("FEC scheme {code} is not known")),
         };
         if block_len == 0 {
@@ -79,31 +145,71 @@ impl Coding {
             let (source, parity) = (usize::from(block_len), usize::from(parity));
             Code::check(field, source, parity).map_err(|error| error.to_string())?;
         }
-        Ok(Self { scheme, code: None, field, block_len, parity, auto_parity: 0 })
+        let kind = field.map_or(Kind::None, |field| Kind::Rizzo(field, None));
+        Ok(Self { scheme, kind, block_len, parity, auto_parity: 0 })
     }
 
     pub(crate) fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// Field of the code, and the number of source and parity segments of a block; `None` without
-    /// parity.
-    pub(crate) fn kind(&self) -> Option<(Field, usize, usize)> {
-        let field = self.field?;
-        Some((field, usize::from(self.block_len), usize::from(self.parity)))
+    /// Whether blocks are long, and their parity is sent until it suffices.
+    pub(crate) fn is_long(&self) -> bool {
+        matches!(self.kind, Kind::Long)
     }
 
-    /// Maximum number of coefficients computed to recover a block.
-    pub(crate) fn work(&self) -> usize {
-        self.kind().map_or(0, |(_, source, parity)| source * parity.min(source))
+    /// Code of a block of `block_len` segments, if blocks are long and it exists.
+    pub(crate) fn long_code(&self, block_len: u16, segment: usize) -> Option<Long> {
+        if !self.is_long() {
+            return None;
+        }
+        Long::new(block_len, self.parity, segment.next_multiple_of(2)).ok()
+    }
+
+    /// Field of the code, and the number of source and parity segments of a block; `None` without
+    /// parity, and of long blocks.
+    pub(crate) fn kind(&self) -> Option<(Field, usize, usize)> {
+        match &self.kind {
+            Kind::Rizzo(field, _) => {
+                Some((*field, usize::from(self.block_len), usize::from(self.parity)))
+            }
+            Kind::None | Kind::Long => None,
+        }
+    }
+
+    fn code(&self) -> Option<&Code> {
+        match &self.kind {
+            Kind::Rizzo(_, code) => code.as_ref(),
+            Kind::None | Kind::Long => None,
+        }
+    }
+
+    /// Number of parity segments with which a block of `block_len` segments is recovered at most,
+    /// if `work` coefficients may be computed.
+    pub(crate) fn parity_most(&self, block_len: u16, work: usize) -> u16 {
+        match &self.kind {
+            Kind::Rizzo(..) => {
+                let most = work / usize::from(self.block_len).max(1);
+                self.parity.min(block_len).min(u16::try_from(most).unwrap_or(u16::MAX))
+            }
+            Kind::None => 0,
+            Kind::Long => self.parity.min(block_len),
+        }
     }
 
     /// Memory needed to recover blocks of `block_len` segments of at most `longest` bytes.
-    pub(crate) fn room(&self, block_len: u16, longest: usize) -> Room {
-        let element = self.field.map_or(1, Field::element_len);
+    pub(crate) fn room(&self, block_len: u16, longest: usize, work: usize) -> Room {
+        let usable = self.parity_most(block_len, work);
+        let (element, parity) = match &self.kind {
+            Kind::Rizzo(field, _) => (field.element_len(), usable),
+            Kind::None => (1, 0),
+            // Parity takes the places of missing segments.
+            Kind::Long => (2, 0),
+        };
         Room {
             source: block_len.into(),
-            parity: self.parity.min(block_len).into(),
+            parity: parity.into(),
+            usable,
             segment: longest.next_multiple_of(element),
         }
     }
@@ -161,7 +267,7 @@ impl Coding {
     /// Longest usable segment of at most `len` bytes.
     pub(crate) fn fitting(&self, len: u16) -> u16 {
         match self.scheme {
-            Scheme::ReedSolomonM => len & !1,
+            Scheme::ReedSolomonM | Scheme::Compact => len & !1,
             Scheme::NoCode
             | Scheme::ReedSolomon8
             | Scheme::SmallBlockSystematic
@@ -174,9 +280,12 @@ impl Coding {
             object_size,
             segment_size,
             block_len: self.block_len,
-            parity: self.parity,
+            parity: if self.is_long() { 0 } else { self.parity },
             field_bits: if self.scheme == Scheme::ReedSolomonM { 16 } else { 8 },
-            instance: 0,
+            instance: match self.kind {
+                Kind::None | Kind::Rizzo(..) => 0,
+                Kind::Long => INSTANCE_FIRST + self.parity.trailing_zeros() as u16,
+            },
         }
     }
 
@@ -194,18 +303,29 @@ impl Coding {
     /// Encoder for `parity` parity segments: while a block is sent, only its proactive parity is
     /// computed.
     pub(crate) fn encoder(&self, segment: u16, parity: u16) -> Option<Encoder> {
-        let code = self.code.clone()?;
+        let code = self.code()?.clone();
         Encoder::of_some(code, usize::from(segment), usize::from(parity)).ok()
     }
 
     /// Parity segments `rows` of a block whose source segments are concatenated in `data`.
-    pub(crate) fn rows(&self, segment: u16, data: &[u8], rows: &Bits) -> Vec<(u16, Bytes)> {
+    ///
+    /// Of long blocks, all rows between the first and the last are computed.
+    pub(crate) fn rows(
+        &self,
+        work: &mut LongWork,
+        (segment, block_len): (u16, u16),
+        data: &[u8],
+        rows: &Bits,
+    ) -> Vec<(u16, Bytes)> {
+        if let Some(code) = self.long_code(block_len, segment.into()) {
+            return long_rows(code, work, data, rows);
+        }
         let mut made = Vec::new();
         // Consecutive rows are computed in one pass; rows between runs are not computed.
         for (first, last) in rows.runs(0) {
             let count = usize::from(last - first) + 1;
             let encoder =
-                self.code.clone().map(|code| Encoder::of_some(code, segment.into(), count));
+                self.code().map(|code| Encoder::of_some(code.clone(), segment.into(), count));
             let Some(Ok(mut encoder)) = encoder else { continue };
             encoder.reset_rows(first.into()..usize::from(first) + count);
             encoder.add_run(0, data);
@@ -214,6 +334,22 @@ impl Coding {
         }
         made
     }
+}
+
+/// Parity segments `rows` of a long block.
+fn long_rows(code: Long, work: &mut LongWork, data: &[u8], rows: &Bits) -> Vec<(u16, Bytes)> {
+    let (Some(first), Some(last)) = (rows.iter().next(), rows.iter().last()) else {
+        return Vec::new();
+    };
+    let len = code.symbol_len();
+    let mut made = vec![0; (usize::from(last - first) + 1) * len];
+    let mut source = ReadColumns::new(data, len);
+    if code.encode(work, &mut source, first..last + 1, &mut made).is_err() {
+        return Vec::new();
+    }
+    let made = Bytes::from(made);
+    let at = |row: u16| usize::from(row - first) * len;
+    rows.iter().map(|row| (row, made.slice(at(row)..at(row) + len))).collect()
 }
 
 /// Number of proactive parity segments for the shortest block, provided that a full block has at
@@ -245,7 +381,7 @@ mod tests {
         let rows = |wanted: &[u16]| {
             let mut rows = Bits::new();
             wanted.iter().for_each(|row| _ = rows.insert(*row));
-            coding.rows(10, &data, &rows)
+            coding.rows(&mut LongWork::default(), (10, 64), &data, &rows)
         };
         let all = rows(&(0..32).collect::<Vec<_>>());
         assert!(all.iter().map(|(row, _)| *row).eq(0..32));
@@ -266,9 +402,9 @@ mod tests {
         };
         let coding = Coding::from_fti(Scheme::ReedSolomonM, &fti(4, 1024, 1023));
         let coding = coding.expect("there is such a code");
-        assert!(coding.code.is_none());
+        assert!(coding.code().is_none());
         assert_eq!(coding.kind(), Some((Field::Gf16, 1024, 1023)));
-        assert_eq!(coding.work(), 1024 * 1023);
+        assert_eq!([1 << 30, 10_240, 0].map(|work| coding.parity_most(1024, work)), [1023, 10, 0]);
         let odd = Coding::from_fti(Scheme::ReedSolomonM, &fti(5, 1024, 1023));
         assert_eq!(odd.map(|coding| (coding.kind(), coding.parity())), Some((None, 0)));
         assert!(Coding::from_fti(Scheme::ReedSolomonM, &fti(4, 65_000, 1000)).is_none());

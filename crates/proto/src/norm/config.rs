@@ -82,11 +82,13 @@ settings! {
     pub struct SenderConfig {
         /// Bytes of a segment, at most 0xffff; `off` uses the longest that the path's MTU allows.
         pub segment_size: Option<u16> as Off<Number> [Least(1)] = None,
-        /// FEC scheme of the blocks (RFC 5740 §4.2.1): id 0, 5, 129, or 2 with m = 16.
+        /// FEC scheme of the blocks (RFC 5740 §4.2.1): id 0, 5, 129, or 2 with m = 16. `long`, id
+        /// 130 with instances of our own, is for blocks of thousands of segments.
         pub fec: Scheme as Word = Scheme::ReedSolomon8,
         /// Maximum number of source segments in a block.
         pub block_len: u16 as Number = 64,
-        /// Number of parity segments of a block, proactive ones included.
+        /// Number of parity segments of a block, proactive ones included. For `long`, rounded up to
+        /// a power of two; 0 chooses it by the length of the blocks.
         pub parity: u16 as Number = 32,
         /// Number of proactive parity segments sent with each block.
         pub auto_parity: u16 as Number = 0,
@@ -129,10 +131,33 @@ settings! {
         /// Number of receivers that must be known before `acknowledged` completes; 0: the receivers
         /// known so far.
         pub receivers: u32 as Number = 0,
+        /// Bytes of a block of fec `long` at most.
+        pub block_bytes: usize = 32 << 20,
+        /// Parity of fec `long` sent without being requested.
+        pub waste: Waste = Waste::Share(0.01),
+        /// Loss to receivers, if known.
+        pub loss: Option<f64> = None,
+        /// Loss assumed before one is known.
+        pub loss_assumed: f64 = 0.01,
+        /// Probability with which an object of fec `long` arrives at a receiver that cannot reply.
+        pub confidence: Option<f64> = None,
+        /// Time for which parity of fec `long` is sent to receivers that cannot reply.
+        pub carousel: Option<Duration> = None,
         /// Silence after which `acknowledged` gives up a receiver that was sent everything, counted
         /// from its last message. `auto` is one hour plus eight round trips.
         pub patience: Timer as Auto<Span> [Interval] = Timer::Auto,
     }
+}
+
+/// Limit of parity that is sent before receivers report that they need it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Waste {
+    /// None is sent.
+    Nothing,
+    /// Share of the least time of the transfer by which it may be prolonged, or capacity be wasted.
+    Share(f64),
+    /// Parity is sent until receivers report that they have enough.
+    RoundTrip,
 }
 
 /// End of a transfer at the sender.
@@ -246,6 +271,9 @@ settings! {
         /// Bytes of incomplete blocks of all objects. Beyond it, segments of files are written as
         /// they arrive, and parity cannot recover them.
         pub assembly: usize as Size [Least(1 << 20)] = 128 << 20,
+        /// Number of coefficients computed to recover a block, which takes time. Beyond it, further
+        /// lost segments are requested one by one. `long` computes none.
+        pub coding_work: usize as Number = 1 << 26,
         /// Buffers between the store and the paths.
         pub buffers: Buffers as BuffersForm = Buffers::default(),
         /// Number of repaired blocks remembered for an object.
@@ -260,6 +288,7 @@ words!(Scheme {
     "rs8" = Self::ReedSolomon8,
     "rs8-129" = Self::SmallBlockSystematic,
     "rs16" = Self::ReedSolomonM,
+    "long" = Self::Compact,
 });
 words!(EndGame { "flush" = Self::Flush, "acknowledged" = Self::Acknowledged });
 words!(SyncPolicy { "current" = Self::Current, "object" = Self::Object, "all" = Self::All });

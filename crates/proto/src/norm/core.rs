@@ -8,7 +8,7 @@ use wire::norm::{Body, Message, NodeId, SendTime};
 
 use super::config::Config;
 use super::indication::{Indication, Limit, Stats};
-use crate::fec::{Code, Decoder, Field};
+use crate::fec::{Code, Decoder, Field, LongWork};
 use crate::path::{Burst, Handle};
 use crate::session::{self, User};
 
@@ -98,8 +98,10 @@ pub(crate) type Shared = session::Shared<Alarm, Task>;
 pub(crate) struct Room {
     /// Segments of a block.
     pub(crate) source: usize,
-    /// Number of usable parity segments.
+    /// Number of parity segments in the decoder.
     pub(crate) parity: usize,
+    /// Number of usable parity segments.
+    pub(crate) usable: u16,
     /// Bytes of a coded segment.
     pub(crate) segment: usize,
 }
@@ -131,6 +133,8 @@ pub(crate) struct Core {
     pub(crate) reserved: usize,
     /// Recovers lost segments, one block after the other.
     decoder: Option<Decoder>,
+    /// Working memory of the code of long blocks.
+    pub(crate) long: LongWork,
     /// Slots of finished objects.
     pub(crate) free: Vec<Handle>,
     /// Unneeded working files that are being opened; they are deleted once open.
@@ -153,6 +157,7 @@ impl Core {
             assembling: 0,
             reserved: 0,
             decoder: None,
+            long: LongWork::default(),
             free: Vec::new(),
             doomed: BTreeMap::new(),
             config,
@@ -203,7 +208,8 @@ impl Core {
 
     /// Bytes that the decoder holds.
     pub(crate) fn decoder_memory(&self) -> usize {
-        self.decoder.as_ref().map_or(0, |decoder| {
+        let long = self.long.memory();
+        long + self.decoder.as_ref().map_or(0, |decoder| {
             let (source, parity) = decoder.room();
             // The code stores an eight-byte number for each segment.
             (source + parity) * decoder.symbol_len()

@@ -20,8 +20,9 @@ use super::bits::Bits;
 use super::coding::Coding;
 use super::core::{Core, Job, Room};
 use super::indication::{Failure, Finished, Indication, Limit, ObjectId, Report};
+use super::report::ReportOf;
 use super::requested::Requested;
-use crate::fec::Partition;
+use crate::fec::{Long, Partition, SliceColumns};
 use crate::path::Handle;
 use crate::ranges::Ranges;
 
@@ -31,11 +32,6 @@ pub const SPOOL_PREFIX: &str = "norm-";
 /// Messages that contradict the learnt FEC information, with none in between that confirms it,
 /// after which the object is given up. The learnt information was then damaged.
 const CONTRADICTIONS_MAX: u32 = 8;
-
-/// Maximum number of coefficients computed to recover a block, which takes some hundredths of a
-/// second. Blocks of many short segments with as much parity need little memory and more than a
-/// second.
-const WORK_MAX: usize = 1 << 22;
 
 /// Memory overhead of a piece of data, in bytes.
 const PIECE_COST: usize = 64;
@@ -52,6 +48,10 @@ pub(crate) struct Incoming {
     /// Incomplete blocks.
     blocks: BTreeMap<u32, Block>,
     received: u64,
+    /// NORM_DATA received, duplicates included.
+    arrived: u32,
+    /// Highest block of which anything arrived.
+    highest: u32,
     sink: Sink,
     pub(crate) state: State,
     requested: Requested,
@@ -112,6 +112,8 @@ impl Incoming {
             whole: Ranges::new(),
             blocks: BTreeMap::new(),
             received: 0,
+            arrived: 0,
+            highest: 0,
             sink: Sink::new(handle),
             state: State::Receiving,
             requested: Requested::default(),
@@ -248,12 +250,17 @@ impl Incoming {
             core.user.limit_reached(Limit::Object);
             return Err(Failure::Settings("it is larger than allowed".to_owned()));
         }
+        let longest = partition.block_len(0).max(1);
+        if coding.is_long() && (is_stream || Long::check(longest, coding.parity()).is_err()) {
+            return Err(unknown());
+        }
+        let work = core.config.limits.coding_work;
         // All blocks of a stream have the full length.
         let room = match is_stream {
-            true => coding.room(fti.block_len, fti.segment_size.into()),
-            false => coding.room(partition.block_len(0), partition.segment_len(0, 0).into()),
+            true => coding.room(fti.block_len, fti.segment_size.into(), work),
+            false => coding.room(longest, partition.segment_len(0, 0).into(), work),
         };
-        if room.bytes() + PIECE_COST > half || coding.work() > WORK_MAX {
+        if room.bytes() + PIECE_COST > half {
             core.user.limit_reached(Limit::Assembly);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         }
@@ -301,6 +308,7 @@ impl Incoming {
 
     /// Processes a segment (§4.2.1). Returns `false` if room must be made for its block.
     pub(crate) fn on_data(&mut self, core: &mut Core, data: &Data<'_>) -> bool {
+        self.arrived = self.arrived.saturating_add(1);
         if self.state != State::Receiving {
             core.stats.duplicate_data += 1;
             return true;
@@ -318,20 +326,21 @@ impl Incoming {
         };
         let (block, symbol) = (data.id.block, data.id.symbol);
         let block_len = shape.partition.block_len(block);
-        let most = u32::from(block_len) + u32::from(shape.fti.parity);
+        let most = u32::from(block_len) + u32::from(shape.fti.parity.max(shape.coding.parity()));
         if block >= shape.partition.blocks() || u32::from(symbol) >= most {
             self.contradict(core);
             return true;
         }
-        if symbol >= block_len && shape.coding.parity() == 0 {
+        if symbol >= block_len && shape.room.usable == 0 {
             core.stats.data_dropped += 1;
             return true;
         }
+        self.highest = self.highest.max(block);
         if self.is_whole(block) {
             core.stats.duplicate_data += 1;
             return true;
         }
-        let segment = shape.room.segment;
+        let (segment, usable) = (shape.room.segment, usize::from(shape.room.usable));
         let expected = match symbol < block_len {
             true => usize::from(shape.partition.segment_len(block, symbol)),
             // Parity is as long as the longest segment of its block.
@@ -346,7 +355,21 @@ impl Incoming {
         }
         // The rest of a longer parity segment is zeros.
         let payload = &data.payload[..len.min(segment)];
-        self.take(core, (block, block_len), symbol, segment, payload)
+        self.take(core, (block, block_len), symbol, (segment, usable), payload)
+    }
+
+    /// State of the highest block that has begun, if the object has long blocks.
+    pub(crate) fn report_of(&self) -> Option<ReportOf> {
+        let shape = self.shape.as_ref().filter(|shape| shape.coding.is_long())?;
+        let block = self.highest;
+        let missing = if self.is_over() || self.is_whole(block) {
+            0
+        } else {
+            let have = self.blocks.get(&block).map_or(0, |block| block.have.len());
+            u32::from(shape.partition.block_len(block)).saturating_sub(have)
+        };
+        // A block has at most 65,535 segments.
+        Some(ReportOf { block, missing: missing as u16, arrived: self.arrived })
     }
 
     /// Makes room for a block by dropping the last block after it, if there is one. Earlier blocks
@@ -374,7 +397,7 @@ impl Incoming {
         core: &mut Core,
         (block, block_len): (u32, u16),
         symbol: u16,
-        segment: usize,
+        (segment, usable): (usize, usize),
         payload: &[u8],
     ) -> bool {
         let full = usize::from(block_len) * segment;
@@ -412,6 +435,10 @@ impl Incoming {
             self.pass_on(core, (block, block_len), symbol, segment, payload);
             return true;
         }
+        if symbol >= block_len && state.parity.len() >= usable {
+            core.stats.data_dropped += 1;
+            return true;
+        }
         if !state.have.insert(symbol) {
             core.stats.duplicate_data += 1;
             return true;
@@ -422,7 +449,7 @@ impl Incoming {
             self.received += payload.len() as u64;
         } else if let Some(place) = state.free_place(block_len) {
             state.put_whole(place, segment, payload);
-            state.parity.push((symbol, place));
+            state.parity.insert(place, symbol);
         }
         if state.have.len() >= u32::from(block_len) {
             self.block_came(core, block);
@@ -508,6 +535,17 @@ impl Incoming {
         if missing.is_empty() {
             return true;
         }
+        let segment_len = room.segment;
+        if let Some(code) = coding.long_code(block_len, segment_len) {
+            let parity: Vec<_> =
+                block.parity.iter().map(|(place, symbol)| (symbol - block_len, *place)).collect();
+            let mut columns = SliceColumns::new(&mut block.buffer, segment_len);
+            if code.recover(&mut core.long, &mut columns, &missing, &parity).is_err() {
+                return false;
+            }
+            core.stats.recovered += missing.len() as u64;
+            return true;
+        }
         let decoder = coding.kind().and_then(|kind| core.decoder(kind, room));
         let Some(decoder) = decoder else { return false };
         decoder.start(block_len);
@@ -515,7 +553,7 @@ impl Incoming {
             let at = usize::from(symbol) * segment;
             decoder.add(symbol, &block.buffer[at..at + segment]);
         }
-        for (symbol, place) in &block.parity {
+        for (place, symbol) in &block.parity {
             let at = usize::from(*place) * segment;
             decoder.add(*symbol, &block.buffer[at..at + segment]);
         }

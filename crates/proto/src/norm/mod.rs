@@ -15,6 +15,7 @@ mod commands;
 mod config;
 mod congestion;
 mod core;
+mod digest;
 mod group_size;
 mod grtt;
 mod incoming;
@@ -27,6 +28,7 @@ mod profile;
 mod receiver;
 mod reception;
 mod repaired;
+mod report;
 mod requested;
 mod sender;
 mod stream;
@@ -45,7 +47,7 @@ use wire::norm::NodeId;
 
 pub use self::config::{
     Config, EndGame, Join, Limits, Nacking, ReceiverConfig, RepairBoundary, SenderConfig,
-    SyncPolicy,
+    SyncPolicy, Waste,
 };
 pub use self::incoming::SPOOL_PREFIX;
 pub use self::indication::{

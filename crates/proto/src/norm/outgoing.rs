@@ -191,10 +191,17 @@ impl Outgoing {
     /// Partitions the object into blocks and segments; an error if that is impossible.
     pub(crate) fn cut(&mut self, core: &mut Core, cut: Cut) -> Result<(), Failure> {
         let State::Open { file } = self.state else { return Ok(()) };
+        let settings = |error: String| Failure::Settings(error);
         if let Content::Stream(options) = self.content {
+            if cut.coding.is_long() {
+                return Err(settings("streams have no long blocks".to_owned()));
+            }
             return self.cut_stream(cut, options);
         }
-        let settings = |error: String| Failure::Settings(error);
+        let mut cut = cut;
+        let config = &core.config.sender;
+        let coding = cut.coding.for_object(config, (self.size, cut.segment), config.loss);
+        cut.coding = coding.map_err(settings)?;
         let partition = Partition::new(self.size, cut.segment, cut.coding.block_len())
             .map_err(|error| settings(error.to_string()))?;
         if u64::from(partition.blocks()) > cut.coding.blocks_max() {
@@ -519,14 +526,14 @@ impl Outgoing {
         let Some(shape) = self.shape.clone() else { return };
         while let Some((block, rows)) = self.parity.next() {
             if self.ring.is_some() {
-                self.make_stream_parity(&shape, block, &rows);
+                self.make_stream_parity(core, &shape, block, &rows);
                 continue;
             }
             let (start, end) = shape.span(block);
             match (&self.content, self.source.as_ref()) {
                 (Content::Data(data), _) => {
                     let data = data.slice(start as usize..end as usize);
-                    self.parity.make(&shape, block, &rows, &data);
+                    self.parity.make(&mut core.long, &shape, (block, &rows), &data);
                 }
                 (Content::File(_), Some(source)) => {
                     let ticket = core.shared.ticket(self.handle, Job::Own(Task::Block { block }));
@@ -643,7 +650,7 @@ impl Outgoing {
                 self.source.as_mut().map_or(Ok(()), |source| source.repair_done(offset, bytes))
             }
             (Job::Own(Task::Block { block }), Completion::Read(bytes)) => {
-                self.block_read(block, &bytes)
+                self.block_read(core, block, &bytes)
             }
             _ => Ok(()),
         };
@@ -653,13 +660,13 @@ impl Outgoing {
         self.make_parity(core);
     }
 
-    fn block_read(&mut self, block: u32, bytes: &[u8]) -> Result<(), ()> {
+    fn block_read(&mut self, core: &mut Core, block: u32, bytes: &[u8]) -> Result<(), ()> {
         let Some(rows) = self.parity.read(block) else { return Ok(()) };
         let Some(shape) = self.shape.take() else { return Ok(()) };
         let (start, end) = shape.span(block);
         let is_whole = bytes.len() as u64 == end - start;
         if is_whole {
-            self.parity.make(&shape, block, &rows, bytes);
+            self.parity.make(&mut core.long, &shape, (block, &rows), bytes);
         }
         self.shape = Some(shape);
         if is_whole { Ok(()) } else { Err(()) }

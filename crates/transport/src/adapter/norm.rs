@@ -30,7 +30,8 @@ pub(crate) fn norm_node(entity: u64) -> u32 {
 }
 
 /// Profiles of NORM.
-pub const NORM_PROFILES: &[&str] = &["default", "cc", "nrl-2011"];
+pub const NORM_PROFILES: &[&str] =
+    &["default", "cc", "coded", "coded-cc", "coded-eager", "nrl-2011"];
 
 /// NORM configuration of a profile, slowlight's own if none is named.
 ///

@@ -229,10 +229,13 @@ fn write_position(
 fn write_fti(f: &mut fmt::Formatter<'_>, fec: Scheme, fti: Option<Fti>) -> fmt::Result {
     let Some(fti) = fti else { return Ok(()) };
     let Fti { object_size, segment_size, block_len, parity, .. } = fti;
-    write!(f, " FTI {object_size} B in {segment_size} B, blocks of {block_len}+{parity}")?;
+    write!(f, " FTI {object_size} B in {segment_size} B, blocks of {block_len}")?;
+    if fec != Scheme::Compact {
+        write!(f, "+{parity}")?;
+    }
     match fec {
         Scheme::ReedSolomonM => write!(f, " over GF(2^{})", fti.effective_field_bits()),
-        Scheme::SmallBlockSystematic => write!(f, " of code {}", fti.instance),
+        Scheme::SmallBlockSystematic | Scheme::Compact => write!(f, " of code {}", fti.instance),
         Scheme::NoCode | Scheme::ReedSolomon8 | Scheme::Other(_) => Ok(()),
     }
 }

@@ -26,6 +26,8 @@ pub enum Scheme {
     ReedSolomon8,
     /// 129: a small block systematic code, identified by a FEC instance ID (RFC 5445 §5).
     SmallBlockSystematic,
+    /// 130: a compact code, identified by a FEC instance ID (RFC 5445 §4).
+    Compact,
     /// Scheme of unknown layout.
     Other(u8),
 }
@@ -64,6 +66,7 @@ pub struct Position {
 /// | | block length 16, parity 16 |
 /// | 5 | `hel` 3, object size 48, segment size 16, block length 8, parity 8 |
 /// | 129 | `hel` 4, object size 48, FEC instance 16, segment size 16, block length 16, parity 16 |
+/// | 130 | `hel` 4, object size 48, FEC instance 16, segment size 16, block length 32 |
 ///
 /// In schemes 2 and 5, RFC 5510 has `max_n` in the last field, source and parity symbols together.
 /// The reference implementation uses only the number of parity symbols, as RFC 5740 does for
@@ -84,7 +87,7 @@ pub struct Fti {
     pub parity: u16,
     /// m, bits per field element (scheme 2): 2 to 16, or 0 for [`FIELD_BITS_DEFAULT`].
     pub field_bits: u8,
-    /// FEC instance ID (scheme 129).
+    /// FEC instance ID (schemes 129 and 130).
     pub instance: u16,
 }
 
@@ -97,6 +100,7 @@ impl Scheme {
             2 => Self::ReedSolomonM,
             5 => Self::ReedSolomon8,
             129 => Self::SmallBlockSystematic,
+            130 => Self::Compact,
             other => Self::Other(other),
         }
     }
@@ -109,6 +113,7 @@ impl Scheme {
             Self::ReedSolomonM => 2,
             Self::ReedSolomon8 => 5,
             Self::SmallBlockSystematic => 129,
+            Self::Compact => 130,
             Self::Other(code) => code,
         }
     }
@@ -117,7 +122,7 @@ impl Scheme {
     #[must_use]
     pub const fn payload_id_len(self) -> Option<usize> {
         match self {
-            Self::NoCode | Self::ReedSolomonM | Self::ReedSolomon8 => Some(4),
+            Self::NoCode | Self::ReedSolomonM | Self::ReedSolomon8 | Self::Compact => Some(4),
             Self::SmallBlockSystematic => Some(8),
             Self::Other(_) => None,
         }
@@ -127,7 +132,9 @@ impl Scheme {
     #[must_use]
     pub const fn fti_len(self) -> Option<usize> {
         match self {
-            Self::NoCode | Self::ReedSolomonM | Self::SmallBlockSystematic => Some(16),
+            Self::NoCode | Self::ReedSolomonM | Self::SmallBlockSystematic | Self::Compact => {
+                Some(16)
+            }
             Self::ReedSolomon8 => Some(12),
             Self::Other(_) => None,
         }
@@ -139,7 +146,7 @@ impl Scheme {
     pub fn block_mask(self, field_bits: u8) -> u32 {
         match self {
             Self::SmallBlockSystematic => u32::MAX,
-            Self::NoCode | Self::ReedSolomonM | Self::ReedSolomon8 => {
+            Self::NoCode | Self::ReedSolomonM | Self::ReedSolomon8 | Self::Compact => {
                 u32::MAX >> self.symbol_bits(field_bits)
             }
             Self::Other(_) => 0,
@@ -150,7 +157,7 @@ impl Scheme {
     /// argument cannot make a shift overflow.
     fn symbol_bits(self, field_bits: u8) -> u32 {
         match self {
-            Self::NoCode | Self::SmallBlockSystematic | Self::Other(_) => 16,
+            Self::NoCode | Self::SmallBlockSystematic | Self::Compact | Self::Other(_) => 16,
             Self::ReedSolomonM => u32::from(field_bits.clamp(2, 16)),
             Self::ReedSolomon8 => 8,
         }
@@ -171,7 +178,7 @@ impl PayloadId {
         field_bits: u8,
     ) -> Result<Self, DecodeError> {
         match fec {
-            Scheme::NoCode | Scheme::ReedSolomonM | Scheme::ReedSolomon8 => {
+            Scheme::NoCode | Scheme::ReedSolomonM | Scheme::ReedSolomon8 | Scheme::Compact => {
                 let bits = fec.symbol_bits(field_bits);
                 let word = reader.u32()?;
                 // At most 16 bits are left for the symbol.
@@ -198,7 +205,10 @@ impl PayloadId {
     ) -> Result<(), EncodeError> {
         let Self { block, symbol, block_len } = self;
         match (fec, block_len) {
-            (Scheme::NoCode | Scheme::ReedSolomonM | Scheme::ReedSolomon8, None) => {
+            (
+                Scheme::NoCode | Scheme::ReedSolomonM | Scheme::ReedSolomon8 | Scheme::Compact,
+                None,
+            ) => {
                 let bits = fec.symbol_bits(field_bits);
                 if u32::from(symbol) >> bits != 0 {
                     return Err(EncodeError::TooLarge { field: "encoding_symbol_id" });
@@ -287,8 +297,11 @@ impl Fti {
         let object_size = reader.uint(6)?;
         let mut fti = Self { object_size, ..Self::default() };
         match fec {
-            Scheme::NoCode => {
-                reader.u16()?;
+            Scheme::NoCode | Scheme::Compact => {
+                let instance = reader.u16()?;
+                if fec == Scheme::Compact {
+                    fti.instance = instance;
+                }
                 fti.segment_size = reader.u16()?;
                 let at = reader.offset();
                 let Ok(block_len) = u16::try_from(reader.u32()?) else {
@@ -336,8 +349,9 @@ impl Fti {
         writer.uint(self.object_size, 6, "object_size")?;
         let Self { segment_size, block_len, parity, field_bits, instance, .. } = *self;
         match fec {
-            Scheme::NoCode => {
-                writer.put(&[0; 2])?;
+            Scheme::NoCode | Scheme::Compact => {
+                let instance = if fec == Scheme::Compact { instance } else { 0 };
+                writer.put(&instance.to_be_bytes())?;
                 writer.put(&segment_size.to_be_bytes())?;
                 writer.put(&u32::from(block_len).to_be_bytes())
             }

@@ -1,5 +1,7 @@
 //! Incomplete block of a received object.
 
+use std::collections::BTreeMap;
+
 use bytes::BytesMut;
 use engine::Time;
 
@@ -12,8 +14,10 @@ pub(super) struct Block {
     /// ones.
     pub(super) buffer: BytesMut,
     pub(super) have: Bits,
-    /// Parity segments, each with the place it takes.
-    pub(super) parity: Vec<(u16, u16)>,
+    /// Parity segments by the places they take.
+    pub(super) parity: BTreeMap<u16, u16>,
+    /// No earlier place is free: places never become free again.
+    free_from: u16,
     pub(super) cost: usize,
     /// Symbols requested by other receivers.
     pub(super) by_others: Bits,
@@ -30,7 +34,8 @@ impl Block {
         Self {
             buffer,
             have: Bits::new(),
-            parity: Vec::new(),
+            parity: BTreeMap::new(),
+            free_from: 0,
             cost,
             by_others: Bits::new(),
             requested_at: None,
@@ -63,17 +68,17 @@ impl Block {
     }
 
     /// Place of a missing source segment that no parity takes.
-    pub(super) fn free_place(&self, block_len: u16) -> Option<u16> {
-        let is_free = |place: &u16| self.parity.iter().all(|(_, taken)| taken != place);
-        self.have.missing(block_len).find(is_free)
+    pub(super) fn free_place(&mut self, block_len: u16) -> Option<u16> {
+        let is_free = |place: &u16| !self.have.contains(*place) && !self.parity.contains_key(place);
+        let place = (self.free_from..block_len).find(is_free);
+        self.free_from = place.unwrap_or(block_len);
+        place
     }
 
     /// Moves parity away from the place of a source segment that arrived.
     #[inline]
     pub(super) fn make_place(&mut self, symbol: u16, block_len: u16, segment: usize) {
-        let Some(which) = self.parity.iter().position(|(_, place)| *place == symbol) else {
-            return;
-        };
+        let Some(parity) = self.parity.remove(&symbol) else { return };
         // While the block is incomplete, there are as many places as segments.
         let Some(place) = self.free_place(block_len) else { return };
         let (from, to) = (usize::from(symbol) * segment, usize::from(place) * segment);
@@ -81,7 +86,7 @@ impl Block {
             self.buffer.resize(to + segment, 0);
         }
         self.buffer.copy_within(from..from + segment, to);
-        self.parity[which].1 = place;
+        self.parity.insert(place, parity);
     }
 
     /// Whether it was requested after `since`. With `>`, a timer that fires exactly at the end of
@@ -115,14 +120,15 @@ impl Block {
         size_of::<Self>() + usize::from(block_len).div_ceil(64) * size_of::<u64>()
     }
 
-    /// Symbols to request.
-    pub(super) fn wanted(&self, block_len: u16, parity: u16) -> Vec<u16> {
+    /// Symbols to request, with at most `usable` parity segments in the block.
+    pub(super) fn wanted(&self, block_len: u16, parity: u16, usable: u16) -> Vec<u16> {
         if self.is_direct {
             return self.have.missing(block_len).collect();
         }
         let lacks = usize::from(block_len).saturating_sub(self.have.len() as usize);
         let fresh = (block_len..block_len + parity).filter(|at| !self.have.contains(*at));
-        let fresh: Vec<_> = fresh.take(lacks).collect();
+        let room = usize::from(usable).saturating_sub(self.parity.len());
+        let fresh: Vec<_> = fresh.take(lacks.min(room)).collect();
         // Source segments are requested for the part that parity cannot cover.
         let rest = lacks - fresh.len();
         let missing: Vec<_> = self.have.missing(block_len).collect();

@@ -34,6 +34,8 @@ struct Place {
 pub(super) struct Stream {
     block_len: u16,
     parity: u16,
+    /// Number of parity segments used in a block.
+    usable: u16,
     /// Bytes of a coded segment.
     symbol_len: usize,
     /// Largest block number in messages, after which numbers wrap.
@@ -76,6 +78,7 @@ impl Stream {
         (window > 0).then(|| Self {
             block_len: fti.block_len,
             parity: coding.parity(),
+            usable: coding.parity_most(fti.block_len, limits.coding_work),
             symbol_len,
             mask,
             kept,
@@ -157,7 +160,7 @@ impl Stream {
             let is_here = |symbol: &u16| part.is_some_and(|part| part.block.have.contains(*symbol));
             return (from..self.through.symbol).filter(|symbol| !is_here(symbol)).collect();
         }
-        part.map_or(Vec::new(), |part| part.block.wanted(self.block_len, self.parity))
+        part.map_or(Vec::new(), |part| part.block.wanted(self.block_len, self.parity, self.usable))
     }
 
     /// Block at the end of the sent part, if it is only known to have started.
@@ -430,7 +433,8 @@ impl Incoming {
             core.user.limit_reached(Limit::Stream);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         };
-        let room = coding.room(fti.block_len, stream.symbol_len);
+        let work = core.config.limits.coding_work;
+        let room = coding.room(fti.block_len, stream.symbol_len, work);
         self.shape = Some(Shape { scheme, fti, partition, coding, room });
         self.flags = flags;
         self.stream = Some(Box::new(stream));
@@ -503,7 +507,7 @@ impl Incoming {
             self.contradict(core);
             return true;
         }
-        if !is_source && stream.parity == 0 {
+        if !is_source && stream.usable == 0 {
             core.stats.data_dropped += 1;
             return true;
         }
@@ -544,6 +548,10 @@ impl Incoming {
         }
         let Some(part) = stream.blocks.get_mut(&number) else { return true };
         let block = &mut part.block;
+        if symbol >= block_len && block.parity.len() >= usize::from(stream.usable) {
+            core.stats.data_dropped += 1;
+            return true;
+        }
         if part.is_whole || !block.have.insert(symbol) {
             core.stats.duplicate_data += 1;
             return true;
@@ -553,7 +561,7 @@ impl Incoming {
             block.put_whole(symbol, symbol_len, data.payload);
         } else if let Some(place) = block.free_place(block_len) {
             block.put_whole(place, symbol_len, data.payload);
-            block.parity.push((symbol, place));
+            block.parity.insert(place, symbol);
         }
         if block.have.len() >= u32::from(block_len) {
             let how = (&shape.coding, shape.room);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use wire::norm::PayloadId;
 
 use super::Shape;
-use crate::fec::Encoder;
+use crate::fec::{Encoder, LongWork};
 use crate::norm::bits::Bits;
 
 /// Number of blocks read for repair parity at the same time.
@@ -139,9 +139,16 @@ impl RepairParity {
     }
 
     /// Computes parity of a block.
-    pub(super) fn make(&mut self, shape: &Shape, block: u32, rows: &Bits, data: &[u8]) {
+    pub(super) fn make(
+        &mut self,
+        work: &mut LongWork,
+        shape: &Shape,
+        (block, rows): (u32, &Bits),
+        data: &[u8],
+    ) {
         let block_len = shape.block_len(block);
-        for (row, parity) in shape.coding.rows(shape.symbol_len, data, rows) {
+        let lens = (shape.symbol_len, block_len);
+        for (row, parity) in shape.coding.rows(work, lens, data, rows) {
             self.ready.push_back((shape.id(block, block_len + row), parity));
         }
     }

@@ -295,10 +295,16 @@ impl Outgoing {
     }
 
     /// Computes parity of a complete block.
-    pub(super) fn make_stream_parity(&mut self, shape: &Shape, block: u32, rows: &Bits) {
+    pub(super) fn make_stream_parity(
+        &mut self,
+        core: &mut Core,
+        shape: &Shape,
+        block: u32,
+        rows: &Bits,
+    ) {
         let Some(ring) = self.ring.take() else { return };
         if let Some(data) = ring.find(block).and_then(|number| ring.coded(number)) {
-            self.parity.make(shape, block, rows, data);
+            self.parity.make(&mut core.long, shape, (block, rows), data);
         }
         self.ring = Some(ring);
     }

@@ -10,6 +10,7 @@ use wire::norm::{
 };
 
 use super::world::{World, content, name};
+use crate::fec::LongWork;
 use crate::norm::bits::Bits;
 use crate::norm::coding::Coding;
 use crate::norm::{
@@ -226,7 +227,8 @@ fn messages_about_impossible_blocks_cost_nothing() {
         let coding = Coding::new(&config).expect("there is such a code");
         let mut row = Bits::new();
         row.insert(3);
-        let (_, made) = coding.rows(12, &bytes, &row).pop().expect("a parity segment");
+        let made = coding.rows(&mut LongWork::default(), (12, 1), &bytes, &row).pop();
+        let (_, made) = made.expect("a parity segment");
         // As long as a segment is announced to be, and as long as the longest.
         let mut long = made.to_vec();
         long.resize(64_000, 0);
