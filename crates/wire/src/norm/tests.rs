@@ -116,10 +116,16 @@ fn fields_have_their_specified_position() {
             PayloadId::new(3, 5),
             "00 00 07 00 03 00 05 40 04 00 00 00 00 27 10 00 00 04 00 00 00 01 2c",
         ),
+        (
+            Scheme::Compact,
+            PayloadId::new(3, 5),
+            "82 00 07 00 03 00 05 40 04 00 00 00 00 27 10 07 08 04 00 00 00 01 2c",
+        ),
     ] {
         let fti = match fec {
             Scheme::SmallBlockSystematic => Fti { field_bits: 0, ..fti },
             Scheme::ReedSolomonM => Fti { instance: 0, ..fti },
+            Scheme::Compact => Fti { field_bits: 0, parity: 0, ..fti },
             _ => Fti { field_bits: 0, instance: 0, parity: 0, ..fti },
         };
         let body = Body::Data(Data { fec, id, fti: Some(fti), ..data(b"hi") });

@@ -9,10 +9,14 @@ use super::comes_back;
 type Others = Vec<(u8, Vec<u8>)>;
 
 fn scheme() -> impl Strategy<Value = Scheme> {
-    prop::sample::select(
-        &[Scheme::NoCode, Scheme::ReedSolomonM, Scheme::ReedSolomon8, Scheme::SmallBlockSystematic]
-            [..],
-    )
+    let all = [
+        Scheme::NoCode,
+        Scheme::ReedSolomonM,
+        Scheme::ReedSolomon8,
+        Scheme::SmallBlockSystematic,
+        Scheme::Compact,
+    ];
+    prop::sample::select(all.to_vec())
 }
 
 fn field_bits() -> impl Strategy<Value = u8> {
@@ -48,7 +52,7 @@ fn id(fec: Scheme, field_bits: u8, block: u32, symbol: u16, block_len: u16) -> P
     let bits = match fec {
         Scheme::ReedSolomonM => field_bits,
         Scheme::ReedSolomon8 => 8,
-        Scheme::NoCode | Scheme::SmallBlockSystematic | Scheme::Other(_) => 16,
+        Scheme::NoCode | Scheme::SmallBlockSystematic | Scheme::Compact | Scheme::Other(_) => 16,
     };
     let symbol = (u32::from(symbol) & ((1 << bits) - 1)) as u16;
     let block_len = (fec == Scheme::SmallBlockSystematic).then_some(block_len);
@@ -66,6 +70,7 @@ prop_compose! {
             Scheme::ReedSolomonM => Fti { parity, field_bits: m, ..plain },
             Scheme::ReedSolomon8 => Fti { block_len: block_len & 0xff, parity: parity & 0xff, ..plain },
             Scheme::SmallBlockSystematic => Fti { parity, instance, ..plain },
+            Scheme::Compact => Fti { instance, ..plain },
         }
     }
 }
