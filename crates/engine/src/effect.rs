@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use thiserror::Error;
 
-use crate::{FileName, PathId};
+use crate::{FileName, PathId, Work};
 
 /// Ties an effect to its [`Input::Done`](crate::Input::Done). Chosen by the engine, unique among
 /// its pending effects.
@@ -68,6 +68,16 @@ pub enum StoreEffect {
         ticket: Ticket,
         /// The file.
         file: FileId,
+    },
+    /// Compute over the bytes of a file; completes with [`Completion::Read`]. Effects on the file
+    /// before it are done before it begins; later ones may overlap with it.
+    Work {
+        /// Ticket of the completion.
+        ticket: Ticket,
+        /// The file.
+        file: FileId,
+        /// The computation.
+        work: Work,
     },
     /// Close a file after its pending effects. Has no completion.
     Close {
@@ -370,6 +380,7 @@ impl StoreEffect {
             | Self::Read { ticket, .. }
             | Self::Write { ticket, .. }
             | Self::Sync { ticket, .. }
+            | Self::Work { ticket, .. }
             | Self::Filestore { ticket, .. }
             | Self::Index { ticket, .. } => Some(ticket),
             Self::Close { .. } => None,
@@ -384,6 +395,7 @@ impl StoreEffect {
             Self::Write { bytes, .. } => bytes.len(),
             Self::Open { .. }
             | Self::Sync { .. }
+            | Self::Work { .. }
             | Self::Close { .. }
             | Self::Filestore { .. }
             | Self::Index { .. } => 0,
@@ -396,6 +408,7 @@ impl StoreEffect {
             | Self::Read { ticket, .. }
             | Self::Write { ticket, .. }
             | Self::Sync { ticket, .. }
+            | Self::Work { ticket, .. }
             | Self::Filestore { ticket, .. }
             | Self::Index { ticket, .. } => Some(ticket),
             Self::Close { .. } => None,

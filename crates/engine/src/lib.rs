@@ -30,6 +30,7 @@ mod rng;
 mod time;
 mod timers;
 mod transmit;
+mod work;
 
 pub use effect::{
     Completion, DirEntry, Effect, EffectError, EntryKind, FileId, FilestoreRequest, IndexRequest,
@@ -42,6 +43,7 @@ pub use rng::Rng;
 pub use time::{Deadline, Time};
 pub use timers::Timers;
 pub use transmit::{DATAGRAM_MAX, Transmit, TxBuf};
+pub use work::{FileBytes, FileJob, Work};
 
 /// Input that a driver passes to an engine.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::{
-    Area, Completion, DirEntry, EffectError, EntryKind, FileId, FileName, FilestoreRequest,
-    IndexRequest, OpenMode, StoreEffect, Ticket,
+    Area, Completion, DirEntry, EffectError, EntryKind, FileBytes, FileId, FileName,
+    FilestoreRequest, IndexRequest, OpenMode, StoreEffect, Ticket,
 };
 
 /// Files, directories and records in memory.
@@ -71,6 +71,27 @@ impl Default for MemoryStore {
             file_max: Self::FILE_MAX,
             used: 0,
         }
+    }
+}
+
+/// An open file.
+struct OpenFile<'a> {
+    store: &'a mut MemoryStore,
+    file: FileId,
+}
+
+impl FileBytes for OpenFile<'_> {
+    fn read_at(&mut self, offset: u64, to: &mut [u8]) -> Result<usize, EffectError> {
+        let name = self.store.name(self.file)?;
+        let bytes = self.store.file(name)?;
+        let rest = bytes.get(offset.min(bytes.len() as u64) as usize..).unwrap_or_default();
+        let len = rest.len().min(to.len());
+        to[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), EffectError> {
+        self.store.write(self.file, offset, bytes).map(drop)
     }
 }
 
@@ -146,6 +167,9 @@ impl MemoryStore {
             StoreEffect::Read { file, offset, len, .. } => self.read(file, offset, len),
             StoreEffect::Write { file, offset, bytes, .. } => self.write(file, offset, &bytes),
             StoreEffect::Sync { file, .. } => self.name(file).map(|_| Completion::Done),
+            StoreEffect::Work { file, work, .. } => {
+                work.run(&mut OpenFile { store: self, file }).map(Completion::Read)
+            }
             StoreEffect::Close { file } => {
                 self.open.remove(&file);
                 return None;

@@ -164,7 +164,16 @@ impl Store {
         if let StoreEffect::Close { .. } = effect {
             return Duration::ZERO;
         }
-        let bytes = effect.bytes() as u64;
+        let bytes = match effect {
+            StoreEffect::Work { work, .. } => work.cost(),
+            StoreEffect::Open { .. }
+            | StoreEffect::Read { .. }
+            | StoreEffect::Write { .. }
+            | StoreEffect::Sync { .. }
+            | StoreEffect::Close { .. }
+            | StoreEffect::Filestore { .. }
+            | StoreEffect::Index { .. } => effect.bytes() as u64,
+        };
         let transfer = self.faults.bytes_per_second.map_or(0, |rate| {
             (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate.max(1))) as u64
         });
@@ -191,6 +200,7 @@ impl Store {
             | StoreEffect::Read { .. }
             | StoreEffect::Write { .. }
             | StoreEffect::Sync { .. }
+            | StoreEffect::Work { .. }
             | StoreEffect::Close { .. }
             | StoreEffect::Index { .. } => None,
         };

@@ -113,6 +113,7 @@ impl Blocks {
             | StoreEffect::Close { .. }
             | StoreEffect::Write { .. }
             | StoreEffect::Sync { .. }
+            | StoreEffect::Work { .. }
             | StoreEffect::Filestore { .. }
             | StoreEffect::Index { .. } => {
                 effects.push_back(effect);

@@ -349,7 +349,7 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> Result<usi
 }
 
 /// Writes all of `bytes`.
-pub(super) fn write_at(file: &File, bytes: &Bytes, offset: u64) -> Answer {
+pub(super) fn write_at(file: &File, bytes: &[u8], offset: u64) -> Answer {
     let end = offset.checked_add(bytes.len() as u64);
     // No file is longer than the system's signed offsets.
     if end.is_none_or(|end| i64::try_from(end).is_err()) {

@@ -26,7 +26,7 @@ use disk::{Disk, Records};
 use index::Index;
 use lock::Lock;
 use log::Log;
-use worker::{Answers, Done, Job};
+use worker::{Answers, Done, Job, Others};
 
 /// Directories and limits of a store.
 #[derive(Clone, Debug)]
@@ -215,16 +215,21 @@ impl FileStore {
             hidden: FileName::SPOOL_DIRECTORY,
         });
         let (syncs, to_sync) = unbounded();
+        let (computations, to_compute) = unbounded();
         let mut workers = Vec::new();
         let mut threads = Vec::new();
         for number in 0..=config.threads.max(1) {
             let (jobs, queue) = unbounded();
-            let (disk, syncs) = (Arc::clone(&disk), syncs.clone());
-            let work = move || worker::run(&disk, &queue, &syncs);
+            let disk = Arc::clone(&disk);
+            let others = Others { syncs: syncs.clone(), computations: computations.clone() };
+            let work = move || worker::run(&disk, &queue, &others);
             threads.push(spawn(format!("files-{number}"), work).map_err(state_error)?);
             workers.push(jobs);
         }
         drop(syncs);
+        drop(computations);
+        let compute = move || worker::compute(&to_compute);
+        threads.push(spawn("computations".to_owned(), compute).map_err(state_error)?);
         for number in 0..SYNCS {
             let to_sync = to_sync.clone();
             let work = move || worker::sync(&to_sync);
@@ -378,6 +383,7 @@ impl FileStore {
             StoreEffect::Read { file, .. }
             | StoreEffect::Write { file, .. }
             | StoreEffect::Sync { file, .. }
+            | StoreEffect::Work { file, .. }
             | StoreEffect::Close { file } => self.files.get(&file).copied().unwrap_or(0),
             StoreEffect::Filestore { .. } | StoreEffect::Index { .. } => 0,
         }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use crossbeam_channel::{Receiver, Sender};
 use engine::{
-    Completion, EffectError, FileId, FilestoreRequest, IndexRequest, OpenMode, StoreEffect, Ticket,
+    Completion, EffectError, FileBytes, FileId, FilestoreRequest, IndexRequest, OpenMode,
+    StoreEffect, Ticket, Work,
 };
 
 use super::disk::{Answer, Disk, read_at, reason, write_at};
@@ -27,6 +28,20 @@ pub(super) struct Sync {
     ticket: Ticket,
     file: Arc<File>,
     answers: Arc<Answers>,
+}
+
+/// A computation over an open file.
+pub(super) struct Computation {
+    ticket: Ticket,
+    work: Work,
+    file: Arc<File>,
+    answers: Arc<Answers>,
+}
+
+/// Queues of the threads that take what takes long.
+pub(super) struct Others {
+    pub(super) syncs: Sender<Sync>,
+    pub(super) computations: Sender<Computation>,
 }
 
 /// A completed effect.
@@ -61,9 +76,9 @@ impl Answers {
     }
 }
 
-/// Carries out effects in order until the queue is closed. Another thread syncs files, because
-/// that can take as long as many writes.
-pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
+/// Carries out effects in order until the queue is closed. Other threads sync files and compute,
+/// because that can take as long as many writes.
+pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, others: &Others) {
     let mut worker = Worker { disk, files: BTreeMap::new(), buffers: VecDeque::new() };
     let mut reported = None;
     let mut next = None;
@@ -78,7 +93,16 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
         if let StoreEffect::Sync { ticket, file } = job.effect
             && let Ok(file) = worker.file(file)
         {
-            let _ = syncs.send(Sync { ticket, file: Arc::clone(file), answers: job.answers });
+            let file = Arc::clone(file);
+            let _ = others.syncs.send(Sync { ticket, file, answers: job.answers });
+            continue;
+        }
+        if let StoreEffect::Work { ticket, file, work } = &job.effect
+            && let Ok(file) = worker.file(*file)
+        {
+            let (ticket, work, file) = (*ticket, work.clone(), Arc::clone(file));
+            let computation = Computation { ticket, work, file, answers: job.answers };
+            let _ = others.computations.send(computation);
             continue;
         }
         let Some((ticket, answer)) = worker.execute(job.effect, job.opens) else { continue };
@@ -105,6 +129,7 @@ fn changes(job: &Job) -> Option<(Ticket, &IndexRequest)> {
         | StoreEffect::Read { .. }
         | StoreEffect::Write { .. }
         | StoreEffect::Sync { .. }
+        | StoreEffect::Work { .. }
         | StoreEffect::Close { .. }
         | StoreEffect::Filestore { .. } => None,
     }
@@ -153,6 +178,7 @@ fn wanted(effect: &StoreEffect) -> Option<String> {
         StoreEffect::Read { .. } => Some("read a file".to_owned()),
         StoreEffect::Open { .. }
         | StoreEffect::Sync { .. }
+        | StoreEffect::Work { .. }
         | StoreEffect::Close { .. }
         | StoreEffect::Filestore { .. }
         | StoreEffect::Index { .. } => None,
@@ -168,6 +194,30 @@ pub(super) fn sync(queue: &Receiver<Sync>) {
             reason(&error)
         });
         answers.give(Done { ticket, answer, size: 0, failed_to_open: None });
+    }
+}
+
+/// Carries out computations until the queue is closed.
+pub(super) fn compute(queue: &Receiver<Computation>) {
+    for Computation { ticket, work, file, answers } in queue {
+        let answer = work.run(&mut OpenFile(&file)).map(Completion::Read);
+        if let Err(error) = &answer {
+            tracing::warn!("cannot compute over a file: {error}");
+        }
+        answers.give(Done { ticket, answer, size: 0, failed_to_open: None });
+    }
+}
+
+/// An open file.
+struct OpenFile<'a>(&'a File);
+
+impl FileBytes for OpenFile<'_> {
+    fn read_at(&mut self, offset: u64, to: &mut [u8]) -> Result<usize, EffectError> {
+        read_at(self.0, to, offset)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), EffectError> {
+        write_at(self.0, bytes, offset).map(drop)
     }
 }
 
@@ -195,7 +245,9 @@ impl Worker<'_> {
                 self.file(file).and_then(|file| write_at(file, &bytes, offset))
             }
             // Only a file that is not open gets here.
-            StoreEffect::Sync { file, .. } => self.file(file).map(|_| Completion::Done),
+            StoreEffect::Sync { file, .. } | StoreEffect::Work { file, .. } => {
+                self.file(file).map(|_| Completion::Done)
+            }
             StoreEffect::Close { file } => {
                 self.files.remove(&file);
                 return None;
