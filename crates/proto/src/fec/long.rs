@@ -370,3 +370,6 @@ fn padded<'a>(bytes: &'a [u8], room: &'a mut Vec<u8>, start: usize, len: usize) 
     room.resize(len, 0);
     room
 }
+
+#[cfg(test)]
+mod tests;

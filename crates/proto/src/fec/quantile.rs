@@ -30,13 +30,15 @@ pub fn needed(wanted: u32, loss: f64, sigmas: f64) -> u32 {
     count
 }
 
-/// The same for a normal distribution of arrivals.
+/// The same, from the mean, the variance and the skewness of the number of symbols (Cornish and
+/// Fisher): 1,111.1 + 52.8 + 4.4 − 0.5 for 1,000 symbols, a loss of 0.1 and 4.753 sigmas.
 fn normal(wanted: u32, loss: f64, sigmas: f64) -> u32 {
     let (wanted, arrive) = (f64::from(wanted), 1.0 - loss);
-    let spread = sigmas * (loss * arrive).sqrt();
-    let root = (spread + (spread * spread + 4.0 * arrive * wanted).sqrt()) / (2.0 * arrive);
+    let spread = sigmas * (wanted * loss).sqrt();
+    let skew = (sigmas * sigmas - 1.0) / 6.0 * (1.0 + loss);
+    let skew = if loss > 0.0 { skew } else { 0.0 };
     // Casts saturate.
-    (root * root - 1e-9).ceil().max(wanted) as u32
+    ((wanted + spread + skew) / arrive - 0.5).ceil().max(wanted) as u32
 }
 
 /// Probability that fewer than `wanted` of `count` symbols arrive.

@@ -25,6 +25,15 @@ impl Bits {
         is_new
     }
 
+    /// Removes a segment.
+    pub(crate) fn remove(&mut self, at: u16) {
+        let (word, bit) = (usize::from(at) / 64, 1_u64 << (at % 64));
+        if let Some(word) = self.words.get_mut(word) {
+            self.count -= u32::from(*word & bit != 0);
+            *word &= !bit;
+        }
+    }
+
     /// Adds all segments from `first` to `last`, a word at a time.
     pub(crate) fn insert_all(&mut self, first: u16, last: u16) {
         if first > last {
@@ -110,6 +119,8 @@ mod tests {
         assert_eq!(bits.runs(0), [(3, 4), (64, 64), (254, 254)]);
         assert_eq!(bits.runs(1), [(4, 4), (64, 64), (254, 254)]);
         assert_eq!(bits.missing(6).collect::<Vec<_>>(), [0, 1, 2, 5]);
+        [64, 64, 65, 9_999].into_iter().for_each(|at| bits.remove(at));
+        assert_eq!((bits.len(), bits.contains(64), bits.contains(254)), (3, false, true));
     }
 
     #[test]

@@ -86,6 +86,8 @@ impl session::Alarm for Alarm {
 pub(crate) enum Task {
     /// Reads a block to compute its parity.
     Block { block: u32 },
+    /// Recovers a received block.
+    Recover { block: u32 },
 }
 
 pub(crate) type Job = session::Job<Task>;

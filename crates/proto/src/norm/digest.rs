@@ -25,7 +25,11 @@ pub(crate) type Digest = [u8; 16];
 
 /// Computes the digest of a block.
 pub(crate) fn digest_of(bytes: &[u8]) -> Digest {
-    let whole = Sha256::digest(bytes);
+    first_bytes(&Sha256::digest(bytes))
+}
+
+/// Digest from a whole SHA-256.
+pub(crate) fn first_bytes(whole: &[u8]) -> Digest {
     let mut digest = [0; 16];
     digest.copy_from_slice(&whole[..16]);
     digest

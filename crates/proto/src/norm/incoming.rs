@@ -1,8 +1,13 @@
 //! Object being received: its blocks, its missing parts, and the file it is written to.
 
 mod block;
+mod coded;
+mod contradictions;
+mod digests;
 pub(crate) mod joined;
+mod parked;
 mod pieces;
+mod recovery;
 mod requests;
 mod sink;
 mod stream;
@@ -11,27 +16,26 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, NameError};
-use wire::norm::{Data, Flags, Fti, Info, Scheme};
+use wire::norm::{Data, Flags, Fti, Info, PayloadId, Scheme};
 
 use self::block::Block;
+use self::coded::Run;
+use self::digests::{Digests, Verdict};
+use self::parked::Parked;
 use self::sink::{Finish, Sink};
 use self::stream::Stream;
 use super::bits::Bits;
 use super::coding::Coding;
-use super::core::{Core, Job, Room};
+use super::core::{Core, Job, Room, Task};
+use super::digest::digest_of;
 use super::indication::{Failure, Finished, Indication, Limit, ObjectId, Report};
-use super::report::ReportOf;
 use super::requested::Requested;
-use crate::fec::{Long, Partition, SliceColumns};
+use crate::fec::{Long, Partition};
 use crate::path::Handle;
 use crate::ranges::Ranges;
 
 /// Prefix of the names of working files.
 pub const SPOOL_PREFIX: &str = "norm-";
-
-/// Messages that contradict the learnt FEC information, with none in between that confirms it,
-/// after which the object is given up. The learnt information was then damaged.
-const CONTRADICTIONS_MAX: u32 = 8;
 
 /// Memory overhead of a piece of data, in bytes.
 const PIECE_COST: usize = 64;
@@ -59,6 +63,10 @@ pub(crate) struct Incoming {
     reserved: usize,
     /// Number of messages that contradicted the FEC information since a message confirmed it.
     contradictions: u32,
+    /// Segments that arrived before the partition was known.
+    parked: Parked,
+    digests: Digests,
+    run: Run,
     /// Received state of a stream.
     stream: Option<Box<Stream>>,
     /// Whether only NORM_INFO is requested.
@@ -119,6 +127,9 @@ impl Incoming {
             requested: Requested::default(),
             reserved: 0,
             contradictions: 0,
+            parked: Parked::default(),
+            digests: Digests::default(),
+            run: Run::default(),
             stream: None,
             is_info_only,
             is_announced: false,
@@ -185,6 +196,9 @@ impl Incoming {
             + stream
             + self.whole.len() * 32
             + self.requested.memory()
+            + self.parked.memory()
+            + self.digests.memory()
+            + self.run.memory()
             + info
     }
 
@@ -200,24 +214,6 @@ impl Incoming {
     /// Whether the object failed for a local reason: then it must not count as delivered.
     pub(crate) fn is_refused(&self) -> bool {
         self.state == State::Failed { is_refused: true }
-    }
-
-    /// Counts messages that contradict the learnt FEC information. An object with the wrong
-    /// partition would be requested without end.
-    fn compare(&mut self, is_same: bool) -> Result<(), Failure> {
-        self.contradictions = if is_same { 0 } else { self.contradictions + 1 };
-        if self.contradictions < CONTRADICTIONS_MAX {
-            return Ok(());
-        }
-        Err(Failure::Settings("the sender contradicts itself about its segments".to_owned()))
-    }
-
-    /// Counts a segment that has no place in the learnt partition.
-    fn contradict(&mut self, core: &mut Core) {
-        core.stats.data_dropped += 1;
-        if let Err(failure) = self.compare(false) {
-            self.fail(core, failure);
-        }
     }
 
     /// Learns the partition; an error ends the object.
@@ -260,7 +256,8 @@ impl Incoming {
             true => coding.room(fti.block_len, fti.segment_size.into(), work),
             false => coding.room(longest, partition.segment_len(0, 0).into(), work),
         };
-        if room.bytes() + PIECE_COST > half {
+        let is_on_disk = is_file && coding.is_long();
+        if !is_on_disk && room.bytes() + PIECE_COST > half {
             core.user.limit_reached(Limit::Assembly);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         }
@@ -275,7 +272,7 @@ impl Incoming {
                 return Ok(());
             }
             core.reserved += len;
-            self.reserved = len;
+            self.reserved += len;
         }
         self.flags = flags;
         let fti = *fti;
@@ -303,6 +300,8 @@ impl Incoming {
             }
             self.info = Some(info);
         }
+        self.unpark(core);
+        self.learn_digests(core, info);
         self.check_complete(core);
     }
 
@@ -320,11 +319,23 @@ impl Incoming {
         if self.stream.is_some() {
             return self.on_stream_data(core, data);
         }
-        let Some(shape) = self.shape.as_ref().filter(|shape| shape.scheme == data.fec) else {
+        self.unpark(core);
+        if self.shape.is_none() && data.fec == Scheme::Compact {
+            self.park(core, data);
+            return true;
+        }
+        if self.shape.as_ref().is_none_or(|shape| shape.scheme != data.fec) {
             core.stats.data_dropped += 1;
             return true;
-        };
-        let (block, symbol) = (data.id.block, data.id.symbol);
+        }
+        self.on_segment(core, data.id, data.payload)
+    }
+
+    /// Processes a segment of an object whose partition is known. Returns `false` if room must be
+    /// made for its block.
+    fn on_segment(&mut self, core: &mut Core, id: PayloadId, payload: &[u8]) -> bool {
+        let Some(shape) = self.shape.as_ref() else { return true };
+        let (block, symbol) = (id.block, id.symbol);
         let block_len = shape.partition.block_len(block);
         let most = u32::from(block_len) + u32::from(shape.fti.parity.max(shape.coding.parity()));
         if block >= shape.partition.blocks() || u32::from(symbol) >= most {
@@ -346,7 +357,7 @@ impl Incoming {
             // Parity is as long as the longest segment of its block.
             false => usize::from(shape.partition.segment_len(block, 0)),
         };
-        let len = data.payload.len();
+        let len = payload.len();
         let most = usize::from(shape.fti.segment_size);
         let fits = len == expected || symbol >= block_len && len == most;
         if !fits {
@@ -354,22 +365,11 @@ impl Incoming {
             return true;
         }
         // The rest of a longer parity segment is zeros.
-        let payload = &data.payload[..len.min(segment)];
+        let payload = &payload[..len.min(segment)];
+        if self.is_on_disk() {
+            return self.take_to_disk(core, (block, block_len), symbol, segment, payload);
+        }
         self.take(core, (block, block_len), symbol, (segment, usable), payload)
-    }
-
-    /// State of the highest block that has begun, if the object has long blocks.
-    pub(crate) fn report_of(&self) -> Option<ReportOf> {
-        let shape = self.shape.as_ref().filter(|shape| shape.coding.is_long())?;
-        let block = self.highest;
-        let missing = if self.is_over() || self.is_whole(block) {
-            0
-        } else {
-            let have = self.blocks.get(&block).map_or(0, |block| block.have.len());
-            u32::from(shape.partition.block_len(block)).saturating_sub(have)
-        };
-        // A block has at most 65,535 segments.
-        Some(ReportOf { block, missing: missing as u16, arrived: self.arrived })
     }
 
     /// Makes room for a block by dropping the last block after it, if there is one. Earlier blocks
@@ -409,13 +409,10 @@ impl Incoming {
                 core.user.limit_reached(Limit::WriteBuffer);
                 return true;
             }
-            let number = u64::from(block);
-            if self.whole.len() >= limits.repairs && self.whole.would_add_range(number, number + 1)
-            {
-                core.stats.data_dropped += 1;
-                core.user.limit_reached(Limit::Repairs);
+            if self.is_beyond_repairs(core, block) {
                 return true;
             }
+            let limits = &core.config.limits;
             let room = limits.assembly.saturating_sub(core.assembling + core.reserved);
             let small = Block::direct_cost(block_len);
             let state = if cost <= room {
@@ -512,62 +509,21 @@ impl Incoming {
         }
         let start = shape.partition.block_offset(number);
         let end = shape.partition.block_offset(number + 1);
-        self.received += (end - start).saturating_sub(block.counted(&shape, number));
+        let counted = block.counted(&shape, number);
         block.buffer.truncate((end - start) as usize);
+        if shape.coding.is_long() {
+            let verdict = self.digests.complete(number, digest_of(&block.buffer));
+            if !self.is_accepted(core, number, verdict) {
+                self.received -= counted;
+                return;
+            }
+        }
         self.whole.insert(u64::from(number), u64::from(number) + 1);
+        self.received += (end - start).saturating_sub(counted);
         let bytes = block.buffer.freeze();
         core.shared.room.keep_buffer(&bytes);
         self.sink.put(core, start, bytes, self.is_held);
         self.check_complete(core);
-    }
-
-    /// Recovers the missing source segments.
-    fn recover(
-        core: &mut Core,
-        (coding, room): (&Coding, Room),
-        block: &mut Block,
-        block_len: u16,
-    ) -> bool {
-        let segment = room.segment;
-        let full = usize::from(block_len) * segment;
-        block.buffer.resize(full, 0);
-        let missing: Vec<_> = block.have.missing(block_len).collect();
-        if missing.is_empty() {
-            return true;
-        }
-        let segment_len = room.segment;
-        if let Some(code) = coding.long_code(block_len, segment_len) {
-            let parity: Vec<_> =
-                block.parity.iter().map(|(place, symbol)| (symbol - block_len, *place)).collect();
-            let mut columns = SliceColumns::new(&mut block.buffer, segment_len);
-            if code.recover(&mut core.long, &mut columns, &missing, &parity).is_err() {
-                return false;
-            }
-            core.stats.recovered += missing.len() as u64;
-            return true;
-        }
-        let decoder = coding.kind().and_then(|kind| core.decoder(kind, room));
-        let Some(decoder) = decoder else { return false };
-        decoder.start(block_len);
-        for symbol in block.have.iter().take_while(|symbol| *symbol < block_len) {
-            let at = usize::from(symbol) * segment;
-            decoder.add(symbol, &block.buffer[at..at + segment]);
-        }
-        for (place, symbol) in &block.parity {
-            let at = usize::from(*place) * segment;
-            decoder.add(*symbol, &block.buffer[at..at + segment]);
-        }
-        if decoder.recover().is_err() {
-            return false;
-        }
-        for symbol in &missing {
-            let at = usize::from(*symbol) * segment;
-            if let Some(made) = decoder.symbol(*symbol) {
-                block.buffer[at..at + segment].copy_from_slice(&made[..segment]);
-            }
-        }
-        core.stats.recovered += missing.len() as u64;
-        true
     }
 
     /// Finishes the object if everything arrived.
@@ -575,7 +531,8 @@ impl Incoming {
         let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none()) else { return };
         let has_info = self.info.is_some() || !self.flags.contains(Flags::INFO);
         let blocks = u64::from(shape.partition.blocks());
-        let is_whole = self.whole.covered() >= blocks && has_info;
+        let is_confirmed = self.digests.are_confirmed(shape.partition.blocks());
+        let is_whole = self.whole.covered() >= blocks && has_info && is_confirmed;
         if self.state != State::Receiving || !is_whole {
             return;
         }
@@ -592,6 +549,7 @@ impl Incoming {
 
     /// Releases reserved memory.
     fn release(&mut self, core: &mut Core) {
+        drop(self.parked.take());
         core.reserved -= std::mem::take(&mut self.reserved);
         core.user.limit_left(Limit::Assembly);
     }
@@ -671,6 +629,7 @@ impl Incoming {
         if let Some(stream) = self.stream.as_mut() {
             stream.clear(core);
         }
+        drop(self.run.take(core));
         self.sink.discard(core);
         self.finished(core, Err(failure), None);
     }
@@ -702,6 +661,11 @@ impl Incoming {
                 self.check_complete(core);
             }
             (Job::Write { .. }, _) => self.check_complete(core),
+            (Job::Own(Task::Recover { block }), Completion::Read(digest))
+                if self.state == State::Receiving && digest.len() >= 16 =>
+            {
+                self.recovered(core, block, &digest);
+            }
             (Job::Sync, _) if self.state == State::Syncing => self.synced(core),
             (Job::Install, _) if self.state == State::Installing => {
                 self.state = State::Done;

@@ -320,6 +320,9 @@ pub enum Failure {
     /// The file was truncated while it was sent.
     #[error("the file changed while it was sent")]
     Changed,
+    /// The digests of blocks and of their received bytes differed too often.
+    #[error("received blocks differ from those that were sent")]
+    Damaged,
     /// NORM_INFO is not a valid file name.
     #[error("the name is not allowed")]
     Name,
@@ -393,6 +396,8 @@ pub struct Stats {
     pub explicit_repairs: u64,
     /// Segments recovered by parity.
     pub recovered: u64,
+    /// Blocks that differed from those sent.
+    pub digest_failures: u64,
     /// NACKs suppressed because others requested the same.
     pub suppressed: u64,
     /// Failed storage effects.

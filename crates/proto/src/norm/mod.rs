@@ -21,6 +21,7 @@ mod grtt;
 mod incoming;
 mod indication;
 mod input;
+mod jobs;
 mod losses;
 mod members;
 mod outgoing;

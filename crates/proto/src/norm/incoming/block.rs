@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use engine::Time;
 
 use super::{Bits, Shape};
@@ -27,6 +27,10 @@ pub(super) struct Block {
     /// Whether there was no memory for the block: its segments go to the file directly, and parity
     /// is useless.
     pub(super) is_direct: bool,
+    /// Parity segment of a block in the file that has no place there.
+    pub(super) spare: Option<Bytes>,
+    /// Whether enough segments of a block in the file arrived, and the rest is being recovered.
+    pub(super) is_recovering: bool,
 }
 
 impl Block {
@@ -41,6 +45,8 @@ impl Block {
             requested_at: None,
             is_answered: true,
             is_direct: false,
+            spare: None,
+            is_recovering: false,
         }
     }
 

@@ -9,6 +9,9 @@ use crate::norm::bits::{Bits, runs};
 use crate::norm::coding::first_id;
 use crate::ranges::Ranges;
 
+/// Maximum number of digests requested at once.
+const DIGESTS_MAX: usize = 8;
+
 impl Incoming {
     /// Bytes of a full segment, if known.
     pub(crate) fn segment_len(&self) -> Option<u16> {
@@ -45,6 +48,10 @@ impl Incoming {
         if self.is_info_only {
             return false;
         }
+        let end = last_digest(block, shape.partition.blocks());
+        if is_info_due && self.digests.missing(end).next().is_some() {
+            return true;
+        }
         if let Some(stream) = &self.stream {
             return stream.lacks(since);
         }
@@ -57,7 +64,7 @@ impl Incoming {
         let mut known = self.requested.blocks(since);
         gaps.any(|(from, to)| {
             for (number, block) in self.blocks.range(from as u32..to as u32) {
-                if !block.was_requested(since) {
+                if !block.is_recovering && !block.was_requested(since) {
                     return true;
                 }
                 known.insert(u64::from(*number), u64::from(*number) + 1);
@@ -112,6 +119,10 @@ impl Incoming {
         if self.is_info_only {
             return true;
         }
+        let end = last_digest(block, shape.partition.blocks());
+        if is_info_due && !self.request_digests(writer, &shape, end, now) {
+            return false;
+        }
         if let Some(stream) = self.stream.as_mut() {
             let (fec, block_len) = (shape.scheme, shape.fti.block_len);
             let id = |block, symbol| shape.coding.payload_id(block_len, block, symbol);
@@ -136,6 +147,27 @@ impl Incoming {
                 }
                 at = part.map_or(to, |part| part + 1);
             }
+        }
+        true
+    }
+
+    /// Requests NORM_INFO with the digests of complete blocks before `end`. Returns `false` if there
+    /// was no room.
+    fn request_digests(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        shape: &Shape,
+        end: u32,
+        now: Time,
+    ) -> bool {
+        let (fec, object) = (shape.scheme, self.number());
+        let is_requested = self.requested.is_info_requested();
+        for block in self.digests.missing(end).take(DIGESTS_MAX).filter(|_| !is_requested) {
+            let item = Position { fec, object, id: shape_id(shape, block, 0) };
+            if writer.item(RequestFlags::INFO, item).is_err() {
+                return false;
+            }
+            self.requested.note_info(now);
         }
         true
     }
@@ -196,7 +228,10 @@ impl Incoming {
         let (fec, object) = (shape.scheme, self.number());
         let position = |symbol| Position { fec, object, id: shape_id(shape, number, symbol) };
         let is_requested = self.requested.is_block_requested(number);
-        let Some(block) = self.blocks.get_mut(&number).filter(|block| !block.was_requested(since))
+        let Some(block) = self
+            .blocks
+            .get_mut(&number)
+            .filter(|block| !block.is_recovering && !block.was_requested(since))
         else {
             return true;
         };
@@ -274,6 +309,15 @@ impl Incoming {
         for block in self.blocks.values_mut() {
             block.by_others = Bits::new();
         }
+    }
+}
+
+/// End of the blocks whose digests should have arrived before `block`. The digest of a block
+/// arrives with the block behind it.
+fn last_digest(block: Option<u64>, blocks: u32) -> u32 {
+    match block {
+        Some(block) if block < u64::from(blocks) => (block as u32).saturating_sub(1),
+        Some(_) | None => blocks,
     }
 }
 

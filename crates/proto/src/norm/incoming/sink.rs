@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use engine::{FileId, FileName, FilestoreRequest, OpenMode};
+use engine::{FileId, FileName, FilestoreRequest, OpenMode, StoreEffect, Work};
 
 use super::{PIECE_COST, SPOOL_PREFIX};
-use crate::norm::core::{Core, Job};
+use crate::norm::core::{Core, Job, Task};
 use crate::path::Handle;
 use crate::storage::Storage as _;
 
@@ -26,6 +26,15 @@ enum Store {
     Gone,
 }
 
+/// Effect on the file.
+#[derive(Debug)]
+enum Parked {
+    /// Writes bytes at an offset.
+    Write(u64, Bytes),
+    /// Recovers a block.
+    Work(u32, Work),
+}
+
 /// Step towards a stored object.
 #[derive(Debug)]
 pub(super) enum Finish {
@@ -42,8 +51,8 @@ pub(super) enum Finish {
 pub(super) struct Sink {
     handle: Handle,
     store: Store,
-    /// Complete blocks that wait until the file is open.
-    parked: VecDeque<(u64, Bytes)>,
+    /// Effects that wait until the file is open.
+    parked: VecDeque<Parked>,
     writes: usize,
     /// Bytes of an object that is not a file.
     data: BTreeMap<u64, Bytes>,
@@ -109,7 +118,7 @@ impl Sink {
             }
             Store::Opening(_) | Store::Unopened | Store::None => {
                 core.shared.room.unwritten += bytes.len() + PIECE_COST;
-                self.parked.push_back((start, bytes));
+                self.parked.push_back(Parked::Write(start, bytes));
             }
             Store::Open(_, file) => {
                 core.shared.room.unwritten += bytes.len() + PIECE_COST;
@@ -117,6 +126,25 @@ impl Sink {
             }
             Store::Closed(_) | Store::Gone => {}
         }
+    }
+
+    /// Recovers a block after the writes so far.
+    pub(super) fn work(&mut self, core: &mut Core, block: u32, work: Work, is_held: bool) {
+        if self.store == Store::Unopened && !is_held {
+            self.open(core);
+        }
+        match self.store {
+            Store::Opening(_) | Store::Unopened => {
+                self.parked.push_back(Parked::Work(block, work));
+            }
+            Store::Open(_, file) => self.start(core, file, block, work),
+            Store::None | Store::Memory | Store::Closed(_) | Store::Gone => {}
+        }
+    }
+
+    fn start(&self, core: &mut Core, file: FileId, block: u32, work: Work) {
+        let ticket = core.shared.ticket(self.handle, Job::Own(Task::Recover { block }));
+        core.shared.effects.push_back(StoreEffect::Work { ticket, file, work }.into());
     }
 
     fn write(&mut self, core: &mut Core, file: FileId, offset: u64, bytes: Bytes) {
@@ -132,8 +160,11 @@ impl Sink {
             return;
         };
         self.store = Store::Open(name, file);
-        for (offset, bytes) in std::mem::take(&mut self.parked) {
-            self.write(core, file, offset, bytes);
+        for parked in std::mem::take(&mut self.parked) {
+            match parked {
+                Parked::Write(offset, bytes) => self.write(core, file, offset, bytes),
+                Parked::Work(block, work) => self.start(core, file, block, work),
+            }
         }
     }
 
@@ -193,8 +224,11 @@ impl Sink {
 
     /// Discards all data.
     pub(super) fn discard(&mut self, core: &mut Core) {
-        for (_, bytes) in std::mem::take(&mut self.parked) {
-            core.shared.written(bytes.len() + PIECE_COST);
+        for parked in std::mem::take(&mut self.parked) {
+            match parked {
+                Parked::Write(_, bytes) => core.shared.written(bytes.len() + PIECE_COST),
+                Parked::Work(..) => {}
+            }
         }
         self.data.clear();
         match std::mem::replace(&mut self.store, Store::Gone) {

@@ -202,18 +202,32 @@ fn old_gaps_are_not_acknowledged() {
 }
 
 #[test]
-fn codes_that_take_too_long_are_refused() {
-    let mut prey = Prey::new(Scheme::ReedSolomonM, (32_767, 32_767), 2, 60_000);
-    // The first message of an unknown sender is not reported.
-    prey.data(0, (0, 0), &[1; 2]);
-    prey.data(1, (0, 0), &[1; 2]);
-    let ends = prey.ends();
-    assert!(matches!(ends[..], [Finished { result: Err(Failure::Settings(_)), .. }]), "{ends:?}");
-    // As many segments with little parity are accepted.
-    let mut prey = Prey::new(Scheme::ReedSolomonM, (32_767, 100), 2, 60_000);
-    prey.data(0, (0, 0), &[1; 2]);
-    prey.data(1, (0, 0), &[1; 2]);
+fn parity_that_takes_too_long_is_not_used() {
+    let mut config = Config::default();
+    config.limits.coding_work = 2 * 8;
+    // Eight segments, of which parity may replace two.
+    let mut prey = Prey::of(&config, Scheme::ReedSolomonM, (8, 6), (100, 800));
+    let bytes = content(800);
+    let segment = |symbol: u16| &bytes[usize::from(symbol) * 100..][..100];
+    let encoded =
+        SenderConfig { fec: Scheme::ReedSolomonM, block_len: 8, parity: 6, ..config.sender };
+    let coding = Coding::new(&encoded).expect("there is such a code");
+    let mut rows = Bits::new();
+    (0..4).for_each(|row| _ = rows.insert(row));
+    let parity = coding.rows(&mut LongWork::default(), (100, 8), &bytes, &rows);
+    (0..4).for_each(|symbol| prey.data(1, (0, symbol), segment(symbol)));
+    for (row, parity) in parity {
+        prey.data(1, (0, 8 + row), &parity);
+    }
+    prey.flush(1, (0, 7));
+    prey.wait(MILLI);
+    // Of the four missing segments, two must come themselves.
+    let named = [6, 7].map(|symbol| (RequestFlags::SEGMENT, (0, symbol), (0, symbol)));
+    assert_eq!(prey.requested(Time::ZERO), named);
+    prey.data(1, (0, 6), segment(6));
     assert!(prey.ends().is_empty());
+    prey.data(1, (0, 7), segment(7));
+    assert_eq!(prey.ends()[0].data.as_deref(), Some(&bytes[..]));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of NORM nodes.
 
 mod answers;
+mod coded_receive;
 mod commands;
 mod conformance;
 mod congestion;

@@ -1,0 +1,198 @@
+//! Blocks of a coded file that are received into the file itself.
+//!
+//! Source segments go to their place. A parity segment goes to the place of a missing one, and is
+//! lost if that one arrives later. Once a block has enough segments, a computation over the file
+//! recovers it and returns its digest. Memory has only which segments are there.
+
+use bytes::{Bytes, BytesMut};
+use engine::Work;
+
+use super::{Block, Incoming, PIECE_COST, Shape};
+use crate::norm::core::Core;
+use crate::norm::digest::first_bytes;
+use crate::norm::indication::Limit;
+use crate::norm::jobs::{Recover, Span};
+
+/// Maximum size of a write.
+const WRITE: usize = 256 << 10;
+
+/// Consecutive bytes that wait to be written together.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    start: u64,
+    bytes: BytesMut,
+}
+
+impl Run {
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes the bytes, with their offset.
+    pub(super) fn take(&mut self, core: &mut Core) -> Option<(u64, Bytes)> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        core.shared.room.unwritten -= self.bytes.len();
+        Some((self.start, self.bytes.split().freeze()))
+    }
+}
+
+impl Incoming {
+    /// Whether blocks are received into the file.
+    pub(super) fn is_on_disk(&self) -> bool {
+        let is_long = self.shape.as_ref().is_some_and(|shape| shape.coding.is_long());
+        is_long && !self.sink.is_memory()
+    }
+
+    /// Adds a segment to its block in the file. Returns `false` if there is no room.
+    pub(super) fn take_to_disk(
+        &mut self,
+        core: &mut Core,
+        (number, block_len): (u32, u16),
+        symbol: u16,
+        segment: usize,
+        payload: &[u8],
+    ) -> bool {
+        let Some(shape) = self.shape.as_ref() else { return true };
+        if core.shared.room.unwritten > core.config.limits.buffers.write_buffer {
+            core.stats.data_dropped += 1;
+            core.user.limit_reached(Limit::WriteBuffer);
+            return true;
+        }
+        let offset = shape.partition.block_offset(number);
+        let len = |place| usize::from(shape.partition.segment_len(number, place));
+        let last = block_len - 1;
+        let has_short = len(last) < segment;
+        if !self.blocks.contains_key(&number) {
+            let cost = Block::disk_cost(block_len, shape.coding.parity());
+            let room = core.config.limits.assembly.saturating_sub(core.assembling + core.reserved);
+            if cost > room {
+                return false;
+            }
+            if self.is_beyond_repairs(core, number) {
+                return true;
+            }
+            core.assembling += cost;
+            self.blocks.insert(number, Block::new(BytesMut::new(), cost));
+        }
+        let Some(block) = self.blocks.get_mut(&number) else { return true };
+        if block.is_recovering || !block.have.insert(symbol) {
+            core.stats.duplicate_data += 1;
+            return true;
+        }
+        let place = if symbol < block_len {
+            // A late source segment takes the place of parity.
+            let parity = block.parity.remove(&symbol);
+            parity.iter().for_each(|parity| block.have.remove(*parity));
+            block.spare = block.spare.take().filter(|_| symbol != last);
+            self.received += payload.len() as u64;
+            symbol
+        } else {
+            let Some(place) = block.free_place(block_len) else { return true };
+            block.parity.insert(place, symbol);
+            place
+        };
+        let is_enough = block.have.len() >= u32::from(block_len);
+        let at = offset + u64::from(place) * segment as u64;
+        if symbol >= block_len && place == last && has_short {
+            // Beyond the end of the file there is no place for parity.
+            let mut spare = vec![0; segment];
+            spare[..payload.len()].copy_from_slice(payload);
+            block.spare = Some(spare.into());
+        } else if payload.len() < segment && symbol >= block_len {
+            let mut whole = vec![0; segment];
+            whole[..payload.len()].copy_from_slice(payload);
+            self.write(core, at, &whole);
+        } else {
+            self.write(core, at, payload);
+        }
+        if is_enough {
+            self.recover_on_disk(core, number, block_len, segment);
+        }
+        true
+    }
+
+    /// Adds bytes to those that wait to be written.
+    fn write(&mut self, core: &mut Core, at: u64, bytes: &[u8]) {
+        let run = &self.run;
+        let follows = run.start + run.bytes.len() as u64 == at;
+        if !follows || run.bytes.len() + bytes.len() > WRITE {
+            self.flush_run(core);
+            self.run.start = at;
+        }
+        core.shared.room.unwritten += bytes.len();
+        self.run.bytes.extend_from_slice(bytes);
+    }
+
+    fn flush_run(&mut self, core: &mut Core) {
+        if let Some((start, bytes)) = self.run.take(core) {
+            self.sink.put(core, start, bytes, self.is_held);
+        }
+    }
+
+    /// Starts the recovery of a block of which enough segments arrived.
+    fn recover_on_disk(&mut self, core: &mut Core, number: u32, block_len: u16, segment: usize) {
+        self.flush_run(core);
+        let (Some(block), Some(shape)) = (self.blocks.get_mut(&number), &self.shape) else {
+            return;
+        };
+        let Some(code) = shape.coding.long_code(block_len, segment) else { return };
+        block.is_recovering = true;
+        let offset = shape.partition.block_offset(number);
+        let len = shape.partition.block_offset(number + 1) - offset;
+        let parity = block.parity.iter().map(|(place, symbol)| (symbol - block_len, *place));
+        let missing: Vec<_> = block.have.missing(block_len).collect();
+        core.stats.recovered += missing.len() as u64;
+        let job = Recover {
+            code,
+            span: Span { offset, len },
+            missing,
+            parity: parity.collect(),
+            spare: block.spare.take().map(|spare| (block_len - 1, spare)),
+        };
+        self.sink.work(core, number, Work::new(job), self.is_held);
+    }
+
+    /// Notes that a block was recovered, with the digest of its bytes.
+    pub(super) fn recovered(&mut self, core: &mut Core, number: u32, digest: &[u8]) {
+        let Some(block) = self.blocks.remove(&number) else { return };
+        let Some(shape) = &self.shape else { return };
+        core.assembling -= block.cost;
+        core.user.limit_left(Limit::Assembly);
+        let span = Self::span(shape, number);
+        let counted = block.counted(shape, number);
+        let verdict = self.digests.complete(number, first_bytes(digest));
+        self.received -= counted;
+        if self.is_accepted(core, number, verdict) {
+            self.received += span;
+            self.whole.insert(u64::from(number), u64::from(number) + 1);
+            self.check_complete(core);
+        }
+    }
+
+    /// Bytes of a block.
+    fn span(shape: &Shape, number: u32) -> u64 {
+        shape.partition.block_offset(number + 1) - shape.partition.block_offset(number)
+    }
+
+    /// Whether another complete block could not be remembered.
+    pub(super) fn is_beyond_repairs(&self, core: &mut Core, number: u32) -> bool {
+        let number = u64::from(number);
+        let is_full = self.whole.len() >= core.config.limits.repairs;
+        if is_full && self.whole.would_add_range(number, number + 1) {
+            core.stats.data_dropped += 1;
+            core.user.limit_reached(Limit::Repairs);
+            return true;
+        }
+        false
+    }
+}
+
+impl Block {
+    /// Memory of a block in the file: which segments are there, and the places of parity.
+    fn disk_cost(block_len: u16, parity: u16) -> usize {
+        let bits = 2 * (usize::from(block_len) + usize::from(parity)).div_ceil(8);
+        size_of::<Self>() + bits + 8 * usize::from(parity.min(block_len)) + PIECE_COST
+    }
+}
