@@ -164,7 +164,7 @@ impl Path {
     }
 
     /// Transmission time of `len` bytes on the return link, if its rate is known.
-    fn return_time(&self, len: usize) -> Option<Duration> {
+    pub(crate) fn return_time(&self, len: usize) -> Option<Duration> {
         let rate_bps = self.info.return_bps.filter(|rate| *rate > 0);
         let back = PathInfo { rate_bps, ..self.info.clone() };
         rate_bps.map(|_| back.transmission_time(len))

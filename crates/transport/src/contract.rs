@@ -299,6 +299,12 @@ pub trait Transport: Engine<Indication = Event> + fmt::Debug {
         None
     }
 
+    /// Loss of segments to the receiver that lost most, and the number of segments that it was
+    /// measured with.
+    fn loss(&self) -> Option<(f64, f64)> {
+        None
+    }
+
     /// Starts to notify the peer of the end of this process; `true` if [`Event::Left`] follows.
     fn leave(&mut self, _now: Time, _peer: PathId) -> bool {
         false
@@ -509,6 +515,15 @@ pub trait Configuration: fmt::Debug + Send + Sync {
 
     /// Stores received files without a name under a number.
     fn receive_unnamed(&mut self) {}
+
+    /// Sends files without acknowledgements, so that each is delivered with this probability;
+    /// `false` if it cannot.
+    fn set_confidence(&mut self, _probability: f64) -> bool {
+        false
+    }
+
+    /// Uses the loss of an earlier transfer to the same peer, measured with this number of segments.
+    fn remember_loss(&mut self, _loss: (f64, f64)) {}
 
     /// Receives a stream instead of files; `false` if it does not support streams.
     fn receive_stream(&mut self) -> bool {

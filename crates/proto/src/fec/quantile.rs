@@ -1,7 +1,11 @@
 //! Number of symbols to send so that enough of them arrive.
 
-/// Greatest quantile of the normal distribution that is used; a probability of 1e-12 is beyond it.
+/// Greatest quantile of the normal distribution for which the binomial distribution is summed; a
+/// probability of 1e-12 is beyond it.
 const SIGMAS_MAX: f64 = 7.0;
+
+/// Greatest quantile. Bursts of losses multiply it.
+const BURSTS_MAX: f64 = 100.0;
 
 /// Products of wanted symbols and loss below which the binomial distribution is summed.
 const EXACT_BELOW: f64 = 10.0;
@@ -14,9 +18,8 @@ pub fn needed(wanted: u32, loss: f64, sigmas: f64) -> u32 {
         return 0;
     }
     let loss = loss.clamp(0.0, 0.999);
-    let sigmas = sigmas.clamp(-SIGMAS_MAX, SIGMAS_MAX);
-    let normal = normal(wanted, loss, sigmas);
-    if f64::from(wanted) * loss >= EXACT_BELOW {
+    let normal = normal(wanted, loss, sigmas.clamp(-BURSTS_MAX, BURSTS_MAX));
+    if f64::from(wanted) * loss > EXACT_BELOW || sigmas.abs() > SIGMAS_MAX {
         return normal;
     }
     let fails = 0.5 * libm::erfc(sigmas / std::f64::consts::SQRT_2);

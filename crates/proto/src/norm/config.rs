@@ -7,8 +7,8 @@ use engine::PathId;
 use wire::norm::Scheme;
 
 use crate::buffers::Buffers;
-use crate::settings::form::{Form, Many};
-use crate::settings::{Field, Visited, Visitor, Wrong};
+use crate::settings::form::{Form, Leaf, Many, Share};
+use crate::settings::{Field, Kind, Value, Visited, Visitor, Wrong};
 use crate::timer::Timer;
 use crate::{settings, visit, words};
 
@@ -131,18 +131,23 @@ settings! {
         /// Number of receivers that must be known before `acknowledged` completes; 0: the receivers
         /// known so far.
         pub receivers: u32 as Number = 0,
-        /// Bytes of a block of fec `long` at most.
-        pub block_bytes: usize = 32 << 20,
-        /// Parity of fec `long` sent without being requested.
-        pub waste: Waste = Waste::Share(0.01),
-        /// Loss to receivers, if known.
-        pub loss: Option<f64> = None,
+        /// Maximum bytes of a block of fec `long`.
+        pub block_bytes: usize as Size [Least(1 << 16)] = 32 << 20,
+        /// Limit of the parity of fec `long` that is sent before receivers report that they need
+        /// it: a share of the least time of the transfer, `"0"` for none, or `round-trip` to send
+        /// it until they report that they have enough.
+        pub waste: Waste as WasteForm = Waste::Share(0.01),
+        /// Loss to the receivers before their first reports. `auto` is that of the last transfer to
+        /// the same receivers, or `loss_assumed`.
+        pub loss: Option<f64> as Auto<Share> = None,
+        /// Loss of an earlier transfer to the same receivers, and the number of segments that it
+        /// was measured with.
+        pub loss_before: Option<(f64, f64)> = None,
         /// Loss assumed before one is known.
-        pub loss_assumed: f64 = 0.01,
-        /// Probability with which an object of fec `long` arrives at a receiver that cannot reply.
-        pub confidence: Option<f64> = None,
-        /// Time for which parity of fec `long` is sent to receivers that cannot reply.
-        pub carousel: Option<Duration> = None,
+        pub loss_assumed: f64 as Share = 0.01,
+        /// Probability with which an object of fec `long` arrives at each receiver that cannot
+        /// reply. The transfer ends without acknowledgements then.
+        pub confidence: Option<f64> as Off<Share> = None,
         /// Silence after which `acknowledged` gives up a receiver that was sent everything, counted
         /// from its last message. `auto` is one hour plus eight round trips.
         pub patience: Timer as Auto<Span> [Interval] = Timer::Auto,
@@ -158,6 +163,36 @@ pub enum Waste {
     Share(f64),
     /// Parity is sent until receivers report that they have enough.
     RoundTrip,
+}
+
+/// Form of [`Waste`].
+struct WasteForm;
+
+const ROUND_TRIP: &str = "round-trip";
+
+impl Leaf<Waste> for WasteForm {
+    fn kind() -> Kind {
+        <Share as Leaf<f64>>::kind().or(ROUND_TRIP)
+    }
+
+    fn get(place: &Waste) -> Option<Value> {
+        Some(match place {
+            Waste::Nothing => Value::Text("0".to_owned()),
+            Waste::Share(share) => Value::Text(share.to_string()),
+            Waste::RoundTrip => Value::Word(ROUND_TRIP),
+        })
+    }
+
+    fn set(place: &mut Waste, value: Value) -> Result<(), String> {
+        if value == Value::Word(ROUND_TRIP) {
+            *place = Waste::RoundTrip;
+            return Ok(());
+        }
+        let mut share = 0.0;
+        Share::set(&mut share, value)?;
+        *place = if share > 0.0 { Waste::Share(share) } else { Waste::Nothing };
+        Ok(())
+    }
 }
 
 /// End of a transfer at the sender.

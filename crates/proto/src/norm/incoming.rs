@@ -359,7 +359,8 @@ impl Incoming {
         };
         let len = payload.len();
         let most = usize::from(shape.fti.segment_size);
-        let fits = len == expected || symbol >= block_len && len == most;
+        let is_whole = len == most || len == segment;
+        let fits = len == expected || symbol >= block_len && is_whole;
         if !fits {
             self.contradict(core);
             return true;

@@ -7,6 +7,7 @@ use wire::norm::{Body, Command, Message};
 
 use super::indication::{Failure, Limit};
 use super::receiver::{Receiver, SenderId};
+use super::report::Report;
 use super::{Node, Session};
 use crate::path::Handle;
 use crate::session::Base;
@@ -50,9 +51,13 @@ impl Node {
             match &message.body {
                 Body::Nack(nack) => {
                     receiver.on_other_requests(&nack.requests);
-                    receiver.on_other_feedback(&mut self.core, now, nack.cc);
+                    let report = Report::find(&nack.others);
+                    receiver.on_other_feedback(&mut self.core, now, nack.cc, report);
                 }
-                Body::Ack(ack) => receiver.on_other_feedback(&mut self.core, now, ack.cc),
+                Body::Ack(ack) => {
+                    let report = Report::find(&ack.others);
+                    receiver.on_other_feedback(&mut self.core, now, ack.cc, report);
+                }
                 Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => {}
             }
             return;

@@ -5,7 +5,7 @@
 //! a round's time of the end, therefore carry proactive parity. It is one segment more than the
 //! worst of the recent blocks lacked, or none if nothing was lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Number of recent blocks considered.
 const BLOCKS: u64 = 128;
@@ -44,6 +44,118 @@ impl Losses {
     }
 }
 
+/// Number of the newest segments by which a receiver's loss is judged.
+const WINDOW: u32 = 1_000;
+
+/// Number of segments above which an assumed loss has no weight.
+const KNOWN: f64 = 500.0;
+
+/// Number of segments of which none arrived that count as an outage. Their loss says nothing about
+/// later ones.
+const OUTAGE: u32 = 64;
+
+/// Minimum number of segments between two reports that are kept.
+const STEP: u32 = 16;
+
+/// Number of runs of losses from which on their mean length is used.
+const RUNS_LEAST: u32 = 5;
+
+/// Maximum factor by which bursts widen the distribution of arrivals.
+const SPREAD_MAX: f64 = 12.0;
+
+/// Loss to a receiver, from its reports on a coded object.
+#[derive(Debug, Default)]
+pub(crate) struct Loss {
+    /// Segments sent and received, as of the newest report.
+    newest: Option<(u32, u32)>,
+    /// The same without outages, after each report of the window; the newest last.
+    points: VecDeque<(u32, u32)>,
+    /// Counter of runs of losses in the newest report, and runs since the first.
+    counter: u16,
+    runs: u32,
+}
+
+impl Loss {
+    /// Processes a report: of the first `sent` segments of an object `arrived` were received, and
+    /// there were `runs` runs of lost messages, modulo 65,536.
+    pub(crate) fn reported(&mut self, sent: u32, arrived: u32, runs: u16) {
+        let arrived = arrived.min(sent);
+        let Some((sent_before, arrived_before)) = self.newest else {
+            self.newest = Some((sent, arrived));
+            self.counter = runs;
+            self.runs = u32::from(runs);
+            self.points.extend([(0, 0), (sent, arrived)]);
+            return;
+        };
+        // A late report has nothing to add.
+        if sent < sent_before || arrived < arrived_before || sent - sent_before < STEP {
+            return;
+        }
+        self.runs += u32::from(runs.wrapping_sub(self.counter));
+        (self.newest, self.counter) = (Some((sent, arrived)), runs);
+        let (more, came) = (sent - sent_before, arrived - arrived_before);
+        if came == 0 && more >= OUTAGE {
+            return;
+        }
+        let (all, all_came) = self.points.back().copied().unwrap_or_default();
+        self.points.push_back((all + more, all_came + came.min(more)));
+        while let Some((second, _)) = self.points.get(1)
+            && all + more - second >= WINDOW
+        {
+            self.points.pop_front();
+        }
+    }
+
+    /// Segments by which the loss is judged, and how many of them were lost.
+    fn window(&self) -> (f64, f64) {
+        let (Some(first), Some(last)) = (self.points.front(), self.points.back()) else {
+            return (0.0, 0.0);
+        };
+        let sent = f64::from(last.0 - first.0);
+        (sent, sent - f64::from(last.1 - first.1))
+    }
+
+    /// Loss to expect, if `assumed` without reports: the upper end of the range of one standard
+    /// deviation, so that too little is seldom sent.
+    pub(crate) fn expected(&self, assumed: f64) -> f64 {
+        let (sent, lost) = self.window();
+        if sent < 1.0 {
+            return assumed;
+        }
+        let weight = (sent / KNOWN).min(1.0);
+        weight * upper(lost, sent) + (1.0 - weight) * assumed
+    }
+
+    /// Loss measured, and the number of segments that it was measured with.
+    pub(crate) fn measured(&self) -> Option<(f64, f64)> {
+        let (sent, lost) = self.window();
+        (sent > 0.0).then(|| (lost / sent, sent))
+    }
+
+    /// Factor by which bursts of losses widen the distribution of arrivals: with a mean length L of
+    /// runs, neighbouring losses correlate by r = 1 − 1/L − p/(L(1 − p)), and the variance of the
+    /// number of arrivals is (1 + r)/(1 − r) times that of independent losses.
+    pub(crate) fn spread(&self) -> f64 {
+        let Some((sent, arrived)) = self.newest.filter(|_| self.runs >= RUNS_LEAST) else {
+            return 1.0;
+        };
+        let lost = f64::from(sent - arrived);
+        let loss = (lost / f64::from(sent.max(1))).min(0.95);
+        let length = (lost / f64::from(self.runs)).max(1.0);
+        let correlation = 1.0 - 1.0 / length - loss / (length * (1.0 - loss));
+        let correlation = correlation.clamp(0.0, 0.999);
+        ((1.0 + correlation) / (1.0 - correlation)).sqrt().clamp(1.0, SPREAD_MAX)
+    }
+}
+
+/// Upper end of Wilson's interval of one standard deviation for a share of `lost` in `sent`.
+fn upper(lost: f64, sent: f64) -> f64 {
+    let share = lost / sent;
+    let middle = share + 0.5 / sent;
+    let half = (share * (1.0 - share) / sent + 0.25 / (sent * sent)).sqrt();
+    (middle + half) / (1.0 + 1.0 / sent)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +179,51 @@ mod tests {
         assert_eq!(losses.parity(64), 0, "that was long ago");
         losses.lacked(BLOCKS, 40);
         assert_eq!(losses.parity(64), 16);
+    }
+
+    #[test]
+    fn recent_reports_count() {
+        let mut loss = Loss::default();
+        assert_eq!((loss.expected(0.01), loss.measured()), (0.01, None));
+        loss.reported(100, 90, 0);
+        let few = loss.expected(0.01);
+        assert!((0.03..0.05).contains(&few), "{few}");
+        for n in 2..=20_u32 {
+            loss.reported(100 * n, 90 * n, 0);
+        }
+        let same = loss.expected(0.01);
+        assert!((0.1..0.115).contains(&same), "{same}");
+        // The loss rises: a window later the former loss is forgotten.
+        for n in 1..=10_u32 {
+            loss.reported(2_000 + 100 * n, 1_800 + 70 * n, 0);
+        }
+        let more = loss.expected(0.01);
+        assert!((0.3..0.32).contains(&more), "{more}");
+        assert_eq!(loss.measured(), Some((0.3, 1_000.0)));
+    }
+
+    #[test]
+    fn outages_do_not_count() {
+        let mut loss = Loss::default();
+        loss.reported(1_000, 950, 0);
+        loss.reported(2_000, 950, 1);
+        loss.reported(2_100, 1_045, 1);
+        let found = loss.measured().map(|(loss, _)| loss);
+        assert_eq!(found, Some(0.05));
+        // A late report changes nothing.
+        loss.reported(1_500, 1_000, 1);
+        assert_eq!(loss.measured().map(|(loss, _)| loss), found);
+    }
+
+    #[test]
+    fn bursts_widen_the_distribution() {
+        let mut loss = Loss::default();
+        assert_eq!(loss.spread(), 1.0);
+        // Runs of 50 at a loss of 5 %.
+        loss.reported(20_000, 19_000, 20);
+        assert!((9.0..10.5).contains(&loss.spread()), "{}", loss.spread());
+        let mut single = Loss::default();
+        single.reported(20_000, 18_000, 1_800);
+        assert!(single.spread() < 1.01, "{}", single.spread());
     }
 }

@@ -93,7 +93,12 @@ enum Session {
 impl Node {
     /// Creates a node with these settings.
     #[must_use]
-    pub fn new(config: Config, rng: Rng) -> Self {
+    pub fn new(mut config: Config, rng: Rng) -> Self {
+        let sender = &mut config.sender;
+        if sender.confidence.is_some() {
+            // Receivers cannot acknowledge.
+            sender.end = EndGame::Flush;
+        }
         Self {
             core: Core::new(config, rng),
             slots: Slots::new(),
@@ -118,6 +123,17 @@ impl Node {
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.core.stats
+    }
+
+    /// Loss of coded objects to the receiver that lost most, and the number of segments that it was
+    /// measured with.
+    #[must_use]
+    pub fn loss(&self) -> Option<(f64, f64)> {
+        let mut senders = self.slots.iter().filter_map(|session| match session {
+            Session::Sender(sender) => sender.loss(),
+            Session::Receiver(_) | Session::Object { .. } => None,
+        });
+        senders.find(|loss| Some(*loss) != self.core.config.sender.loss_before)
     }
 
     /// Objects under way.
@@ -165,7 +181,9 @@ impl Node {
     pub fn send(&mut self, now: Time, request: SendRequest) -> Result<ObjectId, RequestError> {
         let path = self.core.shared.paths.get(&request.peer);
         let mtu = path.map(Path::mtu).filter(|mtu| *mtu > 0);
-        let max = mtu.map_or(usize::from(u16::MAX), |mtu| mtu.saturating_sub(INFO_HEADER));
+        let is_coded = self.core.config.sender.fec == Scheme::Compact;
+        let header = INFO_HEADER + if is_coded { digest::DIGEST_LEN } else { 0 };
+        let max = mtu.map_or(usize::from(u16::MAX), |mtu| mtu.saturating_sub(header));
         if request.info.len() > max {
             return Err(RequestError::InfoTooLong { len: request.info.len(), max });
         }

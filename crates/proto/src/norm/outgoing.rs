@@ -1,10 +1,13 @@
 //! Object being sent: its segments, the parity of its blocks, and requested repairs.
 
+mod coded;
+mod endgame;
 mod marks;
 mod parity;
 mod repairs;
 mod requests;
 mod ring;
+mod runs;
 mod shape;
 mod stream;
 
@@ -13,8 +16,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileId, OpenMode, StoreEffect, Time};
 use wire::checksum::ChecksumType;
-use wire::norm::{Body, Data, Extensions, Flags, Fti, Info, PayloadId};
+use wire::norm::{Body, Data, Extension, Extensions, Flags, Fti, Info, PayloadId};
 
+use self::coded::{Coded, Step};
 use self::marks::{Mark, Marks};
 use self::parity::{ProactiveParity, RepairParity};
 use self::requests::Requests;
@@ -22,7 +26,9 @@ use self::ring::Ring;
 use self::shape::Shape;
 use self::stream::Writing;
 use super::INFO_HEADER;
+use super::bits::Bits;
 use super::core::{Core, Job, Task};
+use super::digest::{BlockDigest, EXT_DIGEST};
 use super::indication::{Content, Failure, Limit, ObjectId};
 use super::repaired::Repaired;
 use super::transmission::Transmission;
@@ -31,6 +37,7 @@ use crate::path::{Burst, Handle, Turn};
 use crate::source::Source;
 use crate::storage::Storage as _;
 
+pub(crate) use self::endgame::Terms;
 pub(crate) use self::requests::Symbols;
 pub(crate) use self::shape::Cut;
 
@@ -61,6 +68,7 @@ pub(crate) struct Outgoing {
     pub(crate) announced: Option<Announced>,
     pub(crate) failure: Option<Failure>,
     writing: Writing,
+    coded: Coded,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +158,7 @@ impl Outgoing {
             announced: None,
             failure: None,
             writing: Writing::default(),
+            coded: Coded::default(),
         }
     }
 
@@ -221,7 +230,11 @@ impl Outgoing {
         };
         self.source = source;
         let (coding, has_fti) = (cut.coding, cut.has_fti);
-        let symbol_len = cut.segment;
+        let symbol_len = match coding.is_long() {
+            // The code depends on the length of its symbols.
+            true => (partition.segment_len(0, 0) as u16).next_multiple_of(2).max(2),
+            false => cut.segment,
+        };
         self.shape = Some(Shape { partition, coding, fti, has_fti, symbol_len, is_stream: false });
         self.state = State::Sending;
         self.read_ahead(core);
@@ -233,10 +246,16 @@ impl Outgoing {
         source.read_ahead(&mut core.shared, self.handle, usize::from(shape.fti.segment_size));
     }
 
-    /// Bytes sent for the first time.
+    /// Number of segments, once known.
+    pub(crate) fn segments(&self) -> u64 {
+        self.shape.as_ref().map_or(0, |shape| shape.partition.segments())
+    }
+
+    /// Bytes sent for the first time; of a coded object those that its receivers have.
     pub(crate) fn progress(&self) -> u64 {
         match &self.ring {
             Some(ring) => ring.sent(),
+            None if self.is_coded() => self.delivered().unwrap_or(0),
             None => self.source.as_ref().map_or(0, Source::sent),
         }
     }
@@ -259,6 +278,7 @@ impl Outgoing {
         source
             || !self.parity.is_empty()
             || !self.requests.due.is_empty()
+            || self.is_coded_short()
             || self.has_begun() && self.info_turn.is_due()
     }
 
@@ -301,6 +321,7 @@ impl Outgoing {
             + ring
             + self.parity.memory()
             + self.proactive.room() * segment
+            + self.coded.memory()
             + marks * 96
             + self.info.len()
     }
@@ -341,14 +362,22 @@ impl Outgoing {
             self.info_turn.end();
             return Turn::Over;
         }
+        if !self.digest_first(shape) {
+            return Turn::Over;
+        }
         let flags = self.flags();
+        let room = burst.mtu().saturating_sub(INFO_HEADER + self.info.len());
+        let digests = self.coded.digests(room);
+        let digests: Vec<_> = digests.iter().map(BlockDigest::encode).collect();
+        let extension = |value| Extension { kind: EXT_DIGEST, value };
+        let digests: Vec<_> = digests.iter().map(|value| extension(value)).collect();
         let body = Body::Info(Info {
             sender: transmission.header(),
             flags,
             fec: shape.coding.scheme(),
             object: self.number(),
             fti: Some(shape.fti),
-            others: Extensions::NONE,
+            others: Extensions::new(&digests),
             payload: &self.info,
         });
         let is_first = !self.has_begun;
@@ -404,6 +433,8 @@ impl Outgoing {
             let block_len = shape.partition.block_len(self.at.block);
             let turn = if self.at.symbol < block_len {
                 self.emit_source(core, transmission, burst, &shape)
+            } else if shape.coding.is_long() {
+                self.emit_end(core, transmission, burst, &shape)
             } else {
                 self.emit_auto_parity(core, transmission, burst, &shape)
             };
@@ -435,6 +466,7 @@ impl Outgoing {
             return Some(Turn::Over);
         };
         let data = next.data;
+        let (message, departure) = (transmission.sequence(), burst.departure());
         let body = data_body(transmission, shape, (flags, number), id, data);
         if !transmission.push(core, burst, body) {
             return Some(Turn::More);
@@ -444,11 +476,21 @@ impl Outgoing {
         }
         self.proactive.add(shape, at.symbol, data);
         let sent = data.len();
+        let is_coded = shape.coding.is_long();
+        if is_coded {
+            self.coded.digest(data);
+        }
         if let Some(source) = self.source.as_mut() {
             source.new_sent(sent);
         }
-        self.at.symbol += 1;
         self.has_begun = true;
+        if is_coded {
+            self.source_went(message, departure, shape);
+            self.at.symbol += 1;
+            self.prepare_parity(core, &transmission.terms, shape);
+            return None;
+        }
+        self.at.symbol += 1;
         // A repetition of NORM_INFO is due when the second block begins; before that, NORM_INFO is
         // sent three times.
         let block_len = shape.partition.block_len(0);
@@ -483,11 +525,33 @@ impl Outgoing {
         None
     }
 
+    /// Sends the parity of a block whose source segments were all sent, if its object has long
+    /// blocks.
+    fn emit_end(
+        &mut self,
+        core: &mut Core,
+        transmission: &mut Transmission,
+        burst: &mut Burst<'_>,
+        shape: &Shape,
+    ) -> Option<Turn> {
+        let block = self.at.block;
+        self.judge_block(block, &transmission.terms, shape);
+        match self.emit_coded(core, transmission, burst, (shape, block), Flags::NONE) {
+            Step::Sent => None,
+            Step::Full => Some(Turn::More),
+            Step::Waits if !self.is_repeating(block) => Some(Turn::Over),
+            Step::Waits | Step::Enough => {
+                self.block_went(core, shape);
+                None
+            }
+        }
+    }
+
     fn block_went(&mut self, core: &Core, shape: &Shape) {
         let most = core.config.limits.repairs;
         let usual = shape.coding.auto_parity_of(shape.partition.block_len(self.at.block));
         let auto = self.proactive.count();
-        if auto != usual && self.repaired.len() < most {
+        if auto != usual && !shape.coding.is_long() && self.repaired.len() < most {
             self.repaired.entry(self.at.block).or_insert_with(|| Repaired::new(auto));
         }
         self.at = Position { block: self.at.block + 1, symbol: 0 };
@@ -518,7 +582,7 @@ impl Outgoing {
     /// Whether the object has NORM_INFO. An object without bytes is only known by its NORM_INFO.
     pub(crate) fn has_info(&self) -> bool {
         let is_stream = matches!(self.content, Content::Stream(_));
-        !self.info.is_empty() || self.size == 0 && !is_stream
+        !self.info.is_empty() || (self.size == 0 || self.coded.is_wanted) && !is_stream
     }
 
     /// Reads blocks to compute their parity.
@@ -560,6 +624,19 @@ impl Outgoing {
         let turn = loop {
             let turn = self.emit_repairs_of(core, transmission, burst, &shape);
             self.read_repairs(core);
+            if turn == Turn::Over && shape.coding.is_long() {
+                match self.emit_coded_repairs(core, transmission, burst, &shape) {
+                    Step::Full => break Turn::More,
+                    Step::Sent | Step::Enough => break Turn::Over,
+                    Step::Waits => {
+                        self.read_repairs(core);
+                        if !self.source.as_ref().is_some_and(Source::repair_ready) {
+                            break Turn::Over;
+                        }
+                    }
+                }
+                continue;
+            }
             if turn == Turn::More || !self.take_due(core, round_trip, &shape) {
                 break turn;
             }
@@ -601,12 +678,16 @@ impl Outgoing {
             let Some(next) = next else { return Turn::Over };
             let Some(at) = shape.partition.locate(next.offset) else { return Turn::Over };
             let id = shape.id(at.sbn, at.esi);
+            let (message, departure) = (transmission.sequence(), burst.departure());
             let body = data_body(transmission, shape, (flags, number), id, next.data);
             let len = next.data.len();
             if !transmission.push(core, burst, body) {
                 return Turn::More;
             }
             core.stats.explicit_repairs += 1;
+            if shape.coding.is_long() {
+                self.again_went(at.sbn, message, departure);
+            }
             self.repair_went(at.sbn, burst.departure() + grtt);
             if let Some(source) = self.source.as_mut() {
                 source.repair_sent(len);
@@ -661,11 +742,20 @@ impl Outgoing {
     }
 
     fn block_read(&mut self, core: &mut Core, block: u32, bytes: &[u8]) -> Result<(), ()> {
-        let Some(rows) = self.parity.read(block) else { return Ok(()) };
+        let window = self.coded.windows.read(block);
+        let rows = match window {
+            Some(_) => Bits::new(),
+            None => match self.parity.read(block) {
+                Some(rows) => rows,
+                None => return Ok(()),
+            },
+        };
         let Some(shape) = self.shape.take() else { return Ok(()) };
         let (start, end) = shape.span(block);
         let is_whole = bytes.len() as u64 == end - start;
-        if is_whole {
+        if let Some(rows) = window.filter(|_| is_whole) {
+            self.make_window(core, &shape, block, rows, bytes);
+        } else if is_whole {
             self.parity.make(&mut core.long, &shape, (block, &rows), bytes);
         }
         self.shape = Some(shape);
@@ -684,6 +774,7 @@ impl Outgoing {
         self.state = State::Closed;
         self.requests.clear();
         self.parity.clear();
+        self.coded.windows.clear();
     }
 }
 

@@ -1,6 +1,7 @@
 //! State of a remote sender at a node (RFC 5740 §5.2, §5.3, §5.5).
 
 mod acknowledgement;
+mod coded;
 mod feedback;
 mod numbers;
 mod questions;
@@ -13,6 +14,7 @@ use engine::{PathId, Time};
 use wire::norm::{self, Body, Command, Flags, NodeId, Position, Scheme};
 
 use self::acknowledgement::Acknowledgement;
+use self::coded::CodedReports;
 use self::feedback::Feedback;
 use self::numbers::Numbers;
 use self::requests::{Round, Rounds};
@@ -93,6 +95,7 @@ pub(crate) struct Receiver {
     /// longer.
     rests: bool,
     sequence: u16,
+    coded: CodedReports,
 }
 
 /// Identity of a sender.
@@ -131,6 +134,7 @@ impl Receiver {
             answers: Answers::default(),
             rests: false,
             sequence: 0,
+            coded: CodedReports::default(),
         }
     }
 
@@ -396,7 +400,7 @@ impl Receiver {
             }
             Command::RepairAdv { requests, cc, .. } => {
                 self.on_other_requests(requests);
-                self.on_other_feedback(core, now, *cc);
+                self.on_other_feedback(core, now, *cc, None);
             }
             Command::Eot { .. } => self.on_end(core, now),
             Command::AckReq { kind, id, ackers, .. } => {

@@ -5,13 +5,13 @@
 //! | 1 | `het`, 70 |
 //! | 1 | `hel`, 4 |
 //! | 2 | object |
-//! | 2 | number of the last NORM_CMD(CC) received |
+//! | 2 | number of the newest message received of the sender |
 //! | 2 | highest block that has begun |
 //! | 2 | symbols that this block lacks; 0: it was recovered |
 //! | 4 | NORM_DATA of the object received |
 //! | 2 | runs of lost messages |
 
-use wire::norm::Extension;
+use wire::norm::{Extension, Extensions};
 
 /// Type of the extension.
 pub(crate) const EXT_REPORT: u8 = 70;
@@ -37,8 +37,8 @@ pub(crate) struct ReportOf {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) object: u16,
-    /// Number of the newest probe received.
-    pub(crate) probe: u16,
+    /// Number of the newest message received of the sender.
+    pub(crate) newest: u16,
     pub(crate) of: ReportOf,
     /// Runs of lost messages.
     pub(crate) runs: u16,
@@ -50,7 +50,7 @@ impl Report {
         let mut content = [0; CONTENT];
         // Blocks have 16-bit numbers in the codes of coded objects.
         let block = (self.of.block & 0xffff) as u16;
-        let halves = [self.object, self.probe, block, self.of.missing];
+        let halves = [self.object, self.newest, block, self.of.missing];
         for (place, half) in content.chunks_exact_mut(2).zip(halves) {
             place.copy_from_slice(&half.to_be_bytes());
         }
@@ -66,7 +66,7 @@ impl Report {
         let half = |at: usize| u16::from_be_bytes([content[at], content[at + 1]]);
         Some(Self {
             object: half(0),
-            probe: half(2),
+            newest: half(2),
             of: ReportOf {
                 block: half(4).into(),
                 missing: half(6),
@@ -74,5 +74,53 @@ impl Report {
             },
             runs: half(12),
         })
+    }
+
+    /// Whether another receiver's report makes this one redundant: it lost at least as much of the
+    /// same block. The messages between the two reports are counted, as either may be older.
+    pub(crate) fn is_covered_by(&self, other: &Self) -> bool {
+        let later = i64::from(self.newest.wrapping_sub(other.newest) as i16);
+        let lost = |report: &Self| i64::from(report.of.missing);
+        (other.object, other.of.block) == (self.object, self.of.block)
+            && (self.of.missing == 0 || lost(self) + later <= lost(other) + later.max(0) / 8)
+    }
+
+    /// Finds the extension among others.
+    pub(crate) fn find(extensions: &Extensions<'_>) -> Option<Self> {
+        extensions.iter().find_map(|extension| Self::decode(&extension))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(newest: u16, missing: u16) -> Report {
+        let of = ReportOf { block: 2, missing, arrived: 70_000 };
+        Report { object: 9, newest, of, runs: 3 }
+    }
+
+    #[test]
+    fn reports_are_read_as_written() {
+        let report = report(0x1234, 0xfffe);
+        let value = report.encode();
+        let extensions =
+            [Extension { kind: 3, value: &[0; 10] }, Extension { kind: EXT_REPORT, value: &value }];
+        assert_eq!(Report::find(&Extensions::new(&extensions)), Some(report));
+        assert_eq!(Report::find(&Extensions::new(&extensions[..1])), None);
+        let short = [Extension { kind: EXT_REPORT, value: &value[..10] }];
+        assert_eq!(Report::find(&Extensions::new(&short)), None);
+    }
+
+    #[test]
+    fn the_worst_report_covers_others() {
+        assert!(report(100, 50).is_covered_by(&report(100, 50)));
+        assert!(!report(100, 51).is_covered_by(&report(100, 50)));
+        // 80 messages later 75 more have arrived; the other one had lost five less.
+        assert!(report(180, 55).is_covered_by(&report(100, 125)));
+        assert!(!report(180, 65).is_covered_by(&report(100, 125)));
+        assert!(report(20, 0).is_covered_by(&report(65_500, 0)));
+        let other = Report { object: 8, ..report(100, 90) };
+        assert!(!report(100, 50).is_covered_by(&other));
     }
 }

@@ -1,5 +1,6 @@
 //! A sender on one path (RFC 5740 §5.1, §5.4, §5.5).
 
+mod coded;
 mod commands;
 mod flush;
 mod probing;
@@ -48,6 +49,8 @@ pub(crate) struct Sender {
     members: Members,
     group_size: GroupSize,
     commands: Commands,
+    /// Loss of coded objects before, and the number of segments that it was measured with.
+    loss_before: Option<(f64, f64)>,
 }
 
 #[derive(Debug, Default)]
@@ -88,6 +91,7 @@ impl Sender {
             members: Members::default(),
             group_size: GroupSize::new(),
             commands: Commands::new(path),
+            loss_before: core.config.sender.loss_before,
         }
     }
 
@@ -142,6 +146,9 @@ impl Sender {
             self.begin(core);
         }
         self.next_number += 1;
+        if self.coding.is_long() {
+            object.will_be_coded();
+        }
         object.open(core);
         if let Some(last) = self.objects.back_mut() {
             last.tail = 0;
@@ -383,7 +390,18 @@ impl Sender {
 
     fn emit_new(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         self.set_tail(core);
+        self.set_terms(core);
+        let before = self.objects.iter().filter(|object| object.is_sent()).count();
         let turn = self.emit_segments(core, burst);
+        let after = self.objects.iter().filter(|object| object.is_sent()).count();
+        if self.coding.is_long() {
+            if after > before {
+                self.probe_end(core);
+            }
+            if self.objects.iter().any(Outgoing::has_repairs) {
+                self.base.want(&mut core.shared, Class::Repair);
+            }
+        }
         self.check_flush(core, burst.departure());
         self.check_stream(core, burst.departure());
         match turn {
@@ -429,6 +447,7 @@ impl Sender {
         is_private: bool,
     ) {
         self.on_feedback(core, now, node, (ack.grtt_response, ack.cc, is_private));
+        self.on_report(core, now, node, &ack.others);
         if ack.kind == Ack::CC {
             self.count_answer(core, now, ack);
         }

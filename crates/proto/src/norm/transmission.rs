@@ -9,6 +9,7 @@ use super::congestion::Congestion;
 use super::core::Core;
 use super::grtt::Grtt;
 use super::losses::Losses;
+use super::outgoing::Terms;
 use crate::path::Burst;
 
 /// State of a sender's messages on its path.
@@ -16,7 +17,8 @@ use crate::path::Burst;
 pub(crate) struct Transmission {
     /// Instance of the sender: a restart changes it.
     pub(crate) instance: u16,
-    sequence: u16,
+    /// Number of the next message; messages carry its lower half.
+    sequence: u64,
     pub(crate) grtt: Grtt,
     pub(crate) backoff: u8,
     /// Quantised size of the group.
@@ -29,6 +31,8 @@ pub(crate) struct Transmission {
     pub(crate) held: Option<Time>,
     /// Round trip by the path's light time, if known and too long for messages to express.
     pub(crate) light: Duration,
+    /// Circumstances that decide how much parity is sent unasked.
+    pub(crate) terms: Terms,
 }
 
 impl Transmission {
@@ -36,7 +40,19 @@ impl Transmission {
         let group_size = norm::quantise_group_size(group_size);
         let losses = Losses::default();
         let (congestion, held, light) = (None, None, Duration::ZERO);
-        Self { instance, sequence: 0, grtt, backoff, group_size, losses, congestion, held, light }
+        let terms = Terms::default();
+        Self {
+            instance,
+            sequence: 0,
+            grtt,
+            backoff,
+            group_size,
+            losses,
+            congestion,
+            held,
+            light,
+            terms,
+        }
     }
 
     /// Sender's part of the message header.
@@ -47,6 +63,11 @@ impl Transmission {
             backoff: self.backoff,
             group_size: self.group_size,
         }
+    }
+
+    /// Number of the next message.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
     }
 
     /// Announced size of the group.
@@ -72,9 +93,9 @@ impl Transmission {
             }
         }
         let before = burst.len();
-        let went = core.push(burst, self.sequence, body);
+        let went = core.push(burst, self.sequence as u16, body);
         if went {
-            self.sequence = self.sequence.wrapping_add(1);
+            self.sequence += 1;
             if let Some(congestion) = self.congestion.as_mut() {
                 congestion.sent(at, burst.len() - before, is_data);
             }

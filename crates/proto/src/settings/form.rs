@@ -253,6 +253,45 @@ impl Leaf<String> for Text {
     }
 }
 
+/// A share of at most one, as `0.1` or `10 %`.
+#[derive(Debug)]
+pub struct Share;
+
+impl Share {
+    /// Reads a share.
+    ///
+    /// # Errors
+    ///
+    /// Rest of a message that begins with the key.
+    pub fn parse(text: &str) -> Result<f64, String> {
+        let (digits, unit) = match text.trim().strip_suffix('%') {
+            Some(percent) => (percent.trim(), 0.01),
+            None => (text.trim(), 1.0),
+        };
+        let share = digits.parse::<f64>().ok().map(|share| share * unit);
+        let share = share.filter(|share| (0.0..=1.0).contains(share));
+        share.ok_or_else(|| {
+            format!(" is a share of at most one, as \"0.1\" or \"10 %\", not {text:?}")
+        })
+    }
+}
+
+impl Leaf<f64> for Share {
+    fn kind() -> Kind {
+        Base::Text.into()
+    }
+
+    fn get(place: &f64) -> Option<Value> {
+        Some(Value::Text(place.to_string()))
+    }
+
+    fn set(place: &mut f64, value: Value) -> Result<(), String> {
+        let Value::Text(text) = value else { return foreign(&value) };
+        *place = Self::parse(&text)?;
+        Ok(())
+    }
+}
+
 /// A time.
 #[derive(Debug)]
 pub struct Span;
@@ -398,6 +437,24 @@ impl Leaf<Option<u32>> for Auto<Number> {
             return Ok(());
         }
         Number::set(place.get_or_insert_default(), value)
+    }
+}
+
+impl Leaf<Option<f64>> for Auto<Share> {
+    fn kind() -> Kind {
+        Share::kind().or(AUTO)
+    }
+
+    fn get(place: &Option<f64>) -> Option<Value> {
+        Some(place.map_or(Value::Word(AUTO), |share| Value::Text(share.to_string())))
+    }
+
+    fn set(place: &mut Option<f64>, value: Value) -> Result<(), String> {
+        if value == Value::Word(AUTO) {
+            *place = None;
+            return Ok(());
+        }
+        Share::set(place.get_or_insert_default(), value)
     }
 }
 

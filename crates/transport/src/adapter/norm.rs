@@ -167,6 +167,16 @@ impl Configuration for NormConfig {
         self.config.receiver.store_data = true;
     }
 
+    fn set_confidence(&mut self, probability: f64) -> bool {
+        let sender = &mut self.config.sender;
+        sender.confidence = Some(probability);
+        sender.fec == norm::Scheme::Compact
+    }
+
+    fn remember_loss(&mut self, loss: (f64, f64)) {
+        self.config.sender.loss_before = Some(loss);
+    }
+
     fn receive_stream(&mut self) -> bool {
         self.config.receiver.streams.get_or_insert(norm::Join::Beginning);
         // Files cannot be stored.
@@ -289,6 +299,10 @@ impl Transport for NormTransport {
     fn datagrams(&self) -> Option<(u64, u64)> {
         let stats = self.node.stats();
         Some((stats.sent.total(), stats.received.total()))
+    }
+
+    fn loss(&self) -> Option<(f64, f64)> {
+        self.node.loss()
     }
 
     fn leave(&mut self, now: Time, peer: PathId) -> bool {

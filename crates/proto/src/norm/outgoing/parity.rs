@@ -1,6 +1,7 @@
 //! Parity of an object: proactive parity for each block, and parity computed for repairs.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use bytes::Bytes;
 use wire::norm::PayloadId;
@@ -66,6 +67,67 @@ impl ProactiveParity {
     /// Number of parity segments in memory.
     pub(super) fn room(&self) -> usize {
         self.encoder.as_ref().map_or(0, Encoder::room)
+    }
+}
+
+/// Number of windows of parity kept.
+const WINDOWS: usize = 2;
+
+/// Parity of long blocks: consecutive segments of some blocks, computed together.
+#[derive(Debug, Default)]
+pub(super) struct Windows {
+    made: VecDeque<Window>,
+    /// Block being read, and the rows to compute.
+    reading: Option<(u32, Range<u16>)>,
+}
+
+/// Consecutive parity segments of a block.
+#[derive(Debug)]
+struct Window {
+    block: u32,
+    first: u16,
+    segments: Vec<Bytes>,
+}
+
+impl Windows {
+    /// Parity segment of a block, if computed.
+    pub(super) fn get(&self, block: u32, row: u16) -> Option<&Bytes> {
+        self.made.iter().rev().find_map(|window| {
+            let at = row.checked_sub(window.first).filter(|_| window.block == block)?;
+            window.segments.get(usize::from(at))
+        })
+    }
+
+    pub(super) fn is_reading(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    /// Notes that a block is being read.
+    pub(super) fn reads(&mut self, block: u32, rows: Range<u16>) {
+        self.reading = Some((block, rows));
+    }
+
+    /// Rows to compute for a block that was read.
+    pub(super) fn read(&mut self, block: u32) -> Option<Range<u16>> {
+        self.reading.take_if(|(other, _)| *other == block).map(|(_, rows)| rows)
+    }
+
+    /// Adds parity segments of a block from a row on.
+    pub(super) fn insert(&mut self, block: u32, first: u16, segments: impl Iterator<Item = Bytes>) {
+        if self.made.len() >= WINDOWS {
+            self.made.pop_front();
+        }
+        self.made.push_back(Window { block, first, segments: segments.collect() });
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let segments = self.made.iter().flat_map(|window| &window.segments);
+        segments.map(|segment| segment.len() + size_of::<Bytes>()).sum()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.made.clear();
+        self.reading = None;
     }
 }
 

@@ -71,6 +71,9 @@ impl Outgoing {
         let most = self.symbols(block);
         let Some(shape) = self.shape.as_ref().filter(|_| most > 0) else { return false };
         let missing = symbols.named.len() + symbols.count;
+        if shape.coding.is_long() {
+            return self.note_lacking(block, (missing > 0).then_some(missing));
+        }
         // More segments are missing than parity can cover, and they were not named: any segment
         // may be missing.
         let is_whole = missing == 0 || symbols.count > u32::from(shape.coding.parity());
@@ -98,6 +101,9 @@ impl Outgoing {
             return self.mark_stream_blocks(core, first, last);
         }
         let Some(shape) = &self.shape else { return false };
+        if shape.coding.is_long() {
+            return self.note_lacking_blocks(first, last);
+        }
         // Unsent blocks cannot be missing.
         let end = (u64::from(self.at.block) + 1).min(shape.partition.blocks().into());
         let range = (u64::from(first), end.min(u64::from(last.max(first)) + 1));

@@ -9,6 +9,7 @@ use super::requests::HOLDOFF_LEAST;
 use super::{BACKOFF_OF_MANY, EXT_BEGAN, Receiver, is_listed};
 use crate::norm::core::{Alarm, Core};
 use crate::norm::indication::Failure;
+use crate::norm::report::EXT_REPORT;
 use crate::path::{Burst, Class};
 
 /// Acknowledgement requested by a sender.
@@ -144,9 +145,15 @@ impl Receiver {
         let mut payload = [0; 12];
         let len = position.encode(&mut payload, FIELD_BITS_ASSUMED).unwrap_or(0);
         let [high, low] = self.numbers.vouched().to_be_bytes();
-        let began = [Extension { kind: EXT_BEGAN, value: &[0, high, low] }];
+        let began = [0, high, low];
+        let began = Extension { kind: EXT_BEGAN, value: &began };
+        let report = self.coded_report().map(|report| report.encode());
+        let others = match &report {
+            Some(value) => &[Extension { kind: EXT_REPORT, value }, began][..],
+            None => &[began][..],
+        };
         let ack = self.ack(Ack::FLUSH, burst.departure(), &payload[..len]);
-        let body = Body::Ack(Ack { others: Extensions::new(&began), ..ack });
+        let body = Body::Ack(Ack { others: Extensions::new(others), ..ack });
         let went = self.push(core, burst, body);
         if went {
             self.acknowledgement.confirmed = Confirmed::Nothing;

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use engine::Time;
-use wire::norm::{self, Ack, Body, CcFeedback, CcFlags, CcNodes, SendTime};
+use wire::norm::{self, Ack, Body, CcFeedback, CcFlags, CcNodes, Extension, Extensions, SendTime};
 
 use super::Receiver;
 use crate::norm::core::{Alarm, Core};
 use crate::norm::group_size::BIASED;
 use crate::norm::grtt::backoff;
 use crate::norm::reception::{Reception, Role};
+use crate::norm::report::{EXT_REPORT, Report};
 use crate::path::{Burst, Class};
 
 /// Minimum `K` of the random wait before a reply, larger than for requests: in most groups replies
@@ -97,6 +98,7 @@ impl Receiver {
         sequence: u16,
         (len, is_data): (usize, bool),
     ) {
+        self.coded.arrived(sequence);
         if is_data {
             self.nack.arrivals.arrived(now, len);
         }
@@ -157,15 +159,29 @@ impl Receiver {
     }
 
     /// Notes another receiver's reply to the probe.
-    pub(crate) fn on_other_feedback(&mut self, core: &mut Core, now: Time, cc: Option<CcFeedback>) {
+    pub(crate) fn on_other_feedback(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        cc: Option<CcFeedback>,
+        report: Option<Report>,
+    ) {
         let Some(cc) = cc.filter(|_| self.base.is_armed(Alarm::Feedback)) else { return };
-        if self.feedback.is_covered_by(cc, self.timing.grtt) {
+        let is_covered = match self.coded_report() {
+            Some(own) => report.is_some_and(|other| own.is_covered_by(&other)),
+            None => self.feedback.is_covered_by(cc, self.timing.grtt),
+        };
+        if is_covered {
             self.feedback_left(core, now);
         }
     }
 
     pub(super) fn emit_feedback(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
-        let body = Body::Ack(self.ack(Ack::CC, burst.departure(), &[]));
+        let report = self.coded_report().map(|report| report.encode());
+        let report = report.as_ref().map(|value| [Extension { kind: EXT_REPORT, value }]);
+        let others = report.as_ref().map_or(Extensions::NONE, |report| Extensions::new(report));
+        let ack = self.ack(Ack::CC, burst.departure(), &[]);
+        let body = Body::Ack(Ack { others, ..ack });
         let went = self.push(core, burst, body);
         if went {
             self.feedback.is_due = false;

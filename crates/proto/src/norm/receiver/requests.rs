@@ -11,6 +11,7 @@ use crate::norm::core::{Alarm, Core};
 use crate::norm::grtt::backoff;
 use crate::norm::incoming::Incoming;
 use crate::norm::incoming::joined::{EXT_LACKS, ItemPrice};
+use crate::norm::report::{EXT_REPORT, REPORT_LEN};
 use crate::path::{Burst, Class, Path};
 use crate::thin_return::{self, ArrivalRate};
 
@@ -190,10 +191,12 @@ impl Receiver {
     pub(super) fn emit_nack(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let now = burst.departure();
         let since = self.nack.since;
-        let mut room = vec![0; burst.mtu().saturating_sub(NACK_HEADER)];
+        let report = self.coded_report().map(|report| report.encode());
+        let header = NACK_HEADER + report.map_or(0, |_| REPORT_LEN);
+        let mut room = vec![0; burst.mtu().saturating_sub(header)];
         let len = room.len();
         // Requests are recorded when written, so there must be room for the message.
-        if !burst.has_room(NACK_HEADER + len) {
+        if !burst.has_room(header + len) {
             return burst.is_empty() && {
                 self.nack.due = false;
                 true
@@ -208,14 +211,16 @@ impl Receiver {
         let requests = writer.finish();
         if !requests.is_empty() {
             let [high, low] = lacks.unwrap_or_default().to_be_bytes();
-            let joined = [Extension { kind: EXT_LACKS, value: &[0, high, low] }];
-            let others = if lacks.is_some() { &joined[..] } else { &[] };
+            let joined = [0, high, low];
+            let joined = lacks.map(|_| Extension { kind: EXT_LACKS, value: &joined });
+            let report = report.as_ref().map(|value| Extension { kind: EXT_REPORT, value });
+            let others: Vec<_> = report.into_iter().chain(joined).collect();
             let body = Body::Nack(Nack {
                 server: self.sender.node,
                 instance: self.life.instance,
                 grtt_response: self.feedback.response(now),
                 cc: self.feedback.report(self.timing.grtt),
-                others: Extensions::new(others),
+                others: Extensions::new(&others),
                 requests,
             });
             self.push(core, burst, body);

@@ -90,17 +90,21 @@ impl Sender {
         self.group_size.probed(sequence, at, most, self.transmission.group_size());
         self.judge_group(core);
         self.probe.sequence = sequence.wrapping_add(1);
-        self.probe.interval = self.next_interval(core);
+        self.probe.interval = self.next_interval(core, at);
         self.base.alarm(&mut core.shared, Alarm::Probe, at, self.probe.interval);
         true
     }
 
     /// Time until the next probe.
-    fn next_interval(&self, core: &Core) -> Duration {
+    fn next_interval(&self, core: &Core, now: Time) -> Duration {
         let config = &core.config.sender;
         let former = self.probe.interval;
         let grtt = self.transmission.round_trip();
-        if let Some(often) = self.often() {
+        let often = self.often();
+        if let Some(coded) = self.coded_interval(core, now) {
+            return often.map_or(coded, |often| often.min(coded));
+        }
+        if let Some(often) = often {
             return often;
         }
         let (least, grown) = match self.transmission.congestion {

@@ -59,7 +59,9 @@ impl Sender {
         is_private: bool,
     ) {
         self.on_feedback(core, now, node, (nack.grtt_response, nack.cc, is_private));
+        let report = self.on_report(core, now, node, &nack.others);
         let noted = self.note_requests(core, now, nack);
+        self.answer_coded(core, now, node, report);
         if !noted.any {
             return;
         }

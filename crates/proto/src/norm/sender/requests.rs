@@ -121,6 +121,11 @@ impl Sender {
             let start = u64::from(first.object.wrapping_sub(past));
             let end = start + u64::from(last.object.wrapping_sub(first.object)) + 1;
             let is_all = flags.contains(RequestFlags::OBJECT);
+            if flags.contains(RequestFlags::INFO)
+                && let Some(at) = self.index(first.object)
+            {
+                self.objects[at].want_digest(first.id.block);
+            }
             if is_all || flags.contains(RequestFlags::INFO) {
                 let objects = if is_all { &mut requested.whole } else { &mut requested.info };
                 objects.insert(start, end);

@@ -2,6 +2,7 @@
 
 mod answers;
 mod coded_receive;
+mod coded_send;
 mod commands;
 mod conformance;
 mod congestion;

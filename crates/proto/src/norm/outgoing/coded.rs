@@ -1,0 +1,630 @@
+//! Coded objects: blocks as long as the object, and parity until the receivers have enough.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::{StoreEffect, Time};
+use sha2::{Digest as _, Sha256};
+use wire::norm::{Flags, NodeId};
+
+use super::endgame::{Ending, Observed};
+use super::parity::Windows;
+use super::runs::Runs;
+use super::{Content, Core, Job, Outgoing, Shape, Task, Terms, Transmission, data_body};
+use crate::norm::bits::Bits;
+use crate::norm::digest::{BlockDigest, DIGEST_LEN, Digest, digest_of};
+use crate::norm::losses::Loss;
+use crate::norm::report::Report;
+use crate::path::Burst;
+
+/// Segments before the end of a block at which its parity is prepared.
+const LEAD: u16 = 256;
+
+/// Minimum number of parity segments computed at once, and the memory for them.
+const BATCH_LEAST: u16 = 64;
+const BATCH_BYTES: usize = 32 << 20;
+
+/// Source segments queued at once after all parity was sent.
+const AGAIN_MAX: u32 = 256;
+
+/// Segments between copies of NORM_INFO in parity, and the maximum number of copies.
+const INFO_EVERY: u32 = 16;
+const INFO_MAX: u32 = 24;
+
+/// Size of an object up to which its first NORM_INFO has its digest.
+const SHORT: u64 = 256 << 10;
+
+/// Maximum number of digests in a NORM_INFO.
+const DIGESTS_MAX: usize = 8;
+
+/// Round trips before the end in which receivers may not get another round of repairs.
+const NEAR: f64 = 1.5;
+
+/// Maximum number of blocks of which the sent segments are remembered.
+const BLOCKS_MAX: usize = 4096;
+
+/// State of a coded object at its sender.
+#[derive(Debug, Default)]
+pub(super) struct Coded {
+    blocks: BTreeMap<u32, CodedBlock>,
+    /// All segments sent.
+    sent: Runs,
+    total: u32,
+    receivers: BTreeMap<NodeId, Loss>,
+    /// Segments that a receiver lacks of blocks, as its NACK names them.
+    lacking: Vec<(u32, u32)>,
+    info: InfoSchedule,
+    digests: Digests,
+    pub(super) windows: Windows,
+    /// Whether the object will have long blocks.
+    pub(super) is_wanted: bool,
+    /// Segments of later objects, and number of objects that end in the same round trip.
+    behind: u64,
+    rivals: u32,
+}
+
+/// Schedule of the copies of NORM_INFO by segments sent.
+#[derive(Clone, Copy, Debug)]
+struct InfoSchedule {
+    next: u32,
+    gap: u32,
+    /// Factor by which the gap grows.
+    growth: u32,
+    copies: u32,
+}
+
+impl Default for InfoSchedule {
+    fn default() -> Self {
+        Self { next: INFO_EVERY, gap: 2 * INFO_EVERY, growth: 2, copies: 1 }
+    }
+}
+
+/// Digests of the blocks whose source segments were sent.
+#[derive(Debug, Default)]
+struct Digests {
+    /// Digest of the current block so far.
+    current: Sha256,
+    of: Vec<Digest>,
+    /// Blocks whose digests receivers requested.
+    wanted: Vec<u32>,
+}
+
+/// Block of which something was sent.
+#[derive(Debug, Default)]
+struct CodedBlock {
+    /// Segments sent: source, then parity, then source again.
+    sent: u32,
+    /// Source segments queued to be sent again, and the next of them.
+    queued: u32,
+    again: u16,
+    /// Number of segments to have been sent.
+    goal: u32,
+    runs: Runs,
+    known: BTreeMap<NodeId, Known>,
+}
+
+/// Report of a receiver on a block: it had `have` of the first `of` segments sent.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    of: u32,
+    have: u32,
+}
+
+/// Outcome of an attempt to send a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Sent,
+    /// The message must wait for the next batch.
+    Full,
+    /// The segment is being computed.
+    Waits,
+    /// Enough was sent.
+    Enough,
+}
+
+impl Coded {
+    pub(super) fn memory(&self) -> usize {
+        let blocks: usize = self.blocks.values().map(|block| block.runs.memory() + 128).sum();
+        blocks + self.sent.memory() + self.windows.memory() + self.receivers.len() * 512
+    }
+
+    /// Notes a segment sent in the message with this number. Returns whether NORM_INFO is due.
+    fn went(&mut self, block: u32, number: u64, at: Time) -> bool {
+        self.total += 1;
+        self.sent.sent(number, at);
+        if !self.blocks.contains_key(&block) && self.blocks.len() >= BLOCKS_MAX {
+            self.blocks.pop_first();
+        }
+        let block = self.blocks.entry(block).or_default();
+        block.sent += 1;
+        block.runs.sent(number, at);
+        let info = &mut self.info;
+        if self.total < info.next || info.copies >= INFO_MAX {
+            return false;
+        }
+        info.copies += 1;
+        info.next += info.gap;
+        info.gap *= info.growth;
+        true
+    }
+
+    /// Schedules copies of NORM_INFO behind the source segments of a block: in the segments of
+    /// later blocks, and regularly in the parity of the last one.
+    fn source_ends(&mut self, block: u32, is_last: bool) {
+        let (next, growth) = (self.total + INFO_EVERY, if is_last { 1 } else { 2 });
+        self.info = InfoSchedule { next, gap: INFO_EVERY, growth, copies: 0 };
+        let whole = self.digests.current.finalize_reset();
+        if self.digests.of.len() == block as usize {
+            let mut digest = Digest::default();
+            let len = digest.len();
+            digest.copy_from_slice(&whole[..len]);
+            self.digests.of.push(digest);
+        }
+    }
+
+    /// Computes the digest of an object of one block that is in memory.
+    fn digest_all(&mut self, data: &[u8]) {
+        if self.digests.of.is_empty() {
+            self.digests.of.push(digest_of(data));
+        }
+    }
+
+    /// Adds a source segment of the current block to its digest.
+    pub(super) fn digest(&mut self, data: &[u8]) {
+        self.digests.current.update(data);
+    }
+
+    /// Digests of blocks that fit in `room` bytes: those of requested blocks, and of the newest.
+    pub(super) fn digests(&mut self, room: usize) -> Vec<BlockDigest> {
+        let wanted = std::mem::take(&mut self.digests.wanted);
+        let newest = (0..self.digests.of.len() as u32).rev();
+        let newest: Vec<_> =
+            newest.filter(|block| !wanted.contains(block)).take(DIGESTS_MAX).collect();
+        let most = (room / DIGEST_LEN).min(DIGESTS_MAX);
+        let blocks = wanted.into_iter().chain(newest).take(most);
+        let of = |block: u32| {
+            let digest = *self.digests.of.get(block as usize)?;
+            Some(BlockDigest { block: (block & 0xffff) as u16, digest })
+        };
+        blocks.filter_map(of).collect()
+    }
+
+    /// Loss and bursts to expect: the worst of all receivers'.
+    fn observed(&self, assumed: f64) -> Observed {
+        let of = |loss: &Loss| (loss.expected(assumed), loss.spread());
+        let worst = self.receivers.values().map(of);
+        let worst = worst.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)));
+        let (loss, spread) = worst.unwrap_or((assumed, 1.0));
+        Observed { loss, spread, is_reported: !self.receivers.is_empty() }
+    }
+}
+
+impl CodedBlock {
+    fn is_short(&self) -> bool {
+        self.sent + self.queued < self.goal
+    }
+}
+
+impl Outgoing {
+    /// Notes that the object will have long blocks. Its NORM_DATA then leaves out what NORM_INFO
+    /// says.
+    pub(crate) fn will_be_coded(&mut self) {
+        self.coded.is_wanted = true;
+    }
+
+    /// Notes the segments of later objects, and the number of objects that end in the same round
+    /// trip.
+    pub(crate) fn set_rivals(&mut self, behind: u64, rivals: u32) {
+        (self.coded.behind, self.coded.rivals) = (behind, rivals);
+    }
+
+    /// Whether the object has long blocks.
+    pub(crate) fn is_coded(&self) -> bool {
+        self.shape.as_ref().is_some_and(|shape| shape.coding.is_long())
+    }
+
+    /// Whether blocks of a coded object need more segments than were sent, except the current one.
+    pub(super) fn is_coded_short(&self) -> bool {
+        let before = self.coded.blocks.range(..self.at.block);
+        before.into_iter().any(|(_, block)| block.is_short())
+    }
+
+    /// Notes that a source segment was sent.
+    pub(super) fn source_went(&mut self, number: u64, at: Time, shape: &Shape) {
+        let is_info_due = self.coded.went(self.at.block, number, at);
+        let is_end = self.at.symbol + 1 >= shape.partition.block_len(self.at.block);
+        let is_last = self.at.block + 1 >= shape.partition.blocks();
+        if is_end {
+            self.coded.source_ends(self.at.block, is_last);
+        }
+        if is_info_due || is_end {
+            self.info_turn.call();
+        }
+    }
+
+    /// Prepares the parity of the current block if its source segments end soon.
+    pub(super) fn prepare_parity(&mut self, core: &mut Core, terms: &Terms, shape: &Shape) {
+        let block = self.at.block;
+        let block_len = shape.partition.block_len(block);
+        let at = self.at.symbol;
+        if at != block_len.saturating_sub(LEAD).max(1) {
+            return;
+        }
+        let goal = self.goal(block, terms, shape);
+        if goal > u32::from(block_len) {
+            let more = goal - u32::from(block_len);
+            self.compute(core, shape, block, 0, more);
+        }
+    }
+
+    /// Number of segments of a block to have been sent.
+    fn goal(&self, block: u32, terms: &Terms, shape: &Shape) -> u32 {
+        let partition = &shape.partition;
+        let block_len = u32::from(partition.block_len(block));
+        let segments = partition.segments();
+        let (at, symbol) = (self.at.block.min(partition.blocks()), u64::from(self.at.symbol));
+        let gone = match at < partition.blocks() {
+            true => partition.first_segment(at) + symbol.min(partition.block_len(at).into()),
+            false => segments,
+        };
+        let left = segments.saturating_sub(gone).saturating_add(self.coded.behind) as f64;
+        let window = NEAR * terms.round_trip / terms.interval.max(1e-9);
+        let blocks = (window / f64::from(partition.block_len(0).max(1))).ceil();
+        let blocks = (blocks as u32).clamp(1, partition.blocks());
+        if let Some(confidence) = terms.confidence {
+            let all = partition.blocks();
+            return terms.unheard(confidence, block_len, all);
+        }
+        let observed = self.coded.observed(terms.loss);
+        let is_near = left <= window;
+        let state = self.coded.blocks.get(&block);
+        let known = state.map(|state| &state.known).filter(|known| !known.is_empty());
+        let Some(known) = known else {
+            if !is_near {
+                return block_len;
+            }
+            let receivers = terms.receivers;
+            let ending = Ending {
+                segments: segments as f64,
+                blocks: blocks.max(self.coded.rivals),
+                receivers,
+            };
+            return terms.further(ending, block_len, observed);
+        };
+        // Receivers that have not reported may lack more.
+        let receivers = if known.len() as u32 >= terms.receivers { 1 } else { terms.receivers };
+        let ending =
+            Ending { segments: segments as f64, blocks: blocks.max(self.coded.rivals), receivers };
+        let of = |(node, known): (&NodeId, &Known)| {
+            let lacking = block_len.saturating_sub(known.have);
+            if lacking == 0 {
+                return 0;
+            }
+            let loss = self.coded.receivers.get(node);
+            let observed = loss.map_or(observed, |loss| Observed {
+                loss: loss.expected(terms.loss),
+                spread: loss.spread(),
+                is_reported: true,
+            });
+            known.of
+                + match is_near {
+                    true => terms.further(ending, lacking, observed),
+                    false => Terms::meanwhile(lacking, observed),
+                }
+        };
+        known.iter().map(of).max().unwrap_or(0)
+    }
+
+    /// Computes the goal of the current block, once.
+    pub(super) fn judge_block(&mut self, block: u32, terms: &Terms, shape: &Shape) {
+        if self.coded.blocks.get(&block).is_some_and(|state| state.goal == 0) {
+            let goal = self.goal(block, terms, shape);
+            if let Some(state) = self.coded.blocks.get_mut(&block) {
+                state.goal = goal.max(1);
+            }
+        }
+    }
+
+    /// Computes the goals of blocks whose source segments were sent.
+    pub(crate) fn judge(&mut self, terms: &Terms) {
+        let Some(shape) = self.shape.take() else { return };
+        let blocks: Vec<u32> = self.coded.blocks.keys().copied().collect();
+        for block in blocks {
+            let block_len = u32::from(shape.partition.block_len(block));
+            let is_due = self.coded.blocks.get(&block).is_some_and(|state| {
+                state.sent >= block_len && (block == self.at.block || !state.known.is_empty())
+            });
+            if is_due {
+                let goal = self.goal(block, terms, &shape);
+                if let Some(state) = self.coded.blocks.get_mut(&block) {
+                    state.goal = goal;
+                }
+            }
+        }
+        self.shape = Some(shape);
+    }
+
+    /// Sends the next segment of a block after its source segments, if more are needed.
+    pub(super) fn emit_coded(
+        &mut self,
+        core: &mut Core,
+        transmission: &mut Transmission,
+        burst: &mut Burst<'_>,
+        (shape, block): (&Shape, u32),
+        flags: Flags,
+    ) -> Step {
+        let block_len = shape.partition.block_len(block);
+        let Some(state) = self.coded.blocks.get(&block) else { return Step::Enough };
+        if !state.is_short() {
+            return Step::Enough;
+        }
+        let row = state.sent + state.queued - u32::from(block_len);
+        let Ok(row) = u16::try_from(row) else { return self.send_again(core, shape, block) };
+        if row >= shape.coding.parity() || state.queued > 0 {
+            return self.send_again(core, shape, block);
+        }
+        if self.coded.windows.get(block, row).is_none() {
+            let more = state.goal - state.sent - state.queued;
+            self.compute(core, shape, block, row, more);
+        }
+        let Some(parity) = self.coded.windows.get(block, row).cloned() else { return Step::Waits };
+        let id = shape.id(block, block_len + row);
+        let object = (self.flags() | flags, self.number());
+        let number = transmission.sequence();
+        let body = data_body(transmission, shape, object, id, &parity);
+        let at = burst.departure();
+        if !transmission.push(core, burst, body) {
+            return Step::Full;
+        }
+        match flags.contains(Flags::REPAIR) {
+            true => core.stats.parity_repairs += 1,
+            false => core.stats.auto_parity += 1,
+        }
+        if self.coded.went(block, number, at) {
+            self.info_turn.call();
+        }
+        Step::Sent
+    }
+
+    /// Queues source segments again, because all parity was sent.
+    fn send_again(&mut self, core: &mut Core, shape: &Shape, block: u32) -> Step {
+        let block_len = shape.partition.block_len(block);
+        let Some(state) = self.coded.blocks.get_mut(&block) else { return Step::Enough };
+        let Some(source) = self.source.as_mut() else { return Step::Enough };
+        let more = state.goal.saturating_sub(state.sent + state.queued);
+        let more = more.min(AGAIN_MAX.saturating_sub(state.queued));
+        for _ in 0..more {
+            let symbol = state.again % block_len;
+            let start = shape.partition.segment_offset(block, symbol);
+            let end = start + u64::from(shape.partition.segment_len(block, symbol));
+            if !source.request(start, end, core.config.limits.repairs) {
+                break;
+            }
+            state.again = (symbol + 1) % block_len;
+            state.queued += 1;
+        }
+        match state.queued {
+            0 => Step::Enough,
+            _ => Step::Waits,
+        }
+    }
+
+    /// Whether source segments of a block are queued to be sent again.
+    pub(super) fn is_repeating(&self, block: u32) -> bool {
+        self.coded.blocks.get(&block).is_some_and(|state| state.queued > 0)
+    }
+
+    /// Notes that a source segment was sent again.
+    pub(super) fn again_went(&mut self, block: u32, number: u64, at: Time) {
+        self.coded.went(block, number, at);
+        if let Some(state) = self.coded.blocks.get_mut(&block) {
+            state.queued = state.queued.saturating_sub(1);
+        }
+    }
+
+    /// Computes `more` parity segments of a block from `row` on, or reads the block for it.
+    fn compute(&mut self, core: &mut Core, shape: &Shape, block: u32, row: u16, more: u32) {
+        if self.coded.windows.is_reading() || self.coded.windows.get(block, row).is_some() {
+            return;
+        }
+        // A quarter more: the next report may ask for it.
+        let more = u16::try_from(more + more / 4).unwrap_or(u16::MAX).max(BATCH_LEAST);
+        let most = BATCH_BYTES / usize::from(shape.symbol_len.max(1));
+        let more = more.min(u16::try_from(most).unwrap_or(u16::MAX));
+        let end = row.saturating_add(more).min(shape.coding.parity());
+        if row >= end {
+            return;
+        }
+        let (start, stop) = shape.span(block);
+        match (&self.content, self.source.as_ref()) {
+            (Content::Data(data), _) => {
+                let data = data.slice(start as usize..stop as usize);
+                self.make_window(core, shape, block, row..end, &data);
+            }
+            (Content::File(_), Some(source)) => {
+                let ticket = core.shared.ticket(self.handle, Job::Own(Task::Block { block }));
+                let (file, len) = (source.file, (stop - start) as usize);
+                let read = StoreEffect::Read { ticket, file, offset: start, len };
+                core.shared.effects.push_back(read.into());
+                self.coded.windows.reads(block, row..end);
+            }
+            (Content::File(_), None) | (Content::Stream(_), _) => {}
+        }
+    }
+
+    /// Computes parity of a block that is in memory.
+    pub(super) fn make_window(
+        &mut self,
+        core: &mut Core,
+        shape: &Shape,
+        block: u32,
+        rows: std::ops::Range<u16>,
+        data: &[u8],
+    ) {
+        let mut wanted = Bits::new();
+        wanted.insert_all(rows.start, rows.end - 1);
+        let lens = (shape.symbol_len, shape.block_len(block));
+        let made = shape.coding.rows(&mut core.long, lens, data, &wanted);
+        self.coded.windows.insert(block, rows.start, made.into_iter().map(|(_, parity)| parity));
+    }
+
+    /// Sends the segments that blocks before the current one need. Returns the last step.
+    pub(super) fn emit_coded_repairs(
+        &mut self,
+        core: &mut Core,
+        transmission: &mut Transmission,
+        burst: &mut Burst<'_>,
+        shape: &Shape,
+    ) -> Step {
+        let mut last = Step::Enough;
+        while let Some(block) = self.first_short() {
+            last = self.emit_coded(core, transmission, burst, (shape, block), Flags::REPAIR);
+            match last {
+                Step::Sent => {}
+                Step::Full | Step::Waits => return last,
+                // Nothing more can be sent.
+                Step::Enough => {
+                    if let Some(state) = self.coded.blocks.get_mut(&block) {
+                        state.goal = state.goal.min(state.sent + state.queued);
+                    }
+                }
+            }
+        }
+        last
+    }
+
+    fn first_short(&self) -> Option<u32> {
+        let mut before = self.coded.blocks.range(..self.at.block);
+        before.find(|(_, block)| block.is_short()).map(|(number, _)| *number)
+    }
+
+    /// Processes a receiver's report.
+    pub(crate) fn reported(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        report: &Report,
+        transmission: &Transmission,
+        most: usize,
+    ) {
+        let Some(shape) = self.shape.as_ref() else { return };
+        let block = report.of.block;
+        if block >= shape.partition.blocks() {
+            return;
+        }
+        let block_len = u32::from(shape.partition.block_len(block));
+        let through = self.message(now, report.newest, transmission);
+        let coded = &mut self.coded;
+        if !coded.receivers.contains_key(&node) && coded.receivers.len() >= most {
+            return;
+        }
+        let sent = coded.sent.through(through);
+        let loss = coded.receivers.entry(node).or_default();
+        loss.reported(sent, report.of.arrived, report.runs);
+        let have = block_len.saturating_sub(report.of.missing.into());
+        self.knows(block, node, through, have);
+        self.judge(&transmission.terms);
+    }
+
+    /// Number of the message that a receiver names as its newest.
+    fn message(&self, now: Time, wire: u16, transmission: &Transmission) -> u64 {
+        let terms = &transmission.terms;
+        let interval = Duration::from_secs_f64(terms.interval);
+        let newest = transmission.sequence().saturating_sub(1);
+        self.coded.sent.unwrap(wire, newest, (now, transmission.round_trip(), interval))
+    }
+
+    /// Notes that a receiver had `have` segments of a block, of those sent up to a message.
+    fn knows(&mut self, block: u32, node: NodeId, through: u64, have: u32) {
+        let Some(state) = self.coded.blocks.get_mut(&block) else { return };
+        let of = state.runs.through(through);
+        let known = Known { of, have };
+        let kept = state.known.entry(node).or_insert(known);
+        if of >= kept.of {
+            *kept = known;
+        }
+    }
+
+    /// Notes that a receiver lacks segments of a block; all of them if `missing` is `None`.
+    pub(super) fn note_lacking(&mut self, block: u32, missing: Option<u32>) -> bool {
+        let Some(shape) = &self.shape else { return false };
+        if !self.coded.blocks.contains_key(&block) || block >= shape.partition.blocks() {
+            return false;
+        }
+        let block_len = u32::from(shape.partition.block_len(block));
+        self.coded.lacking.push((block, missing.unwrap_or(block_len).min(block_len)));
+        true
+    }
+
+    /// Computes the digest of a short object before its first NORM_INFO, so that all copies have it.
+    /// Returns `false` while the object is being read.
+    pub(super) fn digest_first(&mut self, shape: &Shape) -> bool {
+        let is_short = self.size <= SHORT && shape.partition.blocks() == 1;
+        if self.has_begun || !is_short || !shape.coding.is_long() {
+            return true;
+        }
+        let next = self.source.as_ref().and_then(|source| source.next_new(self.size as usize));
+        let Some(next) = next else { return false };
+        if next.data.len() as u64 == self.size {
+            self.coded.digest_all(next.data);
+        }
+        true
+    }
+
+    /// Notes that a receiver requested NORM_INFO for the digest of a block.
+    pub(crate) fn want_digest(&mut self, block: u32) {
+        let wanted = &mut self.coded.digests.wanted;
+        if wanted.len() < DIGESTS_MAX && !wanted.contains(&block) {
+            wanted.push(block);
+        }
+    }
+
+    /// Notes that a receiver has nothing of blocks.
+    pub(super) fn note_lacking_blocks(&mut self, first: u32, last: u32) -> bool {
+        let blocks: Vec<_> =
+            self.coded.blocks.range(first..=last.max(first)).map(|(block, _)| *block).collect();
+        let mut any = false;
+        for block in blocks {
+            any |= self.note_lacking(block, None);
+        }
+        any
+    }
+
+    /// Decides what to send to a receiver that requested parts of blocks. `newest` is the newest
+    /// message that it had received, if reported.
+    pub(crate) fn answer(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        newest: Option<u16>,
+        transmission: &Transmission,
+    ) {
+        let Some(shape) = self.shape.as_ref() else { return };
+        let partition = shape.partition;
+        let through = match newest {
+            Some(newest) => self.message(now, newest, transmission),
+            None => self.coded.sent.at(now - transmission.round_trip()),
+        };
+        for (block, missing) in std::mem::take(&mut self.coded.lacking) {
+            let block_len = u32::from(partition.block_len(block));
+            self.knows(block, node, through, block_len.saturating_sub(missing));
+        }
+        self.judge(&transmission.terms);
+    }
+
+    /// Least number of bytes that a receiver has, once one has reported on the object.
+    pub(super) fn delivered(&self) -> Option<u64> {
+        let shape = self.shape.as_ref()?;
+        let (last, state) = self.coded.blocks.iter().rev().find(|(_, it)| !it.known.is_empty())?;
+        let have = state.known.values().map(|known| known.have).min()?;
+        let before = shape.partition.block_offset(*last);
+        let end = shape.partition.block_offset(last + 1);
+        Some((before + u64::from(have) * u64::from(shape.symbol_len)).min(end))
+    }
+
+    /// Loss measured on this object by the receiver that lost most.
+    pub(crate) fn measured_loss(&self) -> Option<(f64, f64)> {
+        let all = self.coded.receivers.values().filter_map(Loss::measured);
+        all.max_by(|one, other| one.0.total_cmp(&other.0))
+    }
+}

@@ -1,0 +1,144 @@
+//! Coded objects at their sender: reports of receivers, and the probes that request them.
+
+use std::time::Duration;
+
+use engine::Time;
+use wire::norm::{Extensions, NodeId};
+
+use super::Sender;
+use crate::norm::core::{Alarm, Core};
+use crate::norm::outgoing::{Outgoing, Terms};
+use crate::norm::report::{REPORT_LEN, Report};
+use crate::path::{Class, Path};
+
+/// Number of probes in a round trip.
+const PROBES: u32 = 8;
+
+/// Minimum number of segments between two probes, and the minimum time.
+const SEGMENTS_APART: u32 = 16;
+const PROBES_APART: Duration = Duration::from_millis(10);
+
+/// Bytes of a reply to a probe with EXT_CC and EXT_REPORT, and of UDP, IP and link headers.
+const REPLY_LEN: usize = 32 + REPORT_LEN + 40;
+
+/// Share of the return link that replies may take, as a divisor.
+const RETURN_SHARE: u32 = 8;
+
+/// Round trips of silence after which probes become as rare as those of other objects.
+const SILENT: u32 = 16;
+
+/// Age in symbols up to which a remembered loss has weight.
+const REMEMBERED_MAX: f64 = 2_000.0;
+
+impl Sender {
+    /// Updates the circumstances that decide how much parity is sent unasked.
+    pub(super) fn set_terms(&mut self, core: &Core) {
+        if !self.coding.is_long() {
+            return;
+        }
+        let config = &core.config.sender;
+        let interval = self.interval(core);
+        let receivers = match self.is_group {
+            true => self.members.len().max(config.receivers).max(self.transmission.group_size()),
+            false => 1,
+        };
+        let before = self.loss_before.map(|(loss, symbols)| {
+            // The upper end of a one-sided range of 95 %.
+            loss + 1.65 * (loss * (1.0 - loss) / symbols.clamp(1.0, REMEMBERED_MAX)).sqrt()
+        });
+        self.transmission.terms = Terms {
+            waste: config.waste,
+            round_trip: self.transmission.round_trip().as_secs_f64(),
+            interval: interval.as_secs_f64(),
+            loss: config.loss.or(before).unwrap_or(config.loss_assumed),
+            receivers,
+            confidence: config.confidence,
+        };
+        let segments = self.transmission.terms.round_trip / interval.as_secs_f64().max(1e-9);
+        let window = (2.0 * segments) as u64;
+        let (mut behind, mut rivals) = (0_u64, 1_u32);
+        for object in self.objects.iter_mut().rev() {
+            object.set_rivals(behind, rivals);
+            behind = behind.saturating_add(object.segments());
+            rivals += u32::from(behind < window);
+        }
+    }
+
+    /// Time between two segments.
+    fn interval(&self, core: &Core) -> Duration {
+        let congestion = self.transmission.congestion.as_ref();
+        congestion.map_or_else(|| self.segment_time(core), |congestion| congestion.interval())
+    }
+
+    /// Loss of coded objects so far, and the number of segments that it was measured with.
+    pub(crate) fn loss(&self) -> Option<(f64, f64)> {
+        self.loss_before
+    }
+
+    /// Processes a receiver's report on a coded object.
+    pub(super) fn on_report(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        node: NodeId,
+        others: &Extensions<'_>,
+    ) -> Option<Report> {
+        let report = Report::find(others).filter(|_| self.coding.is_long())?;
+        self.set_terms(core);
+        let most = core.config.limits.receivers;
+        let mut objects = self.objects.iter_mut();
+        let object = objects.find(|object| object.number() == report.object)?;
+        object.reported(now, node, &report, &self.transmission, most);
+        self.loss_before = object.measured_loss().or(self.loss_before);
+        if object.has_repairs() {
+            self.base.want(&mut core.shared, Class::Repair);
+        }
+        self.base.want(&mut core.shared, Class::Bulk);
+        self.check_flush(core, now);
+        Some(report)
+    }
+
+    /// Decides what to send of coded objects to a receiver that sent a NACK.
+    pub(super) fn answer_coded(
+        &mut self,
+        core: &Core,
+        now: Time,
+        node: NodeId,
+        report: Option<Report>,
+    ) {
+        if !self.coding.is_long() {
+            return;
+        }
+        self.set_terms(core);
+        for object in self.objects.iter_mut().filter(|object| object.is_coded()) {
+            object.answer(now, node, report.map(|report| report.newest), &self.transmission);
+        }
+    }
+
+    /// Interval of probes while a coded object is under way.
+    pub(super) fn coded_interval(&self, core: &Core, now: Time) -> Option<Duration> {
+        if !self.objects.iter().any(Outgoing::is_coded) {
+            return None;
+        }
+        let round_trip = self.transmission.round_trip();
+        if now.since(self.base.last_received) > round_trip * SILENT {
+            return None;
+        }
+        let path = core.shared.paths.get(&self.path);
+        let back = path.and_then(|path: &Path| path.return_time(REPLY_LEN)).unwrap_or_default();
+        let often = match self.is_group {
+            true => round_trip,
+            false => round_trip / PROBES,
+        };
+        let least = self.interval(core) * SEGMENTS_APART;
+        Some(often.max(least).max(PROBES_APART).max(back * RETURN_SHARE))
+    }
+
+    /// Requests reports on a coded object whose segments were sent.
+    pub(super) fn probe_end(&mut self, core: &mut Core) {
+        if self.base.is_armed(Alarm::Probe) {
+            self.probe.due = true;
+            self.base.want(&mut core.shared, Class::Control);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Senders of coded objects: parity unasked, reports, and requests by count.
+
+use engine::Time;
+
+use super::world::{World, content, lose_numbers, lose_one_in, name};
+use crate::norm::{Config, EndGame, Waste, profile};
+
+fn coded(waste: Waste) -> Config {
+    let mut config = profile("coded").expect("there is such a profile");
+    config.sender.waste = waste;
+    config
+}
+
+#[test]
+fn unasked_parity_covers_losses() {
+    let mut world = World::with(&coded(Waste::Share(0.01)));
+    let file = content(200_000);
+    world.lose = lose_numbers(&[20, 90]);
+    world.send(&file);
+    world.run();
+    world.assert_delivered(&file);
+    let lines = || world.transcript();
+    assert_eq!(world.sides[1].engine.stats().sent.nacks, 0, "{:#?}", lines());
+    let stats = world.sides[0].engine.stats();
+    assert!((2..20).contains(&stats.auto_parity), "{}", stats.auto_parity);
+    assert_eq!(world.sides[1].engine.stats().recovered, 2, "{:#?}", lines());
+}
+
+#[test]
+fn without_waste_lost_segments_are_requested_by_count() {
+    let mut world = World::with(&coded(Waste::Nothing));
+    let file = content(200_000);
+    world.lose = lose_numbers(&[20, 21, 22, 40, 90]);
+    world.send(&file);
+    world.run();
+    world.assert_delivered(&file);
+    let lines = || world.transcript();
+    let stats = world.sides[0].engine.stats();
+    let sent = stats.auto_parity + stats.parity_repairs;
+    assert!((5..12).contains(&sent), "{sent}: {:#?}", lines());
+    assert_eq!(stats.explicit_repairs, 0, "{:#?}", lines());
+    assert!(world.sides[1].engine.stats().sent.nacks <= 1, "{:#?}", lines());
+}
+
+#[test]
+fn after_all_parity_source_segments_are_sent_again() {
+    let mut config = coded(Waste::Nothing);
+    config.sender.parity = 2;
+    let mut world = World::with(&config);
+    let file = content(100_000);
+    world.lose = lose_numbers(&[10, 11, 12, 13, 30, 31, 32]);
+    world.send(&file);
+    world.run();
+    world.assert_delivered(&file);
+    assert!(world.sides[0].engine.stats().explicit_repairs > 0, "{:#?}", world.transcript());
+}
+
+#[test]
+fn several_blocks_cross_many_losses() {
+    for waste in [Waste::Nothing, Waste::Share(0.01), Waste::RoundTrip] {
+        let mut config = coded(waste);
+        config.sender.block_len = 100;
+        for seed in 0..10 {
+            let mut world = World::with(&config);
+            let file = content(300_000 + seed as usize);
+            world.lose = lose_one_in(5, seed);
+            world.send(&file);
+            world.run();
+            world.assert_delivered(&file);
+        }
+    }
+}
+
+#[test]
+fn short_objects_cross_many_losses() {
+    for len in [1, 2, 999, 1_500, 10_000] {
+        for seed in 0..20 {
+            let mut world = World::with(&coded(Waste::Share(0.01)));
+            let file = content(len);
+            world.lose = lose_one_in(4, seed);
+            world.send(&file);
+            world.run();
+            world.assert_delivered(&file);
+        }
+    }
+}
+
+#[test]
+fn one_way_parity_reaches_the_confidence() {
+    let mut config = coded(Waste::Share(0.01));
+    config.sender.confidence = Some(0.999);
+    config.sender.loss = Some(0.2);
+    let mut delivered = 0;
+    for seed in 0..50 {
+        let mut world = World::with(&config);
+        let file = content(100_000);
+        let mut lose = lose_one_in(5, seed);
+        // Nothing returns.
+        world.lose = Box::new(move |side, number, bytes| side == 1 || lose(side, number, bytes));
+        world.send(&file);
+        world.run_until(Time::from_secs(60));
+        delivered += u32::from(world.sides[1].store.get(&name("copy")).is_some());
+        assert_eq!(world.sides[0].engine.config().sender.end, EndGame::Flush);
+    }
+    assert!(delivered >= 49, "{delivered}");
+}
