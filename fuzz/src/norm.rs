@@ -20,12 +20,23 @@ use crate::script::Script;
 pub fn norm_node(data: &[u8]) {
     let mut script = Script(data);
     let (options, more) = (script.or_zero(), script.or_zero());
-    play(Norm { options, more }, &mut script);
+    play(Norm { options, more, is_coded: false }, &mut script);
+}
+
+/// Does the same for two nodes that send coded objects.
+///
+/// # Panics
+/// If a node breaks the contract or delivers a wrong file.
+pub fn norm_coded(data: &[u8]) {
+    let mut script = Script(data);
+    let (options, more) = (script.or_zero(), script.or_zero());
+    play(Norm { options, more, is_coded: true }, &mut script);
 }
 
 struct Norm {
     options: u8,
     more: u8,
+    is_coded: bool,
 }
 
 impl Protocol for Norm {
@@ -85,6 +96,13 @@ impl Protocol for Norm {
         sender.fti_in_data = !has(4);
         sender.end = if has(5) { EndGame::Flush } else { EndGame::Acknowledged };
         sender.congestion_control = more(6);
+        if self.is_coded {
+            sender.fec = Scheme::Compact;
+            sender.parity = [0, 1, 2, 64][usize::from(self.options & 3)];
+            sender.block_len = if has(3) { 3 } else { 24_576 };
+            sender.block_bytes = if has(4) { 500 } else { 1 << 20 };
+            (sender.auto_parity, sender.fti_in_data, sender.tail_parity) = (0, false, false);
+        }
         sender.group_size = more(7).then_some(3);
         sender.grtt_max = Duration::from_secs(10);
         Node::new(config, Rng::new(2 * restarts + side as u64, "norm"))
