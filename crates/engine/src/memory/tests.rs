@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::{FileJob, Work};
 
 fn name(path: &str) -> FileName {
     FileName::file(path).unwrap()
@@ -31,6 +32,37 @@ fn writes_leave_zeros_in_gaps_and_reads_stop_at_the_end() {
     let answer = Ok(Completion::Read(Bytes::from_static(b"\0xyz")));
     assert_eq!(store.execute(read), Some((Ticket(3), answer)));
     assert_eq!(store.used(), 5);
+}
+
+/// Doubles the bytes of a file.
+#[derive(Debug)]
+struct Double;
+
+impl FileJob for Double {
+    fn run(&self, file: &mut dyn FileBytes) -> Result<Bytes, EffectError> {
+        let mut bytes = [0; 8];
+        let read = file.read_at(0, &mut bytes)?;
+        file.write_at(read as u64, &bytes[..read])?;
+        Ok(Bytes::copy_from_slice(&bytes[..read]))
+    }
+
+    fn cost(&self) -> u64 {
+        16
+    }
+}
+
+#[test]
+fn computations_read_and_write_open_files() {
+    let mut store = MemoryStore::new();
+    store.insert(name("a"), &b"xyz"[..]);
+    let file = open(&mut store, "a", OpenMode::Write);
+    let work = Work::new(Double);
+    let effect = StoreEffect::Work { ticket: Ticket(4), file, work };
+    let answer = Ok(Completion::Read(Bytes::from_static(b"xyz")));
+    assert_eq!(store.execute(effect.clone()), Some((Ticket(4), answer)));
+    assert_eq!(store.get(&name("a")), Some(&b"xyzxyz"[..]));
+    store.close_all();
+    assert!(matches!(store.execute(effect), Some((_, Err(EffectError::Failed(_))))));
 }
 
 #[test]

@@ -131,6 +131,8 @@ pub(crate) struct Core {
     pub(crate) rng: Rng,
     /// Bytes of incomplete blocks.
     pub(crate) assembling: usize,
+    /// Bytes of files that wait to be written together.
+    pub(crate) collected: usize,
     /// Bytes reserved for objects that are not files, received or not.
     pub(crate) reserved: usize,
     /// Recovers lost segments, one block after the other.
@@ -157,6 +159,7 @@ impl Core {
             stats: Stats::default(),
             rng,
             assembling: 0,
+            collected: 0,
             reserved: 0,
             decoder: None,
             long: LongWork::default(),

@@ -2,6 +2,8 @@
 //!
 //! They run off the packet path and read a block in pieces, so that no block is in memory.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use engine::{EffectError, FileBytes, FileJob};
 use sha2::{Digest as _, Sha256};
@@ -49,6 +51,31 @@ impl FileJob for Recover {
     fn cost(&self) -> u64 {
         let recovered = self.missing.len() as u64 * self.code.symbol_len() as u64;
         if self.missing.is_empty() { self.span.len } else { 2 * self.span.len + recovered }
+    }
+}
+
+/// Computes parity segments of a block.
+#[derive(Debug)]
+pub(crate) struct Encode {
+    pub(crate) code: Long,
+    pub(crate) span: Span,
+    pub(crate) rows: Range<u16>,
+}
+
+impl FileJob for Encode {
+    /// Returns the segments, one behind the other.
+    fn run(&self, file: &mut dyn FileBytes) -> Result<Bytes, EffectError> {
+        let mut made = vec![0; self.rows.len() * self.code.symbol_len()];
+        let mut columns = FileColumns::new(file, self.span, self.code.symbol_len(), None);
+        let rows = self.rows.clone();
+        self.code
+            .encode(&mut LongWork::default(), &mut columns, rows, &mut made)
+            .map_err(stored)?;
+        Ok(made.into())
+    }
+
+    fn cost(&self) -> u64 {
+        self.span.len
     }
 }
 

@@ -2,7 +2,7 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use engine::{FilestoreRequest, IndexRequest, MemoryStore, OpenMode};
+use engine::{FileBytes, FileJob, FilestoreRequest, IndexRequest, MemoryStore, OpenMode, Work};
 use proptest::prelude::*;
 
 use super::*;
@@ -37,12 +37,37 @@ fn open(store: &mut FileStore, path: &str, mode: OpenMode) -> Answer {
     execute(store, StoreEffect::Open { ticket: Ticket(1), name, mode }).unwrap().1
 }
 
+/// Reads bytes, and writes them in reverse order to the start.
+#[derive(Debug)]
+struct Reverse {
+    offset: u64,
+    len: usize,
+}
+
+impl FileJob for Reverse {
+    fn run(&self, file: &mut dyn FileBytes) -> Result<Bytes, EffectError> {
+        let mut bytes = vec![0; self.len];
+        let read = file.read_at(self.offset, &mut bytes)?;
+        bytes.truncate(read);
+        bytes.reverse();
+        if !bytes.is_empty() {
+            file.write_at(0, &bytes)?;
+        }
+        Ok(bytes.into())
+    }
+
+    fn cost(&self) -> u64 {
+        self.len as u64
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Open(FileName, u8),
     Read(usize, u64, usize),
     Write(usize, u64, Vec<u8>),
     Sync(usize),
+    Work(usize, u64, usize),
     Filestore(FilestoreRequest),
     Index(IndexRequest),
 }
@@ -81,6 +106,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..4usize, 0..100u64, 0..100usize).prop_map(|(f, at, len)| Op::Read(f, at, len)),
         3 => (0..4usize, 0..60u64, content()).prop_map(|(f, at, b)| Op::Write(f, at, b)),
         1 => (0..4usize).prop_map(Op::Sync),
+        2 => (0..4usize, 0..40u64, 0..40usize)
+            .prop_map(|(which, offset, len)| Op::Work(which, offset, len)),
         6 => filestore_request().prop_map(Op::Filestore),
         1 => (key(), content())
             .prop_map(|(key, value)| Op::Index(IndexRequest::Put { key, value: value.into() })),
@@ -153,6 +180,10 @@ impl Pair {
                         |file| StoreEffect::Write { ticket, file, offset, bytes: bytes.clone() };
                     self.on_file(which, write);
                 }
+            }
+            Op::Work(which, offset, len) => {
+                let work = Work::new(Reverse { offset, len });
+                self.on_file(which, |file| StoreEffect::Work { ticket, file, work: work.clone() });
             }
             Op::Sync(which) => self.on_file(which, |file| StoreEffect::Sync { ticket, file }),
             Op::Filestore(request) => {

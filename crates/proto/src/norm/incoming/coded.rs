@@ -13,8 +13,9 @@ use crate::norm::digest::first_bytes;
 use crate::norm::indication::Limit;
 use crate::norm::jobs::{Recover, Span};
 
-/// Maximum size of a write.
+/// Maximum size of a write, and of the bytes of all objects that wait for one.
 const WRITE: usize = 256 << 10;
+const WAITING_MAX: usize = 4 << 20;
 
 /// Consecutive bytes that wait to be written together.
 #[derive(Debug, Default)]
@@ -33,7 +34,7 @@ impl Run {
         if self.bytes.is_empty() {
             return None;
         }
-        core.shared.room.unwritten -= self.bytes.len();
+        core.collected -= self.bytes.len();
         Some((self.start, self.bytes.split().freeze()))
     }
 }
@@ -121,8 +122,12 @@ impl Incoming {
             self.flush_run(core);
             self.run.start = at;
         }
-        core.shared.room.unwritten += bytes.len();
+        core.collected += bytes.len();
         self.run.bytes.extend_from_slice(bytes);
+        // Objects that receive nothing more keep what they have.
+        if core.collected > WAITING_MAX {
+            self.flush_run(core);
+        }
     }
 
     fn flush_run(&mut self, core: &mut Core) {

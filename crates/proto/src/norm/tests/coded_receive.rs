@@ -8,7 +8,7 @@ use wire::norm::{
     PayloadId, RequestFlags, Scheme, Sender,
 };
 
-use super::world::{World, content, lose_one_in};
+use super::world::{World, content, lose_one_in, name};
 use crate::fec::{Long, LongWork, ReadColumns};
 use crate::norm::digest::{BlockDigest, EXT_DIGEST, digest_of};
 use crate::norm::{Config, Content, Failure, Finished, Indication, Node, profile};
@@ -81,6 +81,7 @@ struct Forged {
     world: World,
     sequence: u16,
     fti: Fti,
+    flags: Flags,
 }
 
 impl Forged {
@@ -98,7 +99,24 @@ impl Forged {
             instance: INSTANCE,
             ..Fti::default()
         };
-        Self { world: World::between(nodes, info), sequence: 0, fti }
+        Self { world: World::between(nodes, info), sequence: 0, fti, flags: Flags::INFO }
+    }
+
+    /// The same for a file, from a sender that is known.
+    fn of_file(size: u64, block_len: u16) -> Self {
+        let mut forged = Self::new(&Config::default(), size, block_len);
+        forged.flags = Flags::INFO | Flags::FILE;
+        forged.data(0, (0, 0), &[]);
+        forged
+    }
+
+    /// Content of the received file.
+    fn file(&self) -> Option<&[u8]> {
+        self.world.sides[HERE].store.get(&name("name"))
+    }
+
+    fn recovered(&self) -> u64 {
+        self.world.sides[HERE].engine.stats().recovered
     }
 
     fn sender() -> Sender {
@@ -122,7 +140,7 @@ impl Forged {
         let fti = Some(self.fti);
         self.deliver(Body::Info(Info {
             sender: Self::sender(),
-            flags: Flags::INFO,
+            flags: self.flags,
             fec: Scheme::Compact,
             object,
             fti,
@@ -134,7 +152,7 @@ impl Forged {
     fn data(&mut self, object: u16, (block, symbol): (u32, u16), payload: &[u8]) {
         self.deliver(Body::Data(Data {
             sender: Self::sender(),
-            flags: Flags::INFO,
+            flags: self.flags,
             fec: Scheme::Compact,
             object,
             id: PayloadId::new(block, symbol),
@@ -195,11 +213,17 @@ fn segment(bytes: &[u8], symbol: u16) -> &[u8] {
 
 /// First parity segment of a block.
 fn parity(block: &[u8]) -> Vec<u8> {
+    parity_of(block, 0)
+}
+
+/// Parity segment of a block.
+fn parity_of(block: &[u8], row: u16) -> Vec<u8> {
     let count = block.len().div_ceil(SEGMENT.into()) as u16;
     let code = Long::new(count, 64, SEGMENT.into()).expect("there is such a code");
     let mut made = vec![0; SEGMENT.into()];
     let mut source = ReadColumns::new(block, SEGMENT.into());
-    code.encode(&mut LongWork::default(), &mut source, 0..1, &mut made).expect("it has a row");
+    code.encode(&mut LongWork::default(), &mut source, row..row + 1, &mut made)
+        .expect("it has a row");
     made
 }
 
@@ -285,6 +309,67 @@ fn missing_digests_are_requested() {
     assert_eq!(forged.requested(), [(RequestFlags::INFO, 1)]);
     forged.info(1, Some((1, &bytes[400..])));
     assert_eq!(forged.ends()[0].data.as_deref(), Some(&bytes[..]));
+}
+
+#[test]
+fn parity_takes_the_place_of_missing_segments_of_a_file() {
+    let bytes = content(350);
+    // The last segment is short: its place has no room for parity.
+    for (lost, late) in [([1, 2], false), ([1, 3], false), ([0, 3], true), ([1, 2], true)] {
+        let mut forged = Forged::of_file(350, 4);
+        forged.info(1, Some((0, &bytes)));
+        for symbol in (0..4).filter(|symbol| !lost.contains(symbol)) {
+            forged.data(1, (0, symbol), segment(&bytes, symbol));
+        }
+        forged.data(1, (0, 4), &parity_of(&bytes, 0));
+        if late {
+            // It may take the place of the parity segment, which is lost then.
+            forged.data(1, (0, lost[0]), segment(&bytes, lost[0]));
+        }
+        forged.data(1, (0, 5), &parity_of(&bytes, 1));
+        assert_eq!(forged.file(), Some(&bytes[..]), "{lost:?} {late}");
+        assert_eq!(forged.recovered(), if late { 1 } else { 2 }, "{lost:?} {late}");
+        assert_eq!(forged.ends()[0].result, Ok(()));
+    }
+    // Source segments that arrive late take the places of all parity.
+    let mut forged = Forged::of_file(350, 4);
+    forged.info(1, Some((0, &bytes)));
+    forged.data(1, (0, 4), &parity_of(&bytes, 0));
+    forged.data(1, (0, 9), &parity_of(&bytes, 5));
+    (0..4).for_each(|symbol| forged.data(1, (0, symbol), segment(&bytes, symbol)));
+    assert_eq!((forged.file(), forged.recovered()), (Some(&bytes[..]), 0));
+}
+
+#[test]
+fn wrong_parity_leaves_no_file() {
+    let bytes = content(350);
+    let mut forged = Forged::of_file(350, 4);
+    forged.info(1, Some((0, &bytes)));
+    let mut wrong = parity(&bytes);
+    wrong[7] ^= 1;
+    for symbol in [0, 1, 3] {
+        forged.data(1, (0, symbol), segment(&bytes, symbol));
+    }
+    forged.data(1, (0, 4), &wrong);
+    assert_eq!((forged.file(), forged.failures()), (None, 1));
+    forged.info(1, Some((0, &bytes)));
+    (0..4).for_each(|symbol| forged.data(1, (0, symbol), segment(&bytes, symbol)));
+    assert_eq!(forged.file(), Some(&bytes[..]));
+}
+
+#[test]
+fn blocks_of_files_take_little_memory() {
+    // Blocks of 2.4 MB.
+    let mut forged = Forged::of_file(50_000_000, 24_576);
+    forged.fti.instance = 0x530d;
+    forged.info(1, None);
+    let before = forged.world.sides[HERE].engine.memory();
+    for block in 0..20 {
+        forged.data(1, (block, 7), &[1; 100]);
+        forged.data(1, (block, 24_576), &[1; 100]);
+    }
+    let memory = forged.world.sides[HERE].engine.memory() - before;
+    assert!(memory < 20 * 100_000, "{memory}");
 }
 
 #[test]

@@ -213,6 +213,12 @@ fn a_large_field_keeps_the_contract() {
 }
 
 #[test]
+fn long_blocks_keep_the_contract() {
+    let options = Options { runs: 8, ..Options::default() };
+    conformance::check_all(&Norm::new(Scheme::Compact, 0, 0), &options);
+}
+
+#[test]
 fn no_code_keeps_the_contract() {
     let options = Options { runs: 8, ..Options::default() };
     conformance::check_all(&Norm::new(Scheme::NoCode, 0, 0), &options);

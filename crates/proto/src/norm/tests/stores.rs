@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::{Area, FileName, Input, MemoryStore, OpenMode, Rng, StoreEffect, Ticket, Time};
 
 use super::world::{World, content, lose_one_in, name};
-use crate::norm::{Config, Content, Failure, Indication, Limit, Scheme};
+use crate::norm::{Config, Content, Failure, Indication, Limit, Scheme, profile};
 
 /// Working files that are no longer needed.
 fn leftovers(store: &MemoryStore) -> Vec<FileName> {
@@ -113,6 +113,37 @@ fn slow_stores_only_delay_transfers() {
         world.assert_delivered(&file);
         assert_eq!(leftovers(&world.sides[1].store), []);
     }
+}
+
+#[test]
+fn slow_stores_only_delay_coded_transfers() {
+    for (millis, block_bytes) in [(1, 1 << 20), (30, 100_000), (400, 30_000)] {
+        let mut config = profile("coded").expect("it exists");
+        config.sender.block_bytes = block_bytes;
+        config.limits.buffers.write_buffer = 100_000;
+        config.limits.buffers.read_ahead = 50_000;
+        config.limits.buffers.read_piece = 20_000;
+        let mut world = World::with(&config);
+        world.lose = lose_one_in(20, millis);
+        let file = content(400_000);
+        world.send(&file);
+        run_slowly(&mut world, Duration::from_millis(millis));
+        world.assert_delivered(&file);
+        assert_eq!(leftovers(&world.sides[1].store), []);
+        assert!(world.sides[1].engine.memory() < 1 << 20);
+    }
+}
+
+#[test]
+fn full_stores_fail_coded_transfers() {
+    let mut world = World::with(&profile("coded").expect("it exists"));
+    world.sides[1].store.set_capacity(Some(100_000));
+    world.lose = lose_one_in(20, 1);
+    world.send(&content(400_000));
+    world.run();
+    let here = world.finished(1).expect("it ended");
+    assert!(matches!(here.result, Err(Failure::Storage(_))), "{here:?}");
+    assert_eq!(leftovers(&world.sides[1].store), []);
 }
 
 #[test]
