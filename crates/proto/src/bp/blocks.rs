@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use engine::{Completion, Effect, EffectError, FileId, FileName, OpenMode, StoreEffect, Ticket};
+use engine::{
+    Completion, Effect, EffectError, FileBytes, FileId, FileJob, FileName, OpenMode, StoreEffect,
+    Ticket, Work,
+};
 
 use super::layer::{Content, Outgoing};
 
@@ -34,6 +37,9 @@ enum Use {
         before: Bytes,
         after: Bytes,
         len: usize,
+    },
+    Work {
+        theirs: Ticket,
     },
     /// No continuation.
     Forget,
@@ -101,6 +107,9 @@ impl Blocks {
             },
             StoreEffect::Read { ticket, file, offset, len } if file.0 >= OURS => {
                 self.read(file.0 - OURS, *ticket, *offset, *len, effects)
+            }
+            StoreEffect::Work { ticket, file, work } if file.0 >= OURS => {
+                self.compute(file.0 - OURS, *ticket, work.clone(), effects)
             }
             StoreEffect::Close { file } if file.0 >= OURS => {
                 let composed = self.composed.remove(&(file.0 - OURS));
@@ -177,6 +186,32 @@ impl Blocks {
         }
     }
 
+    fn compute(
+        &mut self,
+        number: u64,
+        theirs: Ticket,
+        work: Work,
+        effects: &mut VecDeque<Effect>,
+    ) -> Option<(Ticket, EffectResult)> {
+        let Some(Composed { bundle, file }) = self.composed.get(&number) else {
+            return Some((theirs, Err(EffectError::NotFound)));
+        };
+        let (head, tail) = (bundle.head.clone(), bundle.tail.clone());
+        let len = bundle.payload.len();
+        let (offset, file) = match (&bundle.payload, file) {
+            (Content::Bytes(bytes), _) => {
+                let mut whole = Parts { head: &head, payload: Payload::Bytes(bytes), tail: &tail };
+                return Some((theirs, work.run(&mut whole).map(Completion::Read)));
+            }
+            (Content::File { .. }, None) => return Some((theirs, Err(EffectError::NotFound))),
+            (Content::File { offset, .. }, Some(file)) => (*offset, *file),
+        };
+        let work = Work::new(OverParts { head, tail, offset, len, work });
+        let ticket = self.ticket(Use::Work { theirs });
+        effects.push_back(StoreEffect::Work { ticket, file, work }.into());
+        None
+    }
+
     /// Handles a completion of the store; returns the resulting completion for the engine, if any.
     pub(super) fn completed(
         &mut self,
@@ -211,9 +246,98 @@ impl Blocks {
             (Use::Read { theirs, .. }, result) => {
                 Some((theirs, result.and(Err(EffectError::NotFound))))
             }
+            (Use::Work { theirs }, result) => Some((theirs, result)),
             (Use::Forget, _) => None,
         }
     }
+}
+
+/// Computation over a bundle whose payload is in a file.
+#[derive(Debug)]
+struct OverParts {
+    head: Bytes,
+    tail: Bytes,
+    /// Place of the payload in its file.
+    offset: u64,
+    len: u64,
+    work: Work,
+}
+
+impl FileJob for OverParts {
+    fn run(&self, file: &mut dyn FileBytes) -> Result<Bytes, EffectError> {
+        let payload = Payload::File { file, offset: self.offset, len: self.len };
+        self.work.run(&mut Parts { head: &self.head, payload, tail: &self.tail })
+    }
+
+    fn cost(&self) -> u64 {
+        self.work.cost()
+    }
+}
+
+/// A bundle as a file.
+struct Parts<'a> {
+    head: &'a [u8],
+    payload: Payload<'a>,
+    tail: &'a [u8],
+}
+
+enum Payload<'a> {
+    Bytes(&'a [u8]),
+    File { file: &'a mut dyn FileBytes, offset: u64, len: u64 },
+}
+
+impl Payload<'_> {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File { len, .. } => *len,
+        }
+    }
+
+    fn read_at(&mut self, from: u64, to: &mut [u8]) -> Result<usize, EffectError> {
+        match self {
+            Self::Bytes(bytes) => Ok(copy(bytes, from, to)),
+            Self::File { file, offset, len } => {
+                let rest = len.saturating_sub(from).min(to.len() as u64) as usize;
+                file.read_at(*offset + from, &mut to[..rest])
+            }
+        }
+    }
+}
+
+impl FileBytes for Parts<'_> {
+    fn read_at(&mut self, offset: u64, to: &mut [u8]) -> Result<usize, EffectError> {
+        let (head, payload) = (self.head.len() as u64, self.payload.len());
+        let mut done = 0;
+        while done < to.len() {
+            let at = offset + done as u64;
+            let rest = &mut to[done..];
+            let read = if at < head {
+                copy(self.head, at, rest)
+            } else if at < head + payload {
+                self.payload.read_at(at - head, rest)?
+            } else {
+                copy(self.tail, at - head - payload, rest)
+            };
+            if read == 0 {
+                break;
+            }
+            done += read;
+        }
+        Ok(done)
+    }
+
+    fn write_at(&mut self, _: u64, _: &[u8]) -> Result<(), EffectError> {
+        Err(EffectError::NotAllowed)
+    }
+}
+
+/// Copies the part of `bytes` from an offset on that fits; returns its length.
+fn copy(bytes: &[u8], from: u64, to: &mut [u8]) -> usize {
+    let rest = bytes.get(from.min(bytes.len() as u64) as usize..).unwrap_or_default();
+    let len = rest.len().min(to.len());
+    to[..len].copy_from_slice(&rest[..len]);
+    len
 }
 
 fn name(number: u64) -> FileName {
@@ -251,6 +375,49 @@ fn joined(before: Bytes, middle: Bytes, after: Bytes) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug)]
+    struct Copy;
+
+    impl FileJob for Copy {
+        fn run(&self, file: &mut dyn FileBytes) -> Result<Bytes, EffectError> {
+            let mut bytes = [0; 20];
+            let read = file.read_at(1, &mut bytes)?;
+            Ok(Bytes::copy_from_slice(&bytes[..read]))
+        }
+
+        fn cost(&self) -> u64 {
+            20
+        }
+    }
+
+    #[test]
+    fn computations_see_all_parts() {
+        let mut blocks = Blocks::default();
+        let mut store = engine::MemoryStore::new();
+        let file = FileName::file("payload").unwrap();
+        store.insert(file.clone(), &b"..payload.."[..]);
+        let in_file = Content::File { name: file, offset: 2, len: 7 };
+        for payload in [Content::Bytes(Bytes::from_static(b"payload")), in_file] {
+            let (head, tail) = (Bytes::from_static(b"head"), Bytes::from_static(b"tail"));
+            let name = blocks.add(Outgoing { head, payload, tail, reliable: true });
+            let mut effects = VecDeque::new();
+            let open = StoreEffect::Open { ticket: Ticket(1), name, mode: OpenMode::Read };
+            let mut done = |blocks: &mut Blocks, effect: StoreEffect| {
+                blocks.pass(effect.into(), &mut effects).or_else(|| {
+                    let Some(Effect::Store(effect)) = effects.pop_front() else { return None };
+                    let (ticket, answer) = store.execute(effect)?;
+                    blocks.completed(ticket, answer, &mut effects)
+                })
+            };
+            let Some((_, Ok(Completion::Opened { file, .. }))) = done(&mut blocks, open) else {
+                panic!("it does not open");
+            };
+            let work = StoreEffect::Work { ticket: Ticket(2), file, work: Work::new(Copy) };
+            let read = Completion::Read(Bytes::from_static(b"eadpayloadtail"));
+            assert_eq!(done(&mut blocks, work), Some((Ticket(2), Ok(read))));
+        }
+    }
 
     #[test]
     fn an_unreadable_payload_leaves_nothing() {

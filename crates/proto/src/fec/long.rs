@@ -25,7 +25,7 @@ use super::code::CodeError;
 use super::decoder::RecoverError;
 
 /// Maximum memory of the symbols of a stripe, in bytes.
-const STRIPE_MEMORY: usize = 16 << 20;
+const STRIPE_MEMORY: usize = 4 << 20;
 
 /// Columns computed together in a group.
 const GROUP: usize = 64;

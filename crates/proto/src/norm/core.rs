@@ -86,6 +86,8 @@ impl session::Alarm for Alarm {
 pub(crate) enum Task {
     /// Reads a block to compute its parity.
     Block { block: u32 },
+    /// Computes parity of a long block.
+    Encode { block: u32 },
     /// Recovers a received block.
     Recover { block: u32 },
 }

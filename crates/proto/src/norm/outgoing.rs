@@ -26,7 +26,6 @@ use self::ring::Ring;
 use self::shape::Shape;
 use self::stream::Writing;
 use super::INFO_HEADER;
-use super::bits::Bits;
 use super::core::{Core, Job, Task};
 use super::digest::{BlockDigest, EXT_DIGEST};
 use super::indication::{Content, Failure, Limit, ObjectId};
@@ -730,6 +729,10 @@ impl Outgoing {
             (Job::Repair { offset }, Completion::Read(bytes)) => {
                 self.source.as_mut().map_or(Ok(()), |source| source.repair_done(offset, bytes))
             }
+            (Job::Own(Task::Encode { block }), Completion::Read(bytes)) => {
+                self.encoded(block, &bytes);
+                Ok(())
+            }
             (Job::Own(Task::Block { block }), Completion::Read(bytes)) => {
                 self.block_read(core, block, &bytes)
             }
@@ -742,20 +745,11 @@ impl Outgoing {
     }
 
     fn block_read(&mut self, core: &mut Core, block: u32, bytes: &[u8]) -> Result<(), ()> {
-        let window = self.coded.windows.read(block);
-        let rows = match window {
-            Some(_) => Bits::new(),
-            None => match self.parity.read(block) {
-                Some(rows) => rows,
-                None => return Ok(()),
-            },
-        };
+        let Some(rows) = self.parity.read(block) else { return Ok(()) };
         let Some(shape) = self.shape.take() else { return Ok(()) };
         let (start, end) = shape.span(block);
         let is_whole = bytes.len() as u64 == end - start;
-        if let Some(rows) = window.filter(|_| is_whole) {
-            self.make_window(core, &shape, block, rows, bytes);
-        } else if is_whole {
+        if is_whole {
             self.parity.make(&mut core.long, &shape, (block, &rows), bytes);
         }
         self.shape = Some(shape);

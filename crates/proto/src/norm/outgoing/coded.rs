@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::{StoreEffect, Time};
+use bytes::Bytes;
+use engine::{StoreEffect, Time, Work};
 use sha2::{Digest as _, Sha256};
 use wire::norm::{Flags, NodeId};
 
@@ -13,6 +14,7 @@ use super::runs::Runs;
 use super::{Content, Core, Job, Outgoing, Shape, Task, Terms, Transmission, data_body};
 use crate::norm::bits::Bits;
 use crate::norm::digest::{BlockDigest, DIGEST_LEN, Digest, digest_of};
+use crate::norm::jobs::{Encode, Span};
 use crate::norm::losses::Loss;
 use crate::norm::report::Report;
 use crate::path::Burst;
@@ -442,13 +444,27 @@ impl Outgoing {
                 self.make_window(core, shape, block, row..end, &data);
             }
             (Content::File(_), Some(source)) => {
-                let ticket = core.shared.ticket(self.handle, Job::Own(Task::Block { block }));
-                let (file, len) = (source.file, (stop - start) as usize);
-                let read = StoreEffect::Read { ticket, file, offset: start, len };
-                core.shared.effects.push_back(read.into());
+                let lens = (shape.block_len(block), usize::from(shape.symbol_len));
+                let Some(code) = shape.coding.long_code(lens.0, lens.1) else { return };
+                let span = Span { offset: start, len: stop - start };
+                let work = Work::new(Encode { code, span, rows: row..end });
+                let ticket = core.shared.ticket(self.handle, Job::Own(Task::Encode { block }));
+                let work = StoreEffect::Work { ticket, file: source.file, work };
+                core.shared.effects.push_back(work.into());
                 self.coded.windows.reads(block, row..end);
             }
             (Content::File(_), None) | (Content::Stream(_), _) => {}
+        }
+    }
+
+    /// Notes parity of a block that was computed.
+    pub(super) fn encoded(&mut self, block: u32, bytes: &Bytes) {
+        let Some(shape) = &self.shape else { return };
+        let Some(rows) = self.coded.windows.read(block) else { return };
+        let len = usize::from(shape.symbol_len);
+        let segments = (0..rows.len()).map(|row| bytes.slice(row * len..(row + 1) * len));
+        if bytes.len() == rows.len() * len {
+            self.coded.windows.insert(block, rows.start, segments);
         }
     }
 
