@@ -532,7 +532,8 @@ impl Incoming {
         let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none()) else { return };
         let has_info = self.info.is_some() || !self.flags.contains(Flags::INFO);
         let blocks = u64::from(shape.partition.blocks());
-        let is_confirmed = self.digests.are_confirmed(shape.partition.blocks());
+        let is_coded = shape.coding.is_long();
+        let is_confirmed = !is_coded || self.digests.are_confirmed(shape.partition.blocks());
         let is_whole = self.whole.covered() >= blocks && has_info && is_confirmed;
         if self.state != State::Receiving || !is_whole {
             return;

@@ -16,8 +16,6 @@ pub(super) struct Digests {
     /// Blocks whose digests are the same.
     confirmed: Ranges,
     failures: u32,
-    /// Whether the sender announces digests.
-    is_used: bool,
 }
 
 /// Result of a comparison.
@@ -35,7 +33,6 @@ pub(super) enum Verdict {
 impl Digests {
     /// Notes the digest announced for a block.
     pub(super) fn announce(&mut self, block: u32, digest: Digest) -> Verdict {
-        self.is_used = true;
         if self.is_confirmed(block) {
             return Verdict::Confirmed;
         }
@@ -71,15 +68,14 @@ impl Digests {
         self.confirmed.contains(block.into())
     }
 
-    /// Whether all of `blocks` blocks are confirmed, as far as the sender announces digests.
+    /// Whether all of `blocks` blocks are confirmed.
     pub(super) fn are_confirmed(&self, blocks: u32) -> bool {
-        !self.is_used || self.confirmed.covered() >= u64::from(blocks)
+        self.confirmed.covered() >= u64::from(blocks)
     }
 
     /// Complete blocks below `end` whose digests are missing.
     pub(super) fn missing(&self, end: u32) -> impl Iterator<Item = u32> + '_ {
-        let blocks = self.computed.range(..end).map(|(block, _)| *block);
-        blocks.filter(|_| self.is_used)
+        self.computed.range(..end).map(|(block, _)| *block)
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -95,7 +91,7 @@ mod tests {
     fn digests_confirm_in_any_order() {
         let mut digests = Digests::default();
         assert_eq!(digests.complete(0, [1; 16]), Verdict::Waits);
-        assert!(digests.are_confirmed(1) && digests.missing(1).next().is_none());
+        assert!(!digests.are_confirmed(1) && digests.missing(1).eq([0]));
         assert_eq!(digests.announce(1, [2; 16]), Verdict::Waits);
         assert!(!digests.are_confirmed(2) && digests.missing(2).eq([0]));
         assert_eq!(digests.announce(0, [1; 16]), Verdict::Confirmed);
