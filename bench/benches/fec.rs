@@ -12,7 +12,7 @@ use std::time::Duration;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use engine::Rng;
-use proto::fec::{Code, Decoder, Encoder, Field, Path};
+use proto::fec::{Code, Decoder, Encoder, Field, Long, LongWork, Path, ReadColumns, SliceColumns};
 use reed_solomon_erasure::galois_8::ReedSolomon;
 
 /// Length of a segment, in bytes.
@@ -57,6 +57,47 @@ fn own(group: &mut Group<'_>, name: &str, code: &Code) {
     });
 }
 
+/// The code of long blocks, with as many parity segments as are lost.
+fn long(group: &mut Group<'_>, source: u16, lost: u16) {
+    let positions = Long::positions(source, None);
+    let Ok(code) = Long::new(source, positions, SEGMENT) else { return };
+    let data = segments(source.into()).concat();
+    let mut work = LongWork::default();
+    let mut parity = vec![0; usize::from(lost) * SEGMENT];
+    let mut encode = |parity: &mut [u8]| {
+        let mut columns = ReadColumns::new(&data, SEGMENT);
+        code.encode(&mut work, &mut columns, 0..lost, parity)
+    };
+    group.bench_function("long encode", |b| b.iter(|| black_box(encode(&mut parity))));
+    let step = source / lost;
+    let missing: Vec<u16> = (0..lost).map(|number| number * step).collect();
+    let places: Vec<(u16, u16)> = (0..).zip(missing.iter().copied()).collect();
+    let mut block = data.clone();
+    let mut work = LongWork::default();
+    group.bench_function("long decode", |b| {
+        b.iter(|| {
+            for (segment, place) in parity.chunks(SEGMENT).zip(&missing) {
+                let at = usize::from(*place) * SEGMENT;
+                block[at..at + SEGMENT].copy_from_slice(segment);
+            }
+            let mut columns = SliceColumns::new(&mut block, SEGMENT);
+            black_box(code.recover(&mut work, &mut columns, &missing, &places))
+        });
+    });
+}
+
+/// Long blocks, of which a share is lost.
+fn long_blocks(c: &mut Criterion) {
+    for (source, lost) in [(689, 7), (6_888, 69), (6_888, 689), (23_109, 231)] {
+        let mut group = c.benchmark_group(format!("{source} without {lost}"));
+        group.throughput(Throughput::Bytes(u64::from(source) * SEGMENT as u64));
+        group.sample_size(10).measurement_time(Duration::from_millis(500));
+        group.warm_up_time(Duration::from_millis(200));
+        long(&mut group, source, lost);
+        group.finish();
+    }
+}
+
 fn other(group: &mut Group<'_>, source: usize, parity: usize) {
     let Ok(code) = ReedSolomon::new(source, parity) else { return };
     let mut all = segments(source + parity);
@@ -91,5 +132,5 @@ fn blocks(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, blocks);
+criterion_group!(benches, blocks, long_blocks);
 criterion_main!(benches);
