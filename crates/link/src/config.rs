@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::Time;
 
-use crate::{ErrorModel, Framing, HeaderCompression, Outages, Rate, TokenBucket};
+use crate::{Erasure, ErrorModel, Framing, HeaderCompression, OnError, Outages, Rate, TokenBucket};
 
 /// One direction of a link. The default is a perfect wire: infinite rate, no delay, no errors.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,9 +36,20 @@ pub struct Config {
     pub while_down: WhileDown,
     /// Sources of errors, evaluated in order and independently of each other.
     pub errors: Vec<ErrorModel>,
+    /// Code that recovers lost frames; `None` for none.
+    pub erasure: Option<Erasure>,
 }
 
 impl Config {
+    /// Returns the sustainable rate at `at`, in bit/s of frames: the line's or the token bucket's,
+    /// whichever is lower, without the share of an erasure code's parity. `None` if unlimited.
+    #[must_use]
+    pub fn rate_at(&self, at: Time) -> Option<u64> {
+        let shaped = self.shaper.as_ref().map(|shaper| shaper.rate);
+        let rate = self.rate.at(at).into_iter().chain(shaped).min();
+        rate.map(|bps| self.erasure.as_ref().map_or(bps, |code| code.share(bps)))
+    }
+
     /// Checks all constraints that the types do not enforce.
     ///
     /// # Errors
@@ -60,6 +71,15 @@ impl Config {
             }
         }
         self.outages.validate()?;
+        if let Some(erasure) = &self.erasure {
+            erasure.validate()?;
+            if self.reorder.is_some() || self.header_compression.is_some() {
+                return Err(ConfigError::Coded);
+            }
+            if self.errors.iter().any(|model| model.on_error == OnError::Damage) {
+                return Err(ConfigError::Undetected);
+            }
+        }
         self.errors.iter().try_for_each(ErrorModel::validate)
     }
 }
@@ -264,6 +284,26 @@ pub enum ConfigError {
     /// packet.
     #[error("header compression needs packets that keep their order, without `reorder`")]
     Order,
+    /// An erasure code whose matrices cannot be filled, or are too large.
+    #[error("erasure code: {k} data frames of {n} frames; needs 1 <= k < n <= 65,536")]
+    Matrix {
+        /// Data frames of a matrix.
+        k: u32,
+        /// All frames of a matrix.
+        n: u32,
+    },
+    /// An erasure code whose matrices close at once.
+    #[error("erasure code: `close` must not be zero")]
+    NeverOpen,
+    /// An erasure code, which recovers packets late, on a link that must keep their order or changes
+    /// it.
+    #[error("an erasure code cannot be combined with `reorder` or header compression")]
+    Coded,
+    /// An erasure code over damaged frames: it recovers only frames that are known to be lost.
+    #[error(
+        "an erasure code needs a link layer that drops damaged packets (`on_error = \"drop\"`)"
+    )]
+    Undetected,
     /// A change of header compression, or of the framing it needs, on a link in use.
     #[error("header compression and exact framing cannot change while a link is in use")]
     Agreed,

@@ -37,13 +37,13 @@ pub enum Fate {
     Damaged(Damage),
 }
 
-/// Packets in propagation, in two queues: packets that keep the order, and delayed packets that
-/// others may overtake. Each queue keeps its own order.
+/// Packets in propagation, in two queues: packets that keep the order, and packets that others may
+/// overtake (delayed, or recovered by an erasure code). Each queue keeps its own order.
 #[derive(Debug)]
 pub(crate) struct Flight<T> {
     ordered: Lane<T>,
     held: Lane<T>,
-    /// Packets pushed so far.
+    /// Packets pushed so far, and numbers reserved.
     count: u64,
 }
 
@@ -104,6 +104,24 @@ impl<T> Flight<T> {
         self.count += 1;
     }
 
+    /// Reserves the number of a packet that has left the near end and whose fate is not decided.
+    pub(crate) fn reserve(&mut self) -> u64 {
+        self.count += 1;
+        self.count - 1
+    }
+
+    /// Adds a packet with a reserved number, which others may have overtaken.
+    pub(crate) fn decide(&mut self, number: u64, departure: Departure<T>) {
+        self.held.push(number, departure);
+    }
+
+    /// Returns the arrival time of a frame without packet that has left the near end: not before
+    /// that of an earlier packet. Later packets do not overtake it.
+    pub(crate) fn pass(&mut self, at: Time) -> Time {
+        self.ordered.latest = self.ordered.latest.max(at);
+        self.ordered.latest
+    }
+
     /// Returns the time of the next arrival.
     pub(crate) fn next(&self) -> Option<Time> {
         self.ordered.front().into_iter().chain(self.held.front()).min().map(|(at, _)| at)
@@ -125,17 +143,27 @@ impl<T> Flight<T> {
     }
 
     /// Returns the next packet, in the order of transmission, that this function has not returned
-    /// yet.
-    pub(crate) fn next_unreported(&mut self) -> Option<&Departure<T>> {
-        let is_held = match (self.ordered.next_unreported(), self.held.next_unreported()) {
+    /// yet. None follows the packet with the number `undecided`.
+    pub(crate) fn next_unreported(&mut self, undecided: Option<u64>) -> Option<&Departure<T>> {
+        let (ordered, held) = (self.ordered.next_unreported(), self.held.next_unreported());
+        let is_held = match (ordered, held) {
             (_, None) => false,
             (None, Some(_)) => true,
             (Some(ordered), Some(held)) => held < ordered,
         };
+        let number = if is_held { held } else { ordered };
+        if undecided.is_some_and(|undecided| number > Some(undecided)) {
+            return None;
+        }
         let lane = if is_held { &mut self.held } else { &mut self.ordered };
         let (_, departure) = lane.packets.get(lane.packets.len() - lane.unreported)?;
         lane.unreported -= 1;
         Some(departure)
+    }
+
+    /// Number of packets that [`next_unreported`](Self::next_unreported) has not returned.
+    pub(crate) fn unreported(&self) -> usize {
+        self.ordered.unreported + self.held.unreported
     }
 
     /// Returns its memory in bytes, including growth for the next packet.

@@ -1,7 +1,7 @@
 //! The channel model: one direction of a link.
 //!
 //! `queue → serialiser (rate, token bucket, framing) → propagation (delay over time) → errors`,
-//! gated by a plan of outages. A [`Link`] is a pure state machine without clock, thread or hidden
+//! gated by a plan of outages, and optionally with an erasure code over frames. A [`Link`] is a pure state machine without clock, thread or hidden
 //! randomness, so the same code serves a discrete-event simulator and a real-time emulator. Every
 //! time it reports is *logical*: computed from the configuration and the times of the pushes,
 //! never from the time of a call. A driver that calls late delays only that call.
@@ -27,11 +27,13 @@
 
 mod config;
 mod damage;
+mod erasure;
 mod errors;
 mod flight;
 mod framing;
 mod line;
 mod link;
+mod near;
 mod outages;
 mod rate;
 mod room;
@@ -40,6 +42,7 @@ mod stats;
 
 pub use config::{Config, ConfigError, Delay, Interpolation, Queue, Release, Reorder, WhileDown};
 pub use damage::Damage;
+pub use erasure::Erasure;
 pub use errors::{ErrorKind, ErrorModel, ErrorVector, LossCause, OnError, StateErrors};
 pub use flight::{Departure, Fate};
 pub use framing::{Fcs, Framing, Stuffing};

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use engine::{Rng, Time};
 
+use crate::erasure::{Lengths, Matrix};
 use crate::errors::{Errors, FrameBits};
 use crate::flight::{Departure, Fate, Flight};
+use crate::near::{Near, Step};
 use crate::room::{is_idle, make_room, room};
-use crate::serialiser::{Outcome, Plan, Serialiser};
+use crate::serialiser::{Outcome, Plan};
 use crate::{
     Config, ConfigError, Damage, Delay, ErrorModel, LossCause, Outages, Rate, Stats, WhileDown,
 };
@@ -25,10 +27,12 @@ pub struct Link<T> {
     config: Config,
     rng: Rng,
     errors: Errors,
-    serialiser: Serialiser,
+    near: Near,
     waiting: VecDeque<Waiting<T>>,
     waiting_bytes: u64,
     flight: Flight<T>,
+    /// Lost packets that an erasure code may recover.
+    matrix: Matrix<T>,
     now: Time,
     stats: Stats,
 }
@@ -40,6 +44,12 @@ struct Waiting<T> {
     len: usize,
     framed: usize,
     item: T,
+}
+
+impl<T> Waiting<T> {
+    fn lengths(&self) -> Lengths {
+        Lengths { framed: self.framed, packet: self.len }
+    }
 }
 
 /// A rejected packet, with the reason.
@@ -68,12 +78,13 @@ impl<T> Link<T> {
         config.validate()?;
         Ok(Self {
             errors: Errors::new(&config.errors, &mut rng, 0),
-            serialiser: Serialiser::new(&config, Time::ZERO),
+            near: Near::new(&config, Time::ZERO),
             config,
             rng,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             flight: Flight::default(),
+            matrix: Matrix::default(),
             now: Time::ZERO,
             stats: Stats::default(),
         })
@@ -126,7 +137,8 @@ impl<T> Link<T> {
 
     /// Returns when to call [`pop`](Self::pop) next: when the next packet leaves the far end or,
     /// while nothing is in propagation, when the next transmission starts. `None` if the link is
-    /// empty or never comes up again for the waiting packets.
+    /// empty or never comes up again for the waiting packets. An open matrix of an erasure code
+    /// without lost packets does not count.
     ///
     /// The result is stale after every call that changes the link.
     #[must_use]
@@ -136,7 +148,8 @@ impl<T> Link<T> {
         if arrives.is_some() && self.config.reorder.is_none() {
             return arrives;
         }
-        let begins = self.plan_head().map(|plan| plan.leaves);
+        let is_empty = self.waiting.is_empty() && self.matrix.len() == 0;
+        let begins = self.step().filter(|_| !is_empty).map(|step| step.at());
         arrives.into_iter().chain(begins).min()
     }
 
@@ -160,10 +173,18 @@ impl<T> Link<T> {
 
     /// Returns the next packet whose transmission has started by `now`. Its fate is decided, though
     /// it may take hours to arrive. Yields packets in the order of transmission, each once, and
-    /// omits those popped before. For captures at the near end.
+    /// omits those popped before. Packets after one that an erasure code may recover follow it. For
+    /// captures at the near end.
     pub fn next_decided(&mut self, now: Time) -> Option<&Departure<T>> {
         self.advance(now);
-        self.flight.next_unreported()
+        self.flight.next_unreported(self.matrix.first())
+    }
+
+    /// Number of packets in transmission or propagation that [`next_decided`](Self::next_decided)
+    /// has not returned.
+    #[must_use]
+    pub fn undecided(&self) -> usize {
+        self.flight.unreported() + self.matrix.len()
     }
 
     /// Takes back the memory of applied damage. Without this, packets with more than a few flipped
@@ -195,7 +216,8 @@ impl<T> Link<T> {
     /// [`shrink`](Self::shrink).
     #[must_use]
     pub fn memory(&self) -> usize {
-        room(&self.waiting) * size_of::<Waiting<T>>() + self.flight.memory()
+        let waiting = room(&self.waiting) * size_of::<Waiting<T>>();
+        waiting + self.flight.memory() + self.matrix.memory()
     }
 
     /// Releases memory of queues that were once much longer.
@@ -204,6 +226,7 @@ impl<T> Link<T> {
             self.waiting.shrink_to_fit();
         }
         self.flight.shrink();
+        self.matrix.shrink();
     }
 
     /// Whether a packet of `len` bytes pushed at `now` would be accepted.
@@ -223,17 +246,22 @@ impl<T> Link<T> {
         };
         let queue = &self.config.queue;
         let mut at = now.max(self.now);
-        let mut serialiser = self.serialiser;
+        let mut near = self.near;
         let (mut packets, mut bytes) = (self.waiting.len(), self.waiting_bytes);
         for packet in &self.waiting {
-            let plan = serialiser.plan(&self.config, packet.pushed, packet.framed);
-            let stays = plan.is_none_or(|plan| plan.leaves > at);
-            if stays && queue.admits(packets, bytes, len) {
+            let fits = queue.admits(packets, bytes, len);
+            let head = Some((packet.pushed, packet.framed));
+            // The first event alone shows that the packet stays: parity can be long.
+            if fits && near.step(&self.config, head).is_none_or(|step| step.at() > at) {
+                return open(at);
+            }
+            let plan = near.plan(&self.config, packet.pushed, packet.framed);
+            if fits && plan.is_none_or(|plan| plan.leaves > at) {
                 return open(at);
             }
             let plan = plan?;
             at = at.max(plan.leaves);
-            serialiser = plan.after;
+            near.sent_data(&self.config, packet.lengths(), &plan);
             packets -= 1;
             bytes -= packet.len as u64;
         }
@@ -244,7 +272,7 @@ impl<T> Link<T> {
         // The packet may not wait in the queue, but an idle line takes it at once.
         let framed = self.config.framing.framed_len(len);
         loop {
-            let plan = serialiser.plan(&self.config, at, framed)?;
+            let plan = near.plan(&self.config, at, framed)?;
             match plan.outcome {
                 Outcome::Dropped => at = open(plan.leaves)?,
                 Outcome::Sent | Outcome::Cut => return Some(plan.leaves),
@@ -265,11 +293,10 @@ impl<T> Link<T> {
     }
 
     /// Returns the sustainable rate at `now`, in bit/s of frames: the line's or the token bucket's,
-    /// whichever is lower. `None` if unlimited.
+    /// whichever is lower, without the share of an erasure code's parity. `None` if unlimited.
     #[must_use]
     pub fn rate_at(&self, now: Time) -> Option<u64> {
-        let shaped = self.config.shaper.as_ref().map(|shaper| shaper.rate);
-        self.config.rate.at(now).into_iter().chain(shaped).min()
+        self.config.rate_at(now)
     }
 
     /// Returns the one-way propagation time of a packet that leaves the near end at `now`.
@@ -287,7 +314,7 @@ impl<T> Link<T> {
     /// Replaces the configuration from `now` on. Packets whose transmission has started keep their
     /// times and fate. Waiting packets keep their framed length and stay, even if the new queue is
     /// shorter. Unchanged error models and an unchanged token bucket keep their state; others start
-    /// from scratch.
+    /// from scratch. Another erasure code begins with the next matrix.
     ///
     /// # Errors
     /// [`ConfigError`] if the configuration is invalid, or changes the [`Line`](crate::Line) on
@@ -306,9 +333,12 @@ impl<T> Link<T> {
             self.errors = Errors::new(&self.config.errors, &mut self.rng, self.errors.index());
         }
         if before.shaper != self.config.shaper {
-            self.serialiser.reshape(&self.config, self.now);
+            self.near.serialiser.reshape(&self.config, self.now);
         }
-        self.serialiser.reconfigured(self.now);
+        if before.erasure != self.config.erasure {
+            self.near.close(&before, self.now);
+        }
+        self.near.serialiser.reconfigured(self.now);
         // Waiting packets may start at once.
         self.advance(now);
         Ok(())
@@ -344,7 +374,7 @@ impl<T> Link<T> {
         outages.validate()?;
         self.advance(now);
         self.config.outages = outages;
-        self.serialiser.reconfigured(self.now);
+        self.near.serialiser.reconfigured(self.now);
         // Waiting packets may start at once.
         self.advance(now);
         Ok(())
@@ -361,33 +391,42 @@ impl<T> Link<T> {
     /// Starts every transmission that is due by `now`, at its logical time.
     fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some(plan) = self.plan_head().filter(|plan| plan.leaves <= self.now)
-            && let Some(packet) = self.waiting.pop_front()
-        {
-            self.waiting_bytes -= packet.len as u64;
-            self.send(packet, plan);
+        while let Some(step) = self.step().filter(|step| step.at() <= self.now) {
+            match step {
+                Step::Close(at) => self.near.close(&self.config, at),
+                Step::Parity(plan) => self.send_parity(&plan),
+                Step::Data(plan) => {
+                    let Some(packet) = self.waiting.pop_front() else { return };
+                    self.waiting_bytes -= packet.len as u64;
+                    self.send(packet, &plan);
+                }
+            }
         }
     }
 
-    fn plan_head(&self) -> Option<Plan> {
-        let head = self.waiting.front()?;
-        self.serialiser.plan(&self.config, head.pushed, head.framed)
+    fn step(&self) -> Option<Step> {
+        let head = self.waiting.front().map(|head| (head.pushed, head.framed));
+        self.near.step(&self.config, head)
     }
 
     fn starts_by(&self, now: Time, framed: usize) -> bool {
-        self.serialiser.plan(&self.config, now, framed).is_some_and(|plan| plan.leaves <= now)
+        match self.near.step(&self.config, Some((now, framed))) {
+            Some(Step::Data(plan)) => plan.leaves <= now,
+            Some(Step::Close(_) | Step::Parity(_)) | None => false,
+        }
     }
 
-    fn send(&mut self, packet: Waiting<T>, plan: Plan) {
-        self.serialiser = plan.after;
-        let fate = match plan.outcome {
-            Outcome::Dropped => Fate::Lost(LossCause::Outage),
+    fn send(&mut self, packet: Waiting<T>, plan: &Plan) {
+        let lengths = packet.lengths();
+        self.near.sent_data(&self.config, lengths, plan);
+        let (fate, is_coded) = match plan.outcome {
+            Outcome::Dropped => (Fate::Lost(LossCause::Outage), false),
             Outcome::Cut => {
                 // The frame still consumed its place in the error models' sequences.
-                self.judge(&packet, plan.released);
-                Fate::Lost(LossCause::Outage)
+                self.judge(lengths, plan.released);
+                (Fate::Lost(LossCause::Outage), true)
             }
-            Outcome::Sent => self.judge(&packet, plan.released),
+            Outcome::Sent => (self.judge(lengths, plan.released), true),
         };
         let (at, held) = match plan.outcome {
             // The packet never left the queue.
@@ -399,6 +438,9 @@ impl<T> Link<T> {
                 (at, reorder.map(|reorder| reorder.by))
             }
         };
+        if is_coded {
+            self.stats.line.add(lengths.framed);
+        }
         if held.is_some() {
             self.stats.held.add(packet.len);
         }
@@ -410,16 +452,45 @@ impl<T> Link<T> {
             item: packet.item,
             fate,
         };
-        self.flight.push(departure, held);
+        if is_coded && self.config.erasure.is_some() && matches!(departure.fate, Fate::Lost(_)) {
+            self.flight.pass(at);
+            self.matrix.lose(self.flight.reserve(), departure);
+        } else {
+            self.flight.push(departure, held);
+        }
     }
 
-    fn judge(&mut self, packet: &Waiting<T>, released: Time) -> Fate {
+    /// Sends a parity frame, which may decide the fate of its matrix.
+    fn send_parity(&mut self, plan: &Plan) {
+        let Some((_, lengths)) = self.near.encoder.due() else { return };
+        let last = self.near.sent_parity(plan);
+        let arrived = match plan.outcome {
+            Outcome::Dropped => false,
+            Outcome::Sent | Outcome::Cut => {
+                self.stats.parity.add(lengths.packet);
+                self.stats.line.add(lengths.framed);
+                let fate = self.judge(lengths, plan.released);
+                plan.outcome == Outcome::Sent && fate == Fate::Delivered
+            }
+        };
+        let at = self.flight.pass(plan.released + self.config.delay.at(plan.released));
+        let Some(recovered) = self.matrix.parity(arrived, last) else { return };
+        for (number, departure) in self.matrix.take() {
+            let fate = if recovered { Fate::Delivered } else { departure.fate };
+            if recovered {
+                self.stats.recovered.add(departure.len);
+            }
+            self.flight.decide(number, Departure { at, fate, ..departure });
+        }
+    }
+
+    fn judge(&mut self, lengths: Lengths, released: Time) -> Fate {
         let framing = &self.config.framing;
         let bits = |bytes: usize| bytes as u64 * 8;
         let frame = FrameBits {
-            total: bits(packet.framed.saturating_sub(framing.idle())),
+            total: bits(lengths.framed.saturating_sub(framing.idle())),
             header: bits(framing.header()),
-            packet: bits(packet.len),
+            packet: bits(lengths.packet),
         };
         self.errors.judge(released, frame)
     }

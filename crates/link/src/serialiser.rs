@@ -45,6 +45,11 @@ impl Serialiser {
         Self { busy: Moment::whole(at), tokens, since: at }
     }
 
+    /// Returns the end of the current service.
+    pub(crate) fn end(&self) -> Time {
+        self.busy.ceil()
+    }
+
     /// Applies another configuration from `at` on.
     pub(crate) fn reconfigured(&mut self, at: Time) {
         self.since = at;

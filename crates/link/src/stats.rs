@@ -37,6 +37,13 @@ pub struct Stats {
     pub held: Count,
     /// Waiting, in transmission or propagating: accepted and not yet popped, with any fate.
     pub queued: Count,
+    /// Lost on the line and recovered by the [`Erasure`](crate::Erasure) code; part of `delivered`
+    /// once popped.
+    pub recovered: Count,
+    /// Parity frames of the erasure code whose transmission began.
+    pub parity: Count,
+    /// Frames whose transmission began, parity included, in bytes on the line with framing.
+    pub line: Count,
     lost: [Count; LossCause::ALL.len()],
 }
 

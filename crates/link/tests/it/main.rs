@@ -1,5 +1,6 @@
-//! Links packet by packet: errors, outages, order and times.
+//! Links packet by packet: errors, erasure codes, outages, order and times.
 
+mod erasure;
 mod errors;
 mod outages;
 mod random;

@@ -69,6 +69,7 @@ fn config() -> impl Strategy<Value = Config> {
                     model(ErrorKind::BitErrorRate(1e-4)),
                     model(ErrorKind::GilbertElliott { p_gb: 0.1, p_bg: 0.3, good, bad }),
                 ],
+                erasure: None,
             }
         },
     )
