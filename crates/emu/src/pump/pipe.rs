@@ -77,7 +77,8 @@ impl Pipe {
     /// Skips the packets whose fate was decided before the capture begins.
     pub(super) fn begin_capture(&mut self, now: Time) {
         while self.link.next_decided(now).is_some() {}
-        self.decided = self.taken - self.link.waiting() as u64;
+        let undecided = self.link.waiting() + self.link.undecided();
+        self.decided = self.taken - undecided as u64;
     }
 
     /// Frees memory of queues that were longer before. Returns the remaining bytes.

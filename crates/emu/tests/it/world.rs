@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use engine::Time;
 
-use link::{Config, Delay, ErrorKind, ErrorModel, OnError, Rate};
+use link::{Config, Delay, Erasure, ErrorKind, ErrorModel, OnError, Rate};
 use slowlight_emu::{CaptureLimits, GroupRoute, Host, HostPlan, LinkPlan, Plan, Route, World};
 
 use crate::calm::{assert_in_time, calmly};
@@ -197,6 +197,26 @@ fn listed_packets_are_lost_exactly() {
         (0..7).map(|_| receiver.recv(&mut bytes).map(|_| bytes[0]).unwrap()).collect();
     assert_eq!(arrived, [0, 1, 3, 4, 7, 8, 9]);
     assert_eq!(world.stop().unwrap().links[0].stats.lost_total().packets, 3);
+}
+
+#[test]
+fn an_erasure_code_recovers_lost_packets() {
+    let erasure = Some(Erasure { k: 10, n: 15, close: Duration::from_secs(2) });
+    let config = Config { erasure, ..losing(&[2, 5, 6]) };
+    let Some(world) = start(&row(2, &config, &Config::default())) else { return };
+    let [near, far] = world.hosts() else { panic!("two hosts") };
+    let [a, b] = [near, far].map(|host| IpAddr::V4(host.plan().address));
+    let (sender, receiver) = (udp(near, a), udp(far, b));
+    for number in 0..10_u8 {
+        sender.send_to(&[number], (b, PORT)).unwrap();
+    }
+    let mut bytes = [0; 10];
+    let arrived: Vec<_> =
+        (0..10).map(|_| receiver.recv(&mut bytes).map(|_| bytes[0]).unwrap()).collect();
+    assert_eq!(arrived, [0, 1, 3, 4, 7, 8, 9, 2, 5, 6]);
+    let stats = &world.stop().unwrap().links[0].stats;
+    assert_eq!((stats.lost_total().packets, stats.recovered.packets), (0, 3));
+    assert_eq!(stats.parity.packets, 5);
 }
 
 #[test]
