@@ -23,7 +23,7 @@ use transport::settings::{Settings, check_interval};
 use transport::text::SpecError;
 
 use crate::groups::{Group, MEMBERS_MAX};
-use crate::link_spec::{Errors, LinkSpec, Queue};
+use crate::link_spec::{Erasure, Errors, LinkSpec, Queue};
 use crate::metrics::{LatencyMetrics, Traffic, TransferMetrics};
 use crate::parallel;
 use crate::preset::{self, Preset};
@@ -195,6 +195,10 @@ impl Plan {
             None => self.link.chain(ENDS.0, far),
         };
         if many && let (Some(back), Some(there)) = (links.pop(), links.pop()) {
+            if [&there, &back].iter().any(|hop| hop.erasure.and_then(Erasure::code).is_some()) {
+                let message = "an erasure code of the link protects one receiver; omit `erasure`";
+                return Err(SpecError::invalid(message));
+            }
             let (there, branch) = parted(there);
             let (back, branch_back) = parted_back(back);
             let ends = |spec: LinkSpec, from: &str, to: &str| LinkSpec {

@@ -2,12 +2,14 @@
 
 #[macro_use]
 mod keys;
+mod erasure;
 mod errors;
 mod words;
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use engine::Time;
 use serde::de::IntoDeserializer as _;
@@ -16,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use transport::quantity::{Probability, QuantityError, Rate, Size, Span, Text, Window};
 use transport::text::SpecError;
 
+pub use self::erasure::{Code, Erasure};
 pub use self::errors::{Burst, Errors, OnError, Trace, Vector};
 use self::keys::Keys as _;
 
@@ -74,6 +77,8 @@ keys! {
         /// Error models, each by its key.
         errors: Errors,
         ..
+        /// Erasure code over frames.
+        erasure: Erasure,
         /// In a preset: settings of the return path that differ.
         back = "return": Box<Self>,
     }
@@ -221,6 +226,8 @@ pub enum WhileDown {
     Drop,
 }
 
+/// Upper bound of the default of an erasure code's `close`, in seconds.
+const SILENCE_MAX: f64 = 3600.0;
 /// Default MTU.
 pub const MTU: Size = Size(1500);
 /// Minimum capacity of a datagram for protocol data: below that no protocol's headers fit.
@@ -409,6 +416,7 @@ impl LinkSpec {
                 WhileDown::Drop => link::WhileDown::Drop,
             },
             errors: self.errors.models()?,
+            erasure: self.erasure_code(),
         };
         config.validate().map_err(|error| SpecError::invalid(format!("link: {error}")))?;
         Ok(config)
@@ -433,6 +441,27 @@ impl LinkSpec {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Returns the erasure code. The default of `close` is four frames with their parity, at least 10
+    /// ms: a sender at the rate that the code leaves does not close matrices.
+    fn erasure_code(&self) -> Option<link::Erasure> {
+        let code = self.erasure.and_then(Erasure::code)?;
+        let mut link = code.model();
+        if code.close.is_none()
+            && let Some(bps) = self.line_rate().at(Time::ZERO)
+        {
+            let framed = self
+                .framing
+                .unwrap_or_default()
+                .model(false)
+                .framed_len(usize::try_from(self.mtu_bytes()).unwrap_or(usize::MAX));
+            let frame = framed as f64 * 8.0 / bps as f64;
+            let frames = 4.0 * f64::from(link.n) / f64::from(link.k.max(1));
+            let gap = Duration::from_secs_f64((frames * frame).min(SILENCE_MAX));
+            link.close = link.close.max(gap);
+        }
+        Some(link)
     }
 
     fn line_rate(&self) -> link::Rate {

@@ -171,6 +171,12 @@ pub struct LinkMetrics {
     pub damaged: u64,
     /// Packets still in the link when the run ended.
     pub queued: u64,
+    /// Packets recovered by the link's erasure code, part of `delivered`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub recovered: u64,
+    /// Parity frames of the link's erasure code.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub parity: u64,
     /// Packets lost, by cause.
     pub lost: std::collections::BTreeMap<&'static str, u64>,
 }
@@ -185,6 +191,8 @@ impl LinkMetrics {
             delivered: stats.delivered.packets,
             damaged: stats.damaged.packets,
             queued: stats.queued.packets,
+            recovered: stats.recovered.packets,
+            parity: stats.parity.packets,
             lost: LossCause::ALL
                 .into_iter()
                 .map(|cause| (cause.name(), stats.lost(cause).packets))
@@ -192,6 +200,11 @@ impl LinkMetrics {
                 .collect(),
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Observations of one transfer.

@@ -47,8 +47,7 @@ impl Pace {
     fn new(spec: &LinkSpec) -> Result<Self, SpecError> {
         let config = spec.config()?;
         let (mtu, owlt) = (spec.payload_max(), config.delay.at(Time::ZERO));
-        let shaped = config.shaper.map(|shaper| shaper.rate);
-        let Some(rate) = config.rate.at(Time::ZERO).into_iter().chain(shaped).min() else {
+        let Some(rate) = config.rate_at(Time::ZERO) else {
             return Ok(Self { mtu, owlt, limit: None, busy: Duration::ZERO });
         };
         // The additional time per packet counts as the bytes that take as long: 60 us at 10.24

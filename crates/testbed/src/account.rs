@@ -149,6 +149,7 @@ fn why_lost(stats: &Stats) -> String {
     clause(stats.lost(LossCause::QueueFull).packets, "dropped by the full queue");
     clause(errors.map(|cause| stats.lost(cause).packets).sum(), "lost to link errors");
     clause(stats.lost(LossCause::Outage).packets, "lost in outages");
+    clause(stats.recovered.packets, "recovered by the erasure code");
     clause(stats.queued.packets, "still in transit");
     text
 }

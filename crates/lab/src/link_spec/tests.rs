@@ -162,6 +162,38 @@ fn reordering_has_a_table_and_a_short_form() {
 }
 
 #[test]
+fn an_erasure_code_has_a_table_and_a_short_form() {
+    let parsed = |text: &str| transport::text::parse::<LinkSpec>(text, "test").unwrap();
+    let code = |spec: &LinkSpec| spec.config().unwrap().erasure;
+    let ms = std::time::Duration::from_millis;
+    let spec = parsed("erasure = { k = 512, n = 640, close = \"50 ms\" }");
+    assert_eq!(code(&spec), Some(link::Erasure { k: 512, n: 640, close: ms(50) }));
+    assert_eq!("512 + 128 + 50 ms".parse().ok(), spec.erasure);
+    assert_eq!(spec.erasure.unwrap().to_string(), "512+128+50 ms");
+    let again = toml::to_string(&spec).unwrap();
+    assert_eq!(parsed(&again), spec);
+    // Four frames of 1,514 bytes at 1 Mbit/s, with a quarter of parity.
+    let slow = parsed("rate = \"1 Mbit/s\"\nerasure = \"512+128\"");
+    let close = code(&slow).unwrap().close;
+    assert_eq!(close.as_micros(), 60_560);
+    let fast = parsed("rate = \"1 Gbit/s\"\nerasure = \"512+128\"");
+    assert_eq!(code(&fast).unwrap().close, ms(10));
+    let one_way = parsed("erasure = \"4+2\"\nreturn = { erasure = \"off\" }");
+    assert!(code(&one_way).is_some());
+    assert_eq!(code(&one_way.way_back()), None);
+    assert_eq!(parsed("erasure = \"off\"").config().unwrap().erasure, None);
+    for wrong in ["512", "512+", "+128", "512+x", "512+128+1 s+1", "-1+2"] {
+        let error = wrong.parse::<Erasure>().unwrap_err().to_string();
+        assert!(error.contains("512+128"), "{wrong}: {error}");
+    }
+    let error = transport::text::parse::<LinkSpec>("erasure = { k = 5 }", "test").unwrap_err();
+    assert!(error.to_string().contains("missing field `n`"), "{error}");
+    let damage = parsed("erasure = \"4+2\"\non_error = \"damage\"\nper = 0.1");
+    let refused = damage.config().unwrap_err().to_string();
+    assert!(refused.contains("drops damaged packets"), "{refused}");
+}
+
+#[test]
 fn a_trace_is_replayed() {
     let spec: LinkSpec =
         transport::text::parse("trace = { fates = \"..x\\n .x\", repeat = true }", "test").unwrap();
