@@ -1,6 +1,6 @@
 //! Conditions of a table in words: links, runs, seeds.
 
-use lab::link_spec::{Framing, LinkSpec};
+use lab::link_spec::{Erasure, Framing, LinkSpec};
 use lab::preset::Preset;
 use transport::quantity::Window;
 
@@ -55,6 +55,8 @@ fn of_direction(spec: &LinkSpec) -> String {
     };
     let mut parts = vec![rate, delay];
     parts.extend(spec.errors.summary());
+    let code = spec.erasure.and_then(Erasure::code);
+    parts.extend(code.map(|code| format!("erasure code {}", Erasure::On(code))));
     let list = |windows: &Vec<Window>| {
         windows.iter().map(Window::to_string).collect::<Vec<_>>().join(", ")
     };

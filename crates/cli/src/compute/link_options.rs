@@ -1,7 +1,7 @@
 //! A link as options of the command line.
 
 use lab::link_spec::{
-    Bucket, Burst, Errors, Framing, LinkSpec, OnError, Periodic, Queue, Reorder, WhileDown,
+    Bucket, Burst, Erasure, Errors, Framing, LinkSpec, OnError, Periodic, Queue, Reorder, WhileDown,
 };
 use lab::preset::Preset;
 use transport::quantity::Window;
@@ -54,6 +54,13 @@ struct Forward {
     /// it [default of the third: 1].
     #[arg(long, value_name = "P+P[+P]", allow_hyphen_values = true)]
     burst: Option<Burst>,
+
+    /// Erasure code over frames: data and parity frames of a matrix, e.g. "512+128"
+    ///
+    /// A third value closes a matrix after that time without a frame [default of the third: four
+    /// frames with their parity, at least 10 ms].
+    #[arg(long, value_name = "K+P[+DURATION]|off", allow_hyphen_values = true)]
+    erasure: Option<Erasure>,
 
     /// Effect of an error: drop the packet, or damage it, as without a link-layer checksum
     #[arg(long, value_name = "DROP|DAMAGE")]
@@ -136,6 +143,10 @@ struct Back {
     #[arg(long, value_name = "P+P[+P]", allow_hyphen_values = true)]
     return_burst: Option<Burst>,
 
+    /// Erasure code [default: as --erasure]
+    #[arg(long, value_name = "K+P[+DURATION]|off", allow_hyphen_values = true)]
+    return_erasure: Option<Erasure>,
+
     /// MTU [default: as --mtu]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     return_mtu: Option<Size>,
@@ -191,6 +202,7 @@ impl LinkOptions {
                 on_error: self.forward.on_error,
                 ..Errors::default()
             },
+            erasure: self.forward.erasure,
             bucket: self.forward.bucket,
             ..LinkSpec::default()
         };
@@ -203,6 +215,7 @@ impl LinkOptions {
                 burst: self.back.return_burst,
                 ..Errors::default()
             },
+            erasure: self.back.return_erasure,
             mtu: self.back.return_mtu,
             queue: self.back.return_queue,
             bucket: self.back.return_bucket,
