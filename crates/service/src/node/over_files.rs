@@ -10,7 +10,9 @@ use proto::{norm, saratoga};
 use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
 use transport::adapter::bundles::config::check_saratoga;
-use transport::adapter::saratoga::{SaratogaConfig, SaratogaSettings};
+use transport::adapter::norm::norm_config;
+use transport::adapter::saratoga::{SaratogaConfig, SaratogaSettings, saratoga_config};
+use transport::protocol::Protocol;
 use transport::quantity::{Rate, Size, Span};
 use transport::settings::NormSettings;
 use transport::text::SpecError;
@@ -38,6 +40,8 @@ pub struct OverFiles<S> {
     /// Maximum bundles in progress to a neighbour.
     #[serde(default = "window")]
     pub window: usize,
+    /// Profile of the engine, whose settings apply first.
+    pub profile: Option<String>,
     /// Other settings of the engine.
     pub settings: Option<S>,
 }
@@ -47,6 +51,13 @@ fn window() -> usize {
 }
 
 impl<S> OverFiles<S> {
+    /// Returns the protocol of this engine in the profile.
+    fn protocol(&self, engine: &str, name: &str) -> Result<Protocol, SpecError> {
+        let profile = self.profile.as_deref().unwrap_or("default");
+        let parsed = format!("{engine}/{profile}").parse::<Protocol>();
+        parsed.map_err(|error| SpecError::invalid(format!("layer {name}: {error}")))
+    }
+
     fn check_paths(&self, name: &str) -> Result<(), SpecError> {
         super::check_datagrams(name, (self.datagram, self.rate), self.window)
     }
@@ -95,7 +106,8 @@ impl LayerSpec for &OverFiles<SaratogaSettings> {
 
 impl OverFiles<SaratogaSettings> {
     fn saratoga(&self, longest: Size) -> Result<saratoga::Config, SpecError> {
-        let mut config = saratoga::Config { catch_up: CATCH_UP, ..saratoga::Config::default() };
+        let protocol = self.protocol("saratoga", LayerSpec::name(&self))?;
+        let mut config = saratoga::Config { catch_up: CATCH_UP, ..saratoga_config(&protocol)? };
         config.limits.file = longest.bytes();
         if let Some(settings) = &self.settings {
             let mut peer = SaratogaConfig { config, ..SaratogaConfig::default() };
@@ -128,7 +140,8 @@ impl LayerSpec for &OverFiles<NormSettings> {
 
 impl OverFiles<NormSettings> {
     fn norm(&self, longest: Size) -> Result<norm::Config, SpecError> {
-        let mut config = norm::Config { catch_up: CATCH_UP, ..norm::Config::default() };
+        let protocol = self.protocol("norm", LayerSpec::name(&self))?;
+        let mut config = norm::Config { catch_up: CATCH_UP, ..norm_config(&protocol)? };
         config.limits.object = longest.bytes();
         if let Some(settings) = &self.settings {
             settings.apply(&mut config).map_err(|error| {
