@@ -248,7 +248,8 @@ WORLD = "base.toml"
 COUNTS = frozenset(
     (
         *("cell", "run", "seed", "transfer", "file_bytes", "packets_str", "packets_rts"),
-        *("bytes_str", "bytes_rts", "repairs_str", "nacks_rts", "packets_lost", "events"),
+        *("bytes_str", "bytes_rts", "link_bytes", "repairs_str", "nacks_rts", "packets_lost"),
+        "events",
     )
 )
 

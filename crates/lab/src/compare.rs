@@ -159,6 +159,10 @@ pub struct Row {
     pub bound_s: Option<f64>,
     /// Mean bound / mean delivered, of the completed runs.
     pub efficiency: Option<f64>,
+    /// Mean link bytes / file bytes, of the completed runs.
+    pub spent: Option<f64>,
+    /// Mean of the minimum of `spent`, of the completed runs.
+    pub bound_spent: Option<f64>,
     /// Mean traffic: packets of all runs, throughput and times of the completed ones.
     #[serde(flatten)]
     pub traffic: Traffic<f64, f64>,
@@ -462,6 +466,7 @@ fn mean_traffic(runs: &[TransferMetrics]) -> Traffic<f64, f64> {
         packets_rts: average(|traffic| traffic.packets_rts),
         bytes_str: average(|traffic| traffic.bytes_str),
         bytes_rts: average(|traffic| traffic.bytes_rts),
+        link_bytes: average(|traffic| traffic.link_bytes),
         repairs_str: counted(|traffic| traffic.repairs_str),
         nacks_rts: counted(|traffic| traffic.nacks_rts),
         buffers: mean_limits(&limits),
@@ -503,6 +508,8 @@ impl Row {
             wire_s: summary(|run| run.wire_s),
             bound_s: bounds.map(|bounds| mean(&bounds)),
             efficiency: reached.map(|(bound, delivered)| bound.mean / delivered.mean),
+            spent: summary(|run| run.spent).map(|spent| spent.mean),
+            bound_spent: summary(|run| run.bound_spent).map(|spent| spent.mean),
             traffic: mean_traffic(runs),
             failures: failures.collect(),
         }

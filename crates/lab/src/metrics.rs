@@ -77,6 +77,11 @@ pub struct TransferMetrics {
     pub bound_payload: u64,
     /// Bound / delivered. A mean if the bound is one.
     pub efficiency: Option<f64>,
+    /// Link bytes / file bytes: the capacity that the transfer took.
+    pub spent: Option<f64>,
+    /// Minimum of `spent` on average; `None` where there is no closed form, or with several
+    /// receivers.
+    pub bound_spent: Option<f64>,
     /// Traffic of the transfer; packet counts are `None` if other transfers share the world.
     #[serde(flatten)]
     pub traffic: Traffic<Option<u64>, u64>,
@@ -99,6 +104,9 @@ pub struct Traffic<Count, Repairs> {
     pub bytes_str: Count,
     /// Bytes of IP packets sent by the receiver.
     pub bytes_rts: Count,
+    /// Bytes of frames, parity of erasure codes included, on the link to the receivers that carried
+    /// most.
+    pub link_bytes: Count,
     /// Repair segments sent by the sender, including parity, since its last start; `None` if they
     /// are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -235,6 +243,8 @@ pub(crate) struct Watch<'a> {
     /// At least one.
     pub(crate) receivers: Vec<ReceiverWatch>,
     pub(crate) first_link: Option<(&'a LinkSpec, link::Stats)>,
+    /// Bytes of frames on the link to the receivers that carried most.
+    pub(crate) link_bytes: u64,
 }
 
 /// Observations of a transfer at one receiver.
@@ -296,6 +306,14 @@ impl Watch<'_> {
         let bound = bound::bound_of_all(&ways, self.file_bytes, self.start, seed);
         let bound_s = (self.is_whole && bound.seconds.is_finite()).then_some(bound.seconds);
         let share = |(bound, delivered): (f64, f64)| (delivered > 0.0).then_some(bound / delivered);
+        let traffic = self.traffic(quiet_s);
+        let spent = |bytes: u64| {
+            (self.is_whole && self.file_bytes > 0).then(|| bytes as f64 / self.file_bytes as f64)
+        };
+        let bound_spent = match ways.as_slice() {
+            [hops] if self.is_whole => least_spent(hops, self.file_bytes, bound.payload),
+            _ => None,
+        };
         TransferMetrics {
             from: transfer.from.clone(),
             to: transfer.group.clone().unwrap_or_else(|| transfer.to.to_string()),
@@ -322,7 +340,9 @@ impl Watch<'_> {
             bound_is_mean: ways.iter().flatten().any(Hop::is_random),
             bound_payload: bound.payload,
             efficiency: bound_s.zip(delivered_s).and_then(share),
-            traffic: self.traffic(quiet_s),
+            spent: traffic.link_bytes.and_then(spent),
+            bound_spent,
+            traffic,
             receivers,
         }
     }
@@ -341,6 +361,7 @@ impl Watch<'_> {
             packets_rts: sum(|host| host.sent.packets),
             bytes_str: Some(self.sender.sent.ip_bytes),
             bytes_rts: sum(|host| host.sent.ip_bytes),
+            link_bytes: Some(self.link_bytes),
             repairs_str: self.repairs,
             nacks_rts: self.receivers.iter().map(|receiver| receiver.nacks).sum(),
             buffers: self.buffers,
@@ -430,6 +451,13 @@ impl Watch<'_> {
         let remedy = if text.contains(WAITING) { "; `inactivity` limits the wait" } else { "" };
         text + remedy
     }
+}
+
+/// Returns the minimum bytes on the line per byte of the file, of the hop that needs most.
+fn least_spent(hops: &[Hop], file: u64, payload: u64) -> Option<f64> {
+    let spent: Option<Vec<_>> =
+        hops.iter().map(|hop| hop.channel().map(|channel| channel.spent(file, payload))).collect();
+    spent?.into_iter().reduce(f64::max).filter(|spent| spent.is_finite() && file > 0)
 }
 
 /// State of an end without a result.

@@ -78,10 +78,13 @@ impl Observations {
             |route: &[usize]| topology.path_info(route).owlt.unwrap_or_default().as_secs_f64();
         let file = plan::file_name(transfer)?;
         let mut receivers = Vec::new();
+        let mut link_bytes = 0;
         for waypoints in transfer.ways() {
             let mut waypoints = waypoints.into_iter().map(node).collect::<Result<Vec<_>, _>>()?;
             let host = waypoints[waypoints.len() - 1];
             let route = topology.route_by(&waypoints).unwrap_or_default();
+            let carried = route.iter().map(|link| self.links[*link].line.bytes);
+            link_bytes = carried.fold(link_bytes, u64::max);
             waypoints.reverse();
             let back = topology.route_by(&waypoints).unwrap_or_default();
             let kind = transfer.protocol.as_ref().map(|protocol| protocol.kind);
@@ -121,6 +124,7 @@ impl Observations {
             buffers: self.buffers[sender],
             receivers,
             first_link: first_link.map(|link| (&scenario.links[link], self.links[link].clone())),
+            link_bytes,
         })
     }
 

@@ -119,6 +119,20 @@ impl Channel {
         Bound { seconds: best.0, payload: best.1, packets: file.div_ceil(best.1).max(1) }
     }
 
+    /// Returns the expected bytes on the line, framing included, per byte of the file: of a sender
+    /// that sends no packet more than [`Channel::genie`].
+    #[must_use]
+    pub fn spent(&self, file: u64, payload: u64) -> f64 {
+        let sent = |payload: u64| {
+            let packet = usize::try_from(payload + IP_UDP_BYTES).unwrap_or(usize::MAX);
+            let p = self.loss.probability(payload).min(1.0);
+            self.framing.framed_len(packet) as f64 / (1.0 - p)
+        };
+        let (full, rest) = (file / payload.max(1), file % payload.max(1));
+        let rest = if rest > 0 { sent(rest) } else { 0.0 };
+        (full as f64 * sent(payload) + rest) / file.max(1) as f64
+    }
+
     /// Returns the bits per second of packets that arrive, R·(1 − p), with `payload` bytes per
     /// packet.
     #[must_use]

@@ -17,6 +17,11 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
+/// A multiple: `1.13×`.
+pub(crate) fn factor(factor: f64) -> String {
+    format!("{factor:.2}×")
+}
+
 /// A time in the units that people use: `8.88 s`, `1 min 23 s`, `10 h 23 min`, `9 d 16 h`.
 pub(crate) fn duration(time_s: f64) -> String {
     let step_s = step(time_s);

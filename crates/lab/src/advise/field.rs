@@ -10,6 +10,7 @@ use transport::text::SpecError;
 
 use super::estimate::{Estimate, Facts, Sample, estimate};
 use super::needs::{is_controlled, simplicity};
+use super::thrifty;
 use super::{Advice, Basis, Candidate, MEMORY_MAX, PACKETS_PER_S, Question};
 use crate::bound::{self, Hop};
 use crate::compare::{self, Plan};
@@ -134,7 +135,7 @@ impl<'a> Field<'a> {
         self.rank(left);
         let rounds = [some(100_000_000, 8, 64), some(200_000_000, 20, 100)];
         for (runs, (least, near)) in rounds.into_iter().zip(REACH) {
-            left = self.hopeful(least.max(self.near(near)).min(left));
+            left = self.hopeful(least.max(self.near(self.reach(near))).min(left));
             let packets = (SECOND * all).min(ROUND_MAX).min(self.budget);
             let runs = self.affordable_runs(left.min(3), runs, packets);
             left = self.affordable(left, runs, packets).max(3.min(left));
@@ -189,7 +190,7 @@ impl<'a> Field<'a> {
         // Transports that may still be faster follow, and then the best again with other seeds.
         let best = self.best_whole();
         let hopes = self.fitting(&costs, |_, tried: &Tried| {
-            tried.runs.is_empty() && self.optimistic(tried) < best * NOISY_TIE
+            tried.runs.is_empty() && self.optimistic(tried) < best * self.reach(NOISY_TIE)
         });
         if !self.whole(&plan, &hopes, cancelled)? {
             return Ok(false);
@@ -197,7 +198,7 @@ impl<'a> Field<'a> {
         for _ in 0..RUNS_MAX {
             let best = self.best_whole();
             let again = self.fitting(&costs, |_, tried: &Tried| {
-                self.mean_of(tried).is_some_and(|mean| mean <= best * CLOSE)
+                self.mean_of(tried).is_some_and(|mean| mean <= best * self.reach(CLOSE))
                     && !self.is_certain(tried)
             });
             if again.is_empty() {
@@ -208,6 +209,11 @@ impl<'a> Field<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// Factor on the best time within which transports may be recommended.
+    fn reach(&self, factor: f64) -> f64 {
+        if self.question.thrifty { factor.max(thrifty::WITHIN) } else { factor }
     }
 
     /// Whether more runs would hardly change the mean of a transport.
@@ -552,6 +558,7 @@ impl Field<'_> {
                 let least = run.file_bytes.div_ceil(run.bound_payload.max(1)).max(1);
                 run.traffic.packets_str.map(|packets| packets as f64 / least as f64)
             }),
+            spent: average(&|run| run.spent),
             failures,
         };
         if !tried.runs.is_empty() {
@@ -633,7 +640,14 @@ impl Field<'_> {
             });
         }
         let mut ranking: Vec<_> = ranked.into_iter().map(|(found, _)| found).collect();
-        let tied = self.settle_ties(&mut ranking);
+        let (tied, thrifty) = match self.question.thrifty {
+            false => (self.settle_ties(&mut ranking), None),
+            true => {
+                let has_deadline = self.question.deadline.is_some();
+                (1, Some(thrifty::by_capacity(&mut ranking, has_deadline)))
+            }
+        };
+        let (thrifty, fastest) = thrifty.unzip();
         let first = ranking.first().filter(|best| best.basis != Basis::Simulated);
         let run_s = first.and_then(|best| {
             let tried = self.tried.iter().find(|tried| tried.protocol == best.protocol)?;
@@ -643,6 +657,8 @@ impl Field<'_> {
         Advice {
             ranking,
             tied,
+            thrifty,
+            fastest: fastest.flatten(),
             dedicated: None,
             controlled: false,
             run_s,

@@ -12,6 +12,7 @@
 mod estimate;
 mod field;
 mod needs;
+mod thrifty;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +48,8 @@ pub struct Question {
     pub relay: bool,
     /// Time within which the file must be delivered.
     pub deadline: Option<Span>,
+    /// Whether capacity decides among transports that are about as fast, or meet the deadline.
+    pub thrifty: bool,
     /// Other users of the path; default: the link's own entry, or shared if it has none.
     pub sharing: Option<Sharing>,
     /// Processor time to spend, counted in packets at [`PACKETS_PER_S`].
@@ -70,6 +73,12 @@ pub struct Advice {
     pub ranking: Vec<Candidate>,
     /// Number of transports at the head of the ranking that tie; 1 if none does.
     pub tied: usize,
+    /// If capacity decides: number of transports at the head of the ranking among which it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thrifty: Option<usize>,
+    /// If capacity decides: the first by time, if it is not the first of the ranking.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fastest: Option<Candidate>,
     /// On a shared path: the best transport without congestion control, for an owner of the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dedicated: Option<Candidate>,
@@ -126,6 +135,8 @@ pub struct Candidate {
     pub ready_s: Option<f64>,
     /// Packets from the sender per packet of the bound.
     pub packets_ratio: Option<f64>,
+    /// Bytes on the link per byte of the file.
+    pub spent: Option<f64>,
     /// Reasons of failed runs, with their number.
     pub failures: BTreeMap<String, usize>,
 }

@@ -32,6 +32,7 @@ fn question(link: LinkSpec, size: u64) -> Question {
         receivers: 1,
         relay: false,
         deadline: None,
+        thrifty: false,
         sharing: Some(Sharing::Dedicated),
         budget: seconds(15.0),
         seed: 1,

@@ -94,11 +94,14 @@ fn rows_have_the_documented_keys() {
         "wire_s",
         "bound_s",
         "efficiency",
+        "spent",
+        "bound_spent",
         "throughput_bps",
         "packets_str",
         "packets_rts",
         "bytes_str",
         "bytes_rts",
+        "link_bytes",
     ];
     // serde_json keeps objects in order of their keys.
     expected.sort_unstable();

@@ -290,6 +290,8 @@ impl Errand<'_> {
             bound_is_mean: ways.iter().flatten().any(Hop::is_random),
             bound_payload: bound.payload,
             efficiency: bound_s.zip(delivered_s).and_then(efficiency),
+            spent: None,
+            bound_spent: None,
             traffic: Traffic::default(),
             receivers: Vec::new(),
         })

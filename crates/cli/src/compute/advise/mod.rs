@@ -44,6 +44,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     deadline: Option<Span>,
 
+    /// Prefer the least capacity among transports that meet the deadline, or without one take at most
+    /// 10 % longer than the fastest
+    #[arg(long)]
+    thrifty: bool,
+
     /// Shared path: recommend only transports with congestion control [default: the link's setting,
     /// or shared]
     #[arg(long, conflicts_with = "dedicated")]
@@ -101,6 +106,7 @@ impl Args {
             receivers: self.receivers,
             relay: self.relay,
             deadline: self.deadline,
+            thrifty: self.thrifty,
             sharing: given.into_iter().find_map(|(is_given, sharing)| is_given.then_some(sharing)),
             budget: self.budget,
             seed: self.seed,
@@ -201,6 +207,7 @@ fn table(advice: &Advice, top: usize) -> Table {
         Column::left("90 % of runs"),
         Column::right("of bound"),
         Column::bar(),
+        Column::right("spent"),
         Column::right("success"),
         Column::right("runs"),
     ]);
@@ -222,6 +229,7 @@ fn table(advice: &Advice, top: usize) -> Table {
             Cell::of(candidate.interval_s.and_then(span).map(marked)),
             Cell::of(share.map(show::percent).map(marked)),
             share.map_or_else(|| Cell::from(""), Cell::Bar),
+            Cell::of(candidate.spent.map(show::factor).map(marked)),
             success.unwrap_or(Cell::None),
             candidate.runs.to_string().into(),
         ]);

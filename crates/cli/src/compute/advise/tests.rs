@@ -18,6 +18,7 @@ fn question(link: Preset) -> Question {
         receivers: 1,
         relay: false,
         deadline: None,
+        thrifty: false,
         sharing: Some(Sharing::Dedicated),
         budget: Span(std::time::Duration::from_secs(1)),
         seed: 1,
@@ -54,6 +55,7 @@ fn candidate(protocol: Protocol, basis: Basis) -> Candidate {
         bound_s: None,
         ready_s: None,
         packets_ratio: None,
+        spent: Some(1.1),
         failures: std::collections::BTreeMap::new(),
     }
 }
@@ -62,6 +64,8 @@ fn advice(ranking: Vec<Candidate>) -> Advice {
     Advice {
         ranking,
         tied: 1,
+        thrifty: None,
+        fastest: None,
         dedicated: None,
         controlled: false,
         run_s: None,
@@ -214,6 +218,24 @@ fn the_simulator_alone_is_named_with_the_best_that_has_commands() {
     let scp = of("scp", Basis::Simulated);
     let text = lines(&question, &advice(vec![scp.clone()]), &scp);
     assert_eq!(text[0], "scp is simulated as a model of the program: scp FILE RECEIVER:");
+}
+
+#[test]
+fn capacity_is_stated_where_it_decides() {
+    let question = Question { thrifty: true, ..question(Preset::find("geo").expect("a preset")) };
+    let of = |name: &str| candidate(name.parse().expect("a protocol"), Basis::Simulated);
+    let fastest = Candidate { spent: Some(1.3), mean_s: Some(0.95), ..of("norm-fec") };
+    let best = of("saratoga");
+    let found = Advice {
+        thrifty: Some(2),
+        fastest: Some(fastest.clone()),
+        ..advice(vec![best.clone(), fastest])
+    };
+    let text = words::paragraph(&question, &found, &best, false);
+    let part = "saratoga takes the least capacity of 2 transports within 10 % of the best time, \
+                1.10× the file's size on the link. The fastest is norm-fec: 0.95 s and 1.30×.";
+    assert!(text.contains(part), "{text}");
+    assert!(table(&found, 2).drawn(PAGE).contains("1.30×"));
 }
 
 #[test]

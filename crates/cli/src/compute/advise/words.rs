@@ -29,9 +29,13 @@ pub(super) fn paragraph(
         sentences.push(expectation(question, best));
         sentences.extend(success(question, best));
         sentences.extend(ties(advice, best));
-        sentences.extend(
-            advice.ranking.get(advice.tied.max(1)).map(|second| next(question, best, second)),
-        );
+        sentences.extend(match advice.thrifty {
+            Some(count) => capacity(question, advice, best, count),
+            None => {
+                let second = advice.ranking.get(advice.tied.max(1));
+                second.map(|second| next(question, best, second))
+            }
+        });
         sentences.extend(over_tcp(advice, best));
         sentences.extend(in_order.then(|| reading(advice, best)));
     }
@@ -127,6 +131,29 @@ fn ties(advice: &Advice, best: &Candidate) -> Option<String> {
          the runs vary. {} is recommended as the simplest to run.",
         best.protocol
     ))
+}
+
+/// Capacity that the best takes, and that of the fastest, if capacity decides.
+fn capacity(
+    question: &Question,
+    advice: &Advice,
+    best: &Candidate,
+    count: usize,
+) -> Option<String> {
+    let name = &best.protocol;
+    let spent = show::factor(best.spent?);
+    let among = match (question.deadline.is_some(), count) {
+        (_, 0 | 1) => return Some(format!("{name} takes {spent} the file's size on the link.")),
+        (true, count) => format!("{count} transports that meet the deadline as often"),
+        (false, count) => format!("{count} transports within 10 % of the best time"),
+    };
+    let least =
+        format!("{name} takes the least capacity of {among}, {spent} the file's size on the link.");
+    let fastest = advice.fastest.as_ref().and_then(|other| {
+        let (spent, mean) = (show::factor(other.spent?), show::duration(other.mean_s?));
+        Some(format!(" The fastest is {}: {mean} and {spent}.", other.protocol))
+    });
+    Some(least + &fastest.unwrap_or_default())
 }
 
 /// Comparison with the first transport that does not tie.

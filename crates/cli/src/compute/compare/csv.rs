@@ -47,11 +47,14 @@ fn columns(row: &Row) -> Columns {
     columns.summary("goodput_grc", "bps", row.goodput_grc_bps);
     columns.add("bound_s", row.bound_s);
     columns.add("efficiency", row.efficiency);
+    columns.add("spent", row.spent);
+    columns.add("bound_spent", row.bound_spent);
     columns.add("throughput_bps", row.traffic.throughput_bps);
     columns.add("packets_str", Some(row.traffic.packets_str));
     columns.add("packets_rts", Some(row.traffic.packets_rts));
     columns.add("bytes_str", Some(row.traffic.bytes_str));
     columns.add("bytes_rts", Some(row.traffic.bytes_rts));
+    columns.add("link_bytes", Some(row.traffic.link_bytes));
     columns.add("repairs_str", row.traffic.repairs_str);
     columns.add("nacks_rts", row.traffic.nacks_rts);
     let buffers = row.traffic.buffers;

@@ -68,6 +68,7 @@ pub(super) fn table(rows: &[Row], receivers: u32) -> (Table, bool) {
         Column::right("bound"),
         Column::right("of bound"),
         Column::bar(),
+        Column::right("spent"),
         Column::right("confirmed").spare(3),
         Column::right("ready").spare(4),
         Column::right("bytes back").spare(5),
@@ -117,6 +118,7 @@ fn cells(rank: String, row: &Row, receivers: u32, has_common: bool, is_best: boo
         Cell::of(bound.map(show::duration)),
         Cell::of(row.efficiency.map(show::percent)),
         row.efficiency.map_or_else(|| Cell::from(""), Cell::Bar),
+        Cell::of(row.spent.map(show::factor)),
         mean(row.confirmed_s),
         mean(row.ready_s),
         Cell::from(show::bytes(row.traffic.bytes_rts)),
@@ -169,6 +171,8 @@ mod tests {
             wire_s: None,
             bound_s: Some(8.0),
             efficiency: delivered_s.map(|time| 8.0 / time.mean),
+            spent: Some(1.126),
+            bound_spent: None,
             traffic: Traffic::default(),
             failures: Vec::new(),
         }
@@ -197,6 +201,7 @@ mod tests {
         let exact = [row("a", 10, 9.0, 0.0), row("b", 10, 3_725.0, 0.0)];
         let text = table(&exact, 1).0.drawn(PAGE);
         assert!(text.contains("1 h 2 min") && !text.contains('±'), "{text}");
+        assert!(text.contains("1.13×"), "{text}");
         for head in ["failed", "fastest to slowest", "confirmed", "ready"] {
             assert!(!text.contains(head), "{head}: {text}");
         }
