@@ -4,24 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
-use engine::PathInfo;
 use transport::protocol::Protocol;
 use transport::text::SpecError;
 
 use super::estimate::{Estimate, Facts, Sample, estimate};
+use super::look::look;
 use super::needs::{is_controlled, simplicity};
 use super::thrifty;
 use super::{Advice, Basis, Candidate, MEMORY_MAX, PACKETS_PER_S, Question};
-use crate::bound::{self, Hop};
 use crate::compare::{self, Plan};
-use crate::link_spec::{LinkSpec, time};
+use crate::link_spec::LinkSpec;
 use crate::metrics::TransferMetrics;
 use crate::parallel;
 use crate::run::RunError;
-use crate::scenario::Scenario;
 use crate::stats::{Summary, mean};
-use crate::theory::IP_UDP_BYTES;
-use crate::topology::Topology;
 
 /// Estimated packets in both directions per packet of the file, before simulation.
 const PACKETS_RATIO: f64 = 1.5;
@@ -45,13 +41,13 @@ const REACH: [(usize, f64); 2] = [(8, 1.05), (3, 1.02)];
 const HOPELESS: f64 = 1.5;
 /// Maximum transports that send the whole file in the first batch.
 const FINALISTS: usize = 6;
-/// File size below which the bound is averaged over several seeds if losses are random.
-const MANY_BOUNDS_MAX: u64 = 20_000_000;
 /// Repetition of long files. Transports within the factor `CLOSE` of the best time repeat until
 /// the standard error is below the share `CERTAIN` of the mean, or up to `RUNS_MAX` runs.
 const CLOSE: f64 = 1.05;
 const CERTAIN: f64 = 0.004;
 const RUNS_MAX: usize = 12;
+/// Round trips of the largest shorter file from which a code over whole files is estimated.
+const CODED_ROUNDS: f64 = 2.0;
 /// Factor within which times tie, and factor within which means tie if they agree within their
 /// noise.
 const TIE: f64 = 1.005;
@@ -289,66 +285,6 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Returns the bound of the whole file over the links of a world, and properties of its path.
-fn look(scenario: &Scenario, bytes: u64) -> Result<Facts, SpecError> {
-    let topology = Topology::new(scenario)?;
-    let node = |name: &str| topology.node(name).ok_or_else(|| crate::plan::unresolved(name));
-    let mut facts = Facts { loss: Some(0.0), payload: 1, ..Facts::default() };
-    let mut ways = Vec::new();
-    for transfer in &scenario.transfers {
-        for waypoints in transfer.ways() {
-            let mut waypoints = waypoints.into_iter().map(node).collect::<Result<Vec<_>, _>>()?;
-            let there = topology.route_by(&waypoints).unwrap_or_default();
-            waypoints.reverse();
-            let back = topology.route_by(&waypoints).unwrap_or_default();
-            let light =
-                |route: &[usize]| topology.path_info(route).owlt.unwrap_or_default().as_secs_f64();
-            facts.delay_s = facts.delay_s.max(light(&there));
-            facts.rtt_s = facts.rtt_s.max(light(&there) + light(&back));
-            let hops = topology.hops_of_mtu(&there)?;
-            facts.payload = hops.iter().map(|hop| hop.payload_max).min().unwrap_or(1);
-            facts.rate_bps = sending_rate(&topology.path_info(&there), facts.payload);
-            let (rate, back_bps) = (facts.rate_bps, topology.path_info(&back).rate_bps);
-            facts.return_bps = back_bps.filter(|back| rate.is_some_and(|it| it / 100 >= *back));
-            let mut survives = Some(1.0);
-            for hop in hops.iter().chain(&topology.hops_of_mtu(&back)?) {
-                let loss = hop.channel().map(|channel| channel.loss.probability(facts.payload));
-                survives = survives.zip(loss).map(|(survives, loss)| survives * (1.0 - loss));
-            }
-            let loss = survives.map(|survives: f64| 1.0 - survives);
-            facts.loss = facts.loss.zip(loss).map(|(worst, loss)| worst.max(loss));
-            ways.push(hops);
-        }
-    }
-    let start = scenario.transfers.first().and_then(|transfer| transfer.start);
-    let start = time(start.unwrap_or_default());
-    let bound = |ways: &[Vec<Hop>], seed| {
-        let seconds = bound::bound_of_all(ways, bytes, start, seed).seconds;
-        Some(seconds).filter(|seconds| seconds.is_finite())
-    };
-    // Random losses differ between seeds where there is no closed form.
-    let is_drawn = ways.len() == 1
-        && ways[0].iter().any(Hop::is_random)
-        && !(ways[0].len() == 1 && ways[0][0].channel().is_some());
-    let seeds = if is_drawn && bytes < MANY_BOUNDS_MAX { 5 } else { 1 };
-    let bounds: Option<Vec<_>> =
-        (0..seeds).map(|seed| bound(&ways, scenario.seed.wrapping_add(seed))).collect();
-    facts.bound_s = bounds.map(|bounds| mean(&bounds));
-    for hop in ways.iter_mut().flatten() {
-        hop.config.errors.clear();
-    }
-    facts.floor_s = bound(&ways, scenario.seed).unwrap_or_default();
-    Ok(facts)
-}
-
-/// Rate at which senders fill a path, with the headers that they count: IPv4, UDP and Ethernet
-/// without FCS.
-fn sending_rate(path: &PathInfo, payload: u64) -> Option<u64> {
-    let packet = |overhead: u64| (payload + overhead) as f64;
-    let share = packet(IP_UDP_BYTES + 14) / packet(path.overhead as u64);
-    path.rate_bps.map(|rate| (rate as f64 * share) as u64)
-}
-
 /// Whether a link is constant over time.
 fn is_steady(link: &LinkSpec) -> bool {
     link.rate_steps.is_none()
@@ -432,6 +368,14 @@ impl Field<'_> {
         let size = self.question.size.bytes();
         let is_controlled = is_controlled(&tried.protocol);
         Some(estimate(samples, (size, self.facts.bound_s?), &self.facts, is_controlled))
+    }
+
+    /// Whether shorter files predict the whole one. Those of a code over whole files must last for
+    /// round trips: below that, the parity sent without a request is another share of the time.
+    fn predicts(&self, tried: &Tried) -> bool {
+        let bound_s = tried.short[2].first().and_then(|run| run.bound_s);
+        !tried.protocol.codes_files()
+            || bound_s.is_some_and(|bound_s| bound_s >= CODED_ROUNDS * self.facts.rtt_s)
     }
 
     /// Minimum time consistent with shorter files; infinite if they failed.
@@ -563,7 +507,9 @@ impl Field<'_> {
         };
         if !tried.runs.is_empty() {
             self.simulated(tried, deadline, &mut found);
-        } else if let Some(estimate) = self.estimate(tried).filter(|_| self.is_stationary) {
+        } else if let Some(estimate) =
+            self.estimate(tried).filter(|_| self.is_stationary && self.predicts(tried))
+        {
             found.basis = Basis::Estimated;
             found.mean_s = Some(estimate.mean_s);
             found.interval_s = Some((estimate.low_s, estimate.high_s));

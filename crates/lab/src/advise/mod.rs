@@ -11,6 +11,7 @@
 
 mod estimate;
 mod field;
+mod look;
 mod needs;
 mod thrifty;
 

@@ -85,7 +85,7 @@ pub fn deployment(protocol: &Protocol, relay: bool) -> Deployment {
 }
 
 /// Order of equally good transports: first the transports of `slowlight send`, then fewer layers,
-/// put before get, nodes before models, retransmission before coding.
+/// put before get, nodes before models, retransmission before coding, default before profiles.
 pub(super) fn simplicity(protocol: &Protocol, relay: bool) -> impl Ord {
     let kind = protocol.kind;
     // Every host has TCP.
@@ -95,7 +95,9 @@ pub(super) fn simplicity(protocol: &Protocol, relay: bool) -> impl Ord {
     let deployment = deployment(protocol, relay);
     let coded = kind.is_coded() && kind.is_reliable();
     let place = Kind::all().position(|known| known == kind);
-    (deployment != Deployment::Commands, layers, kind.is_fetched(), deployment, coded, place)
+    let is_plain = protocol.profile.is_none();
+    let other = deployment != Deployment::Commands;
+    (other, layers, kind.is_fetched(), deployment, coded, place, !is_plain)
 }
 
 #[cfg(test)]
@@ -120,6 +122,7 @@ mod tests {
         first(["bp-ltp", "cfdp-bp-ltp"], false);
         first(["ftp", "bp-tcpcl"], false);
         first(["norm", "norm-fec"], false);
+        first(["norm", "norm/coded"], false);
         first(["ltp-t", "cfdp"], true);
         first(["bp-ltp", "cfdp-bp-ltp"], true);
     }

@@ -322,9 +322,8 @@ impl Kind {
     #[must_use]
     pub fn tried_profiles(self, is_shared: bool) -> Vec<Option<&'static str>> {
         let top = self.top();
-        let (instead, shared) = if self.has_nodes() { (&[][..], &[][..]) } else { top.tried };
-        let plain = instead.is_empty().then_some(None);
+        let (all, shared) = if self.has_nodes() { (&[None][..], &[][..]) } else { top.tried };
         let shared = shared.iter().filter(|_| is_shared);
-        plain.into_iter().chain(instead.iter().chain(shared).copied().map(Some)).collect()
+        all.iter().copied().chain(shared.copied().map(Some)).collect()
     }
 }

@@ -144,10 +144,12 @@ pub struct Layer {
     pub adapter_above: Option<&'static dyn Adapter>,
     /// Profiles of the layer.
     pub profiles: fn() -> Vec<&'static str>,
-    /// Profile with congestion control.
-    pub controlled_profile: Option<&'static str>,
-    /// Profiles that advice tries in place of the default, and on shared paths in addition.
-    pub tried: (&'static [&'static str], &'static [&'static str]),
+    /// Profiles with congestion control.
+    pub controlled_profiles: &'static [&'static str],
+    /// Profiles with a code over whole files.
+    pub coded_profiles: &'static [&'static str],
+    /// Profiles that advice tries, `None` for the default, and on shared paths in addition.
+    pub tried: (&'static [Option<&'static str>], &'static [&'static str]),
 }
 
 impl std::fmt::Debug for Layer {

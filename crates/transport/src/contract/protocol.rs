@@ -35,9 +35,17 @@ impl Protocol {
     #[must_use]
     pub fn is_controlled(&self) -> bool {
         let top = self.kind.top();
-        let by_profile =
-            top.controlled_profile.is_some_and(|profile| self.profile.as_deref() == Some(profile));
-        self.kind.is(Feature::Controlled) || by_profile
+        self.kind.is(Feature::Controlled) || self.is_profile_of(top.controlled_profiles)
+    }
+
+    /// Whether it codes whole files.
+    #[must_use]
+    pub fn codes_files(&self) -> bool {
+        self.is_profile_of(self.kind.top().coded_profiles)
+    }
+
+    fn is_profile_of(&self, names: &[&str]) -> bool {
+        self.profile.as_deref().is_some_and(|name| names.contains(&name))
     }
 }
 

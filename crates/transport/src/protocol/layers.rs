@@ -34,8 +34,9 @@ const fn layer(name: &'static str, needs: &'static [Service], offers: &'static [
         adapter: None,
         adapter_above: None,
         profiles: none,
-        controlled_profile: None,
-        tried: (&[], &[]),
+        controlled_profiles: &[],
+        coded_profiles: &[],
+        tried: (&[None], &[]),
     }
 }
 
@@ -77,7 +78,7 @@ const fn saratoga_layer(name: &'static str, offers: &'static [Service]) -> Layer
         node_spools: saratoga::SARATOGA_SPOOLS,
         adapter: Some(&saratoga::Saratoga),
         profiles: || saratoga::SARATOGA_PROFILES.to_vec(),
-        controlled_profile: Some("tfrc"),
+        controlled_profiles: &["tfrc"],
         ..layer(name, &[Service::Datagrams], offers)
     }
 }
@@ -91,7 +92,8 @@ const fn norm_layer(name: &'static str, features: &'static [Feature]) -> Layer {
         node_spools: norm::NORM_SPOOLS,
         adapter: Some(&norm::Norm),
         profiles: || norm::NORM_PROFILES.to_vec(),
-        controlled_profile: Some("cc"),
+        controlled_profiles: &["cc", "coded-cc"],
+        coded_profiles: &["coded", "coded-cc", "coded-eager"],
         ..layer(name, &[Service::Datagrams], &[Service::Files, Service::Convergence])
     }
 }
@@ -157,7 +159,7 @@ pub const LAYERS: &[Layer] = &[
         ..ltp_layer("ltp-t", &[Service::Files], Red::All)
     },
     Layer {
-        tried: (&[], &["tfrc"]),
+        tried: (&[None], &["tfrc"]),
         ..saratoga_layer("saratoga", &[Service::Files, Service::Convergence])
     },
     Layer { is_fetched: true, ..saratoga_layer("saratoga-get", &[Service::Files]) },
@@ -167,7 +169,7 @@ pub const LAYERS: &[Layer] = &[
         ..saratoga_layer("saratoga-blind", &[Service::Files])
     },
     Layer {
-        tried: (&[], &["cc"]),
+        tried: (&[None, Some("coded"), Some("coded-eager")], &["cc", "coded-cc"]),
         ..norm_layer("norm", &[Feature::Multicast, Feature::Groups, Feature::InOrder])
     },
     norm_layer(
@@ -176,7 +178,7 @@ pub const LAYERS: &[Layer] = &[
     ),
     Layer {
         familiar: Some("FTP"),
-        tried: (&["cubic", "bbr"], &[]),
+        tried: (&[Some("cubic"), Some("bbr")], &[]),
         ..over_streams("ftp", &[Feature::InOrder], 21)
     },
     Layer { is_fetched: true, ..over_streams("ftp-get", &[Feature::InOrder], 21) },
