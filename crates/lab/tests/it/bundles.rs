@@ -150,6 +150,8 @@ fn other_layers_and_versions_carry_bundles() {
         ("bp-ltp", "", 6.0),
         ("bp-ltp", "nodes.a.mib = { bundle_size = \"20 kB\", ltpcl.window = 2 }", 8.0),
         ("bp-norm", "", 6.0),
+        ("file+bp+norm/coded", "", 6.0),
+        ("file+bp+norm/coded", "nodes.a.mib.bundle_size = \"20 kB\"", 7.0),
         ("bp-saratoga", "", 6.0),
         ("bp-saratoga", "nodes.a.mib = { bundle_size = \"20 kB\", saratogacl.window = 2 }", 12.0),
         ("bp-saratoga/deferred", "nodes.a.mib.version = 6", 6.0),
@@ -167,6 +169,17 @@ fn other_layers_and_versions_carry_bundles() {
         assert!((2.6..most + 1.0).contains(&delivered), "{protocol} {settings}: {delivered}");
         assert_eq!(it.confirmed_s.is_some(), !protocol.starts_with("bp-udp"), "{it:?}");
     }
+}
+
+/// Each hop codes for its own loss: a node stores the bundle and sends it again.
+#[test]
+fn coded_bundles_cross_hops_with_different_losses() {
+    let text = chain("abc", "per = 0.01", "") + &transfer("abc", "size = \"300 kB\"");
+    let text = text.replace("bp-tcpcl", "file+bp+norm/coded");
+    let run = play(&text.replacen("per = 0.01", "per = 0.2", 2));
+    assert!(run.succeeded(), "{run:#?}");
+    let it = &run.transfers[0];
+    assert!((2.6..9.0).contains(&it.delivered_s.unwrap()), "{it:?}");
 }
 
 #[test]

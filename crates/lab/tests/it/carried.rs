@@ -30,6 +30,7 @@ fn every_layer_carries_both_classes() {
         ("cfdp-bp-ltp", 3.2),
         ("cfdp-bp-saratoga", 4.5),
         ("cfdp-bp-norm", 5.0),
+        ("cfdp+bp+norm/coded", 5.0),
     ] {
         let run = one_hop(protocol, "", "");
         let delivered = run.transfers[0].delivered_s.unwrap();

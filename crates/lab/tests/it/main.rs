@@ -7,6 +7,7 @@ mod bundle_years;
 mod bundles;
 mod carried;
 mod chains;
+mod coded;
 mod efficiency;
 mod ftp;
 mod grc;
