@@ -19,6 +19,7 @@ texts! {
     /// Built-in studies: name and TOML.
     pub BUILT_IN, "studies":
     "grc-2012" "ltpt-2007" "global-hawk-2012" "small-sat-2000" "cislunar-2009" "choose"
+    "coded-2026"
 }
 
 texts! {
