@@ -23,7 +23,7 @@ pub struct Erasure {
     pub k: u32,
     /// Data and parity frames of a matrix.
     pub n: u32,
-    /// Time after the end of a data frame at which the matrix closes if no other has begun.
+    /// Time after the end of a data frame at which the matrix closes if no other follows.
     pub close: Duration,
 }
 

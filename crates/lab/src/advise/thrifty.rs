@@ -7,9 +7,9 @@ pub(super) const WITHIN: f64 = 1.1;
 /// Factor within which capacities tie; the faster transport precedes.
 const TIE: f64 = 1.01;
 
-/// Moves the transport that takes the least capacity to the front, among those that are delivered
-/// as surely as the first: all of them if that meets a `deadline`, otherwise those within [`WITHIN`]
-/// of the best time. The others of these follow, by capacity. Returns how many there are, and the
+/// Moves the transport that takes the least capacity to the front, among those that deliver as
+/// surely as the first: all of them if that meets a `deadline`, otherwise those within
+/// [`WITHIN`] of the best time. The others of these follow, by capacity. Returns how many there are, and the
 /// former first transport, if another one precedes it.
 pub(super) fn by_capacity(ranking: &mut [Candidate], deadline: bool) -> (usize, Option<Candidate>) {
     let Some(first) = ranking.first().cloned() else { return (0, None) };
