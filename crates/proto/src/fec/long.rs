@@ -1,13 +1,14 @@
 //! Reed–Solomon code over GF(2^16) of long blocks, whose encoding and recovery take O(n log n).
 //!
-//! The code is Leopard's: additive FFT over GF(2^16) with polynomial 0x1002d and Cantor's basis, in
-//! its form for high rates. Crate `reed-solomon-simd` computes it. No standard has its code words.
+//! The code is Leopard's: additive FFT over GF(2^16) with polynomial 0x1002d and Cantor's basis,
+//! in its form for high rates. Crate `reed-solomon-simd` computes it. No standard has its code words.
 //!
 //! * The number of source symbols `k` and the number of parity positions `m`, a power of two,
 //!   determine the code. Rows of parity are numbered from 0 to `m − 1`.
 //! * A block that is shorter than `k` is coded as a block of its own length.
 //! * Symbols have an even length. They are computed in groups of 64 bytes, which hold the 32 low
-//!   and then the 32 high bytes of 32 elements. The last group may be shorter: half low, half high.
+//!   and then the 32 high bytes of 32 elements. The last group may be shorter: half low, half
+//!   high.
 //!
 //! Symbols are computed in stripes: the same columns of all symbols, a multiple of 64 bytes. This
 //! bounds the memory, whatever the length of the symbols.
@@ -147,8 +148,8 @@ impl Long {
         const LEAST: usize = 64;
         const SHORT: usize = 4_096;
         let source = usize::from(source);
-        // A known loss may be wrong by some percent. At most 36 times the source symbols.
-        let lost = loss.map_or(0.25, |loss| (4.0 * loss / (1.0 - loss.min(0.9))).max(1.0 / 16.0));
+        // A known loss may be wrong by some percent. At most 27 times the source symbols.
+        let lost = loss.map_or(0.25, |loss| (3.0 * loss / (1.0 - loss.min(0.9))).max(1.0 / 16.0));
         let least = (lost * source as f64).ceil() as usize;
         let least = if source <= SHORT { least.max(source) } else { least };
         let least = least.max(LEAST).next_power_of_two().min(1 << 15);

@@ -7,13 +7,13 @@
 //! * [`Encoder`] takes the source symbols of a block as they are sent, and computes its parity
 //!   symbols. [`Code::encode_row`] computes one parity symbol from symbols read again.
 //! * [`Decoder`] takes received symbols of a block and recovers the missing ones.
-//! * [`Long`] is another code, for blocks of thousands of symbols; [`needed`] is how many of them to
-//!   send.
+//! * [`Long`] is another code, for blocks of thousands of symbols; [`needed`] is the number of them
+//!   to send.
 //!
 //! # The code words
 //!
-//! Those of [`Code`] are those of L. Rizzo's erasure codec, which the NRL library uses for the FEC encoding ids
-//! 5 and 129 (both GF(2⁸), polynomial 0x11d) and 2 (GF(2¹⁶), polynomial 0x1100b). A block is a
+//! [`Code`] has those of L. Rizzo's erasure codec, which the NRL library uses for the FEC encoding
+//! ids 5 and 129 (both GF(2⁸), polynomial 0x11d) and 2 (GF(2¹⁶), polynomial 0x1100b). A block is a
 //! polynomial of degree below `k` that takes the value of source symbol `i` at the point `x(i)`;
 //! parity symbol `j` is its value at `x(k + j)`; `x(0) = 0` and `x(i) = α^(i − 1)`.
 //!

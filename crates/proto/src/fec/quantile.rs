@@ -33,7 +33,7 @@ pub fn needed(wanted: u32, loss: f64, sigmas: f64) -> u32 {
     count
 }
 
-/// The same, from the mean, the variance and the skewness of the number of symbols (Cornish and
+/// Approximation by the mean, the variance and the skewness of the number of symbols (Cornish and
 /// Fisher): 1,111.1 + 52.8 + 4.4 − 0.5 for 1,000 symbols, a loss of 0.1 and 4.753 sigmas.
 fn normal(wanted: u32, loss: f64, sigmas: f64) -> u32 {
     let (wanted, arrive) = (f64::from(wanted), 1.0 - loss);

@@ -17,8 +17,8 @@ pub(crate) fn first_id(scheme: Scheme) -> PayloadId {
     PayloadId { block: 0, symbol: 0, block_len: tells.then_some(0) }
 }
 
-/// First FEC instance ID of scheme 130 with our meaning: Leopard's code of high rate over GF(2^16),
-/// polynomial 0x1002d, with 1 parity position. The next one has twice as many, and so on.
+/// First FEC instance ID of scheme 130 with our meaning: Leopard's code of high rate over
+/// GF(2^16), polynomial 0x1002d, with 1 parity position. The next one has twice as many, and so on.
 const INSTANCE_FIRST: u16 = 0x5300;
 
 /// Highest power of two of parity positions.
@@ -309,7 +309,7 @@ impl Coding {
 
     /// Parity segments `rows` of a block whose source segments are concatenated in `data`.
     ///
-    /// Of long blocks, all rows between the first and the last are computed.
+    /// All rows of a long block between the first and the last are computed.
     pub(crate) fn rows(
         &self,
         work: &mut LongWork,

@@ -19,7 +19,7 @@ fn rows(code: Long, data: &[u8], rows: Range<u16>) -> Vec<u8> {
     made
 }
 
-/// The same by the library, with the number of rows that it is to compute.
+/// Rows computed by the library, for the number of rows that it is to compute.
 fn library(code: Long, data: &[u8], count: usize) -> Vec<u8> {
     let len = code.symbol_len();
     let source = usize::from(code.source());

@@ -75,7 +75,7 @@ impl Incoming {
         false
     }
 
-    /// State of the highest block that has begun, if the object has long blocks.
+    /// State of the highest block with a received segment, if the object has long blocks.
     pub(crate) fn report_of(&self) -> Option<ReportOf> {
         let shape = self.shape.as_ref().filter(|shape| shape.coding.is_long())?;
         let block = self.highest;

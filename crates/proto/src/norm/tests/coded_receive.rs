@@ -102,7 +102,7 @@ impl Forged {
         Self { world: World::between(nodes, info), sequence: 0, fti, flags: Flags::INFO }
     }
 
-    /// The same for a file, from a sender that is known.
+    /// Receiver of a file from a known sender.
     fn of_file(size: u64, block_len: u16) -> Self {
         let mut forged = Self::new(&Config::default(), size, block_len);
         forged.flags = Flags::INFO | Flags::FILE;
