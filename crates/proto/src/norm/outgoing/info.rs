@@ -1,0 +1,106 @@
+//! NORM_INFO of an object: its schedule, and the digests of coded blocks that it carries.
+
+use engine::Time;
+use wire::norm::{Body, Extension, Extensions, Info};
+
+use super::{Core, INFO_HEADER, Outgoing, Shape, Transmission};
+use crate::norm::digest::{BlockDigest, EXT_DIGEST};
+use crate::path::{Burst, Turn};
+
+/// Schedule of NORM_INFO.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InfoTurn {
+    pub(super) is_due: bool,
+    /// End of the time in which requests are ignored, because the retransmission cannot have been
+    /// received yet.
+    until: Option<Time>,
+}
+
+impl Default for InfoTurn {
+    fn default() -> Self {
+        Self { is_due: true, until: None }
+    }
+}
+
+impl InfoTurn {
+    pub(super) fn is_due(self) -> bool {
+        self.is_due
+    }
+
+    pub(super) fn call(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Ends the turn: there is no NORM_INFO, or it was sent.
+    pub(super) fn end(&mut self) {
+        self.is_due = false;
+    }
+
+    /// Starts the time in which requests are ignored.
+    pub(super) fn sent_again(&mut self, until: Time) {
+        self.until = Some(until);
+    }
+
+    pub(super) fn is_under_way(self, now: Time) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+}
+
+impl Outgoing {
+    /// Sends NORM_INFO if due.
+    pub(crate) fn emit_info(
+        &mut self,
+        core: &mut Core,
+        transmission: &mut Transmission,
+        burst: &mut Burst<'_>,
+    ) -> Turn {
+        let Some(shape) = self.shape.take() else { return Turn::Over };
+        let turn = self.emit_info_of(core, transmission, burst, &shape);
+        self.shape = Some(shape);
+        turn
+    }
+
+    pub(super) fn emit_info_of(
+        &mut self,
+        core: &mut Core,
+        transmission: &mut Transmission,
+        burst: &mut Burst<'_>,
+        shape: &Shape,
+    ) -> Turn {
+        if !self.info_turn.is_due() {
+            return Turn::Over;
+        }
+        if !self.has_info() {
+            self.info_turn.end();
+            return Turn::Over;
+        }
+        if !self.digest_first(shape) {
+            return Turn::Over;
+        }
+        let flags = self.flags();
+        let room = burst.mtu().saturating_sub(INFO_HEADER + self.info.len());
+        let digests = self.coded.digests(room);
+        let digests: Vec<_> = digests.iter().map(BlockDigest::encode).collect();
+        let extension = |value| Extension { kind: EXT_DIGEST, value };
+        let digests: Vec<_> = digests.iter().map(|value| extension(value)).collect();
+        let body = Body::Info(Info {
+            sender: transmission.header(),
+            flags,
+            fec: shape.coding.scheme(),
+            object: self.number(),
+            fti: Some(shape.fti),
+            others: Extensions::new(&digests),
+            payload: &self.info,
+        });
+        let is_first = !self.has_begun;
+        if !transmission.push(core, burst, body) {
+            return Turn::More;
+        }
+        self.info_turn.end();
+        self.has_begun = true;
+        if !is_first {
+            self.info_turn.sent_again(burst.departure() + transmission.round_trip());
+        }
+        Turn::Over
+    }
+}
