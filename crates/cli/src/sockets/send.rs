@@ -91,11 +91,25 @@ struct NormOptions {
     #[arg(long, requires = "stream")]
     push: bool,
 
+    /// Send without acknowledgements, with parity for delivery with this probability, e.g. 0.999
+    ///
+    /// For a path without return link, by norm/coded. The loss is that of the MIB (sender.loss), or
+    /// 1 %.
+    #[arg(long, value_name = "P", value_parser = probability, conflicts_with = "stream")]
+    confidence: Option<f64>,
+
     /// Command for the receivers' applications, sent before the file; repeatable
     ///
     /// libnorm may deliver it more than once.
     #[arg(long, value_name = "TEXT", conflicts_with = "stream")]
     command: Vec<String>,
+}
+
+/// Probability of an option.
+fn probability(text: &str) -> Result<f64, String> {
+    let wrong = || format!("{text:?} is no probability; write it like 0.999 or \"99.9 %\"");
+    let share = proto::settings::form::Share::parse(text).map_err(|_| wrong())?;
+    if share > 0.0 && share < 1.0 { Ok(share) } else { Err(wrong()) }
 }
 
 /// Options of Saratoga.
@@ -168,6 +182,7 @@ impl Args {
             asks: self.saratoga.ask,
             gives: self.saratoga.give,
             commands: self.norm.command,
+            confidence: self.norm.confidence,
             cfdp: self.cfdp,
             put: None,
         }));

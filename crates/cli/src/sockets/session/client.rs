@@ -18,7 +18,7 @@ use wire::cfdp::{FileStatus, TransmissionMode};
 
 use super::job::{Ends, Job, SendFile, Wish};
 use super::place::Place;
-use super::{Driver, LINGER, Linger, Runner, configured, leave, listing, put, routes};
+use super::{Driver, LINGER, Linger, Runner, configured, leave, listing, losses, put, routes};
 use crate::exit::Exit;
 use crate::show;
 use crate::sockets::outcome::{Measures, Outcome};
@@ -44,6 +44,9 @@ pub(crate) fn run(job: Job) -> Result<ExitCode> {
     drop(runner);
     if matches!(client.phase, Phase::Over(..)) {
         place.forget();
+    }
+    if let Some(loss) = client.loss {
+        losses::remember(&client.ends.to.to_string(), loss);
     }
     client.end()
 }
@@ -103,6 +106,20 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
     configuration.set_routes([(ends.remote_entity, ends.next())].into(), Otherwise::Nowhere);
     if ends.group.is_some() {
         configuration.add_group(peer);
+    }
+    if wish.is_send()
+        && let Some(loss) = losses::remembered(&ends.to.to_string())
+    {
+        configuration.remember_loss(loss);
+    }
+    if let Wish::Send(file) = wish
+        && let Some(probability) = file.confidence
+    {
+        ensure!(
+            configuration.set_confidence(probability),
+            "--confidence is for --protocol norm/coded, not {}",
+            options.protocol
+        );
     }
     let named = super::named_peers(configuration.as_ref(), options)?;
     if let Some((_, name)) = named.into_iter().find(|(address, _)| *address == ends.to) {
@@ -172,6 +189,8 @@ struct Client {
     advanced: Time,
     /// Reason why a PDU was not carried, if one was not.
     lost: Option<&'static str>,
+    /// Loss of segments to the peer, and the number of segments that it was measured with.
+    loss: Option<(f64, f64)>,
 }
 
 /// Phase of the command.
@@ -211,6 +230,7 @@ impl Client {
             is_answered: false,
             advanced: now,
             lost: None,
+            loss: None,
         }
     }
 
@@ -223,6 +243,7 @@ impl Client {
         match event {
             rt::Event::Tick => {
                 self.is_answered |= self.has_answered(transport);
+                self.loss = transport.loss().or(self.loss);
                 self.progress(now, transport);
                 self.warn_of_silence(now);
             }

@@ -53,6 +53,8 @@ pub(crate) struct SendFile {
     pub(crate) gives: bool,
     /// Commands to the applications of receivers.
     pub(crate) commands: Vec<String>,
+    /// Probability of delivery without acknowledgements, if wanted.
+    pub(crate) confidence: Option<f64>,
     pub(crate) cfdp: CfdpOptions,
     /// The request to a CFDP entity, if there is one.
     pub(crate) put: Option<PutRequest>,

@@ -3,6 +3,7 @@
 mod client;
 mod job;
 mod listing;
+mod losses;
 mod place;
 mod put;
 mod routes;
