@@ -31,6 +31,9 @@ pub(crate) struct Terms {
     pub(crate) receivers: u32,
     /// Probability of delivery to receivers that cannot reply.
     pub(crate) confidence: Option<f64>,
+    /// Whether reports are overdue: the return link may be down, and waiting for it would cost more
+    /// than parity.
+    pub(crate) is_silent: bool,
 }
 
 impl Default for Terms {
@@ -42,6 +45,7 @@ impl Default for Terms {
             loss: 0.0,
             receivers: 1,
             confidence: None,
+            is_silent: false,
         }
     }
 }
@@ -78,6 +82,7 @@ impl Terms {
             Waste::Nothing => lacking,
             Waste::RoundTrip if is_reported => most(loss),
             Waste::RoundTrip => most(loss.max(LOSS_UNHEARD)),
+            Waste::Share(_) if self.is_silent && is_reported => most(loss),
             Waste::Share(share) => {
                 let arrive = 1.0 - loss.min(0.99);
                 let least = self.round_trip / 2.0 + ending.segments * self.interval / arrive;
@@ -120,6 +125,7 @@ mod tests {
         loss: 0.01,
         receivers: 1,
         confidence: None,
+        is_silent: false,
     };
 
     fn ending(segments: f64) -> Ending {
@@ -153,6 +159,15 @@ mod tests {
         let eager = Terms { waste: Waste::RoundTrip, ..TERMS };
         assert!(eager.further(ending(100.0), 100, silent) > 180);
         assert!(eager.further(ending(100.0), 100, observed(0.1)).abs_diff(132) <= 2);
+    }
+
+    #[test]
+    fn overdue_reports_are_not_waited_for() {
+        let silent = Terms { is_silent: true, ..TERMS };
+        let of = |terms: &Terms| terms.further(ending(6_888.0), 500, observed(0.1));
+        let eager = Terms { waste: Waste::RoundTrip, ..TERMS };
+        assert!(of(&TERMS) < of(&silent));
+        assert_eq!(of(&silent), of(&eager));
     }
 
     #[test]

@@ -53,6 +53,7 @@ impl Sender {
             loss: config.loss.or(before).unwrap_or(config.loss_assumed),
             receivers,
             confidence: config.confidence,
+            is_silent: self.transmission.terms.is_silent,
         };
         let segments = self.transmission.terms.round_trip / interval.as_secs_f64().max(1e-9);
         let window = (2.0 * segments) as u64;
@@ -84,6 +85,7 @@ impl Sender {
         others: &Extensions<'_>,
     ) -> Option<Report> {
         let report = Report::find(others).filter(|_| self.coding.is_long())?;
+        self.transmission.terms.is_silent = false;
         self.set_terms(core);
         let most = core.config.limits.receivers;
         let mut objects = self.objects.iter_mut();
@@ -113,6 +115,24 @@ impl Sender {
         for object in self.objects.iter_mut().filter(|object| object.is_coded()) {
             object.answer(now, node, report.map(|report| report.newest), &self.transmission);
         }
+    }
+
+    /// Sends more parity if reports are overdue.
+    pub(super) fn check_silence(&mut self, core: &mut Core, now: Time) {
+        let silence = now.since(self.base.last_received);
+        let overdue = self.transmission.round_trip() * 3 / 2;
+        if !self.coding.is_long() || silence < overdue {
+            return;
+        }
+        self.transmission.terms.is_silent = true;
+        self.set_terms(core);
+        for object in &mut self.objects {
+            object.judge(&self.transmission.terms);
+        }
+        if self.objects.iter().any(Outgoing::has_repairs) {
+            self.base.want(&mut core.shared, Class::Repair);
+        }
+        self.check_flush(core, now);
     }
 
     /// Interval of probes while a coded object is under way.
