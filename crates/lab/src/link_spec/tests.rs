@@ -151,7 +151,7 @@ fn reordering_has_a_table_and_a_short_form() {
     let spec: LinkSpec =
         transport::text::parse("reorder = { probability = \"0.02\", by = \"20 ms\" }", "test")
             .unwrap();
-    let by = std::time::Duration::from_millis(20);
+    let by = Duration::from_millis(20);
     assert_eq!(spec.config().unwrap().reorder, Some(link::Reorder { probability: 0.02, by }));
     assert_eq!("0.02+20 ms".parse().ok(), spec.reorder);
     let never = LinkSpec { reorder: "0+20 ms".parse().ok(), ..LinkSpec::default() };
@@ -165,7 +165,7 @@ fn reordering_has_a_table_and_a_short_form() {
 fn an_erasure_code_has_a_table_and_a_short_form() {
     let parsed = |text: &str| transport::text::parse::<LinkSpec>(text, "test").unwrap();
     let code = |spec: &LinkSpec| spec.config().unwrap().erasure;
-    let ms = std::time::Duration::from_millis;
+    let ms = Duration::from_millis;
     let spec = parsed("erasure = { k = 512, n = 640, close = \"50 ms\" }");
     assert_eq!(code(&spec), Some(link::Erasure { k: 512, n: 640, close: ms(50) }));
     assert_eq!("512 + 128 + 50 ms".parse().ok(), spec.erasure);
