@@ -224,8 +224,8 @@ fn the_simulator_alone_is_named_with_the_best_that_has_commands() {
 fn capacity_is_stated_where_it_decides() {
     let question = Question { thrifty: true, ..question(Preset::find("geo").expect("a preset")) };
     let of = |name: &str| candidate(name.parse().expect("a protocol"), Basis::Simulated);
-    let fastest = Candidate { spent: Some(1.3), mean_s: Some(0.95), ..of("norm-fec") };
-    let best = of("saratoga");
+    let fastest = Candidate { spent: Some(1.3), mean_s: Some(2.0), ..of("norm-fec") };
+    let best = Candidate { mean_s: Some(2.1), ..of("saratoga") };
     let found = Advice {
         thrifty: Some(2),
         fastest: Some(fastest.clone()),
@@ -233,7 +233,7 @@ fn capacity_is_stated_where_it_decides() {
     };
     let text = words::paragraph(&question, &found, &best, false);
     let part = "saratoga takes the least capacity of 2 transports within 10 % of the best time, \
-                1.10× the file's size on the link. The fastest is norm-fec: 0.95 s and 1.30×.";
+                1.10× the file's size on the link. The fastest is norm-fec: 2.00 s and 1.30×.";
     assert!(text.contains(part), "{text}");
     assert!(table(&found, 2).drawn(PAGE).contains("1.30×"));
 }
