@@ -45,6 +45,8 @@ FORMS = {
     "Growth": '`"linux"` or `"unlimited"`',
     "Segments": 'number, at least 1, or `"off"`',
     "ByForm": '`"short"`, `"bits"` or `"off"`',
+    "Share": 'share, as `"0.1"` or `"10 %"`',
+    "WasteForm": 'share, or `"round-trip"`',
     "ByRate": 'rate, `"interface"` or `"off"`',
 }
 # Structs whose settings are part of the enclosing table.
@@ -197,6 +199,8 @@ def default(path: str, setting: Setting) -> str:
             "Algorithm::Cubic(Cubic::LINUX)": '"cubic"',
             "Some(Snack::default())": '"short"',
             "Color::AsAsked": '"as-asked"',
+            "Waste::Share(0.01)": '"0.01"',
+            "0.01": '"0.01"',
             "u64::MAX": '"off"',
             "Snack::default()": '"short"',
         }
