@@ -95,18 +95,7 @@ impl Incoming {
         let object = self.number();
         let is_info_due = !self.requested.has_info(since);
         let Some(shape) = self.shape.clone() else {
-            let item = Position { fec: scheme, object, id: first_id(scheme) };
-            let flags = match self.is_info_only {
-                true => RequestFlags::INFO,
-                false => RequestFlags::OBJECT | RequestFlags::INFO,
-            };
-            if is_info_due {
-                if writer.item(flags, item).is_err() {
-                    return false;
-                }
-                self.requested.note_info(now);
-            }
-            return true;
+            return !is_info_due || self.request_all(writer, scheme, now);
         };
         if self.lacks_info() && is_info_due {
             let item = Position { fec: shape.scheme, object, id: shape_id(&shape, 0, 0) };
@@ -151,6 +140,20 @@ impl Incoming {
         true
     }
 
+    /// Requests an object of which nothing is known.
+    fn request_all(&mut self, writer: &mut RequestWriter<'_>, scheme: Scheme, now: Time) -> bool {
+        let item = Position { fec: scheme, object: self.number(), id: first_id(scheme) };
+        let flags = match self.is_info_only {
+            true => RequestFlags::INFO,
+            false => RequestFlags::OBJECT | RequestFlags::INFO,
+        };
+        let went = writer.item(flags, item).is_ok();
+        if went {
+            self.requested.note_info(now);
+        }
+        went
+    }
+
     /// Requests NORM_INFO with the digests of complete blocks before `end`. Returns `false` if there
     /// was no room.
     fn request_digests(
@@ -162,9 +165,9 @@ impl Incoming {
     ) -> bool {
         let (fec, object) = (shape.scheme, self.number());
         let is_requested = self.requested.is_info_requested();
-        for block in self.digests.missing(end).take(DIGESTS_MAX).filter(|_| !is_requested) {
+        for block in self.digests.missing(end).take(DIGESTS_MAX) {
             let item = Position { fec, object, id: shape_id(shape, block, 0) };
-            if writer.item(RequestFlags::INFO, item).is_err() {
+            if !is_requested && writer.item(RequestFlags::INFO, item).is_err() {
                 return false;
             }
             self.requested.note_info(now);
