@@ -70,18 +70,13 @@ pub struct TransferMetrics {
     pub goodput_grc_bps: Option<f64>,
     /// Minimum time to delivery on this route; `None` if the route never carries the file.
     pub bound_s: Option<f64>,
-    /// Whether the bound is a mean over many runs, because losses are random. A lucky run may be
-    /// faster.
-    pub bound_is_mean: bool,
-    /// Payload of the bound's packets in bytes.
-    pub bound_payload: u64,
+    /// What the bound assumes, and its capacity.
+    #[serde(flatten)]
+    pub least: Least,
     /// Bound / delivered. A mean if the bound is one.
     pub efficiency: Option<f64>,
     /// Link bytes / file bytes: the capacity that the transfer took.
     pub spent: Option<f64>,
-    /// Minimum of `spent` on average; `None` where there is no closed form, or with several
-    /// receivers.
-    pub bound_spent: Option<f64>,
     /// Traffic of the transfer; packet counts are `None` if other transfers share the world.
     #[serde(flatten)]
     pub traffic: Traffic<Option<u64>, u64>,
@@ -89,6 +84,19 @@ pub struct TransferMetrics {
     /// delivered when the last of them has it, and their packets are summed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receivers: Vec<ReceiverMetrics>,
+}
+
+/// The transfer whose time is the bound.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Least {
+    /// Whether the bound is a mean over many runs, because losses are random. A lucky run may be
+    /// faster.
+    pub bound_is_mean: bool,
+    /// Payload of the bound's packets in bytes.
+    pub bound_payload: u64,
+    /// Minimum of `spent` on average; `None` where there is no closed form, or with several
+    /// receivers.
+    pub bound_spent: Option<f64>,
 }
 
 /// Traffic of a transfer: counts of one run, or means of several.
@@ -337,11 +345,13 @@ impl Watch<'_> {
             goodput_bps: delivered_s.and_then(rate),
             goodput_grc_bps: wire_s.filter(|_| completed).and_then(|wire| rate(wire + rtt)),
             bound_s,
-            bound_is_mean: ways.iter().flatten().any(Hop::is_random),
-            bound_payload: bound.payload,
+            least: Least {
+                bound_is_mean: ways.iter().flatten().any(Hop::is_random),
+                bound_payload: bound.payload,
+                bound_spent,
+            },
             efficiency: bound_s.zip(delivered_s).and_then(share),
             spent: traffic.link_bytes.and_then(spent),
-            bound_spent,
             traffic,
             receivers,
         }

@@ -105,7 +105,7 @@ pub(crate) fn print_run(
         writeln!(out, "{}", page.wrapped(&line))?;
     }
     writeln!(out, "\n{}", table(&run.transfers).drawn(page))?;
-    if run.transfers.iter().any(|transfer| transfer.bound_is_mean) {
+    if run.transfers.iter().any(|transfer| transfer.least.bound_is_mean) {
         let note = format!("{MEAN}: mean of many runs, as losses are drawn; one run may be faster");
         writeln!(out, "{}", page.wrapped(&note))?;
     }
@@ -200,7 +200,7 @@ pub(crate) fn table(transfers: &[TransferMetrics]) -> Table {
         Column::right("bytes back").wide(),
     ]);
     for transfer in transfers {
-        let of_bound = |text: String| match transfer.bound_is_mean {
+        let of_bound = |text: String| match transfer.least.bound_is_mean {
             true => format!("{MEAN}{text}"),
             false => text,
         };

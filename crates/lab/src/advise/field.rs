@@ -308,7 +308,7 @@ impl Tried {
         let times = || self.runs.iter().map(|run| run.delivered_s.unwrap_or(f64::INFINITY));
         let slowest = times().fold(0.0, f64::max);
         self.runs.len() > 1
-            && self.runs.iter().all(|run| !run.bound_is_mean)
+            && self.runs.iter().all(|run| !run.least.bound_is_mean)
             && times()
                 .all(|time| time.total_cmp(&slowest).is_eq() || slowest - time < 1e-3 * slowest)
     }
@@ -499,7 +499,7 @@ impl Field<'_> {
             bound_s: bound,
             ready_s: average(&|run| run.ready_s),
             packets_ratio: average(&|run| {
-                let least = run.file_bytes.div_ceil(run.bound_payload.max(1)).max(1);
+                let least = run.file_bytes.div_ceil(run.least.bound_payload.max(1)).max(1);
                 run.traffic.packets_str.map(|packets| packets as f64 / least as f64)
             }),
             spent: average(&|run| run.spent),
@@ -541,6 +541,36 @@ impl Field<'_> {
         found.interval_s = at(0.05).zip(at(0.95)).map(|(low, high)| (low, Some(high)));
     }
 
+    /// Ranks candidates of which some are estimated; rounds have ranked whole files already. Each
+    /// comes with its least time.
+    fn rank(&self, ranked: &mut [(Candidate, f64)]) {
+        let success = |found: &Candidate| match (found.success, found.basis) {
+            (Some(success), _) => success,
+            // The order of estimates assumes that all are delivered.
+            (None, Basis::Estimated) if self.question.deadline.is_none() => 1.0,
+            (None, Basis::Simulated | Basis::Estimated | Basis::Unknown) => -1.0,
+        };
+        let whole = ranked.iter().filter(|(found, _)| found.basis == Basis::Simulated);
+        let best = whole.filter_map(|(found, _)| found.mean_s).fold(f64::INFINITY, f64::min);
+        // An estimate precedes a simulation only if its whole interval is below the simulated time.
+        let is_faster = |found: &Candidate| {
+            let high = found.interval_s.and_then(|(_, high)| high);
+            found.basis == Basis::Estimated && high.is_some_and(|high| high < best)
+        };
+        let group = |found: &Candidate| match found.basis {
+            Basis::Simulated | Basis::Estimated | Basis::Unknown if found.success == Some(0.0) => 3,
+            Basis::Simulated => 0,
+            Basis::Estimated => u8::from(!is_faster(found)),
+            Basis::Unknown => 2,
+        };
+        ranked.sort_by(|(a, low_a), (b, low_b)| {
+            group(a)
+                .cmp(&group(b))
+                .then(success(b).total_cmp(&success(a)))
+                .then(a.mean_s.unwrap_or(*low_a).total_cmp(&b.mean_s.unwrap_or(*low_b)))
+        });
+    }
+
     /// Returns the ranking: whole simulations first, unless they fail and an estimate does not.
     pub(super) fn advice(&self) -> Advice {
         let runs =
@@ -550,40 +580,8 @@ impl Field<'_> {
             .iter()
             .map(|tried| (self.candidate(tried), self.optimistic(tried)))
             .collect();
-        let success = |found: &Candidate| match (found.success, found.basis) {
-            (Some(success), _) => success,
-            // The order of estimates assumes that all are delivered.
-            (None, Basis::Estimated) if self.question.deadline.is_none() => 1.0,
-            (None, Basis::Simulated | Basis::Estimated | Basis::Unknown) => -1.0,
-        };
-        let is_whole = self.short.is_none();
-        if !is_whole {
-            // Rounds have ranked whole files already.
-            let simulated = |found: &Candidate| found.basis == Basis::Simulated;
-            let whole = ranked.iter().filter(|(found, _)| simulated(found));
-            let best = whole.filter_map(|(found, _)| found.mean_s).fold(f64::INFINITY, f64::min);
-            // An estimate precedes a simulation only if its whole interval is below the simulated
-            // time.
-            let is_faster = |found: &Candidate| {
-                let high = found.interval_s.and_then(|(_, high)| high);
-                found.basis == Basis::Estimated && high.is_some_and(|high| high < best)
-            };
-            let group = |found: &Candidate| match found.basis {
-                Basis::Simulated | Basis::Estimated | Basis::Unknown
-                    if found.success == Some(0.0) =>
-                {
-                    3
-                }
-                Basis::Simulated => 0,
-                Basis::Estimated => u8::from(!is_faster(found)),
-                Basis::Unknown => 2,
-            };
-            ranked.sort_by(|(a, low_a), (b, low_b)| {
-                group(a)
-                    .cmp(&group(b))
-                    .then(success(b).total_cmp(&success(a)))
-                    .then(a.mean_s.unwrap_or(*low_a).total_cmp(&b.mean_s.unwrap_or(*low_b)))
-            });
+        if self.short.is_some() {
+            self.rank(&mut ranked);
         }
         let mut ranking: Vec<_> = ranked.into_iter().map(|(found, _)| found).collect();
         let (tied, thrifty) = match self.question.thrifty {

@@ -99,7 +99,7 @@ impl<'a> Truth<'a> {
                 if self.question.has_return { transfer.completed } else { transfer.verified };
             let delivered = transfer.delivered_s.filter(|_| is_whole && run.ended == "idle");
             // A lucky run may beat a bound that is a mean over losses, but no other.
-            let bound = transfer.bound_s.filter(|_| !transfer.bound_is_mean).unwrap_or(0.0);
+            let bound = transfer.bound_s.filter(|_| !transfer.least.bound_is_mean).unwrap_or(0.0);
             assert!(delivered.is_none_or(|time| time >= 0.999_999 * bound), "{transfer:?}");
             delivered
         })

@@ -16,7 +16,7 @@ use engine::Time;
 use lab::adapter::{self, Adapter, Ready, Verdict};
 use lab::bound::{self, Hop};
 use lab::link_spec::time;
-use lab::metrics::{Traffic, TransferMetrics};
+use lab::metrics::{Least, Traffic, TransferMetrics};
 use lab::plan;
 use lab::scenario::{Scenario, Transfer};
 use lab::topology::Topology;
@@ -287,11 +287,13 @@ impl Errand<'_> {
             goodput_bps: outcome.goodput_bps,
             goodput_grc_bps: None,
             bound_s,
-            bound_is_mean: ways.iter().flatten().any(Hop::is_random),
-            bound_payload: bound.payload,
+            least: Least {
+                bound_is_mean: ways.iter().flatten().any(Hop::is_random),
+                bound_payload: bound.payload,
+                bound_spent: None,
+            },
             efficiency: bound_s.zip(delivered_s).and_then(efficiency),
             spent: None,
-            bound_spent: None,
             traffic: Traffic::default(),
             receivers: Vec::new(),
         })

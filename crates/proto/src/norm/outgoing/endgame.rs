@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn overdue_reports_are_not_waited_for() {
         let silent = Terms { is_silent: true, ..TERMS };
-        let of = |terms: &Terms| terms.further(ending(6_888.0), 500, observed(0.1));
+        let of = |terms: &Terms| terms.further(ending(6_888.0), 6_000, observed(0.1));
         let eager = Terms { waste: Waste::RoundTrip, ..TERMS };
         assert!(of(&TERMS) < of(&silent));
         assert_eq!(of(&silent), of(&eager));
