@@ -509,7 +509,7 @@ impl Row {
             bound_s: bounds.map(|bounds| mean(&bounds)),
             efficiency: reached.map(|(bound, delivered)| bound.mean / delivered.mean),
             spent: summary(|run| run.spent).map(|spent| spent.mean),
-            bound_spent: summary(|run| run.bound_spent).map(|spent| spent.mean),
+            bound_spent: summary(|run| run.least.bound_spent).map(|spent| spent.mean),
             traffic: mean_traffic(runs),
             failures: failures.collect(),
         }

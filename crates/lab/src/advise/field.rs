@@ -543,7 +543,7 @@ impl Field<'_> {
 
     /// Ranks candidates of which some are estimated; rounds have ranked whole files already. Each
     /// comes with its least time.
-    fn rank(&self, ranked: &mut [(Candidate, f64)]) {
+    fn rank_estimates(&self, ranked: &mut [(Candidate, f64)]) {
         let success = |found: &Candidate| match (found.success, found.basis) {
             (Some(success), _) => success,
             // The order of estimates assumes that all are delivered.
@@ -581,7 +581,7 @@ impl Field<'_> {
             .map(|tried| (self.candidate(tried), self.optimistic(tried)))
             .collect();
         if self.short.is_some() {
-            self.rank(&mut ranked);
+            self.rank_estimates(&mut ranked);
         }
         let mut ranking: Vec<_> = ranked.into_iter().map(|(found, _)| found).collect();
         let (tied, thrifty) = match self.question.thrifty {

@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn capacity_orders_those_that_meet_the_deadline() {
         let (names, count, _) = ranked(true);
-        assert_eq!(names, ["ltp", "saratoga", "cfdp", "norm-fec", "ftp"]);
+        assert_eq!(names, ["ltp", "cfdp", "saratoga", "norm-fec", "ftp"]);
         assert_eq!(count, 4);
     }
 }

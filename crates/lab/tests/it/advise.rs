@@ -386,14 +386,19 @@ fn ties_go_to_the_simplest() {
 fn more_budget_simulates_more() {
     let within = |budget| Question { budget: seconds(budget), ..question(geo(1e-3), 20_000_000) };
     let short = advice(&within(0.05));
-    let is_estimate = |row: &Candidate| row.basis == Basis::Estimated && row.success.is_none();
+    // What coded transfers of a file take does not follow from shorter ones.
+    let is_coded = |row: &Candidate| row.protocol.to_string().contains("/coded");
+    let is_estimate = |row: &Candidate| {
+        let basis = if is_coded(row) { Basis::Unknown } else { Basis::Estimated };
+        row.basis == basis && row.success.is_none()
+    };
     assert!(short.ranking.iter().all(is_estimate), "{short:?}");
     assert!(short.run_s.is_some_and(|run_s| run_s * PACKETS_PER_S > 14_000.0), "{short:?}");
     let whole = advice(&within(15.0));
     let best = &whole.ranking[0];
     assert!(best.basis == Basis::Simulated && whole.run_s.is_none(), "{best:?}");
     // The estimates of all that were simulated contain the truth.
-    for row in &whole.ranking {
+    for row in whole.ranking.iter().filter(|row| !is_coded(row)) {
         let estimate = short.ranking.iter().find(|other| other.protocol == row.protocol).unwrap();
         let ((low, high), mean) = (estimate.interval_s.unwrap(), row.mean_s.unwrap());
         assert!(

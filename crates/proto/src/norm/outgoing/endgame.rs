@@ -17,6 +17,11 @@ const RISK_MOST: f64 = 0.5;
 /// Loss assumed at least while parity is sent until receivers report, and none has.
 const LOSS_UNHEARD: f64 = 0.4;
 
+/// Maximum number of segments sent between two reports for each that a receiver lacks, and for a
+/// block: what a receiver reports may be wrong, or a lie.
+const EACH_MAX: u32 = 16;
+const FEW_MAX: u32 = 64;
+
 /// Circumstances of a sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
@@ -77,7 +82,7 @@ impl Terms {
     pub(super) fn further(&self, ending: Ending, lacking: u32, observed: Observed) -> u32 {
         let Observed { loss, spread, is_reported } = observed;
         let most = |loss| needed(lacking, loss, DEVIATES_MAX * spread);
-        match self.waste {
+        let further = match self.waste {
             Waste::Nothing if is_reported => needed(lacking, loss, 0.0),
             Waste::Nothing => lacking,
             Waste::RoundTrip if is_reported => most(loss),
@@ -97,13 +102,14 @@ impl Terms {
                 let by_time = needed(lacking, loss, quantile(1.0 - risk) * spread);
                 by_capacity.max(by_time).min(most(loss))
             }
-        }
+        };
+        further.min(most_of(lacking))
     }
 
     /// Segments to send to a receiver that lacks `lacking` segments of a block while enough other
     /// data follows for another round of repairs.
     pub(super) fn meanwhile(lacking: u32, observed: Observed) -> u32 {
-        needed(lacking, observed.loss, 0.0)
+        needed(lacking, observed.loss, 0.0).min(most_of(lacking))
     }
 
     /// Segments of a block of `block_len` segments to send to receivers that cannot reply, if it is
@@ -111,6 +117,14 @@ impl Terms {
     pub(super) fn unheard(&self, confidence: f64, block_len: u32, blocks: u32) -> u32 {
         let each = libm::pow(confidence, 1.0 / f64::from(blocks.max(1)));
         needed(block_len, self.loss, quantile(each)).saturating_add(1)
+    }
+}
+
+/// Maximum number of segments to send until the next report, if a receiver lacks `lacking`.
+fn most_of(lacking: u32) -> u32 {
+    match lacking {
+        0 => 0,
+        lacking => lacking.saturating_mul(EACH_MAX).saturating_add(FEW_MAX),
     }
 }
 
@@ -168,6 +182,16 @@ mod tests {
         let eager = Terms { waste: Waste::RoundTrip, ..TERMS };
         assert!(of(&TERMS) < of(&silent));
         assert_eq!(of(&silent), of(&eager));
+    }
+
+    #[test]
+    fn absurd_losses_are_bounded() {
+        let absurd = Observed { loss: 1.0, spread: 12.0, is_reported: true };
+        for waste in [Waste::Nothing, Waste::RoundTrip, Waste::Share(1.0)] {
+            let terms = Terms { waste, ..TERMS };
+            assert!(terms.further(ending(100.0), 10, absurd) <= 224);
+        }
+        assert!(Terms::meanwhile(10, absurd) <= 224);
     }
 
     #[test]
