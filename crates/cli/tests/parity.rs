@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Differing runs that decide. Other programs can delay a host, so two agreeing runs outvote one
 /// difference, but not two.
 const DIFFERING: usize = 2;
+/// Maximum number of rounds alone for what differed, and how many of them must agree.
+const ROUNDS: usize = 5;
+const AGREEING: usize = 2;
 /// Difference in seconds of two differing runs up to which both are of one cause. A fault of the
 /// emulator or of a protocol takes the same time in each run; a machine that delays does not.
 const SCATTER: f64 = 0.002;
@@ -150,18 +153,23 @@ fn judge_alone(scenario: &Path, until: Instant) -> (Verdict, Vec<String>) {
     decide(compare, DOUBTED_IN_CALM)
 }
 
-/// Repeats the disagreeing scenarios alone. Pairs that differed there must agree more often.
+/// Repeats the disagreeing scenarios alone. What differed must agree in [`AGREEING`] of the rounds: a
+/// busy machine delays some runs, a difference of the worlds delays all.
 fn judge_again(scenario: &Path, before: &mut (Verdict, Vec<String>), until: Instant) {
-    let times = match before.0 {
+    let (most, wanted) = match before.0 {
         Verdict::Agrees { .. } | Verdict::Edge | Verdict::Busy(_) => return,
-        Verdict::Doubted(_) => 1,
-        Verdict::Differs { .. } => DIFFERING + 1,
+        Verdict::Doubted(_) => (1, 1),
+        Verdict::Differs { .. } => (ROUNDS, AGREEING),
     };
-    for _ in 0..times {
+    let mut agreeing = 0;
+    for _ in 0..most {
         let (verdict, wrong) = judge_alone(scenario, until);
-        before.0 = verdict;
         before.1.extend(wrong);
-        if !matches!(before.0, Verdict::Agrees { .. }) {
+        agreeing += usize::from(matches!(verdict, Verdict::Agrees { .. }));
+        if agreeing == wanted || !matches!(verdict, Verdict::Agrees { .. }) {
+            before.0 = verdict;
+        }
+        if agreeing == wanted {
             return;
         }
     }
