@@ -190,6 +190,7 @@ fn other_settings(seed: u64, family: &str) -> Option<Settings> {
             Some(peer.into())
         }
         "norm" => Some(norm_settings(rng).into()),
+        "coded" => Some(coded_settings(rng).into()),
         "ftp" => Some(ftp_settings(rng).into()),
         _ => None,
     }
@@ -224,6 +225,22 @@ fn norm_settings(rng: &mut Rng) -> NormSettings {
     maybe(&mut norm, &["sender", "backoff"], rng.chance(0.3).then(|| rng.below(7)));
     maybe(&mut norm, &["sender", "end"], rng.chance(0.3).then_some("flush"));
     maybe(&mut norm, &["limits", "assembly"], rng.chance(0.2).then_some(Size(4 << 20)));
+    norm
+}
+
+fn coded_settings(rng: &mut Rng) -> NormSettings {
+    let mut norm = NormSettings::default();
+    let segment = rng.chance(0.3).then(|| 40 + 2 * rng.below(450));
+    maybe(&mut norm, &["sender", "segment_size"], segment);
+    // Shorter blocks than the default, so that short files have several.
+    let block_len = rng.chance(0.5).then(|| spread(rng, 1.0, 24_576.0) as u64);
+    maybe(&mut norm, &["sender", "block_len"], block_len);
+    maybe(&mut norm, &["sender", "parity"], rng.chance(0.3).then(|| rng.below(100)));
+    let waste = ["0", "0.1 %", "10 %", "round-trip"][rng.below(4) as usize];
+    maybe(&mut norm, &["sender", "waste"], rng.chance(0.5).then_some(waste));
+    let loss = ["0", "0.01", "0.3", "0.9"][rng.below(4) as usize];
+    maybe(&mut norm, &["sender", "loss"], rng.chance(0.3).then_some(loss));
+    maybe(&mut norm, &["sender", "backoff"], rng.chance(0.3).then(|| rng.below(7)));
     norm
 }
 
@@ -289,6 +306,7 @@ fn transfer(rng: &mut Rng, rate: Rate, family: &str, profile: &str) -> Transfer 
         "cfdp-ltp" => ("cfdp-ltp", &["cfdp-ltp"]),
         "saratoga" => ("saratoga-blind", &["saratoga", "saratoga-get"]),
         "norm" => ("norm-fec", &["norm", "norm-fec"]),
+        "coded" => ("norm/coded-cc", &["norm/coded", "norm/coded-eager"]),
         "ftp" => ("ftp", &["ftp"]),
         _ => ("bp-tcpcl", &["bp-tcpcl"]),
     };
@@ -376,7 +394,7 @@ fn world(seed: u64, family: &str) -> (Scenario, bool) {
     let rate = links.iter().filter_map(|link| link.rate).min().unwrap();
     let count = if rng.chance(0.2) { 1 + rng.below(4) } else { 1 };
     let profile = match family {
-        "cfdp" | "ltp" | "cfdp-ltp" => "",
+        "cfdp" | "ltp" | "cfdp-ltp" | "coded" => "",
         "norm" => ["", "/cc", "/nrl-2011"][rng.below(3) as usize],
         "saratoga" => ["", "/deferred", "/sha1", "/tfrc"][rng.below(4) as usize],
         _ => ["", "/reno", "/vegas", "/bbr", "/linux-2.2"][rng.below(5) as usize],
@@ -437,10 +455,10 @@ fn set_group(shared: &mut NormSettings, rng: &mut Rng, receivers: u64) {
 
 /// A world in which one or two nodes send to a group by NORM. Receivers have their own links,
 /// errors, faults and crashes; some start late, are silent, or reply to the sender only.
-fn group_world(seed: u64) -> (Scenario, bool) {
+fn group_world(seed: u64, family: &str) -> (Scenario, bool) {
     let mut rng = Rng::new(seed, "random group");
     let rng = &mut rng;
-    let mut shared = norm_settings(rng);
+    let mut shared = if family == "coded" { coded_settings(rng) } else { norm_settings(rng) };
     let count = 2 + rng.below(7);
     let senders: &[&str] = if rng.chance(0.3) { &["s1", "s2"] } else { &["s1"] };
     // Senders are in the group, too, and receive from each other.
@@ -480,12 +498,13 @@ fn group_world(seed: u64) -> (Scenario, bool) {
     gentle &= links.iter().all(|link| passable(link, "norm"));
     let rate = rates.iter().copied().min().unwrap();
     let profile = ["", "", "", "/nrl-2011"][rng.below(4) as usize];
+    let profile = if family == "coded" { "" } else { profile };
     gentle &= profile.is_empty();
     let more = if rng.chance(0.5) { rng.below(3) as usize } else { 0 };
     // A receiver starts with the first object it receives, and may miss an earlier one.
     gentle &= more == 0;
     let transfers = (0..senders.len() + more).map(|number| {
-        let one = transfer(rng, rate, "norm", profile);
+        let one = transfer(rng, rate, family, profile);
         let from = senders[number % senders.len()].to_owned();
         Transfer { from, to: "fleet".into(), size: one.size.min(Some(Size(2_000_000))), ..one }
     });
@@ -608,7 +627,17 @@ fn random_worlds_end_well_by_norm() {
 
 #[test]
 fn random_groups_end_well_by_norm() {
-    random_worlds_end_well(&group_world);
+    random_worlds_end_well(&|seed| group_world(seed, "norm"));
+}
+
+#[test]
+fn random_worlds_end_well_by_coded_norm() {
+    random_worlds_end_well(&|seed| world(seed, "coded"));
+}
+
+#[test]
+fn random_groups_end_well_by_coded_norm() {
+    random_worlds_end_well(&|seed| group_world(seed, "coded"));
 }
 
 /// Function that creates the world of a seed.

@@ -202,7 +202,9 @@ fn listed_packets_are_lost_exactly() {
 #[test]
 fn an_erasure_code_recovers_lost_packets() {
     let erasure = Some(Erasure { k: 10, n: 15, close: Duration::from_secs(2) });
-    let config = Config { erasure, ..losing(&[2, 5, 6]) };
+    // At this rate, parity arrives after the last packet.
+    let rate = Rate::Constant(10_000_000);
+    let config = Config { erasure, rate, ..losing(&[2, 5, 6]) };
     let Some(world) = start(&row(2, &config, &Config::default())) else { return };
     let [near, far] = world.hosts() else { panic!("two hosts") };
     let [a, b] = [near, far].map(|host| IpAddr::V4(host.plan().address));

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use slowlight_lab as lab;
 
+use engine::Rng;
 use lab::compare::{Plan, Row, compare};
 use lab::content::random_content;
 use lab::link_spec::LinkSpec;
@@ -116,4 +117,66 @@ fn capacity_is_what_an_ideal_sender_takes_or_more() {
     let spent = row.spent.unwrap();
     assert!((least * 0.99..least * 1.1).contains(&spent), "{spent}");
     assert!(row.traffic.link_bytes > row.traffic.bytes_str, "{:?}", row.traffic);
+}
+
+/// Share of the bound that the best transport must reach on a random link, and the share of links.
+const OF_BOUND: f64 = 0.93;
+const OF_LINKS: f64 = 0.95;
+
+/// Transports that random links are tried with.
+const ALL: [&str; 5] = ["norm/coded", "norm/coded-eager", "norm-fec", "saratoga", "ltp"];
+
+/// A link between a few kilometres and the outer planets, and the size of a file that crosses it in
+/// at most 10,000 packets.
+fn random_link(seed: u64) -> (String, u64) {
+    let mut rng = Rng::new(seed, "random link");
+    let mut spread = |least: f64, most: f64| least * (most / least).powf(rng.unit());
+    let rate = spread(64e3, 100e6);
+    let back = (rate / spread(1.0, 1_000.0)).max(100.0);
+    let delay = spread(1.0, 1_200e3);
+    let (per, burst) = (spread(1e-6, 0.3), spread(2.0, 50.0));
+    let bytes = spread(1e3, 14e6);
+    let errors = match rng.below(4) {
+        0 => String::new(),
+        // Runs of `burst` lost packets on average.
+        1 => format!(
+            "burst = {{ to_bad = {}, to_good = {}, bad_per = 1 }}",
+            per / burst,
+            1.0 / burst
+        ),
+        _ => format!("per = {per}"),
+    };
+    let back = if rng.chance(0.5) { rate } else { back };
+    let link = format!(
+        "rate = \"{rate:.0} bit/s\"\ndelay = \"{delay:.1} ms\"\nqueue = \"unlimited\"\n{errors}\n\
+         return = {{ rate = \"{back:.0} bit/s\" }}"
+    );
+    (link, bytes as u64)
+}
+
+/// More links with `SLOWLIGHT_LINKS`.
+#[test]
+fn the_best_transport_is_near_the_bound_on_random_links() {
+    let count = std::env::var("SLOWLIGHT_LINKS").map_or(10, |text| text.parse().unwrap());
+    let mut far = 0;
+    for seed in 0..count {
+        let (link, bytes) = random_link(seed);
+        let mut plan = plan(&link, ALL[0], bytes, 3);
+        plan.protocols = ALL.iter().map(|name| name.parse().unwrap()).collect();
+        let rows =
+            compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
+        let efficiency = |row: &Row| match row.completed == row.runs {
+            true => row.efficiency.unwrap_or(0.0),
+            false => 0.0,
+        };
+        let best = rows.iter().map(efficiency).fold(0.0, f64::max);
+        if best < OF_BOUND {
+            far += 1;
+            let of: Vec<_> =
+                rows.iter().map(|row| (row.protocol.to_string(), efficiency(row))).collect();
+            println!("link {seed}: {bytes} bytes, {}: {of:.3?}", link.replace('\n', ", "));
+        }
+    }
+    println!("{far} of {count} links below {OF_BOUND}");
+    assert!(far as f64 <= (1.0 - OF_LINKS) * count as f64, "{far} of {count} links");
 }
