@@ -318,10 +318,7 @@ impl Watch<'_> {
         let spent = |bytes: u64| {
             (self.is_whole && self.file_bytes > 0).then(|| bytes as f64 / self.file_bytes as f64)
         };
-        let bound_spent = match ways.as_slice() {
-            [hops] if self.is_whole => least_spent(hops, self.file_bytes, bound.payload),
-            _ => None,
-        };
+        let least = self.least(&ways, bound.payload);
         TransferMetrics {
             from: transfer.from.clone(),
             to: transfer.group.clone().unwrap_or_else(|| transfer.to.to_string()),
@@ -345,16 +342,22 @@ impl Watch<'_> {
             goodput_bps: delivered_s.and_then(rate),
             goodput_grc_bps: wire_s.filter(|_| completed).and_then(|wire| rate(wire + rtt)),
             bound_s,
-            least: Least {
-                bound_is_mean: ways.iter().flatten().any(Hop::is_random),
-                bound_payload: bound.payload,
-                bound_spent,
-            },
+            least,
             efficiency: bound_s.zip(delivered_s).and_then(share),
             spent: traffic.link_bytes.and_then(spent),
             traffic,
             receivers,
         }
+    }
+
+    /// What the bound assumes, for packets of `bound_payload` bytes.
+    fn least(&self, ways: &[Vec<Hop>], bound_payload: u64) -> Least {
+        let bound_spent = match ways {
+            [hops] if self.is_whole => least_spent(hops, self.file_bytes, bound_payload),
+            _ => None,
+        };
+        let bound_is_mean = ways.iter().flatten().any(Hop::is_random);
+        Least { bound_is_mean, bound_payload, bound_spent }
     }
 
     /// Returns the traffic of the world's only transfer.

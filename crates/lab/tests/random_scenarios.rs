@@ -230,16 +230,15 @@ fn norm_settings(rng: &mut Rng) -> NormSettings {
 
 fn coded_settings(rng: &mut Rng) -> NormSettings {
     let mut norm = NormSettings::default();
-    let segment = rng.chance(0.3).then(|| 40 + 2 * rng.below(450));
-    maybe(&mut norm, &["sender", "segment_size"], segment);
+    maybe(&mut norm, &["sender", "segment_size"], rng.chance(0.3).then(|| 40 + rng.below(900)));
     // Shorter blocks than the default, so that short files have several.
     let block_len = rng.chance(0.5).then(|| spread(rng, 1.0, 24_576.0) as u64);
     maybe(&mut norm, &["sender", "block_len"], block_len);
     maybe(&mut norm, &["sender", "parity"], rng.chance(0.3).then(|| rng.below(100)));
     let waste = ["0", "0.1 %", "10 %", "round-trip"][rng.below(4) as usize];
     maybe(&mut norm, &["sender", "waste"], rng.chance(0.5).then_some(waste));
-    let loss = ["0", "0.01", "0.3", "0.9"][rng.below(4) as usize];
-    maybe(&mut norm, &["sender", "loss"], rng.chance(0.3).then_some(loss));
+    let loss = rng.chance(0.3).then(|| ["0", "0.01", "0.3", "0.9"][rng.below(4) as usize]);
+    maybe(&mut norm, &["sender", "loss"], loss);
     maybe(&mut norm, &["sender", "backoff"], rng.chance(0.3).then(|| rng.below(7)));
     norm
 }
@@ -306,7 +305,7 @@ fn transfer(rng: &mut Rng, rate: Rate, family: &str, profile: &str) -> Transfer 
         "cfdp-ltp" => ("cfdp-ltp", &["cfdp-ltp"]),
         "saratoga" => ("saratoga-blind", &["saratoga", "saratoga-get"]),
         "norm" => ("norm-fec", &["norm", "norm-fec"]),
-        "coded" => ("norm/coded-cc", &["norm/coded", "norm/coded-eager"]),
+        "coded" => ("norm/coded", &["norm/coded"]),
         "ftp" => ("ftp", &["ftp"]),
         _ => ("bp-tcpcl", &["bp-tcpcl"]),
     };
@@ -394,7 +393,8 @@ fn world(seed: u64, family: &str) -> (Scenario, bool) {
     let rate = links.iter().filter_map(|link| link.rate).min().unwrap();
     let count = if rng.chance(0.2) { 1 + rng.below(4) } else { 1 };
     let profile = match family {
-        "cfdp" | "ltp" | "cfdp-ltp" | "coded" => "",
+        "cfdp" | "ltp" | "cfdp-ltp" => "",
+        "coded" => ["", "-eager", "-cc"][rng.below(3) as usize],
         "norm" => ["", "/cc", "/nrl-2011"][rng.below(3) as usize],
         "saratoga" => ["", "/deferred", "/sha1", "/tfrc"][rng.below(4) as usize],
         _ => ["", "/reno", "/vegas", "/bbr", "/linux-2.2"][rng.below(5) as usize],
@@ -498,8 +498,8 @@ fn group_world(seed: u64, family: &str) -> (Scenario, bool) {
     gentle &= links.iter().all(|link| passable(link, "norm"));
     let rate = rates.iter().copied().min().unwrap();
     let profile = ["", "", "", "/nrl-2011"][rng.below(4) as usize];
-    let profile = if family == "coded" { "" } else { profile };
     gentle &= profile.is_empty();
+    let profile = if family == "coded" { "" } else { profile };
     let more = if rng.chance(0.5) { rng.below(3) as usize } else { 0 };
     // A receiver starts with the first object it receives, and may miss an earlier one.
     gentle &= more == 0;

@@ -355,6 +355,7 @@ impl Outgoing {
         let round_trip = transmission.round_trip();
         let turn = loop {
             let turn = self.emit_repairs_of(core, transmission, burst, &shape);
+            self.repeats_end();
             self.read_repairs(core);
             if turn == Turn::Over && shape.coding.is_long() {
                 match self.emit_coded_repairs(core, transmission, burst, &shape) {

@@ -1,6 +1,6 @@
 //! Coded objects: blocks as long as the object, and parity until the receivers have enough.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -42,6 +42,9 @@ const DIGESTS_MAX: usize = 8;
 /// Round trips before the end in which receivers may not get another round of repairs.
 const NEAR: f64 = 1.5;
 
+/// Number of the newest blocks that each report affects.
+const NEWEST: usize = 16;
+
 /// Maximum number of blocks of which the sent segments are remembered.
 const BLOCKS_MAX: usize = 4096;
 
@@ -49,6 +52,10 @@ const BLOCKS_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Coded {
     blocks: BTreeMap<u32, CodedBlock>,
+    /// Blocks that need more segments than were sent.
+    short: BTreeSet<u32>,
+    /// Blocks of which source segments were queued to be sent again.
+    repeating: BTreeSet<u32>,
     /// All segments sent.
     sent: Runs,
     total: u32,
@@ -134,12 +141,16 @@ impl Coded {
     fn went(&mut self, block: u32, number: u64, at: Time) -> bool {
         self.total += 1;
         self.sent.sent(number, at);
-        if !self.blocks.contains_key(&block) && self.blocks.len() >= BLOCKS_MAX {
-            self.blocks.pop_first();
+        if !self.blocks.contains_key(&block)
+            && self.blocks.len() >= BLOCKS_MAX
+            && let Some((oldest, _)) = self.blocks.pop_first()
+        {
+            self.short.remove(&oldest);
         }
-        let block = self.blocks.entry(block).or_default();
-        block.sent += 1;
-        block.runs.sent(number, at);
+        self.change(block, |state| {
+            state.sent += 1;
+            state.runs.sent(number, at);
+        });
         let info = &mut self.info;
         if self.total < info.next || info.copies >= INFO_MAX {
             return false;
@@ -148,6 +159,16 @@ impl Coded {
         info.next += info.gap;
         info.gap *= info.growth;
         true
+    }
+
+    /// Changes the state of a block.
+    fn change(&mut self, block: u32, change: impl FnOnce(&mut CodedBlock)) {
+        let state = self.blocks.entry(block).or_default();
+        change(state);
+        match state.is_short() {
+            true => self.short.insert(block),
+            false => self.short.remove(&block),
+        };
     }
 
     /// Schedules copies of NORM_INFO behind the source segments of a block: in the segments of
@@ -227,8 +248,7 @@ impl Outgoing {
 
     /// Whether blocks of a coded object need more segments than were sent, except the current one.
     pub(super) fn is_coded_short(&self) -> bool {
-        let before = self.coded.blocks.range(..self.at.block);
-        before.into_iter().any(|(_, block)| block.is_short())
+        self.first_short().is_some()
     }
 
     /// Notes that a source segment was sent.
@@ -299,38 +319,42 @@ impl Outgoing {
             Ending { segments: segments as f64, blocks: blocks.max(self.coded.rivals), receivers };
         let of = |(node, known): (&NodeId, &Known)| {
             let lacking = block_len.saturating_sub(known.have);
-            if lacking == 0 {
-                return 0;
-            }
             let loss = self.coded.receivers.get(node);
             let observed = loss.map_or(observed, |loss| Observed {
                 loss: loss.expected(terms.loss),
                 spread: loss.spread(),
                 is_reported: true,
             });
-            known.of
-                + match is_near {
-                    true => terms.further(ending, lacking, observed),
-                    false => Terms::meanwhile(lacking, observed),
-                }
+            let likely = f64::from(known.of) + f64::from(lacking) / (1.0 - observed.loss).max(1e-3);
+            (lacking > 0).then_some((likely, known.of, lacking, observed))
         };
-        known.iter().map(of).max().unwrap_or(0)
+        // With a thousand receivers, the exact number for each would take too long.
+        let worst = known.iter().filter_map(of).max_by(|one, other| one.0.total_cmp(&other.0));
+        let Some((_, sent, lacking, observed)) = worst else { return 0 };
+        sent + match is_near {
+            true => terms.further(ending, lacking, observed),
+            false => Terms::meanwhile(lacking, observed),
+        }
     }
 
     /// Computes the goal of the current block, once.
     pub(super) fn judge_block(&mut self, block: u32, terms: &Terms, shape: &Shape) {
         if self.coded.blocks.get(&block).is_some_and(|state| state.goal == 0) {
             let goal = self.goal(block, terms, shape);
-            if let Some(state) = self.coded.blocks.get_mut(&block) {
-                state.goal = goal.max(1);
-            }
+            self.coded.change(block, |state| state.goal = goal.max(1));
         }
     }
 
-    /// Computes the goals of blocks whose source segments were sent.
+    /// Computes the goals of the newest blocks whose source segments were sent.
     pub(crate) fn judge(&mut self, terms: &Terms) {
+        let newest = self.coded.blocks.keys().rev().take(NEWEST).copied().collect::<Vec<_>>();
+        self.judge_blocks(terms, newest);
+    }
+
+    /// Computes the goals of blocks whose source segments were sent. Work for each report or
+    /// request must not grow with the object.
+    fn judge_blocks(&mut self, terms: &Terms, blocks: impl IntoIterator<Item = u32>) {
         let Some(shape) = self.shape.take() else { return };
-        let blocks: Vec<u32> = self.coded.blocks.keys().copied().collect();
         for block in blocks {
             let block_len = u32::from(shape.partition.block_len(block));
             let is_due = self.coded.blocks.get(&block).is_some_and(|state| {
@@ -338,9 +362,7 @@ impl Outgoing {
             });
             if is_due {
                 let goal = self.goal(block, terms, &shape);
-                if let Some(state) = self.coded.blocks.get_mut(&block) {
-                    state.goal = goal;
-                }
+                self.coded.change(block, |state| state.goal = goal);
             }
         }
         self.shape = Some(shape);
@@ -405,10 +427,10 @@ impl Outgoing {
             state.again = (symbol + 1) % block_len;
             state.queued += 1;
         }
-        match state.queued {
-            0 => Step::Enough,
-            _ => Step::Waits,
-        }
+        let queued = state.queued;
+        self.coded.repeating.insert(block);
+        self.coded.change(block, |_| ());
+        if queued == 0 { Step::Enough } else { Step::Waits }
     }
 
     /// Whether source segments of a block are queued to be sent again.
@@ -416,12 +438,19 @@ impl Outgoing {
         self.coded.blocks.get(&block).is_some_and(|state| state.queued > 0)
     }
 
+    /// Notes that no source segments are queued any more. A segment that was also requested was
+    /// queued once, and counted twice.
+    pub(super) fn repeats_end(&mut self) {
+        let is_over = self.source.as_ref().is_none_or(|source| !source.has_repairs());
+        while is_over && let Some(block) = self.coded.repeating.pop_first() {
+            self.coded.change(block, |state| state.queued = 0);
+        }
+    }
+
     /// Notes that a source segment was sent again.
     pub(super) fn again_went(&mut self, block: u32, number: u64, at: Time) {
         self.coded.went(block, number, at);
-        if let Some(state) = self.coded.blocks.get_mut(&block) {
-            state.queued = state.queued.saturating_sub(1);
-        }
+        self.coded.change(block, |state| state.queued = state.queued.saturating_sub(1));
     }
 
     /// Computes `more` parity segments of a block from `row` on, or reads the block for it.
@@ -500,9 +529,9 @@ impl Outgoing {
                 Step::Full | Step::Waits => return last,
                 // Nothing more can be sent.
                 Step::Enough => {
-                    if let Some(state) = self.coded.blocks.get_mut(&block) {
+                    self.coded.change(block, |state| {
                         state.goal = state.goal.min(state.sent + state.queued);
-                    }
+                    });
                 }
             }
         }
@@ -510,8 +539,7 @@ impl Outgoing {
     }
 
     fn first_short(&self) -> Option<u32> {
-        let mut before = self.coded.blocks.range(..self.at.block);
-        before.find(|(_, block)| block.is_short()).map(|(number, _)| *number)
+        self.coded.short.first().copied().filter(|block| *block < self.at.block)
     }
 
     /// Processes a receiver's report.
@@ -540,6 +568,7 @@ impl Outgoing {
         let have = block_len.saturating_sub(report.of.missing.into());
         self.knows(block, node, through, have);
         self.judge(&transmission.terms);
+        self.judge_blocks(&transmission.terms, [block]);
     }
 
     /// Number of the message that a receiver names as its newest.
@@ -621,11 +650,14 @@ impl Outgoing {
             Some(newest) => self.message(now, newest, transmission),
             None => self.coded.sent.at(now - transmission.round_trip()),
         };
-        for (block, missing) in std::mem::take(&mut self.coded.lacking) {
-            let block_len = u32::from(partition.block_len(block));
-            self.knows(block, node, through, block_len.saturating_sub(missing));
+        let lacking = std::mem::take(&mut self.coded.lacking);
+        for (block, missing) in &lacking {
+            let block_len = u32::from(partition.block_len(*block));
+            self.knows(*block, node, through, block_len.saturating_sub(*missing));
         }
         self.judge(&transmission.terms);
+        let blocks: BTreeSet<u32> = lacking.into_iter().map(|(block, _)| block).collect();
+        self.judge_blocks(&transmission.terms, blocks);
     }
 
     /// Least number of bytes that a receiver has, once one has reported on the object.
