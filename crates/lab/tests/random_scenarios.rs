@@ -232,7 +232,7 @@ fn coded_settings(rng: &mut Rng) -> NormSettings {
     let mut norm = NormSettings::default();
     maybe(&mut norm, &["sender", "segment_size"], rng.chance(0.3).then(|| 40 + rng.below(900)));
     // Shorter blocks than the default, so that short files have several.
-    let block_len = rng.chance(0.5).then(|| spread(rng, 1.0, 24_576.0) as u64);
+    let block_len = rng.chance(0.5).then(|| spread(rng, 64.0, 24_576.0) as u64);
     maybe(&mut norm, &["sender", "block_len"], block_len);
     maybe(&mut norm, &["sender", "parity"], rng.chance(0.3).then(|| rng.below(100)));
     let waste = ["0", "0.1 %", "10 %", "round-trip"][rng.below(4) as usize];
