@@ -561,8 +561,8 @@ fn memory_max(seeds: &[u64], world: World) -> u64 {
 /// Maximum copies of a file in memory, in addition to two at each receiver.
 const COPIES: u64 = 4;
 
-/// Memory of a world without files: engines, queues of links, records.
-const STATE: u64 = 32 << 20;
+/// Memory of a world without files: engines, queues of links, records, the stripes of long codes.
+const STATE: u64 = 80 << 20;
 
 fn check(run: &Run, gentle: bool, scenario: &Scenario) -> Result<(), String> {
     if run.ended != "idle" {

@@ -218,7 +218,8 @@ fn an_erasure_code_recovers_lost_packets() {
     assert_eq!(arrived, [0, 1, 3, 4, 7, 8, 9, 2, 5, 6]);
     let stats = &world.stop().unwrap().links[0].stats;
     assert_eq!((stats.lost_total().packets, stats.recovered.packets), (0, 3));
-    assert_eq!(stats.parity.packets, 5);
+    // The world may end before the last two of five leave.
+    assert!((3..=5).contains(&stats.parity.packets), "{:?}", stats.parity);
 }
 
 #[test]
