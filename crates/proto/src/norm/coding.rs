@@ -108,7 +108,7 @@ impl Coding {
         }
         if scheme == Scheme::Compact {
             let positions = fti.instance.checked_sub(INSTANCE_FIRST)?;
-            let is_usable = positions <= INSTANCES && fti.segment_size % 2 == 0;
+            let is_usable = positions <= INSTANCES && fti.segment_size.is_multiple_of(2);
             return is_usable
                 .then(|| Self {
                     scheme,

@@ -198,18 +198,24 @@ impl Coded {
     }
 
     /// Digests of blocks that fit in `room` bytes: those of requested blocks, and of the newest.
-    pub(super) fn digests(&mut self, room: usize) -> Vec<BlockDigest> {
-        let wanted = std::mem::take(&mut self.digests.wanted);
+    pub(super) fn digests(&self, room: usize) -> Vec<BlockDigest> {
+        let wanted = &self.digests.wanted;
         let newest = (0..self.digests.of.len() as u32).rev();
         let newest: Vec<_> =
             newest.filter(|block| !wanted.contains(block)).take(DIGESTS_MAX).collect();
         let most = (room / DIGEST_LEN).min(DIGESTS_MAX);
-        let blocks = wanted.into_iter().chain(newest).take(most);
+        let blocks = wanted.iter().copied().chain(newest).take(most);
         let of = |block: u32| {
             let digest = *self.digests.of.get(block as usize)?;
             Some(BlockDigest { block: (block & 0xffff) as u16, digest })
         };
         blocks.filter_map(of).collect()
+    }
+
+    /// Notes that NORM_INFO with `count` digests was sent.
+    pub(super) fn digests_went(&mut self, count: usize) {
+        let wanted = &mut self.digests.wanted;
+        wanted.drain(..count.min(wanted.len()));
     }
 
     /// Loss and bursts to expect: the worst of all receivers'.

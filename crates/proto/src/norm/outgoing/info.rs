@@ -96,6 +96,7 @@ impl Outgoing {
         if !transmission.push(core, burst, body) {
             return Turn::More;
         }
+        self.coded.digests_went(digests.len());
         self.info_turn.end();
         self.has_begun = true;
         if !is_first {
