@@ -153,8 +153,8 @@ fn judge_alone(scenario: &Path, until: Instant) -> (Verdict, Vec<String>) {
     decide(compare, DOUBTED_IN_CALM)
 }
 
-/// Repeats the disagreeing scenarios alone. What differed must agree in [`AGREEING`] of the rounds: a
-/// busy machine delays some runs, a difference of the worlds delays all.
+/// Repeats the disagreeing scenarios alone. What differed must agree in [`AGREEING`] of the
+/// rounds: a busy machine delays some runs, a difference of the worlds delays all.
 fn judge_again(scenario: &Path, before: &mut (Verdict, Vec<String>), until: Instant) {
     let (most, wanted) = match before.0 {
         Verdict::Agrees { .. } | Verdict::Edge | Verdict::Busy(_) => return,

@@ -70,7 +70,7 @@ pub struct TransferMetrics {
     pub goodput_grc_bps: Option<f64>,
     /// Minimum time to delivery on this route; `None` if the route never carries the file.
     pub bound_s: Option<f64>,
-    /// What the bound assumes, and its capacity.
+    /// Assumptions and capacity of the bound.
     #[serde(flatten)]
     pub least: Least,
     /// Bound / delivered. A mean if the bound is one.
@@ -350,7 +350,7 @@ impl Watch<'_> {
         }
     }
 
-    /// What the bound assumes, for packets of `bound_payload` bytes.
+    /// Assumptions and capacity of the bound, for packets of `bound_payload` bytes.
     fn least(&self, ways: &[Vec<Hop>], bound_payload: u64) -> Least {
         let bound_spent = match ways {
             [hops] if self.is_whole => least_spent(hops, self.file_bytes, bound_payload),

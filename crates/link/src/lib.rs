@@ -4,8 +4,8 @@
 //! gated by a plan of outages, and optionally with an erasure code over frames. A [`Link`] is a
 //! pure state machine without clock, thread or hidden randomness, so the same code serves a
 //! discrete-event simulator and a real-time emulator. Every time it reports is *logical*: computed
-//! from the configuration and the times of the pushes, never from the time of a call. A driver that
-//! calls late delays only that call.
+//! from the configuration and the times of the pushes, never from the time of a call. A driver
+//! that calls late delays only that call.
 //!
 //! ```
 //! use std::time::Duration;

@@ -8,8 +8,8 @@ pub(super) const WITHIN: f64 = 1.1;
 const TIE: f64 = 1.01;
 
 /// Moves the transport that takes the least capacity to the front, among those that deliver as
-/// surely as the first: all of them if that meets a `deadline`, otherwise those within
-/// [`WITHIN`] of the best time. The others of these follow, by capacity. Returns how many there are, and the
+/// surely as the first: all of them if that meets a `deadline`, otherwise those within [`WITHIN`]
+/// of the best time. The others of these follow, by capacity. Returns how many there are, and the
 /// former first transport, if another one precedes it.
 pub(super) fn by_capacity(ranking: &mut [Candidate], deadline: bool) -> (usize, Option<Candidate>) {
     let Some(first) = ranking.first().cloned() else { return (0, None) };

@@ -2,6 +2,7 @@
 //! of links below other transports. More seeds with `SLOWLIGHT_SEEDS`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stdout, reason = "what it measured, for who runs more")]
 
 use std::sync::atomic::AtomicBool;
 
@@ -126,8 +127,8 @@ const OF_LINKS: f64 = 0.95;
 /// Transports that random links are tried with.
 const ALL: [&str; 5] = ["norm/coded", "norm/coded-eager", "norm-fec", "saratoga", "ltp"];
 
-/// A link between a few kilometres and the outer planets, and the size of a file that crosses it in
-/// at most 10,000 packets.
+/// A link between a few kilometres and the outer planets, and the size of a file that crosses it
+/// in at most 10,000 packets.
 fn random_link(seed: u64) -> (String, u64) {
     let mut rng = Rng::new(seed, "random link");
     let mut spread = |least: f64, most: f64| least * (most / least).powf(rng.unit());

@@ -1,7 +1,8 @@
 //! Reed–Solomon code over GF(2^16) of long blocks, whose encoding and recovery take O(n log n).
 //!
 //! The code is Leopard's: additive FFT over GF(2^16) with polynomial 0x1002d and Cantor's basis,
-//! in its form for high rates. Crate `reed-solomon-simd` computes it. No standard has its code words.
+//! in its form for high rates. Crate `reed-solomon-simd` computes it. No standard has its code
+//! words.
 //!
 //! * The number of source symbols `k` and the number of parity positions `m`, a power of two,
 //!   determine the code. Rows of parity are numbered from 0 to `m − 1`.

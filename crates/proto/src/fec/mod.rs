@@ -7,8 +7,8 @@
 //! * [`Encoder`] takes the source symbols of a block as they are sent, and computes its parity
 //!   symbols. [`Code::encode_row`] computes one parity symbol from symbols read again.
 //! * [`Decoder`] takes received symbols of a block and recovers the missing ones.
-//! * [`Long`] is another code, for blocks of thousands of symbols; [`needed`] is the number of them
-//!   to send.
+//! * [`Long`] is another code, for blocks of thousands of symbols; [`needed`] is the number of
+//!   them to send.
 //!
 //! # The code words
 //!

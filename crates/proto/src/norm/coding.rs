@@ -18,7 +18,8 @@ pub(crate) fn first_id(scheme: Scheme) -> PayloadId {
 }
 
 /// First FEC instance ID of scheme 130 with our meaning: Leopard's code of high rate over
-/// GF(2^16), polynomial 0x1002d, with 1 parity position. The next one has twice as many, and so on.
+/// GF(2^16), polynomial 0x1002d, with 1 parity position. The next one has twice as many, and so
+/// on.
 const INSTANCE_FIRST: u16 = 0x5300;
 
 /// Highest power of two of parity positions.

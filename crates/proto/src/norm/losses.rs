@@ -68,7 +68,7 @@ const SPREAD_MAX: f64 = 12.0;
 pub(crate) struct Loss {
     /// Segments sent and received, as of the newest report.
     newest: Option<(u32, u32)>,
-    /// The same without outages, after each report of the window; the newest last.
+    /// Both without outages, after each report of the window; the newest last.
     points: VecDeque<(u32, u32)>,
     /// Counter of runs of losses in the newest report, and runs since the first.
     counter: u16,

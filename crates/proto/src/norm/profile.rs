@@ -11,8 +11,8 @@ use super::config::{Config, EndGame, Waste};
 /// `cc` enables congestion control: the rate follows the receivers' reports (RFC 5740 §5.5.2).
 ///
 /// `coded` uses blocks as long as the file, up to 24,576 segments, and parity of FEC scheme 130:
-/// only slowlight understands it. `coded-cc` is the same with congestion control, `coded-eager` sends
-/// parity until receivers report that they have enough.
+/// only slowlight understands it. `coded-cc` is the same with congestion control, `coded-eager`
+/// sends parity until receivers report that they have enough.
 ///
 /// `nrl-2011` is the library of the U.S. Naval Research Laboratory of March 2011, as seen in the
 /// first paper's captures. It sends segments of 1,024 bytes in blocks of 32, with an initial

@@ -6,7 +6,7 @@
 //! | 1 | `hel`, 4 |
 //! | 2 | object |
 //! | 2 | number of the newest message received of the sender |
-//! | 2 | highest block that has begun |
+//! | 2 | highest block of which something was received |
 //! | 2 | symbols that this block lacks; 0: it was recovered |
 //! | 4 | NORM_DATA of the object received |
 //! | 2 | runs of lost messages |
@@ -25,7 +25,7 @@ pub(crate) const REPORT_LEN: usize = 2 + CONTENT;
 /// State of a coded object at a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReportOf {
-    /// Highest block that has begun.
+    /// Highest block of which something was received.
     pub(crate) block: u32,
     /// Symbols that it lacks.
     pub(crate) missing: u16,
