@@ -92,6 +92,7 @@ def columns() -> str:
     transfer = documented("crates/lab/src/metrics.rs", "TransferMetrics")
     # The fields of a part are more specific than the field that has the part.
     transfer |= documented("crates/lab/src/metrics.rs", "Traffic")
+    transfer |= documented("crates/lab/src/metrics.rs", "Least")
     done = documented("crates/testbed/src/study/runner.rs", "Done")
     lines = [
         "# Columns of tables",
@@ -103,7 +104,7 @@ def columns() -> str:
     ]
     source = (ROOT / "crates/testbed/src/study/table.rs").read_text(encoding="utf-8")
     for name, kind, find in COLUMN.findall(source):
-        field = re.search(r"row\.(transfer|done)\.(?:traffic\.)?(\w+)", find)
+        field = re.search(r"row\.(transfer|done)\.(?:(?:traffic|least)\.)?(\w+)", find)
         about = OTHERS.get(name)
         if about is None and field:
             about = (transfer if field[1] == "transfer" else done).get(field[2])
