@@ -1,5 +1,6 @@
 //! Object being sent: its segments, the parity of its blocks, and requested repairs.
 
+mod again;
 mod coded;
 mod endgame;
 mod fresh;
@@ -419,7 +420,7 @@ impl Outgoing {
             }
             core.stats.explicit_repairs += 1;
             if shape.coding.is_long() {
-                self.again_went(at.sbn, message, departure);
+                self.again_went((at.sbn, at.esi), message, departure);
             }
             self.repair_went(at.sbn, burst.departure() + grtt);
             if let Some(source) = self.source.as_mut() {

@@ -127,12 +127,22 @@ impl Block {
     }
 
     /// Symbols to request, with at most `usable` parity segments in the block.
-    pub(super) fn wanted(&self, block_len: u16, parity: u16, usable: u16) -> Vec<u16> {
+    ///
+    /// A sender of long blocks sends each parity segment once: `is_long` blocks want those after
+    /// the last one received, and then source segments.
+    pub(super) fn wanted(
+        &self,
+        block_len: u16,
+        (parity, is_long): (u16, bool),
+        usable: u16,
+    ) -> Vec<u16> {
         if self.is_direct {
             return self.have.missing(block_len).collect();
         }
         let lacks = usize::from(block_len).saturating_sub(self.have.len() as usize);
-        let fresh = (block_len..block_len + parity).filter(|at| !self.have.contains(*at));
+        let after = self.have.iter().last().filter(|_| is_long).map_or(0, |last| last + 1);
+        let fresh = after.max(block_len)..block_len + parity;
+        let fresh = fresh.filter(|at| !self.have.contains(*at));
         let room = usize::from(usable).saturating_sub(self.parity.len());
         let fresh: Vec<_> = fresh.take(lacks.min(room)).collect();
         // Source segments are requested for the part that parity cannot cover.

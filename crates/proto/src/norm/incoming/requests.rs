@@ -239,7 +239,11 @@ impl Incoming {
             return true;
         };
         let block_len = shape.partition.block_len(number);
-        let wanted = block.wanted(block_len, shape.coding.parity(), shape.room.usable);
+        let wanted = block.wanted(
+            block_len,
+            (shape.coding.parity(), shape.coding.is_long()),
+            shape.room.usable,
+        );
         if !is_requested && !block.is_requested(&wanted, block_len) {
             let is_parity = wanted.first().is_some_and(|first| *first >= block_len);
             let count = u16::try_from(wanted.len()).unwrap_or(u16::MAX);

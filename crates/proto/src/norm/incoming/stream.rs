@@ -160,7 +160,9 @@ impl Stream {
             let is_here = |symbol: &u16| part.is_some_and(|part| part.block.have.contains(*symbol));
             return (from..self.through.symbol).filter(|symbol| !is_here(symbol)).collect();
         }
-        part.map_or(Vec::new(), |part| part.block.wanted(self.block_len, self.parity, self.usable))
+        part.map_or(Vec::new(), |part| {
+            part.block.wanted(self.block_len, (self.parity, false), self.usable)
+        })
     }
 
     /// Block at the end of the sent part, if it is only known to have started.

@@ -1,6 +1,6 @@
 //! Coded objects: blocks as long as the object, and parity until the receivers have enough.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,9 +26,6 @@ const LEAD: u16 = 256;
 const BATCH_LEAST: u16 = 64;
 const BATCH_BYTES: usize = 32 << 20;
 
-/// Source segments queued at once after all parity was sent.
-const AGAIN_MAX: u32 = 256;
-
 /// Segments between copies of NORM_INFO in parity, and the maximum number of copies.
 const INFO_EVERY: u32 = 16;
 const INFO_MAX: u32 = 24;
@@ -51,17 +48,19 @@ const BLOCKS_MAX: usize = 4096;
 /// State of a coded object at its sender.
 #[derive(Debug, Default)]
 pub(super) struct Coded {
-    blocks: BTreeMap<u32, CodedBlock>,
+    pub(super) blocks: BTreeMap<u32, CodedBlock>,
     /// Blocks that need more segments than were sent.
     short: BTreeSet<u32>,
     /// Blocks of which source segments were queued to be sent again.
-    repeating: BTreeSet<u32>,
+    pub(super) repeating: BTreeSet<u32>,
     /// All segments sent.
     sent: Runs,
     total: u32,
     receivers: BTreeMap<NodeId, Loss>,
     /// Segments that a receiver lacks of blocks, as its NACK names them.
     lacking: Vec<(u32, u32)>,
+    /// Source segments that a receiver names in its NACK, of blocks without further parity.
+    pub(super) named: Vec<(u32, Bits)>,
     info: InfoSchedule,
     digests: Digests,
     pub(super) windows: Windows,
@@ -100,21 +99,25 @@ struct Digests {
 
 /// Block of which something was sent.
 #[derive(Debug, Default)]
-struct CodedBlock {
+pub(super) struct CodedBlock {
     /// Segments sent: source, then parity, then source again.
-    sent: u32,
+    pub(super) sent: u32,
     /// Source segments queued to be sent again, and the next of them.
-    queued: u32,
-    again: u16,
+    pub(super) queued: u32,
+    pub(super) again: u16,
+    /// Source segments that receivers lack, after all parity was sent.
+    pub(super) named: Bits,
+    /// Source segments sent again that no report covers, with the numbers of their messages.
+    pub(super) repeats: VecDeque<(u64, u16)>,
     /// Number of segments to have been sent.
-    goal: u32,
+    pub(super) goal: u32,
     runs: Runs,
-    known: BTreeMap<NodeId, Known>,
+    pub(super) known: BTreeMap<NodeId, Known>,
 }
 
 /// Report of a receiver on a block: it had `have` of the first `of` segments sent.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+pub(super) struct Known {
     of: u32,
     have: u32,
 }
@@ -138,7 +141,7 @@ impl Coded {
     }
 
     /// Notes a segment sent in the message with this number. Returns whether NORM_INFO is due.
-    fn went(&mut self, block: u32, number: u64, at: Time) -> bool {
+    pub(super) fn went(&mut self, block: u32, number: u64, at: Time) -> bool {
         self.total += 1;
         self.sent.sent(number, at);
         if !self.blocks.contains_key(&block)
@@ -162,7 +165,7 @@ impl Coded {
     }
 
     /// Changes the state of a block.
-    fn change(&mut self, block: u32, change: impl FnOnce(&mut CodedBlock)) {
+    pub(super) fn change(&mut self, block: u32, change: impl FnOnce(&mut CodedBlock)) {
         let state = self.blocks.entry(block).or_default();
         change(state);
         match state.is_short() {
@@ -416,49 +419,6 @@ impl Outgoing {
         Step::Sent
     }
 
-    /// Queues source segments again, because all parity was sent.
-    fn send_again(&mut self, core: &mut Core, shape: &Shape, block: u32) -> Step {
-        let block_len = shape.partition.block_len(block);
-        let Some(state) = self.coded.blocks.get_mut(&block) else { return Step::Enough };
-        let Some(source) = self.source.as_mut() else { return Step::Enough };
-        let more = state.goal.saturating_sub(state.sent + state.queued);
-        let more = more.min(AGAIN_MAX.saturating_sub(state.queued));
-        for _ in 0..more {
-            let symbol = state.again % block_len;
-            let start = shape.partition.segment_offset(block, symbol);
-            let end = start + u64::from(shape.partition.segment_len(block, symbol));
-            if !source.request(start, end, core.config.limits.repairs) {
-                break;
-            }
-            state.again = (symbol + 1) % block_len;
-            state.queued += 1;
-        }
-        let queued = state.queued;
-        self.coded.repeating.insert(block);
-        self.coded.change(block, |_| ());
-        if queued == 0 { Step::Enough } else { Step::Waits }
-    }
-
-    /// Whether source segments of a block are queued to be sent again.
-    pub(super) fn is_repeating(&self, block: u32) -> bool {
-        self.coded.blocks.get(&block).is_some_and(|state| state.queued > 0)
-    }
-
-    /// Notes that no source segments are queued any more. A segment that was also requested was
-    /// queued once, and counted twice.
-    pub(super) fn repeats_end(&mut self) {
-        let is_over = self.source.as_ref().is_none_or(|source| !source.has_repairs());
-        while is_over && let Some(block) = self.coded.repeating.pop_first() {
-            self.coded.change(block, |state| state.queued = 0);
-        }
-    }
-
-    /// Notes that a source segment was sent again.
-    pub(super) fn again_went(&mut self, block: u32, number: u64, at: Time) {
-        self.coded.went(block, number, at);
-        self.coded.change(block, |state| state.queued = state.queued.saturating_sub(1));
-    }
-
     /// Computes `more` parity segments of a block from `row` on, or reads the block for it.
     fn compute(&mut self, core: &mut Core, shape: &Shape, block: u32, row: u16, more: u32) {
         if self.coded.windows.is_reading() || self.coded.windows.get(block, row).is_some() {
@@ -656,6 +616,7 @@ impl Outgoing {
             Some(newest) => self.message(now, newest, transmission),
             None => self.coded.sent.at(now - transmission.round_trip()),
         };
+        self.take_named(through);
         let lacking = std::mem::take(&mut self.coded.lacking);
         for (block, missing) in &lacking {
             let block_len = u32::from(partition.block_len(*block));

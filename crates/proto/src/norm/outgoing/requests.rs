@@ -72,6 +72,7 @@ impl Outgoing {
         let Some(shape) = self.shape.as_ref().filter(|_| most > 0) else { return false };
         let missing = symbols.named.len() + symbols.count;
         if shape.coding.is_long() {
+            self.note_named(block, &symbols.named);
             return self.note_lacking(block, (missing > 0).then_some(missing));
         }
         // More segments are missing than parity can cover, and they were not named: any segment

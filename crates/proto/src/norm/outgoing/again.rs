@@ -1,0 +1,101 @@
+//! Source segments of coded blocks that are sent again, because all parity was sent.
+
+use engine::Time;
+
+use super::coded::Step;
+use super::{Core, Outgoing, Shape};
+use crate::norm::bits::Bits;
+
+/// Source segments queued at once after all parity was sent.
+const AGAIN_MAX: u32 = 256;
+
+/// Maximum number of segments sent again that are remembered for a block.
+const REPEATS_MAX: usize = 1 << 16;
+
+/// Maximum number of blocks of which a NACK names segments.
+const NAMED_MAX: usize = 64;
+
+impl Outgoing {
+    /// Queues source segments again, because all parity was sent.
+    pub(super) fn send_again(&mut self, core: &mut Core, shape: &Shape, block: u32) -> Step {
+        let block_len = shape.partition.block_len(block);
+        let Some(state) = self.coded.blocks.get_mut(&block) else { return Step::Enough };
+        let Some(source) = self.source.as_mut() else { return Step::Enough };
+        let more = state.goal.saturating_sub(state.sent + state.queued);
+        let more = more.min(AGAIN_MAX.saturating_sub(state.queued));
+        for _ in 0..more {
+            let named = state.named.iter().next().filter(|named| *named < block_len);
+            let symbol = named.unwrap_or(state.again % block_len);
+            let start = shape.partition.segment_offset(block, symbol);
+            let end = start + u64::from(shape.partition.segment_len(block, symbol));
+            if !source.request(start, end, core.config.limits.repairs) {
+                break;
+            }
+            match named {
+                Some(named) => state.named.remove(named),
+                None => state.again = (symbol + 1) % block_len,
+            }
+            state.queued += 1;
+        }
+        let queued = state.queued;
+        self.coded.repeating.insert(block);
+        self.coded.change(block, |_| ());
+        if queued == 0 { Step::Enough } else { Step::Waits }
+    }
+
+    /// Whether source segments of a block are queued to be sent again.
+    pub(super) fn is_repeating(&self, block: u32) -> bool {
+        self.coded.blocks.get(&block).is_some_and(|state| state.queued > 0)
+    }
+
+    /// Notes that no source segments are queued any more. A segment that was also requested was
+    /// queued once, and counted twice.
+    pub(super) fn repeats_end(&mut self) {
+        let is_over = self.source.as_ref().is_none_or(|source| !source.has_repairs());
+        while is_over && let Some(block) = self.coded.repeating.pop_first() {
+            self.coded.change(block, |state| state.queued = 0);
+        }
+    }
+
+    /// Notes that a source segment was sent again.
+    pub(super) fn again_went(&mut self, (block, symbol): (u32, u16), number: u64, at: Time) {
+        self.coded.went(block, number, at);
+        self.coded.change(block, |state| {
+            state.queued = state.queued.saturating_sub(1);
+            state.repeats.push_back((number, symbol));
+            while state.repeats.len() > REPEATS_MAX {
+                state.repeats.pop_front();
+            }
+        });
+    }
+
+    /// Notes the source segments of a block that a receiver lacks, if all parity of it was sent:
+    /// any other segment would mostly be there already.
+    pub(super) fn note_named(&mut self, block: u32, named: &Bits) {
+        let Some(shape) = &self.shape else { return };
+        let all = u32::from(shape.partition.block_len(block)) + u32::from(shape.coding.parity());
+        let is_exhausted = self.coded.blocks.get(&block).is_some_and(|state| state.sent >= all);
+        if is_exhausted && named.len() > 0 && self.coded.named.len() < NAMED_MAX {
+            self.coded.named.push((block, named.clone()));
+        }
+    }
+
+    /// Takes over the segments that a receiver named, without those sent again after the message
+    /// that it had received last.
+    pub(super) fn take_named(&mut self, through: u64) {
+        for (block, named) in std::mem::take(&mut self.coded.named) {
+            let Some(state) = self.coded.blocks.get_mut(&block) else { continue };
+            while state.repeats.front().is_some_and(|(number, _)| *number <= through) {
+                state.repeats.pop_front();
+            }
+            // Another receiver may lack other segments.
+            if state.known.len() <= 1 {
+                state.named = Bits::new();
+            }
+            state.named.union(&named);
+            for (_, symbol) in &state.repeats {
+                state.named.remove(*symbol);
+            }
+        }
+    }
+}
