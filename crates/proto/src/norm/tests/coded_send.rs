@@ -55,24 +55,6 @@ fn after_all_parity_source_segments_are_sent_again() {
     assert!(world.sides[0].engine.stats().explicit_repairs > 0, "{:#?}", world.transcript());
 }
 
-/// Of any other segment a receiver with two thirds of them has two thirds.
-#[test]
-fn after_all_parity_receivers_get_what_they_name() {
-    let mut config = coded(Waste::Share(0.01));
-    config.sender.parity = 2;
-    for seed in 0..5 {
-        let mut world = World::with(&config);
-        let file = content(500_000);
-        world.lose = lose_one_in(3, seed);
-        world.send(&file);
-        world.run();
-        world.assert_delivered(&file);
-        let segments = 500_000 / 1_000;
-        let again = world.sides[0].engine.stats().explicit_repairs;
-        assert!((segments / 3..segments).contains(&again), "{again} of {segments}");
-    }
-}
-
 #[test]
 fn several_blocks_cross_many_losses() {
     for waste in [Waste::Nothing, Waste::Share(0.01), Waste::RoundTrip] {
