@@ -76,6 +76,15 @@ fn losses_in_bursts() {
     reaches(0.9, &row(link, "norm/coded", 10_000_000, seeds(4)));
 }
 
+/// Before, blocks of more than 4,096 segments had parity for a quarter of them: a hundredth.
+#[test]
+fn two_fifths_are_lost() {
+    let link = "rate = \"80 Mbit/s\"\ndelay = \"127 ms\"\nqueue = \"unlimited\"\nper = 0.4";
+    for size in [8_500_000, 30_000_000] {
+        reaches(0.93, &row(link, "norm/coded", size, 1));
+    }
+}
+
 #[test]
 fn parity_until_receivers_report_serves_files_shorter_than_a_round_trip() {
     let link = "rate = \"20 Mbit/s\"\ndelay = \"10 s\"\nper = 0.2\n\

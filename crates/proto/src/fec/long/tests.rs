@@ -111,7 +111,7 @@ fn impossible_codes_are_refused() {
     }
     let of = |source| Long::positions(source, None);
     let some = [1, 11, 689, 5_000, 6_888, 10_000, 13_775, 23_109, 24_576, 60_000].map(of);
-    assert_eq!(some, [64, 64, 1_024, 8_192, 8_192, 16_384, 16_384, 8_192, 8_192, 4_096]);
+    assert_eq!(some, [64, 64, 1_024, 8_192, 8_192, 16_384, 16_384, 32_768, 32_768, 4_096]);
     assert_eq!([0.01, 0.2].map(|loss| Long::positions(23_109, Some(loss))), [8_192, 32_768]);
 }
 
