@@ -34,6 +34,12 @@ impl Bits {
         }
     }
 
+    /// Highest segment.
+    pub(crate) fn last(&self) -> Option<u16> {
+        let (at, word) = self.words.iter().enumerate().rev().find(|(_, word)| **word != 0)?;
+        Some((at as u16) * 64 + word.ilog2() as u16)
+    }
+
     /// Adds all segments from `first` to `last`, a word at a time.
     pub(crate) fn insert_all(&mut self, first: u16, last: u16) {
         if first > last {
@@ -121,6 +127,9 @@ mod tests {
         assert_eq!(bits.missing(6).collect::<Vec<_>>(), [0, 1, 2, 5]);
         [64, 64, 65, 9_999].into_iter().for_each(|at| bits.remove(at));
         assert_eq!((bits.len(), bits.contains(64), bits.contains(254)), (3, false, true));
+        assert_eq!((bits.last(), Bits::new().last()), (Some(254), None));
+        bits.remove(254);
+        assert_eq!(bits.last(), Some(4));
     }
 
     #[test]

@@ -109,16 +109,14 @@ impl Coding {
         }
         if scheme == Scheme::Compact {
             let positions = fti.instance.checked_sub(INSTANCE_FIRST)?;
-            let is_usable = positions <= INSTANCES && fti.segment_size.is_multiple_of(2);
-            return is_usable
-                .then(|| Self {
-                    scheme,
-                    kind: Kind::Long,
-                    block_len: fti.block_len,
-                    parity: 1 << positions,
-                    auto_parity: 0,
-                })
-                .filter(|_| fti.block_len > 0);
+            let has_blocks = fti.block_len > 0 && fti.segment_size.is_multiple_of(2);
+            return (positions <= INSTANCES && has_blocks).then(|| Self {
+                scheme,
+                kind: Kind::Long,
+                block_len: fti.block_len,
+                parity: 1 << positions,
+                auto_parity: 0,
+            });
         }
         // With an odd segment length, other implementations send parity that lacks half an element:
         // such objects are received as if they had no parity.
@@ -339,7 +337,7 @@ impl Coding {
 
 /// Parity segments `rows` of a long block.
 fn long_rows(code: Long, work: &mut LongWork, data: &[u8], rows: &Bits) -> Vec<(u16, Bytes)> {
-    let (Some(first), Some(last)) = (rows.iter().next(), rows.iter().last()) else {
+    let (Some(first), Some(last)) = (rows.iter().next(), rows.last()) else {
         return Vec::new();
     };
     let len = code.symbol_len();

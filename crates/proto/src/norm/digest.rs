@@ -20,6 +20,9 @@ const CONTENT: usize = 18;
 /// Bytes of the extension in a header.
 pub(crate) const DIGEST_LEN: usize = 2 + CONTENT;
 
+/// Maximum number of digests in a NORM_INFO, and in a request for them.
+pub(crate) const DIGESTS_MAX: usize = 8;
+
 /// Digest of a block's source bytes.
 pub(crate) type Digest = [u8; 16];
 

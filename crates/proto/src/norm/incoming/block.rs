@@ -110,6 +110,11 @@ impl Block {
         count >= parity && explicit.all(|symbol| self.by_others.contains(*symbol))
     }
 
+    /// Rows of parity segments, and their places.
+    pub(super) fn rows(&self, block_len: u16) -> Vec<(u16, u16)> {
+        self.parity.iter().map(|(place, symbol)| (symbol - block_len, *place)).collect()
+    }
+
     /// Bytes of source segments received.
     pub(super) fn counted(&self, shape: &Shape, number: u32) -> u64 {
         let lens = self.have.iter().map(|symbol| shape.partition.segment_len(number, symbol));
@@ -140,7 +145,7 @@ impl Block {
             return self.have.missing(block_len).collect();
         }
         let lacks = usize::from(block_len).saturating_sub(self.have.len() as usize);
-        let after = self.have.iter().last().filter(|_| is_long).map_or(0, |last| last + 1);
+        let after = self.have.last().filter(|_| is_long).map_or(0, |last| last + 1);
         let fresh = after.max(block_len)..block_len + parity;
         let fresh = fresh.filter(|at| !self.have.contains(*at));
         let room = usize::from(usable).saturating_sub(self.parity.len());

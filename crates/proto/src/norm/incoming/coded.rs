@@ -96,15 +96,16 @@ impl Incoming {
         };
         let is_enough = block.have.len() >= u32::from(block_len);
         let at = offset + u64::from(place) * segment as u64;
-        if symbol >= block_len && place == last && has_short {
-            // Beyond the end of the file there is no place for parity.
-            let mut spare = vec![0; segment];
-            spare[..payload.len()].copy_from_slice(payload);
-            block.spare = Some(spare.into());
-        } else if payload.len() < segment && symbol >= block_len {
+        let has_no_place = symbol >= block_len && place == last && has_short;
+        if has_no_place || symbol >= block_len && payload.len() < segment {
             let mut whole = vec![0; segment];
             whole[..payload.len()].copy_from_slice(payload);
-            self.write(core, at, &whole);
+            if has_no_place {
+                // Beyond the end of the file there is no place for parity.
+                block.spare = Some(whole.into());
+            } else {
+                self.write(core, at, &whole);
+            }
         } else {
             self.write(core, at, payload);
         }
@@ -145,15 +146,14 @@ impl Incoming {
         let Some(code) = shape.coding.long_code(block_len, segment) else { return };
         block.is_recovering = true;
         let offset = shape.partition.block_offset(number);
-        let len = shape.partition.block_offset(number + 1) - offset;
-        let parity = block.parity.iter().map(|(place, symbol)| (symbol - block_len, *place));
+        let len = Self::span(shape, number);
         let missing: Vec<_> = block.have.missing(block_len).collect();
         core.stats.recovered += missing.len() as u64;
         let job = Recover {
             code,
             span: Span { offset, len },
             missing,
-            parity: parity.collect(),
+            parity: block.rows(block_len),
             spare: block.spare.take().map(|spare| (block_len - 1, spare)),
         };
         self.sink.work(core, number, Work::new(job), self.is_held);
@@ -177,7 +177,7 @@ impl Incoming {
     }
 
     /// Bytes of a block.
-    fn span(shape: &Shape, number: u32) -> u64 {
+    pub(super) fn span(shape: &Shape, number: u32) -> u64 {
         shape.partition.block_offset(number + 1) - shape.partition.block_offset(number)
     }
 

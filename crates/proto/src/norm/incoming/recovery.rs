@@ -65,8 +65,7 @@ impl Incoming {
         if self.whole.contains(number)
             && let Some(shape) = &self.shape
         {
-            let span = shape.partition.block_offset(block)..shape.partition.block_offset(block + 1);
-            self.received = self.received.saturating_sub(span.end - span.start);
+            self.received = self.received.saturating_sub(Self::span(shape, block));
             self.whole.remove(number, number + 1);
         }
         if verdict == Verdict::Fails {
@@ -103,11 +102,9 @@ impl Incoming {
         if missing.is_empty() {
             return true;
         }
-        let segment_len = room.segment;
-        if let Some(code) = coding.long_code(block_len, segment_len) {
-            let parity: Vec<_> =
-                block.parity.iter().map(|(place, symbol)| (symbol - block_len, *place)).collect();
-            let mut columns = SliceColumns::new(&mut block.buffer, segment_len);
+        if let Some(code) = coding.long_code(block_len, segment) {
+            let parity = block.rows(block_len);
+            let mut columns = SliceColumns::new(&mut block.buffer, segment);
             if code.recover(&mut core.long, &mut columns, &missing, &parity).is_err() {
                 return false;
             }

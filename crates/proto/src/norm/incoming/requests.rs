@@ -7,10 +7,8 @@ use super::joined::ItemPrice;
 use super::{Incoming, Shape, State};
 use crate::norm::bits::{Bits, runs};
 use crate::norm::coding::first_id;
+use crate::norm::digest::DIGESTS_MAX;
 use crate::ranges::Ranges;
-
-/// Maximum number of digests requested at once.
-const DIGESTS_MAX: usize = 8;
 
 impl Incoming {
     /// Bytes of a full segment, if known.

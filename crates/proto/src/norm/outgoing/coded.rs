@@ -13,7 +13,7 @@ use super::parity::Windows;
 use super::runs::Runs;
 use super::{Content, Core, Job, Outgoing, Shape, Task, Terms, Transmission, data_body};
 use crate::norm::bits::Bits;
-use crate::norm::digest::{BlockDigest, DIGEST_LEN, Digest, digest_of};
+use crate::norm::digest::{BlockDigest, DIGEST_LEN, DIGESTS_MAX, Digest, digest_of, first_bytes};
 use crate::norm::jobs::{Encode, Span};
 use crate::norm::losses::Loss;
 use crate::norm::report::Report;
@@ -32,9 +32,6 @@ const INFO_MAX: u32 = 24;
 
 /// Size of an object up to which its first NORM_INFO has its digest.
 const SHORT: u64 = 256 << 10;
-
-/// Maximum number of digests in a NORM_INFO.
-const DIGESTS_MAX: usize = 8;
 
 /// Round trips before the end in which receivers may not get another round of repairs.
 const NEAR: f64 = 1.5;
@@ -181,10 +178,7 @@ impl Coded {
         self.info = InfoSchedule { next, gap: INFO_EVERY, growth, copies: 0 };
         let whole = self.digests.current.finalize_reset();
         if self.digests.of.len() == block as usize {
-            let mut digest = Digest::default();
-            let len = digest.len();
-            digest.copy_from_slice(&whole[..len]);
-            self.digests.of.push(digest);
+            self.digests.of.push(first_bytes(&whole));
         }
     }
 
@@ -356,14 +350,15 @@ impl Outgoing {
 
     /// Computes the goals of the newest blocks whose source segments were sent.
     pub(crate) fn judge(&mut self, terms: &Terms) {
-        let newest = self.coded.blocks.keys().rev().take(NEWEST).copied().collect::<Vec<_>>();
-        self.judge_blocks(terms, newest);
+        self.judge_with(terms, []);
     }
 
-    /// Computes the goals of blocks whose source segments were sent. Work for each report or
-    /// request must not grow with the object.
-    fn judge_blocks(&mut self, terms: &Terms, blocks: impl IntoIterator<Item = u32>) {
+    /// Computes the goals of the named and the newest blocks whose source segments were sent. Work
+    /// for each report or request must not grow with the object.
+    fn judge_with(&mut self, terms: &Terms, named: impl IntoIterator<Item = u32>) {
         let Some(shape) = self.shape.take() else { return };
+        let newest = self.coded.blocks.keys().rev().take(NEWEST).copied();
+        let blocks: BTreeSet<u32> = newest.chain(named).collect();
         for block in blocks {
             let block_len = u32::from(shape.partition.block_len(block));
             let is_due = self.coded.blocks.get(&block).is_some_and(|state| {
@@ -533,8 +528,7 @@ impl Outgoing {
         loss.reported(sent, report.of.arrived, report.runs);
         let have = block_len.saturating_sub(report.of.missing.into());
         self.knows(block, node, through, have);
-        self.judge(&transmission.terms);
-        self.judge_blocks(&transmission.terms, [block]);
+        self.judge_with(&transmission.terms, [block]);
     }
 
     /// Number of the message that a receiver names as its newest.
@@ -622,9 +616,7 @@ impl Outgoing {
             let block_len = u32::from(partition.block_len(*block));
             self.knows(*block, node, through, block_len.saturating_sub(*missing));
         }
-        self.judge(&transmission.terms);
-        let blocks: BTreeSet<u32> = lacking.into_iter().map(|(block, _)| block).collect();
-        self.judge_blocks(&transmission.terms, blocks);
+        self.judge_with(&transmission.terms, lacking.into_iter().map(|(block, _)| block));
     }
 
     /// Least number of bytes that a receiver has, once one has reported on the object.
