@@ -1,7 +1,7 @@
-//! A UDP relay that drops a seeded share of the datagrams and writes a capture.
+//! A UDP relay that drops a seeded share of the datagrams and writes a capture, if asked to.
 //!
 //! ```text
-//! relay NEAR FAR TARGET LOSS SEED CAPTURE
+//! relay NEAR FAR TARGET LOSS SEED [CAPTURE]
 //! ```
 //!
 //! Datagrams that arrive at `NEAR` leave from `FAR` towards `TARGET`; those that arrive at `FAR`
@@ -11,7 +11,7 @@
 
 mod capture;
 
-use std::io::{self, Read};
+use std::io::{self, IoSliceMut, Read};
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +19,9 @@ use std::time::Duration;
 use std::{env, thread};
 
 use capture::Capture;
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
-const USAGE: &str = "usage: relay NEAR FAR TARGET LOSS SEED CAPTURE";
+const USAGE: &str = "usage: relay NEAR FAR TARGET LOSS SEED [CAPTURE]";
 /// Size of a socket's buffers in bytes; the kernel may grant less.
 const BUFFER: usize = 4 << 20;
 /// Receive timeout of a direction, after which it checks for the end of the relay.
@@ -28,7 +29,8 @@ const POLL: Duration = Duration::from_millis(50);
 
 fn main() -> io::Result<()> {
     let args: Vec<String> = env::args().skip(1).collect();
-    let [near, far, target, loss, seed, capture] = &args[..] else {
+    let (fixed, capture) = args.split_at(args.len().min(5));
+    let ([near, far, target, loss, seed], [] | [_]) = (fixed, capture) else {
         return Err(usage(USAGE));
     };
     let loss: f64 = loss.parse().map_err(|_| usage("LOSS is a share from 0 to 1"))?;
@@ -36,15 +38,13 @@ fn main() -> io::Result<()> {
     let target: SocketAddrV4 = target.parse().map_err(|_| usage("TARGET is ADDRESS:PORT"))?;
 
     let relay = Arc::new(Relay {
-        near: bind(near)?,
-        far: bind(far)?,
+        near: Socket::bind(near)?,
+        far: Socket::bind(far)?,
         target,
         client: Mutex::new(None),
-        capture: Mutex::new(Capture::create(capture)?),
+        capture: Mutex::new(capture.first().map(|path| Capture::create(path)).transpose()?),
         ended: AtomicBool::new(false),
     });
-    relay.near.set_read_timeout(Some(POLL))?;
-    relay.far.set_read_timeout(Some(POLL))?;
     println!("ready");
 
     let forward = start(&relay, Direction::Forward, Fate::new(seed, 1, loss));
@@ -54,18 +54,67 @@ fn main() -> io::Result<()> {
     relay.ended.store(true, Ordering::Relaxed);
     let forward = forward.join().map_err(|_| io::Error::other("a direction panicked"))??;
     let back = back.join().map_err(|_| io::Error::other("a direction panicked"))??;
-    relay.capture.lock().unwrap_or_else(PoisonError::into_inner).finish()?;
+    if let Some(capture) = relay.capture.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        capture.finish()?;
+    }
     println!("{{\"forward\":{},\"back\":{}}}", forward.json(), back.json());
     Ok(())
 }
 
-/// Opens a socket whose buffers are so large that only the relay drops datagrams.
-fn bind(address: &str) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(address)?;
-    let options = socket2::SockRef::from(&socket);
-    options.set_recv_buffer_size(BUFFER)?;
-    options.set_send_buffer_size(BUFFER)?;
-    Ok(socket)
+/// A UDP socket that takes and gives batches of datagrams of one length.
+struct Socket {
+    socket: UdpSocket,
+    state: UdpSocketState,
+}
+
+impl Socket {
+    /// Opens a socket whose buffers are so large that only the relay drops datagrams.
+    fn bind(address: &str) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address)?;
+        let options = socket2::SockRef::from(&socket);
+        options.set_recv_buffer_size(BUFFER)?;
+        options.set_send_buffer_size(BUFFER)?;
+        let state = UdpSocketState::new((&socket).into())?;
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(POLL))?;
+        Ok(Self { socket, state })
+    }
+
+    /// Waits for the next batch.
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<RecvMeta> {
+        let mut meta = [RecvMeta::default()];
+        // One batch only: with more, the system would wait until all are there.
+        self.state.recv((&self.socket).into(), &mut [IoSliceMut::new(buffer)], &mut meta)?;
+        Ok(meta[0])
+    }
+
+    /// Sends `count` datagrams of `meta.stride` bytes, the last of which may be shorter.
+    fn send(&self, target: SocketAddrV4, meta: &RecvMeta, bytes: &[u8], count: usize) {
+        let send = |contents, segment_size| {
+            let transmit = Transmit {
+                destination: target.into(),
+                ecn: meta.ecn,
+                contents,
+                segment_size,
+                src_ip: None,
+            };
+            self.state.try_send((&self.socket).into(), &transmit)
+        };
+        let is_batch = count > 1 && count <= self.state.max_gso_segments();
+        if count == 0 || is_batch && send(bytes, Some(meta.stride)).is_ok() {
+            return;
+        }
+        for (start, end) in datagrams(bytes.len(), meta.stride) {
+            // Fails if the end has gone; the transfer's result will show that.
+            let _ = send(&bytes[start..end], None);
+        }
+    }
+}
+
+/// Places of the datagrams in a batch of `len` bytes.
+fn datagrams(len: usize, stride: usize) -> impl Iterator<Item = (usize, usize)> {
+    let count = len.div_ceil(stride.max(1)).max(1);
+    (0..count).map(move |at| (at * stride, ((at + 1) * stride).min(len)))
 }
 
 fn usage(text: &str) -> io::Error {
@@ -73,11 +122,11 @@ fn usage(text: &str) -> io::Error {
 }
 
 struct Relay {
-    near: UdpSocket,
-    far: UdpSocket,
+    near: Socket,
+    far: Socket,
     target: SocketAddrV4,
     client: Mutex<Option<SocketAddrV4>>,
-    capture: Mutex<Capture>,
+    capture: Mutex<Option<Capture>>,
     ended: AtomicBool,
 }
 
@@ -95,6 +144,12 @@ struct Counters {
 }
 
 impl Counters {
+    fn count(&self, bytes: usize, lost: bool) {
+        self.datagrams.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.lost.fetch_add(lost.into(), Ordering::Relaxed);
+    }
+
     fn json(&self) -> String {
         format!(
             "{{\"datagrams\":{},\"bytes\":{},\"lost\":{}}}",
@@ -124,29 +179,37 @@ impl Relay {
         };
         let mut buffer = vec![0; 65_536];
         while !self.ended.load(Ordering::Relaxed) {
-            let (len, source) = match from.recv_from(&mut buffer) {
-                Ok((len, SocketAddr::V4(source))) => (len, source),
-                Ok((_, SocketAddr::V6(_))) => continue,
-                // A timeout, or the ICMP error of a datagram to an end that has gone.
-                Err(_) => continue,
-            };
+            // A timeout, or the ICMP error of a datagram to an end that has gone.
+            let Ok(meta) = from.receive(&mut buffer) else { continue };
+            let SocketAddr::V4(source) = meta.addr else { continue };
             let Some(target) = self.target_of(direction, source) else { continue };
-            let bytes = &buffer[..len];
-            let lost = fate.lost();
-            counters.datagrams.fetch_add(1, Ordering::Relaxed);
-            counters.bytes.fetch_add(len as u64, Ordering::Relaxed);
-            self.capture
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .record(source, target, bytes, lost)?;
-            if lost {
-                counters.lost.fetch_add(1, Ordering::Relaxed);
-            } else {
-                // Fails if the end has gone; the transfer's result will show that.
-                let _ = to.send_to(bytes, target);
+            let bytes = &buffer[..meta.len];
+            // Datagrams between two lost ones leave as one batch.
+            let (mut first, mut count) = (0, 0);
+            for (start, end) in datagrams(meta.len, meta.stride) {
+                let lost = fate.lost();
+                counters.count(end - start, lost);
+                self.record((source, target), &bytes[start..end], lost)?;
+                if lost {
+                    to.send(target, &meta, &bytes[first..start], count);
+                    (first, count) = (end, 0);
+                } else {
+                    count += 1;
+                }
             }
+            to.send(target, &meta, &bytes[first..], count);
         }
         Ok(counters)
+    }
+
+    fn record(
+        &self,
+        (source, target): (SocketAddrV4, SocketAddrV4),
+        bytes: &[u8],
+        lost: bool,
+    ) -> io::Result<()> {
+        let mut capture = self.capture.lock().unwrap_or_else(PoisonError::into_inner);
+        capture.as_mut().map_or(Ok(()), |capture| capture.record(source, target, bytes, lost))
     }
 
     fn target_of(&self, direction: Direction, source: SocketAddrV4) -> Option<SocketAddrV4> {
@@ -196,6 +259,14 @@ mod tests {
             // Five standard deviations of a binomial share at 0.05: 5 * 0.00069.
             assert!((lost - loss).abs() <= 0.0035, "{lost} of {loss}");
         }
+    }
+
+    #[test]
+    fn batches_are_cut_into_their_datagrams() {
+        let cut = |len, stride| datagrams(len, stride).collect::<Vec<_>>();
+        assert_eq!(cut(25, 10), [(0, 10), (10, 20), (20, 25)]);
+        assert_eq!(cut(10, 10), [(0, 10)]);
+        assert_eq!(cut(0, 0), [(0, 0)]);
     }
 
     #[test]
