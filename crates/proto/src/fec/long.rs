@@ -139,12 +139,12 @@ impl Long {
     }
 
     /// Number of parity positions for blocks of `source` symbols, of which a share `loss` is lost,
-    /// if known. Once they run out, source symbols are sent again.
+    /// if known. Once they run out, all symbols are sent again in turn, of which a receiver has
+    /// most.
     ///
     /// The time of a recovery grows with the next power of two of all symbols: there are as many
-    /// positions as do not change it, and at least as many as source symbols if the loss is unknown:
-    /// sending again what a receiver mostly has takes a hundred times as long. 6,888 symbols have
-    /// 8,192 positions, 23,109 have 32,768.
+    /// positions as do not change it, and at least as many as source symbols if the loss is
+    /// unknown. 6,888 symbols have 8,192 positions, 23,109 have 32,768.
     #[must_use]
     pub fn positions(source: u16, loss: Option<f64>) -> u16 {
         const LEAST: usize = 64;

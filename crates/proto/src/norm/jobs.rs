@@ -138,7 +138,6 @@ impl<'a> FileColumns<'a> {
         let at = self.at(place);
         let most = (PIECE / self.symbol_len).max(1) * self.symbol_len;
         let rest = self.span.len.saturating_sub(at).min(most as u64) as usize;
-        self.piece.clear();
         self.piece.resize(rest.next_multiple_of(self.symbol_len).max(self.symbol_len), 0);
         let read = self.file.read_at(self.span.offset + at, &mut self.piece[..rest])?;
         self.piece[read..].fill(0);

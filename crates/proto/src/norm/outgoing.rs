@@ -172,7 +172,7 @@ impl Outgoing {
         }
         let mut cut = cut;
         let config = &core.config.sender;
-        let coding = cut.coding.for_object(config, (self.size, cut.segment), config.loss);
+        let coding = cut.coding.for_object(config, (self.size, cut.segment), cut.loss);
         cut.coding = coding.map_err(settings)?;
         let partition = Partition::new(self.size, cut.segment, cut.coding.block_len())
             .map_err(|error| settings(error.to_string()))?;

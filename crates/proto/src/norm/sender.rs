@@ -199,7 +199,8 @@ impl Sender {
         if segment == 0 || path.mtu() < least {
             return Some(Err(Failure::Settings(too_narrow(path.mtu(), least))));
         }
-        Some(Ok(Cut { segment, room: most, coding: self.coding.clone(), has_fti }))
+        let loss = self.loss_of_code(config, path.rate_bps());
+        Some(Ok(Cut { segment, room: most, coding: self.coding.clone(), loss, has_fti }))
     }
 
     /// Advances everything that can proceed.

@@ -1,8 +1,8 @@
-//! Source segments of coded blocks that are sent again, because all parity was sent.
+//! Segments of coded blocks that are sent again, because all parity was sent.
 
 use engine::Time;
 
-use super::coded::Step;
+use super::coded::{CodedBlock, Step};
 use super::{Core, Outgoing, Shape};
 use crate::norm::bits::Bits;
 
@@ -15,17 +15,52 @@ const REPEATS_MAX: usize = 1 << 16;
 /// Maximum number of blocks of which a NACK names segments.
 const NAMED_MAX: usize = 64;
 
+impl CodedBlock {
+    /// Next row of parity to send, if no source segment is to be sent again instead. After all
+    /// segments were sent, those that receivers name are sent again, and then all in turn: parity,
+    /// and the source segments from the last to the first, because at receivers parity takes the
+    /// places of the first ones missing, where source segments are of no more use.
+    pub(super) fn row(&self, (block_len, parity): (u16, u16)) -> Option<u16> {
+        if self.queued > 0 {
+            return None;
+        }
+        let all = u32::from(block_len) + u32::from(parity);
+        let row = match (self.sent < all, self.named.iter().next()) {
+            (true, _) => u16::try_from(self.sent - u32::from(block_len)).ok(),
+            (false, Some(named)) => named.checked_sub(block_len),
+            (false, None) => u16::try_from(self.again % all).ok(),
+        };
+        row.filter(|row| *row < parity)
+    }
+
+    /// Notes that a segment was sent again.
+    fn repeated(&mut self, number: u64, symbol: u16) {
+        self.repeats.push_back((number, symbol));
+        while self.repeats.len() > REPEATS_MAX {
+            self.repeats.pop_front();
+        }
+    }
+}
+
 impl Outgoing {
-    /// Queues source segments again, because all parity was sent.
+    /// Queues source segments again, because all parity was sent: those that receivers name, or
+    /// the next ones.
     pub(super) fn send_again(&mut self, core: &mut Core, shape: &Shape, block: u32) -> Step {
         let block_len = shape.partition.block_len(block);
+        let parity = u32::from(shape.coding.parity());
+        let all = u32::from(block_len) + parity;
         let Some(state) = self.coded.blocks.get_mut(&block) else { return Step::Enough };
         let Some(source) = self.source.as_mut() else { return Step::Enough };
         let more = state.goal.saturating_sub(state.sent + state.queued);
         let more = more.min(AGAIN_MAX.saturating_sub(state.queued));
         for _ in 0..more {
-            let named = state.named.iter().next().filter(|named| *named < block_len);
-            let symbol = named.unwrap_or(state.again % block_len);
+            let named = state.named.iter().next();
+            let next = state.again % all;
+            let in_turn = next.checked_sub(parity).map(|at| block_len - 1 - at as u16);
+            // Otherwise parity comes next.
+            let Some(symbol) = named.or(in_turn).filter(|symbol| *symbol < block_len) else {
+                break;
+            };
             let start = shape.partition.segment_offset(block, symbol);
             let end = start + u64::from(shape.partition.segment_len(block, symbol));
             if !source.request(start, end, core.config.limits.repairs) {
@@ -33,14 +68,30 @@ impl Outgoing {
             }
             match named {
                 Some(named) => state.named.remove(named),
-                None => state.again = (symbol + 1) % block_len,
+                None => state.again = next + 1,
             }
+            state.is_named = named.is_some();
             state.queued += 1;
         }
         let queued = state.queued;
         self.coded.repeating.insert(block);
         self.coded.change(block, |_| ());
         if queued == 0 { Step::Enough } else { Step::Waits }
+    }
+
+    /// Notes that a parity segment of a block was sent, maybe again.
+    pub(super) fn parity_went(&mut self, (block, symbol): (u32, u16), number: u64, shape: &Shape) {
+        let all = u32::from(shape.block_len(block)) + u32::from(shape.coding.parity());
+        let Some(state) = self.coded.blocks.get_mut(&block).filter(|state| state.sent >= all)
+        else {
+            return;
+        };
+        state.is_named = state.named.contains(symbol);
+        match state.is_named {
+            true => state.named.remove(symbol),
+            false => state.again = (state.again + 1) % all,
+        }
+        state.repeated(number, symbol);
     }
 
     /// Whether source segments of a block are queued to be sent again.
@@ -62,14 +113,11 @@ impl Outgoing {
         self.coded.went(block, number, at);
         self.coded.change(block, |state| {
             state.queued = state.queued.saturating_sub(1);
-            state.repeats.push_back((number, symbol));
-            while state.repeats.len() > REPEATS_MAX {
-                state.repeats.pop_front();
-            }
+            state.repeated(number, symbol);
         });
     }
 
-    /// Notes the source segments of a block that a receiver lacks, if all parity of it was sent:
+    /// Notes the segments of a block that a receiver requests, if all parity of it was sent:
     /// any other segment would mostly be there already.
     pub(super) fn note_named(&mut self, block: u32, named: &Bits) {
         let Some(shape) = &self.shape else { return };
@@ -93,6 +141,7 @@ impl Outgoing {
                 state.named = Bits::new();
             }
             state.named.union(&named);
+            state.is_named = true;
             for (_, symbol) in &state.repeats {
                 state.named.remove(*symbol);
             }

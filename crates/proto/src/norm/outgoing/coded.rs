@@ -56,7 +56,7 @@ pub(super) struct Coded {
     receivers: BTreeMap<NodeId, Loss>,
     /// Segments that a receiver lacks of blocks, as its NACK names them.
     lacking: Vec<(u32, u32)>,
-    /// Source segments that a receiver names in its NACK, of blocks without further parity.
+    /// Segments that a receiver names in its NACK, of blocks without further parity.
     pub(super) named: Vec<(u32, Bits)>,
     info: InfoSchedule,
     digests: Digests,
@@ -99,12 +99,15 @@ struct Digests {
 pub(super) struct CodedBlock {
     /// Segments sent: source, then parity, then source again.
     pub(super) sent: u32,
-    /// Source segments queued to be sent again, and the next of them.
+    /// Source segments queued to be sent again.
     pub(super) queued: u32,
-    pub(super) again: u16,
-    /// Source segments that receivers lack, after all parity was sent.
+    /// Next segment to be sent again, after all were sent.
+    pub(super) again: u32,
+    /// Segments that receivers request, after all parity was sent.
     pub(super) named: Bits,
-    /// Source segments sent again that no report covers, with the numbers of their messages.
+    /// Whether the segments sent last were all named.
+    pub(super) is_named: bool,
+    /// Segments sent again that no report covers, with the numbers of their messages.
     pub(super) repeats: VecDeque<(u64, u16)>,
     /// Number of segments to have been sent.
     pub(super) goal: u32,
@@ -320,6 +323,8 @@ impl Outgoing {
         let receivers = if known.len() as u32 >= terms.receivers { 1 } else { terms.receivers };
         let ending =
             Ending { segments: segments as f64, blocks: blocks.max(self.coded.rivals), receivers };
+        let parity = u32::from(shape.coding.parity());
+        let is_named = state.is_some_and(|state| state.is_named);
         let of = |(node, known): (&NodeId, &Known)| {
             let lacking = block_len.saturating_sub(known.have);
             let loss = self.coded.receivers.get(node);
@@ -328,6 +333,10 @@ impl Outgoing {
                 spread: loss.spread(),
                 is_reported: true,
             });
+            let observed = match is_named {
+                true => observed,
+                false => observed.once_repeated((block_len, parity), known.of, lacking),
+            };
             let likely = f64::from(known.of) + f64::from(lacking) / (1.0 - observed.loss).max(1e-3);
             (lacking > 0).then_some((likely, known.of, lacking, observed))
         };
@@ -386,11 +395,9 @@ impl Outgoing {
         if !state.is_short() {
             return Step::Enough;
         }
-        let row = state.sent + state.queued - u32::from(block_len);
-        let Ok(row) = u16::try_from(row) else { return self.send_again(core, shape, block) };
-        if row >= shape.coding.parity() || state.queued > 0 {
+        let Some(row) = state.row((block_len, shape.coding.parity())) else {
             return self.send_again(core, shape, block);
-        }
+        };
         if self.coded.windows.get(block, row).is_none() {
             let more = state.goal - state.sent - state.queued;
             self.compute(core, shape, block, row, more);
@@ -408,6 +415,7 @@ impl Outgoing {
             true => core.stats.parity_repairs += 1,
             false => core.stats.auto_parity += 1,
         }
+        self.parity_went((block, block_len + row), number, shape);
         if self.coded.went(block, number, at) {
             self.info_turn.call();
         }

@@ -76,6 +76,29 @@ pub(super) struct Observed {
     pub(super) is_reported: bool,
 }
 
+impl Observed {
+    /// Share of segments that are of no use to a receiver that lacks `lacking` segments of a block
+    /// after `sent` were sent. Once all source and parity segments were sent, those sent again are
+    /// lost, or there already.
+    pub(super) fn once_repeated(
+        self,
+        (block_len, parity): (u32, u32),
+        sent: u32,
+        lacking: u32,
+    ) -> Self {
+        let all = f64::from(block_len) + f64::from(parity);
+        let arrive = 1.0 - self.loss.min(0.99);
+        let fresh = (all - f64::from(sent)).max(0.0);
+        let rest = f64::from(lacking) - fresh * arrive;
+        if rest <= 0.0 {
+            return self;
+        }
+        let useful = (f64::from(parity) + f64::from(lacking)) / all;
+        let needed = fresh + rest / (arrive * useful);
+        Self { loss: 1.0 - f64::from(lacking) / needed, ..self }
+    }
+}
+
 impl Terms {
     /// Segments to send to a receiver that lacks `lacking` segments of a block, not counting those
     /// in flight.
@@ -192,6 +215,20 @@ mod tests {
             assert!(terms.further(ending(100.0), 10, absurd) <= 224);
         }
         assert!(Terms::meanwhile(10, absurd) <= 224);
+    }
+
+    #[test]
+    fn repeated_segments_are_often_there_already() {
+        let half = Observed { loss: 0.5, spread: 1.0, is_reported: true };
+        // Parity is left.
+        assert_eq!(half.once_repeated((100, 100), 100, 50).loss, 0.5);
+        // All 200 were sent: of those a receiver has 90, so 11 of 20 are new to it, of which half
+        // are lost.
+        let all = half.once_repeated((100, 100), 200, 10).loss;
+        assert!((all - (1.0 - 0.5 * 0.55)).abs() < 1e-9, "{all}");
+        // 10 are left, of which 5 arrive; the other 5 need 18.2.
+        let some = half.once_repeated((100, 100), 190, 10).loss;
+        assert!((some - (1.0 - 10.0 / 28.2)).abs() < 1e-3, "{some}");
     }
 
     #[test]

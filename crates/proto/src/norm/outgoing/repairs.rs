@@ -242,7 +242,7 @@ mod tests {
         let handle = Slots::<()>::new().reserve();
         let mut object = Outgoing::new(id, handle, content, Bytes::new());
         object.opened(&mut core, FileId(1), 10_000_000_000);
-        let cut = Cut { segment: 1000, room: 1400, coding, has_fti: true };
+        let cut = Cut { segment: 1000, room: 1400, coding, loss: None, has_fti: true };
         object.cut(&mut core, cut).expect("it can be cut");
         object.at = Position { block: 156_250, symbol: 0 };
         let source = object.source.as_mut().expect("it is open");

@@ -42,6 +42,8 @@ pub(crate) struct Cut {
     /// Longest segment that the path's MTU allows, in bytes.
     pub(crate) room: u16,
     pub(crate) coding: Coding,
+    /// Loss that determines the parity positions of long blocks, if known.
+    pub(crate) loss: Option<f64>,
     /// Whether NORM_DATA carries the FEC object transmission information.
     pub(crate) has_fti: bool,
 }

@@ -6,6 +6,7 @@ use engine::Time;
 use wire::norm::{Extensions, NodeId};
 
 use super::Sender;
+use crate::norm::config::SenderConfig;
 use crate::norm::core::{Alarm, Core};
 use crate::norm::outgoing::{Outgoing, Terms};
 use crate::norm::report::{REPORT_LEN, Report};
@@ -27,6 +28,13 @@ const RETURN_SHARE: u32 = 8;
 /// Round trips of silence after which probes become as rare as those of other objects.
 const SILENT: u32 = 16;
 
+/// Rate in bit/s above which a path counts as fast.
+const FAST_BPS: u64 = 300_000_000;
+
+/// Loss assumed on fast paths for the number of parity positions: a quarter of the source
+/// segments. Twice as many symbols take more than twice the time to recover.
+const LOSS_FAST: f64 = 0.08;
+
 /// Age in symbols up to which a remembered loss has weight.
 const REMEMBERED_MAX: f64 = 2_000.0;
 
@@ -42,15 +50,11 @@ impl Sender {
             true => self.members.len().max(config.receivers).max(self.transmission.group_size()),
             false => 1,
         };
-        let before = self.loss_before.map(|(loss, symbols)| {
-            // The upper end of a one-sided range of 95 %.
-            loss + 1.65 * (loss * (1.0 - loss) / symbols.clamp(1.0, REMEMBERED_MAX)).sqrt()
-        });
         self.transmission.terms = Terms {
             waste: config.waste,
             round_trip: self.transmission.round_trip().as_secs_f64(),
             interval: interval.as_secs_f64(),
-            loss: config.loss.or(before).unwrap_or(config.loss_assumed),
+            loss: self.loss_known(config).unwrap_or(config.loss_assumed),
             receivers,
             confidence: config.confidence,
             is_silent: self.transmission.terms.is_silent,
@@ -63,6 +67,22 @@ impl Sender {
             behind = behind.saturating_add(object.segments());
             rivals += u32::from(behind < window);
         }
+    }
+
+    /// Loss to the receivers, as set or as measured by earlier objects.
+    fn loss_known(&self, config: &SenderConfig) -> Option<f64> {
+        let before = self.loss_before.map(|(loss, symbols)| {
+            // The upper end of a one-sided range of 95 %.
+            loss + 1.65 * (loss * (1.0 - loss) / symbols.clamp(1.0, REMEMBERED_MAX)).sqrt()
+        });
+        config.loss.or(before)
+    }
+
+    /// Loss that determines the parity positions of long blocks, if known. On a fast path
+    /// computing limits the rate, so that it matters more than a loss that is unlikely there.
+    pub(super) fn loss_of_code(&self, config: &SenderConfig, rate_bps: Option<u64>) -> Option<f64> {
+        let is_fast = !config.congestion_control && rate_bps.is_none_or(|rate| rate > FAST_BPS);
+        self.loss_known(config).or(is_fast.then_some(LOSS_FAST))
     }
 
     /// Time between two segments.

@@ -56,6 +56,27 @@ fn after_all_parity_source_segments_are_sent_again() {
 }
 
 #[test]
+fn segments_sent_again_are_counted_as_mostly_there() {
+    for waste in [Waste::Nothing, Waste::Share(0.01)] {
+        let mut config = coded(waste);
+        config.sender.parity = 256;
+        let mut world = World::with(&config);
+        // 997 segments and 256 of parity, of which 626 arrive.
+        let file = content(1_000_000);
+        world.lose = lose_one_in(2, 5);
+        world.send(&file);
+        world.run();
+        world.assert_delivered(&file);
+        let stats = world.sides[0].engine.stats();
+        let again = stats.explicit_repairs + stats.parity_repairs + stats.auto_parity;
+        // In turn, of 1,253 segments 627 are new to the receiver, at the end 256, and half of these
+        // arrive: the 371 that it lacks take 2,250.
+        assert!((1_500..3_500).contains(&again), "{again}");
+        assert!(world.now < Time::from_secs(6), "{:?}", world.now);
+    }
+}
+
+#[test]
 fn several_blocks_cross_many_losses() {
     for waste in [Waste::Nothing, Waste::Share(0.01), Waste::RoundTrip] {
         let mut config = coded(waste);
