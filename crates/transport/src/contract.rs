@@ -522,6 +522,11 @@ pub trait Configuration: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Sends files again and again for this time, without acknowledgements; `false` if it cannot.
+    fn set_carousel(&mut self, _time: Duration) -> bool {
+        false
+    }
+
     /// Uses the loss of an earlier transfer to the same peer, measured with this number of segments.
     fn remember_loss(&mut self, _loss: (f64, f64)) {}
 

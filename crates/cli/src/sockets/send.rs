@@ -98,6 +98,13 @@ struct NormOptions {
     #[arg(long, value_name = "P", value_parser = probability, conflicts_with = "stream")]
     confidence: Option<f64>,
 
+    /// Send the file again and again for this time, without acknowledgements, e.g. "10 min"
+    ///
+    /// For receivers without return link that may start late, by norm/coded. Each round is enough
+    /// with the probability of --confidence, or 0.99.
+    #[arg(long, value_name = "DURATION", conflicts_with = "stream")]
+    carousel: Option<Span>,
+
     /// Command for the receivers' applications, sent before the file; repeatable
     ///
     /// libnorm may deliver it more than once.
@@ -183,6 +190,7 @@ impl Args {
             gives: self.saratoga.give,
             commands: self.norm.command,
             confidence: self.norm.confidence,
+            carousel: self.norm.carousel,
             cfdp: self.cfdp,
             put: None,
         }));

@@ -148,9 +148,21 @@ settings! {
         /// Probability with which an object of fec `long` arrives at each receiver that cannot
         /// reply. The transfer ends without acknowledgements then.
         pub confidence: Option<f64> as Off<Share> = None,
+        /// Time for which objects of fec `long` are sent again in rounds, for receivers that cannot
+        /// reply and may start late. Each round is enough for a receiver with the probability
+        /// `confidence`, or 0.99.
+        pub carousel: Option<Duration> as Off<Span> [Interval] = None,
         /// Silence after which `acknowledged` gives up a receiver that was sent everything, counted
         /// from its last message. `auto` is one hour plus eight round trips.
         pub patience: Timer as Auto<Span> [Interval] = Timer::Auto,
+    }
+}
+
+impl SenderConfig {
+    /// Whether receivers cannot reply.
+    #[must_use]
+    pub fn is_one_way(&self) -> bool {
+        self.confidence.is_some() || self.carousel.is_some()
     }
 }
 

@@ -95,7 +95,7 @@ impl Node {
     #[must_use]
     pub fn new(mut config: Config, rng: Rng) -> Self {
         let sender = &mut config.sender;
-        if sender.confidence.is_some() {
+        if sender.is_one_way() {
             // Receivers cannot acknowledge.
             sender.end = EndGame::Flush;
         }

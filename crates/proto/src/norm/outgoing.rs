@@ -1,6 +1,7 @@
 //! Object being sent: its segments, the parity of its blocks, and requested repairs.
 
 mod again;
+mod carousel;
 mod coded;
 mod endgame;
 mod fresh;
@@ -21,7 +22,7 @@ use engine::{Completion, EffectError, FileId, OpenMode, StoreEffect, Time};
 use wire::checksum::ChecksumType;
 use wire::norm::{Body, Data, Extensions, Flags, Fti, PayloadId};
 
-use self::coded::{Coded, Step};
+use self::coded::{BLOCKS_MAX, Coded, Step};
 use self::info::InfoTurn;
 use self::marks::{Mark, Marks};
 use self::parity::{ProactiveParity, RepairParity};
@@ -183,6 +184,12 @@ impl Outgoing {
                 cut.coding.blocks_max()
             )));
         }
+        if config.carousel.is_some() && partition.blocks() > BLOCKS_MAX {
+            return Err(settings(format!(
+                "the object has {} blocks, of which a carousel can repeat {BLOCKS_MAX}",
+                partition.blocks()
+            )));
+        }
         let fti = cut.coding.fti(self.size, cut.segment);
         let source = match (&self.content, file) {
             (Content::Data(data), _) => Source::in_memory(data.clone(), ChecksumType::Null),
@@ -218,7 +225,7 @@ impl Outgoing {
     pub(crate) fn progress(&self) -> u64 {
         match &self.ring {
             Some(ring) => ring.sent(),
-            None if self.is_coded() => self.delivered().unwrap_or(0),
+            None if self.is_coded() && !self.coded.is_one_way => self.delivered().unwrap_or(0),
             None => self.source.as_ref().map_or(0, Source::sent),
         }
     }

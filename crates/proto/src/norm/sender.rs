@@ -147,7 +147,7 @@ impl Sender {
         }
         self.next_number += 1;
         if self.coding.is_long() {
-            object.will_be_coded();
+            object.will_be_coded(core.config.sender.is_one_way());
         }
         object.open(core);
         if let Some(last) = self.objects.back_mut() {
@@ -394,6 +394,9 @@ impl Sender {
         self.set_terms(core);
         let before = self.objects.iter().filter(|object| object.is_sent()).count();
         let turn = self.emit_segments(core, burst);
+        if let Some(time) = core.config.sender.carousel {
+            self.objects.iter_mut().for_each(|object| object.time_rounds(burst.departure(), time));
+        }
         let after = self.objects.iter().filter(|object| object.is_sent()).count();
         if self.coding.is_long() {
             if after > before {

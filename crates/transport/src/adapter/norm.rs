@@ -173,6 +173,12 @@ impl Configuration for NormConfig {
         sender.fec == norm::Scheme::Compact
     }
 
+    fn set_carousel(&mut self, time: Duration) -> bool {
+        let sender = &mut self.config.sender;
+        sender.carousel = Some(time);
+        sender.fec == norm::Scheme::Compact
+    }
+
     fn remember_loss(&mut self, loss: (f64, f64)) {
         self.config.sender.loss_before = Some(loss);
     }

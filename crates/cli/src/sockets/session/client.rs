@@ -121,6 +121,15 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
             options.protocol
         );
     }
+    if let Wish::Send(file) = wish
+        && let Some(time) = file.carousel
+    {
+        ensure!(
+            configuration.set_carousel(time.duration()),
+            "--carousel is for --protocol norm/coded, not {}",
+            options.protocol
+        );
+    }
     let named = super::named_peers(configuration.as_ref(), options)?;
     if let Some((_, name)) = named.into_iter().find(|(address, _)| *address == ends.to) {
         let rate = configuration.use_named(&name, peer);

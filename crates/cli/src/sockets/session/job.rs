@@ -55,6 +55,8 @@ pub(crate) struct SendFile {
     pub(crate) commands: Vec<String>,
     /// Probability of delivery without acknowledgements, if wanted.
     pub(crate) confidence: Option<f64>,
+    /// Time for which it is sent again and again, if wanted.
+    pub(crate) carousel: Option<Span>,
     pub(crate) cfdp: CfdpOptions,
     /// The request to a CFDP entity, if there is one.
     pub(crate) put: Option<PutRequest>,

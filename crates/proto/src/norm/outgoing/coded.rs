@@ -8,6 +8,7 @@ use engine::{StoreEffect, Time, Work};
 use sha2::{Digest as _, Sha256};
 use wire::norm::{Flags, NodeId};
 
+use super::carousel::Rounds;
 use super::endgame::{Ending, Observed};
 use super::parity::Windows;
 use super::runs::Runs;
@@ -40,7 +41,7 @@ const NEAR: f64 = 1.5;
 const NEWEST: usize = 16;
 
 /// Maximum number of blocks of which the sent segments are remembered.
-const BLOCKS_MAX: usize = 4096;
+pub(super) const BLOCKS_MAX: u32 = 4096;
 
 /// State of a coded object at its sender.
 #[derive(Debug, Default)]
@@ -59,10 +60,13 @@ pub(super) struct Coded {
     /// Segments that a receiver names in its NACK, of blocks without further parity.
     pub(super) named: Vec<(u32, Bits)>,
     info: InfoSchedule,
+    pub(super) rounds: Rounds,
     digests: Digests,
     pub(super) windows: Windows,
     /// Whether the object will have long blocks.
     pub(super) is_wanted: bool,
+    /// Whether no receiver can report.
+    pub(super) is_one_way: bool,
     /// Segments of later objects, and number of objects that end in the same round trip.
     behind: u64,
     rivals: u32,
@@ -76,11 +80,12 @@ struct InfoSchedule {
     /// Factor by which the gap grows.
     growth: u32,
     copies: u32,
+    most: u32,
 }
 
 impl Default for InfoSchedule {
     fn default() -> Self {
-        Self { next: INFO_EVERY, gap: 2 * INFO_EVERY, growth: 2, copies: 1 }
+        Self { next: INFO_EVERY, gap: 2 * INFO_EVERY, growth: 2, copies: 1, most: INFO_MAX }
     }
 }
 
@@ -92,6 +97,8 @@ struct Digests {
     of: Vec<Digest>,
     /// Blocks whose digests receivers requested.
     wanted: Vec<u32>,
+    /// First block whose digest goes out next in a round of a carousel.
+    turn: u32,
 }
 
 /// Block of which something was sent.
@@ -145,7 +152,7 @@ impl Coded {
         self.total += 1;
         self.sent.sent(number, at);
         if !self.blocks.contains_key(&block)
-            && self.blocks.len() >= BLOCKS_MAX
+            && self.blocks.len() >= BLOCKS_MAX as usize
             && let Some((oldest, _)) = self.blocks.pop_first()
         {
             self.short.remove(&oldest);
@@ -155,7 +162,7 @@ impl Coded {
             state.runs.sent(number, at);
         });
         let info = &mut self.info;
-        if self.total < info.next || info.copies >= INFO_MAX {
+        if self.total < info.next || info.copies >= info.most {
             return false;
         }
         info.copies += 1;
@@ -178,7 +185,7 @@ impl Coded {
     /// later blocks, and regularly in the parity of the last one.
     fn source_ends(&mut self, block: u32, is_last: bool) {
         let (next, growth) = (self.total + INFO_EVERY, if is_last { 1 } else { 2 });
-        self.info = InfoSchedule { next, gap: INFO_EVERY, growth, copies: 0 };
+        self.info = InfoSchedule { next, gap: INFO_EVERY, growth, copies: 0, most: INFO_MAX };
         let whole = self.digests.current.finalize_reset();
         if self.digests.of.len() == block as usize {
             self.digests.of.push(first_bytes(&whole));
@@ -200,11 +207,16 @@ impl Coded {
     /// Digests of blocks that fit in `room` bytes: those of requested blocks, and of the newest.
     pub(super) fn digests(&self, room: usize) -> Vec<BlockDigest> {
         let wanted = &self.digests.wanted;
-        let newest = (0..self.digests.of.len() as u32).rev();
-        let newest: Vec<_> =
-            newest.filter(|block| !wanted.contains(block)).take(DIGESTS_MAX).collect();
+        let count = self.digests.of.len() as u32;
+        let (turn, is_round) = (self.digests.turn, self.rounds.count > 0);
+        let others = (0..count).map(|at| match is_round {
+            true => (turn % count + at) % count,
+            false => count - 1 - at,
+        });
+        let others: Vec<_> =
+            others.filter(|block| !wanted.contains(block)).take(DIGESTS_MAX).collect();
         let most = (room / DIGEST_LEN).min(DIGESTS_MAX);
-        let blocks = wanted.iter().copied().chain(newest).take(most);
+        let blocks = wanted.iter().copied().chain(others).take(most);
         let of = |block: u32| {
             let digest = *self.digests.of.get(block as usize)?;
             Some(BlockDigest { block: (block & 0xffff) as u16, digest })
@@ -215,7 +227,22 @@ impl Coded {
     /// Notes that NORM_INFO with `count` digests was sent.
     pub(super) fn digests_went(&mut self, count: usize) {
         let wanted = &mut self.digests.wanted;
-        wanted.drain(..count.min(wanted.len()));
+        let requested = count.min(wanted.len());
+        wanted.drain(..requested);
+        self.digests.turn = self.digests.turn.wrapping_add((count - requested) as u32);
+    }
+
+    /// Schedules this number of copies of NORM_INFO in the segments of a round.
+    pub(super) fn info_in_round(&mut self, copies: u32, gap: u32) {
+        let next = self.total.saturating_add(gap);
+        self.info = InfoSchedule { next, gap, growth: 1, copies: 0, most: copies };
+    }
+
+    /// Leaves all blocks at what was sent.
+    pub(super) fn stop_all(&mut self) {
+        while let Some(block) = self.short.first().copied() {
+            self.change(block, |state| state.goal = state.sent + state.queued);
+        }
     }
 
     /// Loss and bursts to expect: the worst of all receivers'.
@@ -237,8 +264,8 @@ impl CodedBlock {
 impl Outgoing {
     /// Notes that the object will have long blocks. Its NORM_DATA then leaves out what NORM_INFO
     /// says.
-    pub(crate) fn will_be_coded(&mut self) {
-        self.coded.is_wanted = true;
+    pub(crate) fn will_be_coded(&mut self, is_one_way: bool) {
+        (self.coded.is_wanted, self.coded.is_one_way) = (true, is_one_way);
     }
 
     /// Notes the segments of later objects, and the number of objects that end in the same round
@@ -286,7 +313,7 @@ impl Outgoing {
     }
 
     /// Number of segments of a block to have been sent.
-    fn goal(&self, block: u32, terms: &Terms, shape: &Shape) -> u32 {
+    pub(super) fn goal(&self, block: u32, terms: &Terms, shape: &Shape) -> u32 {
         let partition = &shape.partition;
         let block_len = u32::from(partition.block_len(block));
         let segments = partition.segments();
@@ -301,7 +328,8 @@ impl Outgoing {
         let blocks = (blocks as u32).clamp(1, partition.blocks());
         if let Some(confidence) = terms.confidence {
             let all = partition.blocks();
-            return terms.unheard(confidence, block_len, all);
+            let rounds = self.coded.rounds.count.saturating_add(1);
+            return terms.unheard(confidence, block_len, all).saturating_mul(rounds);
         }
         let observed = self.coded.observed(terms.loss);
         let is_near = left <= window;
@@ -491,6 +519,7 @@ impl Outgoing {
         shape: &Shape,
     ) -> Step {
         let mut last = Step::Enough;
+        self.check_round(burst.departure());
         while let Some(block) = self.first_short() {
             last = self.emit_coded(core, transmission, burst, (shape, block), Flags::REPAIR);
             match last {

@@ -28,6 +28,9 @@ const RETURN_SHARE: u32 = 8;
 /// Round trips of silence after which probes become as rare as those of other objects.
 const SILENT: u32 = 16;
 
+/// Probability with which a round of a carousel is enough for a receiver, unless set.
+const ROUND_CONFIDENCE: f64 = 0.99;
+
 /// Rate in bit/s above which a path counts as fast.
 const FAST_BPS: u64 = 300_000_000;
 
@@ -56,7 +59,7 @@ impl Sender {
             interval: interval.as_secs_f64(),
             loss: self.loss_known(config).unwrap_or(config.loss_assumed),
             receivers,
-            confidence: config.confidence,
+            confidence: config.confidence.or(config.carousel.map(|_| ROUND_CONFIDENCE)),
             is_silent: self.transmission.terms.is_silent,
         };
         let segments = self.transmission.terms.round_trip / interval.as_secs_f64().max(1e-9);
@@ -83,6 +86,21 @@ impl Sender {
     pub(super) fn loss_of_code(&self, config: &SenderConfig, rate_bps: Option<u64>) -> Option<f64> {
         let is_fast = !config.congestion_control && rate_bps.is_none_or(|rate| rate > FAST_BPS);
         self.loss_known(config).or(is_fast.then_some(LOSS_FAST))
+    }
+
+    /// Begins another round of a carousel, if its time has not passed. Returns whether one began.
+    pub(super) fn next_round(&mut self, core: &mut Core, now: Time) -> bool {
+        if core.config.sender.carousel.is_none() || !self.coding.is_long() {
+            return false;
+        }
+        let mut any = false;
+        for object in &mut self.objects {
+            any |= object.next_round(now, &self.transmission.terms);
+        }
+        if any {
+            self.base.want(&mut core.shared, Class::Repair);
+        }
+        any
     }
 
     /// Time between two segments.

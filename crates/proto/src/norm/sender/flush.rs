@@ -98,6 +98,10 @@ impl Sender {
             self.end_flush(core);
             return;
         };
+        if is_end && self.next_round(core, now) {
+            self.end_flush(core);
+            return;
+        }
         let wait = self.flushes.earliest.since(now);
         match self.flushes.under_way.as_mut() {
             Some(flush) if (flush.through, flush.is_end) == (through, is_end) => return,
@@ -260,6 +264,9 @@ impl Sender {
     pub(super) fn flush_gap(&self, core: &Core, now: Time, sent: u32) -> Duration {
         let config = &core.config.sender;
         let twice = self.transmission.twice();
+        if config.is_one_way() {
+            return FLUSH_GAP_MIN;
+        }
         if config.end == EndGame::Flush {
             return twice.max(FLUSH_GAP_MIN);
         }

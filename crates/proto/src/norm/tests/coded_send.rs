@@ -1,5 +1,7 @@
 //! Senders of coded objects: parity unasked, reports, and requests by count.
 
+use std::time::Duration;
+
 use engine::Time;
 
 use super::world::{World, content, lose_numbers, lose_one_in, name};
@@ -124,4 +126,58 @@ fn one_way_parity_reaches_the_confidence() {
         assert_eq!(world.sides[0].engine.config().sender.end, EndGame::Flush);
     }
     assert!(delivered >= 49, "{delivered}");
+}
+
+#[test]
+fn a_carousel_reaches_receivers_that_start_late() {
+    let mut config = coded(Waste::Share(0.01));
+    config.sender.carousel = Some(Duration::from_secs(6));
+    config.sender.loss = Some(0.2);
+    config.sender.block_len = 50;
+    config.receiver.silent = true;
+    // 2,500 datagrams take about 3 s: after 8 rounds of all parity, and while it is sent again.
+    for (seed, late) in [(0, 0), (1, 700), (2, 1_300), (3, 2_500)] {
+        let mut world = World::with(&config);
+        let file = content(300_000);
+        let mut lose = lose_one_in(5, seed);
+        world.lose = Box::new(move |side, number, bytes| {
+            side == 1 || number < late || lose(side, number, bytes)
+        });
+        world.send(&file);
+        world.run_until(Time::from_nanos(5_900_000_000));
+        assert_eq!(world.sides[1].store.get(&name("copy")), Some(&file[..]), "{seed}");
+        assert_eq!(world.finished(0), None, "{seed}");
+        world.run_until(Time::from_secs(8));
+        let end = world.finished(0).map(|finished| finished.result.clone());
+        assert_eq!(end, Some(Ok(())), "{seed}");
+    }
+}
+
+#[test]
+fn objects_without_bytes_and_of_many_blocks_go_round() {
+    for (len, block_len) in [(0, 100), (1, 100), (100_000, 2)] {
+        let mut config = coded(Waste::Share(0.01));
+        config.sender.carousel = Some(Duration::from_secs(3));
+        config.sender.block_len = block_len;
+        config.receiver.silent = true;
+        let mut world = World::with(&config);
+        let file = content(len);
+        world.lose = Box::new(move |side, number, _| side == 1 || number < 300);
+        world.send(&file);
+        world.run_until(Time::from_secs(5));
+        assert_eq!(world.sides[1].store.get(&name("copy")), Some(&file[..]), "{len}");
+        assert!(world.finished(0).is_some(), "{len}");
+    }
+}
+
+#[test]
+fn a_one_way_sender_ends_soon_after_its_last_segment() {
+    let mut config = coded(Waste::Share(0.01));
+    config.sender.confidence = Some(0.999);
+    config.sender.grtt_initial = Duration::from_secs(1_000);
+    let mut world = World::with(&config);
+    world.lose = Box::new(|side, _, _| side == 1);
+    world.send(&content(100_000));
+    world.run_until(Time::from_secs(5));
+    assert!(world.finished(0).is_some());
 }
