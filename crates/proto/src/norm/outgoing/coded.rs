@@ -365,7 +365,7 @@ impl Outgoing {
                 true => observed,
                 false => observed.once_repeated((block_len, parity), known.of, lacking),
             };
-            let likely = f64::from(known.of) + f64::from(lacking) / (1.0 - observed.loss).max(1e-3);
+            let likely = f64::from(known.of) + Terms::likely(lacking, observed);
             (lacking > 0).then_some((likely, known.of, lacking, observed))
         };
         // With a thousand receivers, the exact number for each would take too long.

@@ -135,6 +135,12 @@ impl Terms {
         needed(lacking, observed.loss, 0.0).min(most_of(lacking))
     }
 
+    /// Likely number of segments to send to a receiver that lacks `lacking` segments.
+    pub(super) fn likely(lacking: u32, observed: Observed) -> f64 {
+        let arrive = (1.0 - observed.loss).max(1e-3);
+        (f64::from(lacking) / arrive).min(most_of(lacking).into())
+    }
+
     /// Segments of a block of `block_len` segments to send to receivers that cannot reply, if it is
     /// one of `blocks`.
     pub(super) fn unheard(&self, confidence: f64, block_len: u32, blocks: u32) -> u32 {
@@ -215,6 +221,8 @@ mod tests {
             assert!(terms.further(ending(100.0), 10, absurd) <= 224);
         }
         assert!(Terms::meanwhile(10, absurd) <= 224);
+        // An old report with such a loss does not hide what another receiver lacks.
+        assert!(402.0 + Terms::likely(49, absurd) < 1_250.0 + Terms::likely(3, observed(0.01)));
     }
 
     #[test]

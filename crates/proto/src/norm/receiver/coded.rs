@@ -37,10 +37,12 @@ impl Receiver {
         let of = |(number, object): (&u64, &Incoming)| Some((*number, object.report_of()?));
         let under_way = self.objects.iter().rev().find_map(of);
         let (number, of) = match (under_way, self.coded.last) {
-            (Some(state), Some(last)) if state.0 < last.0 => last,
-            (Some(state), _) => state,
             // The object is complete, or was given up.
+            (Some((older, _)), Some((number, of))) if older < number => {
+                (number, ReportOf { missing: 0, ..of })
+            }
             (None, Some((number, of))) => (number, ReportOf { missing: 0, ..of }),
+            (Some(state), _) => state,
             (None, None) => return None,
         };
         self.coded.last = Some((number, of));

@@ -11,6 +11,7 @@ use wire::norm::{
 use super::world::{World, content, lose_one_in, name};
 use crate::fec::{Long, LongWork, ReadColumns};
 use crate::norm::digest::{BlockDigest, EXT_DIGEST, digest_of};
+use crate::norm::report::Report;
 use crate::norm::{Config, Content, Failure, Finished, Indication, Node, profile};
 
 /// Receiving side, to which messages are forged.
@@ -191,6 +192,18 @@ impl Forged {
             .collect()
     }
 
+    /// Objects and numbers of missing segments in the receiver's reports.
+    fn reports(&self) -> Vec<(u16, u16)> {
+        let nacks = self.world.log.iter().filter(|(_, side, ..)| *side == HERE);
+        let reports = nacks.filter_map(|(_, _, datagram, _)| {
+            match Message::decode(datagram).expect("nodes send messages").body {
+                Body::Nack(nack) => Report::find(&nack.others),
+                _ => None,
+            }
+        });
+        reports.map(|report| (report.object, report.of.missing)).collect()
+    }
+
     fn ends(&self) -> Vec<&Finished> {
         let ends = self.world.sides[HERE].indications.iter();
         ends.filter_map(|it| match it {
@@ -309,6 +322,24 @@ fn missing_digests_are_requested() {
     assert_eq!(forged.requested(), [(RequestFlags::INFO, 1)]);
     forged.info(1, Some((1, &bytes[400..])));
     assert_eq!(forged.ends()[0].data.as_deref(), Some(&bytes[..]));
+}
+
+#[test]
+fn a_complete_object_is_reported_while_an_older_one_is_not() {
+    let bytes = content(400);
+    let mut forged = Forged::new(&Config::default(), 400, 4);
+    for object in [1, 2] {
+        forged.info(object, Some((0, &bytes)));
+        (0..3).for_each(|symbol| forged.data(object, (0, symbol), segment(&bytes, symbol)));
+    }
+    forged.flush(2, (0, 3));
+    assert_eq!(forged.reports().last(), Some(&(2, 1)));
+    forged.data(2, (0, 3), segment(&bytes, 3));
+    assert_eq!(forged.ends().len(), 1);
+    let until = forged.world.now + Duration::from_secs(2);
+    forged.world.run_until(until);
+    forged.flush(2, (0, 3));
+    assert_eq!(forged.reports().last(), Some(&(2, 0)), "{:?}", forged.reports());
 }
 
 #[test]
