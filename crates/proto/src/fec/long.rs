@@ -26,8 +26,8 @@ use thiserror::Error;
 use super::code::CodeError;
 use super::decoder::RecoverError;
 
-/// Maximum memory of the symbols of a stripe, in bytes.
-const STRIPE_MEMORY: usize = 8 << 20;
+/// Maximum memory of the symbols of a stripe, in bytes. All symbols are read once for each stripe.
+const STRIPE_MEMORY: usize = 16 << 20;
 
 /// Columns computed together in a group.
 const GROUP: usize = 64;

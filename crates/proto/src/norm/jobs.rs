@@ -2,6 +2,7 @@
 //!
 //! They run off the packet path and read a block in pieces, so that no block is in memory.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -12,6 +13,12 @@ use crate::fec::{Columns, Long, LongError, LongWork};
 
 /// Bytes read at once.
 const PIECE: usize = 1 << 20;
+
+thread_local! {
+    /// Memory of the codes, kept by the thread that computes: fresh memory for each block costs
+    /// thousands of page faults.
+    static WORK: RefCell<LongWork> = RefCell::default();
+}
 
 /// A block in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +48,9 @@ impl FileJob for Recover {
         if !self.missing.is_empty() {
             let spare = self.spare.as_ref().map(|(place, bytes)| (*place, &bytes[..]));
             let mut columns = FileColumns::new(file, self.span, self.code.symbol_len(), spare);
-            let mut work = LongWork::default();
-            let recovered = self.code.recover(&mut work, &mut columns, &self.missing, &self.parity);
+            let recovered = WORK.with_borrow_mut(|work| {
+                self.code.recover(work, &mut columns, &self.missing, &self.parity)
+            });
             recovered.map_err(stored)?;
         }
         Ok(Bytes::copy_from_slice(&digest(file, self.span)?))
@@ -68,9 +76,9 @@ impl FileJob for Encode {
         let mut made = vec![0; self.rows.len() * self.code.symbol_len()];
         let mut columns = FileColumns::new(file, self.span, self.code.symbol_len(), None);
         let rows = self.rows.clone();
-        self.code
-            .encode(&mut LongWork::default(), &mut columns, rows, &mut made)
-            .map_err(stored)?;
+        let encoded =
+            WORK.with_borrow_mut(|work| self.code.encode(work, &mut columns, rows, &mut made));
+        encoded.map_err(stored)?;
         Ok(made.into())
     }
 
