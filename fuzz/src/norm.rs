@@ -66,6 +66,7 @@ impl Protocol for Norm {
                 read_piece: 512,
                 replies: 8,
             },
+            partials: 2,
             repairs: 8,
             commands: 3,
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{
-    Completion, Effect, Engine, FileName, Input, MemoryStore, PathEffect, PathEvent, PathId,
+    Area, Completion, Effect, Engine, FileName, Input, MemoryStore, PathEffect, PathEvent, PathId,
     PathInfo, Receive, Rng, StoreEffect, Time, TxBuf,
 };
 
@@ -31,6 +31,8 @@ pub(crate) struct Side<E: Engine> {
     pub(crate) files_most: usize,
     /// Effects until the process dies.
     pub(crate) dies_after: Option<usize>,
+    /// Content of files when they were last synced, if a crash may lose later writes.
+    pub(crate) synced: Option<BTreeMap<FileName, Vec<u8>>>,
 }
 
 pub(crate) struct World<E: Engine> {
@@ -73,6 +75,7 @@ impl<E: Engine> World<E> {
             files: 0,
             files_most: 0,
             dies_after: None,
+            synced: None,
         });
         let mut world = Self {
             now: Time::ZERO,
@@ -133,6 +136,30 @@ impl<E: Engine> World<E> {
         self.up(side);
     }
 
+    /// Loses some of the pages of a side's working files that were written since the last sync.
+    pub(crate) fn lose_unsynced(&mut self, side: usize, rng: &mut Rng) {
+        const PAGE: usize = 4096;
+        let host = &mut self.sides[side];
+        let Some(synced) = &host.synced else { return };
+        let names: Vec<_> = host.store.names(Area::Spool).cloned().collect();
+        for name in names {
+            let old = synced.get(&name).map(Vec::as_slice).unwrap_or_default();
+            let mut bytes = host.store.get(&name).unwrap_or_default().to_vec();
+            if rng.chance(0.5) {
+                bytes.truncate(old.len());
+            }
+            for (page, from) in bytes.chunks_mut(PAGE).zip((0..).step_by(PAGE)) {
+                if rng.chance(0.5) {
+                    page.fill(0);
+                    let old = old.get(from..).unwrap_or_default();
+                    let len = old.len().min(page.len());
+                    page[..len].copy_from_slice(&old[..len]);
+                }
+            }
+            host.store.insert(name, bytes);
+        }
+    }
+
     /// Polls a side as a driver does before it waits.
     pub(crate) fn drain(&mut self, side: usize) {
         self.unpolled[side] = false;
@@ -189,6 +216,12 @@ impl<E: Engine> World<E> {
 
     fn execute(&mut self, side: usize, effect: StoreEffect) {
         let host = &mut self.sides[side];
+        if let (Some(synced), StoreEffect::Sync { file, .. }) = (&mut host.synced, &effect)
+            && let Some(name) = host.store.name_of(*file).cloned()
+        {
+            let bytes = host.store.get(&name).unwrap_or_default().to_vec();
+            synced.insert(name, bytes);
+        }
         host.files -= usize::from(matches!(effect, StoreEffect::Close { .. }));
         if let Some((ticket, result)) = host.store.execute(effect) {
             host.files += usize::from(matches!(result, Ok(Completion::Opened { .. })));

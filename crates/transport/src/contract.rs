@@ -527,6 +527,12 @@ pub trait Configuration: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether a file resumes if it is sent again from the same store after the process was killed,
+    /// besides the protocols of which all files do ([`Adapter::resumes`]).
+    fn resumes(&self) -> bool {
+        false
+    }
+
     /// Uses the loss of an earlier transfer to the same peer, measured with this number of segments.
     fn remember_loss(&mut self, _loss: (f64, f64)) {}
 

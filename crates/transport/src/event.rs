@@ -149,6 +149,8 @@ pub enum Event {
         /// The reason.
         why: String,
     },
+    /// Another transfer resumed this one.
+    Continued(TransferId),
     /// A sender requested the end of a completed transfer again.
     Repeated {
         /// The transfer.
@@ -202,6 +204,7 @@ impl Event {
             Self::Entity(indication) => end_of(indication),
             Self::Receiving { .. }
             | Self::Abandoned { .. }
+            | Self::Continued(_)
             | Self::Repeated { .. }
             | Self::Restored(_)
             | Self::Begins(_)

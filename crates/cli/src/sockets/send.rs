@@ -42,8 +42,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID", default_value_t = 2)]
     remote_entity: u64,
 
-    /// Give up after this time. With CFDP and Saratoga, the same command then resumes; with LTP and
-    /// NORM, it restarts
+    /// Give up after this time. With CFDP, Saratoga and norm/coded, the same command then resumes;
+    /// with LTP and NORM, it restarts
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
 

@@ -19,6 +19,8 @@ use crate::ports::Port;
 const FILE_BYTES: usize = 1_500_000;
 /// The file takes about 0.8 s at this rate, longer than the longest wait for a kill.
 const RATE: &str = "16 Mbit/s";
+/// Bytes of the file in a datagram of a coded transfer.
+const DATAGRAM: f64 = 1400.0;
 /// Time range of a kill, from the start of the ends.
 const KILL_WITHIN_MS: u64 = 1000;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -33,6 +35,7 @@ enum Way {
     CfdpLtp,
     Ltp,
     LtpT,
+    NormCoded,
     SaratogaPut,
     SaratogaGet,
 }
@@ -44,6 +47,7 @@ impl Way {
             Self::CfdpLtp => "cfdp-ltp",
             Self::Ltp => "ltp",
             Self::LtpT => "ltp-t",
+            Self::NormCoded => "norm/coded",
             Self::SaratogaPut | Self::SaratogaGet => "saratoga",
         }
     }
@@ -51,7 +55,7 @@ impl Way {
     /// Whether a command may fail because the other end forgot a session; repeated, it succeeds.
     fn may_fail(self) -> bool {
         match self {
-            Self::Cfdp | Self::CfdpLtp | Self::SaratogaPut => false,
+            Self::Cfdp | Self::CfdpLtp | Self::NormCoded | Self::SaratogaPut => false,
             Self::Ltp | Self::LtpT | Self::SaratogaGet => true,
         }
     }
@@ -121,6 +125,7 @@ impl Transfer {
             command.arg("--state").arg(self.path("state"));
         }
         command.args(["--json", "--protocol", self.way.protocol()]);
+        command.env("XDG_STATE_HOME", self.path("state-home"));
         // One file per process, so that the output of a killed one remains.
         let out = File::create(self.path(&format!("{}-{end:?}.out", self.starts))).unwrap();
         let err = File::create(self.path(&format!("{}-{end:?}.err", self.starts))).unwrap();
@@ -167,6 +172,24 @@ impl Transfer {
             let is_output = path.extension().is_some_and(|extension| extension == "out");
             is_output && says_done(&path)
         })
+    }
+
+    /// Bytes of the receiver's working file.
+    fn spooled(&self) -> u64 {
+        let files = fs::read_dir(self.path("root/.slowlight/spool")).into_iter().flatten();
+        let lens = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len()));
+        lens.max().unwrap_or(0)
+    }
+
+    /// Datagrams that the last client sent.
+    fn datagrams(&self) -> u64 {
+        let outputs = fs::read_dir(self.directory.path()).unwrap();
+        let paths = outputs.map(|entry| entry.unwrap().path());
+        let of_clients = paths.filter(|path| path.to_string_lossy().ends_with("Client.out"));
+        let texts: Vec<_> = of_clients.map(|path| read_lossy(&path)).collect();
+        let lines = texts.iter().flat_map(|text| text.lines());
+        let ends = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        ends.filter_map(|end| end["datagrams_sent"].as_u64()).max().unwrap()
     }
 
     /// Output of all processes, for the message of a failure.
@@ -280,6 +303,40 @@ fn killed_ltp_ends_never_report_false_success() {
 #[test]
 fn killed_ltp_t_ends_never_report_false_success() {
     all_survive(Way::LtpT);
+}
+
+#[test]
+fn killed_coded_norm_ends_resume() {
+    all_survive(Way::NormCoded);
+}
+
+/// Kills one end once a share of the file was received. The next sender, or the same one, sends
+/// little more than the rest.
+#[test]
+fn killed_coded_norm_ends_send_the_rest() {
+    for (end, share) in [End::Client, End::Server]
+        .into_iter()
+        .flat_map(|end| [0.3, 0.6, 0.85].map(|share| (end, share)))
+    {
+        let mut transfer = Transfer::new(Way::NormCoded, &mut Rng::new(7, "kill"));
+        transfer.start(End::Server);
+        transfer.start(End::Client);
+        let started = Instant::now();
+        while (transfer.spooled() as f64) < share * FILE_BYTES as f64 {
+            assert!(started.elapsed() < LIMIT, "{end:?} {share}\n{}", transfer.transcript());
+            thread::sleep(Duration::from_millis(2));
+        }
+        transfer.kill(end);
+        transfer.start(end);
+        let story = format!("{end:?} killed at {share}");
+        let status = await_client(&mut transfer, 7, &story);
+        let transcript = transfer.transcript();
+        assert!(status.success() && transfer.is_right(), "{story}\n{transcript}");
+        let sent = transfer.datagrams() as f64 * DATAGRAM / FILE_BYTES as f64;
+        // What was under way or not recorded; the time in which the receiver starts.
+        let most = if matches!(end, End::Client) { 1.15 - share } else { 1.5 };
+        assert!(sent < most, "{story}: {sent} of the file\n{transcript}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use wire::norm::Scheme;
 use crate::buffers::Buffers;
 use crate::settings::form::{Form, Leaf, Many, Share};
 use crate::settings::{Field, Kind, Value, Visited, Visitor, Wrong};
+use crate::storage::JournalPolicy;
 use crate::timer::Timer;
 use crate::{settings, visit, words};
 
@@ -33,6 +34,8 @@ settings! {
         pub rate_all_bps("rate"): Option<u64> as Maybe<Rate> = None,
         /// Maximum driver delay that the pacer makes up for.
         pub catch_up: Duration as Span = Duration::from_millis(2),
+        /// Journal of coded files. Of short files, progress is saved more often.
+        pub journal: JournalPolicy as Table = JournalPolicy::default(),
         /// Limits of the node.
         pub limits: Limits as Table = Limits::default(),
     }
@@ -323,6 +326,8 @@ settings! {
         pub coding_work: usize as Number = 1 << 26,
         /// Buffers between the store and the paths.
         pub buffers: Buffers as BuffersForm = Buffers::default(),
+        /// Number of incomplete coded files kept for later sessions.
+        pub partials: usize as Number = 64,
         /// Number of repaired blocks remembered for an object.
         pub repairs: usize as Number = 65_536,
         /// Number of application commands repeated at the same time, and of queued questions.

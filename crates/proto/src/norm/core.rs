@@ -7,6 +7,7 @@ use engine::{Completion, EffectError, FileName, FilestoreRequest, Rng, Time};
 use wire::norm::{Body, Message, NodeId, SendTime};
 
 use super::config::Config;
+use super::incoming::partials::{Partials, Record};
 use super::indication::{Indication, Limit, Stats};
 use crate::fec::{Code, Decoder, Field, LongWork};
 use crate::path::{Burst, Handle};
@@ -37,6 +38,8 @@ pub(crate) enum Alarm {
     Acknowledge,
     /// Receiver: the sender was silent for too long.
     Inactivity,
+    /// Receiver: record the progress of coded files.
+    Save,
     /// Sender: repeat a command or question of the application.
     Command,
     /// Receiver: send an answer of the application.
@@ -57,6 +60,7 @@ impl session::Alarm for Alarm {
             Self::Feedback => "feedback",
             Self::Acknowledge => "acknowledgement",
             Self::Inactivity => "inactivity",
+            Self::Save => "journal",
             Self::Command => "command",
             Self::Answer => "answer",
         }
@@ -76,8 +80,13 @@ impl session::Alarm for Alarm {
             | Self::Room
             | Self::Feedback
             | Self::Acknowledge
+            | Self::Save
             | Self::Answer => false,
         }
+    }
+
+    fn is_local(self) -> bool {
+        self == Self::Save
     }
 }
 
@@ -90,6 +99,12 @@ pub(crate) enum Task {
     Encode { block: u32 },
     /// Recovers a received block.
     Recover { block: u32 },
+    /// Syncs a received file before its progress is recorded.
+    Save,
+    /// Reads the records of an earlier process.
+    Load,
+    /// Writes or removes a record.
+    Record(Record),
 }
 
 pub(crate) type Job = session::Job<Task>;
@@ -141,6 +156,10 @@ pub(crate) struct Core {
     decoder: Option<Decoder>,
     /// Working memory of the code of long blocks.
     pub(crate) long: LongWork,
+    /// Records of coded objects.
+    pub(crate) partials: Partials,
+    /// Whether a coded file was resumed, and its sender is to be sent what is missing.
+    pub(crate) has_resumed: bool,
     /// Slots of finished objects.
     pub(crate) free: Vec<Handle>,
     /// Unneeded working files that are being opened; they are deleted once open.
@@ -165,6 +184,8 @@ impl Core {
             reserved: 0,
             decoder: None,
             long: LongWork::default(),
+            partials: Partials::default(),
+            has_resumed: false,
             free: Vec::new(),
             doomed: BTreeMap::new(),
             config,

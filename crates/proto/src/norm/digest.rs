@@ -7,12 +7,40 @@
 //! | 1 | `hel`, 5 |
 //! | 2 | block |
 //! | 16 | first 16 bytes of SHA-256 of the block's source bytes |
+//!
+//! EXT_VERSION in NORM_INFO tells contents of a file apart:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | `het`, 73 |
+//! | 1 | `hel`, 2 |
+//! | 6 | version, from the modification time of the file |
 
 use sha2::{Digest as _, Sha256};
-use wire::norm::Extension;
+use wire::norm::{Extension, Extensions};
 
 /// Type of the extension.
 pub(crate) const EXT_DIGEST: u8 = 71;
+
+/// Type of the extension with the version of a file.
+pub(crate) const EXT_VERSION: u8 = 73;
+
+/// Bytes of EXT_VERSION in a header.
+pub(crate) const VERSION_LEN: usize = 8;
+
+/// Content of EXT_VERSION; `None` if the version is unknown.
+pub(crate) fn version_content(version: u64) -> Option<[u8; 6]> {
+    let [_, _, content @ ..] = version.to_be_bytes();
+    (version > 0).then_some(content)
+}
+
+/// Version of a file from the extensions of NORM_INFO; 0 if unknown.
+pub(crate) fn version_of(extensions: &Extensions<'_>) -> u64 {
+    let mut extensions = extensions.iter().filter(|extension| extension.kind == EXT_VERSION);
+    let content =
+        extensions.next().and_then(|extension| extension.value.first_chunk::<6>().copied());
+    content.map_or(0, |[a, b, c, d, e, f]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+}
 
 /// Bytes of the content.
 const CONTENT: usize = 18;

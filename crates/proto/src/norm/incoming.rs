@@ -4,8 +4,11 @@ mod block;
 mod coded;
 mod contradictions;
 mod digests;
+mod ending;
 pub(crate) mod joined;
+mod journal;
 mod parked;
+pub(crate) mod partials;
 mod pieces;
 mod recovery;
 mod requests;
@@ -15,20 +18,21 @@ mod stream;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use engine::{Completion, EffectError, FileName, NameError};
+use engine::{Completion, EffectError};
 use wire::norm::{Data, Flags, Fti, Info, PayloadId, Scheme};
 
 use self::block::Block;
 use self::coded::Run;
 use self::digests::{Digests, Verdict};
+use self::journal::Journal;
 use self::parked::Parked;
 use self::sink::{Finish, Sink};
 use self::stream::Stream;
 use super::bits::Bits;
 use super::coding::Coding;
 use super::core::{Core, Job, Room, Task};
-use super::digest::digest_of;
-use super::indication::{Failure, Finished, Indication, Limit, ObjectId, Report};
+use super::digest::{digest_of, version_of};
+use super::indication::{Failure, Indication, Limit, ObjectId, Report};
 use super::requested::Requested;
 use crate::fec::{Long, Partition};
 use crate::path::Handle;
@@ -67,6 +71,7 @@ pub(crate) struct Incoming {
     parked: Parked,
     digests: Digests,
     run: Run,
+    journal: Journal,
     /// Received state of a stream.
     stream: Option<Box<Stream>>,
     /// Whether only NORM_INFO is requested.
@@ -130,6 +135,7 @@ impl Incoming {
             parked: Parked::default(),
             digests: Digests::default(),
             run: Run::default(),
+            journal: Journal::default(),
             stream: None,
             is_info_only,
             is_announced: false,
@@ -164,13 +170,22 @@ impl Incoming {
             return;
         }
         self.started(core);
-        if let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none()) {
-            let size = shape.fti.object_size;
-            core.user.indicate(Indication::Receiving { id: self.id, size });
-        }
+        self.begins(core);
         if let Some(info) = self.info.clone() {
             core.user.indicate(Indication::Info { id: self.id, info });
         }
+    }
+
+    /// Resumes an earlier session, if there is one, and indicates the size of the object.
+    fn begins(&mut self, core: &mut Core) {
+        let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none() && !self.is_held)
+        else {
+            return;
+        };
+        let size = shape.fti.object_size;
+        self.resume(core);
+        let resumed = self.journal.resumed;
+        core.user.indicate(Indication::Receiving { id: self.id, size, resumed });
     }
 
     pub(crate) fn handle(&self) -> Handle {
@@ -257,6 +272,10 @@ impl Incoming {
             false => coding.room(longest, partition.segment_len(0, 0).into(), work),
         };
         let is_on_disk = is_file && coding.is_long();
+        if is_on_disk && !core.partials.is_restored() {
+            // An earlier process may have received a part of it.
+            return Ok(());
+        }
         if !is_on_disk && room.bytes() + PIECE_COST > half {
             core.user.limit_reached(Limit::Assembly);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
@@ -278,9 +297,6 @@ impl Incoming {
         let fti = *fti;
         self.shape = Some(Shape { scheme, fti, partition, coding, room });
         self.sink.begin(is_file);
-        if !self.is_held {
-            core.user.indicate(Indication::Receiving { id: self.id, size: fti.object_size });
-        }
         Ok(())
     }
 
@@ -289,9 +305,14 @@ impl Incoming {
         if self.state != State::Receiving {
             return;
         }
+        let was_known = self.shape.is_some();
         if let Err(failure) = self.learn(core, info.flags, info.fec, info.fti.as_ref()) {
             self.fail(core, failure);
             return;
+        }
+        let is_new = !was_known && self.shape.is_some();
+        if is_new {
+            self.journal.version = version_of(&info.others);
         }
         if self.info.is_none() {
             let info = Bytes::copy_from_slice(info.payload);
@@ -299,6 +320,9 @@ impl Incoming {
                 core.user.indicate(Indication::Info { id: self.id, info: info.clone() });
             }
             self.info = Some(info);
+        }
+        if is_new {
+            self.begins(core);
         }
         self.unpark(core);
         self.learn_digests(core, info);
@@ -312,9 +336,13 @@ impl Incoming {
             core.stats.duplicate_data += 1;
             return true;
         }
+        let was_known = self.shape.is_some();
         if let Err(failure) = self.learn(core, data.flags, data.fec, data.fti.as_ref()) {
             self.fail(core, failure);
             return true;
+        }
+        if !was_known {
+            self.begins(core);
         }
         if self.stream.is_some() {
             return self.on_stream_data(core, data);
@@ -556,86 +584,6 @@ impl Incoming {
         core.user.limit_left(Limit::Assembly);
     }
 
-    /// Local file name: NORM_INFO of a file, otherwise the object's number (RFC 5740 §4.2.2 leaves
-    /// the content of NORM_INFO to the sender).
-    fn destination(&self) -> Result<FileName, NameError> {
-        let info = self.info.as_deref().filter(|_| self.flags.contains(Flags::FILE));
-        let info = info.unwrap_or_default();
-        match std::str::from_utf8(info) {
-            // Other implementations terminate the name with a zero.
-            Ok(name) if !info.is_empty() => FileName::file(name.trim_end_matches('\0')),
-            Ok(_) | Err(_) => {
-                // Numbers are unwrapped from 1 << 16 on.
-                let number = self.id.number.checked_sub(1 << 16).unwrap_or(self.id.number);
-                FileName::file(&format!("norm-{:08x}.{number}", self.id.sender))
-            }
-        }
-    }
-
-    fn synced(&mut self, core: &mut Core) {
-        if !self.sink.is_open() {
-            return;
-        }
-        let Ok(to) = self.destination() else {
-            self.fail(core, Failure::Name);
-            return;
-        };
-        self.state = State::Installing;
-        self.sink.install(core, to);
-    }
-
-    fn finished(&mut self, core: &mut Core, result: Result<(), Failure>, data: Option<Bytes>) {
-        if result.is_ok() {
-            self.show(core);
-        }
-        if !self.is_announced || self.is_held {
-            return;
-        }
-        let name = self.sink.take_name().filter(|_| result.is_ok());
-        core.user.indicate(Indication::Finished(Finished {
-            id: self.id,
-            is_sender: false,
-            is_confirmed: result.is_ok()
-                && self.stream.as_ref().is_none_or(|stream| stream.is_whole()),
-            result,
-            acknowledged: 0,
-            info: self.info.clone().unwrap_or_default(),
-            name,
-            data,
-            size: match (&self.stream, &self.shape) {
-                (Some(stream), _) => stream.delivered(),
-                (None, Some(shape)) => shape.fti.object_size,
-                (None, None) => 0,
-            },
-        }));
-    }
-
-    /// Gives up missing parts because the sender abandoned the object. A complete object stays.
-    pub(crate) fn abandon(&mut self, core: &mut Core, failure: Failure) {
-        if self.state == State::Receiving {
-            self.fail(core, failure);
-        }
-    }
-
-    /// Fails the object and discards its data.
-    pub(crate) fn fail(&mut self, core: &mut Core, failure: Failure) {
-        if self.is_over() {
-            return;
-        }
-        let is_refused = !matches!(failure, Failure::Abandoned | Failure::Ended);
-        self.state = State::Failed { is_refused };
-        self.release(core);
-        for block in std::mem::take(&mut self.blocks).into_values() {
-            core.assembling -= block.cost;
-        }
-        if let Some(stream) = self.stream.as_mut() {
-            stream.clear(core);
-        }
-        drop(self.run.take(core));
-        self.sink.discard(core);
-        self.finished(core, Err(failure), None);
-    }
-
     /// Processes the result of one of its effects.
     pub(crate) fn done(
         &mut self,
@@ -647,19 +595,28 @@ impl Incoming {
             self.sink.written(core, cost);
             core.user.limit_left(Limit::WriteBuffer);
         }
+        if job == Job::Own(Task::Save) {
+            self.saved(core, answer.is_ok());
+        }
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
+                if let Job::Own(Task::Recover { block }) = job
+                    && self.drop_resumed(core, block)
+                {
+                    return;
+                }
                 core.stats.storage_errors += 1;
-                if job != Job::Forget {
+                if job != Job::Forget && job != Job::Own(Task::Save) {
                     self.fail(core, Failure::Storage(error));
                 }
                 return;
             }
         };
         match (job, answer) {
-            (Job::Open, Completion::Opened { file, .. }) => {
+            (Job::Open, Completion::Opened { file, len, .. }) => {
                 self.sink.opened(core, file);
+                self.reopened(core, len);
                 self.check_complete(core);
             }
             (Job::Write { .. }, _) => self.check_complete(core),
@@ -672,6 +629,7 @@ impl Incoming {
             (Job::Install, _) if self.state == State::Installing => {
                 self.state = State::Done;
                 self.sink.installed();
+                self.forget_record(core);
                 self.finished(core, Ok(()), None);
             }
             _ => {}

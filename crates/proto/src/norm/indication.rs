@@ -148,6 +148,8 @@ pub enum Indication {
         id: ObjectId,
         /// Size of the object in bytes.
         size: u64,
+        /// Bytes of an earlier session from which a coded file resumes.
+        resumed: u64,
     },
     /// Start of a received stream, whose bytes are read by [`Node::read`](super::Node::read).
     Stream {
@@ -303,6 +305,9 @@ pub enum Failure {
     /// The sender fell silent.
     #[error("the sender fell silent")]
     Silence,
+    /// Another session of the sender resumed the object.
+    #[error("another session resumed it")]
+    Resumed,
     /// No receiver replied.
     #[error("no receiver replies")]
     NoReceiver,

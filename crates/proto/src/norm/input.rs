@@ -111,6 +111,9 @@ impl Node {
             Body::Command(Command::Flush { object, .. }) => self.reach_object(handle, *object),
             Body::Command(_) | Body::Nack(_) | Body::Ack(_) | Body::Report(_) => None,
         };
+        if matches!(message.body, Body::Command(Command::Cc { .. })) {
+            self.take_over(now, handle);
+        }
         let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
         let core = &mut self.core;
         let is_data = matches!(message.body, Body::Data(_));
@@ -128,7 +131,29 @@ impl Node {
             Body::Nack(_) | Body::Ack(_) | Body::Report(_) => {}
         }
         receiver.greeted(core, now);
+        if matches!(message.body, Body::Info(_)) {
+            self.take_over(now, handle);
+        }
         self.free_places();
+    }
+
+    /// Resumes objects of senders that fell silent, if this one offers the same.
+    fn take_over(&mut self, now: Time, handle: Handle) {
+        let Some(Session::Receiver(receiver)) = self.slots.get(handle) else { return };
+        let Some((number, identity)) = receiver.fresh(&self.core) else { return };
+        let mut waits = false;
+        let others: Vec<_> = self.receivers.values().copied().collect();
+        for other in others.into_iter().filter(|other| *other != handle) {
+            if let Some(Session::Receiver(receiver)) = self.slots.get_mut(other) {
+                waits |= receiver.yield_to(&mut self.core, now, &identity) == Some(false);
+            }
+        }
+        let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
+        if let Some(object) = receiver.object(number) {
+            object.wait_for_other(waits);
+            object.resume_late(&mut self.core);
+        }
+        receiver.greeted(&mut self.core, now);
     }
 
     /// Session of a sender; one that restarted gets a new session.

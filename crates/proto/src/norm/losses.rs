@@ -64,7 +64,7 @@ const RUNS_LEAST: u32 = 5;
 const SPREAD_MAX: f64 = 12.0;
 
 /// Loss to a receiver, from its reports on a coded object.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Loss {
     /// Segments sent and received, as of the newest report.
     newest: Option<(u32, u32)>,
@@ -73,6 +73,8 @@ pub(crate) struct Loss {
     /// Counter of runs of losses in the newest report, and runs since the first.
     counter: u16,
     runs: u32,
+    /// Segments sent and received before the receiver restarted.
+    before: (u32, u32),
 }
 
 impl Loss {
@@ -80,6 +82,10 @@ impl Loss {
     /// there were `runs` runs of lost messages, modulo 65,536.
     pub(crate) fn reported(&mut self, sent: u32, arrived: u32, runs: u16) {
         let arrived = arrived.min(sent);
+        if self.newest.is_some_and(|newest| sent > newest.0 && arrived < newest.1) {
+            self.joins(sent, arrived, runs);
+            return;
+        }
         let Some((sent_before, arrived_before)) = self.newest else {
             self.newest = Some((sent, arrived));
             self.counter = runs;
@@ -103,6 +109,17 @@ impl Loss {
             && all + more - second >= WINDOW
         {
             self.points.pop_front();
+        }
+    }
+
+    /// Processes the first report of a receiver that restarted: it knows nothing of what was sent
+    /// before.
+    pub(crate) fn joins(&mut self, sent: u32, arrived: u32, runs: u16) {
+        let arrived = arrived.min(sent);
+        (self.newest, self.before) = (Some((sent, arrived)), (sent, arrived));
+        (self.counter, self.runs) = (runs, 0);
+        if self.points.is_empty() {
+            self.points.push_back((0, 0));
         }
     }
 
@@ -139,7 +156,8 @@ impl Loss {
         let Some((sent, arrived)) = self.newest.filter(|_| self.runs >= RUNS_LEAST) else {
             return 1.0;
         };
-        let lost = f64::from(sent - arrived);
+        let sent = sent - self.before.0;
+        let lost = f64::from(sent.saturating_sub(arrived.saturating_sub(self.before.1)));
         let loss = (lost / f64::from(sent.max(1))).min(0.95);
         let length = (lost / f64::from(self.runs)).max(1.0);
         let correlation = 1.0 - 1.0 / length - loss / (length * (1.0 - loss));
@@ -213,6 +231,22 @@ mod tests {
         // A late report changes nothing.
         loss.reported(1_500, 1_000, 1);
         assert_eq!(loss.measured().map(|(loss, _)| loss), found);
+    }
+
+    #[test]
+    fn receivers_that_restarted_lost_nothing_before() {
+        let mut loss = Loss::default();
+        loss.reported(1_000, 950, 3);
+        // The counter of the restarted receiver begins at 0.
+        loss.reported(2_000, 10, 0);
+        loss.reported(2_100, 105, 1);
+        assert_eq!(loss.measured().map(|(loss, _)| loss), Some(55.0 / 1_100.0));
+        let mut late = Loss::default();
+        late.joins(5_000, 20, 0);
+        assert_eq!((late.expected(0.01), late.measured()), (0.01, None));
+        late.reported(5_100, 110, 7);
+        assert_eq!(late.measured(), Some((0.1, 100.0)));
+        assert!(late.spread() < 2.0, "{}", late.spread());
     }
 
     #[test]

@@ -164,6 +164,19 @@ impl Members {
         Some(node)
     }
 
+    /// Forgets receivers that were silent since `since`, except `node`, and returns them: on a path
+    /// to a single receiver they were earlier processes.
+    pub(crate) fn replace(&mut self, node: NodeId, since: Time) -> Vec<NodeId> {
+        if self.received.len() < 2 {
+            return Vec::new();
+        }
+        let silent = self.received.iter().filter(|(_, member)| member.received_at < since);
+        let former: Vec<_> =
+            silent.map(|(other, _)| *other).filter(|other| *other != node).collect();
+        former.iter().for_each(|other| self.remove(*other));
+        former
+    }
+
     /// Forgets a receiver.
     pub(crate) fn remove(&mut self, node: NodeId) {
         self.received.remove(&node);

@@ -62,7 +62,7 @@ pub use wire::norm::Scheme;
 
 use self::coding::Coding;
 use self::commands::Commands;
-use self::core::{Alarm, Core, Shared, Task};
+use self::core::{Alarm, Core, Job, Shared, Task};
 use self::members::Members;
 use self::outgoing::Outgoing;
 use self::receiver::{Receiver, SenderId};
@@ -91,7 +91,8 @@ enum Session {
 }
 
 impl Node {
-    /// Creates a node with these settings.
+    /// Creates a node with these settings. It requests the records of an earlier run from its store
+    /// at once, if any object may resume.
     #[must_use]
     pub fn new(mut config: Config, rng: Rng) -> Self {
         let sender = &mut config.sender;
@@ -99,12 +100,9 @@ impl Node {
             // Receivers cannot acknowledge.
             sender.end = EndGame::Flush;
         }
-        Self {
-            core: Core::new(config, rng),
-            slots: Slots::new(),
-            senders: BTreeMap::new(),
-            receivers: BTreeMap::new(),
-        }
+        let mut core = Core::new(config, rng);
+        core.load_records();
+        Self { core, slots: Slots::new(), senders: BTreeMap::new(), receivers: BTreeMap::new() }
     }
 
     /// Settings of the node.
@@ -134,6 +132,12 @@ impl Node {
             Session::Receiver(_) | Session::Object { .. } => None,
         });
         senders.find(|loss| Some(*loss) != self.core.config.sender.loss_before)
+    }
+
+    /// Whether the records of an earlier run were read. Until then no coded file begins.
+    #[must_use]
+    pub fn is_restored(&self) -> bool {
+        self.core.partials.is_restored()
     }
 
     /// Objects under way.
@@ -170,6 +174,7 @@ impl Node {
         };
         self.slots.iter().map(of).sum::<usize>()
             + self.core.shared.room.held()
+            + self.core.partials.memory()
             + self.core.decoder_memory()
             + self.core.shared.replies.memory()
     }
@@ -182,7 +187,8 @@ impl Node {
         let path = self.core.shared.paths.get(&request.peer);
         let mtu = path.map(Path::mtu).filter(|mtu| *mtu > 0);
         let is_coded = self.core.config.sender.fec == Scheme::Compact;
-        let header = INFO_HEADER + if is_coded { digest::DIGEST_LEN } else { 0 };
+        let others = digest::DIGEST_LEN + digest::VERSION_LEN;
+        let header = INFO_HEADER + if is_coded { others } else { 0 };
         let max = mtu.map_or(usize::from(u16::MAX), |mtu| mtu.saturating_sub(header));
         if request.info.len() > max {
             return Err(RequestError::InfoTooLong { len: request.info.len(), max });
@@ -455,8 +461,34 @@ impl Node {
         self.free_places();
     }
 
+    /// Processes the records of an earlier run.
+    fn restored(&mut self, now: Time, answer: Result<Completion, EffectError>) {
+        let records = match answer {
+            Ok(Completion::Records(records)) => records,
+            Ok(_) | Err(_) => {
+                self.core.stats.storage_errors += 1;
+                Vec::new()
+            }
+        };
+        self.core.restore(records);
+        for handle in self.senders.values() {
+            if let Some(Session::Sender(sender)) = self.slots.get_mut(*handle) {
+                sender.advance(&mut self.core, now);
+            }
+        }
+        self.free_places();
+    }
+
     fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
         let Some((handle, job)) = self.core.shared.completed(ticket) else { return };
+        match job {
+            Job::Own(Task::Load) => return self.restored(now, answer),
+            Job::Own(Task::Record(record)) => {
+                self.core.stats.storage_errors += u64::from(answer.is_err());
+                return self.core.record_done(record);
+            }
+            _ => {}
+        }
         let Some(Session::Object { of, number }) = self.slots.get(handle) else {
             self.core.orphaned(handle, &job, &answer);
             return;

@@ -10,6 +10,7 @@ mod marks;
 mod parity;
 mod repairs;
 mod requests;
+mod resume;
 mod ring;
 mod runs;
 mod shape;
@@ -27,6 +28,7 @@ use self::info::InfoTurn;
 use self::marks::{Mark, Marks};
 use self::parity::{ProactiveParity, RepairParity};
 use self::requests::Requests;
+use self::resume::Resume;
 use self::ring::Ring;
 use self::shape::Shape;
 use self::stream::Writing;
@@ -42,6 +44,7 @@ use crate::storage::Storage as _;
 
 pub(crate) use self::endgame::Terms;
 pub(crate) use self::requests::Symbols;
+pub(crate) use self::resume::List;
 pub(crate) use self::shape::Cut;
 
 /// Object being sent.
@@ -72,6 +75,7 @@ pub(crate) struct Outgoing {
     pub(crate) failure: Option<Failure>,
     writing: Writing,
     coded: Coded,
+    resume: Resume,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +127,7 @@ impl Outgoing {
             failure: None,
             writing: Writing::default(),
             coded: Coded::default(),
+            resume: Resume::default(),
         }
     }
 
@@ -207,6 +212,7 @@ impl Outgoing {
         };
         self.shape = Some(Shape { partition, coding, fti, has_fti, symbol_len, is_stream: false });
         self.state = State::Sending;
+        self.record(core);
         self.read_ahead(core);
         Ok(())
     }
@@ -292,6 +298,7 @@ impl Outgoing {
             + self.parity.memory()
             + self.proactive.room() * segment
             + self.coded.memory()
+            + self.resume.memory()
             + marks * 96
             + self.info.len()
     }
@@ -459,7 +466,9 @@ impl Outgoing {
             }
         };
         let changed = match (job, answer) {
-            (Job::Open, Completion::Opened { file, len, .. }) => {
+            (Job::Open, Completion::Opened { file, len, modified }) => {
+                // Seconds fit in 48 bits.
+                self.resume.version = modified.unwrap_or_default() & 0xffff_ffff_ffff;
                 self.opened(core, file, len);
                 Ok(())
             }

@@ -245,6 +245,9 @@ impl Receiver {
             let wait = self.silence(core);
             self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
         }
+        if std::mem::take(&mut core.has_resumed) {
+            self.want_list(core);
+        }
     }
 
     /// Silence after which missing data is requested (RFC 5740 §5.3).
@@ -280,6 +283,9 @@ impl Receiver {
             let mut object = Incoming::new(id, *place, is_info_only);
             if self.life.messages == 1 {
                 object.hold();
+            }
+            if core.partials.may_resume() {
+                object.may_resume();
             }
             // The sender may no longer have objects before the first known one.
             if self.numbers.has_begun() || number == named {
@@ -342,8 +348,9 @@ impl Receiver {
                 break false;
             }
         };
-        if is_over {
-            self.settle(core, now);
+        match is_over {
+            true => self.settle(core, now),
+            false => self.save(core, now, number),
         }
         if core.shared.room.unwritten > core.config.limits.buffers.write_buffer / 4 * 3 {
             core.shared.pause(self.sender.path);
@@ -473,6 +480,7 @@ impl Receiver {
         core.user.limit_left(Limit::Objects);
         if self.objects.is_empty() {
             self.base.disarm(&mut core.shared, Alarm::Inactivity);
+            self.base.disarm(&mut core.shared, Alarm::Save);
             self.base.disarm(&mut core.shared, Alarm::Nack);
             self.nack.stop();
         }
@@ -498,6 +506,7 @@ impl Receiver {
                 self.base.want(&mut core.shared, Class::Control);
             }
             Alarm::Inactivity => self.silent(core, now),
+            Alarm::Save => self.objects.values_mut().for_each(|object| object.save(core)),
             Alarm::Answer => {
                 self.answers.call();
                 self.base.want(&mut core.shared, Class::Control);
@@ -556,6 +565,9 @@ impl Receiver {
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
         if class != Class::Control {
             return Turn::Over;
+        }
+        if self.coded.is_list_due() && !self.emit_list(core, burst) {
+            return Turn::More;
         }
         while self.nack.due {
             if !self.emit_nack(core, burst) {

@@ -10,8 +10,44 @@
 //! | 2 | symbols that this block lacks; 0: it was recovered |
 //! | 4 | NORM_DATA of the object received |
 //! | 2 | runs of lost messages |
+//!
+//! EXT_LIST in a NACK: its requests are all that a receiver lacks of a resumed object.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | `het`, 72 |
+//! | 1 | `hel`, 2 |
+//! | 2 | object |
+//! | 4 | end of the blocks that are listed |
 
 use wire::norm::{Extension, Extensions};
+
+/// Type of the extension of a NACK with a list.
+pub(crate) const EXT_LIST: u8 = 72;
+
+/// Content of EXT_LIST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListOf {
+    pub(crate) object: u16,
+    /// End of the blocks that are listed.
+    pub(crate) end: u32,
+}
+
+impl ListOf {
+    /// Content of the extension.
+    pub(crate) fn encode(self) -> [u8; 6] {
+        let ([a, b], [c, d, e, f]) = (self.object.to_be_bytes(), self.end.to_be_bytes());
+        [a, b, c, d, e, f]
+    }
+
+    /// Finds the extension among others.
+    pub(crate) fn find(extensions: &Extensions<'_>) -> Option<Self> {
+        let found = extensions.iter().find(|extension| extension.kind == EXT_LIST)?;
+        let [a, b, c, d, e, f] = *found.value.first_chunk::<6>()?;
+        let (object, end) = (u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f]));
+        Some(Self { object, end })
+    }
+}
 
 /// Type of the extension.
 pub(crate) const EXT_REPORT: u8 = 70;

@@ -205,7 +205,10 @@ impl Sender {
 
     /// Advances everything that can proceed.
     pub(crate) fn advance(&mut self, core: &mut Core, now: Time) {
-        if self.objects.iter().any(Outgoing::is_open)
+        // An earlier process may have started to send coded objects.
+        let may_cut = !self.coding.is_long() || core.partials.is_restored();
+        if may_cut
+            && self.objects.iter().any(Outgoing::is_open)
             && let (Some(with_info), Some(without)) = (self.cut(core, true), self.cut(core, false))
         {
             for object in self.objects.iter_mut().filter(|object| object.is_open()) {
@@ -332,6 +335,7 @@ impl Sender {
             | Alarm::Feedback
             | Alarm::Acknowledge
             | Alarm::Answer
+            | Alarm::Save
             | Alarm::Inactivity => {}
         }
     }
@@ -398,6 +402,9 @@ impl Sender {
             self.objects.iter_mut().for_each(|object| object.time_rounds(burst.departure(), time));
         }
         let after = self.objects.iter().filter(|object| object.is_sent()).count();
+        if std::mem::take(&mut self.transmission.has_queried) {
+            self.probe.due = true;
+        }
         if self.coding.is_long() {
             if after > before {
                 self.probe_end(core);
@@ -492,6 +499,7 @@ fn finished(
     (acknowledged, is_confirmed): (u32, bool),
 ) {
     let is_confirmed = is_confirmed && result.is_ok();
+    object.forget_record(core);
     core.shared.senders = core.shared.senders.saturating_sub(1);
     core.user.indicate(Indication::Finished(Finished {
         id: object.id,

@@ -33,6 +33,8 @@ pub(crate) struct Transmission {
     pub(crate) light: Duration,
     /// Circumstances that decide how much parity is sent unasked.
     pub(crate) terms: Terms,
+    /// Whether receivers were queried for what they have. They reply to the next probe.
+    pub(crate) has_queried: bool,
 }
 
 impl Transmission {
@@ -52,6 +54,7 @@ impl Transmission {
             held,
             light,
             terms,
+            has_queried: false,
         }
     }
 

@@ -179,6 +179,12 @@ impl Configuration for NormConfig {
         sender.fec == norm::Scheme::Compact
     }
 
+    fn resumes(&self) -> bool {
+        let norm::Config { sender, journal, groups, .. } = &self.config;
+        let is_coded = sender.fec == norm::Scheme::Compact;
+        is_coded && journal.enabled && groups.is_empty() && !sender.is_one_way()
+    }
+
     fn remember_loss(&mut self, loss: (f64, f64)) {
         self.config.sender.loss_before = Some(loss);
     }
@@ -217,10 +223,13 @@ fn text(info: &[u8]) -> String {
 
 fn event(indication: norm::Indication) -> Event {
     match indication {
-        norm::Indication::Receiving { id, size } => {
+        norm::Indication::Receiving { id, size, resumed } => {
             // NORM_INFO, which has the name, may arrive later.
             let (id, name) = (TransferId::new(id), String::new());
-            Event::Receiving { id, name, size: Some(size), resumed: 0 }
+            Event::Receiving { id, name, size: Some(size), resumed }
+        }
+        norm::Indication::Finished(finished) if finished.result == Err(norm::Failure::Resumed) => {
+            Event::Continued(TransferId::new(finished.id))
         }
         norm::Indication::Finished(finished) => {
             let id = TransferId::new(finished.id);
@@ -305,6 +314,10 @@ impl Transport for NormTransport {
     fn datagrams(&self) -> Option<(u64, u64)> {
         let stats = self.node.stats();
         Some((stats.sent.total(), stats.received.total()))
+    }
+
+    fn is_ready(&self) -> bool {
+        self.node.is_restored()
     }
 
     fn loss(&self) -> Option<(f64, f64)> {

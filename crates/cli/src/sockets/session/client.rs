@@ -58,7 +58,7 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
         let socket = node.socket().display().to_string();
         plan_put(&mut job, node.cfdp())?;
         let receives = receives(&job, node.cfdp());
-        let (store, place) = Place::open(&job, &socket, &waker)?;
+        let (store, place) = Place::open(&job, &socket, false, &waker)?;
         let driver = node.run_with(store, waker, (TICK, receives))?;
         let client = Client::new(job, driver.now(), false);
         return Ok((Runner::Node(Box::new(driver)), client, place));
@@ -67,7 +67,8 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
     if let Some(config) = configuration.cfdp_mut() {
         plan_put(&mut job, config)?;
     }
-    let (store, place) = Place::open(&job, &job.ends.to.to_string(), &waker)?;
+    let resumes = configuration.resumes();
+    let (store, place) = Place::open(&job, &job.ends.to.to_string(), resumes, &waker)?;
     let transport = configuration.build(rt::entropy().context("no entropy")?);
     let settings = rt::Config {
         peers_max: configuration.peer_ports(),
@@ -77,7 +78,8 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
     };
     let mut driver = super::open(settings, transport, store, waker)?;
     connect(&mut driver, &job.ends, configuration.peer_ports() > 0)?;
-    let client = Client::new(job, driver.now(), true);
+    let mut client = Client::new(job, driver.now(), true);
+    (client.resumes, client.resumed) = (client.resumes || resumes, place.is_resumed());
     Ok((Runner::Socket(Box::new(driver)), client, place))
 }
 
@@ -187,6 +189,8 @@ struct Client {
     phase: Phase,
     /// File bytes that this process moved.
     moved: u64,
+    /// Whether the same command resumes an interrupted transfer.
+    resumes: bool,
     resumed: bool,
     /// Whether the user was warned that nobody listens or replies.
     is_warned: bool,
@@ -220,6 +224,7 @@ impl Client {
     fn new(job: Job, now: Time, is_quick: bool) -> Self {
         let Job { options, ends, wish, timeout, node: _ } = job;
         let screen = Screen::new(options.json);
+        let resumes = options.protocol.kind.resumes();
         let bar = match &wish {
             Wish::Send(_) | Wish::Get { .. } => screen.bar(wish.remote(), None),
             Wish::List(_) | Wish::Delete(_) => ProgressBar::hidden(),
@@ -233,6 +238,7 @@ impl Client {
             timeout: timeout.map(|timeout| now + timeout.duration()),
             phase: Phase::Loading,
             moved: 0,
+            resumes,
             resumed: false,
             is_warned: false,
             is_quick,
@@ -374,6 +380,7 @@ impl Client {
             Event::Ended(_)
             | Event::Message { .. }
             | Event::Repeated { .. }
+            | Event::Continued(_)
             | Event::Begins(_)
             | Event::Latency(..)
             | Event::Entity(_)
@@ -547,15 +554,16 @@ impl Client {
     /// Transfer to cancel at the peer if this process ends now; `None` if the same command resumes
     /// it.
     fn to_cancel(&self) -> Option<TransferId> {
-        self.active().filter(|_| self.wish.put().is_none()).cloned()
+        let is_kept =
+            self.wish.is_send() && self.resumes && self.options.protocol.kind.has_groups()
+                || self.wish.put().is_some();
+        self.active().filter(|_| !is_kept).cloned()
     }
 
     /// Clause about running the same command again.
     fn next(&self) -> &'static str {
         match self.wish {
-            Wish::Send(_) | Wish::Get { .. } if self.options.protocol.kind.resumes() => {
-                "; the same command resumes"
-            }
+            Wish::Send(_) | Wish::Get { .. } if self.resumes => "; the same command resumes",
             Wish::Send(_) | Wish::Get { .. } => "; the same command sends all of it again",
             Wish::List(_) | Wish::Delete(_) => "",
         }

@@ -25,8 +25,14 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Store for a job with the peer at `to`. Only fetched files leave anything behind.
-    pub(super) fn open(job: &Job, to: &str, waker: &rt::Waker) -> Result<(rt::FileStore, Self)> {
+    /// Store for a job with the peer at `to`. Only fetched files leave anything behind, and files
+    /// that the same command resumes.
+    pub(super) fn open(
+        job: &Job,
+        to: &str,
+        resumes: bool,
+        waker: &rt::Waker,
+    ) -> Result<(rt::FileStore, Self)> {
         let temporary = || tempfile::tempdir().context("cannot make a directory for working files");
         let of_one = |file: &SendFile, state: PathBuf| -> Result<rt::FileStore> {
             let access = rt::Access::ReadOne(FileName::file(&file.name)?);
@@ -42,6 +48,26 @@ impl Place {
                     state.begin()?;
                 }
                 Ok((store, Self::Kept(state)))
+            }
+            Wish::Send(file) if resumes && state_home().is_ok() => {
+                let mut state = State::open(file, to)?;
+                match of_one(file, state.directory.clone()) {
+                    Ok(mut store) => {
+                        state.is_resumed = state.is_current()?;
+                        if !state.is_resumed {
+                            store.reset().context("cannot forget an earlier transfer")?;
+                            state.begin()?;
+                        }
+                        Ok((store, Self::Kept(state)))
+                    }
+                    // Another process sends the same file, or the state cannot be kept.
+                    Err(error) if is_of_state(&error) => {
+                        let state = temporary()?;
+                        let store = of_one(file, state.path().join("state"))?;
+                        Ok((store, Self::Temporary(state)))
+                    }
+                    Err(error) => Err(error),
+                }
             }
             Wish::Send(file) => {
                 let state = temporary()?;
@@ -61,6 +87,11 @@ impl Place {
         }
     }
 
+    /// Whether the transfer resumes one of a process that was killed.
+    pub(super) fn is_resumed(&self) -> bool {
+        matches!(self, Self::Kept(state) if state.is_resumed)
+    }
+
     /// Removes the state of a transfer that has ended.
     pub(super) fn forget(self) {
         if let Self::Kept(state) = self
@@ -76,6 +107,8 @@ impl Place {
 pub(super) struct State {
     directory: PathBuf,
     transfer: Transfer,
+    /// Whether an earlier process began it.
+    is_resumed: bool,
 }
 
 /// Properties by which a transfer resumes an earlier one.
@@ -100,7 +133,11 @@ impl State {
             None => state_home()?,
         };
         let path = file.root.join(&file.name);
-        Self::of(&base, &path, to, file.put.as_ref().map(described).unwrap_or_default())
+        let request = match &file.put {
+            Some(put) => described(put),
+            None => format!("norm {}", file.remote),
+        };
+        Self::of(&base, &path, to, request)
     }
 
     fn of(base: &Path, file: &Path, to: &str, request: String) -> Result<Self> {
@@ -115,7 +152,7 @@ impl State {
             to: to.to_owned(),
             request,
         };
-        Ok(Self { directory, transfer })
+        Ok(Self { directory, transfer, is_resumed: false })
     }
 
     /// Whether the folder belongs to this transfer.
@@ -137,6 +174,12 @@ impl State {
         // The next run ignores a torn file and starts over.
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
+}
+
+/// Whether a store cannot keep the state of a transfer.
+fn is_of_state(error: &anyhow::Error) -> bool {
+    use rt::StoreError::{InUse, State};
+    matches!(error.downcast_ref(), Some(InUse { .. } | State { .. }))
 }
 
 /// Terms of a request; a request with other terms does not resume the transfer.

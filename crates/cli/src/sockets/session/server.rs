@@ -309,6 +309,11 @@ impl Server {
             Event::Repeated { id, condition, is_whole } => {
                 self.repeated(now, &id, &condition, is_whole);
             }
+            Event::Continued(id) => {
+                if let Some(under_way) = self.under_way.remove(&id) {
+                    under_way.bar.clear();
+                }
+            }
             Event::Restored(transfers) => self.restored(now, transport, transfers),
             Event::Message { sender, content } => {
                 self.failure = message(sender, &content, &self.options, &self.screen).err();
@@ -352,7 +357,11 @@ impl Server {
         self.screen.say(format_args!("{id}: receiving {about}{had}{from}"));
         let bar = Bar::new(self.screen.bar(name, size.filter(|_| !name.is_empty())), now);
         let under_way = UnderWay { bar, before: resumed, resumed: resumed > 0 };
-        self.under_way.entry(id).or_insert(under_way);
+        if resumed > 0 {
+            self.under_way.insert(id, under_way);
+        } else {
+            self.under_way.entry(id).or_insert(under_way);
+        }
     }
 
     /// Shows transfers that an earlier process left.

@@ -161,6 +161,7 @@ impl View {
             | Event::Ended(_)
             | Event::Abandoned { .. }
             | Event::Repeated { .. }
+            | Event::Continued(_)
             | Event::Restored(_)
             | Event::Begins(_)
             | Event::Latency(..)

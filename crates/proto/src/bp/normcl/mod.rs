@@ -28,6 +28,8 @@ impl FileEngine for norm::Node {
     fn of_bundles(mut config: norm::Config, rng: Rng) -> Self {
         config.receiver.enabled = true;
         config.receiver.streams = None;
+        // Bundles are sent again as a whole, and their files have no names.
+        config.journal.enabled = false;
         Self::new(config, rng)
     }
 

@@ -73,6 +73,14 @@ impl Block {
         self.buffer[at + payload.len()..at + segment].fill(0);
     }
 
+    /// Forgets source segments from `first` on, except places that parity takes.
+    pub(super) fn forget_from(&mut self, first: u16, block_len: u16) {
+        let beyond: Vec<_> =
+            self.have.iter().filter(|symbol| (first..block_len).contains(symbol)).collect();
+        beyond.into_iter().for_each(|symbol| self.have.remove(symbol));
+        self.free_from = 0;
+    }
+
     /// Place of a missing source segment that no parity takes.
     pub(super) fn free_place(&mut self, block_len: u16) -> Option<u16> {
         let is_free = |place: &u16| !self.have.contains(*place) && !self.parity.contains_key(place);

@@ -131,7 +131,7 @@ impl Incoming {
         }
     }
 
-    fn flush_run(&mut self, core: &mut Core) {
+    pub(super) fn flush_run(&mut self, core: &mut Core) {
         if let Some((start, bytes)) = self.run.take(core) {
             self.sink.put(core, start, bytes, self.is_held);
         }
@@ -196,7 +196,7 @@ impl Incoming {
 
 impl Block {
     /// Memory of a block in the file: which segments are there, and the places of parity.
-    fn disk_cost(block_len: u16, parity: u16) -> usize {
+    pub(super) fn disk_cost(block_len: u16, parity: u16) -> usize {
         let bits = 2 * (usize::from(block_len) + usize::from(parity)).div_ceil(8);
         size_of::<Self>() + bits + 8 * usize::from(parity.min(block_len)) + PIECE_COST
     }

@@ -15,6 +15,8 @@ pub(super) struct Digests {
     computed: BTreeMap<u32, Digest>,
     /// Blocks whose digests are the same.
     confirmed: Ranges,
+    /// Blocks with bytes of an earlier session, which may be of another file.
+    resumed: Ranges,
     failures: u32,
 }
 
@@ -31,6 +33,19 @@ pub(super) enum Verdict {
 }
 
 impl Digests {
+    /// Notes that a block has bytes of an earlier session.
+    pub(super) fn resume(&mut self, block: u32) {
+        self.resumed.insert(u64::from(block), u64::from(block) + 1);
+    }
+
+    /// Notes that the bytes of an earlier session are dropped from a block. Returns whether it had
+    /// any.
+    pub(super) fn drop_resumed(&mut self, block: u32) -> bool {
+        let is_resumed = self.resumed.contains(block.into());
+        self.resumed.remove(block.into(), u64::from(block) + 1);
+        is_resumed
+    }
+
     /// Notes the digest announced for a block.
     pub(super) fn announce(&mut self, block: u32, digest: Digest) -> Verdict {
         if self.is_confirmed(block) {
@@ -60,6 +75,9 @@ impl Digests {
             self.confirmed.insert(u64::from(block), u64::from(block) + 1);
             return Verdict::Confirmed;
         }
+        if self.drop_resumed(block) {
+            return Verdict::Differs;
+        }
         self.failures += 1;
         if self.failures < FAILURES_MAX { Verdict::Differs } else { Verdict::Fails }
     }
@@ -80,6 +98,7 @@ impl Digests {
 
     pub(super) fn memory(&self) -> usize {
         (self.announced.len() + self.computed.len() + self.confirmed.len()) * 48
+            + self.resumed.len() * 32
     }
 }
 
@@ -98,6 +117,18 @@ mod tests {
         assert_eq!(digests.complete(1, [2; 16]), Verdict::Confirmed);
         assert!(digests.are_confirmed(2) && digests.missing(2).next().is_none());
         assert_eq!(digests.announce(1, [3; 16]), Verdict::Confirmed);
+    }
+
+    #[test]
+    fn blocks_of_an_earlier_session_may_differ() {
+        let mut digests = Digests::default();
+        for block in 0..5 {
+            digests.resume(block);
+            assert_eq!(digests.announce(block, [1; 16]), Verdict::Waits);
+            assert_eq!(digests.complete(block, [2; 16]), Verdict::Differs);
+        }
+        assert_eq!(digests.announce(4, [1; 16]), Verdict::Waits);
+        assert_eq!(digests.complete(4, [1; 16]), Verdict::Confirmed);
     }
 
     #[test]

@@ -77,6 +77,9 @@ impl Incoming {
     /// State of the highest block with a received segment, if the object has long blocks.
     pub(crate) fn report_of(&self) -> Option<ReportOf> {
         let shape = self.shape.as_ref().filter(|shape| shape.coding.is_long())?;
+        if self.is_waiting_for_other() {
+            return None;
+        }
         let block = self.highest;
         let missing = if self.is_over() || self.is_whole(block) {
             0

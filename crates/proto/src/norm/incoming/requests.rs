@@ -141,7 +141,9 @@ impl Incoming {
     /// Requests an object of which nothing is known.
     fn request_all(&mut self, writer: &mut RequestWriter<'_>, scheme: Scheme, now: Time) -> bool {
         let item = Position { fec: scheme, object: self.number(), id: first_id(scheme) };
-        let flags = match self.is_info_only {
+        // Coded objects always have NORM_INFO.
+        let may_resume = self.journal.may_resume && scheme == Scheme::Compact;
+        let flags = match self.is_info_only || may_resume {
             true => RequestFlags::INFO,
             false => RequestFlags::OBJECT | RequestFlags::INFO,
         };

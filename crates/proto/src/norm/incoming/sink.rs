@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName, FilestoreRequest, OpenMode, StoreEffect, Work};
 
-use super::{PIECE_COST, SPOOL_PREFIX};
+use super::PIECE_COST;
+use super::partials::spool_name;
 use crate::norm::core::{Core, Job, Task};
 use crate::path::Handle;
 use crate::storage::Storage as _;
@@ -58,6 +59,8 @@ pub(super) struct Sink {
     data: BTreeMap<u64, Bytes>,
     /// Name of the stored file.
     stored: Option<FileName>,
+    /// Number in the name of the working file.
+    number: u64,
 }
 
 impl Sink {
@@ -69,6 +72,7 @@ impl Sink {
             writes: 0,
             data: BTreeMap::new(),
             stored: None,
+            number: 0,
         }
     }
 
@@ -93,11 +97,48 @@ impl Sink {
     /// Opens the working file once there is data to write and a second message of the sender
     /// arrived: unconfirmed senders cause no files.
     fn open(&mut self, core: &mut Core) {
-        let number = core.rng.next_u64();
-        let name = FileName::spool(&format!("{SPOOL_PREFIX}{number:016x}"));
-        let name = name.expect("letters, digits and a dash are a name");
+        self.number = core.rng.next_u64();
+        let name = spool_name(self.number);
         core.shared.open(self.handle, name.clone(), OpenMode::Truncate);
         self.store = Store::Opening(name);
+    }
+
+    /// Number in the name of the working file.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether nothing was stored yet.
+    pub(super) fn is_unopened(&self) -> bool {
+        self.store == Store::Unopened && self.parked.is_empty()
+    }
+
+    /// Continues with a working file of an earlier session. Returns whether it is open.
+    pub(super) fn resume(&mut self, core: &mut Core, number: u64, file: Option<FileId>) -> bool {
+        self.number = number;
+        let name = spool_name(number);
+        if let Some(file) = file {
+            self.store = Store::Open(name, file);
+            return true;
+        }
+        core.shared.open(self.handle, name.clone(), OpenMode::Write);
+        self.store = Store::Opening(name);
+        false
+    }
+
+    /// Releases the open working file to a later session.
+    pub(super) fn release(&mut self) -> Option<FileId> {
+        let Store::Open(_, file) = self.store else { return None };
+        self.store = Store::Gone;
+        Some(file)
+    }
+
+    /// Makes the writes so far survive a crash. Returns `false` if there is no file.
+    pub(super) fn save(&self, core: &mut Core) -> bool {
+        let Store::Open(_, file) = self.store else { return false };
+        let ticket = core.shared.ticket(self.handle, Job::Own(Task::Save));
+        core.shared.effects.push_back(StoreEffect::Sync { ticket, file }.into());
+        true
     }
 
     /// Notes that the sender is confirmed.

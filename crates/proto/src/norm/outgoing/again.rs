@@ -24,11 +24,13 @@ impl CodedBlock {
         if self.queued > 0 {
             return None;
         }
+        if self.next_row < parity {
+            return Some(self.next_row);
+        }
         let all = u32::from(block_len) + u32::from(parity);
-        let row = match (self.sent < all, self.named.iter().next()) {
-            (true, _) => u16::try_from(self.sent - u32::from(block_len)).ok(),
-            (false, Some(named)) => named.checked_sub(block_len),
-            (false, None) => u16::try_from(self.again % all).ok(),
+        let row = match self.named.iter().next() {
+            Some(named) => named.checked_sub(block_len),
+            None => u16::try_from(self.again % all).ok(),
         };
         row.filter(|row| *row < parity)
     }
@@ -81,11 +83,13 @@ impl Outgoing {
 
     /// Notes that a parity segment of a block was sent, maybe again.
     pub(super) fn parity_went(&mut self, (block, symbol): (u32, u16), number: u64, shape: &Shape) {
-        let all = u32::from(shape.block_len(block)) + u32::from(shape.coding.parity());
-        let Some(state) = self.coded.blocks.get_mut(&block).filter(|state| state.sent >= all)
-        else {
+        let parity = shape.coding.parity();
+        let all = u32::from(shape.block_len(block)) + u32::from(parity);
+        let Some(state) = self.coded.blocks.get_mut(&block) else { return };
+        if state.next_row < parity {
+            state.next_row += 1;
             return;
-        };
+        }
         state.is_named = state.named.contains(symbol);
         match state.is_named {
             true => state.named.remove(symbol),
@@ -121,8 +125,9 @@ impl Outgoing {
     /// any other segment would mostly be there already.
     pub(super) fn note_named(&mut self, block: u32, named: &Bits) {
         let Some(shape) = &self.shape else { return };
-        let all = u32::from(shape.partition.block_len(block)) + u32::from(shape.coding.parity());
-        let is_exhausted = self.coded.blocks.get(&block).is_some_and(|state| state.sent >= all);
+        let parity = shape.coding.parity();
+        let is_exhausted =
+            self.coded.blocks.get(&block).is_some_and(|state| state.next_row >= parity);
         if is_exhausted && named.len() > 0 && self.coded.named.len() < NAMED_MAX {
             self.coded.named.push((block, named.clone()));
         }

@@ -104,8 +104,11 @@ struct Digests {
 /// Block of which something was sent.
 #[derive(Debug, Default)]
 pub(super) struct CodedBlock {
-    /// Segments sent: source, then parity, then source again.
+    /// Segments sent: source, then parity, then source again. Those that receivers had before
+    /// count.
     pub(super) sent: u32,
+    /// Next row of parity to be sent for the first time.
+    pub(super) next_row: u16,
     /// Source segments queued to be sent again.
     pub(super) queued: u32,
     /// Next segment to be sent again, after all were sent.
@@ -118,7 +121,7 @@ pub(super) struct CodedBlock {
     pub(super) repeats: VecDeque<(u64, u16)>,
     /// Number of segments to have been sent.
     pub(super) goal: u32,
-    runs: Runs,
+    pub(super) runs: Runs,
     pub(super) known: BTreeMap<NodeId, Known>,
 }
 
@@ -286,13 +289,18 @@ impl Outgoing {
 
     /// Notes that a source segment was sent.
     pub(super) fn source_went(&mut self, number: u64, at: Time, shape: &Shape) {
-        let is_info_due = self.coded.went(self.at.block, number, at);
-        let is_end = self.at.symbol + 1 >= shape.partition.block_len(self.at.block);
-        let is_last = self.at.block + 1 >= shape.partition.blocks();
-        if is_end {
-            self.coded.source_ends(self.at.block, is_last);
+        if self.coded.went(self.at.block, number, at) {
+            self.info_turn.call();
         }
-        if is_info_due || is_end {
+        self.source_ends(shape);
+    }
+
+    /// Announces the digest of a block with its last source segment.
+    pub(super) fn source_ends(&mut self, shape: &Shape) {
+        let block = self.at.block;
+        if self.at.symbol + 1 >= shape.partition.block_len(block) {
+            self.coded.source_ends(block, block + 1 >= shape.partition.blocks());
+            self.resume.pass(block);
             self.info_turn.call();
         }
     }
@@ -308,7 +316,8 @@ impl Outgoing {
         let goal = self.goal(block, terms, shape);
         if goal > u32::from(block_len) {
             let more = goal - u32::from(block_len);
-            self.compute(core, shape, block, 0, more);
+            let row = self.coded.blocks.get(&block).map_or(0, |state| state.next_row);
+            self.compute(core, shape, block, row, more);
         }
     }
 
@@ -392,7 +401,7 @@ impl Outgoing {
 
     /// Computes the goals of the named and the newest blocks whose source segments were sent. Work
     /// for each report or request must not grow with the object.
-    fn judge_with(&mut self, terms: &Terms, named: impl IntoIterator<Item = u32>) {
+    pub(super) fn judge_with(&mut self, terms: &Terms, named: impl IntoIterator<Item = u32>) {
         let Some(shape) = self.shape.take() else { return };
         let newest = self.coded.blocks.keys().rev().take(NEWEST).copied();
         let blocks: BTreeSet<u32> = newest.chain(named).collect();
@@ -423,7 +432,11 @@ impl Outgoing {
         if !state.is_short() {
             return Step::Enough;
         }
-        let Some(row) = state.row((block_len, shape.coding.parity())) else {
+        let parity = shape.coding.parity();
+        if state.queued > 0 && state.next_row < parity {
+            return Step::Waits;
+        }
+        let Some(row) = state.row((block_len, parity)) else {
             return self.send_again(core, shape, block);
         };
         if self.coded.windows.get(block, row).is_none() {
@@ -547,7 +560,7 @@ impl Outgoing {
         node: NodeId,
         report: &Report,
         transmission: &Transmission,
-        most: usize,
+        most: (usize, bool),
     ) {
         let Some(shape) = self.shape.as_ref() else { return };
         let block = report.of.block;
@@ -556,20 +569,47 @@ impl Outgoing {
         }
         let block_len = u32::from(shape.partition.block_len(block));
         let through = self.message(now, report.newest, transmission);
-        let coded = &mut self.coded;
-        if !coded.receivers.contains_key(&node) && coded.receivers.len() >= most {
+        if !self.admits(node, report, through, most) {
             return;
         }
-        let sent = coded.sent.through(through);
-        let loss = coded.receivers.entry(node).or_default();
+        let sent = self.coded.sent.through(through);
+        let loss = self.coded.receivers.entry(node).or_default();
         loss.reported(sent, report.of.arrived, report.runs);
+        self.has_reported(&report.of);
         let have = block_len.saturating_sub(report.of.missing.into());
         self.knows(block, node, through, have);
         self.judge_with(&transmission.terms, [block]);
     }
 
+    /// Whether there is room for the reports of a receiver among `most`. On a path to a single one,
+    /// another receiver than before has restarted.
+    fn admits(
+        &mut self,
+        node: NodeId,
+        report: &Report,
+        through: u64,
+        (most, is_single): (usize, bool),
+    ) -> bool {
+        let coded = &mut self.coded;
+        if coded.receivers.contains_key(&node) || coded.receivers.len() >= most {
+            return coded.receivers.contains_key(&node);
+        }
+        let former = coded.receivers.values().next_back().filter(|_| is_single).cloned();
+        if let Some(mut loss) = former {
+            loss.joins(coded.sent.through(through), report.of.arrived, report.runs);
+            coded.receivers.insert(node, loss);
+        }
+        true
+    }
+
+    /// Forgets a receiver that was replaced.
+    pub(crate) fn forget_receiver(&mut self, node: NodeId) {
+        self.coded.receivers.remove(&node);
+        self.coded.blocks.values_mut().for_each(|block| _ = block.known.remove(&node));
+    }
+
     /// Number of the message that a receiver names as its newest.
-    fn message(&self, now: Time, wire: u16, transmission: &Transmission) -> u64 {
+    pub(super) fn message(&self, now: Time, wire: u16, transmission: &Transmission) -> u64 {
         let terms = &transmission.terms;
         let interval = Duration::from_secs_f64(terms.interval);
         let newest = transmission.sequence().saturating_sub(1);
@@ -577,7 +617,7 @@ impl Outgoing {
     }
 
     /// Notes that a receiver had `have` segments of a block, of those sent up to a message.
-    fn knows(&mut self, block: u32, node: NodeId, through: u64, have: u32) {
+    pub(super) fn knows(&mut self, block: u32, node: NodeId, through: u64, have: u32) {
         let Some(state) = self.coded.blocks.get_mut(&block) else { return };
         let of = state.runs.through(through);
         let known = Known { of, have };
@@ -659,11 +699,15 @@ impl Outgoing {
     /// Least number of bytes that a receiver has, once one has reported on the object.
     pub(super) fn delivered(&self) -> Option<u64> {
         let shape = self.shape.as_ref()?;
-        let (last, state) = self.coded.blocks.iter().rev().find(|(_, it)| !it.known.is_empty())?;
-        let have = state.known.values().map(|known| known.have).min()?;
-        let before = shape.partition.block_offset(*last);
-        let end = shape.partition.block_offset(last + 1);
-        Some((before + u64::from(have) * u64::from(shape.symbol_len)).min(end))
+        let mut known = self.coded.blocks.iter().filter(|(_, it)| !it.known.is_empty());
+        let last = *known.clone().next_back()?.0;
+        let lacks = |(number, state): (&u32, &CodedBlock)| {
+            let have = state.known.values().map(|known| known.have).min().unwrap_or(0);
+            let lacks = u32::from(shape.partition.block_len(*number)).saturating_sub(have);
+            u64::from(lacks) * u64::from(shape.symbol_len)
+        };
+        let lacking = known.by_ref().map(lacks).sum();
+        Some(shape.partition.block_offset(last + 1).saturating_sub(lacking))
     }
 
     /// Loss measured on this object by the receiver that lost most.

@@ -34,6 +34,9 @@ impl Outgoing {
             if self.emit_info_of(core, transmission, burst, &shape) == Turn::More {
                 break Turn::More;
             }
+            if self.is_querying() {
+                break Turn::Over;
+            }
             if self.ring.is_some() {
                 break self.emit_stream(core, transmission, burst, &shape);
             }
@@ -67,6 +70,11 @@ impl Outgoing {
         let at = self.at;
         if at.symbol == 0 {
             self.proactive.begin(self.proactive_parity(transmission, shape));
+        }
+        if self.resume.has(at.block, at.symbol) {
+            let turn = self.pass_over(shape);
+            self.prepare_parity(core, &transmission.terms, shape);
+            return turn;
         }
         let len = usize::from(shape.partition.segment_len(at.block, at.symbol));
         let id = shape.id(at.block, at.symbol);

@@ -4,7 +4,7 @@ use engine::Time;
 use wire::norm::{Body, Extension, Extensions, Info};
 
 use super::{Core, INFO_HEADER, Outgoing, Shape, Transmission};
-use crate::norm::digest::{BlockDigest, EXT_DIGEST};
+use crate::norm::digest::{BlockDigest, EXT_DIGEST, EXT_VERSION, VERSION_LEN, version_content};
 use crate::path::{Burst, Turn};
 
 /// Schedule of NORM_INFO.
@@ -79,17 +79,20 @@ impl Outgoing {
         }
         let flags = self.flags();
         let room = burst.mtu().saturating_sub(INFO_HEADER + self.info.len());
+        let version = version_content(self.resume.version).filter(|_| shape.coding.is_long());
+        let room = room.saturating_sub(version.map_or(0, |_| VERSION_LEN));
         let digests = self.coded.digests(room);
         let digests: Vec<_> = digests.iter().map(BlockDigest::encode).collect();
         let extension = |value| Extension { kind: EXT_DIGEST, value };
-        let digests: Vec<_> = digests.iter().map(|value| extension(value)).collect();
+        let version = version.as_ref().map(|value| Extension { kind: EXT_VERSION, value });
+        let others: Vec<_> = digests.iter().map(|value| extension(value)).chain(version).collect();
         let body = Body::Info(Info {
             sender: transmission.header(),
             flags,
             fec: shape.coding.scheme(),
             object: self.number(),
             fti: Some(shape.fti),
-            others: Extensions::new(&digests),
+            others: Extensions::new(&others),
             payload: &self.info,
         });
         let is_first = !self.has_begun;
@@ -99,6 +102,7 @@ impl Outgoing {
         self.coded.digests_went(digests.len());
         self.info_turn.end();
         self.has_begun = true;
+        transmission.has_queried |= self.info_went(burst.departure());
         if !is_first {
             self.info_turn.sent_again(burst.departure() + transmission.round_trip());
         }

@@ -26,6 +26,8 @@ struct Run {
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     runs: VecDeque<Run>,
+    /// Segments that receivers have without these messages.
+    skipped: u32,
 }
 
 impl Runs {
@@ -49,8 +51,17 @@ impl Runs {
         self.runs.push_back(Run { first: number, at, count: 1, before });
     }
 
+    /// Counts segments that receivers have without a message as sent before all others.
+    pub(super) fn skip(&mut self, count: u32) {
+        self.skipped += count;
+    }
+
     /// Segments sent up to and including the message with this number.
     pub(super) fn through(&self, number: u64) -> u32 {
+        self.skipped + self.sent_through(number)
+    }
+
+    fn sent_through(&self, number: u64) -> u32 {
         let run = self.runs.iter().rev().find(|run| run.first <= number);
         run.map_or_else(
             || self.runs.front().map_or(0, |run| run.before),
@@ -111,6 +122,8 @@ mod tests {
         }
         let found = [0, 4, 5, 9, 10, 11, 12, 14, 19, 20, 99].map(|number| runs.through(number));
         assert_eq!(found, [0, 0, 1, 5, 5, 5, 6, 8, 8, 9, 9]);
+        runs.skip(10);
+        assert_eq!([0, 5, 99].map(|number| runs.through(number)), [10, 11, 19]);
     }
 
     #[test]

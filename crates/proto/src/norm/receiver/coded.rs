@@ -1,8 +1,25 @@
 //! Reports of a receiver on coded objects.
 
+use std::time::Duration;
+
+use engine::Time;
+use wire::norm::{Body, Extension, Extensions, FIELD_BITS_ASSUMED, Nack, RequestWriter};
+
 use super::Receiver;
+use super::requests::NACK_HEADER;
+use crate::norm::config::Nacking;
+use crate::norm::core::{Alarm, Core};
 use crate::norm::incoming::Incoming;
-use crate::norm::report::{Report, ReportOf};
+use crate::norm::incoming::partials::Identity;
+use crate::norm::indication::Failure;
+use crate::norm::report::{EXT_LIST, EXT_REPORT, ListOf, REPORT_LEN, Report, ReportOf};
+use crate::path::{Burst, Class};
+
+/// Bytes of EXT_LIST in a header.
+const LIST_LEN: usize = 8;
+
+/// Minimum silence of a sender before another one may resume its object.
+const YIELD_LEAST: Duration = Duration::from_millis(200);
 
 /// State of the reports to a sender.
 #[derive(Debug, Default)]
@@ -13,9 +30,15 @@ pub(super) struct CodedReports {
     runs: u16,
     /// Newest coded object, and its last state.
     last: Option<(u64, ReportOf)>,
+    /// Whether a list of what is missing is due.
+    is_list_due: bool,
 }
 
 impl CodedReports {
+    pub(super) fn is_list_due(&self) -> bool {
+        self.is_list_due
+    }
+
     /// Notes a message of the sender.
     pub(super) fn arrived(&mut self, sequence: u16) {
         let Some(newest) = self.newest else {
@@ -48,5 +71,90 @@ impl Receiver {
         self.coded.last = Some((number, of));
         let object = (number & 0xffff) as u16;
         Some(Report { object, newest, of, runs: self.coded.runs })
+    }
+
+    /// Records the progress of an object if a record is due, or later.
+    pub(super) fn save(&mut self, core: &mut Core, now: Time, number: u64) {
+        let Some(object) = self.objects.get_mut(&number) else { return };
+        let (is_unsaved, is_due) = object.unsaved(core);
+        if is_due {
+            object.save(core);
+        } else if is_unsaved && !self.base.is_armed(Alarm::Save) {
+            let wait = core.config.journal.interval;
+            self.base.alarm(&mut core.shared, Alarm::Save, now, wait);
+        }
+    }
+
+    /// Sends lists of what resumed objects lack.
+    pub(super) fn want_list(&mut self, core: &mut Core) {
+        let config = &core.config.receiver;
+        if !config.silent && config.nacking == Nacking::Normal {
+            self.coded.is_list_due = true;
+            self.base.want(&mut core.shared, Class::Control);
+        }
+    }
+
+    /// Sends a list of everything that a resumed object lacks. Returns `false` if the message must
+    /// wait for the next batch.
+    pub(super) fn emit_list(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let now = burst.departure();
+        let report = self.coded_report().map(|report| report.encode());
+        let header = NACK_HEADER + REPORT_LEN + LIST_LEN;
+        loop {
+            let mut due = self.objects.iter_mut().filter(|(_, object)| object.is_list_due());
+            let Some((number, object)) = due.next() else { break };
+            let mut room = vec![0; burst.mtu().saturating_sub(header)];
+            if !burst.has_room(header + room.len()) {
+                return burst.is_empty() && {
+                    self.coded.is_list_due = false;
+                    true
+                };
+            }
+            let mut writer = RequestWriter::new(&mut room, FIELD_BITS_ASSUMED);
+            let end = object.list(&mut writer, now);
+            let list = ListOf { object: (number & 0xffff) as u16, end }.encode();
+            let list = Extension { kind: EXT_LIST, value: &list };
+            let report = report.as_ref().map(|value| Extension { kind: EXT_REPORT, value });
+            let others: Vec<_> = report.into_iter().chain([list]).collect();
+            let body = Body::Nack(Nack {
+                server: self.sender.node,
+                instance: self.life.instance,
+                grtt_response: self.feedback.response(now),
+                cc: self.feedback.report(self.timing.grtt),
+                others: Extensions::new(&others),
+                requests: writer.finish(),
+            });
+            self.push(core, burst, body);
+            self.feedback_left(core, now);
+        }
+        self.coded.is_list_due = false;
+        true
+    }
+
+    /// Fresh coded object, with its identity.
+    pub(crate) fn fresh(&self, core: &Core) -> Option<(u64, Identity)> {
+        let mut fresh = self.objects.iter().filter(|(_, object)| object.is_fresh(core));
+        fresh.find_map(|(number, object)| Some((*number, object.identity()?)))
+    }
+
+    /// Gives up an object for another session that resumes it. Returns `None` if there is no such
+    /// object, and `false` if its sender is not silent.
+    pub(crate) fn yield_to(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        identity: &Identity,
+    ) -> Option<bool> {
+        let mut objects = self.objects.values_mut();
+        let object = objects.find(|object| {
+            object.is_suspendable() && object.identity().as_ref() == Some(identity)
+        })?;
+        let least = (self.timing.grtt / 4).max(YIELD_LEAST);
+        if now.since(self.base.last_received) < least {
+            return Some(false);
+        }
+        object.fail(core, Failure::Resumed);
+        self.settle(core, now);
+        Some(true)
     }
 }

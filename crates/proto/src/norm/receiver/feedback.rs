@@ -123,6 +123,10 @@ impl Receiver {
         self.feedback.probe = Some(Probe { send_time, arrived_at: now, sequence, rate });
         let own = nodes.iter().find(|entry| entry.node == core.node);
         self.feedback.reception.assigned(own);
+        let due = self.objects.values_mut().filter_map(|object| object.probed().then_some(()));
+        if due.count() > 0 {
+            self.want_list(core);
+        }
         let Some(rate) = rate.map(norm::rate).filter(|_| !core.config.receiver.silent) else {
             return;
         };

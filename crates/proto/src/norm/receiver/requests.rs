@@ -16,7 +16,7 @@ use crate::path::{Burst, Class, Path};
 use crate::thin_return::{self, ArrivalRate};
 
 /// Bytes of NORM_NACK before its requests, with EXT_CC and EXT_LACKS.
-const NACK_HEADER: usize = 40;
+pub(super) const NACK_HEADER: usize = 40;
 
 /// Typical size of a short NACK with UDP, IP and link headers, in bytes.
 const NACK_USUAL: usize = 110;

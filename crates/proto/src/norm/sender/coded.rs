@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use engine::Time;
-use wire::norm::{Extensions, NodeId};
+use wire::norm::{Extensions, Form, Nack, NodeId, RequestFlags};
 
 use super::Sender;
 use crate::norm::config::SenderConfig;
 use crate::norm::core::{Alarm, Core};
-use crate::norm::outgoing::{Outgoing, Terms};
-use crate::norm::report::{REPORT_LEN, Report};
+use crate::norm::outgoing::{List, Outgoing, Terms};
+use crate::norm::report::{ListOf, REPORT_LEN, Report};
 use crate::path::{Class, Path};
 
 /// Number of probes in a round trip.
@@ -37,6 +37,9 @@ const FAST_BPS: u64 = 300_000_000;
 /// Loss assumed on fast paths for the number of parity positions: a quarter of the source
 /// segments. Twice as many symbols take more than twice the time to recover.
 const LOSS_FAST: f64 = 0.08;
+
+/// Minimum silence of a receiver after which another one on its path has replaced it.
+const FORMER_SILENCE: Duration = Duration::from_millis(500);
 
 /// Age in symbols up to which a remembered loss has weight.
 const REMEMBERED_MAX: f64 = 2_000.0;
@@ -125,7 +128,11 @@ impl Sender {
         let report = Report::find(others).filter(|_| self.coding.is_long())?;
         self.transmission.terms.is_silent = false;
         self.set_terms(core);
-        let most = core.config.limits.receivers;
+        let is_single = !self.is_group && core.config.sender.receivers <= 1;
+        if is_single {
+            self.forget_former(now, node);
+        }
+        let most = (core.config.limits.receivers, is_single);
         let mut objects = self.objects.iter_mut();
         let object = objects.find(|object| object.number() == report.object)?;
         object.reported(now, node, &report, &self.transmission, most);
@@ -136,6 +143,54 @@ impl Sender {
         self.base.want(&mut core.shared, Class::Bulk);
         self.check_flush(core, now);
         Some(report)
+    }
+
+    /// Forgets earlier processes of the receiver on a path.
+    fn forget_former(&mut self, now: Time, node: NodeId) {
+        let silence = self.transmission.twice().max(FORMER_SILENCE);
+        for former in self.members.replace(node, now - silence) {
+            self.objects.iter_mut().for_each(|object| object.forget_receiver(former));
+        }
+    }
+
+    /// Processes a list of everything that a receiver lacks of a resumed object. Returns `false` if
+    /// the NACK has none, or receivers in a group lack other parts.
+    pub(super) fn on_list(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        node: NodeId,
+        report: Option<Report>,
+        nack: &Nack<'_>,
+    ) -> bool {
+        let is_possible = self.coding.is_long() && !self.is_group;
+        let Some(of) = ListOf::find(&nack.others).filter(|_| is_possible) else { return false };
+        let newest = report.map(|report| report.newest);
+        let objects = &mut self.objects;
+        let Some(object) = objects.iter_mut().find(|object| object.number() == of.object) else {
+            return false;
+        };
+        if !object.is_sending() {
+            return true;
+        }
+        let list = list_of(of, nack);
+        object.listed(core, (now, node, newest), &list, &self.transmission);
+        if !list.is_empty() {
+            self.members.lacks(node, object.id.number);
+        }
+        self.want_data(core);
+        self.check_flush(core, now);
+        true
+    }
+
+    /// Repeats the query for what receivers have of objects that an earlier process sent.
+    pub(super) fn query_again(&mut self, core: &mut Core, now: Time) {
+        let round_trip = self.transmission.round_trip();
+        let queries = self.objects.iter_mut().filter(|object| object.is_querying());
+        let due = queries.filter_map(|object| object.query_again(now, round_trip).then_some(()));
+        if due.count() > 0 {
+            self.base.want(&mut core.shared, Class::Bulk);
+        }
     }
 
     /// Decides what to send of coded objects to a receiver that sent a NACK.
@@ -179,7 +234,8 @@ impl Sender {
             return None;
         }
         let round_trip = self.transmission.round_trip();
-        if now.since(self.base.last_received) > round_trip * SILENT {
+        let is_silent = now.since(self.base.last_received) > round_trip * SILENT;
+        if is_silent && !self.objects.iter().any(Outgoing::is_querying) {
             return None;
         }
         let path = core.shared.paths.get(&self.path);
@@ -199,4 +255,22 @@ impl Sender {
             self.base.want(&mut core.shared, Class::Control);
         }
     }
+}
+
+/// Requests of a NACK with a list.
+fn list_of(of: ListOf, nack: &Nack<'_>) -> List {
+    let mut list = List { end: of.end, ..List::default() };
+    for request in nack.requests.iter().filter(|request| request.form != Form::Erasures) {
+        let flags = request.flags;
+        for (first, last) in request.ranges().filter(|(first, _)| first.object == of.object) {
+            let block = first.id.block;
+            if flags.contains(RequestFlags::BLOCK) {
+                list.whole.insert(block.into(), u64::from(last.id.block.max(block)) + 1);
+            } else if flags.contains(RequestFlags::SEGMENT) {
+                let part = list.parts.entry(block).or_default();
+                part.insert_all(first.id.symbol, last.id.symbol);
+            }
+        }
+    }
+    list
 }

@@ -8,6 +8,7 @@ use crate::norm::commands::Commands;
 use crate::norm::core::{Core, since_sent};
 use crate::norm::indication::Failure;
 use crate::norm::members::Members;
+use crate::norm::outgoing::Outgoing;
 use crate::path::{Class, Path};
 
 impl Sender {
@@ -32,6 +33,8 @@ impl Sender {
     /// libnorm ignores the end of a session.
     pub(crate) fn end(&mut self, core: &mut Core, now: Time) {
         let all: Vec<_> = self.objects.iter().map(|object| object.id.number).collect();
+        // The next process may resume them.
+        self.objects.iter_mut().for_each(Outgoing::keep_record);
         for number in all {
             self.cancel(core, now, number, Failure::Cancelled);
         }

@@ -139,6 +139,7 @@ impl Sender {
     /// Sends the probe that is due.
     pub(super) fn probe(&mut self, core: &mut Core, now: Time) {
         self.check_silence(core, now);
+        self.query_again(core, now);
         let busy = self.transmission.congestion.as_ref().filter(|_| self.is_busy());
         let since = self.probe.sent_at;
         if let Some(due) = busy.and_then(|congestion| congestion.waits(now, since)) {

@@ -60,6 +60,9 @@ impl Sender {
     ) {
         self.on_feedback(core, now, node, (nack.grtt_response, nack.cc, is_private));
         let report = self.on_report(core, now, node, &nack.others);
+        if self.on_list(core, now, node, report, nack) {
+            return;
+        }
         let noted = self.note_requests(core, now, nack);
         self.answer_coded(core, now, node, report);
         if !noted.any {

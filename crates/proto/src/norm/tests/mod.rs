@@ -14,6 +14,7 @@ mod outages;
 mod pipe;
 mod policies;
 mod random;
+mod resume;
 mod stores;
 mod streams;
 mod transcripts;
