@@ -235,7 +235,8 @@ impl Outgoing {
         let is_all = block >= list.end || list.whole.contains(block.into());
         let lacks = |symbol| is_all || part.is_some_and(|part| part.contains(symbol));
         let mut skipped = Bits::new();
-        for symbol in (at..block_len).filter(|symbol| !lacks(*symbol)) {
+        let first = if self.resume.blocks.contains(block.into()) { block_len } else { at };
+        for symbol in (first..block_len).filter(|symbol| !lacks(*symbol)) {
             if !self.resume.has(block, symbol) {
                 skipped.insert(symbol);
             }
@@ -254,30 +255,46 @@ impl Outgoing {
             return false;
         }
         let row = part.and_then(|part| part.iter().find(|symbol| *symbol >= block_len));
+        let row = row.map_or(0, |symbol| symbol - block_len).min(shape.coding.parity());
+        self.coded.change(block, |state| state.next_row = state.next_row.max(row));
+        if is_all || part.is_some() {
+            let lacks = (0..at).filter(|symbol| lacks(*symbol));
+            self.repeat(core, shape, block, lacks, through);
+        }
+        let missing = if is_all { block_len.into() } else { part.map_or(0, Bits::len) };
+        let have = u32::from(block_len).saturating_sub(missing);
+        self.knows(block, node, through, have);
+        true
+    }
+
+    /// Queues source segments of a block that a receiver lacks, except those that may be under way:
+    /// sent after the newest message that it had received.
+    fn repeat(
+        &mut self,
+        core: &mut Core,
+        shape: &Shape,
+        block: u32,
+        symbols: impl Iterator<Item = u16>,
+        through: u64,
+    ) {
         let source = &mut self.source;
         let mut is_repeated = false;
         self.coded.change(block, |state| {
-            state.next_row = state.next_row.max(row.map_or(0, |symbol| symbol - block_len));
-            // What was sent later may be under way.
-            let end = u32::from(at).min(state.runs.through(through)) as u16;
             let Some(source) = source.as_mut().filter(|_| state.queued == 0) else { return };
+            let end = state.runs.through(through);
             // One by one, so that no segment is read in two pieces.
-            for symbol in (0..end).filter(|symbol| lacks(*symbol)).take(QUEUED_MAX) {
+            for symbol in symbols.take_while(|symbol| u32::from(*symbol) < end).take(QUEUED_MAX) {
                 let start = shape.partition.segment_offset(block, symbol);
                 let stop = start + u64::from(shape.partition.segment_len(block, symbol));
                 if !source.request(start, stop, core.config.limits.repairs) {
                     break;
                 }
                 state.queued += 1;
-                is_repeated = true;
+                (state.is_named, is_repeated) = (true, true);
             }
         });
         if is_repeated {
             self.coded.repeating.insert(block);
         }
-        let missing = if is_all { block_len.into() } else { part.map_or(0, Bits::len) };
-        let have = u32::from(block_len).saturating_sub(missing);
-        self.knows(block, node, through, have);
-        true
     }
 }
