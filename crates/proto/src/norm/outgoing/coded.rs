@@ -55,6 +55,8 @@ pub(super) struct Coded {
     sent: Runs,
     total: u32,
     receivers: BTreeMap<NodeId, Loss>,
+    /// Loss to a receiver that was replaced.
+    former: Option<Loss>,
     /// Segments that a receiver lacks of blocks, as its NACK names them.
     lacking: Vec<(u32, u32)>,
     /// Segments that a receiver names in its NACK, of blocks without further parity.
@@ -594,8 +596,8 @@ impl Outgoing {
         if coded.receivers.contains_key(&node) || coded.receivers.len() >= most {
             return coded.receivers.contains_key(&node);
         }
-        let former = coded.receivers.values().next_back().filter(|_| is_single).cloned();
-        if let Some(mut loss) = former {
+        let former = coded.receivers.values().next_back().cloned().or_else(|| coded.former.take());
+        if let Some(mut loss) = former.filter(|_| is_single) {
             loss.joins(coded.sent.through(through), report.of.arrived, report.runs);
             coded.receivers.insert(node, loss);
         }
@@ -604,7 +606,8 @@ impl Outgoing {
 
     /// Forgets a receiver that was replaced.
     pub(crate) fn forget_receiver(&mut self, node: NodeId) {
-        self.coded.receivers.remove(&node);
+        let former = self.coded.receivers.remove(&node);
+        self.coded.former = former.or(self.coded.former.take());
         self.coded.blocks.values_mut().for_each(|block| _ = block.known.remove(&node));
     }
 

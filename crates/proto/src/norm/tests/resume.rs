@@ -175,6 +175,24 @@ fn objects_of_many_blocks_resume() {
 }
 
 #[test]
+fn receivers_that_were_away_change_no_estimate() {
+    for block_len in [150, 700, 24_576] {
+        let mut config = coded();
+        config.sender.block_len = block_len;
+        for seed in 0..3 {
+            let mut it = Interrupted::new(config.clone(), SIZE, lose_one_in(100, seed));
+            it.run_to(0.6);
+            it.world.lose = Box::new(|_, _, _| true);
+            it.world.run_until(it.world.now + Duration::from_secs(2));
+            it.world.lose = lose_one_in(100, seed + 10);
+            it.restart(RECEIVER);
+            let sent = it.finish();
+            it.assert_economy(sent, 0.6, seed);
+        }
+    }
+}
+
+#[test]
 fn long_runs_are_sent_again_in_whole_segments() {
     let mut config = coded();
     config.limits.buffers.read_piece = 65_536;
