@@ -81,6 +81,13 @@ impl Block {
         self.free_from = 0;
     }
 
+    /// Forgets all parity.
+    pub(super) fn forget_parity(&mut self) {
+        let parity = std::mem::take(&mut self.parity);
+        parity.into_values().for_each(|symbol| self.have.remove(symbol));
+        (self.spare, self.free_from) = (None, 0);
+    }
+
     /// Place of a missing source segment that no parity takes.
     pub(super) fn free_place(&mut self, block_len: u16) -> Option<u16> {
         let is_free = |place: &u16| !self.have.contains(*place) && !self.parity.contains_key(place);

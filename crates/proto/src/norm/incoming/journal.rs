@@ -75,7 +75,6 @@ impl Incoming {
             size: shape.fti.object_size,
             segment_size: shape.fti.segment_size,
             block_len: shape.fti.block_len,
-            instance: shape.fti.instance,
             version: self.journal.version,
         })
     }
@@ -122,14 +121,18 @@ impl Incoming {
         }
         let found = self.identity().and_then(|identity| core.partials.take(&identity));
         let (Some((number, partial)), Some(shape)) = (found, self.shape.clone()) else { return };
-        let Partial { whole, blocks, file, identity: _ } = partial;
+        let Partial { whole, blocks, file, instance, identity: _ } = partial;
         let end = u64::from(shape.partition.blocks());
         for (from, to) in whole.iter() {
             for block in from..to.min(end) {
                 self.resume_block(core, &shape, block as u32, None);
             }
         }
-        for (number, block) in blocks {
+        for (number, mut block) in blocks {
+            // The sender may use another code than before.
+            if instance != shape.fti.instance {
+                block.forget_parity();
+            }
             self.resume_block(core, &shape, number, Some(block));
         }
         self.journal.resumed = self.received;
@@ -286,13 +289,14 @@ impl Incoming {
             return false;
         }
         self.flush_run(core);
+        let instance = self.shape.as_ref().map_or(0, |shape| shape.fti.instance);
         let (Some(identity), Some(file)) = (self.identity(), self.sink.release()) else {
             return false;
         };
         let blocks = std::mem::take(&mut self.blocks);
         core.assembling -= blocks.values().map(|block| block.cost).sum::<usize>();
         let whole = std::mem::take(&mut self.whole);
-        let partial = Partial { identity, whole, blocks, file: Some(file) };
+        let partial = Partial { identity, instance, whole, blocks, file: Some(file) };
         core.keep_partial(self.sink.number(), partial);
         true
     }

@@ -33,8 +33,6 @@ pub(crate) struct Identity {
     pub(crate) size: u64,
     pub(crate) segment_size: u16,
     pub(crate) block_len: u16,
-    /// FEC instance, which names the number of parity positions.
-    pub(crate) instance: u16,
     /// Version of the content, or 0.
     pub(crate) version: u64,
 }
@@ -44,7 +42,7 @@ impl Identity {
         out.extend((self.name.len() as u32).to_be_bytes());
         out.extend(&self.name);
         out.extend(self.size.to_be_bytes());
-        for number in [self.segment_size, self.block_len, self.instance] {
+        for number in [self.segment_size, self.block_len] {
             out.extend(number.to_be_bytes());
         }
         out.extend(self.version.to_be_bytes());
@@ -57,7 +55,6 @@ impl Identity {
             size: u64::from_be_bytes(take(rest)?),
             segment_size: u16::from_be_bytes(take(rest)?),
             block_len: u16::from_be_bytes(take(rest)?),
-            instance: u16::from_be_bytes(take(rest)?),
             version: u64::from_be_bytes(take(rest)?),
         })
     }
@@ -77,6 +74,8 @@ impl Identity {
 #[derive(Debug)]
 pub(crate) struct Partial {
     pub(super) identity: Identity,
+    /// FEC instance of the parity, if this process received some.
+    pub(super) instance: u16,
     /// Complete blocks.
     pub(super) whole: Ranges,
     /// Incomplete blocks.
@@ -111,7 +110,7 @@ impl Partial {
             decode_segments(&mut rest, &mut block.have)?;
             blocks.insert(number, block);
         }
-        Some(Self { identity, whole, blocks, file: None })
+        Some(Self { identity, instance: 0, whole, blocks, file: None })
     }
 }
 
@@ -360,7 +359,6 @@ mod tests {
             size: 1 << 33,
             segment_size: 1400,
             block_len: 20_000,
-            instance: 0x530d,
             version: 77,
         }
     }

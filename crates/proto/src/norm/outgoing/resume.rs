@@ -112,7 +112,6 @@ impl Outgoing {
             size: self.size,
             segment_size: shape.fti.segment_size,
             block_len: shape.fti.block_len,
-            instance: shape.fti.instance,
             version: self.resume.version,
         };
         let key = identity.sent_key(self.id.peer.0);

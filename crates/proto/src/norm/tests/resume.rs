@@ -131,6 +131,23 @@ impl Interrupted {
 }
 
 #[test]
+fn restarted_senders_with_another_code_resume() {
+    for (is_receiver_killed, seed) in [(false, 1), (false, 2), (true, 3)] {
+        let mut it = Interrupted::new(coded(), SIZE, lose_one_in(20, seed));
+        // Parity was received, too.
+        it.run_to(1.04);
+        // The loss of another transfer.
+        it.config.sender.loss_before = Some((0.5, 1_000.0));
+        if is_receiver_killed {
+            it.restart(RECEIVER);
+        }
+        it.restart(SENDER);
+        let sent = it.finish();
+        assert!(sent < 0.35, "{seed}: {sent}");
+    }
+}
+
+#[test]
 fn restarted_receivers_keep_what_was_recorded() {
     for share in [0.3, 0.6, 0.95] {
         for seed in 0..4 {
