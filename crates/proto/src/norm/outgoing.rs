@@ -6,6 +6,7 @@ mod coded;
 mod endgame;
 mod fresh;
 mod info;
+mod known;
 mod marks;
 mod parity;
 mod repairs;

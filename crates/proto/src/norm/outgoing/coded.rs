@@ -1,7 +1,6 @@
 //! Coded objects: blocks as long as the object, and parity until the receivers have enough.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{StoreEffect, Time, Work};
@@ -17,7 +16,6 @@ use crate::norm::bits::Bits;
 use crate::norm::digest::{BlockDigest, DIGEST_LEN, DIGESTS_MAX, Digest, digest_of, first_bytes};
 use crate::norm::jobs::{Encode, Span};
 use crate::norm::losses::Loss;
-use crate::norm::report::Report;
 use crate::path::Burst;
 
 /// Segments before the end of a block at which its parity is prepared.
@@ -52,13 +50,13 @@ pub(super) struct Coded {
     /// Blocks of which source segments were queued to be sent again.
     pub(super) repeating: BTreeSet<u32>,
     /// All segments sent.
-    sent: Runs,
+    pub(super) sent: Runs,
     total: u32,
-    receivers: BTreeMap<NodeId, Loss>,
+    pub(super) receivers: BTreeMap<NodeId, Loss>,
     /// Loss to a receiver that was replaced.
-    former: Option<Loss>,
+    pub(super) former: Option<Loss>,
     /// Segments that a receiver lacks of blocks, as its NACK names them.
-    lacking: Vec<(u32, u32)>,
+    pub(super) lacking: Vec<(u32, u32)>,
     /// Segments that a receiver names in its NACK, of blocks without further parity.
     pub(super) named: Vec<(u32, Bits)>,
     info: InfoSchedule,
@@ -130,8 +128,8 @@ pub(super) struct CodedBlock {
 /// Report of a receiver on a block: it had `have` of the first `of` segments sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    of: u32,
-    have: u32,
+    pub(super) of: u32,
+    pub(super) have: u32,
 }
 
 /// Outcome of an attempt to send a segment.
@@ -555,92 +553,6 @@ impl Outgoing {
         self.coded.short.first().copied().filter(|block| *block < self.at.block)
     }
 
-    /// Processes a receiver's report.
-    pub(crate) fn reported(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        report: &Report,
-        transmission: &Transmission,
-        most: (usize, bool),
-    ) {
-        let Some(shape) = self.shape.as_ref() else { return };
-        let block = report.of.block;
-        if block >= shape.partition.blocks() {
-            return;
-        }
-        let block_len = u32::from(shape.partition.block_len(block));
-        let through = self.message(now, report.newest, transmission);
-        if !self.admits(node, report, through, most) {
-            return;
-        }
-        let sent = self.coded.sent.through(through);
-        let loss = self.coded.receivers.entry(node).or_default();
-        loss.reported(sent, report.of.arrived, report.runs);
-        self.has_reported(&report.of);
-        let have = block_len.saturating_sub(report.of.missing.into());
-        self.knows(block, node, through, have);
-        self.judge_with(&transmission.terms, [block]);
-    }
-
-    /// Whether there is room for the reports of a receiver among `most`. On a path to a single one,
-    /// another receiver than before has restarted.
-    fn admits(
-        &mut self,
-        node: NodeId,
-        report: &Report,
-        through: u64,
-        (most, is_single): (usize, bool),
-    ) -> bool {
-        let coded = &mut self.coded;
-        if coded.receivers.contains_key(&node) || coded.receivers.len() >= most {
-            return coded.receivers.contains_key(&node);
-        }
-        let former = coded.receivers.values().next_back().cloned().or_else(|| coded.former.take());
-        if let Some(mut loss) = former.filter(|_| is_single) {
-            loss.joins(coded.sent.through(through), report.of.arrived, report.runs);
-            coded.receivers.insert(node, loss);
-        }
-        true
-    }
-
-    /// Forgets a receiver that was replaced.
-    pub(crate) fn forget_receiver(&mut self, node: NodeId) {
-        let former = self.coded.receivers.remove(&node);
-        self.coded.former = former.or(self.coded.former.take());
-        self.coded.blocks.values_mut().for_each(|block| _ = block.known.remove(&node));
-    }
-
-    /// Number of the message that a receiver names as its newest.
-    pub(super) fn message(&self, now: Time, wire: u16, transmission: &Transmission) -> u64 {
-        let terms = &transmission.terms;
-        let interval = Duration::from_secs_f64(terms.interval);
-        let newest = transmission.sequence().saturating_sub(1);
-        self.coded.sent.unwrap(wire, newest, (now, transmission.round_trip(), interval))
-    }
-
-    /// Notes that a receiver had `have` segments of a block, of those sent up to a message.
-    pub(super) fn knows(&mut self, block: u32, node: NodeId, through: u64, have: u32) {
-        let Some(state) = self.coded.blocks.get_mut(&block) else { return };
-        let of = state.runs.through(through);
-        let known = Known { of, have };
-        let kept = state.known.entry(node).or_insert(known);
-        if of >= kept.of {
-            *kept = known;
-        }
-    }
-
-    /// Notes that a receiver lacks segments of a block; all of them if `missing` is `None`.
-    pub(super) fn note_lacking(&mut self, block: u32, missing: Option<u32>) -> bool {
-        let Some(shape) = &self.shape else { return false };
-        if !self.coded.blocks.contains_key(&block) || block >= shape.partition.blocks() {
-            return false;
-        }
-        let block_len = u32::from(shape.partition.block_len(block));
-        self.coded.lacking.push((block, missing.unwrap_or(block_len).min(block_len)));
-        true
-    }
-
     /// Computes the digest of a short object before its first NORM_INFO, so that all copies have it.
     /// Returns `false` while the object is being read.
     pub(super) fn digest_first(&mut self, shape: &Shape) -> bool {
@@ -662,60 +574,5 @@ impl Outgoing {
         if wanted.len() < DIGESTS_MAX && !wanted.contains(&block) {
             wanted.push(block);
         }
-    }
-
-    /// Notes that a receiver has nothing of blocks.
-    pub(super) fn note_lacking_blocks(&mut self, first: u32, last: u32) -> bool {
-        let blocks: Vec<_> =
-            self.coded.blocks.range(first..=last.max(first)).map(|(block, _)| *block).collect();
-        let mut any = false;
-        for block in blocks {
-            any |= self.note_lacking(block, None);
-        }
-        any
-    }
-
-    /// Decides what to send to a receiver that requested parts of blocks. `newest` is the newest
-    /// message that it had received, if reported.
-    pub(crate) fn answer(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        newest: Option<u16>,
-        transmission: &Transmission,
-    ) {
-        let Some(shape) = self.shape.as_ref() else { return };
-        let partition = shape.partition;
-        let through = match newest {
-            Some(newest) => self.message(now, newest, transmission),
-            None => self.coded.sent.at(now - transmission.round_trip()),
-        };
-        self.take_named(through);
-        let lacking = std::mem::take(&mut self.coded.lacking);
-        for (block, missing) in &lacking {
-            let block_len = u32::from(partition.block_len(*block));
-            self.knows(*block, node, through, block_len.saturating_sub(*missing));
-        }
-        self.judge_with(&transmission.terms, lacking.into_iter().map(|(block, _)| block));
-    }
-
-    /// Least number of bytes that a receiver has, once one has reported on the object.
-    pub(super) fn delivered(&self) -> Option<u64> {
-        let shape = self.shape.as_ref()?;
-        let mut known = self.coded.blocks.iter().filter(|(_, it)| !it.known.is_empty());
-        let last = *known.clone().next_back()?.0;
-        let lacks = |(number, state): (&u32, &CodedBlock)| {
-            let have = state.known.values().map(|known| known.have).min().unwrap_or(0);
-            let lacks = u32::from(shape.partition.block_len(*number)).saturating_sub(have);
-            u64::from(lacks) * u64::from(shape.symbol_len)
-        };
-        let lacking = known.by_ref().map(lacks).sum();
-        Some(shape.partition.block_offset(last + 1).saturating_sub(lacking))
-    }
-
-    /// Loss measured on this object by the receiver that lost most.
-    pub(crate) fn measured_loss(&self) -> Option<(f64, f64)> {
-        let all = self.coded.receivers.values().filter_map(Loss::measured);
-        all.max_by(|one, other| one.0.total_cmp(&other.0))
     }
 }

@@ -1,0 +1,154 @@
+//! Segments of coded objects that receivers have, as they report and request them.
+
+use std::time::Duration;
+
+use engine::Time;
+use wire::norm::NodeId;
+
+use super::coded::{CodedBlock, Known};
+use super::{Outgoing, Transmission};
+use crate::norm::losses::Loss;
+use crate::norm::report::Report;
+
+impl Outgoing {
+    /// Processes a receiver's report.
+    pub(crate) fn reported(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        report: &Report,
+        transmission: &Transmission,
+        most: (usize, bool),
+    ) {
+        let Some(shape) = self.shape.as_ref() else { return };
+        let block = report.of.block;
+        if block >= shape.partition.blocks() {
+            return;
+        }
+        let block_len = u32::from(shape.partition.block_len(block));
+        let through = self.message(now, report.newest, transmission);
+        if !self.admits(node, report, through, most) {
+            return;
+        }
+        let sent = self.coded.sent.through(through);
+        let loss = self.coded.receivers.entry(node).or_default();
+        loss.reported(sent, report.of.arrived, report.runs);
+        self.has_reported(&report.of);
+        let have = block_len.saturating_sub(report.of.missing.into());
+        self.knows(block, node, through, have);
+        self.judge_with(&transmission.terms, [block]);
+    }
+
+    /// Whether there is room for the reports of a receiver among `most`. On a path to a single one,
+    /// another receiver than before has restarted.
+    fn admits(
+        &mut self,
+        node: NodeId,
+        report: &Report,
+        through: u64,
+        (most, is_single): (usize, bool),
+    ) -> bool {
+        let coded = &mut self.coded;
+        if coded.receivers.contains_key(&node) || coded.receivers.len() >= most {
+            return coded.receivers.contains_key(&node);
+        }
+        let former = coded.receivers.values().next_back().cloned().or_else(|| coded.former.take());
+        if let Some(mut loss) = former.filter(|_| is_single) {
+            loss.joins(coded.sent.through(through), report.of.arrived, report.runs);
+            coded.receivers.insert(node, loss);
+        }
+        true
+    }
+
+    /// Forgets a receiver that was replaced.
+    pub(crate) fn forget_receiver(&mut self, node: NodeId) {
+        let former = self.coded.receivers.remove(&node);
+        self.coded.former = former.or(self.coded.former.take());
+        self.coded.blocks.values_mut().for_each(|block| _ = block.known.remove(&node));
+    }
+
+    /// Number of the message that a receiver names as its newest.
+    pub(super) fn message(&self, now: Time, wire: u16, transmission: &Transmission) -> u64 {
+        let terms = &transmission.terms;
+        let interval = Duration::from_secs_f64(terms.interval);
+        let newest = transmission.sequence().saturating_sub(1);
+        self.coded.sent.unwrap(wire, newest, (now, transmission.round_trip(), interval))
+    }
+
+    /// Notes that a receiver had `have` segments of a block, of those sent up to a message.
+    pub(super) fn knows(&mut self, block: u32, node: NodeId, through: u64, have: u32) {
+        let Some(state) = self.coded.blocks.get_mut(&block) else { return };
+        let of = state.runs.through(through);
+        let known = Known { of, have };
+        let kept = state.known.entry(node).or_insert(known);
+        if of >= kept.of {
+            *kept = known;
+        }
+    }
+
+    /// Notes that a receiver lacks segments of a block; all of them if `missing` is `None`.
+    pub(super) fn note_lacking(&mut self, block: u32, missing: Option<u32>) -> bool {
+        let Some(shape) = &self.shape else { return false };
+        if !self.coded.blocks.contains_key(&block) || block >= shape.partition.blocks() {
+            return false;
+        }
+        let block_len = u32::from(shape.partition.block_len(block));
+        self.coded.lacking.push((block, missing.unwrap_or(block_len).min(block_len)));
+        true
+    }
+
+    /// Notes that a receiver has nothing of blocks.
+    pub(super) fn note_lacking_blocks(&mut self, first: u32, last: u32) -> bool {
+        let blocks: Vec<_> =
+            self.coded.blocks.range(first..=last.max(first)).map(|(block, _)| *block).collect();
+        let mut any = false;
+        for block in blocks {
+            any |= self.note_lacking(block, None);
+        }
+        any
+    }
+
+    /// Decides what to send to a receiver that requested parts of blocks. `newest` is the newest
+    /// message that it had received, if reported.
+    pub(crate) fn answer(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        newest: Option<u16>,
+        transmission: &Transmission,
+    ) {
+        let Some(shape) = self.shape.as_ref() else { return };
+        let partition = shape.partition;
+        let through = match newest {
+            Some(newest) => self.message(now, newest, transmission),
+            None => self.coded.sent.at(now - transmission.round_trip()),
+        };
+        self.take_named(through);
+        let lacking = std::mem::take(&mut self.coded.lacking);
+        for (block, missing) in &lacking {
+            let block_len = u32::from(partition.block_len(*block));
+            self.knows(*block, node, through, block_len.saturating_sub(*missing));
+        }
+        self.judge_with(&transmission.terms, lacking.into_iter().map(|(block, _)| block));
+    }
+
+    /// Least number of bytes that a receiver has, once one has reported on the object.
+    pub(super) fn delivered(&self) -> Option<u64> {
+        let shape = self.shape.as_ref()?;
+        let mut known = self.coded.blocks.iter().filter(|(_, it)| !it.known.is_empty());
+        let last = *known.clone().next_back()?.0;
+        let lacks = |(number, state): (&u32, &CodedBlock)| {
+            let have = state.known.values().map(|known| known.have).min().unwrap_or(0);
+            let lacks = u32::from(shape.partition.block_len(*number)).saturating_sub(have);
+            u64::from(lacks) * u64::from(shape.symbol_len)
+        };
+        let lacking = known.by_ref().map(lacks).sum();
+        Some(shape.partition.block_offset(last + 1).saturating_sub(lacking))
+    }
+
+    /// Loss measured on this object by the receiver that lost most.
+    pub(crate) fn measured_loss(&self) -> Option<(f64, f64)> {
+        let all = self.coded.receivers.values().filter_map(Loss::measured);
+        all.max_by(|one, other| one.0.total_cmp(&other.0))
+    }
+}
