@@ -25,7 +25,7 @@ const APART: u32 = 16;
 pub(super) struct Rounds {
     /// End of the time.
     until: Option<Time>,
-    /// Rounds begun after the first transmission.
+    /// Rounds started after the first transmission.
     pub(super) count: u32,
 }
 
