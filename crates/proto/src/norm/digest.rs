@@ -36,9 +36,8 @@ pub(crate) fn version_content(version: u64) -> Option<[u8; 6]> {
 
 /// Version of a file from the extensions of NORM_INFO; 0 if unknown.
 pub(crate) fn version_of(extensions: &Extensions<'_>) -> u64 {
-    let mut extensions = extensions.iter().filter(|extension| extension.kind == EXT_VERSION);
-    let content =
-        extensions.next().and_then(|extension| extension.value.first_chunk::<6>().copied());
+    let found = extensions.iter().find(|extension| extension.kind == EXT_VERSION);
+    let content = found.and_then(|extension| extension.value.first_chunk::<6>().copied());
     content.map_or(0, |[a, b, c, d, e, f]| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
 }
 

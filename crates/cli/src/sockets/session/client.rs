@@ -79,7 +79,8 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
     let mut driver = super::open(settings, transport, store, waker)?;
     connect(&mut driver, &job.ends, configuration.peer_ports() > 0)?;
     let mut client = Client::new(job, driver.now(), true);
-    (client.resumes, client.resumed) = (client.resumes || resumes, place.is_resumed());
+    client.resumes |= resumes;
+    client.resumed = resumes && place.is_resumed();
     Ok((Runner::Socket(Box::new(driver)), client, place))
 }
 
@@ -114,23 +115,16 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
     {
         configuration.remember_loss(loss);
     }
-    if let Wish::Send(file) = wish
-        && let Some(probability) = file.confidence
-    {
-        ensure!(
-            configuration.set_confidence(probability),
-            "--confidence is for --protocol norm/coded, not {}",
-            options.protocol
-        );
-    }
-    if let Wish::Send(file) = wish
-        && let Some(time) = file.carousel
-    {
-        ensure!(
-            configuration.set_carousel(time.duration()),
-            "--carousel is for --protocol norm/coded, not {}",
-            options.protocol
-        );
+    if let Wish::Send(file) = wish {
+        let is_set = file.confidence.map(|probability| configuration.set_confidence(probability));
+        let is_repeated = file.carousel.map(|time| configuration.set_carousel(time.duration()));
+        for (option, is_taken) in [("--confidence", is_set), ("--carousel", is_repeated)] {
+            ensure!(
+                is_taken != Some(false),
+                "{option} is for --protocol norm/coded, not {}",
+                options.protocol
+            );
+        }
     }
     let named = super::named_peers(configuration.as_ref(), options)?;
     if let Some((_, name)) = named.into_iter().find(|(address, _)| *address == ends.to) {

@@ -39,41 +39,27 @@ impl Place {
             let config = rt::StoreConfig { access, state, ..rt::StoreConfig::new(&file.root) };
             Ok(rt::FileStore::open(config, waker)?)
         };
+        let passing = |file: &SendFile| {
+            let state = temporary()?;
+            let store = of_one(file, state.path().join("state"))?;
+            Ok((store, Self::Temporary(state)))
+        };
         match &job.wish {
             Wish::Send(file) if file.put.is_some() => {
-                let mut state = State::open(file, to)?;
-                let mut store = of_one(file, state.directory.clone())?;
-                if !state.is_current()? {
-                    store.reset().context("cannot forget an earlier transfer")?;
-                    state.begin()?;
-                }
-                Ok((store, Self::Kept(state)))
+                let state = State::open(file, to)?;
+                let store = of_one(file, state.directory.clone())?;
+                state.keep(store)
             }
             Wish::Send(file) if resumes && state_home().is_ok() => {
-                let mut state = State::open(file, to)?;
+                let state = State::open(file, to)?;
                 match of_one(file, state.directory.clone()) {
-                    Ok(mut store) => {
-                        state.is_resumed = state.is_current()?;
-                        if !state.is_resumed {
-                            store.reset().context("cannot forget an earlier transfer")?;
-                            state.begin()?;
-                        }
-                        Ok((store, Self::Kept(state)))
-                    }
+                    Ok(store) => state.keep(store),
                     // Another process sends the same file, or the state cannot be kept.
-                    Err(error) if is_of_state(&error) => {
-                        let state = temporary()?;
-                        let store = of_one(file, state.path().join("state"))?;
-                        Ok((store, Self::Temporary(state)))
-                    }
+                    Err(error) if is_of_state(&error) => passing(file),
                     Err(error) => Err(error),
                 }
             }
-            Wish::Send(file) => {
-                let state = temporary()?;
-                let store = of_one(file, state.path().join("state"))?;
-                Ok((store, Self::Temporary(state)))
-            }
+            Wish::Send(file) => passing(file),
             Wish::Get { root, .. } => {
                 let mut store = rt::FileStore::open(rt::StoreConfig::new(root), waker)?;
                 super::sweep(&mut store, job.options.protocol.kind.spools())?;
@@ -153,6 +139,16 @@ impl State {
             request,
         };
         Ok(Self { directory, transfer, is_resumed: false })
+    }
+
+    /// Keeps the store of an earlier process that sent the same, or clears it.
+    fn keep(mut self, mut store: rt::FileStore) -> Result<(rt::FileStore, Place)> {
+        self.is_resumed = self.is_current()?;
+        if !self.is_resumed {
+            store.reset().context("cannot forget an earlier transfer")?;
+            self.begin()?;
+        }
+        Ok((store, Place::Kept(self)))
     }
 
     /// Whether the folder belongs to this transfer.

@@ -143,20 +143,28 @@ impl Incoming {
         let (Some(block), Some(shape)) = (self.blocks.get_mut(&number), &self.shape) else {
             return;
         };
-        let Some(code) = shape.coding.long_code(block_len, segment) else { return };
+        let Some(job) = Self::recovery(shape, number, block, (block_len, segment)) else { return };
+        core.stats.recovered += job.missing.len() as u64;
+        self.sink.work(core, number, Work::new(job), self.is_held);
+    }
+
+    /// Recovery of a block of which enough segments are in the file.
+    pub(super) fn recovery(
+        shape: &Shape,
+        number: u32,
+        block: &mut Block,
+        (block_len, segment): (u16, usize),
+    ) -> Option<Recover> {
+        let code = shape.coding.long_code(block_len, segment)?;
         block.is_recovering = true;
         let offset = shape.partition.block_offset(number);
-        let len = Self::span(shape, number);
-        let missing: Vec<_> = block.have.missing(block_len).collect();
-        core.stats.recovered += missing.len() as u64;
-        let job = Recover {
+        Some(Recover {
             code,
-            span: Span { offset, len },
-            missing,
+            span: Span { offset, len: Self::span(shape, number) },
+            missing: block.have.missing(block_len).collect(),
             parity: block.rows(block_len),
             spare: block.spare.take().map(|spare| (block_len - 1, spare)),
-        };
-        self.sink.work(core, number, Work::new(job), self.is_held);
+        })
     }
 
     /// Notes that a block was recovered, with the digest of its bytes.

@@ -11,7 +11,6 @@ use super::{Block, Incoming, Shape, State};
 use crate::norm::bits::runs;
 use crate::norm::core::Core;
 use crate::norm::indication::Indication;
-use crate::norm::jobs::{Recover, Span};
 
 /// Number of records in the time of a short file.
 const RECORDS: u64 = 64;
@@ -214,18 +213,8 @@ impl Incoming {
             if block.is_recovering || block.have.len() < u32::from(block_len) {
                 continue;
             }
-            let Some(code) = shape.coding.long_code(block_len, shape.room.segment) else { return };
-            block.is_recovering = true;
-            let offset = shape.partition.block_offset(*number);
-            let len = shape.partition.block_offset(number + 1) - offset;
-            let parity = block.parity.iter().map(|(place, symbol)| (symbol - block_len, *place));
-            let job = Recover {
-                code,
-                span: Span { offset, len },
-                missing: block.have.missing(block_len).collect(),
-                parity: parity.collect(),
-                spare: block.spare.take().map(|spare| (block_len - 1, spare)),
-            };
+            let lens = (block_len, shape.room.segment);
+            let Some(job) = Self::recovery(&shape, *number, block, lens) else { return };
             self.sink.work(core, *number, Work::new(job), self.is_held);
         }
     }
@@ -408,7 +397,7 @@ fn ranges_of(block: &Block, block_len: u16, parity: u16) -> Vec<(u16, u16)> {
     }
     ranges.sort_unstable();
     // Rows above all that were received.
-    let highest = block.have.iter().last().filter(|symbol| *symbol >= block_len);
+    let highest = block.have.last().filter(|symbol| *symbol >= block_len);
     let first = highest.map_or(block_len, |symbol| symbol + 1);
     let rest = u32::from(block_len.saturating_add(parity)).saturating_sub(first.into());
     if let Some(last) = left.min(rest).checked_sub(1) {

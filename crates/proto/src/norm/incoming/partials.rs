@@ -14,6 +14,7 @@ use super::block::Block;
 use super::{Bits, SPOOL_PREFIX};
 use crate::journal::Slot;
 use crate::norm::core::{Core, Job, Task};
+use crate::norm::digest::digest_of;
 use crate::path::Handle;
 use crate::ranges::Ranges;
 use crate::storage::Storage as _;
@@ -63,10 +64,9 @@ impl Identity {
     pub(crate) fn sent_key(&self, path: u32) -> u64 {
         let mut bytes = path.to_be_bytes().to_vec();
         self.encode(&mut bytes);
-        // FNV-1a, 64 bits. After a collision a sender waits for reports that do not come.
-        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        // After a collision a sender waits for reports that do not come.
+        let [a, b, c, d, e, f, g, h, ..] = digest_of(&bytes);
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 }
 

@@ -49,8 +49,7 @@ impl Outgoing {
     /// the next ones.
     pub(super) fn send_again(&mut self, core: &mut Core, shape: &Shape, block: u32) -> Step {
         let block_len = shape.partition.block_len(block);
-        let parity = u32::from(shape.coding.parity());
-        let all = u32::from(block_len) + parity;
+        let (parity, all) = (u32::from(shape.coding.parity()), shape.symbols(block));
         let Some(state) = self.coded.blocks.get_mut(&block) else { return Step::Enough };
         let Some(source) = self.source.as_mut() else { return Step::Enough };
         let more = state.goal.saturating_sub(state.sent + state.queued);
@@ -83,8 +82,7 @@ impl Outgoing {
 
     /// Notes that a parity segment of a block was sent, maybe again.
     pub(super) fn parity_went(&mut self, (block, symbol): (u32, u16), number: u64, shape: &Shape) {
-        let parity = shape.coding.parity();
-        let all = u32::from(shape.block_len(block)) + u32::from(parity);
+        let (parity, all) = (shape.coding.parity(), shape.symbols(block));
         let Some(state) = self.coded.blocks.get_mut(&block) else { return };
         if state.next_row < parity {
             state.next_row += 1;

@@ -29,6 +29,11 @@ impl Shape {
         if self.is_stream { self.coding.block_len() } else { self.partition.block_len(block) }
     }
 
+    /// Number of source and parity segments of a block.
+    pub(super) fn symbols(&self, block: u32) -> u32 {
+        u32::from(self.block_len(block)) + u32::from(self.coding.parity())
+    }
+
     /// Offsets at which a block begins and ends.
     pub(super) fn span(&self, block: u32) -> (u64, u64) {
         (self.partition.block_offset(block), self.partition.block_offset(block + 1))

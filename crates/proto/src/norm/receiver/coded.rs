@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::Time;
-use wire::norm::{Body, Extension, Extensions, FIELD_BITS_ASSUMED, Nack, RequestWriter};
+use wire::norm::{Extension, FIELD_BITS_ASSUMED, RequestWriter};
 
 use super::Receiver;
 use super::requests::NACK_HEADER;
@@ -12,7 +12,7 @@ use crate::norm::core::{Alarm, Core};
 use crate::norm::incoming::Incoming;
 use crate::norm::incoming::partials::Identity;
 use crate::norm::indication::Failure;
-use crate::norm::report::{EXT_LIST, EXT_REPORT, ListOf, REPORT_LEN, Report, ReportOf};
+use crate::norm::report::{EXT_LIST, ListOf, REPORT_LEN, Report, ReportOf};
 use crate::path::{Burst, Class};
 
 /// Bytes of EXT_LIST in a header.
@@ -98,7 +98,7 @@ impl Receiver {
     /// wait for the next batch.
     pub(super) fn emit_list(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let now = burst.departure();
-        let report = self.coded_report().map(|report| report.encode());
+        let report = self.coded_report();
         let header = NACK_HEADER + REPORT_LEN + LIST_LEN;
         loop {
             let mut due = self.objects.iter_mut().filter(|(_, object)| object.is_list_due());
@@ -114,18 +114,7 @@ impl Receiver {
             let end = object.list(&mut writer, now);
             let list = ListOf { object: (number & 0xffff) as u16, end }.encode();
             let list = Extension { kind: EXT_LIST, value: &list };
-            let report = report.as_ref().map(|value| Extension { kind: EXT_REPORT, value });
-            let others: Vec<_> = report.into_iter().chain([list]).collect();
-            let body = Body::Nack(Nack {
-                server: self.sender.node,
-                instance: self.life.instance,
-                grtt_response: self.feedback.response(now),
-                cc: self.feedback.report(self.timing.grtt),
-                others: Extensions::new(&others),
-                requests: writer.finish(),
-            });
-            self.push(core, burst, body);
-            self.feedback_left(core, now);
+            self.push_nack(core, burst, (report, Some(list)), writer.finish());
         }
         self.coded.is_list_due = false;
         true

@@ -11,7 +11,7 @@ use crate::norm::core::{Alarm, Core};
 use crate::norm::grtt::backoff;
 use crate::norm::incoming::Incoming;
 use crate::norm::incoming::joined::{EXT_LACKS, ItemPrice};
-use crate::norm::report::{EXT_REPORT, REPORT_LEN};
+use crate::norm::report::{EXT_REPORT, REPORT_LEN, Report};
 use crate::path::{Burst, Class, Path};
 use crate::thin_return::{self, ArrivalRate};
 
@@ -191,7 +191,7 @@ impl Receiver {
     pub(super) fn emit_nack(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let now = burst.departure();
         let since = self.nack.since;
-        let report = self.coded_report().map(|report| report.encode());
+        let report = self.coded_report();
         let header = NACK_HEADER + report.map_or(0, |_| REPORT_LEN);
         let mut room = vec![0; burst.mtu().saturating_sub(header)];
         let len = room.len();
@@ -213,18 +213,7 @@ impl Receiver {
             let [high, low] = lacks.unwrap_or_default().to_be_bytes();
             let joined = [0, high, low];
             let joined = lacks.map(|_| Extension { kind: EXT_LACKS, value: &joined });
-            let report = report.as_ref().map(|value| Extension { kind: EXT_REPORT, value });
-            let others: Vec<_> = report.into_iter().chain(joined).collect();
-            let body = Body::Nack(Nack {
-                server: self.sender.node,
-                instance: self.life.instance,
-                grtt_response: self.feedback.response(now),
-                cc: self.feedback.report(self.timing.grtt),
-                others: Extensions::new(&others),
-                requests,
-            });
-            self.push(core, burst, body);
-            self.feedback_left(core, now);
+            self.push_nack(core, burst, (report, joined), requests);
             self.nack.unanswered =
                 self.nack.unanswered.saturating_add(u32::from(self.nack.sent == 1));
         } else if self.nack.sent == 1 {
@@ -240,6 +229,30 @@ impl Receiver {
             self.base.alarm(&mut core.shared, Alarm::Nack, now, wait);
         }
         true
+    }
+
+    /// Sends a NACK, with a report and another extension, if given.
+    pub(super) fn push_nack(
+        &mut self,
+        core: &mut Core,
+        burst: &mut Burst<'_>,
+        (report, other): (Option<Report>, Option<Extension<'_>>),
+        requests: Requests<'_>,
+    ) {
+        let now = burst.departure();
+        let report = report.map(|report| report.encode());
+        let report = report.as_ref().map(|value| Extension { kind: EXT_REPORT, value });
+        let others: Vec<_> = report.into_iter().chain(other).collect();
+        let body = Body::Nack(Nack {
+            server: self.sender.node,
+            instance: self.life.instance,
+            grtt_response: self.feedback.response(now),
+            cc: self.feedback.report(self.timing.grtt),
+            others: Extensions::new(&others),
+            requests,
+        });
+        self.push(core, burst, body);
+        self.feedback_left(core, now);
     }
 
     /// Requests blocks of the first object whose blocks can be joined. Returns the largest number
