@@ -33,7 +33,7 @@ pub use frame::frame;
 pub use ftp::ftp;
 pub use ltp::ltp_node;
 pub use ltpt::ltpt_relay;
-pub use norm::{norm_coded, norm_node};
+pub use norm::{norm_coded, norm_journal, norm_node};
 pub use ppp::{ppp_frames, vj};
 pub use saratoga::saratoga_node;
 pub use specs::{link_preset, mib, scenario};
@@ -68,6 +68,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("mib", mib),
     ("mtcp", mtcp),
     ("norm_coded", norm_coded),
+    ("norm_journal", norm_journal),
     ("norm_message", norm_message),
     ("norm_node", norm_node),
     ("ppp_frames", ppp_frames),

@@ -123,7 +123,7 @@ pub(crate) fn play<P: Play>(protocol: P, script: &mut Script<'_>) {
 }
 
 /// Changes a byte of a datagram, or truncates it, or replaces its end.
-fn change(datagram: &mut Vec<u8>, script: &mut Script<'_>) {
+pub(crate) fn change(datagram: &mut Vec<u8>, script: &mut Script<'_>) {
     let at = usize::from(script.or_zero()) % datagram.len().max(1);
     match script.or_zero() {
         0 => datagram.truncate(at),
@@ -219,11 +219,10 @@ impl<P: Protocol> World<P> {
 
     /// Checks the invariants of a drained engine.
     fn check(&self, who: usize) {
-        let side = &self.sides[who];
-        let held = P::memory(&side.node);
+        let held = P::memory(&self.sides[who].node);
         assert!(held <= MEMORY_MAX, "{held} bytes held");
-        if let (true, Some(found)) = (self.honest, side.store.get(&destination())) {
-            assert!(found == self.content, "a wrong file of {} bytes", found.len());
+        if self.honest {
+            self.check_content(who);
         }
     }
 
@@ -327,6 +326,26 @@ impl<P: Protocol> World<P> {
         self.sides[who].store.execute(StoreEffect::Index { ticket: Ticket(0), request });
         // Its claims differ from the content of the store.
         self.honest = false;
+    }
+
+    /// Content of the file that is sent.
+    pub(crate) fn content(&self) -> &[u8] {
+        &self.content
+    }
+
+    /// Stores a file, changed from the one that is sent, where an engine finds it at a restart.
+    pub(crate) fn fill(&mut self, who: usize, name: FileName, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut content = self.content.to_vec();
+        change(&mut content);
+        self.sides[who].store.insert(name, content);
+        self.honest = false;
+    }
+
+    /// Checks the delivered file, if there is one, although bytes were damaged.
+    pub(crate) fn check_content(&self, who: usize) {
+        if let Some(found) = self.sides[who].store.get(&destination()) {
+            assert!(found == self.content, "a wrong file of {} bytes", found.len());
+        }
     }
 
     /// Kills and restarts the process; the store stays.

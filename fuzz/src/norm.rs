@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Rng, Time};
+use engine::{FileName, Rng, Time};
 use proto::norm::{
-    Config, Content, EndGame, Join, Limits, Nacking, Node, ReceiverConfig, RepairBoundary, Scheme,
-    SendRequest, StreamOptions, SyncPolicy,
+    Config, Content, EndGame, Join, Limits, Nacking, Node, ReceiverConfig, RepairBoundary,
+    SPOOL_PREFIX, Scheme, SendRequest, StreamOptions, SyncPolicy,
 };
+use wire::checksum::crc32c;
 
-use crate::nodes::{DESTINATION, PATH, Play, Protocol, play, source};
+use crate::nodes::{DESTINATION, PATH, Play, Protocol, World, change, play, source};
 use crate::script::Script;
 
 /// Runs a script for two NORM nodes that send files, bytes and streams to each other, and other
@@ -32,6 +33,64 @@ pub fn norm_coded(data: &[u8]) {
     let (options, more) = (script.or_zero(), script.or_zero());
     play(Norm { options, more, is_coded: true }, &mut script);
 }
+
+/// Starts a receiver with records and working files of an earlier run, as from a damaged disk, and
+/// sends it the file. The checksums of the records are correct.
+///
+/// # Panics
+/// If a node breaks the contract or delivers a wrong file.
+pub fn norm_journal(data: &[u8]) {
+    let mut script = Script(data);
+    let options = script.or_zero();
+    let mut world = World::new(Norm { options, more: SYNC_ALL, is_coded: true });
+    while let Some(number) = script.byte() {
+        let key = format!("{SPOOL_PREFIX}{number:016x}");
+        let len = usize::from(script.or_zero());
+        let spool = FileName::spool(&key).expect("a good name");
+        world.fill(RECEIVER, spool, |content| {
+            content.truncate(len * 8);
+            change(content, &mut script);
+        });
+        let record = record(world.content().len() as u64, &mut script);
+        world.plant(RECEIVER, key, record);
+    }
+    world.restart(RECEIVER);
+    world.make_request(1 - RECEIVER, |node, now| {
+        let info = Bytes::from_static(DESTINATION.as_bytes());
+        let request = SendRequest { peer: PATH, content: Content::File(source()), info };
+        node.send(now, request).expect("the first object has room");
+    });
+    world.finish();
+    // Digests of blocks hold for what a damaged disk has, too.
+    world.check_content(RECEIVER);
+}
+
+const RECEIVER: usize = 1;
+
+/// Bits of further options with which a receiver takes all objects.
+const SYNC_ALL: u8 = 2;
+
+/// A record of a file of `size` bytes, which most often is the sender's.
+fn record(size: u64, script: &mut Script<'_>) -> Vec<u8> {
+    let mut value = vec![1];
+    value.extend((DESTINATION.len() as u32).to_be_bytes());
+    value.extend(DESTINATION.as_bytes());
+    value.extend(size.to_be_bytes());
+    value.extend(SEGMENT.to_be_bytes());
+    let block_len: u16 = [3, 11_650, 5, 6][usize::from(script.or_zero() & 3)];
+    value.extend(block_len.to_be_bytes());
+    value.extend(u64::from(script.or_zero()).to_be_bytes());
+    let (at, len) = (usize::from(script.or_zero()), usize::from(script.or_zero()));
+    // Other identities, now and then.
+    value.truncate(value.len() - at.saturating_sub(200).min(value.len()));
+    value.extend(script.bytes(len));
+    let check = crc32c(&value);
+    value.extend(check.to_be_bytes());
+    value
+}
+
+/// Bytes of a file in a message.
+const SEGMENT: u16 = 90;
 
 struct Norm {
     options: u8,
@@ -89,7 +148,7 @@ impl Protocol for Norm {
         }
         let sender = &mut config.sender;
         (sender.fec, sender.parity) = (fec, parity);
-        sender.segment_size = Some(90);
+        sender.segment_size = Some(SEGMENT);
         sender.block_len = 4;
         sender.auto_parity = if has(3) { parity.min(1) } else { 0 };
         sender.info_every = 2;
