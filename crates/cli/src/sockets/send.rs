@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use transport::protocol::Protocol;
@@ -102,7 +103,7 @@ struct NormOptions {
     ///
     /// For receivers without return link that may start late, by norm/coded. Each round is enough
     /// with the probability of --confidence, or 0.99.
-    #[arg(long, value_name = "DURATION", conflicts_with = "stream")]
+    #[arg(long, value_name = "DURATION", value_parser = rounds, conflicts_with = "stream")]
     carousel: Option<Span>,
 
     /// Command for the receivers' applications, sent before the file; repeatable
@@ -117,6 +118,15 @@ fn probability(text: &str) -> Result<f64, String> {
     let wrong = || format!("{text:?} is no probability; write it like 0.999 or \"99.9 %\"");
     let share = proto::settings::form::Share::parse(text).map_err(|_| wrong())?;
     if share > 0.0 && share < 1.0 { Ok(share) } else { Err(wrong()) }
+}
+
+/// Time of the rounds of a carousel.
+fn rounds(text: &str) -> Result<Span, String> {
+    let time: Span = text.parse().map_err(|error| format!("{error}"))?;
+    if time.duration() < Duration::from_millis(1) {
+        return Err("nothing is sent in no time; give at least 1 ms".to_owned());
+    }
+    Ok(time)
 }
 
 /// Options of Saratoga.

@@ -47,7 +47,15 @@ impl Config {
     /// # Errors
     /// The first unusable setting.
     pub fn check(&self) -> Result<(), String> {
-        super::coding::Coding::new(&self.sender).map(drop)
+        let sender = &self.sender;
+        if sender.congestion_control && sender.is_one_way() {
+            let given = if sender.confidence.is_some() { "confidence" } else { "carousel" };
+            return Err(format!(
+                "with {given}, receivers do not report the rate of their path: set a rate (rate, \
+                 --rate), and no congestion_control"
+            ));
+        }
+        super::coding::Coding::new(sender).map(drop)
     }
 
     fn check_code(&mut self) -> Result<(), Wrong> {

@@ -100,6 +100,11 @@ impl Configuration for NormConfig {
         Settings::of(&self.config)
     }
 
+    fn check(&self, protocol: &Protocol) -> Result<(), SpecError> {
+        let wrong = |error| SpecError::invalid(format!("{protocol}: {error}"));
+        self.config.check().map_err(wrong)
+    }
+
     fn set_entity(&mut self, entity: u64) {
         self.config.node = norm_node(entity);
     }

@@ -116,15 +116,7 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
         configuration.remember_loss(loss);
     }
     if let Wish::Send(file) = wish {
-        let is_set = file.confidence.map(|probability| configuration.set_confidence(probability));
-        let is_repeated = file.carousel.map(|time| configuration.set_carousel(time.duration()));
-        for (option, is_taken) in [("--confidence", is_set), ("--carousel", is_repeated)] {
-            ensure!(
-                is_taken != Some(false),
-                "{option} is for --protocol norm/coded, not {}",
-                options.protocol
-            );
-        }
+        send_one_way(configuration.as_mut(), file, options)?;
     }
     let named = super::named_peers(configuration.as_ref(), options)?;
     if let Some((_, name)) = named.into_iter().find(|(address, _)| *address == ends.to) {
@@ -132,6 +124,22 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
         path.rate_bps = rate.or(path.rate_bps).filter(|rate| *rate > 0);
     }
     Ok((configuration, path))
+}
+
+/// Applies the options for receivers without return link.
+fn send_one_way(
+    configuration: &mut dyn Configuration,
+    file: &SendFile,
+    options: &Options,
+) -> Result<()> {
+    let protocol = &options.protocol;
+    let is_set = file.confidence.map(|probability| configuration.set_confidence(probability));
+    let is_repeated = file.carousel.map(|time| configuration.set_carousel(time.duration()));
+    for (option, is_taken) in [("--confidence", is_set), ("--carousel", is_repeated)] {
+        ensure!(is_taken != Some(false), "{option} is for --protocol norm/coded, not {protocol}");
+    }
+    let checked = configuration.check(protocol);
+    checked.map_err(|error| super::within(options, error.into()))
 }
 
 /// Limits an entity to one transaction, and makes the request for it.
