@@ -299,6 +299,12 @@ pub trait Transport: Engine<Indication = Event> + fmt::Debug {
         None
     }
 
+    /// Silence of the peers after which none needs another reply to a finished transfer; zero if all
+    /// have confirmed the last one, `None` if peers never confirm it.
+    fn silence(&self) -> Option<Duration> {
+        None
+    }
+
     /// Loss of segments to the receiver that lost most, and the number of segments that it was
     /// measured with.
     fn loss(&self) -> Option<(f64, f64)> {

@@ -38,6 +38,7 @@ mod tests;
 mod transmission;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
@@ -132,6 +133,17 @@ impl Node {
             Session::Receiver(_) | Session::Object { .. } => None,
         });
         senders.find(|loss| Some(*loss) != self.core.config.sender.loss_before)
+    }
+
+    /// Silence of the remote senders after which none needs another report on a finished object;
+    /// zero if all have ended their sessions.
+    #[must_use]
+    pub fn silence(&self) -> Duration {
+        let silence = |session: &Session| match session {
+            Session::Receiver(receiver) => receiver.silence_of_end(),
+            Session::Sender(_) | Session::Object { .. } => Duration::ZERO,
+        };
+        self.slots.iter().map(silence).max().unwrap_or_default()
     }
 
     /// Whether the records of an earlier run were read. Until then no coded file begins.

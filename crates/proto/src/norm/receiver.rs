@@ -166,6 +166,15 @@ impl Receiver {
         is_few.then_some(self.life.messages)
     }
 
+    /// Silence after which the sender needs no more reports: six of its commands were due in it, two
+    /// round trips apart. Zero if it ended its session.
+    pub(crate) fn silence_of_end(&self) -> Duration {
+        if self.life.has_ended {
+            return Duration::ZERO;
+        }
+        (self.timing.grtt * 12).max(Duration::from_secs(1))
+    }
+
     /// Whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.objects.is_empty()

@@ -8,7 +8,7 @@ use proto::cfdp::{
 };
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransactionId, Width};
 
-use super::{engine_in, no_profile};
+use super::{engine_in, no_profile, repeated_silence};
 use crate::adapter::layered_cfdp::{put_request, transactions};
 use crate::contract::{
     Adapter, CfdpUser, Configuration, Kind, Process, Progress, Protocol, RequestError, SendRequest,
@@ -242,6 +242,10 @@ impl Transport for EntityTransport {
     fn datagrams(&self) -> Option<(u64, u64)> {
         let stats = self.entity.stats();
         Some((stats.sent.total(), stats.received.total()))
+    }
+
+    fn silence(&self) -> Option<Duration> {
+        repeated_silence(self.transfers().is_empty())
     }
 
     fn cfdp(&self) -> Option<&dyn CfdpUser> {

@@ -9,7 +9,7 @@ use proto::ut::{self, Below, LayeredEntity, LtpLayer, OverLtp, ServiceLayer};
 use wire::cfdp::{TransactionId, Width};
 
 use super::cfdp::{progress, report, sent, tell_of_ends, transaction};
-use super::engine_in;
+use super::{engine_in, repeated_silence};
 use crate::adapter::layered_cfdp::{
     CfdpLtpConfig, carried_under_way, cfdp_ltp_config, put_request,
 };
@@ -148,6 +148,11 @@ pub trait Layer: Below + std::fmt::Debug {
     fn datagrams(entity: &LayeredEntity<Self>) -> (u64, u64)
     where
         Self: Sized;
+
+    /// Whether its peers have confirmed all that it sent.
+    fn is_confirmed(entity: &LayeredEntity<Self>) -> bool
+    where
+        Self: Sized;
 }
 
 impl Layer for LtpLayer {
@@ -157,6 +162,10 @@ impl Layer for LtpLayer {
         let stats = entity.ltp().stats();
         (stats.sent.total(), stats.received.total())
     }
+
+    fn is_confirmed(entity: &LayeredEntity<Self>) -> bool {
+        entity.ltp().sessions().next().is_none()
+    }
 }
 
 impl Layer for ServiceLayer {
@@ -165,6 +174,10 @@ impl Layer for ServiceLayer {
     fn datagrams(entity: &LayeredEntity<Self>) -> (u64, u64) {
         let stats = entity.entity().stats();
         (stats.sent.total(), stats.received.total())
+    }
+
+    fn is_confirmed(_entity: &LayeredEntity<Self>) -> bool {
+        true
     }
 }
 
@@ -237,6 +250,10 @@ impl<L: Layer> Transport for EntityOver<L> {
 
     fn datagrams(&self) -> Option<(u64, u64)> {
         Some(L::datagrams(&self.entity))
+    }
+
+    fn silence(&self) -> Option<Duration> {
+        repeated_silence(self.transfers().is_empty() && L::is_confirmed(&self.entity))
     }
 
     fn replies_below(&self) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::{ltp, ltpt};
 
-use super::{engine_in, no_profile};
+use super::{engine_in, no_profile, repeated_silence};
 use crate::adapter::bundles::config::EPOCH;
 use crate::contract::{
     Adapter, Configuration, Process, Progress, Protocol, RequestError, SendRequest, Spool,
@@ -242,5 +242,9 @@ impl Transport for LtpTransport {
     fn datagrams(&self) -> Option<(u64, u64)> {
         let stats = self.node.stats();
         Some((stats.sent.total(), stats.received.total()))
+    }
+
+    fn silence(&self) -> Option<Duration> {
+        repeated_silence(self.under_way() == 0)
     }
 }

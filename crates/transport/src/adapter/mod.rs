@@ -9,6 +9,8 @@ pub mod norm;
 pub mod over_tcp;
 pub mod saratoga;
 
+use std::time::Duration;
+
 use crate::contract::{Configuration, Protocol};
 use crate::settings::Settings;
 use crate::text::SpecError;
@@ -46,6 +48,12 @@ pub(crate) fn no_profile(of: &str, name: &str, known: &[&str]) -> SpecError {
     let near = crate::text::did_you_mean(name, known.iter().copied());
     let known = known.join(", ");
     SpecError::invalid(format!("{of} has no profile {name:?}{near} (profiles: {known})"))
+}
+
+/// Silence of a peer after which it needs no more replies, for protocols that repeat the last
+/// message until the peer confirms it; `is_confirmed`: it has.
+fn repeated_silence(is_confirmed: bool) -> Option<Duration> {
+    Some(if is_confirmed { Duration::ZERO } else { Duration::from_secs(5) })
 }
 
 /// Implements [`engine::Engine`] with the engine in a field, and the method `event`.

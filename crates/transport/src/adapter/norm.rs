@@ -321,6 +321,10 @@ impl Transport for NormTransport {
         Some((stats.sent.total(), stats.received.total()))
     }
 
+    fn silence(&self) -> Option<Duration> {
+        Some(self.node.silence())
+    }
+
     fn is_ready(&self) -> bool {
         self.node.is_restored()
     }

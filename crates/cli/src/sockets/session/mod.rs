@@ -1,6 +1,7 @@
 //! Transfers of files over sockets: what their commands have in common.
 
 mod client;
+mod closing;
 mod job;
 mod listing;
 mod losses;

@@ -12,7 +12,8 @@ use proto::ltpt;
 use service::api::Receives;
 use transport::{Configuration, Ended, Event, Role, TransferId, Transport};
 
-use super::{Driver, LINGER, Routes, Runner, configured, routes};
+use super::closing::Closing;
+use super::{Driver, Routes, Runner, configured, routes};
 use crate::exit::Exit;
 use crate::show;
 use crate::sockets::cfdp_over_node::Node;
@@ -25,10 +26,7 @@ use crate::stop::stop_flag;
 /// Time between looks at progress.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Longest wait of a CFDP entity for the last acknowledgment after the first transaction.
-const CLOSING: Duration = Duration::from_secs(5);
-
-/// Time to let a sender that requested the end of a transaction again receive it.
+/// Silence of a sender that requested the end of a transaction again and received it.
 const REPEATED: Duration = Duration::from_secs(2);
 
 /// Service of this end to its peers.
@@ -222,7 +220,7 @@ struct Server {
     under_way: BTreeMap<TransferId, UnderWay>,
     /// Whether the first file is complete.
     first: Option<bool>,
-    closing_until: Time,
+    closing: Closing,
     /// Whether the first transfer was over before its sender could be informed.
     is_repeated: bool,
     /// Time of the next check of the free space.
@@ -260,7 +258,7 @@ impl Server {
             screen,
             under_way: BTreeMap::new(),
             first: None,
-            closing_until: Time::MAX,
+            closing: Closing::default(),
             is_repeated: false,
             room_at: Time::ZERO,
             failure: None,
@@ -282,11 +280,9 @@ impl Server {
             rt::Event::Refused(_) => {}
             rt::Event::Indication(event) => self.event(now, transport, event),
         }
-        // A CFDP entity knows when its sender has received the end. Other senders may request it
-        // again.
-        let is_known = transport.cfdp().is_some() && !self.is_repeated;
-        let is_over = now >= self.closing_until || is_known && transport.transfers().is_empty();
-        let is_closed = self.service.once && self.first.is_some() && is_over;
+        let least = if self.is_repeated { REPEATED } else { Duration::ZERO };
+        let waits = (least, self.options.light_time());
+        let is_closed = self.service.once && self.closing.is_over(now, transport, waits);
         if is_closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
     }
 
@@ -421,7 +417,7 @@ impl Server {
             self.is_repeated = transport.transfers().iter().all(|report| report.id != ended.id);
         }
         self.first.get_or_insert(ended.is_success());
-        self.close_soon(now, transport.cfdp().is_some());
+        self.closing.begin(now);
     }
 
     /// Prints the end of a file that was sent at a peer's request.
@@ -455,7 +451,7 @@ impl Server {
             self.failure = outcome.print().err();
         }
         self.first.get_or_insert(false);
-        self.close_at(now + CLOSING);
+        self.closing.begin(now);
     }
 
     /// Reports that a sender requested the end of a transfer that an earlier process received.
@@ -466,7 +462,7 @@ impl Server {
             self.is_repeated = true;
         }
         if self.is_repeated {
-            self.close_at(now + REPEATED);
+            self.closing.begin(now);
         }
     }
 
@@ -478,23 +474,7 @@ impl Server {
             self.failure = routes::print(&self.options, &transfer, &result).err();
         }
         self.first.get_or_insert(result.is_ok());
-        self.close_soon(now, false);
-    }
-
-    /// Sets the time to exit after the first transfer; until then, requests of its end are replied
-    /// to.
-    fn close_soon(&mut self, now: Time, is_entity: bool) {
-        let usual = match (is_entity, self.service.group) {
-            (true, _) => CLOSING,
-            // In a group, a sender announces its end twice before it accepts the replies.
-            (false, Some(_)) => 8 * LINGER,
-            (false, None) => LINGER,
-        };
-        self.close_at(now + usual + 4 * self.options.light_time());
-    }
-
-    fn close_at(&mut self, time: Time) {
-        self.closing_until = self.closing_until.min(time);
+        self.closing.begin(now);
     }
 
     fn progress(&mut self, now: Time, transport: &dyn Transport) {

@@ -15,9 +15,10 @@ use transport::quantity::Span;
 use transport::{Configuration, Ended, Event, Role, StreamEvent, Streams, TransferId, Transport};
 
 use super::client::connect;
+use super::closing::Closing;
 use super::job::Ends;
 use super::server::{self, Service, join_group};
-use super::{Driver, LINGER, configured, leave};
+use super::{Driver, configured, leave};
 use crate::exit::Exit;
 use crate::show;
 use crate::sockets::outcome::{Measures, Outcome};
@@ -333,7 +334,7 @@ fn receiver(
     };
     screen.say(format_args!("receiving a stream on {} by {}", driver.local(), options.protocol));
     let view = View::new(options, screen, to.to_owned(), "stream", Time::ZERO);
-    let reader = Reader { output, id: None, is_begun: false, until: Time::MAX, view };
+    let reader = Reader { output, id: None, is_begun: false, closing: Closing::default(), view };
     Ok((driver, reader, state))
 }
 
@@ -343,8 +344,7 @@ struct Reader {
     id: Option<TransferId>,
     /// Whether any bytes were received.
     is_begun: bool,
-    /// Time to exit; until then the sender may request the end of the stream again.
-    until: Time,
+    closing: Closing,
     view: View,
 }
 
@@ -361,7 +361,9 @@ impl Reader {
             self.view.end = Some(Err(error));
             return rt::Control::Stop;
         }
-        if now >= self.until { rt::Control::Stop } else { rt::Control::Continue }
+        let waits = (Duration::ZERO, self.view.options.light_time());
+        let is_over = self.closing.is_over(now, transport, waits);
+        if is_over { rt::Control::Stop } else { rt::Control::Continue }
     }
 
     fn event(&mut self, now: Time, transport: &mut dyn Transport, event: Event) -> Result<()> {
@@ -384,7 +386,7 @@ impl Reader {
             }
             Event::Ended(ended) if Some(&ended.id) == self.id.as_ref() => {
                 self.view.ended(now, transport, &ended);
-                self.until = now + 8 * LINGER + 4 * self.view.options.light_time();
+                self.closing.begin(now);
             }
             event => self.view.event(event)?,
         }

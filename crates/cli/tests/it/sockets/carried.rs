@@ -1,12 +1,9 @@
 //! CFDP in blocks of LTP, over UDP.
 
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use super::process::{Place, Running, await_that, check, make, silent, working_files};
+use super::relay::Relay;
 
 const CFDP_LTP: &str = "cfdp-ltp";
 
@@ -31,51 +28,6 @@ fn await_some(place: &Place, len: u64) {
 fn await_clean(place: &Place) {
     let root = place.root("");
     await_that("nothing is kept", || working_files(&root, "spool").is_empty());
-}
-
-/// Relay of datagrams between its client and `to`, except for those whose number is to be lost.
-struct Relay {
-    address: String,
-    lost: Arc<AtomicU64>,
-    is_over: Arc<AtomicBool>,
-    thread: Option<thread::JoinHandle<()>>,
-}
-
-impl Relay {
-    fn new(to: &str, loses: fn(u64) -> bool) -> Self {
-        let to: SocketAddr = to.parse().unwrap();
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        let address = socket.local_addr().unwrap().to_string();
-        let (lost, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (counted, stop) = (Arc::clone(&lost), Arc::clone(&is_over));
-        let pass = move || {
-            let (mut datagram, mut number, mut near) = ([0; 65_536], 0, None);
-            while !stop.load(Ordering::Relaxed) {
-                let Ok((len, from)) = socket.recv_from(&mut datagram) else { continue };
-                let target = if from == to { near } else { Some(to) };
-                if from != to {
-                    near = Some(from);
-                }
-                number += 1;
-                if loses(number) {
-                    counted.fetch_add(1, Ordering::Relaxed);
-                } else if let Some(target) = target {
-                    let _ = socket.send_to(&datagram[..len], target);
-                }
-            }
-        };
-        Self { address, lost, is_over, thread: Some(thread::spawn(pass)) }
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
 }
 
 #[test]
@@ -121,7 +73,7 @@ fn lost_data_is_retransmitted() {
         let place = Place::new();
         make(&place.here("file"), 700_000);
         let (receiver, address) = place.recv(CFDP_LTP, "127.0.0.1:0", &["--once"]);
-        let relay = Relay::new(&address, |number| number % 10 == 3);
+        let relay = Relay::new(&address, |passing| passing.number % 10 == 3);
         let more = ["--class", class, "--delay", "1 ms", "--rate", "50 Mbit/s"];
         send(&place, "file", &relay.address, &more).end().complete();
         receiver.end().complete();

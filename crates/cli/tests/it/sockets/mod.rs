@@ -5,8 +5,10 @@
 mod carried;
 mod hops;
 mod norm;
+mod once;
 mod operations;
 mod process;
+mod relay;
 mod send_recv;
 mod sessions;
 mod settings;
