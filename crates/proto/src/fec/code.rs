@@ -52,6 +52,9 @@ pub enum CodeError {
     /// Zero symbol length, or one that is not a multiple of [`Field::element_len`].
     #[error("symbols of {0} bytes")]
     SymbolLength(usize),
+    /// Code that this build lacks, by its feature.
+    #[error("this slowlight is built without the feature `{0}`; add `--features {0}` to the build")]
+    NotBuilt(&'static str),
 }
 
 impl Code {

@@ -92,6 +92,9 @@ pub enum LongError {
     /// Symbols that the code does not have, or the same symbol twice.
     #[error("the code has no such symbols")]
     NoSymbol,
+    /// The symbols do not determine the block, although they are enough in number.
+    #[error("the symbols depend on each other")]
+    Dependent,
     /// The symbols cannot be read or written.
     #[error(transparent)]
     Store(#[from] EffectError),

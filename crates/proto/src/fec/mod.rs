@@ -7,8 +7,8 @@
 //! * [`Encoder`] takes the source symbols of a block as they are sent, and computes its parity
 //!   symbols. [`Code::encode_row`] computes one parity symbol from symbols read again.
 //! * [`Decoder`] takes received symbols of a block and recovers the missing ones.
-//! * [`Long`] is another code, for blocks of thousands of symbols; [`needed`] is the number of
-//!   them to send.
+//! * [`BlockCode`] is a code for blocks of thousands of symbols: [`Long`] or, with the feature
+//!   `raptorq`, that of RFC 6330. [`needed`] is the number of symbols to send.
 //!
 //! # The code words
 //!
@@ -29,6 +29,7 @@
 //!   endian. For segments of an odd length it sends half of the parity's last element, from which
 //!   the last byte cannot be recovered; here such a length is refused.
 
+mod block_code;
 mod code;
 mod decoder;
 mod encoder;
@@ -39,10 +40,13 @@ mod kernel;
 mod long;
 mod partition;
 mod quantile;
+#[cfg(feature = "raptorq")]
+mod raptorq;
 mod symbols;
 #[cfg(test)]
 mod tests;
 
+pub use block_code::{BlockCode, Received};
 pub use code::{Code, CodeError};
 pub use decoder::{Decoder, RecoverError};
 pub use encoder::Encoder;
@@ -51,4 +55,6 @@ pub use kernel::Path;
 pub use long::{Columns, Long, LongError, LongWork, ReadColumns, SliceColumns};
 pub use partition::{Location, Partition, PartitionError};
 pub use quantile::{needed, quantile};
+#[cfg(feature = "raptorq")]
+pub use raptorq::RaptorQ;
 pub use symbols::Symbols;

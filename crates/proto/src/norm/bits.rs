@@ -34,6 +34,11 @@ impl Bits {
         }
     }
 
+    /// Bytes of memory beyond its own size.
+    pub(crate) fn memory(&self) -> usize {
+        self.words.capacity() * size_of::<u64>()
+    }
+
     /// Highest segment.
     pub(crate) fn last(&self) -> Option<u16> {
         let (at, word) = self.words.iter().enumerate().rev().find(|(_, word)| **word != 0)?;

@@ -6,7 +6,7 @@ use wire::norm::{Fti, PayloadId, Scheme};
 use super::bits::Bits;
 use super::config::{EndGame, SenderConfig};
 use super::core::Room;
-use crate::fec::{Code, Encoder, Field, Long, LongWork, Partition, ReadColumns};
+use crate::fec::{BlockCode, Code, Encoder, Field, Long, LongWork, Partition, ReadColumns};
 
 /// Bytes of the header of NORM_DATA without payload id and extensions.
 const DATA_HEADER: usize = 16;
@@ -24,6 +24,17 @@ const INSTANCE_FIRST: u16 = 0x5300;
 
 /// Highest power of two of parity positions.
 const INSTANCES: u16 = 15;
+
+/// Al of scheme 6, as RFC 6330 §4.3 recommends: segments have a multiple of it.
+const ALIGNMENT: u16 = 4;
+
+/// Parity segments of scheme 6 that a block may need beyond the missing ones.
+pub(crate) const SURPLUS_MAX: u16 = 16;
+
+/// Whether blocks of a scheme are long, and their parity is sent until it suffices.
+pub(crate) fn is_long(scheme: Scheme) -> bool {
+    matches!(scheme, Scheme::Compact | Scheme::RaptorQ)
+}
 
 /// FEC coding of an object's blocks.
 #[derive(Clone, Debug)]
@@ -50,9 +61,9 @@ enum Kind {
 impl Coding {
     /// Builds the coding from the settings. The error names the unusable setting.
     pub(crate) fn new(config: &SenderConfig) -> Result<Self, String> {
-        if config.fec == Scheme::Compact {
+        if is_long(config.fec) {
             // An object's own code depends on its size.
-            return Self::long(config.block_len, config.parity, config.loss);
+            return Self::long(config.fec, config.block_len, config.parity, config.loss);
         }
         let parity = if config.fec == Scheme::NoCode { 0 } else { config.parity };
         let auto_parity = if config.fec == Scheme::NoCode { 0 } else { config.auto_parity };
@@ -71,16 +82,39 @@ impl Coding {
 
     /// Code of long blocks with at least `parity` parity positions; 0 chooses their number by the
     /// loss, if known.
-    fn long(block_len: u16, parity: u16, loss: Option<f64>) -> Result<Self, String> {
+    fn long(
+        scheme: Scheme,
+        block_len: u16,
+        parity: u16,
+        loss: Option<f64>,
+    ) -> Result<Self, String> {
         if block_len == 0 {
             return Err("a block has at least one segment".to_owned());
         }
+        let free = u16::MAX - block_len;
         let parity = match parity {
+            // Receivers do not learn the number of rows, and may request any.
+            _ if scheme == Scheme::RaptorQ => free,
             0 => Long::positions(block_len, loss),
             parity => parity.checked_next_power_of_two().unwrap_or(u16::MAX),
         };
-        Long::check(block_len, parity).map_err(|error| error.to_string())?;
-        Ok(Self { scheme: Scheme::Compact, kind: Kind::Long, block_len, parity, auto_parity: 0 })
+        let coding = Self { scheme, kind: Kind::Long, block_len, parity, auto_parity: 0 };
+        coding.check_long(block_len)?;
+        Ok(coding)
+    }
+
+    /// Checks whether long blocks of `block_len` segments can be coded.
+    pub(crate) fn check_long(&self, block_len: u16) -> Result<(), String> {
+        let checked = match self.scheme {
+            Scheme::RaptorQ => BlockCode::raptorq(block_len, 1).map(drop),
+            Scheme::NoCode
+            | Scheme::ReedSolomonM
+            | Scheme::ReedSolomon8
+            | Scheme::SmallBlockSystematic
+            | Scheme::Compact
+            | Scheme::Other(_) => Long::check(block_len, self.parity),
+        };
+        checked.map_err(|error| error.to_string())
     }
 
     /// Coding of an object of `size` bytes in segments of `segment` bytes: the lengths of long
@@ -97,7 +131,8 @@ impl Coding {
         let fitting = config.block_bytes / usize::from(segment.max(1));
         let most = usize::from(self.block_len).min(fitting).max(1) as u16;
         let partition = Partition::new(size, segment, most).map_err(|error| error.to_string())?;
-        let coding = Self::long(partition.block_len(0).max(1), config.parity, loss)?;
+        let block_len = partition.block_len(0).max(1);
+        let coding = Self::long(self.scheme, block_len, config.parity, loss)?;
         // The partition follows from the length that is announced.
         Ok(Self { block_len: most, ..coding })
     }
@@ -106,6 +141,9 @@ impl Coding {
     pub(crate) fn from_fti(scheme: Scheme, fti: &Fti) -> Option<Self> {
         if scheme == Scheme::ReedSolomonM && fti.field_bits != 16 {
             return None;
+        }
+        if scheme == Scheme::RaptorQ {
+            return Self::from_raptorq(fti);
         }
         if scheme == Scheme::Compact {
             let positions = fti.instance.checked_sub(INSTANCE_FIRST)?;
@@ -124,12 +162,23 @@ impl Coding {
         Self::of(scheme, fti.block_len, if is_cut { 0 } else { fti.parity }).ok()
     }
 
+    /// Coding announced for scheme 6. With sub-blocks, symbols are no contiguous segments.
+    fn from_raptorq(fti: &Fti) -> Option<Self> {
+        let is_whole = fti.segment_size.checked_rem(fti.alignment.into()) == Some(0);
+        let partition = Partition::new(fti.object_size, fti.segment_size, fti.block_len).ok()?;
+        let is_even = partition.blocks().max(1) == u32::from(fti.blocks);
+        let is_known = fti.sub_blocks == 1 && is_whole && is_even;
+        Self::long(Scheme::RaptorQ, fti.block_len, 0, None).ok().filter(|_| is_known)
+    }
+
     fn of(scheme: Scheme, block_len: u16, parity: u16) -> Result<Self, String> {
         let field = match scheme {
             Scheme::NoCode => None,
             Scheme::ReedSolomon8 | Scheme::SmallBlockSystematic => Some(Field::Gf8),
             Scheme::ReedSolomonM => Some(Field::Gf16),
-            Scheme::Compact => return Self::long(block_len, parity, None),
+            Scheme::RaptorQ | Scheme::Compact => {
+                return Self::long(scheme, block_len, parity, None);
+            }
             Scheme::Other(code) => return Err(format!("FEC scheme {code} is not known")),
         };
         if block_len == 0 {
@@ -157,12 +206,31 @@ impl Coding {
         matches!(self.kind, Kind::Long)
     }
 
+    /// Whether blocks are recovered in pieces, so that memory need not hold one.
+    pub(crate) fn is_in_pieces(&self) -> bool {
+        self.scheme == Scheme::Compact
+    }
+
+    /// Parity segments of a long block that are almost certainly enough beyond the missing ones.
+    pub(crate) fn surplus(&self) -> u32 {
+        if self.scheme == Scheme::RaptorQ { 2 } else { 0 }
+    }
+
+    /// Memory of the segments of a block beyond the missing ones.
+    pub(crate) fn surplus_memory(&self, segment: usize) -> usize {
+        if self.surplus() > 0 { usize::from(SURPLUS_MAX) * segment } else { 0 }
+    }
+
     /// Code of a block of `block_len` segments, if blocks are long and it exists.
-    pub(crate) fn long_code(&self, block_len: u16, segment: usize) -> Option<Long> {
+    pub(crate) fn long_code(&self, block_len: u16, segment: usize) -> Option<BlockCode> {
         if !self.is_long() {
             return None;
         }
-        Long::new(block_len, self.parity, segment.next_multiple_of(2)).ok()
+        if self.scheme == Scheme::RaptorQ {
+            return BlockCode::raptorq(block_len, segment).ok();
+        }
+        let code = Long::new(block_len, self.parity, segment.next_multiple_of(2));
+        code.ok().map(BlockCode::Leopard)
     }
 
     /// Field of the code, and the number of source and parity segments of a block; `None` without
@@ -192,7 +260,8 @@ impl Coding {
                 self.parity.min(block_len).min(u16::try_from(most).unwrap_or(u16::MAX))
             }
             Kind::None => 0,
-            Kind::Long => self.parity.min(block_len),
+            Kind::Long if self.is_in_pieces() => self.parity.min(block_len),
+            Kind::Long => self.parity.min(block_len.saturating_add(SURPLUS_MAX)),
         }
     }
 
@@ -203,7 +272,8 @@ impl Coding {
             Kind::Rizzo(field, _) => (field.element_len(), usable),
             Kind::None => (1, 0),
             // Parity takes the places of missing segments.
-            Kind::Long => (2, 0),
+            Kind::Long if self.is_in_pieces() => (2, 0),
+            Kind::Long => (1, 0),
         };
         Room {
             source: block_len.into(),
@@ -256,7 +326,8 @@ impl Coding {
     /// Bytes of the smallest datagram with which objects can be sent under this end game.
     pub(crate) fn least_path(&self, end: EndGame, has_fti: bool) -> usize {
         // A segment of a code over GF(2^16) has at least two bytes.
-        let data = self.data_header(has_fti) + 2;
+        let least = if self.scheme == Scheme::RaptorQ { usize::from(ALIGNMENT) } else { 2 };
+        let data = self.data_header(has_fti) + least;
         match end {
             EndGame::Acknowledged => data.max(self.least_message()),
             EndGame::Flush => data,
@@ -267,6 +338,7 @@ impl Coding {
     pub(crate) fn fitting(&self, len: u16) -> u16 {
         match self.scheme {
             Scheme::ReedSolomonM | Scheme::Compact => len & !1,
+            Scheme::RaptorQ => len & !(ALIGNMENT - 1),
             Scheme::NoCode
             | Scheme::ReedSolomon8
             | Scheme::SmallBlockSystematic
@@ -274,17 +346,38 @@ impl Coding {
         }
     }
 
+    /// Size of the segments of an object of `size` bytes. Symbols of scheme 6 have the announced
+    /// size, except the last source symbol.
+    pub(crate) fn segment_size(&self, size: u64, segment: u16) -> u16 {
+        if self.scheme != Scheme::RaptorQ || size >= u64::from(segment) {
+            return segment;
+        }
+        (size as u16).next_multiple_of(ALIGNMENT).max(ALIGNMENT)
+    }
+
+    /// Length of coded segments of an object whose longest segment has `longest` bytes.
+    pub(crate) fn symbol_len(&self, longest: u16, segment: u16) -> u16 {
+        // The code of long blocks depends on the length of its symbols.
+        if self.scheme == Scheme::Compact { longest.next_multiple_of(2).max(2) } else { segment }
+    }
+
     pub(crate) fn fti(&self, object_size: u64, segment_size: u16) -> Fti {
+        let is_raptorq = self.scheme == Scheme::RaptorQ;
+        let partition = Partition::new(object_size, segment_size, self.block_len);
+        let blocks = partition.map_or(0, |partition| partition.blocks().clamp(1, 255));
         Fti {
             object_size,
             segment_size,
             block_len: self.block_len,
             parity: if self.is_long() { 0 } else { self.parity },
             field_bits: if self.scheme == Scheme::ReedSolomonM { 16 } else { 8 },
-            instance: match self.kind {
-                Kind::None | Kind::Rizzo(..) => 0,
-                Kind::Long => INSTANCE_FIRST + self.parity.trailing_zeros() as u16,
+            instance: match self.scheme == Scheme::Compact {
+                true => INSTANCE_FIRST + self.parity.trailing_zeros() as u16,
+                false => 0,
             },
+            blocks: if is_raptorq { blocks as u8 } else { 0 },
+            sub_blocks: is_raptorq.into(),
+            alignment: if is_raptorq { ALIGNMENT as u8 } else { 0 },
         }
     }
 
@@ -296,6 +389,10 @@ impl Coding {
 
     /// Largest number of blocks that can be numbered.
     pub(crate) fn blocks_max(&self) -> u64 {
+        if self.scheme == Scheme::RaptorQ {
+            // Their number is announced, too.
+            return 255;
+        }
         u64::from(self.scheme.block_mask(16)) + 1
     }
 
@@ -336,7 +433,7 @@ impl Coding {
 }
 
 /// Parity segments `rows` of a long block.
-fn long_rows(code: Long, work: &mut LongWork, data: &[u8], rows: &Bits) -> Vec<(u16, Bytes)> {
+fn long_rows(code: BlockCode, work: &mut LongWork, data: &[u8], rows: &Bits) -> Vec<(u16, Bytes)> {
     let (Some(first), Some(last)) = (rows.iter().next(), rows.last()) else {
         return Vec::new();
     };
@@ -390,6 +487,34 @@ mod tests {
     }
 
     #[test]
+    fn raptorq_needs_its_feature() {
+        let built = cfg!(feature = "raptorq");
+        let sender = SenderConfig { fec: Scheme::RaptorQ, ..SenderConfig::default() };
+        let config = crate::norm::Config { sender, ..Default::default() };
+        let missing = "this slowlight is built without the feature `raptorq`; add `--features \
+                       raptorq` to the build";
+        assert_eq!(config.check().err().as_deref(), (!built).then_some(missing));
+        let plain = Fti { object_size: 10_000, segment_size: 100, block_len: 34, ..Fti::default() };
+        let fti = Fti { blocks: 3, sub_blocks: 1, alignment: 4, ..plain };
+        let read = |fti: Fti| Coding::from_fti(Scheme::RaptorQ, &fti);
+        assert_eq!(
+            read(fti).map(|coding| (coding.block_len(), coding.parity())),
+            built.then_some((34, 65_501))
+        );
+        for bad in [
+            Fti { sub_blocks: 2, ..fti },
+            Fti { sub_blocks: 0, ..fti },
+            Fti { alignment: 0, ..fti },
+            Fti { alignment: 8, ..fti },
+            // Of 60 blocks, 50 would have a segment or two and the others none.
+            Fti { block_len: 2, blocks: 60, ..fti },
+            Fti { object_size: 60_000 * 100, block_len: 60_000, blocks: 1, ..fti },
+        ] {
+            assert!(read(bad).is_none(), "{bad:?}");
+        }
+    }
+
+    #[test]
     fn announcements_do_not_build_a_code() {
         let fti = |segment_size, block_len, parity| Fti {
             object_size: 1,
@@ -397,7 +522,7 @@ mod tests {
             block_len,
             parity,
             field_bits: 16,
-            instance: 0,
+            ..Fti::default()
         };
         let coding = Coding::from_fti(Scheme::ReedSolomonM, &fti(4, 1024, 1023));
         let coding = coding.expect("there is such a code");

@@ -94,12 +94,13 @@ settings! {
         /// Bytes of a segment, at most 0xffff; `off` uses the longest that the path's MTU allows.
         pub segment_size: Option<u16> as Off<Number> [Least(1)] = None,
         /// FEC scheme of the blocks (RFC 5740 §4.2.1): id 0, 5, 129, or 2 with m = 16. `long`, id
-        /// 130 with instances of our own, is for blocks of thousands of segments.
+        /// 130 with instances of our own, is for blocks of thousands of segments, as is `raptorq`,
+        /// id 6 (RFC 6330), which needs a build with the feature `raptorq`.
         pub fec: Scheme as Word = Scheme::ReedSolomon8,
         /// Maximum number of source segments in a block.
         pub block_len: u16 as Number = 64,
         /// Number of parity segments of a block, proactive ones included. For `long`, rounded up to
-        /// a power of two; 0 chooses it by the length of the blocks.
+        /// a power of two; 0 chooses it by the length of the blocks. `raptorq` ignores it.
         pub parity: u16 as Number = 32,
         /// Number of proactive parity segments sent with each block.
         pub auto_parity: u16 as Number = 0,
@@ -142,11 +143,11 @@ settings! {
         /// Number of receivers that must be known before `acknowledged` completes; 0: the receivers
         /// known so far.
         pub receivers: u32 as Number = 0,
-        /// Maximum bytes of a block of fec `long`.
+        /// Maximum bytes of a block of fec `long` or `raptorq`.
         pub block_bytes: usize as Size [Least(1 << 16)] = 32 << 20,
-        /// Limit of the parity of fec `long` that is sent before receivers report that they need
-        /// it: a share of the least time of the transfer, `"0"` for none, or `round-trip` to send
-        /// it until they report that they have enough.
+        /// Limit of the parity of fec `long` or `raptorq` that is sent before receivers report that
+        /// they need it: a share of the least time of the transfer, `"0"` for none, or
+        /// `round-trip` to send it until they report that they have enough.
         pub waste: Waste as WasteForm = Waste::Share(0.01),
         /// Loss to the receivers before their first reports. `auto` is that of the last transfer to
         /// the same receivers, or `loss_assumed`.
@@ -156,12 +157,12 @@ settings! {
         pub loss_before: Option<(f64, f64)> = None,
         /// Loss assumed before one is known.
         pub loss_assumed: f64 as Share = 0.01,
-        /// Probability with which an object of fec `long` arrives at each receiver that cannot
-        /// reply. The transfer ends without acknowledgements then.
+        /// Probability with which an object of fec `long` or `raptorq` arrives at each receiver
+        /// that cannot reply. The transfer ends without acknowledgements then.
         pub confidence: Option<f64> as Off<Share> = None,
-        /// Time for which objects of fec `long` are sent again in rounds, for receivers that cannot
-        /// reply and may start late. Each round is enough for a receiver with the probability
-        /// `confidence`, or 0.99.
+        /// Time for which objects of fec `long` or `raptorq` are sent again in rounds, for receivers
+        /// that cannot reply and may start late. Each round is enough for a receiver with the
+        /// probability `confidence`, or 0.99.
         pub carousel: Option<Duration> as Off<Span> [Interval] = None,
         /// Silence after which `acknowledged` gives up a receiver that was sent everything, counted
         /// from its last message. `auto` is one hour plus eight round trips.
@@ -174,6 +175,12 @@ impl SenderConfig {
     #[must_use]
     pub fn is_one_way(&self) -> bool {
         self.confidence.is_some() || self.carousel.is_some()
+    }
+
+    /// Whether objects have long blocks, and parity until the receivers have enough.
+    #[must_use]
+    pub fn has_long_blocks(&self) -> bool {
+        super::coding::is_long(self.fec)
     }
 }
 
@@ -349,6 +356,7 @@ words!(Scheme {
     "rs8-129" = Self::SmallBlockSystematic,
     "rs16" = Self::ReedSolomonM,
     "long" = Self::Compact,
+    "raptorq" = Self::RaptorQ,
 });
 words!(EndGame { "flush" = Self::Flush, "acknowledged" = Self::Acknowledged });
 words!(SyncPolicy { "current" = Self::Current, "object" = Self::Object, "all" = Self::All });

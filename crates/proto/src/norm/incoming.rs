@@ -21,7 +21,7 @@ use bytes::Bytes;
 use engine::{Completion, EffectError};
 use wire::norm::{Data, Flags, Fti, Info, PayloadId, Scheme};
 
-use self::block::Block;
+use self::block::{Block, whole};
 use self::coded::Run;
 use self::digests::{Digests, Verdict};
 use self::journal::Journal;
@@ -29,12 +29,12 @@ use self::parked::Parked;
 use self::sink::{Finish, Sink};
 use self::stream::Stream;
 use super::bits::Bits;
-use super::coding::Coding;
+use super::coding::{Coding, is_long};
 use super::core::{Core, Job, Room, Task};
 use super::digest::{digest_of, version_of};
 use super::indication::{Failure, Indication, Limit, ObjectId, Report};
 use super::requested::Requested;
-use crate::fec::{Long, Partition};
+use crate::fec::Partition;
 use crate::path::Handle;
 use crate::ranges::Ranges;
 
@@ -262,7 +262,7 @@ impl Incoming {
             return Err(Failure::Settings("it is larger than allowed".to_owned()));
         }
         let longest = partition.block_len(0).max(1);
-        if coding.is_long() && (is_stream || Long::check(longest, coding.parity()).is_err()) {
+        if coding.is_long() && (is_stream || coding.check_long(longest).is_err()) {
             return Err(unknown());
         }
         let work = core.config.limits.coding_work;
@@ -276,7 +276,9 @@ impl Incoming {
             // An earlier process may have received a part of it.
             return Ok(());
         }
-        if !is_on_disk && room.bytes() + PIECE_COST > half {
+        let is_in_pieces = is_on_disk && coding.is_in_pieces();
+        let bytes = room.bytes() + coding.surplus_memory(room.segment);
+        if !is_in_pieces && bytes + PIECE_COST > half {
             core.user.limit_reached(Limit::Assembly);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         }
@@ -348,7 +350,7 @@ impl Incoming {
             return self.on_stream_data(core, data);
         }
         self.unpark(core);
-        if self.shape.is_none() && data.fec == Scheme::Compact {
+        if self.shape.is_none() && is_long(data.fec) {
             self.park(core, data);
             return true;
         }
@@ -431,7 +433,8 @@ impl Incoming {
     ) -> bool {
         let full = usize::from(block_len) * segment;
         if !self.blocks.contains_key(&block) {
-            let cost = full + PIECE_COST;
+            let extra = self.shape.as_ref().map_or(0, |shape| shape.coding.surplus_memory(segment));
+            let cost = full + extra + PIECE_COST;
             let limits = &core.config.limits;
             if core.shared.room.unwritten > limits.buffers.write_buffer {
                 core.stats.data_dropped += 1;
@@ -461,7 +464,7 @@ impl Incoming {
             self.pass_on(core, (block, block_len), symbol, segment, payload);
             return true;
         }
-        if symbol >= block_len && state.parity.len() >= usable {
+        if symbol >= block_len && state.parity.len() + state.extra.len() >= usable {
             core.stats.data_dropped += 1;
             return true;
         }
@@ -476,8 +479,10 @@ impl Incoming {
         } else if let Some(place) = state.free_place(block_len) {
             state.put_whole(place, segment, payload);
             state.parity.insert(place, symbol);
+        } else {
+            state.extra.push((symbol, whole(payload, segment)));
         }
-        if state.have.len() >= u32::from(block_len) {
+        if state.have.len() >= state.needed(block_len) {
             self.block_came(core, block);
         }
         true
@@ -533,7 +538,13 @@ impl Incoming {
         let block_len = shape.partition.block_len(number);
         let how = (&shape.coding, shape.room);
         if !block.parity.is_empty() && !Self::recover(core, how, &mut block, block_len) {
-            core.stats.data_dropped += 1;
+            if shape.coding.surplus() > 0 {
+                core.assembling += block.cost;
+                block.want_another();
+                self.blocks.insert(number, block);
+            } else {
+                core.stats.data_dropped += 1;
+            }
             return;
         }
         let start = shape.partition.block_offset(number);
@@ -624,6 +635,9 @@ impl Incoming {
                 if self.state == State::Receiving && digest.len() >= 16 =>
             {
                 self.recovered(core, block, &digest);
+            }
+            (Job::Own(Task::Recover { block }), Completion::Read(_)) => {
+                self.unrecovered(block);
             }
             (Job::Sync, _) if self.state == State::Syncing => self.synced(core),
             (Job::Install, _) if self.state == State::Installing => {

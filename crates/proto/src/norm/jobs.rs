@@ -9,7 +9,7 @@ use bytes::Bytes;
 use engine::{EffectError, FileBytes, FileJob};
 use sha2::{Digest as _, Sha256};
 
-use crate::fec::{Columns, Long, LongError, LongWork};
+use crate::fec::{BlockCode, Columns, LongError, LongWork, Received};
 
 /// Bytes read at once.
 const PIECE: usize = 1 << 20;
@@ -32,7 +32,7 @@ pub(crate) struct Span {
 /// Computes the digest of a received block, after it recovers missing segments.
 #[derive(Debug)]
 pub(crate) struct Recover {
-    pub(crate) code: Long,
+    pub(crate) code: BlockCode,
     pub(crate) span: Span,
     /// Places of missing source segments, in ascending order.
     pub(crate) missing: Vec<u16>,
@@ -40,18 +40,24 @@ pub(crate) struct Recover {
     pub(crate) parity: Vec<(u16, u16)>,
     /// Parity segment that has no place in the file, and the place of the segment that it replaces.
     pub(crate) spare: Option<(u16, Bytes)>,
+    /// Rows of parity segments beyond the missing ones.
+    pub(crate) extra: Vec<(u16, Bytes)>,
 }
 
 impl FileJob for Recover {
-    /// Returns the digest.
+    /// Returns the digest, or nothing if the code needs more segments.
     fn run(&self, file: &mut dyn FileBytes) -> Result<Bytes, EffectError> {
         if !self.missing.is_empty() {
             let spare = self.spare.as_ref().map(|(place, bytes)| (*place, &bytes[..]));
             let mut columns = FileColumns::new(file, self.span, self.code.symbol_len(), spare);
-            let recovered = WORK.with_borrow_mut(|work| {
-                self.code.recover(work, &mut columns, &self.missing, &self.parity)
-            });
-            recovered.map_err(stored)?;
+            let Self { missing, parity, extra, .. } = self;
+            let received = Received { missing, parity, extra };
+            let recovered =
+                WORK.with_borrow_mut(|work| self.code.recover(work, &mut columns, &received));
+            match recovered {
+                Err(LongError::Dependent) => return Ok(Bytes::new()),
+                recovered => recovered.map_err(stored)?,
+            }
         }
         Ok(Bytes::copy_from_slice(&digest(file, self.span)?))
     }
@@ -65,7 +71,7 @@ impl FileJob for Recover {
 /// Computes parity segments of a block.
 #[derive(Debug)]
 pub(crate) struct Encode {
-    pub(crate) code: Long,
+    pub(crate) code: BlockCode,
     pub(crate) span: Span,
     pub(crate) rows: Range<u16>,
 }
@@ -91,7 +97,7 @@ impl FileJob for Encode {
 fn stored(error: LongError) -> EffectError {
     match error {
         LongError::Store(error) => error,
-        error @ (LongError::TooFew(_) | LongError::NoSymbol) => {
+        error @ (LongError::TooFew(_) | LongError::NoSymbol | LongError::Dependent) => {
             EffectError::Failed(error.to_string())
         }
     }

@@ -198,7 +198,7 @@ impl Node {
     pub fn send(&mut self, now: Time, request: SendRequest) -> Result<ObjectId, RequestError> {
         let path = self.core.shared.paths.get(&request.peer);
         let mtu = path.map(Path::mtu).filter(|mtu| *mtu > 0);
-        let is_coded = self.core.config.sender.fec == Scheme::Compact;
+        let is_coded = self.core.config.sender.has_long_blocks();
         let others = digest::DIGEST_LEN + digest::VERSION_LEN;
         let header = INFO_HEADER + if is_coded { others } else { 0 };
         let max = mtu.map_or(usize::from(u16::MAX), |mtu| mtu.saturating_sub(header));

@@ -181,6 +181,7 @@ impl Outgoing {
         let config = &core.config.sender;
         let coding = cut.coding.for_object(config, (self.size, cut.segment), cut.loss);
         cut.coding = coding.map_err(settings)?;
+        cut.segment = cut.coding.segment_size(self.size, cut.segment);
         let partition = Partition::new(self.size, cut.segment, cut.coding.block_len())
             .map_err(|error| settings(error.to_string()))?;
         if u64::from(partition.blocks()) > cut.coding.blocks_max() {
@@ -206,11 +207,7 @@ impl Outgoing {
         };
         self.source = source;
         let (coding, has_fti) = (cut.coding, cut.has_fti);
-        let symbol_len = match coding.is_long() {
-            // The code depends on the length of its symbols.
-            true => partition.segment_len(0, 0).next_multiple_of(2).max(2),
-            false => cut.segment,
-        };
+        let symbol_len = coding.symbol_len(partition.segment_len(0, 0), cut.segment);
         self.shape = Some(Shape { partition, coding, fti, has_fti, symbol_len, is_stream: false });
         self.state = State::Sending;
         self.record(core);

@@ -175,18 +175,18 @@ impl Configuration for NormConfig {
     fn set_confidence(&mut self, probability: f64) -> bool {
         let sender = &mut self.config.sender;
         sender.confidence = Some(probability);
-        sender.fec == norm::Scheme::Compact
+        sender.has_long_blocks()
     }
 
     fn set_carousel(&mut self, time: Duration) -> bool {
         let sender = &mut self.config.sender;
         sender.carousel = Some(time);
-        sender.fec == norm::Scheme::Compact
+        sender.has_long_blocks()
     }
 
     fn resumes(&self) -> bool {
         let norm::Config { sender, journal, groups, .. } = &self.config;
-        let is_coded = sender.fec == norm::Scheme::Compact;
+        let is_coded = sender.has_long_blocks();
         is_coded && journal.enabled && groups.is_empty() && !sender.is_one_way()
     }
 

@@ -230,13 +230,14 @@ fn write_fti(f: &mut fmt::Formatter<'_>, fec: Scheme, fti: Option<Fti>) -> fmt::
     let Some(fti) = fti else { return Ok(()) };
     let Fti { object_size, segment_size, block_len, parity, .. } = fti;
     write!(f, " FTI {object_size} B in {segment_size} B, blocks of {block_len}")?;
-    if fec != Scheme::Compact {
+    if !matches!(fec, Scheme::Compact | Scheme::RaptorQ) {
         write!(f, "+{parity}")?;
     }
     match fec {
         Scheme::ReedSolomonM => write!(f, " over GF(2^{})", fti.effective_field_bits()),
         Scheme::SmallBlockSystematic | Scheme::Compact => write!(f, " of code {}", fti.instance),
-        Scheme::NoCode | Scheme::ReedSolomon8 | Scheme::Other(_) => Ok(()),
+        Scheme::RaptorQ if fti.sub_blocks != 1 => write!(f, " of {} parts", fti.sub_blocks),
+        Scheme::NoCode | Scheme::ReedSolomon8 | Scheme::RaptorQ | Scheme::Other(_) => Ok(()),
     }
 }
 

@@ -24,6 +24,8 @@ pub enum Scheme {
     ReedSolomonM,
     /// 5: Reed–Solomon over GF(2^8) (RFC 5510 §5).
     ReedSolomon8,
+    /// 6: RaptorQ (RFC 6330 §3).
+    RaptorQ,
     /// 129: a small block systematic code, identified by a FEC instance ID (RFC 5445 §5).
     SmallBlockSystematic,
     /// 130: a compact code, identified by a FEC instance ID (RFC 5445 §4).
@@ -38,7 +40,7 @@ pub struct PayloadId {
     /// Source block number.
     pub block: u32,
     /// Encoding symbol ID: source symbols first, then parity. In a request of erasures, the number
-    /// of missing symbols.
+    /// of missing symbols. IDs of scheme 6 have 24 bits; those above 65,535 are not decoded.
     pub symbol: u16,
     /// Number of source symbols of the block. `Some` if and only if the scheme is 129, the only one
     /// that carries it.
@@ -65,6 +67,8 @@ pub struct Position {
 /// | 2 | `hel` 4, object size 48, m 8, symbols per packet 8 (1), segment size 16, |
 /// | | block length 16, parity 16 |
 /// | 5 | `hel` 3, object size 48, segment size 16, block length 8, parity 8 |
+/// | 6 | `hel` 4, object size 40, reserved 8, segment size 16, blocks 8, sub-blocks 16, |
+/// | | alignment 8, padding 16 |
 /// | 129 | `hel` 4, object size 48, FEC instance 16, segment size 16, block length 16, parity 16 |
 /// | 130 | `hel` 4, object size 48, FEC instance 16, segment size 16, block length 32 |
 ///
@@ -72,6 +76,9 @@ pub struct Position {
 /// The reference implementation uses only the number of parity symbols, as RFC 5740 does for
 /// scheme
 /// 129. This codec follows it for interoperability.
+///
+/// No RFC defines EXT_FTI of scheme 6. It has the encoded object transmission information of RFC
+/// 6330 §3.3, padded to whole words.
 ///
 /// Fields that the scheme does not carry are 0 after decoding and ignored in encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +88,8 @@ pub struct Fti {
     pub object_size: u64,
     /// Size of a symbol in bytes: the sender's NormSegmentSize.
     pub segment_size: u16,
-    /// Source symbols of the longest block.
+    /// Source symbols of the longest block. Scheme 6 does not carry it: it follows from the size and
+    /// the number of blocks, and is at least 1.
     pub block_len: u16,
     /// Maximum parity symbols of a block (schemes 2, 5 and 129).
     pub parity: u16,
@@ -89,6 +97,12 @@ pub struct Fti {
     pub field_bits: u8,
     /// FEC instance ID (schemes 129 and 130).
     pub instance: u16,
+    /// Z, number of source blocks (scheme 6).
+    pub blocks: u8,
+    /// N, number of sub-blocks of a source block (scheme 6).
+    pub sub_blocks: u16,
+    /// Al, of which the size of a symbol is a multiple (scheme 6).
+    pub alignment: u8,
 }
 
 impl Scheme {
@@ -99,6 +113,7 @@ impl Scheme {
             0 => Self::NoCode,
             2 => Self::ReedSolomonM,
             5 => Self::ReedSolomon8,
+            6 => Self::RaptorQ,
             129 => Self::SmallBlockSystematic,
             130 => Self::Compact,
             other => Self::Other(other),
@@ -112,6 +127,7 @@ impl Scheme {
             Self::NoCode => 0,
             Self::ReedSolomonM => 2,
             Self::ReedSolomon8 => 5,
+            Self::RaptorQ => 6,
             Self::SmallBlockSystematic => 129,
             Self::Compact => 130,
             Self::Other(code) => code,
@@ -122,7 +138,11 @@ impl Scheme {
     #[must_use]
     pub const fn payload_id_len(self) -> Option<usize> {
         match self {
-            Self::NoCode | Self::ReedSolomonM | Self::ReedSolomon8 | Self::Compact => Some(4),
+            Self::NoCode
+            | Self::ReedSolomonM
+            | Self::ReedSolomon8
+            | Self::RaptorQ
+            | Self::Compact => Some(4),
             Self::SmallBlockSystematic => Some(8),
             Self::Other(_) => None,
         }
@@ -132,9 +152,11 @@ impl Scheme {
     #[must_use]
     pub const fn fti_len(self) -> Option<usize> {
         match self {
-            Self::NoCode | Self::ReedSolomonM | Self::SmallBlockSystematic | Self::Compact => {
-                Some(16)
-            }
+            Self::NoCode
+            | Self::ReedSolomonM
+            | Self::RaptorQ
+            | Self::SmallBlockSystematic
+            | Self::Compact => Some(16),
             Self::ReedSolomon8 => Some(12),
             Self::Other(_) => None,
         }
@@ -146,9 +168,11 @@ impl Scheme {
     pub fn block_mask(self, field_bits: u8) -> u32 {
         match self {
             Self::SmallBlockSystematic => u32::MAX,
-            Self::NoCode | Self::ReedSolomonM | Self::ReedSolomon8 | Self::Compact => {
-                u32::MAX >> self.symbol_bits(field_bits)
-            }
+            Self::NoCode
+            | Self::ReedSolomonM
+            | Self::ReedSolomon8
+            | Self::RaptorQ
+            | Self::Compact => u32::MAX >> self.symbol_bits(field_bits),
             Self::Other(_) => 0,
         }
     }
@@ -160,6 +184,7 @@ impl Scheme {
             Self::NoCode | Self::SmallBlockSystematic | Self::Compact | Self::Other(_) => 16,
             Self::ReedSolomonM => u32::from(field_bits.clamp(2, 16)),
             Self::ReedSolomon8 => 8,
+            Self::RaptorQ => 24,
         }
     }
 }
@@ -178,11 +203,16 @@ impl PayloadId {
         field_bits: u8,
     ) -> Result<Self, DecodeError> {
         match fec {
-            Scheme::NoCode | Scheme::ReedSolomonM | Scheme::ReedSolomon8 | Scheme::Compact => {
-                let bits = fec.symbol_bits(field_bits);
+            Scheme::NoCode
+            | Scheme::ReedSolomonM
+            | Scheme::ReedSolomon8
+            | Scheme::RaptorQ
+            | Scheme::Compact => {
+                let (bits, at) = (fec.symbol_bits(field_bits), reader.offset());
                 let word = reader.u32()?;
-                // At most 16 bits are left for the symbol.
-                let symbol = (word & ((1 << bits) - 1)) as u16;
+                let Ok(symbol) = u16::try_from(word & ((1 << bits) - 1)) else {
+                    return Err(DecodeError::invalid(at, "the symbol's number is above 65,535"));
+                };
                 Ok(Self { block: word >> bits, symbol, block_len: None })
             }
             Scheme::SmallBlockSystematic => {
@@ -206,7 +236,11 @@ impl PayloadId {
         let Self { block, symbol, block_len } = self;
         match (fec, block_len) {
             (
-                Scheme::NoCode | Scheme::ReedSolomonM | Scheme::ReedSolomon8 | Scheme::Compact,
+                Scheme::NoCode
+                | Scheme::ReedSolomonM
+                | Scheme::ReedSolomon8
+                | Scheme::RaptorQ
+                | Scheme::Compact,
                 None,
             ) => {
                 let bits = fec.symbol_bits(field_bits);
@@ -288,13 +322,24 @@ impl Fti {
         }
     }
 
+    /// Source symbols of the longest block in scheme 6 (RFC 6330 §4.4.1.2); `None` without blocks or
+    /// symbols, or if they are too many.
+    fn longest_block(&self) -> Option<u16> {
+        let (segment_size, blocks) = (u64::from(self.segment_size), u64::from(self.blocks));
+        if segment_size == 0 || blocks == 0 {
+            return None;
+        }
+        let symbols = self.object_size.div_ceil(segment_size);
+        u16::try_from(symbols.div_ceil(blocks).max(1)).ok()
+    }
+
     /// Reads the content of the extension, behind `het` and `hel`.
     pub(super) fn read(mut reader: Reader<'_>, fec: Scheme) -> Result<Self, DecodeError> {
         let at = reader.offset();
         if Some(reader.remaining() + 2) != fec.fti_len() {
             return Err(DecodeError::invalid(at, "EXT_FTI has another length than its scheme's"));
         }
-        let object_size = reader.uint(6)?;
+        let object_size = reader.uint(if fec == Scheme::RaptorQ { 5 } else { 6 })?;
         let mut fti = Self { object_size, ..Self::default() };
         match fec {
             Scheme::NoCode | Scheme::Compact => {
@@ -328,6 +373,19 @@ impl Fti {
                 fti.block_len = u16::from(reader.u8()?);
                 fti.parity = u16::from(reader.u8()?);
             }
+            Scheme::RaptorQ => {
+                reader.u8()?;
+                fti.segment_size = reader.u16()?;
+                let at = reader.offset();
+                fti.blocks = reader.u8()?;
+                fti.sub_blocks = reader.u16()?;
+                fti.alignment = reader.u8()?;
+                reader.u16()?;
+                let Some(block_len) = fti.longest_block() else {
+                    return Err(DecodeError::invalid(at, "a block has more symbols than numbers"));
+                };
+                fti.block_len = block_len;
+            }
             Scheme::SmallBlockSystematic => {
                 fti.instance = reader.u16()?;
                 fti.segment_size = reader.u16()?;
@@ -346,7 +404,8 @@ impl Fti {
             return Err(EncodeError::Conflict("the FEC scheme is not known"));
         };
         extension::write_head(writer, EXT_FTI, len)?;
-        writer.uint(self.object_size, 6, "object_size")?;
+        let size_len = if fec == Scheme::RaptorQ { 5 } else { 6 };
+        writer.uint(self.object_size, size_len, "object_size")?;
         let Self { segment_size, block_len, parity, field_bits, instance, .. } = *self;
         match fec {
             Scheme::NoCode | Scheme::Compact => {
@@ -368,6 +427,13 @@ impl Fti {
                 writer.put(&segment_size.to_be_bytes())?;
                 writer.uint(u64::from(block_len), 1, "fec_max_block_len")?;
                 writer.uint(u64::from(parity), 1, "fec_num_parity")
+            }
+            Scheme::RaptorQ => {
+                writer.u8(0)?;
+                writer.put(&segment_size.to_be_bytes())?;
+                writer.u8(self.blocks)?;
+                writer.put(&self.sub_blocks.to_be_bytes())?;
+                writer.put(&[self.alignment, 0, 0])
             }
             Scheme::SmallBlockSystematic => {
                 for half in [instance, segment_size, block_len, parity] {

@@ -93,6 +93,12 @@ fn sizes_of_a_capture_of_2011() {
     }
 }
 
+/// Ten symbols in two blocks.
+fn raptorq_fti() -> Fti {
+    let plain = Fti { object_size: 10_000, segment_size: 1024, block_len: 5, ..Fti::default() };
+    Fti { blocks: 2, sub_blocks: 1, alignment: 4, ..plain }
+}
+
 #[test]
 fn fields_have_their_specified_position() {
     let text = "12 08 01 02 7f 00 00 01 12 34 b2 43 14 05 00 07 00 00 03 05 \
@@ -121,11 +127,17 @@ fn fields_have_their_specified_position() {
             PayloadId::new(3, 5),
             "82 00 07 00 03 00 05 40 04 00 00 00 00 27 10 07 08 04 00 00 00 01 2c",
         ),
+        (
+            Scheme::RaptorQ,
+            PayloadId::new(3, 5),
+            "06 00 07 03 00 00 05 40 04 00 00 00 27 10 00 04 00 02 00 01 04 00 00",
+        ),
     ] {
         let fti = match fec {
             Scheme::SmallBlockSystematic => Fti { field_bits: 0, ..fti },
             Scheme::ReedSolomonM => Fti { instance: 0, ..fti },
             Scheme::Compact => Fti { field_bits: 0, parity: 0, ..fti },
+            Scheme::RaptorQ => raptorq_fti(),
             _ => Fti { field_bits: 0, instance: 0, parity: 0, ..fti },
         };
         let body = Body::Data(Data { fec, id, fti: Some(fti), ..data(b"hi") });
@@ -267,8 +279,8 @@ fn heads_of_streams() {
     assert_eq!(StreamHeader::decode(&end), Ok((StreamHeader::end(7), &[][..])));
 }
 
-/// Messages of the reference implementation decode to the expected fields and encode to the same
-/// bytes.
+/// Messages, mostly of the reference implementation, decode to the expected fields and encode to
+/// the same bytes.
 mod vectors {
     use super::{Message, bytes};
 
@@ -296,8 +308,8 @@ mod vectors {
     }
 
     vectors! {
-        ack_cc ack_flush application cc cc_node data data_129 data_2_16 data_2_8 data_stream
-        data_stream_end flush flush_129 flush_2_16 flush_ackers info info_129 info_2_16
+        ack_cc ack_flush application cc cc_node data data_129 data_2_16 data_2_8 data_6
+        data_stream data_stream_end flush flush_129 flush_2_16 flush_ackers info info_129 info_2_16
         info_stream nack nack_129 nack_2_16 nack_many repair_adv squelch
     }
 }
@@ -380,6 +392,8 @@ fn fields_have_bounds() {
         (Scheme::NoCode, id(0x1_0000, 0, None), too_large("source_block_number")),
         (m, id(0xffff, 0xffff, None), Ok(())),
         (m, id(0x1_0000, 0, None), too_large("source_block_number")),
+        (Scheme::RaptorQ, id(255, 0xffff, None), Ok(())),
+        (Scheme::RaptorQ, id(256, 0, None), too_large("source_block_number")),
         (Scheme::SmallBlockSystematic, id(u32::MAX, 0xffff, Some(0xffff)), Ok(())),
     ] {
         assert_eq!(encode(Data { fec, id, ..plain }), expected, "{fec} {id}");
@@ -405,6 +419,30 @@ fn fields_have_bounds() {
     assert_eq!((m.block_mask(8), m.block_mask(16)), (0x00ff_ffff, 0xffff));
     assert_eq!(Scheme::SmallBlockSystematic.block_mask(8), u32::MAX);
     assert_eq!(Scheme::NoCode.block_mask(8), 0xffff);
+}
+
+#[test]
+fn numbers_of_scheme_6_have_bounds() {
+    let read = |change: fn(&mut [u8])| {
+        let (fec, fti) = (Scheme::RaptorQ, Some(raptorq_fti()));
+        let body = Body::Data(Data { fec, id: PayloadId::new(3, 5), fti, ..data(b"") });
+        let mut out = message(body).to_vec().expect("a message");
+        change(&mut out);
+        let read = Message::decode(&out);
+        read.map(|message| match message.body {
+            Body::Data(data) => data.fti.map_or(0, |fti| fti.block_len),
+            _ => 0,
+        })
+    };
+    // Payload id from byte 16, the size from 22, the size of a symbol at 28, the blocks at 30.
+    assert_eq!(read(|_| ()).ok(), Some(5));
+    assert_eq!(read(|out| out[30] = 3).ok(), Some(4));
+    assert_eq!(read(|out| out[22..27].fill(0)).ok(), Some(1));
+    assert!(read(|out| out[17] = 1).is_err(), "a symbol above 65,535");
+    assert!(read(|out| out[30] = 0).is_err(), "no blocks");
+    assert!(read(|out| out[28..30].fill(0)).is_err(), "symbols without bytes");
+    assert!(read(|out| out[22] = 1).is_err(), "blocks of more than 65,535 symbols");
+    assert_eq!(Scheme::RaptorQ.block_mask(8), 255);
 }
 
 #[test]

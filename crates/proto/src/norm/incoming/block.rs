@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use engine::Time;
 
 use super::{Bits, Shape};
+use crate::norm::coding::SURPLUS_MAX;
 
 /// Incomplete block.
 #[derive(Debug)]
@@ -29,6 +30,11 @@ pub(super) struct Block {
     pub(super) is_direct: bool,
     /// Parity segment of a block in the file that has no place there.
     pub(super) spare: Option<Bytes>,
+    /// Parity segments beyond the missing ones, by their numbers: the code needs more than the block
+    /// has segments.
+    pub(super) extra: Vec<(u16, Bytes)>,
+    /// Number of recoveries for which the segments did not suffice.
+    surplus: u16,
     /// Whether enough segments of a block in the file arrived, and the rest is being recovered.
     pub(super) is_recovering: bool,
 }
@@ -46,6 +52,8 @@ impl Block {
             is_answered: true,
             is_direct: false,
             spare: None,
+            extra: Vec::new(),
+            surplus: 0,
             is_recovering: false,
         }
     }
@@ -83,9 +91,10 @@ impl Block {
 
     /// Forgets all parity.
     pub(super) fn forget_parity(&mut self) {
-        let parity = std::mem::take(&mut self.parity);
-        parity.into_values().for_each(|symbol| self.have.remove(symbol));
-        (self.spare, self.free_from) = (None, 0);
+        let placed = std::mem::take(&mut self.parity).into_values();
+        let extra = std::mem::take(&mut self.extra).into_iter().map(|(symbol, _)| symbol);
+        placed.chain(extra).for_each(|symbol| self.have.remove(symbol));
+        (self.spare, self.surplus, self.free_from) = (None, 0, 0);
     }
 
     /// Place of a missing source segment that no parity takes.
@@ -100,14 +109,49 @@ impl Block {
     #[inline]
     pub(super) fn make_place(&mut self, symbol: u16, block_len: u16, segment: usize) {
         let Some(parity) = self.parity.remove(&symbol) else { return };
-        // While the block is incomplete, there are as many places as segments.
-        let Some(place) = self.free_place(block_len) else { return };
-        let (from, to) = (usize::from(symbol) * segment, usize::from(place) * segment);
+        let from = usize::from(symbol) * segment;
+        // Until a recovery fails, there are as many places as segments.
+        let Some(place) = self.free_place(block_len) else {
+            let bytes = Bytes::copy_from_slice(&self.buffer[from..from + segment]);
+            self.extra.push((parity, bytes));
+            return;
+        };
+        let to = usize::from(place) * segment;
         if self.buffer.len() < to + segment {
             self.buffer.resize(to + segment, 0);
         }
         self.buffer.copy_within(from..from + segment, to);
         self.parity.insert(place, parity);
+    }
+
+    /// Drops the parity at the place of a source segment of a block in the file. The segments may
+    /// suffice now, although a recovery with the same number of them failed.
+    pub(super) fn drop_parity(&mut self, symbol: u16) {
+        if let Some(parity) = self.parity.remove(&symbol) {
+            self.have.remove(parity);
+            self.surplus = 0;
+        }
+    }
+
+    /// Number of segments with which a recovery is worth a try.
+    pub(super) fn needed(&self, block_len: u16) -> u32 {
+        u32::from(block_len) + u32::from(self.surplus)
+    }
+
+    /// Wants another segment after a recovery that failed. Segments that never suffice are forged:
+    /// all parity is forgotten.
+    pub(super) fn want_another(&mut self) {
+        self.is_recovering = false;
+        self.surplus += 1;
+        if self.surplus > SURPLUS_MAX {
+            self.forget_parity();
+        }
+    }
+
+    /// Rows of the extra parity segments, with their bytes.
+    pub(super) fn extra_rows(&self, block_len: u16) -> Vec<(u16, Bytes)> {
+        let row = |(symbol, bytes): &(u16, Bytes)| (symbol - block_len, bytes.clone());
+        self.extra.iter().map(row).collect()
     }
 
     /// Whether it was requested after `since`. With `>`, a timer that fires exactly at the end of
@@ -159,11 +203,11 @@ impl Block {
         if self.is_direct {
             return self.have.missing(block_len).collect();
         }
-        let lacks = usize::from(block_len).saturating_sub(self.have.len() as usize);
+        let lacks = self.needed(block_len).saturating_sub(self.have.len()) as usize;
         let after = self.have.last().filter(|_| is_long).map_or(0, |last| last + 1);
         let fresh = after.max(block_len)..block_len + parity;
         let fresh = fresh.filter(|at| !self.have.contains(*at));
-        let room = usize::from(usable).saturating_sub(self.parity.len());
+        let room = usize::from(usable).saturating_sub(self.parity.len() + self.extra.len());
         let fresh: Vec<_> = fresh.take(lacks.min(room)).collect();
         // Source segments are requested for the part that parity cannot cover.
         let rest = lacks - fresh.len();
@@ -171,4 +215,11 @@ impl Block {
         let explicit = &missing[missing.len().saturating_sub(rest)..];
         explicit.iter().copied().chain(fresh).collect()
     }
+}
+
+/// Parity segment of full length: the rest is zeros.
+pub(super) fn whole(payload: &[u8], segment: usize) -> Bytes {
+    let mut whole = vec![0; segment];
+    whole[..payload.len()].copy_from_slice(payload);
+    whole.into()
 }

@@ -7,6 +7,7 @@
 use bytes::{Bytes, BytesMut};
 use engine::Work;
 
+use super::block::whole;
 use super::{Block, Incoming, PIECE_COST, Shape};
 use crate::norm::core::Core;
 use crate::norm::digest::first_bytes;
@@ -16,6 +17,9 @@ use crate::norm::jobs::{Recover, Span};
 /// Maximum size of a write, and of the bytes of all objects that wait for one.
 const WRITE: usize = 256 << 10;
 const WAITING_MAX: usize = 4 << 20;
+
+/// Memory for the place of a parity segment, in bytes.
+const PLACE_COST: usize = 8;
 
 /// Consecutive bytes that wait to be written together.
 #[derive(Debug, Default)]
@@ -66,7 +70,7 @@ impl Incoming {
         let last = block_len - 1;
         let has_short = len(last) < segment;
         if !self.blocks.contains_key(&number) {
-            let cost = Block::disk_cost(block_len, shape.coding.parity());
+            let cost = Block::disk_cost(block_len, shape);
             let room = core.config.limits.assembly.saturating_sub(core.assembling + core.reserved);
             if cost > room {
                 return false;
@@ -84,30 +88,31 @@ impl Incoming {
         }
         let place = if symbol < block_len {
             // A late source segment takes the place of parity.
-            let parity = block.parity.remove(&symbol);
-            parity.iter().for_each(|parity| block.have.remove(*parity));
+            block.drop_parity(symbol);
             block.spare = block.spare.take().filter(|_| symbol != last);
             self.received += payload.len() as u64;
-            symbol
+            Some(symbol)
         } else {
-            let Some(place) = block.free_place(block_len) else { return true };
-            block.parity.insert(place, symbol);
+            let place = block.free_place(block_len);
+            if let Some(place) = place {
+                block.parity.insert(place, symbol);
+            }
             place
         };
-        let is_enough = block.have.len() >= u32::from(block_len);
-        let at = offset + u64::from(place) * segment as u64;
-        let has_no_place = symbol >= block_len && place == last && has_short;
-        if has_no_place || symbol >= block_len && payload.len() < segment {
-            let mut whole = vec![0; segment];
-            whole[..payload.len()].copy_from_slice(payload);
-            if has_no_place {
-                // Beyond the end of the file there is no place for parity.
-                block.spare = Some(whole.into());
-            } else {
-                self.write(core, at, &whole);
+        let is_enough = block.have.len() >= block.needed(block_len);
+        match place {
+            None => block.extra.push((symbol, whole(payload, segment))),
+            // Beyond the end of the file there is no place for parity.
+            Some(place) if symbol >= block_len && place == last && has_short => {
+                block.spare = Some(whole(payload, segment));
             }
-        } else {
-            self.write(core, at, payload);
+            Some(place) => {
+                let at = offset + u64::from(place) * segment as u64;
+                match symbol >= block_len && payload.len() < segment {
+                    true => self.write(core, at, &whole(payload, segment)),
+                    false => self.write(core, at, payload),
+                }
+            }
         }
         if is_enough {
             self.recover_on_disk(core, number, block_len, segment);
@@ -144,7 +149,6 @@ impl Incoming {
             return;
         };
         let Some(job) = Self::recovery(shape, number, block, (block_len, segment)) else { return };
-        core.stats.recovered += job.missing.len() as u64;
         self.sink.work(core, number, Work::new(job), self.is_held);
     }
 
@@ -163,7 +167,8 @@ impl Incoming {
             span: Span { offset, len: Self::span(shape, number) },
             missing: block.have.missing(block_len).collect(),
             parity: block.rows(block_len),
-            spare: block.spare.take().map(|spare| (block_len - 1, spare)),
+            spare: block.spare.clone().map(|spare| (block_len - 1, spare)),
+            extra: block.extra_rows(block_len),
         })
     }
 
@@ -173,6 +178,8 @@ impl Incoming {
         let Some(shape) = &self.shape else { return };
         core.assembling -= block.cost;
         core.user.limit_left(Limit::Assembly);
+        core.stats.recovered +=
+            block.have.missing(shape.partition.block_len(number)).count() as u64;
         let span = Self::span(shape, number);
         let counted = block.counted(shape, number);
         let verdict = self.digests.complete(number, first_bytes(digest));
@@ -181,6 +188,13 @@ impl Incoming {
             self.received += span;
             self.whole.insert(u64::from(number), u64::from(number) + 1);
             self.check_complete(core);
+        }
+    }
+
+    /// Notes that the segments of a block did not suffice for its recovery.
+    pub(super) fn unrecovered(&mut self, number: u32) {
+        if let Some(block) = self.blocks.get_mut(&number) {
+            block.want_another();
         }
     }
 
@@ -203,9 +217,24 @@ impl Incoming {
 }
 
 impl Block {
-    /// Memory of a block in the file: which segments are there, and the places of parity.
-    pub(super) fn disk_cost(block_len: u16, parity: u16) -> usize {
+    /// Memory of a block in the file: which segments are there, the places of parity, and parity
+    /// beyond the missing segments.
+    pub(super) fn disk_cost(block_len: u16, shape: &Shape) -> usize {
+        let parity = shape.coding.parity();
+        let extra = shape.coding.surplus_memory(shape.room.segment);
         let bits = 2 * (usize::from(block_len) + usize::from(parity)).div_ceil(8);
-        size_of::<Self>() + bits + 8 * usize::from(parity.min(block_len)) + PIECE_COST
+        let places = PLACE_COST * usize::from(parity.min(block_len));
+        size_of::<Self>() + bits + places + extra + PIECE_COST
+    }
+
+    /// Memory of a block in the file while nothing arrives.
+    pub(super) fn disk_memory(&self) -> usize {
+        let bits = self.have.memory() + self.by_others.memory();
+        let bytes = self.extra.iter().map(|(_, bytes)| bytes).chain(&self.spare).map(Bytes::len);
+        size_of::<Self>()
+            + bits
+            + PLACE_COST * self.parity.len()
+            + bytes.sum::<usize>()
+            + PIECE_COST
     }
 }

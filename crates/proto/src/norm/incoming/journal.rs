@@ -144,10 +144,11 @@ impl Incoming {
         }
     }
 
-    /// Adds a block of an earlier session; a complete one if `block` is `None`.
+    /// Adds a block of an earlier session; a complete one if `block` is `None`. One that was being
+    /// recovered counts as complete: if it is not, its digest differs.
     fn resume_block(&mut self, core: &mut Core, shape: &Shape, number: u32, block: Option<Block>) {
         let block_len = shape.partition.block_len(number);
-        let cost = Block::disk_cost(block_len, shape.coding.parity());
+        let cost = Block::disk_cost(block_len, shape);
         let room = core.config.limits.assembly.saturating_sub(core.assembling + core.reserved);
         if block_len == 0 || cost > room {
             return;
@@ -210,7 +211,7 @@ impl Incoming {
         let Some(shape) = self.shape.clone() else { return };
         for (number, block) in &mut self.blocks {
             let block_len = shape.partition.block_len(*number);
-            if block.is_recovering || block.have.len() < u32::from(block_len) {
+            if block.is_recovering || block.have.len() < block.needed(block_len) {
                 continue;
             }
             let lens = (block_len, shape.room.segment);
@@ -377,7 +378,7 @@ impl Incoming {
 
 /// Segments to list for a block, as (first, last).
 fn ranges_of(block: &Block, block_len: u16, parity: u16) -> Vec<(u16, u16)> {
-    let lacks = u32::from(block_len).saturating_sub(block.have.len());
+    let lacks = block.needed(block_len).saturating_sub(block.have.len());
     if lacks == 0 || block.is_recovering {
         return Vec::new();
     }
@@ -386,12 +387,14 @@ fn ranges_of(block: &Block, block_len: u16, parity: u16) -> Vec<(u16, u16)> {
     long.sort_by_key(|(first, last)| std::cmp::Reverse(last - first));
     long.truncate(RUNS_MAX);
     let (mut ranges, mut left) = (Vec::new(), lacks);
+    // A source segment of no more use than the parity at its place is not listed.
+    let mut free = u32::from(block_len).saturating_sub(block.have.len());
     for (first, last) in long {
-        let count = u32::from(last - first + 1).min(left);
+        let count = u32::from(last - first + 1).min(free);
         if count == 0 {
             break;
         }
-        left -= count;
+        (free, left) = (free - count, left - count);
         // Later segments are less likely to be under way.
         ranges.push((last + 1 - count as u16, last));
     }

@@ -1,14 +1,14 @@
 //! Incomplete coded files, kept so that a later session resumes them.
 //!
 //! The record of a file has its complete blocks, and which source segments of other blocks are in
-//! its working file. Nothing that is written later takes their places.
+//! its working file. Nothing that is written later takes their places. Parity is not recorded, so
+//! that a restored block needs as many segments as a new one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName, FilestoreRequest, IndexRequest};
 use wire::checksum::crc32c;
-use wire::norm::Scheme;
 
 use super::block::Block;
 use super::{Bits, SPOOL_PREFIX};
@@ -86,7 +86,7 @@ pub(crate) struct Partial {
 
 impl Partial {
     fn memory(&self) -> usize {
-        let blocks: usize = self.blocks.values().map(|block| block.cost + size_of::<Block>()).sum();
+        let blocks: usize = self.blocks.values().map(Block::disk_memory).sum();
         blocks + self.whole.len() * 32 + self.identity.name.len() + size_of::<Self>()
     }
 
@@ -262,7 +262,7 @@ impl Partials {
 impl Core {
     /// Starts to read the records of an earlier process.
     pub(crate) fn load_records(&mut self) {
-        let may_resume = self.config.receiver.enabled || self.config.sender.fec == Scheme::Compact;
+        let may_resume = self.config.receiver.enabled || self.config.sender.has_long_blocks();
         if self.config.journal.enabled && may_resume {
             self.shared.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
         } else {

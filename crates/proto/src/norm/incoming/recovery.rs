@@ -3,7 +3,7 @@
 use wire::norm::{Data, Info};
 
 use super::{Block, Incoming, Verdict};
-use crate::fec::SliceColumns;
+use crate::fec::{Received, SliceColumns};
 use crate::norm::coding::Coding;
 use crate::norm::core::{Core, Room};
 use crate::norm::digest::BlockDigest;
@@ -84,8 +84,9 @@ impl Incoming {
         let missing = if self.is_over() || self.is_whole(block) {
             0
         } else {
-            let have = self.blocks.get(&block).map_or(0, |block| block.have.len());
-            u32::from(shape.partition.block_len(block)).saturating_sub(have)
+            let block_len = shape.partition.block_len(block);
+            let lacks = |block: &Block| block.needed(block_len).saturating_sub(block.have.len());
+            self.blocks.get(&block).map_or(block_len.into(), lacks)
         };
         // A block has at most 65,535 segments.
         Some(ReportOf { block, missing: missing as u16, arrived: self.arrived })
@@ -106,9 +107,10 @@ impl Incoming {
             return true;
         }
         if let Some(code) = coding.long_code(block_len, segment) {
-            let parity = block.rows(block_len);
+            let (parity, extra) = (block.rows(block_len), block.extra_rows(block_len));
             let mut columns = SliceColumns::new(&mut block.buffer, segment);
-            if code.recover(&mut core.long, &mut columns, &missing, &parity).is_err() {
+            let received = Received { missing: &missing, parity: &parity, extra: &extra };
+            if code.recover(&mut core.long, &mut columns, &received).is_err() {
                 return false;
             }
             core.stats.recovered += missing.len() as u64;

@@ -6,7 +6,7 @@ use wire::norm::{Flags, Form, Position, Request, RequestFlags, RequestWriter, Sc
 use super::joined::ItemPrice;
 use super::{Incoming, Shape, State};
 use crate::norm::bits::{Bits, runs};
-use crate::norm::coding::first_id;
+use crate::norm::coding::{first_id, is_long};
 use crate::norm::digest::DIGESTS_MAX;
 use crate::ranges::Ranges;
 
@@ -142,7 +142,7 @@ impl Incoming {
     fn request_all(&mut self, writer: &mut RequestWriter<'_>, scheme: Scheme, now: Time) -> bool {
         let item = Position { fec: scheme, object: self.number(), id: first_id(scheme) };
         // Coded objects always have NORM_INFO.
-        let may_resume = self.journal.may_resume && scheme == Scheme::Compact;
+        let may_resume = self.journal.may_resume && is_long(scheme);
         let flags = match self.is_info_only || may_resume {
             true => RequestFlags::INFO,
             false => RequestFlags::OBJECT | RequestFlags::INFO,

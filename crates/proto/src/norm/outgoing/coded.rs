@@ -338,7 +338,8 @@ impl Outgoing {
         if let Some(confidence) = terms.confidence {
             let all = partition.blocks();
             let rounds = self.coded.rounds.count.saturating_add(1);
-            return terms.unheard(confidence, block_len, all).saturating_mul(rounds);
+            let round = terms.unheard(confidence, block_len, all) + shape.coding.surplus();
+            return round.saturating_mul(rounds);
         }
         let observed = self.coded.observed(terms.loss);
         let is_near = left <= window;

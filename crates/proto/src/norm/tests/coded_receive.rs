@@ -81,6 +81,7 @@ fn short_and_empty_coded_objects_cross() {
 struct Forged {
     world: World,
     sequence: u16,
+    scheme: Scheme,
     fti: Fti,
     flags: Flags,
 }
@@ -100,7 +101,8 @@ impl Forged {
             instance: INSTANCE,
             ..Fti::default()
         };
-        Self { world: World::between(nodes, info), sequence: 0, fti, flags: Flags::INFO }
+        let world = World::between(nodes, info);
+        Self { world, sequence: 0, scheme: Scheme::Compact, fti, flags: Flags::INFO }
     }
 
     /// Receiver of a file from a known sender.
@@ -142,7 +144,7 @@ impl Forged {
         self.deliver(Body::Info(Info {
             sender: Self::sender(),
             flags: self.flags,
-            fec: Scheme::Compact,
+            fec: self.scheme,
             object,
             fti,
             others: Extensions::new(&others),
@@ -154,7 +156,7 @@ impl Forged {
         self.deliver(Body::Data(Data {
             sender: Self::sender(),
             flags: self.flags,
-            fec: Scheme::Compact,
+            fec: self.scheme,
             object,
             id: PayloadId::new(block, symbol),
             fti: None,
@@ -166,7 +168,7 @@ impl Forged {
     fn flush(&mut self, object: u16, (block, symbol): (u32, u16)) {
         self.deliver(Body::Command(Command::Flush {
             sender: Self::sender(),
-            fec: Scheme::Compact,
+            fec: self.scheme,
             object,
             id: PayloadId::new(block, symbol),
             others: Extensions::NONE,
@@ -414,15 +416,27 @@ fn unknown_codes_are_refused() {
         Fti { object_size: 100 * 65_500, block_len: 65_535, instance: 0x5307, ..known },
     ];
     for fti in unknown {
-        let mut forged = Forged::new(&Config::default(), 400, 4);
-        forged.fti = fti;
-        // The first message of an unknown sender is not reported.
-        forged.info(0, None);
-        forged.info(1, None);
-        let ends = forged.ends();
-        assert!(
-            matches!(ends[..], [Finished { result: Err(Failure::Settings(_)), .. }]),
-            "{fti:?} {ends:?}"
-        );
+        assert_refused(Scheme::Compact, fti);
     }
+    #[cfg(not(feature = "raptorq"))]
+    assert_refused(Scheme::RaptorQ, Fti { blocks: 1, sub_blocks: 1, alignment: 4, ..known });
+}
+
+/// Asserts that objects of a code are refused, and that nothing of them is kept or requested.
+fn assert_refused(scheme: Scheme, fti: Fti) {
+    let mut forged = Forged::new(&Config::default(), 400, 4);
+    (forged.scheme, forged.fti, forged.flags) = (scheme, fti, Flags::INFO | Flags::FILE);
+    // The first message of an unknown sender is not reported.
+    forged.info(0, None);
+    forged.info(1, None);
+    let before = forged.world.sides[HERE].engine.memory();
+    (0..4).for_each(|symbol| forged.data(1, (0, symbol), &[1; 100]));
+    forged.flush(1, (0, 3));
+    let ends = forged.ends();
+    assert!(
+        matches!(ends[..], [Finished { result: Err(Failure::Settings(_)), .. }]),
+        "{scheme} {fti:?} {ends:?}"
+    );
+    assert_eq!(forged.requested(), []);
+    assert_eq!(forged.world.sides[HERE].engine.memory(), before);
 }

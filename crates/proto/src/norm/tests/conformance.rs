@@ -172,7 +172,7 @@ impl Subject for Norm {
             block_len: 4,
             parity: 2,
             field_bits: 8,
-            instance: 0,
+            ..Fti::default()
         };
         let data = Data {
             sender: Sender { instance: 1, grtt: 0x80, backoff: 4, group_size: 1 },
@@ -216,6 +216,13 @@ fn a_large_field_keeps_the_contract() {
 fn long_blocks_keep_the_contract() {
     let options = Options { runs: 8, ..Options::default() };
     conformance::check_all(&Norm::new(Scheme::Compact, 0, 0), &options);
+}
+
+#[cfg(feature = "raptorq")]
+#[test]
+fn raptorq_keeps_the_contract() {
+    let options = Options { runs: 8, ..Options::default() };
+    conformance::check_all(&Norm::new(Scheme::RaptorQ, 0, 0), &options);
 }
 
 #[test]

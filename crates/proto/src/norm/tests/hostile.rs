@@ -57,13 +57,14 @@ impl Prey {
         // As fast as possible.
         let info = PathInfo { owlt: Some(MILLI), ..PathInfo::datagram(1024) };
         let field_bits = if scheme == Scheme::ReedSolomonM { 16 } else { 8 };
-        let (object_size, instance) = (size, 0);
+        let object_size = size;
+        let plain = Fti { object_size, segment_size, block_len, ..Fti::default() };
         Self {
             world: World::between(nodes, info),
             sender: Sender { instance: 7, grtt: 0x94, backoff: 0, group_size: 2 },
             sequence: 0,
             scheme,
-            fti: Fti { object_size, segment_size, block_len, parity, field_bits, instance },
+            fti: Fti { parity, field_bits, ..plain },
             flags: Flags::NONE,
         }
     }
@@ -374,7 +375,7 @@ fn a_hundred_thousand_senders_keep_no_transfer_out() {
         block_len: if source.is_multiple_of(2) { 64 } else { 1 },
         parity: 32,
         field_bits: 8,
-        instance: 0,
+        ..Fti::default()
     };
     while world.finished(0).is_none() {
         for source in sent..100_000.min(sent + 100) {

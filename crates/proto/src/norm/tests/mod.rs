@@ -14,6 +14,8 @@ mod outages;
 mod pipe;
 mod policies;
 mod random;
+#[cfg(feature = "raptorq")]
+mod raptorq;
 mod resume;
 mod stores;
 mod streams;

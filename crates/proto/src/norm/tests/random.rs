@@ -315,6 +315,33 @@ proptest! {
     }
 }
 
+#[cfg(feature = "raptorq")]
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 100,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(21),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn random_operations_with_raptorq_end_with_correct_objects(
+        ops in prop::collection::vec(op(), 1..40),
+        group in any::<bool>(),
+        fti_in_data in any::<bool>(),
+    ) {
+        let mut config = config(Scheme::RaptorQ, 0, group);
+        config.sender.fti_in_data = fti_in_data;
+        // No object is refused: its sender would probe for an hour.
+        config.limits.assembly = 160_000;
+        let mut play = Play::new(config);
+        for op in &ops {
+            play.apply(op);
+        }
+        play.finish();
+    }
+}
+
 #[test]
 fn identifiers_wrap() {
     let mut config = config(Scheme::NoCode, 0, false);

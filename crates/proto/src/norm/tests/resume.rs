@@ -14,8 +14,8 @@ use super::world::{PATH, World, content, lose_one_in, name};
 use crate::norm::{Config, Content, Indication, Node, Timer, profile};
 use crate::test_world::{Fate, path_info};
 
-const SENDER: usize = 0;
-const RECEIVER: usize = 1;
+pub(super) const SENDER: usize = 0;
+pub(super) const RECEIVER: usize = 1;
 
 /// Bytes of a file.
 const SIZE: usize = 2_000_000;
@@ -25,15 +25,15 @@ fn coded() -> Config {
 }
 
 /// A transfer that is interrupted.
-struct Interrupted {
-    world: World,
+pub(super) struct Interrupted {
+    pub(super) world: World,
     config: Config,
     file: Vec<u8>,
     lives: u32,
 }
 
 impl Interrupted {
-    fn new(config: Config, size: usize, lose: Fate) -> Self {
+    pub(super) fn new(config: Config, size: usize, lose: Fate) -> Self {
         Self::on(path_info(), config, size, lose)
     }
 
@@ -55,14 +55,14 @@ impl Interrupted {
     }
 
     /// Runs until the sender has sent a share of the file.
-    fn run_to(&mut self, share: f64) {
+    pub(super) fn run_to(&mut self, share: f64) {
         while (self.sent(SENDER) as f64) < share * self.file.len() as f64 {
             assert!(self.world.step(), "it ended");
         }
     }
 
     /// Kills a side, which comes back as another node.
-    fn restart(&mut self, side: usize) {
+    pub(super) fn restart(&mut self, side: usize) {
         self.lives += 1;
         self.restart_as(side, 8470 + self.lives);
     }
@@ -80,7 +80,7 @@ impl Interrupted {
     }
 
     /// Runs to the end. Returns the share of the file that was sent since the last restart.
-    fn finish(&mut self) -> f64 {
+    pub(super) fn finish(&mut self) -> f64 {
         self.world.run();
         let found = self.world.sides[RECEIVER].store.get(&name("copy"));
         assert!(found == Some(&self.file[..]), "{:#?}", self.world.transcript());
@@ -94,7 +94,7 @@ impl Interrupted {
     }
 
     /// Bytes from which the receiver resumed.
-    fn resumed(&self) -> u64 {
+    pub(super) fn resumed(&self) -> u64 {
         let resumed = |it: &Indication| match it {
             Indication::Receiving { resumed, .. } => Some(*resumed),
             _ => None,
@@ -103,7 +103,7 @@ impl Interrupted {
     }
 
     /// Asserts that little more was sent than the receiver lacked.
-    fn assert_economy(&self, sent: f64, share: f64, seed: u64) {
+    pub(super) fn assert_economy(&self, sent: f64, share: f64, seed: u64) {
         let resumed = self.resumed() as f64 / self.file.len() as f64;
         // A loss of 5 % to the receiver, what was under way, and a record's distance.
         assert!(resumed > 0.9 * share - 0.08, "{share} {seed}: {resumed}");
@@ -498,6 +498,22 @@ impl Interrupted {
     }
 }
 
+/// Kills sides of a transfer at random, and asserts that the right file arrives.
+fn survive(mut config: Config, ops: &[Op], size: usize, (block_len, seed): (u16, u64)) {
+    config.sender.block_len = block_len;
+    // Peers that are gone are not waited for.
+    config.sender.patience = Timer::Fixed(Duration::from_secs(60));
+    config.receiver.inactivity = Timer::Fixed(Duration::from_secs(120));
+    let mut it = Interrupted::new(config, size, lose_one_in(20, seed));
+    it.world.logging = false;
+    it.world.sides[RECEIVER].synced = Some(BTreeMap::new());
+    let mut rng = Rng::new(seed, "crashes");
+    for op in ops {
+        it.apply(op, &mut rng);
+    }
+    it.settle();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 150,
@@ -513,18 +529,28 @@ proptest! {
         block_len in prop_oneof![Just(24_576_u16), 20..400_u16],
         seed in any::<u64>(),
     ) {
+        survive(coded(), &ops, size, (block_len, seed));
+    }
+}
+
+#[cfg(feature = "raptorq")]
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 60,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(25),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn random_kills_with_raptorq_end_with_the_right_file(
+        ops in prop::collection::vec(op(), 1..12),
+        size in prop_oneof![1..20_000_usize, 100_000..400_000_usize],
+        block_len in prop_oneof![Just(24_576_u16), 20..400_u16],
+        seed in any::<u64>(),
+    ) {
         let mut config = coded();
-        config.sender.block_len = block_len;
-        // Peers that are gone are not waited for.
-        config.sender.patience = Timer::Fixed(Duration::from_secs(60));
-        config.receiver.inactivity = Timer::Fixed(Duration::from_secs(120));
-        let mut it = Interrupted::new(config, size, lose_one_in(20, seed));
-        it.world.logging = false;
-        it.world.sides[RECEIVER].synced = Some(BTreeMap::new());
-        let mut rng = Rng::new(seed, "crashes");
-        for op in &ops {
-            it.apply(op, &mut rng);
-        }
-        it.settle();
+        config.sender.fec = crate::norm::Scheme::RaptorQ;
+        survive(config, &ops, size, (block_len, seed));
     }
 }

@@ -13,6 +13,7 @@ fn scheme() -> impl Strategy<Value = Scheme> {
         Scheme::NoCode,
         Scheme::ReedSolomonM,
         Scheme::ReedSolomon8,
+        Scheme::RaptorQ,
         Scheme::SmallBlockSystematic,
         Scheme::Compact,
     ];
@@ -52,6 +53,7 @@ fn id(fec: Scheme, field_bits: u8, block: u32, symbol: u16, block_len: u16) -> P
     let bits = match fec {
         Scheme::ReedSolomonM => field_bits,
         Scheme::ReedSolomon8 => 8,
+        Scheme::RaptorQ => 24,
         Scheme::NoCode | Scheme::SmallBlockSystematic | Scheme::Compact | Scheme::Other(_) => 16,
     };
     let symbol = (u32::from(symbol) & ((1 << bits) - 1)) as u16;
@@ -71,8 +73,20 @@ prop_compose! {
             Scheme::ReedSolomon8 => Fti { block_len: block_len & 0xff, parity: parity & 0xff, ..plain },
             Scheme::SmallBlockSystematic => Fti { parity, instance, ..plain },
             Scheme::Compact => Fti { instance, ..plain },
+            Scheme::RaptorQ => raptorq_fti(plain, parity, field_bits),
         }
     }
+}
+
+/// Sizes such that the longest block can be numbered.
+fn raptorq_fti(plain: Fti, sub_blocks: u16, alignment: u8) -> Fti {
+    let segment_size = plain.segment_size.max(1);
+    let blocks = (plain.block_len & 0xff).max(1);
+    let most = u64::from(segment_size) * u64::from(blocks) * 0xffff;
+    let object_size = plain.object_size % most.min(1 << 40);
+    let block_len = object_size.div_ceil(segment_size.into()).div_ceil(blocks.into()).max(1);
+    let (block_len, blocks) = (block_len as u16, blocks as u8);
+    Fti { object_size, segment_size, block_len, blocks, sub_blocks, alignment, ..plain }
 }
 
 fn coded() -> impl Strategy<Value = (Scheme, u8, Option<Fti>)> {

@@ -78,6 +78,9 @@ const FTI: Fti = Fti {
     parity: 0,
     field_bits: 0,
     instance: 0,
+    blocks: 0,
+    sub_blocks: 0,
+    alignment: 0,
 };
 
 /// Returns the supported schemes: payload IDs of 0 and 129.
