@@ -33,6 +33,8 @@ pub(crate) struct Args {
     entity: Option<u64>,
 
     /// Exit after the first transaction, with status 1 if it failed
+    ///
+    /// It stays until the sender has the last reply, or for a minute and four round trips at most.
     #[arg(long)]
     once: bool,
 

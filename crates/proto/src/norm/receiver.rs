@@ -31,6 +31,10 @@ use crate::timer::{self, TICK};
 /// wrong.
 const SILENCE_MAX: Duration = Duration::from_secs(3600);
 
+/// Maximum silence after which a sender needs no more reports: its advertised round trip may be
+/// wrong.
+const CLOSING_MOST: Duration = Duration::from_secs(600);
+
 /// Minimum time for which messages of a sender's previous instance are ignored.
 const FORMER_MIN: Duration = Duration::from_secs(1);
 
@@ -167,12 +171,12 @@ impl Receiver {
     }
 
     /// Silence after which the sender needs no more reports: six of its commands were due in it, two
-    /// round trips apart. Zero if it ended its session.
+    /// round trips apart. Zero if it ended its session, or has sent nothing complete.
     pub(crate) fn silence_of_end(&self) -> Duration {
-        if self.life.has_ended {
+        if self.life.has_ended || self.numbers.completed() == 0 {
             return Duration::ZERO;
         }
-        (self.timing.grtt * 12).max(Duration::from_secs(1))
+        (self.timing.grtt * 12).clamp(Duration::from_secs(1), CLOSING_MOST)
     }
 
     /// Whether nothing is under way.

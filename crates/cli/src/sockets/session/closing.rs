@@ -9,9 +9,9 @@ use transport::Transport;
 /// request, first after one second.
 const UNCONFIRMED: Duration = Duration::from_millis(2500);
 
-/// Number of silences after which a receiver leaves although messages still arrive. Senders to
-/// receivers without return link ignore replies.
-const SILENCES_MAX: u32 = 4;
+/// Time after which a receiver leaves although messages still arrive, besides four silences.
+/// Senders to receivers without return link ignore replies.
+const STAY_MAX: Duration = Duration::from_secs(60);
 
 /// End of a receiver of one file.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct Closing {
     /// Time of the end of the first file.
     since: Option<Time>,
     /// Time of the last message from a peer.
-    heard: Time,
+    received_at: Time,
     /// Number of messages up to then.
     received: u64,
 }
@@ -28,7 +28,7 @@ impl Closing {
     /// Begins at the end of the first file; a repeated end counts as a message.
     pub(super) fn begin(&mut self, now: Time) {
         self.since.get_or_insert(now);
-        self.heard = now;
+        self.received_at = now;
     }
 
     /// Whether the receiver may leave: no peer needs another reply, or all were silent for long
@@ -42,13 +42,13 @@ impl Closing {
         let Some(since) = self.since else { return false };
         let received = transport.datagrams().map_or(0, |(_, received)| received);
         if std::mem::replace(&mut self.received, received) != received {
-            self.heard = now;
+            self.received_at = now;
         }
         let silence = transport.silence().unwrap_or(UNCONFIRMED).max(least);
         if silence.is_zero() {
             return true;
         }
         let silence = silence + 4 * light;
-        now >= (self.heard + silence).min(since + SILENCES_MAX * silence)
+        now >= (self.received_at + silence).min(since + STAY_MAX + 4 * silence)
     }
 }
