@@ -1,4 +1,6 @@
-//! A set of segments of a block.
+//! A set of segments of a block, and runs of them.
+
+use std::ops::Range;
 
 /// Set of segments of one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,6 +100,44 @@ impl Bits {
         runs(self.iter().skip(skip))
     }
 
+    /// Number of segments from `first` on.
+    pub(crate) fn len_from(&self, first: u16) -> u32 {
+        let (word, mask) = (usize::from(first) / 64, u64::MAX << (first % 64));
+        let rest = self.words.get(word..).unwrap_or_default();
+        let (head, tail) = rest.split_first().map_or((0, rest), |(head, tail)| (head & mask, tail));
+        head.count_ones() + tail.iter().map(|word| word.count_ones()).sum::<u32>()
+    }
+
+    /// Runs of segments in a range that are not in the set, as (first, last), a word at a time.
+    pub(crate) fn gaps(&self, range: Range<u16>) -> impl Iterator<Item = (u16, u16)> + '_ {
+        let (mut at, end) = (u32::from(range.start), u32::from(range.end));
+        std::iter::from_fn(move || {
+            let first = self.next(at, false);
+            if first >= end {
+                return None;
+            }
+            at = self.next(first, true).min(end);
+            Some((first as u16, (at - 1) as u16))
+        })
+    }
+
+    /// First place from `at` on that is in the set, or that is not; 65,536 if there is none.
+    fn next(&self, at: u32, is_in: bool) -> u32 {
+        let mut mask = u64::MAX << (at % 64);
+        for index in at / 64..1024 {
+            let word = self.words.get(index as usize).copied();
+            let found = mask & if is_in { word.unwrap_or(0) } else { !word.unwrap_or(0) };
+            if found != 0 {
+                return index * 64 + found.trailing_zeros();
+            }
+            if word.is_none() {
+                break;
+            }
+            mask = u64::MAX;
+        }
+        1 << 16
+    }
+
     /// Segments below `len` that are not in the set.
     pub(crate) fn missing(&self, len: u16) -> impl Iterator<Item = u16> + '_ {
         (0..len).filter(|at| !self.contains(*at))
@@ -113,6 +153,45 @@ pub(crate) fn runs(segments: impl Iterator<Item = u16>) -> Vec<(u16, u16)> {
             _ => runs.push((at, at)),
         }
     }
+    runs
+}
+
+/// Number of segments in runs.
+pub(crate) fn len_of(runs: &[(u16, u16)]) -> u32 {
+    runs.iter().map(|(first, last)| u32::from(last - first) + 1).sum()
+}
+
+/// The first `most` segments of runs.
+pub(crate) fn take(runs: &[(u16, u16)], mut most: u32) -> Vec<(u16, u16)> {
+    let cut = |&(first, last): &(u16, u16)| {
+        let len = (u32::from(last - first) + 1).min(most);
+        most -= len;
+        (len > 0).then(|| (first, first + (len - 1) as u16))
+    };
+    runs.iter().map_while(cut).collect()
+}
+
+/// Runs without their first `less` segments.
+pub(crate) fn skip(runs: &[(u16, u16)], mut less: u32) -> Vec<(u16, u16)> {
+    let cut = |&(first, last): &(u16, u16)| {
+        let len = u32::from(last - first) + 1;
+        let cut = less.min(len);
+        less -= cut;
+        (cut < len).then(|| (first + cut as u16, last))
+    };
+    runs.iter().filter_map(cut).collect()
+}
+
+/// Joins runs with later ones.
+pub(crate) fn join(mut runs: Vec<(u16, u16)>, others: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
+    let mut others = others.into_iter().peekable();
+    if let (Some((_, last)), Some((first, end))) = (runs.last_mut(), others.peek())
+        && last.checked_add(1) == Some(*first)
+    {
+        *last = *end;
+        others.next();
+    }
+    runs.extend(others);
     runs
 }
 
@@ -155,5 +234,29 @@ mod tests {
             assert_eq!(both.len(), each.len() + u32::from(!each.contains(7)));
             assert!(each.iter().all(|at| both.contains(at)));
         }
+    }
+
+    #[test]
+    fn gaps_and_runs_agree_with_single_segments() {
+        let mut bits = Bits::new();
+        [0, 1, 5, 63, 64, 65, 128, 200, 4_095, 4_096]
+            .into_iter()
+            .for_each(|at| _ = bits.insert(at));
+        let ranges = [0..0, 0..1, 0..64, 3..70, 64..129, 5..6, 190..9_000, 4_096..u16::MAX];
+        for range in ranges {
+            let single = runs(range.clone().filter(|at| !bits.contains(*at)));
+            let gaps: Vec<_> = bits.gaps(range.clone()).collect();
+            assert_eq!(gaps, single, "{range:?}");
+            assert_eq!(len_of(&gaps) as usize, range.filter(|at| !bits.contains(*at)).count());
+        }
+        assert!([0, 1, 64, 65, 201, 5_000].map(|at| bits.len_from(at)) == [10, 9, 6, 5, 2, 0]);
+        let gaps = [(2, 4), (6, 6), (9, 20)];
+        assert_eq!(take(&gaps, 5), [(2, 4), (6, 6), (9, 9)]);
+        assert_eq!(take(&gaps, 4), [(2, 4), (6, 6)]);
+        assert_eq!(skip(&gaps, 4), [(9, 20)]);
+        assert_eq!(skip(&gaps, 5), [(10, 20)]);
+        assert_eq!((take(&gaps, 0), skip(&gaps, 99)), (vec![], vec![]));
+        assert_eq!(join(vec![(1, 3)], vec![(4, 5), (7, 7)]), [(1, 5), (7, 7)]);
+        assert_eq!(join(vec![(1, 3)], vec![(5, 5)]), [(1, 3), (5, 5)]);
     }
 }

@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use engine::Time;
 
 use super::{Bits, Shape};
+use crate::norm::bits::{join, len_of, skip, take};
 use crate::norm::coding::SURPLUS_MAX;
 
 /// Incomplete block.
@@ -162,11 +163,14 @@ impl Block {
 
     /// Whether others requested everything in `wanted`. Any parity segment repairs any loss, so
     /// only the number of requested parity segments counts.
-    pub(super) fn is_requested(&self, wanted: &[u16], block_len: u16) -> bool {
-        let parity = wanted.iter().filter(|symbol| **symbol >= block_len).count();
-        let count = self.by_others.iter().filter(|symbol| *symbol >= block_len).count();
-        let mut explicit = wanted.iter().filter(|symbol| **symbol < block_len);
-        count >= parity && explicit.all(|symbol| self.by_others.contains(*symbol))
+    pub(super) fn is_requested(&self, wanted: &[(u16, u16)], block_len: u16) -> bool {
+        let is_listed = |(first, last): &(u16, u16)| {
+            let source = *first..block_len.min(last + 1);
+            self.by_others.gaps(source).next().is_none()
+        };
+        let parity = |(first, last): &(u16, u16)| (last + 1).saturating_sub(block_len.max(*first));
+        let parity: u32 = wanted.iter().map(|run| u32::from(parity(run))).sum();
+        self.by_others.len_from(block_len) >= parity && wanted.iter().all(is_listed)
     }
 
     /// Rows of parity segments, and their places.
@@ -190,7 +194,8 @@ impl Block {
         size_of::<Self>() + usize::from(block_len).div_ceil(64) * size_of::<u64>()
     }
 
-    /// Symbols to request, with at most `usable` parity segments in the block.
+    /// Runs of segments to request, as (first, last), with at most `usable` parity segments in the
+    /// block.
     ///
     /// A sender of long blocks sends each parity segment once: `is_long` blocks want those after
     /// the last one received, and then source segments.
@@ -199,21 +204,21 @@ impl Block {
         block_len: u16,
         (parity, is_long): (u16, bool),
         usable: u16,
-    ) -> Vec<u16> {
+    ) -> Vec<(u16, u16)> {
+        let missing: Vec<_> = self.have.gaps(0..block_len).collect();
         if self.is_direct {
-            return self.have.missing(block_len).collect();
+            return missing;
         }
-        let lacks = self.needed(block_len).saturating_sub(self.have.len()) as usize;
+        let lacks = self.needed(block_len).saturating_sub(self.have.len());
         let after = self.have.last().filter(|_| is_long).map_or(0, |last| last + 1);
-        let fresh = after.max(block_len)..block_len + parity;
-        let fresh = fresh.filter(|at| !self.have.contains(*at));
         let room = usize::from(usable).saturating_sub(self.parity.len() + self.extra.len());
-        let fresh: Vec<_> = fresh.take(lacks.min(room)).collect();
+        let most = lacks.min(u32::try_from(room).unwrap_or(u32::MAX));
+        let unsent: Vec<_> = self.have.gaps(after.max(block_len)..block_len + parity).collect();
+        let fresh = take(&unsent, most);
         // Source segments are requested for the part that parity cannot cover.
-        let rest = lacks - fresh.len();
-        let missing: Vec<_> = self.have.missing(block_len).collect();
-        let explicit = &missing[missing.len().saturating_sub(rest)..];
-        explicit.iter().copied().chain(fresh).collect()
+        let rest = lacks - len_of(&fresh);
+        let explicit = skip(&missing, len_of(&missing).saturating_sub(rest));
+        join(explicit, fresh)
     }
 }
 

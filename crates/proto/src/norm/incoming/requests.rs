@@ -4,11 +4,15 @@ use engine::Time;
 use wire::norm::{Flags, Form, Position, Request, RequestFlags, RequestWriter, Scheme};
 
 use super::joined::ItemPrice;
-use super::{Incoming, Shape, State};
-use crate::norm::bits::{Bits, runs};
+use super::{Block, Incoming, Shape, State};
+use crate::norm::bits::{Bits, len_of};
 use crate::norm::coding::{first_id, is_long};
 use crate::norm::digest::DIGESTS_MAX;
 use crate::ranges::Ranges;
+
+/// Maximum number of segments of incomplete blocks that are looked through for one message: a peer
+/// can start many long blocks by one segment each.
+const WORK_MAX: u32 = 1 << 20;
 
 impl Incoming {
     /// Bytes of a full segment, if known.
@@ -120,10 +124,14 @@ impl Incoming {
         let end = block.map_or(blocks, |block| block.min(blocks.into()) as u32);
         let covered = self.requested.covered(since);
         let gaps: Vec<_> = self.whole.gaps(0, u64::from(end)).collect();
+        let mut left = WORK_MAX;
         for (from, to) in gaps {
             let (mut at, to) = (from as u32, to as u32);
             while at < to {
                 let part = self.blocks.range(at..to).next().map(|(number, _)| *number);
+                if !part.is_none_or(|part| self.can_examine(&shape, part, since, &mut left)) {
+                    return false;
+                }
                 let empty = (at, part.unwrap_or(to));
                 if !self.request_blocks(writer, &shape, empty, &covered, now)
                     || !part.is_none_or(|part| {
@@ -136,6 +144,18 @@ impl Incoming {
             }
         }
         true
+    }
+
+    /// Whether the work of a message suffices for a block: `left` segments.
+    fn can_examine(&self, shape: &Shape, number: u32, since: Time, left: &mut u32) -> bool {
+        let is_due = |block: &&Block| !block.is_recovering && !block.was_requested(since);
+        let cost = match self.blocks.get(&number).filter(is_due) {
+            Some(_) => u32::from(shape.partition.block_len(number)),
+            None => 0,
+        };
+        let is_enough = cost <= *left;
+        *left = left.saturating_sub(cost);
+        is_enough
     }
 
     /// Requests an object of which nothing is known.
@@ -245,8 +265,8 @@ impl Incoming {
             shape.room.usable,
         );
         if !is_requested && !block.is_requested(&wanted, block_len) {
-            let is_parity = wanted.first().is_some_and(|first| *first >= block_len);
-            let count = u16::try_from(wanted.len()).unwrap_or(u16::MAX);
+            let is_parity = wanted.first().is_some_and(|(first, _)| *first >= block_len);
+            let count = u16::try_from(len_of(&wanted)).unwrap_or(u16::MAX);
             let is_first = writer.is_empty();
             let mut went = match is_parity && count > 1 && price.counts() {
                 true => writer.erasures(RequestFlags::SEGMENT, position(count)).is_ok(),
@@ -258,7 +278,7 @@ impl Incoming {
                 went = writer.is_empty()
                     && match is_parity {
                         true => writer.erasures(RequestFlags::SEGMENT, position(count)).is_ok(),
-                        false => writer.item(RequestFlags::SEGMENT, position(wanted[0])).is_ok(),
+                        false => writer.item(RequestFlags::SEGMENT, position(wanted[0].0)).is_ok(),
                     }
                     || !writer.is_empty();
             }
@@ -328,13 +348,13 @@ fn last_digest(block: Option<u64>, blocks: u32) -> u32 {
     }
 }
 
-/// Requests a list of segments. Returns `false` if there was no room for all.
-fn request_symbols(
+/// Requests runs of segments. Returns `false` if there was no room for all.
+pub(super) fn request_symbols(
     writer: &mut RequestWriter<'_>,
-    symbols: &[u16],
+    runs: &[(u16, u16)],
     position: impl Fn(u16) -> Position,
 ) -> bool {
-    runs(symbols.iter().copied()).into_iter().all(|(first, last)| {
+    runs.iter().all(|&(first, last)| {
         if last - first > 1 {
             return writer.range(RequestFlags::SEGMENT, position(first), position(last)).is_ok();
         }

@@ -12,11 +12,12 @@ use wire::norm::{
 };
 
 use super::pieces::{Contradiction, Pieces};
+use super::requests::request_symbols;
 use super::{
     Block, Coding, Core, Failure, Flags, Incoming, Indication, Limit, PIECE_COST, Partition, Shape,
     State,
 };
-use crate::norm::bits::runs;
+use crate::norm::bits::Bits;
 use crate::norm::config::{Join, Limits};
 use crate::norm::indication::Piece;
 use crate::norm::requested::OTHERS_MAX;
@@ -149,7 +150,7 @@ impl Stream {
     }
 
     /// Segments to request of an incomplete or unfinished block.
-    fn wanted(&self, number: u64, part: Option<&Part>) -> Vec<u16> {
+    fn wanted(&self, number: u64, part: Option<&Part>) -> Vec<(u16, u16)> {
         if part.is_some_and(|part| part.is_whole) {
             return Vec::new();
         }
@@ -157,8 +158,9 @@ impl Stream {
             // An incomplete block has no parity yet.
             let delivered = self.next.filter(|next| next.block == number);
             let from = delivered.map_or(0, |next| next.symbol);
-            let is_here = |symbol: &u16| part.is_some_and(|part| part.block.have.contains(*symbol));
-            return (from..self.through.symbol).filter(|symbol| !is_here(symbol)).collect();
+            let none = Bits::new();
+            let have = part.map_or(&none, |part| &part.block.have);
+            return have.gaps(from..self.through.symbol).collect();
         }
         part.map_or(Vec::new(), |part| {
             part.block.wanted(self.block_len, (self.parity, false), self.usable)
@@ -276,18 +278,8 @@ impl Stream {
         let is_requested = self.by_others.contains(number)
             || part.is_some_and(|part| part.block.is_requested(&wanted, self.block_len));
         let wire = self.wire(number);
-        for (first, last) in runs(wanted.into_iter().filter(|_| !is_requested)) {
-            let went = if last - first > 1 {
-                let (first, last) = (position(wire, first), position(wire, last));
-                writer.range(RequestFlags::SEGMENT, first, last).is_ok()
-            } else {
-                let mut symbols = first..=last;
-                let flags = RequestFlags::SEGMENT;
-                symbols.all(|symbol| writer.item(flags, position(wire, symbol)).is_ok())
-            };
-            if !went {
-                return false;
-            }
+        if !is_requested && !request_symbols(writer, &wanted, |symbol| position(wire, symbol)) {
+            return false;
         }
         match self.blocks.get_mut(&number) {
             Some(part) => part.block.requested_at = Some(now),
@@ -328,7 +320,7 @@ impl Stream {
     pub(super) fn forget_others(&mut self) {
         self.by_others = Ranges::new();
         for part in self.blocks.values_mut() {
-            part.block.by_others = super::Bits::new();
+            part.block.by_others = Bits::new();
         }
     }
 
