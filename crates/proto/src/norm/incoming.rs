@@ -628,6 +628,7 @@ impl Incoming {
             (Job::Open, Completion::Opened { file, len, .. }) => {
                 self.sink.opened(core, file);
                 self.reopened(core, len);
+                self.save_on_open(core);
                 self.check_complete(core);
             }
             (Job::Write { .. }, _) => self.check_complete(core),

@@ -45,6 +45,8 @@ pub(super) struct Journal {
     covered: u64,
     /// Record that waits for its data to be synced.
     pending: Option<Bytes>,
+    /// Whether a record is due once the working file is open.
+    is_due_on_open: bool,
     /// Whether a record was ever written.
     is_used: bool,
     pub(super) list: List,
@@ -222,8 +224,7 @@ impl Incoming {
 
     /// Whether progress was made that is not recorded, and whether a record is due.
     pub(crate) fn unsaved(&self, core: &Core) -> (bool, bool) {
-        if self.state != State::Receiving || !self.sink.is_open() || self.journal.pending.is_some()
-        {
+        if self.state != State::Receiving || self.journal.pending.is_some() {
             return (false, false);
         }
         let is_kept = |shape: &&Shape| shape.coding.is_long() && core.config.journal.enabled;
@@ -239,6 +240,7 @@ impl Incoming {
             return;
         }
         self.flush_run(core);
+        self.journal.is_due_on_open = !self.sink.is_open();
         let (Some(identity), Some(shape)) = (self.identity(), &self.shape) else { return };
         let blocks = self
             .blocks
@@ -248,6 +250,13 @@ impl Incoming {
         if self.sink.save(core) {
             self.journal.pending = Some(record);
             self.journal.covered = self.received;
+        }
+    }
+
+    /// Saves the progress that was due before the working file was open.
+    pub(super) fn save_on_open(&mut self, core: &mut Core) {
+        if std::mem::take(&mut self.journal.is_due_on_open) {
+            self.save(core);
         }
     }
 
