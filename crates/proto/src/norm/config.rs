@@ -334,7 +334,8 @@ settings! {
         /// Bytes of a stream kept in memory, sent or received.
         pub stream: usize as Size = 16 << 20,
         /// Bytes of incomplete blocks of all objects. Beyond it, segments of files are written as
-        /// they arrive, and parity cannot recover them.
+        /// they arrive, and parity cannot recover them; of fec `long`, the last blocks are dropped
+        /// and received again.
         pub assembly: usize as Size [Least(1 << 20)] = 128 << 20,
         /// Number of coefficients computed to recover a block, which takes time. Beyond it, further
         /// lost segments are requested one by one. `long` computes none.

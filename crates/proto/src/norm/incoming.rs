@@ -645,6 +645,9 @@ impl Incoming {
                 self.state = State::Done;
                 self.sink.installed();
                 self.forget_record(core);
+                if let Some(name) = &self.info {
+                    core.supersede(name);
+                }
                 self.finished(core, Ok(()), None);
             }
             _ => {}

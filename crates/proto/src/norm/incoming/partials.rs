@@ -295,10 +295,24 @@ impl Core {
         let partials = &mut self.partials;
         partials.order += 1;
         partials.waiting.insert(partials.order, (number, partial));
-        if partials.waiting.len() > self.config.limits.partials
-            && let Some((_, (number, partial))) = partials.waiting.pop_first()
-        {
+        let (most, memory) = (self.config.limits.partials, self.config.limits.assembly);
+        let mut held = partials.memory();
+        while self.partials.waiting.len() > most || held > memory {
+            let Some((_, (number, partial))) = self.partials.waiting.pop_first() else { return };
+            held -= partial.memory();
             self.forget_partial(number, partial.file);
+        }
+    }
+
+    /// Deletes incomplete files that have the name of a delivered one: it replaced them.
+    pub(super) fn supersede(&mut self, name: &Bytes) {
+        let partials = self.partials.waiting.iter();
+        let same = partials.filter(|(_, (_, partial))| partial.identity.name == *name);
+        let orders: Vec<_> = same.map(|(order, _)| *order).collect();
+        for order in orders {
+            if let Some((number, partial)) = self.partials.waiting.remove(&order) {
+                self.forget_partial(number, partial.file);
+            }
         }
     }
 

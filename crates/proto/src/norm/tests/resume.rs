@@ -293,6 +293,20 @@ fn changed_files_restart() {
 }
 
 #[test]
+fn changed_files_replace_incomplete_ones() {
+    let mut it = Interrupted::new(coded(), SIZE, lose_one_in(20, 3));
+    it.run_to(0.6);
+    it.restart(RECEIVER);
+    it.file = content(SIZE + 1);
+    it.world.sides[SENDER].store.insert(name("source"), it.file.clone());
+    it.restart(SENDER);
+    it.world.run();
+    let store = &it.world.sides[RECEIVER].store;
+    assert!(store.get(&name("copy")) == Some(&it.file[..]));
+    assert_eq!((store.names(Area::Spool).count(), store.records().count()), (0, 0));
+}
+
+#[test]
 fn damaged_records_and_files_cost_only_time() {
     // A damaged record.
     let mut it = Interrupted::new(coded(), SIZE, lose_one_in(20, 4));
@@ -387,6 +401,39 @@ fn few_incomplete_files_are_kept() {
     it.world.run();
     assert_eq!(it.world.sides[RECEIVER].store.names(Area::Spool).count(), 2);
     assert!(it.world.sides[RECEIVER].engine.memory() < 100_000);
+}
+
+#[test]
+fn incomplete_files_have_limited_memory() {
+    let mut config = coded();
+    // The only block of a file fits, and a few more as they are kept.
+    config.limits.assembly = 12_000;
+    let mut it = Interrupted::new(config, 600_000, Box::new(|_, _, _| false));
+    for n in 0..40 {
+        it.run_to(0.7);
+        let id = it.world.sides[SENDER].engine.objects().next().expect("it is under way").id;
+        it.world.sides[SENDER].engine.cancel(it.world.now, id).expect("it is under way");
+        it.world.drain(SENDER);
+        it.world.run();
+        it.world.log.clear();
+        it.world.request(Content::File(name("source")), &format!("copy-{n}"));
+    }
+    it.world.run();
+    let side = &it.world.sides[RECEIVER];
+    let spooled = side.store.names(Area::Spool).count();
+    assert!((2..39).contains(&spooled), "{spooled} of 40 files");
+}
+
+#[test]
+fn slow_transfers_are_recorded_in_time() {
+    // Segments of half a minute are fewer than one write.
+    let info = PathInfo { rate_bps: Some(32_000), ..path_info() };
+    let mut it = Interrupted::on(info, coded(), 200_000, Box::new(|_, _, _| false));
+    it.run_to(0.5);
+    it.restart(RECEIVER);
+    let sent = it.finish();
+    assert!(it.resumed() > 80_000, "{}", it.resumed());
+    assert!(sent < 0.65, "{sent}");
 }
 
 #[test]
