@@ -150,16 +150,23 @@ impl Incoming {
     /// recovered counts as complete: if it is not, its digest differs.
     fn resume_block(&mut self, core: &mut Core, shape: &Shape, number: u32, block: Option<Block>) {
         let block_len = shape.partition.block_len(number);
-        let cost = Block::disk_cost(block_len, shape);
-        let room = core.config.limits.assembly.saturating_sub(core.assembling + core.reserved);
-        if block_len == 0 || cost > room {
+        if block_len == 0 {
             return;
         }
-        let is_whole = block.as_ref().is_none_or(|block| block.is_recovering);
-        let mut block = block.unwrap_or_else(|| Block::new(BytesMut::new(), cost));
-        if is_whole {
-            block = Block::new(BytesMut::new(), cost);
-            block.have.insert_all(0, block_len - 1);
+        let is_part = |block: &Block| !block.is_recovering;
+        let (mut block, cost) = match block.filter(is_part) {
+            Some(block) => (block, Block::disk_cost(block_len, shape)),
+            None => {
+                // It only waits for its digest, without parity.
+                let mut block = Block::new(BytesMut::new(), 0);
+                block.have.insert_all(0, block_len - 1);
+                let cost = block.disk_memory();
+                (block, cost)
+            }
+        };
+        let room = core.config.limits.assembly.saturating_sub(core.assembling + core.reserved);
+        if cost > room {
+            return;
         }
         let end = block_len.saturating_add(shape.coding.parity());
         if block.have.iter().any(|symbol| symbol >= end) {

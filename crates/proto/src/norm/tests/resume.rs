@@ -192,6 +192,19 @@ fn objects_of_many_blocks_resume() {
 }
 
 #[test]
+fn complete_blocks_need_little_memory_to_resume() {
+    let mut config = coded();
+    config.sender.block_len = 50;
+    // A third of the blocks with their parity, or nearly all without.
+    config.limits.assembly = 14_000;
+    let mut it = Interrupted::new(config, SIZE, lose_one_in(100, 5));
+    it.run_to(0.9);
+    it.restart(RECEIVER);
+    it.finish();
+    assert!(it.resumed() > SIZE as u64 * 3 / 4, "{}", it.resumed());
+}
+
+#[test]
 fn receivers_that_were_away_change_no_estimate() {
     for block_len in [150, 700, 24_576] {
         let mut config = coded();
