@@ -52,8 +52,8 @@ impl Outgoing {
         let (parity, all) = (u32::from(shape.coding.parity()), shape.symbols(block));
         let Some(state) = self.coded.blocks.get_mut(&block) else { return Step::Enough };
         let Some(source) = self.source.as_mut() else { return Step::Enough };
-        let more = state.goal.saturating_sub(state.sent + state.queued);
-        let more = more.min(AGAIN_MAX.saturating_sub(state.queued));
+        let more = state.goal.saturating_sub(state.sent_soon());
+        let more = more.min(AGAIN_MAX.saturating_sub(state.queued).into());
         for _ in 0..more {
             let named = state.named.iter().next();
             let next = state.again % all;

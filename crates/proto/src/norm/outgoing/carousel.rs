@@ -18,7 +18,7 @@ const COPIES: u32 = 24;
 const DIGEST_COPIES: u32 = 3;
 
 /// Minimum number of segments between copies.
-const APART: u32 = 16;
+const APART: u64 = 16;
 
 /// Rounds of an object.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(super) struct Rounds {
     /// End of the time.
     until: Option<Time>,
     /// Rounds started after the first transmission.
-    pub(super) count: u32,
+    pub(super) count: u64,
 }
 
 impl Outgoing {
@@ -45,7 +45,7 @@ impl Outgoing {
         let Some(shape) = self.shape.take() else { return false };
         self.coded.rounds.count = self.coded.rounds.count.saturating_add(1);
         let blocks = shape.partition.blocks();
-        let mut segments = 0_u32;
+        let mut segments = 0_u64;
         for block in 0..blocks {
             let goal = self.goal(block, terms, &shape);
             self.coded.change(block, |state| {
@@ -55,7 +55,7 @@ impl Outgoing {
         }
         let digests = (blocks * DIGEST_COPIES).div_ceil(DIGESTS_MAX as u32);
         let copies = digests.max(COPIES);
-        self.coded.info_in_round(copies, (segments / copies).max(APART));
+        self.coded.info_in_round(copies, (segments / u64::from(copies)).max(APART));
         self.info_turn.call();
         self.shape = Some(shape);
         true

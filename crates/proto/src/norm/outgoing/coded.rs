@@ -26,7 +26,7 @@ const BATCH_LEAST: u16 = 64;
 const BATCH_BYTES: usize = 32 << 20;
 
 /// Segments between copies of NORM_INFO in parity, and the maximum number of copies.
-const INFO_EVERY: u32 = 16;
+const INFO_EVERY: u64 = 16;
 const INFO_MAX: u32 = 24;
 
 /// Size of an object up to which its first NORM_INFO has its digest.
@@ -51,7 +51,7 @@ pub(super) struct Coded {
     pub(super) repeating: BTreeSet<u32>,
     /// All segments sent.
     pub(super) sent: Runs,
-    total: u32,
+    total: u64,
     pub(super) receivers: BTreeMap<NodeId, Loss>,
     /// Loss to a receiver that was replaced.
     pub(super) former: Option<Loss>,
@@ -75,10 +75,10 @@ pub(super) struct Coded {
 /// Schedule of the copies of NORM_INFO by segments sent.
 #[derive(Clone, Copy, Debug)]
 struct InfoSchedule {
-    next: u32,
-    gap: u32,
+    next: u64,
+    gap: u64,
     /// Factor by which the gap grows.
-    growth: u32,
+    growth: u64,
     copies: u32,
     most: u32,
 }
@@ -106,7 +106,7 @@ struct Digests {
 pub(super) struct CodedBlock {
     /// Segments sent: source, then parity, then source again. Those that receivers had before
     /// count.
-    pub(super) sent: u32,
+    pub(super) sent: u64,
     /// Next row of parity to be sent for the first time.
     pub(super) next_row: u16,
     /// Source segments queued to be sent again.
@@ -120,7 +120,7 @@ pub(super) struct CodedBlock {
     /// Segments sent again that no report covers, with the numbers of their messages.
     pub(super) repeats: VecDeque<(u64, u16)>,
     /// Number of segments to have been sent.
-    pub(super) goal: u32,
+    pub(super) goal: u64,
     pub(super) runs: Runs,
     pub(super) known: BTreeMap<NodeId, Known>,
 }
@@ -128,7 +128,7 @@ pub(super) struct CodedBlock {
 /// Report of a receiver on a block: it had `have` of the first `of` segments sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    pub(super) of: u32,
+    pub(super) of: u64,
     pub(super) have: u32,
 }
 
@@ -236,7 +236,7 @@ impl Coded {
     }
 
     /// Schedules this number of copies of NORM_INFO in the segments of a round.
-    pub(super) fn info_in_round(&mut self, copies: u32, gap: u32) {
+    pub(super) fn info_in_round(&mut self, copies: u32, gap: u64) {
         let next = self.total.saturating_add(gap);
         self.info = InfoSchedule { next, gap, growth: 1, copies: 0, most: copies };
     }
@@ -244,7 +244,7 @@ impl Coded {
     /// Leaves all blocks at what was sent.
     pub(super) fn stop_all(&mut self) {
         while let Some(block) = self.short.first().copied() {
-            self.change(block, |state| state.goal = state.sent + state.queued);
+            self.change(block, |state| state.goal = state.sent_soon());
         }
     }
 
@@ -259,8 +259,13 @@ impl Coded {
 }
 
 impl CodedBlock {
+    /// Segments that were sent, or are queued.
+    pub(super) fn sent_soon(&self) -> u64 {
+        self.sent + u64::from(self.queued)
+    }
+
     fn is_short(&self) -> bool {
-        self.sent + self.queued < self.goal
+        self.sent_soon() < self.goal
     }
 }
 
@@ -314,15 +319,15 @@ impl Outgoing {
             return;
         }
         let goal = self.goal(block, terms, shape);
-        if goal > u32::from(block_len) {
-            let more = goal - u32::from(block_len);
+        if goal > u64::from(block_len) {
+            let more = goal - u64::from(block_len);
             let row = self.coded.blocks.get(&block).map_or(0, |state| state.next_row);
             self.compute(core, shape, block, row, more);
         }
     }
 
     /// Number of segments of a block to have been sent.
-    pub(super) fn goal(&self, block: u32, terms: &Terms, shape: &Shape) -> u32 {
+    pub(super) fn goal(&self, block: u32, terms: &Terms, shape: &Shape) -> u64 {
         let partition = &shape.partition;
         let block_len = u32::from(partition.block_len(block));
         let segments = partition.segments();
@@ -339,7 +344,7 @@ impl Outgoing {
             let all = partition.blocks();
             let rounds = self.coded.rounds.count.saturating_add(1);
             let round = terms.unheard(confidence, block_len, all) + shape.coding.surplus();
-            return round.saturating_mul(rounds);
+            return u64::from(round).saturating_mul(rounds);
         }
         let observed = self.coded.observed(terms.loss);
         let is_near = left <= window;
@@ -347,7 +352,7 @@ impl Outgoing {
         let known = state.map(|state| &state.known).filter(|known| !known.is_empty());
         let Some(known) = known else {
             if !is_near {
-                return block_len;
+                return block_len.into();
             }
             let receivers = terms.receivers;
             let ending = Ending {
@@ -355,7 +360,7 @@ impl Outgoing {
                 blocks: blocks.max(self.coded.rivals),
                 receivers,
             };
-            return terms.further(ending, block_len, observed);
+            return terms.further(ending, block_len, observed).into();
         };
         // Receivers that have not reported may lack more.
         let receivers = if known.len() as u32 >= terms.receivers { 1 } else { terms.receivers };
@@ -375,16 +380,17 @@ impl Outgoing {
                 true => observed,
                 false => observed.once_repeated((block_len, parity), known.of, lacking),
             };
-            let likely = f64::from(known.of) + Terms::likely(lacking, observed);
+            let likely = known.of as f64 + Terms::likely(lacking, observed);
             (lacking > 0).then_some((likely, known.of, lacking, observed))
         };
         // With a thousand receivers, the exact number for each would take too long.
         let worst = known.iter().filter_map(of).max_by(|one, other| one.0.total_cmp(&other.0));
         let Some((_, sent, lacking, observed)) = worst else { return 0 };
-        sent + match is_near {
+        let more = match is_near {
             true => terms.further(ending, lacking, observed),
             false => Terms::meanwhile(lacking, observed),
-        }
+        };
+        sent + u64::from(more)
     }
 
     /// Computes the goal of the current block, once.
@@ -407,7 +413,7 @@ impl Outgoing {
         let newest = self.coded.blocks.keys().rev().take(NEWEST).copied();
         let blocks: BTreeSet<u32> = newest.chain(named).collect();
         for block in blocks {
-            let block_len = u32::from(shape.partition.block_len(block));
+            let block_len = u64::from(shape.partition.block_len(block));
             let is_due = self.coded.blocks.get(&block).is_some_and(|state| {
                 state.sent >= block_len && (block == self.at.block || !state.known.is_empty())
             });
@@ -441,7 +447,7 @@ impl Outgoing {
             return self.send_again(core, shape, block);
         };
         if self.coded.windows.get(block, row).is_none() {
-            let more = state.goal - state.sent - state.queued;
+            let more = state.goal - state.sent_soon();
             self.compute(core, shape, block, row, more);
         }
         let Some(parity) = self.coded.windows.get(block, row).cloned() else { return Step::Waits };
@@ -465,12 +471,13 @@ impl Outgoing {
     }
 
     /// Computes `more` parity segments of a block from `row` on, or reads the block for it.
-    fn compute(&mut self, core: &mut Core, shape: &Shape, block: u32, row: u16, more: u32) {
+    fn compute(&mut self, core: &mut Core, shape: &Shape, block: u32, row: u16, more: u64) {
         if self.coded.windows.is_reading() || self.coded.windows.get(block, row).is_some() {
             return;
         }
         // A quarter more: the next report may ask for it.
-        let more = u16::try_from(more + more / 4).unwrap_or(u16::MAX).max(BATCH_LEAST);
+        let more =
+            u16::try_from(more.saturating_add(more / 4)).unwrap_or(u16::MAX).max(BATCH_LEAST);
         let most = BATCH_BYTES / usize::from(shape.symbol_len.max(1));
         let more = more.min(u16::try_from(most).unwrap_or(u16::MAX));
         let end = row.saturating_add(more).min(shape.coding.parity());
@@ -542,7 +549,7 @@ impl Outgoing {
                 // Nothing more can be sent.
                 Step::Enough => {
                     self.coded.change(block, |state| {
-                        state.goal = state.goal.min(state.sent + state.queued);
+                        state.goal = state.goal.min(state.sent_soon());
                     });
                 }
             }
@@ -577,3 +584,6 @@ impl Outgoing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

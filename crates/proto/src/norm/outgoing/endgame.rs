@@ -83,12 +83,12 @@ impl Observed {
     pub(super) fn once_repeated(
         self,
         (block_len, parity): (u32, u32),
-        sent: u32,
+        sent: u64,
         lacking: u32,
     ) -> Self {
         let all = f64::from(block_len) + f64::from(parity);
         let arrive = 1.0 - self.loss.min(0.99);
-        let fresh = (all - f64::from(sent)).max(0.0);
+        let fresh = (all - sent as f64).max(0.0);
         let rest = f64::from(lacking) - fresh * arrive;
         if rest <= 0.0 {
             return self;

@@ -30,7 +30,7 @@ impl Outgoing {
         if !self.admits(node, report, through, most) {
             return;
         }
-        let sent = self.coded.sent.through(through);
+        let sent = clamped(self.coded.sent.through(through));
         let loss = self.coded.receivers.entry(node).or_default();
         loss.reported(sent, report.of.arrived, report.runs);
         self.has_reported(&report.of);
@@ -54,7 +54,7 @@ impl Outgoing {
         }
         let former = coded.receivers.values().next_back().cloned().or_else(|| coded.former.take());
         if let Some(mut loss) = former.filter(|_| is_single) {
-            loss.joins(coded.sent.through(through), report.of.arrived, report.runs);
+            loss.joins(clamped(coded.sent.through(through)), report.of.arrived, report.runs);
             coded.receivers.insert(node, loss);
         }
         true
@@ -151,4 +151,9 @@ impl Outgoing {
         let all = self.coded.receivers.values().filter_map(Loss::measured);
         all.max_by(|one, other| one.0.total_cmp(&other.0))
     }
+}
+
+/// Number of segments by which a loss is measured: reports have 32 bits.
+fn clamped(segments: u64) -> u32 {
+    u32::try_from(segments).unwrap_or(u32::MAX)
 }

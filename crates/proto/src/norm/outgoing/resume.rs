@@ -246,8 +246,8 @@ impl Outgoing {
                 return false;
             }
             self.coded.change(block, |state| {
-                state.sent += skipped.len();
-                state.runs.skip(skipped.len());
+                state.sent += u64::from(skipped.len());
+                state.runs.skip(skipped.len().into());
             });
             self.resume.skip(block, &skipped, block_len);
         } else if !is_known {
@@ -282,7 +282,7 @@ impl Outgoing {
             let Some(source) = source.as_mut().filter(|_| state.queued == 0) else { return };
             let end = state.runs.through(through);
             // One by one, so that no segment is read in two pieces.
-            for symbol in symbols.take_while(|symbol| u32::from(*symbol) < end).take(QUEUED_MAX) {
+            for symbol in symbols.take_while(|symbol| u64::from(*symbol) < end).take(QUEUED_MAX) {
                 let start = shape.partition.segment_offset(block, symbol);
                 let stop = start + u64::from(shape.partition.segment_len(block, symbol));
                 if !source.request(start, stop, core.config.limits.repairs) {

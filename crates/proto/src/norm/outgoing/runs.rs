@@ -17,9 +17,9 @@ struct Run {
     /// Number of the first message, and its time.
     first: u64,
     at: Time,
-    count: u32,
+    count: u64,
     /// Number of segments sent before.
-    before: u32,
+    before: u64,
 }
 
 /// Segments sent, by the numbers of their messages.
@@ -27,7 +27,7 @@ struct Run {
 pub(super) struct Runs {
     runs: VecDeque<Run>,
     /// Segments that receivers have without these messages.
-    skipped: u32,
+    skipped: u64,
 }
 
 impl Runs {
@@ -39,7 +39,7 @@ impl Runs {
     pub(super) fn sent(&mut self, number: u64, at: Time) {
         let mut before = 0;
         if let Some(last) = self.runs.back_mut() {
-            if last.first + u64::from(last.count) == number {
+            if last.first + last.count == number {
                 last.count += 1;
                 return;
             }
@@ -52,24 +52,20 @@ impl Runs {
     }
 
     /// Counts segments that receivers have without a message as sent before all others.
-    pub(super) fn skip(&mut self, count: u32) {
+    pub(super) fn skip(&mut self, count: u64) {
         self.skipped += count;
     }
 
     /// Segments sent up to and including the message with this number.
-    pub(super) fn through(&self, number: u64) -> u32 {
+    pub(super) fn through(&self, number: u64) -> u64 {
         self.skipped + self.sent_through(number)
     }
 
-    fn sent_through(&self, number: u64) -> u32 {
+    fn sent_through(&self, number: u64) -> u64 {
         let run = self.runs.iter().rev().find(|run| run.first <= number);
         run.map_or_else(
             || self.runs.front().map_or(0, |run| run.before),
-            |run| {
-                let ahead = number - run.first;
-                run.before
-                    + run.count.min(u32::try_from(ahead).unwrap_or(u32::MAX).saturating_add(1))
-            },
+            |run| run.before + run.count.min((number - run.first).saturating_add(1)),
         )
     }
 
@@ -97,14 +93,14 @@ impl Runs {
     /// Number of the last message sent up to a time, approximately.
     pub(super) fn at(&self, time: Time) -> u64 {
         let run = self.runs.iter().rev().find(|run| run.at <= time);
-        run.map_or(0, |run| run.first + u64::from(run.count))
+        run.map_or(0, |run| run.first + run.count)
     }
 
     fn time_of(&self, number: u64, interval: Duration) -> Time {
         let run = self.runs.iter().rev().find(|run| run.first <= number);
         run.map_or(Time::ZERO, |run| {
-            let ahead = u32::try_from(number - run.first).unwrap_or(u32::MAX).min(run.count);
-            run.at + interval * ahead
+            let ahead = (number - run.first).min(run.count);
+            run.at + interval * u32::try_from(ahead).unwrap_or(u32::MAX)
         })
     }
 }
@@ -133,7 +129,18 @@ mod tests {
             runs.sent(2 * number, Time::ZERO);
         }
         assert_eq!(runs.through(3_998), 2_000);
-        assert_eq!(runs.through(0), 2_000 - RUNS_MAX as u32);
+        assert_eq!(runs.through(0), 2_000 - RUNS_MAX as u64);
+    }
+
+    #[test]
+    fn more_segments_are_counted_than_32_bits_hold() {
+        let mut runs = Runs::default();
+        let most = u32::MAX;
+        runs.runs.push_back(Run { first: 1, at: Time::ZERO, count: most.into(), before: 0 });
+        let next = 1 + u64::from(most);
+        runs.sent(next, Time::ZERO);
+        runs.sent(next + 2, Time::ZERO);
+        assert_eq!([next, next + 2].map(|number| runs.through(number)), [1 << 32, (1 << 32) + 1]);
     }
 
     #[test]
