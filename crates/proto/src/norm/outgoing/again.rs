@@ -1,15 +1,17 @@
 //! Segments of coded blocks that are sent again, because all parity was sent.
 
+use std::collections::BTreeSet;
+
 use engine::Time;
 
-use super::coded::{CodedBlock, Step};
+use super::coded::{Coded, CodedBlock, Step};
 use super::{Core, Outgoing, Shape};
 use crate::norm::bits::Bits;
 
 /// Source segments queued at once after all parity was sent.
 const AGAIN_MAX: u32 = 256;
 
-/// Maximum number of segments sent again that are remembered for a block.
+/// Maximum number of segments sent again that are remembered: those of a round trip.
 const REPEATS_MAX: usize = 1 << 16;
 
 /// Maximum number of blocks of which a NACK names segments.
@@ -34,13 +36,18 @@ impl CodedBlock {
         };
         row.filter(|row| *row < parity)
     }
+}
 
-    /// Notes that a segment was sent again.
-    fn repeated(&mut self, number: u64, symbol: u16) {
-        self.repeats.push_back((number, symbol));
-        while self.repeats.len() > REPEATS_MAX {
+impl Coded {
+    /// Notes that a segment was sent again, if receivers can request it meanwhile.
+    fn repeated(&mut self, number: u64, (block, symbol): (u32, u16)) {
+        if self.is_one_way {
+            return;
+        }
+        if self.repeats.len() >= REPEATS_MAX {
             self.repeats.pop_front();
         }
+        self.repeats.push_back((number, block, symbol));
     }
 }
 
@@ -93,7 +100,7 @@ impl Outgoing {
             true => state.named.remove(symbol),
             false => state.again = (state.again + 1) % all,
         }
-        state.repeated(number, symbol);
+        self.coded.repeated(number, (block, symbol));
     }
 
     /// Whether source segments of a block are queued to be sent again.
@@ -113,10 +120,8 @@ impl Outgoing {
     /// Notes that a source segment was sent again.
     pub(super) fn again_went(&mut self, (block, symbol): (u32, u16), number: u64, at: Time) {
         self.coded.went(block, number, at);
-        self.coded.change(block, |state| {
-            state.queued = state.queued.saturating_sub(1);
-            state.repeated(number, symbol);
-        });
+        self.coded.change(block, |state| state.queued = state.queued.saturating_sub(1));
+        self.coded.repeated(number, (block, symbol));
     }
 
     /// Notes the segments of a block that a receiver requests, if all parity of it was sent:
@@ -134,18 +139,25 @@ impl Outgoing {
     /// Takes over the segments that a receiver named, without those sent again after the message
     /// that it had received last.
     pub(super) fn take_named(&mut self, through: u64) {
+        let mut blocks = BTreeSet::new();
         for (block, named) in std::mem::take(&mut self.coded.named) {
             let Some(state) = self.coded.blocks.get_mut(&block) else { continue };
-            while state.repeats.front().is_some_and(|(number, _)| *number <= through) {
-                state.repeats.pop_front();
-            }
             // Another receiver may lack other segments.
             if state.known.len() <= 1 {
                 state.named = Bits::new();
             }
             state.named.union(&named);
             state.is_named = true;
-            for (_, symbol) in &state.repeats {
+            blocks.insert(block);
+        }
+        if blocks.is_empty() {
+            return;
+        }
+        let repeats = self.coded.repeats.iter().rev();
+        for (_, block, symbol) in repeats.take_while(|(number, ..)| *number > through) {
+            if blocks.contains(block)
+                && let Some(state) = self.coded.blocks.get_mut(block)
+            {
                 state.named.remove(*symbol);
             }
         }

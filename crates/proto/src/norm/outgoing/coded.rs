@@ -59,6 +59,8 @@ pub(super) struct Coded {
     pub(super) lacking: Vec<(u32, u32)>,
     /// Segments that a receiver names in its NACK, of blocks without further parity.
     pub(super) named: Vec<(u32, Bits)>,
+    /// Segments sent again: numbers of their messages, blocks and symbols.
+    pub(super) repeats: VecDeque<(u64, u32, u16)>,
     info: InfoSchedule,
     pub(super) rounds: Rounds,
     digests: Digests,
@@ -117,8 +119,6 @@ pub(super) struct CodedBlock {
     pub(super) named: Bits,
     /// Whether the segments sent last were all named.
     pub(super) is_named: bool,
-    /// Segments sent again that no report covers, with the numbers of their messages.
-    pub(super) repeats: VecDeque<(u64, u16)>,
     /// Number of segments to have been sent.
     pub(super) goal: u64,
     pub(super) runs: Runs,
@@ -147,13 +147,17 @@ pub(super) enum Step {
 impl Coded {
     pub(super) fn memory(&self) -> usize {
         let blocks: usize = self.blocks.values().map(|block| block.runs.memory() + 128).sum();
-        blocks + self.sent.memory() + self.windows.memory() + self.receivers.len() * 512
+        let repeats = self.repeats.capacity() * size_of::<(u64, u32, u16)>();
+        blocks + repeats + self.sent.memory() + self.windows.memory() + self.receivers.len() * 512
     }
 
     /// Notes a segment sent in the message with this number. Returns whether NORM_INFO is due.
     pub(super) fn went(&mut self, block: u32, number: u64, at: Time) -> bool {
         self.total += 1;
-        self.sent.sent(number, at);
+        let is_one_way = self.is_one_way;
+        if !is_one_way {
+            self.sent.sent(number, at);
+        }
         if !self.blocks.contains_key(&block)
             && self.blocks.len() >= BLOCKS_MAX as usize
             && let Some((oldest, _)) = self.blocks.pop_first()
@@ -162,7 +166,10 @@ impl Coded {
         }
         self.change(block, |state| {
             state.sent += 1;
-            state.runs.sent(number, at);
+            // Without reports, nobody names messages.
+            if !is_one_way {
+                state.runs.sent(number, at);
+            }
         });
         let info = &mut self.info;
         if self.total < info.next || info.copies >= info.most {

@@ -50,3 +50,21 @@ fn carousels_count_more_segments_than_32_bits_hold() {
     object.coded.rounds.count = 1 << 30;
     assert_eq!(object.goal(0, &terms, &shape), first * ((1 << 30) + 1));
 }
+
+#[test]
+fn segments_sent_again_are_remembered_within_a_bound() {
+    for is_one_way in [true, false] {
+        let (_, _, mut object) = sent(100, 10, is_one_way);
+        let mut number = 0;
+        for block in 0..100 {
+            for _ in 0..10_000 {
+                object.again_went((block, 3), number, Time::ZERO);
+                number += 1;
+            }
+        }
+        // 65,536 of them take 1 MiB.
+        let (memory, one) = (object.coded.memory(), 1 << 20);
+        let expected = if is_one_way { 0..one / 4 } else { one..one * 5 / 4 };
+        assert!(expected.contains(&memory), "{memory}");
+    }
+}
