@@ -15,6 +15,7 @@ mod resume;
 mod ring;
 mod runs;
 mod shape;
+mod states;
 mod stream;
 
 use std::collections::BTreeMap;
@@ -229,7 +230,7 @@ impl Outgoing {
     pub(crate) fn progress(&self) -> u64 {
         match &self.ring {
             Some(ring) => ring.sent(),
-            None if self.is_coded() && !self.coded.is_one_way => self.delivered().unwrap_or(0),
+            None if self.is_coded() && !self.coded.is_one_way => self.delivered(),
             None => self.source.as_ref().map_or(0, Source::sent),
         }
     }
@@ -432,7 +433,7 @@ impl Outgoing {
             }
             core.stats.explicit_repairs += 1;
             if shape.coding.is_long() {
-                self.again_went((at.sbn, at.esi), message, departure);
+                self.again_went((at.sbn, at.esi), message, departure, shape);
             }
             self.repair_went(at.sbn, burst.departure() + grtt);
             if let Some(source) = self.source.as_mut() {

@@ -113,12 +113,21 @@ impl Outgoing {
     pub(super) fn repeats_end(&mut self) {
         let is_over = self.source.as_ref().is_none_or(|source| !source.has_repairs());
         while is_over && let Some(block) = self.coded.repeating.pop_first() {
-            self.coded.change(block, |state| state.queued = 0);
+            if self.coded.blocks.contains_key(&block) {
+                self.coded.change(block, |state| state.queued = 0);
+            }
         }
     }
 
     /// Notes that a source segment was sent again.
-    pub(super) fn again_went(&mut self, (block, symbol): (u32, u16), number: u64, at: Time) {
+    pub(super) fn again_went(
+        &mut self,
+        (block, symbol): (u32, u16),
+        number: u64,
+        at: Time,
+        shape: &Shape,
+    ) {
+        self.restore_state(block, shape.partition.block_len(block));
         self.coded.went(block, number, at);
         self.coded.change(block, |state| state.queued = state.queued.saturating_sub(1));
         self.coded.repeated(number, (block, symbol));
@@ -128,10 +137,14 @@ impl Outgoing {
     /// any other segment would mostly be there already.
     pub(super) fn note_named(&mut self, block: u32, named: &Bits) {
         let Some(shape) = &self.shape else { return };
-        let parity = shape.coding.parity();
+        if named.len() == 0 || self.coded.named.len() >= NAMED_MAX {
+            return;
+        }
+        let (parity, block_len) = (shape.coding.parity(), shape.partition.block_len(block));
+        self.restore_state(block, block_len);
         let is_exhausted =
             self.coded.blocks.get(&block).is_some_and(|state| state.next_row >= parity);
-        if is_exhausted && named.len() > 0 && self.coded.named.len() < NAMED_MAX {
+        if is_exhausted {
             self.coded.named.push((block, named.clone()));
         }
     }
@@ -141,13 +154,17 @@ impl Outgoing {
     pub(super) fn take_named(&mut self, through: u64) {
         let mut blocks = BTreeSet::new();
         for (block, named) in std::mem::take(&mut self.coded.named) {
-            let Some(state) = self.coded.blocks.get_mut(&block) else { continue };
-            // Another receiver may lack other segments.
-            if state.known.len() <= 1 {
-                state.named = Bits::new();
+            if !self.coded.blocks.contains_key(&block) {
+                continue;
             }
-            state.named.union(&named);
-            state.is_named = true;
+            self.coded.change(block, |state| {
+                // Another receiver may lack other segments.
+                if state.known.len() <= 1 {
+                    state.named = Bits::new();
+                }
+                state.named.union(&named);
+                state.is_named = true;
+            });
             blocks.insert(block);
         }
         if blocks.is_empty() {

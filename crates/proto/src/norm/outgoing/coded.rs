@@ -11,6 +11,7 @@ use super::carousel::Rounds;
 use super::endgame::{Ending, Observed};
 use super::parity::Windows;
 use super::runs::Runs;
+use super::states::Kept;
 use super::{Content, Core, Job, Outgoing, Shape, Task, Terms, Transmission, data_body};
 use crate::norm::bits::Bits;
 use crate::norm::digest::{BlockDigest, DIGEST_LEN, DIGESTS_MAX, Digest, digest_of, first_bytes};
@@ -38,15 +39,16 @@ const NEAR: f64 = 1.5;
 /// Number of the newest blocks that each report affects.
 const NEWEST: usize = 16;
 
-/// Maximum number of blocks of which the sent segments are remembered.
+/// Maximum number of blocks of an object that a carousel repeats.
 pub(super) const BLOCKS_MAX: u32 = 4096;
 
 /// State of a coded object at its sender.
 #[derive(Debug, Default)]
 pub(super) struct Coded {
     pub(super) blocks: BTreeMap<u32, CodedBlock>,
+    pub(super) kept: Kept,
     /// Blocks that need more segments than were sent.
-    short: BTreeSet<u32>,
+    pub(super) short: BTreeSet<u32>,
     /// Blocks of which source segments were queued to be sent again.
     pub(super) repeating: BTreeSet<u32>,
     /// All segments sent.
@@ -146,9 +148,13 @@ pub(super) enum Step {
 
 impl Coded {
     pub(super) fn memory(&self) -> usize {
-        let blocks: usize = self.blocks.values().map(|block| block.runs.memory() + 128).sum();
         let repeats = self.repeats.capacity() * size_of::<(u64, u32, u16)>();
-        blocks + repeats + self.sent.memory() + self.windows.memory() + self.receivers.len() * 512
+        self.kept.memory()
+            + repeats
+            + self.digests.of.capacity() * size_of::<Digest>()
+            + self.sent.memory()
+            + self.windows.memory()
+            + self.receivers.len() * 512
     }
 
     /// Notes a segment sent in the message with this number. Returns whether NORM_INFO is due.
@@ -157,12 +163,6 @@ impl Coded {
         let is_one_way = self.is_one_way;
         if !is_one_way {
             self.sent.sent(number, at);
-        }
-        if !self.blocks.contains_key(&block)
-            && self.blocks.len() >= BLOCKS_MAX as usize
-            && let Some((oldest, _)) = self.blocks.pop_first()
-        {
-            self.short.remove(&oldest);
         }
         self.change(block, |state| {
             state.sent += 1;
@@ -183,8 +183,10 @@ impl Coded {
 
     /// Changes the state of a block.
     pub(super) fn change(&mut self, block: u32, change: impl FnOnce(&mut CodedBlock)) {
+        let before = self.blocks.get(&block).map_or(0, CodedBlock::memory);
         let state = self.blocks.entry(block).or_default();
         change(state);
+        self.kept.bytes = self.kept.bytes + state.memory() - before;
         match state.is_short() {
             true => self.short.insert(block),
             false => self.short.remove(&block),
@@ -271,7 +273,7 @@ impl CodedBlock {
         self.sent + u64::from(self.queued)
     }
 
-    fn is_short(&self) -> bool {
+    pub(super) fn is_short(&self) -> bool {
         self.sent_soon() < self.goal
     }
 }
@@ -304,6 +306,7 @@ impl Outgoing {
         if self.coded.went(self.at.block, number, at) {
             self.info_turn.call();
         }
+        self.bound_states(self.at.block);
         self.source_ends(shape);
     }
 
@@ -322,7 +325,9 @@ impl Outgoing {
         let block = self.at.block;
         let block_len = shape.partition.block_len(block);
         let at = self.at.symbol;
-        if at != block_len.saturating_sub(LEAD).max(1) {
+        // Receivers have all of a block without state.
+        let is_due = at == block_len.saturating_sub(LEAD).max(1);
+        if !is_due || !self.coded.blocks.contains_key(&block) {
             return;
         }
         let goal = self.goal(block, terms, shape);
@@ -474,6 +479,7 @@ impl Outgoing {
         if self.coded.went(block, number, at) {
             self.info_turn.call();
         }
+        self.bound_states(block);
         Step::Sent
     }
 

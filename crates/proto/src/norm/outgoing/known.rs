@@ -10,6 +10,12 @@ use super::{Outgoing, Transmission};
 use crate::norm::losses::Loss;
 use crate::norm::report::Report;
 
+/// Maximum number of blocks of which one NACK requests parts: others are requested again.
+const LACKING_MAX: usize = 4096;
+
+/// Maximum number of receivers whose reports on a block are kept.
+const KNOWN_MAX: usize = 4096;
+
 impl Outgoing {
     /// Processes a receiver's report.
     pub(crate) fn reported(
@@ -25,7 +31,7 @@ impl Outgoing {
         if block >= shape.partition.blocks() {
             return;
         }
-        let block_len = u32::from(shape.partition.block_len(block));
+        let block_len = shape.partition.block_len(block);
         let through = self.message(now, report.newest, transmission);
         if !self.admits(node, report, through, most) {
             return;
@@ -34,9 +40,11 @@ impl Outgoing {
         let loss = self.coded.receivers.entry(node).or_default();
         loss.reported(sent, report.of.arrived, report.runs);
         self.has_reported(&report.of);
-        let have = block_len.saturating_sub(report.of.missing.into());
-        self.knows(block, node, through, have);
+        let have = block_len.saturating_sub(report.of.missing);
+        self.restore_state(block, block_len);
+        self.knows(block, node, through, have.into());
         self.judge_with(&transmission.terms, [block]);
+        self.bound_states(block);
     }
 
     /// Whether there is room for the reports of a receiver among `most`. On a path to a single one,
@@ -65,6 +73,7 @@ impl Outgoing {
         let former = self.coded.receivers.remove(&node);
         self.coded.former = former.or(self.coded.former.take());
         self.coded.blocks.values_mut().for_each(|block| _ = block.known.remove(&node));
+        self.coded.kept.bytes = self.coded.blocks.values().map(CodedBlock::memory).sum();
     }
 
     /// Number of the message that a receiver names as its newest.
@@ -77,32 +86,50 @@ impl Outgoing {
 
     /// Notes that a receiver had `have` segments of a block, of those sent up to a message.
     pub(super) fn knows(&mut self, block: u32, node: NodeId, through: u64, have: u32) {
-        let Some(state) = self.coded.blocks.get_mut(&block) else { return };
-        let of = state.runs.through(through);
-        let known = Known { of, have };
-        let kept = state.known.entry(node).or_insert(known);
-        if of >= kept.of {
-            *kept = known;
+        let is_known =
+            |state: &CodedBlock| state.known.contains_key(&node) || state.known.len() < KNOWN_MAX;
+        if !self.coded.blocks.get(&block).is_some_and(is_known) {
+            return;
         }
+        self.coded.change(block, |state| {
+            let of = state.runs.through(through);
+            let known = Known { of, have };
+            let kept = state.known.entry(node).or_insert(known);
+            if of >= kept.of {
+                *kept = known;
+            }
+        });
     }
 
     /// Notes that a receiver lacks segments of a block; all of them if `missing` is `None`.
     pub(super) fn note_lacking(&mut self, block: u32, missing: Option<u32>) -> bool {
         let Some(shape) = &self.shape else { return false };
-        if !self.coded.blocks.contains_key(&block) || block >= shape.partition.blocks() {
+        if block >= shape.partition.blocks() || self.coded.lacking.len() >= LACKING_MAX {
             return false;
         }
-        let block_len = u32::from(shape.partition.block_len(block));
+        let block_len = shape.partition.block_len(block);
+        self.restore_state(block, block_len);
+        if !self.coded.blocks.contains_key(&block) {
+            return false;
+        }
+        let block_len = u32::from(block_len);
         self.coded.lacking.push((block, missing.unwrap_or(block_len).min(block_len)));
         true
     }
 
     /// Notes that a receiver has nothing of blocks.
     pub(super) fn note_lacking_blocks(&mut self, first: u32, last: u32) -> bool {
-        let blocks: Vec<_> =
-            self.coded.blocks.range(first..=last.max(first)).map(|(block, _)| *block).collect();
+        let last = last.max(first);
+        // Blocks from the current one on have a state only if something was sent of them.
+        let next = self.at.block.max(first);
+        let rest: Vec<_> =
+            self.coded.blocks.range(next..=last.max(next)).map(|(block, _)| *block).collect();
+        let rest = rest.into_iter().filter(|block| *block <= last);
         let mut any = false;
-        for block in blocks {
+        for block in (first..self.at.block.min(last.saturating_add(1))).chain(rest) {
+            if self.coded.lacking.len() >= LACKING_MAX {
+                break;
+            }
             any |= self.note_lacking(block, None);
         }
         any
@@ -130,20 +157,23 @@ impl Outgoing {
             self.knows(*block, node, through, block_len.saturating_sub(*missing));
         }
         self.judge_with(&transmission.terms, lacking.into_iter().map(|(block, _)| block));
+        self.bound_states(self.at.block);
     }
 
-    /// Least number of bytes that a receiver has, once one has reported on the object.
-    pub(super) fn delivered(&self) -> Option<u64> {
-        let shape = self.shape.as_ref()?;
-        let mut known = self.coded.blocks.iter().filter(|(_, it)| !it.known.is_empty());
-        let last = *known.clone().next_back()?.0;
+    /// Least number of bytes that a receiver has, as far as receivers have reported.
+    pub(super) fn delivered(&self) -> u64 {
+        let Some(shape) = self.shape.as_ref() else { return 0 };
+        let partition = &shape.partition;
+        let known = self.coded.blocks.iter().filter(|(_, it)| !it.known.is_empty());
+        let end = known.clone().next_back().map_or(0, |(block, _)| block + 1);
         let lacks = |(number, state): (&u32, &CodedBlock)| {
             let have = state.known.values().map(|known| known.have).min().unwrap_or(0);
-            let lacks = u32::from(shape.partition.block_len(*number)).saturating_sub(have);
+            let lacks = u32::from(partition.block_len(*number)).saturating_sub(have);
             u64::from(lacks) * u64::from(shape.symbol_len)
         };
-        let lacking = known.by_ref().map(lacks).sum();
-        Some(shape.partition.block_offset(last + 1).saturating_sub(lacking))
+        let lacking: u64 = known.map(lacks).sum();
+        let behind = self.resume.bytes_from(end, partition);
+        (partition.block_offset(end) + behind).saturating_sub(lacking)
     }
 
     /// Loss measured on this object by the receiver that lost most.

@@ -1,14 +1,14 @@
 //! Coded objects that an earlier process began to send, and receivers that restarted: only what
 //! receivers list as missing is sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::Time;
 use wire::norm::NodeId;
 
-use super::coded::BLOCKS_MAX;
 use super::{Content, Core, Outgoing, Shape, Transmission};
+use crate::fec::Partition;
 use crate::norm::bits::Bits;
 use crate::norm::incoming::partials::Identity;
 use crate::norm::report::ReportOf;
@@ -17,6 +17,9 @@ use crate::ranges::Ranges;
 
 /// Number of segments of a block queued at once. Parity covers the others.
 const QUEUED_MAX: usize = 8_192;
+
+/// Maximum number of blocks without state that one list restores: others are requested again.
+const RESTORED_MAX: usize = 4096;
 
 /// Minimum time between two queries, and the minimum time for a reply.
 const APART_LEAST: Duration = Duration::from_millis(100);
@@ -81,6 +84,13 @@ impl Resume {
     /// Forgets the segments of a block.
     pub(super) fn pass(&mut self, block: u32) {
         self.parts.remove(&block);
+    }
+
+    /// Bytes of the blocks from `block` on that receivers have.
+    pub(super) fn bytes_from(&self, block: u32, partition: &Partition) -> u64 {
+        let ranges = self.blocks.iter().filter(|(_, end)| *end > u64::from(block));
+        let offset = |at: u64| partition.block_offset(at as u32);
+        ranges.map(|(first, end)| offset(end) - offset(first.max(block.into()))).sum()
     }
 
     fn skip(&mut self, block: u32, symbols: &Bits, block_len: u16) {
@@ -206,13 +216,46 @@ impl Outgoing {
             None => 0,
         };
         let mut changed = Vec::new();
-        for block in 0..shape.partition.blocks() {
+        for block in self.listed_blocks(list, &shape) {
+            self.restore_state(block, shape.partition.block_len(block));
             if self.listed_block(core, &shape, block, list, (node, through)) {
                 changed.push(block);
             }
         }
         self.shape = Some(shape);
         self.judge_with(&transmission.terms, changed);
+    }
+
+    /// Skips whole blocks that a receiver has, and returns those to be considered one by one: the
+    /// current one, those with state, and those of which the receiver lacks parts. Their number
+    /// depends on the length of the list, not on that of the object.
+    fn listed_blocks(&mut self, list: &List, shape: &Shape) -> BTreeSet<u32> {
+        let (at, blocks) = (self.at.block, shape.partition.blocks());
+        self.forget_skipped(at);
+        let mut lacking = list.whole.clone();
+        for block in list.parts.keys() {
+            lacking.insert(u64::from(*block), u64::from(*block) + 1);
+        }
+        let (next, end) = (u64::from(at) + 1, u64::from(list.end.min(blocks)));
+        for (first, end) in lacking.gaps(next, end) {
+            self.resume.blocks.insert(first, end);
+        }
+        let whole = list.whole.iter().flat_map(|(first, end)| first..end.min(at.into()));
+        let whole = whole.take(RESTORED_MAX).map(|block| block as u32);
+        let parts = list.parts.keys().chain(self.coded.blocks.keys()).copied();
+        let all = parts.chain([at]).filter(|block| *block < blocks);
+        all.chain(whole).collect()
+    }
+
+    /// Forgets what lists said of blocks of which nothing was sent: each list has all of them.
+    fn forget_skipped(&mut self, at: u32) {
+        let behind = at.saturating_add(1);
+        self.resume.blocks.remove(behind.into(), u64::MAX);
+        self.resume.parts.retain(|block, _| *block < behind);
+        let states: Vec<_> = self.coded.blocks.range(behind..).map(|(block, _)| *block).collect();
+        for block in states {
+            self.coded.drop_state(block);
+        }
     }
 
     /// Returns whether the object has state of the block.
@@ -242,9 +285,6 @@ impl Outgoing {
         }
         let is_known = self.coded.blocks.contains_key(&block);
         if skipped.len() > 0 {
-            if !is_known && self.coded.blocks.len() >= BLOCKS_MAX as usize {
-                return false;
-            }
             self.coded.change(block, |state| {
                 state.sent += u64::from(skipped.len());
                 state.runs.skip(skipped.len().into());

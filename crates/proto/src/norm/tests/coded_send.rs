@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use engine::Time;
 
-use super::world::{World, content, lose_numbers, lose_one_in, name};
-use crate::norm::{Config, EndGame, Waste, profile};
+use super::world::{PATH, World, content, lose_numbers, lose_one_in, name};
+use crate::norm::{Config, EndGame, ObjectId, Session, Waste, profile};
 
 fn coded(waste: Waste) -> Config {
     let mut config = profile("coded").expect("there is such a profile");
@@ -180,4 +180,45 @@ fn a_one_way_sender_ends_soon_after_its_last_segment() {
     world.send(&content(100_000));
     world.run_until(Time::from_secs(5));
     assert!(world.finished(0).is_some());
+}
+
+/// Transfer of a file of blocks of two segments of 100 bytes to a receiver whose messages are lost
+/// until all source segments were sent.
+fn many_blocks(blocks: usize, seed: u64) -> (World, ObjectId, Vec<u8>) {
+    let mut config = coded(Waste::Share(0.01));
+    (config.sender.block_len, config.sender.segment_size) = (2, Some(100));
+    let mut world = World::with(&config);
+    let file = content(200 * blocks);
+    let (mut lose, mut sent) = (lose_one_in(5, seed), 0);
+    world.lose = Box::new(move |side, number, bytes| {
+        sent = if side == 0 { number } else { sent };
+        side == 1 && sent < 2 * blocks || lose(side, number, bytes)
+    });
+    let id = world.send(&file);
+    (world, id, file)
+}
+
+#[test]
+fn the_first_of_many_blocks_are_repaired() {
+    let (mut world, _, file) = many_blocks(4_500, 1);
+    world.run();
+    world.assert_delivered(&file);
+}
+
+#[test]
+fn blocks_whose_states_were_dropped_are_repaired() {
+    for seed in 0..5 {
+        let (mut world, id, file) = many_blocks(1_000, seed);
+        let engine = &mut world.sides[0].engine;
+        let Some(Session::Sender(sender)) = engine.slots.get_mut(engine.senders[&PATH]) else {
+            panic!("it has no sender");
+        };
+        sender.object(id.number).expect("it has the object").limit_states(30 << 10);
+        world.run();
+        world.assert_delivered(&file);
+        // Of 2,000 segments, 400 are lost, and as many of those that make up for them.
+        let stats = world.sides[0].engine.stats();
+        let more = stats.auto_parity + stats.parity_repairs + stats.explicit_repairs;
+        assert!(more < 2_000, "{more}");
+    }
 }

@@ -6,6 +6,7 @@ use super::super::{Cut, ObjectId, Position};
 use super::*;
 use crate::norm::coding::Coding;
 use crate::norm::grtt::Grtt;
+use crate::norm::outgoing::Symbols;
 use crate::norm::profile;
 use crate::session::Slots;
 
@@ -55,10 +56,11 @@ fn carousels_count_more_segments_than_32_bits_hold() {
 fn segments_sent_again_are_remembered_within_a_bound() {
     for is_one_way in [true, false] {
         let (_, _, mut object) = sent(100, 10, is_one_way);
+        let shape = object.shape.clone().expect("it is cut");
         let mut number = 0;
         for block in 0..100 {
             for _ in 0..10_000 {
-                object.again_went((block, 3), number, Time::ZERO);
+                object.again_went((block, 3), number, Time::ZERO, &shape);
                 number += 1;
             }
         }
@@ -67,4 +69,43 @@ fn segments_sent_again_are_remembered_within_a_bound() {
         let expected = if is_one_way { 0..one / 4 } else { one..one * 5 / 4 };
         assert!(expected.contains(&memory), "{memory}");
     }
+}
+
+#[test]
+fn states_of_blocks_are_dropped_and_restored() {
+    const MOST: usize = 100 << 10;
+    let (mut core, transmission, mut object) = sent(5_000, 4, false);
+    let shape = object.shape.clone().expect("it is cut");
+    object.limit_states(MOST);
+    for (number, at) in (0..5_000).flat_map(|block| (0..4).map(move |at| (block, at))).enumerate() {
+        object.at = Position { block: at.0, symbol: at.1 };
+        object.source_went(number as u64, Time::ZERO, &shape);
+        assert!(object.coded.kept.bytes <= MOST);
+    }
+    object.at = Position { block: 5_000, symbol: 0 };
+    assert!(object.coded.blocks.len() > 100 && !object.coded.blocks.contains_key(&7));
+    let answer = |object: &mut Outgoing, node| {
+        object.answer(Time::from_secs(9), NodeId(node), None, &transmission);
+    };
+    // A receiver lacks two segments.
+    let symbols = Symbols { named: Bits::new(), count: 2 };
+    assert!(object.mark(&mut core, 7, &symbols));
+    answer(&mut object, 1);
+    let state = &object.coded.blocks[&7];
+    assert_eq!((state.sent, state.goal, object.first_short()), (4, 6, Some(7)));
+    object.coded.change(7, |state| (state.sent, state.next_row) = (6, 2));
+    // Others claim to lack all, again and again.
+    for node in 2..50 {
+        assert!(object.mark_all(&mut core));
+        assert!(object.coded.lacking.len() <= 4_096);
+        answer(&mut object, node);
+        assert!(object.coded.kept.bytes <= MOST);
+    }
+    assert!(!object.coded.blocks.contains_key(&7));
+    // Its parity goes on where it ended.
+    assert!(object.mark(&mut core, 7, &symbols));
+    let state = &object.coded.blocks[&7];
+    assert_eq!((state.sent, state.next_row), (6, 2));
+    let bytes: usize = object.coded.blocks.values().map(CodedBlock::memory).sum();
+    assert_eq!(bytes, object.coded.kept.bytes);
 }
