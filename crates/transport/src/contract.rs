@@ -533,6 +533,11 @@ pub trait Configuration: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether files are sent without acknowledgements, by these or by the settings.
+    fn is_one_way(&self) -> bool {
+        false
+    }
+
     /// Whether a file resumes if it is sent again from the same store after the process was killed,
     /// besides the protocols of which all files do ([`Adapter::resumes`]).
     fn resumes(&self) -> bool {

@@ -184,6 +184,10 @@ impl Configuration for NormConfig {
         sender.has_long_blocks()
     }
 
+    fn is_one_way(&self) -> bool {
+        self.config.sender.is_one_way()
+    }
+
     fn resumes(&self) -> bool {
         let norm::Config { sender, journal, groups, .. } = &self.config;
         let is_coded = sender.has_long_blocks();

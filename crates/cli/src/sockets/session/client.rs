@@ -67,7 +67,7 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
     if let Some(config) = configuration.cfdp_mut() {
         plan_put(&mut job, config)?;
     }
-    let resumes = configuration.resumes();
+    let (resumes, is_one_way) = (configuration.resumes(), configuration.is_one_way());
     let (store, place) = Place::open(&job, &job.ends.to.to_string(), resumes, &waker)?;
     let transport = configuration.build(rt::entropy().context("no entropy")?);
     let settings = rt::Config {
@@ -80,6 +80,7 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
     connect(&mut driver, &job.ends, configuration.peer_ports() > 0)?;
     let mut client = Client::new(job, driver.now(), true);
     client.resumes |= resumes;
+    client.is_answered |= is_one_way && client.wish.is_send();
     client.resumed = resumes && place.is_resumed();
     Ok((Runner::Socket(Box::new(driver)), client, place))
 }

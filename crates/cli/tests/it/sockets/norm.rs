@@ -143,3 +143,15 @@ fn senders_to_receivers_without_return_link_need_a_rate_and_a_time() {
     let sent = place.send("norm/coded", "file", &address, &more).end().complete();
     assert_eq!(sent["delivery"], "unreported");
 }
+
+#[test]
+fn nobody_is_expected_to_reply_to_a_carousel() {
+    let place = Place::new();
+    make(&place.here("file"), 1000);
+    let (_socket, address) = silent();
+    // Longer than a sender waits until it warns.
+    let more = ["--carousel", "7 s", "--rate", "1 Mbit/s"];
+    let ended = place.send("norm/coded", "file", &address, &more).end();
+    assert_eq!(ended.code, Some(0), "{}", ended.message);
+    assert!(!ended.message.contains("no answer"), "{}", ended.message);
+}
