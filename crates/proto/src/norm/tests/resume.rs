@@ -195,8 +195,8 @@ fn objects_of_many_blocks_resume() {
 fn complete_blocks_need_little_memory_to_resume() {
     let mut config = coded();
     config.sender.block_len = 50;
-    // A third of the blocks with their parity, or nearly all without.
-    config.limits.assembly = 14_000;
+    // Half of the 41 blocks with their parity, or nearly all without.
+    config.limits.assembly = 22_000;
     let mut it = Interrupted::new(config, SIZE, lose_one_in(100, 5));
     it.run_to(0.9);
     it.restart(RECEIVER);
