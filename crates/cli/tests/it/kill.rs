@@ -350,7 +350,7 @@ fn kill_at(end: End, share: f64) -> (f64, f64) {
         // What was under way.
         End::Client => 1.15 - share,
         // Everything once, as far as the receiver was away, and what it lacked then.
-        End::Server => 1.15 + 1.1 * transfer.moved() as f64 / FILE_BYTES as f64,
+        End::Server => 1.2 + 1.1 * transfer.moved() as f64 / FILE_BYTES as f64,
     };
     (sent, most)
 }
