@@ -8,7 +8,6 @@ use wire::norm::{Flags, Position, RequestFlags, RequestWriter};
 use super::partials::{Identity, Partial, Record, encode};
 use super::requests::shape_id;
 use super::{Block, Incoming, Shape, State};
-use crate::norm::bits::runs;
 use crate::norm::core::Core;
 use crate::norm::indication::Indication;
 
@@ -231,7 +230,8 @@ impl Incoming {
 
     /// Whether progress was made that is not recorded, and whether a record is due.
     pub(crate) fn unsaved(&self, core: &Core) -> (bool, bool) {
-        if self.state != State::Receiving || self.journal.pending.is_some() {
+        let is_waiting = self.journal.pending.is_some() || self.journal.is_due_on_open;
+        if self.state != State::Receiving || is_waiting {
             return (false, false);
         }
         let is_kept = |shape: &&Shape| shape.coding.is_long() && core.config.journal.enabled;
@@ -247,7 +247,10 @@ impl Incoming {
             return;
         }
         self.flush_run(core);
-        self.journal.is_due_on_open = !self.sink.is_open();
+        if !self.sink.is_open() {
+            self.journal.is_due_on_open = true;
+            return;
+        }
         let (Some(identity), Some(shape)) = (self.identity(), &self.shape) else { return };
         let blocks = self
             .blocks
@@ -398,7 +401,7 @@ fn ranges_of(block: &Block, block_len: u16, parity: u16) -> Vec<(u16, u16)> {
     if lacks == 0 || block.is_recovering {
         return Vec::new();
     }
-    let mut long = runs(block.have.missing(block_len));
+    let mut long: Vec<_> = block.have.gaps(0..block_len).collect();
     long.retain(|(first, last)| last - first + 1 >= RUN_LEAST);
     long.sort_by_key(|(first, last)| std::cmp::Reverse(last - first));
     long.truncate(RUNS_MAX);
