@@ -161,6 +161,11 @@ impl Block {
         self.requested_at.is_some_and(|at| at > since)
     }
 
+    /// Whether what it lacks is to be requested, if that was not done after `since`.
+    pub(super) fn is_due(&self, since: Time) -> bool {
+        !self.is_recovering && !self.was_requested(since)
+    }
+
     /// Whether others requested everything in `wanted`. Any parity segment repairs any loss, so
     /// only the number of requested parity segments counts.
     pub(super) fn is_requested(&self, wanted: &[(u16, u16)], block_len: u16) -> bool {

@@ -4,7 +4,7 @@ use engine::Time;
 use wire::norm::{Flags, Form, Position, Request, RequestFlags, RequestWriter, Scheme};
 
 use super::joined::ItemPrice;
-use super::{Block, Incoming, Shape, State};
+use super::{Incoming, Shape, State};
 use crate::norm::bits::{Bits, len_of};
 use crate::norm::coding::{first_id, is_long};
 use crate::norm::digest::DIGESTS_MAX;
@@ -66,7 +66,7 @@ impl Incoming {
         let mut known = self.requested.blocks(since);
         gaps.any(|(from, to)| {
             for (number, block) in self.blocks.range(from as u32..to as u32) {
-                if !block.is_recovering && !block.was_requested(since) {
+                if block.is_due(since) {
                     return true;
                 }
                 known.insert(u64::from(*number), u64::from(*number) + 1);
@@ -148,10 +148,9 @@ impl Incoming {
 
     /// Whether the work of a message suffices for a block: `left` segments.
     fn can_examine(&self, shape: &Shape, number: u32, since: Time, left: &mut u32) -> bool {
-        let is_due = |block: &&Block| !block.is_recovering && !block.was_requested(since);
-        let cost = match self.blocks.get(&number).filter(is_due) {
-            Some(_) => u32::from(shape.partition.block_len(number)),
-            None => 0,
+        let cost = match self.blocks.get(&number).is_some_and(|block| block.is_due(since)) {
+            true => u32::from(shape.partition.block_len(number)),
+            false => 0,
         };
         let is_enough = cost <= *left;
         *left = left.saturating_sub(cost);
@@ -251,11 +250,7 @@ impl Incoming {
         let (fec, object) = (shape.scheme, self.number());
         let position = |symbol| Position { fec, object, id: shape_id(shape, number, symbol) };
         let is_requested = self.requested.is_block_requested(number);
-        let Some(block) = self
-            .blocks
-            .get_mut(&number)
-            .filter(|block| !block.is_recovering && !block.was_requested(since))
-        else {
+        let Some(block) = self.blocks.get_mut(&number).filter(|block| block.is_due(since)) else {
             return true;
         };
         let block_len = shape.partition.block_len(number);

@@ -61,6 +61,15 @@ impl Interrupted {
         }
     }
 
+    /// Cancels the object once a share of it was sent.
+    fn cancel_at(&mut self, share: f64) {
+        self.run_to(share);
+        let id = self.world.sides[SENDER].engine.objects().next().expect("it is under way").id;
+        self.world.sides[SENDER].engine.cancel(self.world.now, id).expect("it is under way");
+        self.world.drain(SENDER);
+        self.world.run();
+    }
+
     /// Kills a side, which comes back as another node.
     pub(super) fn restart(&mut self, side: usize) {
         self.lives += 1;
@@ -401,11 +410,7 @@ fn few_incomplete_files_are_kept() {
     config.limits.partials = 2;
     let mut it = Interrupted::new(config, 600_000, Box::new(|_, _, _| false));
     for n in 0..5 {
-        it.run_to(0.7);
-        let id = it.world.sides[SENDER].engine.objects().next().expect("it is under way").id;
-        it.world.sides[SENDER].engine.cancel(it.world.now, id).expect("it is under way");
-        it.world.drain(SENDER);
-        it.world.run();
+        it.cancel_at(0.7);
         let spooled = it.world.sides[RECEIVER].store.names(Area::Spool).count();
         assert_eq!(spooled, 2.min(n + 1));
         it.world.log.clear();
@@ -423,11 +428,7 @@ fn incomplete_files_have_limited_memory() {
     config.limits.assembly = 12_000;
     let mut it = Interrupted::new(config, 600_000, Box::new(|_, _, _| false));
     for n in 0..40 {
-        it.run_to(0.7);
-        let id = it.world.sides[SENDER].engine.objects().next().expect("it is under way").id;
-        it.world.sides[SENDER].engine.cancel(it.world.now, id).expect("it is under way");
-        it.world.drain(SENDER);
-        it.world.run();
+        it.cancel_at(0.7);
         it.world.log.clear();
         it.world.request(Content::File(name("source")), &format!("copy-{n}"));
     }
