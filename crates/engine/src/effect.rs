@@ -126,6 +126,17 @@ pub enum PathEffect {
         /// The path.
         path: PathId,
     },
+    /// Keep the peer of a path: a transfer with it has begun. A driver may forget other peers that
+    /// it did not know beforehand, when further ones arrive.
+    Retain {
+        /// The path.
+        path: PathId,
+    },
+    /// The last transfer with the peer of a path has ended.
+    Release {
+        /// The path.
+        path: PathId,
+    },
 }
 
 /// Operation on streams alone. A driver without streams refuses those that have a ticket and

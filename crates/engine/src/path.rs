@@ -108,6 +108,9 @@ pub enum PathEvent {
     Blocked,
     /// There is room again.
     Writable,
+    /// The system refused datagrams of the batch that was pulled last for this path, for example
+    /// because of a packet filter: they are lost. Reported before the next pull.
+    Unsent,
     /// The peer sends no more on this stream.
     ReadClosed,
     /// Bytes of a best-effort stream that were lost: zeros are delivered in their place. The end of

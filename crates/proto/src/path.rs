@@ -135,7 +135,10 @@ impl Path {
             PathEvent::ReturnUp => self.return_up = true,
             PathEvent::Blocked => self.blocked = true,
             PathEvent::Writable => self.blocked = false,
-            PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_) => {}
+            PathEvent::Unsent
+            | PathEvent::ReadClosed
+            | PathEvent::Missing { .. }
+            | PathEvent::Secured(_) => {}
         }
         let least = pacing.pace_as.map_or(Duration::ZERO, |len| self.time_of(len));
         self.interval = pacing.interval.max(least);

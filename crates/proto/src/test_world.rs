@@ -197,7 +197,12 @@ impl<E: Engine> World<E> {
         match effect {
             Effect::Path(PathEffect::PauseRead { .. }) => host.paused = true,
             Effect::Path(PathEffect::ResumeRead { .. }) => host.paused = false,
-            Effect::Path(PathEffect::Open { .. } | PathEffect::Close { .. })
+            Effect::Path(
+                PathEffect::Open { .. }
+                | PathEffect::Close { .. }
+                | PathEffect::Retain { .. }
+                | PathEffect::Release { .. },
+            )
             | Effect::Stream(_) => {}
             Effect::Store(effect) => {
                 match host.dies_after.as_mut() {

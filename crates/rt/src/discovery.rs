@@ -14,7 +14,7 @@ use proto::bp::discovery::{Config, Discovery, Found, Link, News, Statistics};
 
 use crate::group::watch;
 use crate::interface::addresses;
-use crate::{Buffers, Clock, Group, Ready, ReceiveBuffers, Socket, Waker, interface};
+use crate::{Buffers, Clock, Group, Ready, ReceiveBuffers, Sent, Socket, Waker, interface};
 
 /// Batches read from a socket per turn, and the pause after a turn with more.
 const BATCHES: usize = 4;
@@ -318,6 +318,9 @@ impl Sockets {
     fn send(&self, beacon: Option<&[u8]>) -> io::Result<()> {
         let Some(bytes) = beacon else { return Ok(()) };
         let to = self.group.destination();
-        self.sender.send(to, None, Ecn::NotEct, bytes, bytes.len()).map(drop)
+        match self.sender.send(to, None, Ecn::NotEct, bytes, bytes.len())? {
+            Sent::All | Sent::Blocked(_) | Sent::Congested(_) => Ok(()),
+            Sent::Refused(refusal) => Err(refusal.error.into()),
+        }
     }
 }

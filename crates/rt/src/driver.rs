@@ -3,10 +3,11 @@
 mod config;
 mod destinations;
 mod names;
+mod outages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -16,19 +17,20 @@ use engine::{
     StoreEffect, Time,
 };
 use engine::{Transmit, TxBuf};
-use rustix::io::Errno;
 
 pub use self::config::{Config, Control, Event, RunError, Statistics};
 use self::names::Names;
+use self::outages::Outages;
 use crate::group::{Groups, Joined};
 use crate::lateness::Observed;
 use crate::lite::Lite;
 use crate::lookup::Destination;
 use crate::outbox::{Held, Outbox};
 use crate::peers::Origin;
+use crate::refusals::forgivable;
 use crate::socket::{Arrival, SEGMENTS_MAX};
 use crate::wait::wake_exactly;
-use crate::{Clock, FileStore, Group, Peers, Ready, ReceiveBuffers, Sent, Socket, Waker};
+use crate::{Clock, FileStore, Group, Peers, Ready, ReceiveBuffers, Refusal, Sent, Socket, Waker};
 
 /// Runs an engine in the calling thread; see the [crate documentation](crate).
 #[derive(Debug)]
@@ -51,6 +53,7 @@ pub struct Driver<E: Engine> {
     received: ReceiveBuffers,
     /// Paths whose datagrams the engine does not want now.
     paused: BTreeSet<PathId>,
+    outages: Outages,
     next_tick: Time,
     /// Address of the only peer, if the driver is connected, and the number of refusals reported
     /// so far.
@@ -136,6 +139,7 @@ impl<E: Engine> Driver<E> {
             outbox: Outbox::new(TxBuf::new(segments)),
             received: ReceiveBuffers::new(),
             paused: BTreeSet::new(),
+            outages: Outages::default(),
             next_tick: Time::ZERO + config.tick,
             connected: None,
             statistics: Statistics::default(),
@@ -160,8 +164,12 @@ impl<E: Engine> Driver<E> {
     fn bring_up(&mut self, path: PathId) {
         let address = self.peers.get(path).map(|peer| peer.address);
         let ends = address.map(|address| (self.socket.local(), address));
-        let up = PathEvent::Up(PathInfo { ends, ..self.config.path.clone() });
-        self.engine.handle_input(self.clock.now(), Input::Path(path, up));
+        let info = PathInfo {
+            kind: self.peers.kind(path, self.config.path.kind),
+            ends,
+            ..self.config.path.clone()
+        };
+        self.engine.handle_input(self.clock.now(), Input::Path(path, PathEvent::Up(info)));
     }
 
     /// Adds the only peer of this driver. In return the observer is notified when no socket listens
@@ -314,6 +322,10 @@ impl<E: Engine> Driver<E> {
         if now >= self.next_tick {
             self.next_tick = now + self.config.tick;
             on(now, &mut self.engine, Event::Tick);
+            self.look_for_routes(now);
+            if let Some(error) = self.socket.take_report() {
+                self.on_report(error);
+            }
             let refusals = self.socket.refusals();
             if let Some((address, reported)) =
                 self.connected.as_mut().filter(|(_, n)| *n < refusals)
@@ -400,28 +412,29 @@ impl<E: Engine> Driver<E> {
             }
             let now = self.clock.now();
             let any = self.socket.local().ip().is_unspecified();
-            let Self { engine, peers, config, statistics, lite, .. } = self;
             let local = self.socket.local();
+            let Self { engine, peers, config, statistics, outages, paused, lite, .. } = self;
+            let mut intake = Intake { engine, peers, config, statistics, outages, paused };
             let inlet = Inlet { group: None, echo: None, any, local };
             let mut count = self.socket.receive(&mut self.received, |arrival| {
-                arrive(engine, peers, config, statistics, now, &arrival, inlet);
+                intake.arrive(now, &arrival, inlet);
                 if let Some(lite) = lite {
-                    lite.record_offers(peers, &arrival);
+                    lite.record_offers(intake.peers, &arrival);
                 }
             })?;
             if let Some(lite) = lite {
                 count += lite.socket().receive(&mut self.received, |arrival| {
                     if lite.admits(arrival.bytes) {
-                        arrive(engine, peers, config, statistics, now, &arrival, inlet);
+                        intake.arrive(now, &arrival, inlet);
                     }
                 })?;
             }
             for Joined { path, socket, echo } in self.groups.joined() {
                 let inlet = Inlet { group: Some(path), echo, any, local };
                 count += socket.receive(&mut self.received, |arrival| {
-                    arrive(engine, peers, config, statistics, now, &arrival, inlet);
+                    intake.arrive(now, &arrival, inlet);
                     if let Some(lite) = lite {
-                        lite.record_offers(peers, &arrival);
+                        lite.record_offers(intake.peers, &arrival);
                     }
                 })?;
             }
@@ -441,12 +454,11 @@ impl<E: Engine> Driver<E> {
             next = Next::More;
             match effect {
                 Effect::Path(PathEffect::Open { path }) => {
-                    let event = if self.reach(path) {
-                        PathEvent::Up(self.config.path.clone())
+                    if self.reach(path) {
+                        self.bring_up(path);
                     } else {
-                        PathEvent::Down
-                    };
-                    self.engine.handle_input(self.clock.now(), Input::Path(path, event));
+                        self.path_down(path);
+                    }
                 }
                 Effect::Path(PathEffect::Close { path }) => {
                     self.paused.remove(&path);
@@ -462,6 +474,8 @@ impl<E: Engine> Driver<E> {
                 Effect::Path(PathEffect::ResumeRead { path }) => {
                     self.paused.remove(&path);
                 }
+                Effect::Path(PathEffect::Retain { path }) => self.peers.set_retained(path, true),
+                Effect::Path(PathEffect::Release { path }) => self.peers.set_retained(path, false),
                 Effect::Stream(effect) => match effect.ticket() {
                     Some(ticket) => {
                         let answer = Err(EffectError::Failed("this driver has no streams".into()));
@@ -513,23 +527,25 @@ impl<E: Engine> Driver<E> {
             match self.groups.aim(path, &self.socket) {
                 Ok(Some(address)) => peer.address = address,
                 Ok(None) => return Ok(None),
-                Err(error) => return self.refused(peer.address, segment, error).map(|()| None),
+                Err(error) => {
+                    let (error, _) = forgivable(error)?;
+                    let refusal = Refusal { sent: 0, lost: len - held.sent, error };
+                    self.on_refused(path, segment, refusal);
+                    return Ok(None);
+                }
             }
         }
         let bytes = &self.outbox.bytes()[held.sent..len];
         let lite = self.lite.as_ref().filter(|lite| lite.reaches(&self.peers, path));
         let (to, ours) = (peer.address, peer.ours);
         let sent = match lite.filter(|_| !self.groups.knows(path)) {
-            Some(lite) => lite.send(&self.socket, to, ours, ecn, bytes, segment),
-            None => self.socket.send(to, ours, ecn, bytes, segment),
-        };
-        let sent = match sent {
-            Ok(sent) => sent,
-            Err(error) => return self.refused(peer.address, segment, error).map(|()| None),
+            Some(lite) => lite.send(&self.socket, to, ours, ecn, bytes, segment)?,
+            None => self.socket.send(to, ours, ecn, bytes, segment)?,
         };
         let done = match sent {
             Sent::All => bytes.len(),
             Sent::Blocked(done) | Sent::Congested(done) => done,
+            Sent::Refused(refusal) => refusal.sent,
         };
         self.statistics.datagrams_sent += done.div_ceil(segment.max(1)) as u64;
         self.statistics.bytes_sent += done as u64;
@@ -538,21 +554,13 @@ impl<E: Engine> Driver<E> {
             Sent::All => return Ok(None),
             Sent::Blocked(_) => held.is_blocked = true,
             Sent::Congested(_) => held.until = self.clock.now() + CONGESTED,
+            Sent::Refused(refusal) => {
+                held.sent += refusal.lost;
+                let continues = self.on_refused(path, segment, refusal);
+                return Ok(Some(held).filter(|held| continues && held.sent < len));
+            }
         }
         Ok(Some(held))
-    }
-
-    /// Handles a refusal to send. A network outage is left to the protocol; any other error is
-    /// returned.
-    fn refused(&self, to: SocketAddr, len: usize, error: io::Error) -> Result<(), RunError> {
-        match Errno::from_io_error(&error) {
-            Some(Errno::MSGSIZE) => Err(RunError::DatagramTooLarge { len, to }),
-            Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {
-                tracing::debug!(%to, %error, "datagrams are lost");
-                Ok(())
-            }
-            _ => Err(RunError::Send { to, error }),
-        }
     }
 
     /// Waits for a datagram or another event, at most until `latest`.
@@ -596,50 +604,83 @@ struct Inlet {
     local: SocketAddr,
 }
 
-/// Passes a batch of datagrams to the engine, after the event of a new path.
-fn arrive<E: Engine>(
-    engine: &mut E,
-    peers: &mut Peers,
-    config: &Config,
-    statistics: &mut Statistics,
-    now: Time,
-    arrival: &Arrival<'_>,
-    inlet: Inlet,
-) {
-    if inlet.echo == Some(arrival.from) {
-        // Sent by this driver.
-        return;
-    }
-    let datagrams = arrival.bytes.len().div_ceil(arrival.stride.max(1)).max(1) as u64;
-    // Replies leave from the address to which the peer wrote; with a single address, the kernel
-    // chooses it.
-    let ours = arrival.to.filter(|to| inlet.any && !to.is_multicast());
-    let from = match peers.origin(now, arrival.from, ours) {
-        Origin::Known(path) => path,
-        Origin::New(path, forgotten) => {
-            if let Some(forgotten) = forgotten {
-                engine.handle_input(now, Input::Path(forgotten, PathEvent::Down));
-            }
-            let ends = Some((inlet.local, arrival.from));
-            let up = PathEvent::Up(PathInfo { ends, ..config.path.clone() });
-            engine.handle_input(now, Input::Path(path, up));
-            path
-        }
-        Origin::Refused => {
-            statistics.datagrams_refused += datagrams;
+/// Parts of a driver that receive datagrams.
+struct Intake<'a, E> {
+    engine: &'a mut E,
+    peers: &'a mut Peers,
+    config: &'a Config,
+    statistics: &'a mut Statistics,
+    outages: &'a mut Outages,
+    paused: &'a mut BTreeSet<PathId>,
+}
+
+impl<E: Engine> Intake<'_, E> {
+    /// Passes a batch of datagrams to the engine, after the event of a new path.
+    fn arrive(&mut self, now: Time, arrival: &Arrival<'_>, inlet: Inlet) {
+        if inlet.echo == Some(arrival.from) {
+            // Sent by this driver.
             return;
         }
-    };
-    statistics.datagrams_received += datagrams;
-    statistics.bytes_received += arrival.bytes.len() as u64;
-    let received = Receive {
-        path: inlet.group.unwrap_or(from),
-        from,
-        ecn: arrival.ecn,
-        stride: arrival.stride,
-        bytes: arrival.bytes,
-    };
-    engine.handle_input(now, Input::Receive(received));
+        let datagrams = arrival.bytes.len().div_ceil(arrival.stride.max(1)).max(1) as u64;
+        // Replies leave from the address to which the peer wrote; with a single address, the kernel
+        // chooses it.
+        let ours = arrival.to.filter(|to| inlet.any && !to.is_multicast());
+        let Some(from) = self.path_of(now, arrival.from, ours, inlet.local) else {
+            self.statistics.datagrams_refused += datagrams;
+            return;
+        };
+        self.statistics.datagrams_received += datagrams;
+        self.statistics.bytes_received += arrival.bytes.len() as u64;
+        let received = Receive {
+            path: inlet.group.unwrap_or(from),
+            from,
+            ecn: arrival.ecn,
+            stride: arrival.stride,
+            bytes: arrival.bytes,
+        };
+        self.engine.handle_input(now, Input::Receive(received));
+    }
+
+    /// Path of a datagram, which is up from here on; `None` if the datagram is refused.
+    fn path_of(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        ours: Option<IpAddr>,
+        local: SocketAddr,
+    ) -> Option<PathId> {
+        let path = match self.peers.origin(now, from, ours) {
+            Origin::Known(path) if self.outages.end(path) => path,
+            Origin::Known(path) => return Some(path),
+            Origin::New(path, forgotten) => {
+                if let Some(forgotten) = forgotten {
+                    self.paused.remove(&forgotten);
+                    self.outages.end(forgotten);
+                    self.engine.handle_input(now, Input::Path(forgotten, PathEvent::Down));
+                }
+                path
+            }
+            Origin::Invalid => {
+                self.outages.log.add(1, format_args!("no peer has the source address {from}"));
+                return None;
+            }
+            Origin::Refused => {
+                let most = self.config.peers_max;
+                if most > 0 {
+                    let what = format_args!(
+                        "{from} and others are refused: all {most} peers have transfers \
+                         (--peers-max, strangers)"
+                    );
+                    self.outages.log.add(1, what);
+                }
+                return None;
+            }
+        };
+        let kind = self.peers.kind(path, self.config.path.kind);
+        let info = PathInfo { kind, ends: Some((local, from)), ..self.config.path.clone() };
+        self.engine.handle_input(now, Input::Path(path, PathEvent::Up(info)));
+        Some(path)
+    }
 }
 
 /// Datagrams per batch: as many as leave in [`BURST`] at the path's rate.

@@ -3,13 +3,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use engine::{Ecn, PathId};
 
-use crate::socket::Arrival;
-use crate::{Buffers, Peers, Sent, Socket};
+use crate::socket::{Arrival, set_option};
+use crate::{Buffers, Peers, Refusal, Sent, Socket};
 
 /// Length of a UDP-Lite header, which every checksum covers (§3.1).
 const HEADER: usize = 8;
@@ -93,7 +93,7 @@ impl Lite {
                     match self.socket.send(to, source, ecn, datagram, datagram.len())? {
                         // The driver waits for its UDP socket only.
                         Sent::Blocked(done) => Sent::Congested(done),
-                        sent @ (Sent::All | Sent::Congested(_)) => sent,
+                        sent @ (Sent::All | Sent::Congested(_) | Sent::Refused(_)) => sent,
                     }
                 }
             };
@@ -101,6 +101,9 @@ impl Lite {
                 Sent::All => done += datagram.len(),
                 Sent::Blocked(_) => return Ok(Sent::Blocked(done)),
                 Sent::Congested(_) => return Ok(Sent::Congested(done)),
+                Sent::Refused(refusal) => {
+                    return Ok(Sent::Refused(Refusal { sent: done, ..refusal }));
+                }
             }
         }
         Ok(Sent::All)
@@ -118,18 +121,10 @@ impl Lite {
     }
 }
 
-/// Sets a UDP-Lite option, which no library wraps.
-#[expect(unsafe_code, reason = "no library sets options of UDP-Lite")]
-fn set(socket: &impl AsFd, option: libc::c_int, value: usize) -> io::Result<()> {
-    let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
-    let len = libc::socklen_t::try_from(size_of_val(&value)).expect("it has four bytes");
-    let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the descriptor stays open while it is borrowed, and the kernel reads `len` bytes of
-    // `value`, which has that size and outlives the call.
-    let result = unsafe {
-        libc::setsockopt(fd, libc::IPPROTO_UDPLITE, option, (&raw const value).cast(), len)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+/// Sets a UDP-Lite option to a number of bytes.
+fn set(socket: &impl AsFd, option: libc::c_int, bytes: usize) -> io::Result<()> {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_option(socket, libc::IPPROTO_UDPLITE, option, value)
 }
 
 #[cfg(test)]

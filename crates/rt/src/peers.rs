@@ -1,26 +1,33 @@
 //! Table of paths and peer addresses.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use engine::{PathId, Time};
+use engine::{PathId, PathKind, Time};
 
 /// The peers of one socket by path and by address, at most a fixed number.
 ///
-/// Static peers are configured and stay. Others appear when a datagram comes from them, and may be
-/// replaced after a long silence. Until then datagrams from further addresses are refused, so that
-/// forged addresses cannot drive out real peers.
+/// Static peers are configured and stay. Others appear when a datagram comes from them. When the
+/// table is full, the peer that has been silent longest gives way to a new one, at once if the
+/// engine has no transfer with it. A peer with a transfer gives way only after a long silence, so
+/// that forged addresses cannot drive it out.
 #[derive(Debug)]
 pub struct Peers {
     by_path: BTreeMap<PathId, Peer>,
     by_address: BTreeMap<SocketAddr, PathId>,
+    /// Dynamic peers, those that give way first at the front.
+    dynamic: BTreeSet<Rank>,
     /// Peer that sent last. In a bulk transfer, it is nearly always the next sender too.
     last: Option<(SocketAddr, PathId)>,
     next: u32,
     peers_max: usize,
     silence: Duration,
 }
+
+/// Order in which dynamic peers give way: whether the engine retains the peer, the second in which
+/// it was last received, its path.
+type Rank = (bool, u64, PathId);
 
 /// Addresses of a peer.
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +36,24 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Our address to which the peer last sent, and from which it expects replies.
     pub ours: Option<IpAddr>,
+    /// Longest datagram to the peer, in bytes, if the system accepts none as long as configured.
+    pub(crate) mtu: Option<usize>,
     last_received: Time,
     fixed: bool,
+    /// Whether the engine has a transfer with the peer.
+    retained: bool,
     /// Whether the peer accepts UDP-Lite, if indicated.
     lite: Option<bool>,
+}
+
+impl Peer {
+    fn new(address: SocketAddr, ours: Option<IpAddr>, last_received: Time, fixed: bool) -> Self {
+        Self { address, ours, mtu: None, last_received, fixed, retained: false, lite: None }
+    }
+
+    fn rank(&self, path: PathId) -> Rank {
+        (self.retained, self.last_received.since(Time::ZERO).as_secs(), path)
+    }
 }
 
 /// Origin of a datagram.
@@ -42,17 +63,22 @@ pub enum Origin {
     Known(PathId),
     /// A new peer; the second path was removed to make room for it.
     New(PathId, Option<PathId>),
-    /// The table is full.
+    /// The table is full of peers with transfers.
     Refused,
+    /// No reply can be sent to the address, or it belongs to no single host: port 0, a group, a
+    /// broadcast or unspecified address.
+    Invalid,
 }
 
 impl Peers {
-    /// Returns an empty table of at most `peers_max` peers; one may be replaced after `silence`.
+    /// Returns an empty table of at most `peers_max` dynamic peers. One with a transfer may be
+    /// replaced after `silence`.
     #[must_use]
     pub fn new(peers_max: usize, silence: Duration) -> Self {
         Self {
             by_path: BTreeMap::new(),
             by_address: BTreeMap::new(),
+            dynamic: BTreeSet::new(),
             last: None,
             next: 0,
             peers_max,
@@ -64,9 +90,10 @@ impl Peers {
     pub fn add(&mut self, address: SocketAddr) -> PathId {
         let path = match self.by_address.get(&address) {
             Some(&path) => path,
-            None => self.insert(address, None, Time::ZERO),
+            None => self.insert(address, None, Time::ZERO, true),
         };
         if let Some(peer) = self.by_path.get_mut(&path) {
+            self.dynamic.remove(&peer.rank(path));
             peer.fixed = true;
         }
         path
@@ -74,8 +101,7 @@ impl Peers {
 
     /// Adds a static peer whose path has this number. Number and address must both be unused.
     pub fn add_at(&mut self, path: PathId, address: SocketAddr) {
-        let peer = Peer { address, ours: None, last_received: Time::ZERO, fixed: true, lite: None };
-        self.by_path.insert(path, peer);
+        self.by_path.insert(path, Peer::new(address, None, Time::ZERO, true));
         self.by_address.insert(address, path);
     }
 
@@ -111,26 +137,69 @@ impl Peers {
         };
         if let Some(path) = known {
             self.last = Some((address, path));
-            if let Some(peer) = self.by_path.get_mut(&path) {
+            self.change(path, |peer| {
                 peer.last_received = now;
                 // A group is not one of our addresses.
                 peer.ours = ours.or(peer.ours);
-            }
+            });
             return Origin::Known(path);
         }
-        let dynamic = self.by_path.iter().filter(|(_, peer)| !peer.fixed);
+        if !is_of_a_host(address) {
+            return Origin::Invalid;
+        }
         let mut forgotten = None;
-        if dynamic.clone().count() >= self.peers_max {
-            let oldest = dynamic.min_by_key(|(_, peer)| peer.last_received);
-            match oldest.filter(|(_, peer)| now.since(peer.last_received) >= self.silence) {
-                Some((&path, _)) => forgotten = Some(path),
+        if self.dynamic.len() >= self.peers_max {
+            match self.dynamic.first().filter(|rank| self.gives_way(now, **rank)) {
+                Some((.., path)) => forgotten = Some(*path),
                 None => return Origin::Refused,
             }
         }
         if let Some(path) = forgotten {
             self.remove(path);
         }
-        Origin::New(self.insert(address, ours, now), forgotten)
+        Origin::New(self.insert(address, ours, now, false), forgotten)
+    }
+
+    /// Whether a dynamic peer gives way to a new one.
+    fn gives_way(&self, now: Time, (retained, _, path): Rank) -> bool {
+        let last = self.by_path.get(&path).map_or(Time::ZERO, |peer| peer.last_received);
+        !retained || now.since(last) >= self.silence
+    }
+
+    /// Changes a peer, and its rank with it.
+    fn change(&mut self, path: PathId, change: impl FnOnce(&mut Peer)) {
+        let Some(peer) = self.by_path.get_mut(&path) else { return };
+        let before = peer.rank(path);
+        change(peer);
+        let after = peer.rank(path);
+        if before != after && self.dynamic.remove(&before) {
+            self.dynamic.insert(after);
+        }
+    }
+
+    /// Records whether the engine has a transfer with a peer.
+    pub(crate) fn set_retained(&mut self, path: PathId, retained: bool) {
+        self.change(path, |peer| peer.retained = retained);
+    }
+
+    /// Kind of the path to a peer, whose MTU may be lower than the configured one.
+    pub(crate) fn kind(&self, path: PathId, configured: PathKind) -> PathKind {
+        let lower = self.get(path).and_then(|peer| peer.mtu).unwrap_or(usize::MAX);
+        match configured {
+            PathKind::Datagram { mtu } => PathKind::Datagram { mtu: mtu.min(lower) },
+            PathKind::Message { max } => PathKind::Message { max: max.min(lower) },
+            PathKind::Stream => PathKind::Stream,
+        }
+    }
+
+    /// Records the longest datagram to a peer.
+    pub(crate) fn set_mtu(&mut self, path: PathId, mtu: usize) {
+        self.change(path, |peer| peer.mtu = Some(mtu));
+    }
+
+    /// Lets the kernel choose the source address of datagrams to a peer, until its next datagram.
+    pub(crate) fn forget_ours(&mut self, path: PathId) {
+        self.change(path, |peer| peer.ours = None);
     }
 
     /// Returns the peer of a path.
@@ -154,10 +223,11 @@ impl Peers {
 
     /// Removes a peer.
     pub fn remove(&mut self, path: PathId) {
-        if let Some(peer) = self.by_path.remove(&path)
-            && self.by_address.get(&peer.address) == Some(&path)
-        {
-            self.by_address.remove(&peer.address);
+        if let Some(peer) = self.by_path.remove(&path) {
+            self.dynamic.remove(&peer.rank(path));
+            if self.by_address.get(&peer.address) == Some(&path) {
+                self.by_address.remove(&peer.address);
+            }
         }
         self.last = None;
     }
@@ -167,7 +237,13 @@ impl Peers {
         self.by_path.keys().copied()
     }
 
-    fn insert(&mut self, address: SocketAddr, ours: Option<IpAddr>, last_received: Time) -> PathId {
+    fn insert(
+        &mut self,
+        address: SocketAddr,
+        ours: Option<IpAddr>,
+        last_received: Time,
+        fixed: bool,
+    ) -> PathId {
         // 2^32 new peers take over a year at a hundred per second; a path still in use after that
         // keeps its number.
         while self.by_path.contains_key(&PathId(self.next)) {
@@ -175,10 +251,21 @@ impl Peers {
         }
         let path = PathId(self.next);
         self.next = self.next.wrapping_add(1);
-        self.by_path.insert(path, Peer { address, ours, last_received, fixed: false, lite: None });
+        let peer = Peer::new(address, ours, last_received, fixed);
+        if !fixed {
+            self.dynamic.insert(peer.rank(path));
+        }
+        self.by_path.insert(path, peer);
         self.by_address.insert(address, path);
         path
     }
+}
+
+/// Whether an address belongs to one host, at a port that can be sent to.
+fn is_of_a_host(address: SocketAddr) -> bool {
+    let ip = address.ip().to_canonical();
+    let is_broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !is_broadcast
 }
 
 #[cfg(test)]
@@ -189,21 +276,68 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
+    const SECOND: fn(u64) -> Time = Time::from_secs;
+
     #[test]
     fn silent_peers_make_room_and_static_ones_stay() {
         let mut peers = Peers::new(2, Duration::from_secs(60));
         let fixed = peers.add(at(1));
         assert_eq!(peers.add(at(1)), fixed);
-        let second = Time::from_secs;
-        assert_eq!(peers.origin(second(1), at(2), None), Origin::New(PathId(1), None));
-        assert_eq!(peers.origin(second(2), at(3), None), Origin::New(PathId(2), None));
-        assert_eq!(peers.origin(second(3), at(2), None), Origin::Known(PathId(1)));
-        assert_eq!(peers.origin(second(4), at(4), None), Origin::Refused);
-        let evicted = Origin::New(PathId(3), Some(PathId(2)));
-        assert_eq!(peers.origin(second(62), at(4), None), evicted);
+        for (port, path) in [(2, PathId(1)), (3, PathId(2))] {
+            assert_eq!(peers.origin(SECOND(port), at(port as u16), None), Origin::New(path, None));
+            peers.set_retained(path, true);
+        }
+        assert_eq!(peers.origin(SECOND(3), at(2), None), Origin::Known(PathId(1)));
+        assert_eq!(peers.origin(SECOND(4), at(4), None), Origin::Refused);
+        let evicted = Origin::New(PathId(3), Some(PathId(1)));
+        assert_eq!(peers.origin(SECOND(63), at(4), None), evicted);
         assert_eq!(peers.get(fixed).unwrap().address, at(1));
-        assert!(peers.get(PathId(2)).is_none());
+        assert!(peers.get(PathId(1)).is_none());
         assert_eq!(peers.paths().count(), 3);
+    }
+
+    #[test]
+    fn peers_without_a_transfer_give_way_at_once() {
+        let mut peers = Peers::new(3, Duration::from_secs(60));
+        for (port, path) in (2..5).zip(0..) {
+            let now = SECOND(u64::from(port));
+            assert_eq!(peers.origin(now, at(port), None), Origin::New(PathId(path), None));
+        }
+        peers.set_retained(PathId(0), true);
+        assert_eq!(peers.origin(SECOND(6), at(3), None), Origin::Known(PathId(1)));
+        // The one that has been silent longest, of those without a transfer.
+        let third = Origin::New(PathId(3), Some(PathId(2)));
+        assert_eq!(peers.origin(SECOND(6), at(9), None), third);
+        for port in 100..5000 {
+            let Origin::New(_, Some(gone)) = peers.origin(SECOND(7), at(port), None) else {
+                panic!("{port} finds no room");
+            };
+            assert_ne!(gone, PathId(0), "it has a transfer");
+        }
+        peers.set_retained(PathId(0), false);
+        let next = peers.origin(SECOND(8), at(7000), None);
+        assert!(matches!(next, Origin::New(_, Some(PathId(0)))), "{next:?}");
+        assert_eq!(peers.paths().count(), 3);
+    }
+
+    #[test]
+    fn addresses_of_no_host_are_no_peers() {
+        let mut peers = Peers::new(9, Duration::from_secs(60));
+        for address in [
+            "192.0.2.1:0",
+            "0.0.0.0:7",
+            "255.255.255.255:7",
+            "224.0.0.1:7",
+            "[2001:db8::1]:0",
+            "[::]:7",
+            "[ff02::1]:7",
+            "[::ffff:255.255.255.255]:7",
+            "[::ffff:224.0.0.1]:7",
+        ] {
+            let address = address.parse().unwrap();
+            assert_eq!(peers.origin(Time::ZERO, address, None), Origin::Invalid, "{address}");
+        }
+        assert_eq!(peers.paths().count(), 0);
     }
 
     #[test]

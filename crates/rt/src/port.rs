@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use engine::{Engine, Input, PathEvent, PathId, PathInfo, Receive, TxBuf};
-use rustix::io::Errno;
 
 use crate::frame::{HEADER_MAX, Shape, Train, Vnet, complete};
 use crate::interface::{Condition, Monitor};
+use crate::refusals::forgivable;
 use crate::tun::{PACKET_MAX, Packet, Tun};
 use crate::{Clock, TunStatistics};
 
@@ -93,11 +93,8 @@ impl Port {
         let read = match self.tun.read(&mut self.packet) {
             Ok(Some(read)) => read,
             Ok(None) => return Ok(Read::Nothing),
-            // The interface is down.
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::BADFD) => {
-                return Ok(Read::Nothing);
-            }
-            Err(error) => return Err(error),
+            // The interface is down, for example.
+            Err(error) => return forgivable(error).map(|_| Read::Nothing),
         };
         let shape = match read {
             Packet::Unreadable => None,
@@ -142,8 +139,10 @@ impl Port {
             statistics.writes += 1;
             match written {
                 Ok(()) => statistics.packets_sent += count as u64,
-                Err(error) if is_of_the_packet(&error) => statistics.refused += count as u64,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    forgivable(error)?;
+                    statistics.refused += count as u64;
+                }
             }
         }
         Ok(())
@@ -176,11 +175,4 @@ fn cut<'a>(shape: &Shape, packet: &'a mut [u8], batch: &'a mut Vec<u8>) -> &'a [
         }
     }
     batch
-}
-
-/// Whether an error concerns one packet only: it is invalid for the host, or the interface is
-/// down.
-fn is_of_the_packet(error: &io::Error) -> bool {
-    let known = [Errno::INVAL, Errno::IO, Errno::AGAIN, Errno::NOBUFS, Errno::MSGSIZE];
-    Errno::from_io_error(error).is_some_and(|error| known.contains(&error))
 }

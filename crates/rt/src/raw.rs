@@ -72,6 +72,7 @@ fn send(socket: &Socket, to: std::net::SocketAddr, bytes: u64, datagram: usize) 
         let len = (bytes - sent).min(content.len() as u64) as usize;
         match socket.send(to, None, Ecn::NotEct, &content[..len], datagram)? {
             Sent::All => sent += len as u64,
+            Sent::Refused(refusal) => return Err(refusal.error.into()),
             Sent::Blocked(done) | Sent::Congested(done) => {
                 sent += done as u64;
                 let interest = Ready { readable: false, writable: true };

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use engine::Ecn;
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
@@ -13,12 +13,16 @@ use rustix::net::sockopt;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Type};
 
 use crate::Group;
+use crate::refusals::{Meaning, forgivable};
 
 /// Maximum datagrams that the kernel accepts in one batch (`UDP_MAX_SEGMENTS`).
 pub(crate) const SEGMENTS_MAX: usize = 64;
 
 /// Bytes of a received batch of datagrams: at most one IP packet's payload.
 const RECEIVE_BYTES: usize = 65_536;
+
+/// Errors in a row that a send call takes for reports about earlier datagrams.
+pub(crate) const REPORTS_MAX: u32 = 4;
 
 /// Batches per receive call: few, so that their memory stays in the processor's cache.
 const RECEIVE_BATCHES: usize = 8;
@@ -29,8 +33,13 @@ pub struct Socket {
     state: UdpSocketState,
     local: SocketAddr,
     refusals: AtomicU64,
+    /// Number of the last error about an earlier datagram; 0 without one.
+    report: AtomicI32,
     /// Maximum datagrams per batch.
-    segments_max: usize,
+    segments_max: AtomicUsize,
+    /// Errors that the next calls return.
+    #[cfg(test)]
+    pub(crate) faults: tests::Faults,
 }
 
 /// Sizes of the kernel's socket buffers, in bytes of datagrams.
@@ -60,6 +69,19 @@ pub enum Sent {
     /// The device's queue is full after this many bytes. The socket does not report when there is
     /// room again, so retry a little later.
     Congested(usize),
+    /// The system refused a part of the batch, which is lost.
+    Refused(Refusal),
+}
+
+/// Part of a batch that the system refused to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Bytes sent before it.
+    pub sent: usize,
+    /// Bytes refused.
+    pub lost: usize,
+    /// Error of the system.
+    pub error: Errno,
 }
 
 /// Reusable memory to receive into.
@@ -140,14 +162,25 @@ impl Socket {
         ignore_groups(&socket, address)?;
         socket.bind(&address.into())?;
         enlarge(&socket, buffers)?;
-        Ok(Self { segments_max: 1, ..Self::new(socket)? })
+        Ok(Self { segments_max: AtomicUsize::new(1), ..Self::new(socket)? })
     }
 
     fn new(socket: socket2::Socket) -> io::Result<Self> {
         let socket = std::net::UdpSocket::from(socket);
         let state = UdpSocketState::new((&socket).into())?;
         let local = socket.local_addr()?;
-        Ok(Self { socket, state, local, refusals: AtomicU64::new(0), segments_max: SEGMENTS_MAX })
+        let segments_max = AtomicUsize::new(SEGMENTS_MAX);
+        let (refusals, report) = (AtomicU64::new(0), AtomicI32::new(0));
+        Ok(Self {
+            socket,
+            state,
+            local,
+            refusals,
+            report,
+            segments_max,
+            #[cfg(test)]
+            faults: tests::Faults::default(),
+        })
     }
 
     /// Lets receive sockets of groups share this socket's port.
@@ -195,6 +228,29 @@ impl Socket {
         self.refusals.load(Ordering::Relaxed)
     }
 
+    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        #[cfg(test)]
+        tests::next(&self.faults.send)?;
+        self.state.try_send((&self.socket).into(), transmit)
+    }
+
+    fn try_receive(
+        &self,
+        slices: &mut [IoSliceMut<'_>],
+        metas: &mut [RecvMeta],
+    ) -> io::Result<usize> {
+        #[cfg(test)]
+        tests::next(&self.faults.receive)?;
+        self.state.recv((&self.socket).into(), slices, metas)
+    }
+
+    /// Removes and returns the last report about an earlier datagram that came from a router, if
+    /// there was one: the destination was unreachable at that time.
+    pub(crate) fn take_report(&self) -> Option<Errno> {
+        let number = self.report.swap(0, Ordering::Relaxed);
+        (number != 0).then(|| Errno::from_raw_os_error(number))
+    }
+
     fn refused(&self) {
         self.refusals.fetch_add(1, Ordering::Relaxed);
     }
@@ -208,7 +264,33 @@ impl Socket {
     /// Whether batches are sent with one call; if not, datagrams are sent one by one.
     #[must_use]
     pub fn sends_batches(&self) -> bool {
-        self.state.max_gso_segments().min(self.segments_max) > 1
+        self.batch_max() > 1
+    }
+
+    fn batch_max(&self) -> usize {
+        self.state.max_gso_segments().min(self.segments_max.load(Ordering::Relaxed))
+    }
+
+    /// Lets IP fragment datagrams that are longer than the path takes, for peers to which none can
+    /// be shorter. From then on datagrams are sent one by one.
+    pub(crate) fn allow_fragments(&self) -> io::Result<()> {
+        self.segments_max.store(1, Ordering::Relaxed);
+        if self.local.is_ipv6() {
+            sockopt::set_ipv6_mtu_discover(&self.socket, sockopt::Ipv6PathMtuDiscovery::DONT)?;
+            return set_option(self, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 0);
+        }
+        sockopt::set_ip_mtu_discover(&self.socket, sockopt::Ipv4PathMtuDiscovery::DONT)?;
+        Ok(())
+    }
+
+    /// Whether IP may fragment datagrams.
+    pub(crate) fn allows_fragments(&self) -> bool {
+        let of_four = || sockopt::ip_mtu_discover(&self.socket).ok();
+        let of_six = || sockopt::ipv6_mtu_discover(&self.socket).ok();
+        match self.local.is_ipv6() {
+            true => of_six() == Some(sockopt::Ipv6PathMtuDiscovery::DONT),
+            false => of_four() == Some(sockopt::Ipv4PathMtuDiscovery::DONT),
+        }
     }
 
     /// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter. `source` is
@@ -216,8 +298,8 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` when a datagram is larger than the interface allows, and other errors of the
-    /// system. An earlier report of a peer without a listener does not count as an error.
+    /// Errors that show a defect of this program; see [`Sent::Refused`] for others. An earlier
+    /// report of a peer without a listener does not count as an error.
     pub fn send(
         &self,
         to: SocketAddr,
@@ -226,11 +308,10 @@ impl Socket {
         bytes: &[u8],
         segment: usize,
     ) -> io::Result<Sent> {
-        let mut done = 0;
+        let (mut done, mut reports) = (0, REPORTS_MAX);
         // An empty buffer is one datagram without content.
         while done < bytes.len() || bytes.is_empty() {
-            let segments_max = self.state.max_gso_segments().min(self.segments_max);
-            let piece = segment.saturating_mul(segments_max).min(bytes.len() - done);
+            let piece = segment.saturating_mul(self.batch_max()).min(bytes.len() - done);
             let contents = &bytes[done..done + piece];
             let transmit = Transmit {
                 destination: to,
@@ -239,24 +320,38 @@ impl Socket {
                 segment_size: (piece > segment).then_some(segment),
                 src_ip: source,
             };
-            match self.state.try_send((&self.socket).into(), &transmit) {
-                Ok(()) => done += piece,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Sent::Blocked(done));
+            let error = match self.try_send(&transmit) {
+                Ok(()) => {
+                    done += piece;
+                    reports = REPORTS_MAX;
+                    if bytes.is_empty() {
+                        break;
+                    }
+                    continue;
                 }
-                Err(error) => match Errno::from_io_error(&error) {
-                    Some(Errno::NOBUFS) => return Ok(Sent::Congested(done)),
-                    // The system reports an earlier datagram's refusal; this datagram was not
-                    // sent.
-                    Some(Errno::CONNREFUSED) => self.refused(),
-                    // The first refusal of a batch disables batches: retry in pieces.
-                    Some(Errno::IO | Errno::INVAL) if piece > segment => {}
-                    _ => return Err(error),
-                },
+                Err(error) => error,
+            };
+            let (error, meaning) = forgivable(error)?;
+            match meaning {
+                Meaning::NotNow => return Ok(Sent::Blocked(done)),
+                Meaning::Congested => return Ok(Sent::Congested(done)),
+                // The first refusal of a batch disables batches: retry in pieces.
+                Meaning::Lost if piece > segment && self.batch_max() == 1 => continue,
+                // The system may report the fate of an earlier datagram; this one was not sent.
+                Meaning::PortClosed | Meaning::TooLong | Meaning::Unreachable if reports > 0 => {
+                    reports -= 1;
+                    if meaning == Meaning::PortClosed {
+                        self.refused();
+                    }
+                    continue;
+                }
+                Meaning::PortClosed
+                | Meaning::TooLong
+                | Meaning::Unreachable
+                | Meaning::Lost
+                | Meaning::Defect => {}
             }
-            if bytes.is_empty() {
-                break;
-            }
+            return Ok(Sent::Refused(Refusal { sent: done, lost: piece, error }));
         }
         Ok(Sent::All)
     }
@@ -266,7 +361,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Errors of the system, except a peer's port without a listener.
+    /// Errors that show a defect of this program. [`Socket::take_report`] has others.
     pub fn receive(
         &self,
         buffers: &mut ReceiveBuffers,
@@ -275,14 +370,19 @@ impl Socket {
         let mut slices = buffers.bytes.chunks_exact_mut(RECEIVE_BYTES);
         let mut slices: [_; RECEIVE_BATCHES] =
             std::array::from_fn(|_| IoSliceMut::new(slices.next().unwrap_or_default()));
-        let count = match self.state.recv((&self.socket).into(), &mut slices, &mut buffers.metas) {
+        let count = match self.try_receive(&mut slices, &mut buffers.metas) {
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                self.refused();
+            Err(error) => {
+                let (error, meaning) = forgivable(error)?;
+                match meaning {
+                    Meaning::PortClosed => self.refused(),
+                    Meaning::Unreachable | Meaning::Lost => {
+                        self.report.store(error.raw_os_error(), Ordering::Relaxed);
+                    }
+                    Meaning::NotNow | Meaning::Congested | Meaning::TooLong | Meaning::Defect => {}
+                }
                 return Ok(0);
             }
-            Err(error) => return Err(error),
         };
         for (meta, slice) in buffers.metas.iter().zip(&slices).take(count) {
             take(Arrival {
@@ -383,6 +483,22 @@ fn enlarge(socket: &socket2::Socket, buffers: Buffers) -> io::Result<()> {
     Ok(())
 }
 
+/// Sets an option of a socket that no library wraps.
+#[expect(unsafe_code, reason = "no library sets these options")]
+pub(crate) fn set_option(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    let len = libc::socklen_t::try_from(size_of_val(&value)).expect("it has four bytes");
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the descriptor stays open while it is borrowed, and the kernel reads `len` bytes of
+    // `value`, which has that size and outlives the call.
+    let result = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), len) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 fn codepoint(ecn: Ecn) -> Option<EcnCodepoint> {
     match ecn {
         Ecn::NotEct => None,
@@ -402,10 +518,23 @@ fn mark(codepoint: Option<EcnCodepoint>) -> Ecn {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    /// Errors that the next calls of a socket return.
+    #[derive(Debug, Default)]
+    pub(crate) struct Faults {
+        pub(crate) send: Mutex<VecDeque<Errno>>,
+        pub(crate) receive: Mutex<VecDeque<Errno>>,
+    }
+
+    pub(super) fn next(queue: &Mutex<VecDeque<Errno>>) -> io::Result<()> {
+        queue.lock().unwrap().pop_front().map_or(Ok(()), |error| Err(error.into()))
+    }
 
     fn pair() -> (Socket, Socket) {
         let any = "127.0.0.1:0".parse().unwrap();

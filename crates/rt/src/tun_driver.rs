@@ -217,8 +217,12 @@ impl<E: Engine> TunDriver<E> {
                     let event = if is_it { self.port.event() } else { PathEvent::Down };
                     self.engine.handle_input(now, Input::Path(path, event));
                 }
-                // The only path cannot be closed.
-                Effect::Path(PathEffect::Close { .. }) => {}
+                // The only path cannot be closed or forgotten.
+                Effect::Path(
+                    PathEffect::Close { .. }
+                    | PathEffect::Retain { .. }
+                    | PathEffect::Release { .. },
+                ) => {}
                 Effect::Store(_) | Effect::Stream(_) => {
                     if let Some(ticket) = effect.ticket() {
                         let answer = Err(EffectError::NotAllowed);

@@ -194,6 +194,8 @@ impl<E: Engine> Driver<E> {
                 Effect::Path(PathEffect::Close { path }) => self.stack.close(path),
                 Effect::Path(PathEffect::PauseRead { path }) => self.stack.pause(path, true),
                 Effect::Path(PathEffect::ResumeRead { path }) => self.stack.pause(path, false),
+                // All peers of a world are known beforehand.
+                Effect::Path(PathEffect::Retain { .. } | PathEffect::Release { .. }) => {}
             }
         }
         work

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long)]
     once: bool,
 
-    /// Maximum number of peers remembered
+    /// Maximum number of peers remembered; those without a transfer give way to others
     #[arg(long, value_name = "N", default_value_t = 1024)]
     peers_max: usize,
 

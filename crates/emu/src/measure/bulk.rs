@@ -142,6 +142,7 @@ fn fill(
         while done < content.len() {
             match socket.send(to, None, Ecn::NotEct, &content[done..], load.datagram)? {
                 Sent::All => break,
+                Sent::Refused(refusal) => return Err(refusal.error.into()),
                 Sent::Blocked(part) | Sent::Congested(part) => {
                     done += part;
                     let interest = Ready { readable: false, writable: true };

@@ -348,7 +348,8 @@ impl Engine for Toy {
                 PathEvent::Up(_) | PathEvent::Writable => self.writable = true,
                 PathEvent::Blocked if self.bug == Bug::IgnoresBlocked => {}
                 PathEvent::Down | PathEvent::Blocked => self.writable = false,
-                PathEvent::ReadClosed
+                PathEvent::Unsent
+                | PathEvent::ReadClosed
                 | PathEvent::Missing { .. }
                 | PathEvent::Secured(_)
                 | PathEvent::ReturnDown

@@ -527,7 +527,10 @@ impl<'a, S: Subject> World<'a, S> {
             Effect::Path(PathEffect::Open { .. }) if host.path == PathState::Down => {
                 self.schedule(self.now, role, Event::PathUp);
             }
-            Effect::Path(PathEffect::Open { .. }) => {}
+            // The only peer of this world is not forgotten.
+            Effect::Path(
+                PathEffect::Open { .. } | PathEffect::Retain { .. } | PathEffect::Release { .. },
+            ) => {}
             Effect::Path(PathEffect::Close { .. }) => host.path = PathState::Down,
             // The subjects of this world use datagrams.
             Effect::Stream(effect) => {

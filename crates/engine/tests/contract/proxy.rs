@@ -73,6 +73,7 @@ impl Proxy {
             PathEvent::Blocked => self.sides[side] = Side::Blocked,
             PathEvent::ReadClosed => self.flows[side].ended = true,
             PathEvent::Missing { .. }
+            | PathEvent::Unsent
             | PathEvent::Secured(_)
             | PathEvent::ReturnDown
             | PathEvent::ReturnUp => {}

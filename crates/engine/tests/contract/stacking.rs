@@ -129,7 +129,8 @@ impl Engine for Span {
             Input::Path(_, PathEvent::Down | PathEvent::Blocked) => self.up = false,
             Input::Path(
                 _,
-                PathEvent::ReadClosed
+                PathEvent::Unsent
+                | PathEvent::ReadClosed
                 | PathEvent::Missing { .. }
                 | PathEvent::Secured(_)
                 | PathEvent::ReturnDown
@@ -290,7 +291,8 @@ impl Engine for Courier {
             Input::Path(_, PathEvent::Down | PathEvent::Blocked) => self.up = false,
             Input::Path(
                 _,
-                PathEvent::ReadClosed
+                PathEvent::Unsent
+                | PathEvent::ReadClosed
                 | PathEvent::Missing { .. }
                 | PathEvent::Secured(_)
                 | PathEvent::ReturnDown

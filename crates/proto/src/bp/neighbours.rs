@@ -55,6 +55,7 @@ pub(super) const fn is_up(event: &PathEvent) -> Option<bool> {
         PathEvent::Down => Some(false),
         PathEvent::Blocked
         | PathEvent::Writable
+        | PathEvent::Unsent
         | PathEvent::ReadClosed
         | PathEvent::Missing { .. }
         | PathEvent::Secured(_)

@@ -285,7 +285,10 @@ impl Node {
             PathEvent::Writable => self.set_blocked(path, false),
             PathEvent::ReadClosed => self.read_closed(path),
             // TLS is never requested here.
-            PathEvent::Secured(_) | PathEvent::ReturnDown | PathEvent::ReturnUp => {}
+            PathEvent::Unsent
+            | PathEvent::Secured(_)
+            | PathEvent::ReturnDown
+            | PathEvent::ReturnUp => {}
             PathEvent::Missing { offset, bytes } => {
                 // Control connections are not best-effort.
                 if let Some(id) = self.core.data_paths.get(&path) {

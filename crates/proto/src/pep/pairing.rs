@@ -411,6 +411,7 @@ impl Engine for Pep {
                     }
                 }
                 PathEvent::Missing { .. }
+                | PathEvent::Unsent
                 | PathEvent::Secured(_)
                 | PathEvent::ReturnDown
                 | PathEvent::ReturnUp => {}

@@ -138,6 +138,7 @@ impl Node {
             }
             // TLS is never requested here.
             PathEvent::Missing { .. }
+            | PathEvent::Unsent
             | PathEvent::Secured(_)
             | PathEvent::ReturnDown
             | PathEvent::ReturnUp => {}

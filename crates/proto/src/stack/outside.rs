@@ -45,6 +45,7 @@ impl Outside {
             PathEvent::Up(_)
             | PathEvent::Blocked
             | PathEvent::Writable
+            | PathEvent::Unsent
             | PathEvent::ReadClosed
             | PathEvent::Missing { .. }
             | PathEvent::Secured(_)
@@ -82,7 +83,9 @@ impl Outside {
             Effect::Path(
                 PathEffect::Open { path }
                 | PathEffect::PauseRead { path }
-                | PathEffect::ResumeRead { path },
+                | PathEffect::ResumeRead { path }
+                | PathEffect::Retain { path }
+                | PathEffect::Release { path },
             )
             | Effect::Stream(
                 StreamEffect::Listen { near: path, .. }

@@ -420,7 +420,8 @@ impl Stack {
             }
             PathEvent::Blocked => interface.blocked = true,
             PathEvent::Writable => interface.blocked = false,
-            PathEvent::ReadClosed
+            PathEvent::Unsent
+            | PathEvent::ReadClosed
             | PathEvent::Missing { .. }
             | PathEvent::Secured(_)
             | PathEvent::ReturnDown

@@ -242,6 +242,7 @@ impl LtpLayer {
             }
             PathEvent::Blocked
             | PathEvent::Writable
+            | PathEvent::Unsent
             | PathEvent::ReadClosed
             | PathEvent::Missing { .. }
             | PathEvent::Secured(_) => return,

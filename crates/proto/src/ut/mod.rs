@@ -266,6 +266,8 @@ impl<B: Below> LayeredEntity<B> {
                 // PDUs it cannot accept wait here.
                 Effect::Path(PathEffect::PauseRead { .. }) => self.arrivals.is_paused = true,
                 Effect::Path(PathEffect::ResumeRead { .. }) => self.arrivals.is_paused = false,
+                // The layer below has the transfers with peers.
+                Effect::Path(PathEffect::Retain { .. } | PathEffect::Release { .. }) => {}
                 effect => self.ask(Owner::Entity, effect),
             }
         }

@@ -18,7 +18,7 @@ pub struct Config {
     pub path: PathInfo,
     /// Maximum number of unconfigured peers; 0 refuses all of them.
     pub peers_max: usize,
-    /// Silence after which such a peer may be replaced by another.
+    /// Silence after which such a peer may be replaced by another although it has a transfer.
     pub silence: Duration,
     /// Sizes of the kernel's socket buffers.
     pub buffers: Buffers,
@@ -68,25 +68,6 @@ pub enum Control {
 /// Error that ends a driver.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// A datagram is larger than the network interface takes.
-    #[error(
-        "a datagram of {len} bytes to {to} is larger than the network interface takes; \
-         use smaller datagrams (Ethernet carries 1472 bytes over IPv4, 1452 over IPv6)"
-    )]
-    DatagramTooLarge {
-        /// Length of the datagram.
-        len: usize,
-        /// Destination.
-        to: SocketAddr,
-    },
-    /// The system refuses to send to the destination.
-    #[error("cannot send to {to}: {error}")]
-    Send {
-        /// Destination of the datagram.
-        to: SocketAddr,
-        /// Error of the system.
-        error: io::Error,
-    },
     /// The socket failed.
     #[error("the socket failed: {0}")]
     Socket(#[from] io::Error),
@@ -103,6 +84,8 @@ pub struct Statistics {
     pub datagrams_received: u64,
     /// Bytes in them.
     pub bytes_received: u64,
-    /// Datagrams refused because the table of peers was full.
+    /// Datagrams refused because the table of peers was full, or their source is no host.
     pub datagrams_refused: u64,
+    /// Datagrams that the system refused to send.
+    pub datagrams_unsent: u64,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crossbeam_channel::Receiver;
-use engine::{Engine, Input, PathEvent, PathId};
+use engine::{Engine, PathId};
 
 use super::Driver;
 use crate::lookup::Destination;
@@ -65,7 +65,7 @@ impl<E: Engine> Driver<E> {
     fn aim(&mut self, path: PathId, address: SocketAddr) {
         let is_up = self.peers.is_static(path);
         for stranger in self.peers.set_static(path, address) {
-            self.tell_down(stranger);
+            self.path_down(stranger);
         }
         if !is_up {
             self.bring_up(path);
@@ -75,12 +75,8 @@ impl<E: Engine> Driver<E> {
     fn drop_peer(&mut self, path: PathId) {
         if self.peers.is_static(path) {
             self.peers.remove(path);
-            self.tell_down(path);
+            self.outages.end(path);
+            self.path_down(path);
         }
-    }
-
-    fn tell_down(&mut self, path: PathId) {
-        self.paused.remove(&path);
-        self.engine.handle_input(self.clock.now(), Input::Path(path, PathEvent::Down));
     }
 }

@@ -3,8 +3,12 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use engine::{Completion, Deadline, FileName, OpenMode, StoreEffect, Ticket};
+use rustix::io::Errno;
+use rustix::thread::UnshareFlags;
 
 use super::*;
+use crate::refusals::Meaning;
+use crate::socket::REPORTS_MAX;
 use crate::{Buffers, StoreConfig};
 
 /// Sends numbered datagrams to the first path that comes up, paced at its rate, and counts
@@ -22,6 +26,8 @@ struct Toy {
     last: Time,
     batches: usize,
     paths: usize,
+    /// Whether the peers of paths that come up have transfers.
+    retains: bool,
     down: Vec<PathId>,
     effects: Vec<Effect>,
     done: Vec<(Ticket, Result<Completion, EffectError>)>,
@@ -36,6 +42,9 @@ impl Engine for Toy {
         match input {
             Input::Path(path, PathEvent::Up(info)) => {
                 self.paths += 1;
+                if self.retains {
+                    self.effects.push(PathEffect::Retain { path }.into());
+                }
                 self.info.get_or_insert((path, info));
             }
             Input::Path(path, PathEvent::Down) => self.down.push(path),
@@ -326,7 +335,7 @@ fn peers_are_bounded_and_replies_use_the_local_address() {
     let stop = Arc::new(AtomicBool::new(false));
     let mut place = driver_on("0.0.0.0:0", Toy::default(), PathInfo::datagram(1000));
     place.driver.peers = Peers::new(1, LIMIT);
-    *place.driver.engine_mut() = Toy { to_send: 1, len: 8, ..Toy::default() };
+    *place.driver.engine_mut() = Toy { to_send: 1, len: 8, retains: true, ..Toy::default() };
     let port = place.driver.local().port();
     let flag = Arc::clone(&stop);
     let thread = std::thread::spawn(move || {
@@ -347,14 +356,122 @@ fn peers_are_bounded_and_replies_use_the_local_address() {
     assert_eq!(place.driver.statistics().datagrams_refused, 1);
 }
 
+/// Errors of the system that end no process: all but EBADF, EFAULT and ENOTSOCK.
+fn errors() -> impl Iterator<Item = Errno> {
+    (1..134).filter(|number| ![9, 14, 88].contains(number)).map(Errno::from_raw_os_error)
+}
+
+/// Runs a driver until a condition holds.
+fn run(driver: &mut Driver<Toy>, done: impl Fn(&Driver<Toy>) -> bool) {
+    let end = driver.now() + LIMIT;
+    while !done(driver) {
+        assert!(driver.now() < end, "{:?}", driver.engine());
+        driver.round(&mut |_, _, _| {}).unwrap();
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
 #[test]
-fn a_datagram_the_interface_cannot_take_is_named() {
-    let mut place =
-        driver(Toy { to_send: 1, len: 65_508, ..Toy::default() }, PathInfo::datagram(65_508));
-    place.driver.add_peer("127.0.0.1:9".parse().unwrap());
-    let error = place.driver.refused("127.0.0.1:9".parse().unwrap(), 9000, Errno::MSGSIZE.into());
-    let text = error.unwrap_err().to_string();
-    assert!(text.contains("9000 bytes") && text.contains("smaller datagrams"), "{text}");
+fn datagrams_that_the_system_refuses_are_lost_datagrams() {
+    for listen in ["127.0.0.1:0", "[::1]:0"] {
+        let mut receiver = driver_on(listen, Toy::default(), PathInfo::datagram(1000)).driver;
+        let mut sender = driver_on(listen, Toy::default(), PathInfo::datagram(1000)).driver;
+        let path = sender.add_peer(receiver.local());
+        let (mut arrived, mut lost) = (0, 0);
+        for error in errors() {
+            // Twice: the first one may concern an earlier datagram.
+            sender.socket.faults.send.lock().unwrap().extend([error; 2]);
+            match Meaning::of(error) {
+                Meaning::Lost => lost += 1,
+                _ => arrived += 1,
+            }
+            let info = sender.engine().info.clone();
+            *sender.engine_mut() = Toy { to_send: 1, len: 8, info, ..Toy::default() };
+            run(&mut sender, |sender| {
+                let statistics = sender.statistics();
+                (statistics.datagrams_sent, statistics.datagrams_unsent) == (arrived, lost)
+            });
+            sender.socket.faults.send.lock().unwrap().clear();
+            assert_eq!(sender.engine().down, [], "{error}: there is a route");
+        }
+        assert!(arrived > 10 && lost > 100, "{arrived}, {lost}");
+        run(&mut receiver, |receiver| receiver.engine().received.len() as u64 == arrived);
+        assert!(sender.peer(path).is_some());
+    }
+}
+
+#[test]
+fn errors_of_receive_calls_cost_no_datagram() {
+    for listen in ["127.0.0.1:0", "[::1]:0"] {
+        let mut receiver = driver_on(listen, Toy::default(), PathInfo::datagram(1000)).driver;
+        let mut sender = driver_on(listen, Toy::default(), PathInfo::datagram(1000)).driver;
+        sender.add_peer(receiver.local());
+        for (number, error) in errors().enumerate() {
+            receiver.socket.faults.receive.lock().unwrap().extend([error; 2]);
+            let info = sender.engine().info.clone();
+            *sender.engine_mut() = Toy { to_send: 1, len: 8, info, ..Toy::default() };
+            run(&mut sender, |sender| sender.statistics().datagrams_sent == number as u64 + 1);
+            run(&mut receiver, |receiver| receiver.engine().received.len() == number + 1);
+        }
+    }
+}
+
+#[test]
+fn defects_end_a_driver() {
+    for error in [Errno::BADF, Errno::FAULT, Errno::NOTSOCK] {
+        let mut sender = driver(Toy::default(), PathInfo::datagram(1000)).driver;
+        sender.socket.faults.receive.lock().unwrap().push_back(error);
+        assert!(sender.round(&mut |_, _, _| {}).is_err(), "{error}");
+    }
+}
+
+#[test]
+fn datagrams_too_long_for_the_interface_lower_the_mtu() {
+    let toy = Toy { to_send: 1, len: 1000, ..Toy::default() };
+    let mut sender = driver(toy, PathInfo::datagram(1000)).driver;
+    let path = sender.add_peer("127.0.0.1:9".parse().unwrap());
+    let too_long = || vec![Errno::MSGSIZE; REPORTS_MAX as usize + 1];
+    sender.socket.faults.send.lock().unwrap().extend(too_long());
+    run(&mut sender, |sender| sender.engine().paths == 2);
+    // The route of loopback takes more, so the next datagram is an eighth shorter.
+    let shorter = PathKind::Datagram { mtu: 875 };
+    assert_eq!(sender.peers.kind(path, sender.config.path.kind), shorter);
+    assert_eq!(sender.statistics().datagrams_unsent, 1);
+    // An engine that cannot send shorter ones: IP fragments them from now on.
+    sender.socket.faults.send.lock().unwrap().extend(too_long());
+    sender.engine_mut().to_send = 2;
+    run(&mut sender, |sender| sender.socket.allows_fragments());
+    assert!(!sender.socket.sends_batches());
+    assert_eq!(sender.engine().paths, 2);
+}
+
+#[test]
+fn paths_without_a_route_are_down_until_there_is_one() {
+    // In a network namespace of this thread, which has no route at all.
+    let work = || {
+        #[expect(unsafe_code, reason = "flags exist that would be unsound")]
+        // SAFETY: the flag concerns only the network of this thread, which has no socket yet.
+        let moved = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
+        if moved.is_err() {
+            eprintln!("skipped: a network namespace needs root");
+            return;
+        }
+        let toy = Toy { to_send: 1, len: 8, ..Toy::default() };
+        let mut sender = driver_on("0.0.0.0:0", toy, PathInfo::datagram(1000)).driver;
+        let path = sender.add_peer("127.0.0.1:9".parse().unwrap());
+        run(&mut sender, |sender| sender.engine().down == [path]);
+        let second = Duration::from_secs(1);
+        let later = sender.now() + 2 * second;
+        sender.look_for_routes(later);
+        assert_eq!(sender.engine().paths, 1, "there still is none");
+        let ip = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
+        assert!(ip.unwrap().success());
+        sender.look_for_routes(later + 2 * second);
+        assert_eq!(sender.engine().paths, 2);
+        sender.engine_mut().to_send = 2;
+        run(&mut sender, |sender| sender.statistics().datagrams_sent == 1);
+    };
+    std::thread::spawn(work).join().unwrap();
 }
 
 #[test]

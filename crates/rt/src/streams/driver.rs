@@ -256,6 +256,8 @@ impl<E: Engine> StreamDriver<E> {
             PathEffect::ResumeRead { path: Self::INTERFACE } => self.pause_interface(false),
             PathEffect::PauseRead { path } => self.streams.pause(path, true),
             PathEffect::ResumeRead { path } => self.streams.pause(path, false),
+            // A connection lasts until it is closed.
+            PathEffect::Retain { .. } | PathEffect::Release { .. } => {}
         }
     }
 

@@ -65,6 +65,7 @@ impl Engine for Toy {
                     }
                 }
                 PathEvent::Missing { .. }
+                | PathEvent::Unsent
                 | PathEvent::Secured(_)
                 | PathEvent::ReturnDown
                 | PathEvent::ReturnUp => panic!("nobody asked for it"),

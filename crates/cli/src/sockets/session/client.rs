@@ -169,13 +169,15 @@ fn receives(job: &Job, config: &cfdp::Config) -> Receives {
 
 /// Makes the peer the first path of a driver.
 pub(super) fn connect(driver: &mut Driver, ends: &Ends, has_ports: bool) -> Result<()> {
+    let no_way = || format!("there is no way to {}", ends.to);
     let path = match ends.group {
         Some(group) => crate::sockets::peers::join(driver, group)?,
         // The peer may send from other ports than the one it listens on.
-        None if has_ports => driver.add_peer(ends.to),
-        None => driver
-            .connect_peer(ends.to)
-            .with_context(|| format!("there is no way to {}", ends.to))?,
+        None if has_ports => {
+            rt::route_mtu(ends.to).with_context(no_way)?;
+            driver.add_peer(ends.to)
+        }
+        None => driver.connect_peer(ends.to).with_context(no_way)?,
     };
     ensure!(path == PathId(0), "the only peer has another number than the first");
     Ok(())

@@ -8,6 +8,7 @@ mod norm;
 mod once;
 mod operations;
 mod process;
+mod refusing;
 mod relay;
 mod send_recv;
 mod sessions;

@@ -622,7 +622,7 @@ impl Engine for Tcpcl {
                 }
                 PathEvent::ReadClosed => self.read_closed(now, path),
                 PathEvent::Secured(names) => self.secured(path, names),
-                PathEvent::ReturnDown | PathEvent::ReturnUp => {}
+                PathEvent::Unsent | PathEvent::ReturnDown | PathEvent::ReturnUp => {}
                 // Best effort was not requested: a stream with a gap is useless.
                 PathEvent::Missing { .. } => self.fault(path, "bytes of the stream are missing"),
             },

@@ -1,7 +1,8 @@
 //! UDPCL (RFC 7122): convergence layer over datagrams.
 //!
 //! One bundle is one datagram. There are no acknowledgments or retransmissions, and only the
-//! path's rate and the settings limit the sending rate: a sent bundle ends with [`Outcome::Left`].
+//! path's rate and the settings limit the sending rate: a sent bundle ends with [`Outcome::Left`],
+//! when the driver pulls the next batch, and with [`Outcome::Failed`] if the system refused it.
 //! Longer bundles are fragmented by the layer if both sides are set to
 //! ([`Fragmentation::OfLayer`]).
 //!
@@ -101,6 +102,8 @@ pub struct Udpcl {
     ready: BTreeSet<PathId>,
     /// Path served last.
     turn: PathId,
+    /// Bundles whose last datagram is in the batch pulled last.
+    pulled: Vec<(LinkId, Tag)>,
     /// Neighbours with a keepalive due.
     signs: BTreeSet<LinkId>,
     coming: BTreeMap<(PathId, u32), Coming>,
@@ -133,6 +136,7 @@ impl Udpcl {
             by_path,
             ready: BTreeSet::new(),
             turn: PathId(0),
+            pulled: Vec::new(),
             signs: BTreeSet::new(),
             coming: BTreeMap::new(),
             over: Recent::new(),
@@ -176,9 +180,17 @@ impl Udpcl {
             pace_as: None,
             catch_up: self.config.catch_up,
         };
-        if matches!(event, PathEvent::ReturnDown | PathEvent::ReturnUp) {
+        match event {
             // The layer needs no replies.
-            return;
+            PathEvent::ReturnDown | PathEvent::ReturnUp => return,
+            PathEvent::Unsent => return self.unsent(path),
+            PathEvent::Up(_)
+            | PathEvent::Down
+            | PathEvent::Blocked
+            | PathEvent::Writable
+            | PathEvent::ReadClosed
+            | PathEvent::Missing { .. }
+            | PathEvent::Secured(_) => {}
         }
         let came_up = matches!(event, PathEvent::Up(_));
         if came_up && !self.know(path) {

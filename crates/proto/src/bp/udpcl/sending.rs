@@ -48,6 +48,26 @@ impl Udpcl {
         }
     }
 
+    /// Reports the bundles of the last batch, which has left.
+    fn batch_left(&mut self) {
+        for (link, tag) in std::mem::take(&mut self.pulled) {
+            self.statistics.sent += 1;
+            self.report_sent(link, tag, Outcome::Left);
+        }
+    }
+
+    /// Reports the bundles with a datagram in the last batch of a path, which the system refused.
+    pub(super) fn unsent(&mut self, path: PathId) {
+        let Some(link) = self.by_path.get(&path).copied() else { return };
+        for (of, tag) in std::mem::take(&mut self.pulled) {
+            self.report_sent(of, tag, Outcome::Failed { acknowledged: 0 });
+        }
+        let first = self.links.get(&link).and_then(|neighbour| neighbour.sending.front());
+        if let Some(tag) = first.filter(|first| first.sent > 0).map(|first| first.tag) {
+            self.cancel(link, tag);
+        }
+    }
+
     pub(super) fn done(&mut self, ticket: Ticket, result: Result<Completion, EffectError>) {
         let Some((link, tag)) = self.files.completed(ticket) else { return };
         let neighbour = self.links.get_mut(&link);
@@ -68,6 +88,7 @@ impl Udpcl {
 
     /// Next datagrams, of the paths in turn.
     pub(super) fn next_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        self.batch_left();
         loop {
             let behind = (Bound::Excluded(self.turn), Bound::Unbounded);
             let next = self.ready.range(behind).next().or_else(|| self.ready.first());
@@ -110,8 +131,7 @@ impl Udpcl {
         neighbour.last_sent = now;
         for sending in left {
             sending.source.close(&mut self.effects);
-            self.statistics.sent += 1;
-            self.report_sent(link, sending.tag, Outcome::Left);
+            self.pulled.push((link, sending.tag));
         }
         let transmit = self.paths.get_mut(&id)?.finish(id, &burst);
         self.read_on(link);

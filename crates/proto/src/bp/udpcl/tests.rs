@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Engine as _, FileName, Input, PathEvent, PathInfo, Receive, Time};
+use engine::{Engine as _, FileName, Input, PathEvent, PathInfo, Receive, Time, TxBuf};
 use proptest::prelude::*;
 use wire::bp7::Eid;
 
@@ -397,4 +397,44 @@ fn a_stranger_whose_path_becomes_a_neighbours_goes_down() {
     let up = PathEvent::Up(PathInfo::datagram(1472));
     layer.handle_input(now, Input::Path(engine::PathId(2), up));
     assert!(matches!(layer.poll_indication(), Some(Event::Up { link: LinkId(2), .. })));
+}
+
+#[test]
+fn bundles_that_the_system_does_not_send_fail() {
+    let mut layer = Udpcl::new(cutting());
+    let up = PathEvent::Up(PathInfo::datagram(500));
+    layer.handle_input(Time::ZERO, Input::Path(PATH, up));
+    layer.command(Time::ZERO, Command::Open { link: LINK });
+    let outcomes = |layer: &mut Udpcl| -> Vec<_> {
+        let events = std::iter::from_fn(|| layer.poll_indication());
+        let sent = |event| match event {
+            Event::Sent { tag, outcome, .. } => Some((tag.0, outcome)),
+            _ => None,
+        };
+        events.filter_map(sent).collect()
+    };
+    let send = |layer: &mut Udpcl, tag: u64, len: usize| {
+        let (head, tail) = (Bytes::from(bytes(len)), Bytes::new());
+        let bundle = Outgoing { head, payload: content(0), tail, reliable: false };
+        layer.command(Time::ZERO, Command::Send { link: LINK, tag: Tag(tag), bundle });
+    };
+    // A batch of one datagram holds the first bundle, or half of the third.
+    let mut tx = TxBuf::new(1);
+    for (tag, len, event, outcome) in [
+        (1, 400, None, Outcome::Left),
+        (2, 400, Some(PathEvent::Unsent), FAILED),
+        (3, 800, Some(PathEvent::Unsent), FAILED),
+        (4, 800, Some(PathEvent::Down), FAILED),
+    ] {
+        send(&mut layer, tag, len);
+        tx.clear();
+        assert!(layer.poll_transmit(Time::ZERO, &mut tx).is_some());
+        assert_eq!(outcomes(&mut layer), [], "{tag}: the driver has not sent it yet");
+        if let Some(event) = event {
+            layer.handle_input(Time::ZERO, Input::Path(PATH, event));
+        }
+        tx.clear();
+        assert!(layer.poll_transmit(Time::ZERO, &mut tx).is_none());
+        assert_eq!(outcomes(&mut layer), [(tag, outcome)]);
+    }
 }

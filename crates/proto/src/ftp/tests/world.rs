@@ -379,6 +379,7 @@ impl World {
             Effect::Path(PathEffect::Close { path }) => self.close(host, path),
             Effect::Path(PathEffect::PauseRead { path }) => self.pause(host, path, true),
             Effect::Path(PathEffect::ResumeRead { path }) => self.pause(host, path, false),
+            Effect::Path(PathEffect::Retain { .. } | PathEffect::Release { .. }) => {}
             Effect::Stream(StreamEffect::StopConnecting { ticket }) => {
                 self.events.retain(|_, event| {
                     !matches!(event, Event::Connect { from, ticket: other, .. }

@@ -44,6 +44,8 @@ impl<A: Engine> OverTcp<A> {
                     self.streams.readable.insert(path);
                 }
             }
+            // A connection lasts until it is closed.
+            PathEffect::Retain { .. } | PathEffect::Release { .. } => {}
         }
     }
 

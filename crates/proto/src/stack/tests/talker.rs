@@ -104,6 +104,7 @@ impl Talker {
         match event {
             PathEvent::Up(_)
             | PathEvent::Missing { .. }
+            | PathEvent::Unsent
             | PathEvent::Secured(_)
             | PathEvent::ReturnDown
             | PathEvent::ReturnUp => {

@@ -105,7 +105,8 @@ impl<A: Engine> World<A> {
         match event {
             PathEvent::Blocked | PathEvent::Down => self.hosts[host].blocked = true,
             PathEvent::Up(_) | PathEvent::Writable => self.hosts[host].blocked = false,
-            PathEvent::ReadClosed
+            PathEvent::Unsent
+            | PathEvent::ReadClosed
             | PathEvent::Missing { .. }
             | PathEvent::Secured(_)
             | PathEvent::ReturnDown

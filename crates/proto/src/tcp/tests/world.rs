@@ -175,7 +175,8 @@ impl World {
         match event {
             PathEvent::Blocked | PathEvent::Down => self.hosts[host].blocked = true,
             PathEvent::Up(_) | PathEvent::Writable => self.hosts[host].blocked = false,
-            PathEvent::ReadClosed
+            PathEvent::Unsent
+            | PathEvent::ReadClosed
             | PathEvent::Missing { .. }
             | PathEvent::Secured(_)
             | PathEvent::ReturnDown

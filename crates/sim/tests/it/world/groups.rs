@@ -67,7 +67,8 @@ impl Engine for Member {
                     PathEvent::Down => "down",
                     PathEvent::Blocked => "blocked",
                     PathEvent::Writable => "writable",
-                    PathEvent::ReadClosed
+                    PathEvent::Unsent
+                    | PathEvent::ReadClosed
                     | PathEvent::Missing { .. }
                     | PathEvent::Secured(_)
                     | PathEvent::ReturnDown

@@ -178,7 +178,10 @@ impl Engine for Toy {
             Input::Path(_, PathEvent::ReturnUp) => self.returns.push((now, true)),
             Input::Path(
                 _,
-                PathEvent::ReadClosed | PathEvent::Missing { .. } | PathEvent::Secured(_),
+                PathEvent::Unsent
+                | PathEvent::ReadClosed
+                | PathEvent::Missing { .. }
+                | PathEvent::Secured(_),
             ) => {}
             Input::Done(ticket, answer) => self.done(ticket, answer),
         }

@@ -1,0 +1,128 @@
+//! Datagrams that the system refuses to send, and paths without a route.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use engine::{Engine, Input, PathEvent, PathId, Time};
+use rustix::io::Errno;
+
+use super::Driver;
+use crate::refusals::{LossLog, Meaning};
+use crate::{Refusal, route_mtu};
+
+/// Interval of looks for a route.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Shortest MTU that is tried when the system does not know one, in bytes: what every IPv4 host
+/// takes (RFC 791 §3.1), without headers.
+const MTU_LEAST: usize = 548;
+
+/// Headers of IP and UDP, in bytes.
+const fn headers(to: SocketAddr) -> usize {
+    if to.is_ipv4() { 20 + 8 } else { 40 + 8 }
+}
+
+/// Paths without a route, and the log of lost datagrams.
+#[derive(Debug, Default)]
+pub(super) struct Outages {
+    /// Time of the next look for a route.
+    paths: BTreeMap<PathId, Time>,
+    pub(super) log: LossLog,
+}
+
+impl Outages {
+    /// Removes a path; returns whether it was out.
+    pub(super) fn end(&mut self, path: PathId) -> bool {
+        self.paths.remove(&path).is_some()
+    }
+}
+
+impl<E: Engine> Driver<E> {
+    /// Handles a part of a batch that the system refused. Returns whether the rest of the batch may
+    /// be sent.
+    pub(super) fn on_refused(&mut self, path: PathId, segment: usize, refusal: Refusal) -> bool {
+        let Some(peer) = self.peers.get(path) else { return false };
+        let (to, error) = (peer.address, refusal.error);
+        let datagrams = refusal.lost.div_ceil(segment.max(1)).max(1) as u64;
+        self.statistics.datagrams_unsent += datagrams;
+        if Meaning::of(error) == Meaning::TooLong {
+            self.shorten(path, to, segment);
+            self.unsent(path);
+            return false;
+        }
+        // The kernel has no route: a router's report, which can be forged, does not count.
+        if !self.groups.knows(path) && route_mtu(to).is_err() {
+            tracing::warn!(%to, %error, "there is no route; its path is down until there is one");
+            self.unsent(path);
+            self.outages.paths.insert(path, self.clock.now() + INTERVAL);
+            self.path_down(path);
+            return false;
+        }
+        // The address may be none of this machine any more.
+        self.peers.forget_ours(path);
+        self.outages.log.add(datagrams, format_args!("the system does not send to {to}: {error}"));
+        self.unsent(path);
+        true
+    }
+
+    /// Reports that the last batch of a path, or a part of it, is lost.
+    fn unsent(&mut self, path: PathId) {
+        let event = Input::Path(path, PathEvent::Unsent);
+        self.engine.handle_input(self.clock.now(), event);
+    }
+
+    pub(super) fn path_down(&mut self, path: PathId) {
+        self.paused.remove(&path);
+        self.engine.handle_input(self.clock.now(), Input::Path(path, PathEvent::Down));
+    }
+
+    /// Brings up paths that have a route again.
+    pub(super) fn look_for_routes(&mut self, now: Time) {
+        let due = self.outages.paths.iter().filter(|(_, at)| **at <= now).map(|(path, _)| *path);
+        for path in due.collect::<Vec<_>>() {
+            let Some(peer) = self.peers.get(path) else {
+                self.outages.end(path);
+                continue;
+            };
+            if route_mtu(peer.address).is_err() {
+                self.outages.paths.insert(path, now + INTERVAL);
+            } else if self.outages.end(path) {
+                tracing::info!(to = %peer.address, "there is a route again");
+                self.bring_up(path);
+            }
+        }
+    }
+
+    /// Lowers the MTU of a path that does not take datagrams of `len` bytes. If the engine was
+    /// informed before and cannot send shorter ones, IP fragments them.
+    fn shorten(&mut self, path: PathId, to: SocketAddr, len: usize) {
+        let known = self.peers.get(path).and_then(|peer| peer.mtu);
+        if known.is_some_and(|mtu| mtu < len) {
+            if !self.socket.allows_fragments() && self.socket.allow_fragments().is_ok() {
+                tracing::warn!(%to, "IP fragments datagrams of {len} bytes: the path takes less");
+            } else {
+                let what = format_args!("datagrams of {len} bytes to {to} are too long");
+                self.outages.log.add(1, what);
+            }
+            return;
+        }
+        let route = route_mtu(to).ok().map(|mtu| mtu.saturating_sub(headers(to)));
+        let shorter = (len - len / 8).max(MTU_LEAST.min(len));
+        let mtu = route.filter(|mtu| *mtu < len).unwrap_or(shorter);
+        tracing::warn!(
+            %to,
+            "datagrams of {len} bytes are too long for the network interface; those of {mtu} \
+             bytes follow"
+        );
+        self.peers.set_mtu(path, mtu);
+        self.bring_up(path);
+    }
+
+    /// Logs what a router reported about an earlier datagram.
+    pub(super) fn on_report(&mut self, error: Errno) {
+        let Some((to, _)) = self.connected else { return };
+        let what = format_args!("a router reports that {to} cannot be reached: {error}");
+        self.outages.log.add(1, what);
+    }
+}
