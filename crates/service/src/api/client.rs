@@ -90,8 +90,17 @@ impl Connection {
 
     /// Takes the bundles of an endpoint from now on: this connection has no other use.
     pub(super) async fn take(&mut self, query: &[(&str, &str)]) -> Result<Coming, ClientError> {
-        let uri = uri("/deliveries", query);
-        let response = self.exchange(Method::GET, &uri, Body::empty()).await?;
+        self.stream(Method::GET, &uri("/deliveries", query), Body::empty()).await
+    }
+
+    /// Sends a request whose response is a stream: this connection has no other use.
+    pub(super) async fn stream(
+        &mut self,
+        method: Method,
+        uri: &str,
+        body: Body,
+    ) -> Result<Coming, ClientError> {
+        let response = self.exchange(method, uri, body).await?;
         Ok(Coming { body: response.into_body(), bytes: BytesMut::new() })
     }
 
@@ -214,8 +223,9 @@ impl NodeClient {
         query: &[(&str, &str)],
         mut on: impl FnMut(T) -> bool,
     ) -> Result<(), ClientError> {
-        let response = self.exchange(Method::POST, &uri(path, query), Body::empty())?;
-        let mut coming = Coming { body: response.into_body(), bytes: BytesMut::new() };
+        let uri = uri(path, query);
+        let request = self.connection.stream(Method::POST, &uri, Body::empty());
+        let mut coming = self.runtime.block_on(request)?;
         while let Some(line) = self.runtime.block_on(coming.line())? {
             let value = serde_json::from_slice(&line).map_err(|error| {
                 let problem: Result<Problem, _> = serde_json::from_slice(&line);
@@ -280,7 +290,8 @@ impl Coming {
         }
     }
 
-    async fn line(&mut self) -> Result<Option<BytesMut>, ClientError> {
+    /// Returns the next line; `None` at the end.
+    pub(super) async fn line(&mut self) -> Result<Option<BytesMut>, ClientError> {
         loop {
             if let Some(at) = self.bytes.iter().position(|byte| *byte == b'\n') {
                 return Ok(Some(self.bytes.split_to(at + 1)));

@@ -1,10 +1,12 @@
 //! An application that sends many bundles through a node and receives the bundles of one endpoint,
 //! across restarts of the node.
 //!
-//! A thread talks to the node. It retries each bundle until the node has stored it or permanently
-//! refuses it. Deliveries not confirmed when the node ended are delivered again when it is back.
+//! A thread talks to the node. It sends the bundles in order, in one stream with many in progress,
+//! and retries each until the node has stored it or permanently refuses it. Deliveries not
+//! confirmed when the node ended are delivered again when it is back.
 
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicBool, AtomicUsize};
@@ -13,21 +15,21 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
-use futures_util::future::join_all;
+use futures_util::stream;
 use hyper::Method;
 use rt::Waker;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{
     Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel,
 };
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::oneshot;
 
-use super::client::{Coming, Connection, uri, whole};
-use super::model::Delivery;
-use crate::http::ClientError;
+use super::client::{Coming, Connection, uri};
+use super::model::{Delivery, Send, StreamSent};
+use crate::http::{ClientError, wrong};
 
-/// Connections for sending: each waits for the node's disk.
-const SENDERS: usize = 8;
+/// Maximum number of bundles that wait for the node's disk.
+const IN_PROGRESS: usize = 64;
 
 /// Pause before retrying a node that does not reply, or has no room.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -250,10 +252,9 @@ fn run(
     (to_send, to_confirm): (UnboundedReceiver<Outgoing>, UnboundedReceiver<Delivery>),
     ends: oneshot::Receiver<()>,
 ) {
-    let to_send = Arc::new(Mutex::new(to_send));
     runtime.block_on(async {
-        let senders = join_all((0..SENDERS).map(|_| rounds.send(&to_send)));
-        let work = async { tokio::join!(senders, rounds.confirm(to_confirm), rounds.take()) };
+        let work =
+            async { tokio::join!(rounds.send(to_send), rounds.confirm(to_confirm), rounds.take()) };
         tokio::select! {
             _ = work => {}
             _ = ends => {}
@@ -262,39 +263,95 @@ fn run(
 }
 
 impl Rounds {
-    /// Sends one bundle after the other.
-    async fn send(&self, bundles: &Mutex<UnboundedReceiver<Outgoing>>) {
-        let mut connection = Connection::new(&self.config.socket);
-        let lifetime = self.config.lifetime.as_millis().to_string();
+    /// Sends bundles, in as many streams as it takes.
+    async fn send(&self, mut bundles: UnboundedReceiver<Outgoing>) {
+        let mut unstored = VecDeque::new();
         loop {
-            let next = bundles.lock().await.recv().await;
-            let Some(Outgoing { number, to, payload }) = next else { return };
-            // If the bundle was stored and the response was lost, it is not sent twice.
-            let key = format!("{:016x}-{number}", self.run);
-            let query = [
-                ("to", to.as_str()),
-                ("from", &self.config.endpoint),
-                ("lifetime_ms", &lifetime),
-                ("key", &key),
-            ];
-            let uri = uri("/bundles", &query);
-            let refused = loop {
-                let posted = post(&mut connection, &uri, payload.clone()).await;
-                let is_away = matches!(posted, Err(ClientError::Unreachable { .. }));
-                self.is_away.store(is_away, atomic::Ordering::Release);
-                match posted {
-                    Ok(()) => break None,
-                    // The node has no room now, or is starting or stopping.
-                    Err(ClientError::Refused { status, .. }) if status >= 500 => {}
-                    Err(ClientError::Refused { error, .. }) => break Some(error),
-                    Err(error) => tracing::debug!(%error, "a bundle is sent to the node again"),
-                }
-                tokio::time::sleep(PAUSE).await;
-            };
-            // The application may have ended.
-            let _ = self.answers.send(Outcome { number, refused });
-            self.is_done();
+            if unstored.is_empty() {
+                let Some(bundle) = bundles.recv().await else { return };
+                unstored.push_back(bundle);
+            }
+            let ended = self.send_stream(&mut bundles, &mut unstored).await;
+            let is_away = matches!(ended, Err(ClientError::Unreachable { .. }));
+            self.is_away.store(is_away, atomic::Ordering::Release);
+            match ended {
+                Ok(()) => {}
+                // The node has no room now, or is starting or stopping.
+                Err(ClientError::Refused { status, .. }) if status >= 500 => {}
+                Err(error) => tracing::debug!(%error, "bundles are sent to the node again"),
+            }
+            tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// Sends bundles in one stream: first those that the node has not stored, `unstored`, then new
+    /// ones, which are added to them.
+    async fn send_stream(
+        &self,
+        bundles: &mut UnboundedReceiver<Outgoing>,
+        unstored: &mut VecDeque<Outgoing>,
+    ) -> Result<(), ClientError> {
+        let (pieces, sent) = unbounded_channel();
+        let body = stream::unfold(sent, async |mut sent: UnboundedReceiver<Bytes>| {
+            Some((Ok::<_, std::io::Error>(sent.recv().await?), sent))
+        });
+        let mut connection = Connection::new(&self.config.socket);
+        let uri = uri("/bundles/stream", &[("ordered", "true")]);
+        let mut replies = connection.stream(Method::POST, &uri, Body::from_stream(body)).await?;
+        self.is_away.store(false, atomic::Ordering::Release);
+        // The thread of the connection lives as long as this.
+        let pass = |bundle: &Outgoing| {
+            let _ =
+                pieces.send(self.line(bundle)).and_then(|()| pieces.send(bundle.payload.clone()));
+        };
+        unstored.iter().for_each(pass);
+        loop {
+            tokio::select! {
+                line = replies.line() => match line? {
+                    Some(line) => self.settle(&line, unstored)?,
+                    None => return Ok(()),
+                },
+                Some(bundle) = bundles.recv(), if unstored.len() < IN_PROGRESS => {
+                    pass(&bundle);
+                    unstored.push_back(bundle);
+                }
+            }
+        }
+    }
+
+    /// Line of a bundle in a stream.
+    fn line(&self, bundle: &Outgoing) -> Bytes {
+        let send = Send {
+            to: bundle.to.clone(),
+            from: Some(self.config.endpoint.clone()),
+            lifetime_ms: Some(u64::try_from(self.config.lifetime.as_millis()).unwrap_or(u64::MAX)),
+            // If the bundle was stored and the response was lost, it is not sent twice.
+            key: Some(format!("{:016x}-{}", self.run, bundle.number)),
+            bytes: Some(bundle.payload.len() as u64),
+            ..Send::default()
+        };
+        let mut line = serde_json::to_vec(&send).expect("texts and numbers are JSON");
+        line.push(b'\n');
+        line.into()
+    }
+
+    /// Handles the node's reply to the first of the bundles that are not stored.
+    fn settle(&self, line: &[u8], unstored: &mut VecDeque<Outgoing>) -> Result<(), ClientError> {
+        let reply: StreamSent = serde_json::from_slice(line).map_err(|error| wrong(&error))?;
+        let refused = match (reply.status, reply.error.unwrap_or_default()) {
+            (None, _) => None,
+            (Some(status), error) if status >= 500 => {
+                return Err(ClientError::Refused { status, error });
+            }
+            (Some(_), error) => Some(error),
+        };
+        let Some(Outgoing { number, .. }) = unstored.pop_front() else {
+            return Err(ClientError::Answer("a reply without a bundle".to_owned()));
+        };
+        // The application may have ended.
+        let _ = self.answers.send(Outcome { number, refused });
+        self.is_done();
+        Ok(())
     }
 
     /// Confirms one delivery after the other.
@@ -365,11 +422,6 @@ impl Rounds {
         let _ = self.tells.send(news);
         self.waker.wake();
     }
-}
-
-async fn post(connection: &mut Connection, uri: &str, payload: Bytes) -> Result<(), ClientError> {
-    let answer = connection.exchange(Method::POST, uri, Body::from(payload)).await?;
-    whole(answer).await.map(|_| ())
 }
 
 /// Reads a payload; one that is too long is read and dropped.

@@ -34,6 +34,8 @@ pub(crate) enum Submitted {
     Refused(RequestError),
     /// It was deleted before it was stored.
     Deleted(Reason),
+    /// There was no room for a bundle before it in an ordered stream.
+    Halted,
 }
 
 /// Requests that wait for a bundle to be stored.
@@ -222,20 +224,21 @@ impl Hub {
         }
     }
 
-    /// Sends a bundle of an application, unless an earlier request with its key did.
+    /// Sends a bundle of an application, unless an earlier request with its key did. Returns whether
+    /// there is room for bundles.
     pub(crate) fn submit(
         &self,
         now: Time,
         agent: &mut Agent,
         request: SendRequest,
         answer: oneshot::Sender<Submitted>,
-    ) {
+    ) -> bool {
         let key = request.key;
         let mut waiting = self.waiting();
         let known = key.and_then(|key| waiting.keys.get(&key).cloned());
         if let Some(storing) = known.and_then(|id| waiting.storing.get_mut(&id)) {
             storing.others.push(answer);
-            return;
+            return true;
         }
         let submitted = match key.and_then(|key| agent.sent_for(key)) {
             Some(id) => Submitted::Repeated(id),
@@ -247,13 +250,16 @@ impl Hub {
                     let storing = Storing { key, first: Some(answer), others: Vec::new() };
                     // The agent's indication comes after this.
                     waiting.storing.insert(id, storing);
-                    return;
+                    return true;
                 }
                 Err(error) => Submitted::Refused(error),
             },
         };
+        let has_room =
+            !matches!(submitted, Submitted::Refused(RequestError::Full | RequestError::NotReady));
         // The client may have gone.
         let _ = answer.send(submitted);
+        has_room
     }
 
     /// Passes a status report to its readers, and keeps it for later ones.

@@ -226,6 +226,16 @@ pub struct Send {
     pub custody: bool,
 }
 
+/// Options of a stream of bundles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendStream {
+    /// Whether the order is kept: if there is no room for a bundle, all behind it are refused with
+    /// status 503.
+    #[serde(default)]
+    pub ordered: bool,
+}
+
 /// A bundle that was accepted and stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {

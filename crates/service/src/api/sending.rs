@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Json;
@@ -21,7 +22,7 @@ use wire::bp7::{BundleFlags, Eid, Reason};
 
 use super::Shared;
 use super::hub::Submitted;
-use super::model::{Send, Sent, StreamSent};
+use super::model::{Send, SendStream, Sent, StreamSent};
 use super::payload::{self, Fault, Place};
 use super::routes::{Answer, Queried, Running, eid, endpoint, query, refused};
 use crate::http::Refusal;
@@ -78,7 +79,7 @@ async fn take(
         Err(Refusal::wrong(format!("bytes: the payload has {len}")))
     } else {
         let (answer, answered) = oneshot::channel();
-        submit(shared, vec![(request, answer)]);
+        submit(shared, vec![(request, answer)], &Halt::default());
         outcome(shared, answered.await.ok())
     };
     match sent {
@@ -215,12 +216,35 @@ fn digest(key: &str, send: &Send) -> Answer<u128> {
 
 type Request = (SendRequest, oneshot::Sender<Submitted>);
 
+/// Switch that keeps the order of a stream: once there was no room for a bundle, those behind it
+/// are refused.
+#[derive(Clone, Debug, Default)]
+struct Halt {
+    is_ordered: bool,
+    is_halted: Arc<AtomicBool>,
+}
+
+impl Halt {
+    fn is_on(&self) -> bool {
+        self.is_ordered && self.is_halted.load(Ordering::Relaxed)
+    }
+
+    fn set(&self) {
+        self.is_halted.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Passes bundles to the agent.
-fn submit(shared: &Shared, requests: Vec<Request>) {
-    let hub = Arc::clone(&shared.hub);
+fn submit(shared: &Shared, requests: Vec<Request>, halt: &Halt) {
+    let (hub, halt) = (Arc::clone(&shared.hub), halt.clone());
     shared.handle.ask(move |now, agent| {
         for (request, answer) in requests {
-            hub.submit(now, agent, request, answer);
+            if halt.is_on() {
+                // The client may have gone.
+                let _ = answer.send(Submitted::Halted);
+            } else if !hub.submit(now, agent, request, answer) {
+                halt.set();
+            }
         }
     });
 }
@@ -239,23 +263,32 @@ fn outcome(shared: &Shared, submitted: Option<Submitted>) -> Answer<(String, boo
             (StatusCode::INSUFFICIENT_STORAGE, why)
         }
         Submitted::Deleted(reason) => (StatusCode::UNPROCESSABLE_ENTITY, reason.to_string()),
+        Submitted::Halted => {
+            let why = "there was no room for a bundle before it".to_owned();
+            (StatusCode::SERVICE_UNAVAILABLE, why)
+        }
     };
     Err(Refusal::new(status, format!("the bundle was not stored: {why}")))
 }
 
 /// POST: sends bundles, each a line of JSON followed by its payload. Responds with a line for
 /// each, in the same order, when it is stored.
-pub(super) async fn send_stream(State(shared): Running, body: Body) -> Response {
+pub(super) async fn send_stream(
+    State(shared): Running,
+    stream: Queried<SendStream>,
+    body: Body,
+) -> Answer<Response> {
+    let halt = Halt { is_ordered: query(stream)?.ordered, ..Halt::default() };
     let (reply, replies) = mpsc::channel(IN_PROGRESS);
     let input = Input { body: body.into_data_stream(), bytes: BytesMut::new(), is_over: false };
-    let reader = Reader { shared: Arc::clone(&shared), input, batch: Vec::new(), reply };
+    let reader = Reader { shared: Arc::clone(&shared), input, halt, batch: Vec::new(), reply };
     tokio::spawn(reader.run());
     let replies = Replies { shared, replies, next: None, number: 0 };
     let lines = stream::unfold(replies, |mut replies| async move {
         let lines = replies.lines().await?;
         Some((Ok::<_, std::io::Error>(lines), replies))
     });
-    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
 /// A bundle of a stream whose reply is due.
@@ -316,6 +349,7 @@ impl Input {
 struct Reader {
     shared: Arc<Shared>,
     input: Input,
+    halt: Halt,
     batch: Vec<Request>,
     reply: mpsc::Sender<Due>,
 }
@@ -340,7 +374,7 @@ impl Reader {
 
     fn flush(&mut self) {
         if !self.batch.is_empty() {
-            submit(&self.shared, std::mem::take(&mut self.batch));
+            submit(&self.shared, std::mem::take(&mut self.batch), &self.halt);
         }
     }
 
@@ -370,7 +404,12 @@ impl Reader {
         let bytes = send.bytes.ok_or_else(|| Refusal::wrong("a bundle's line has no `bytes`"))?;
         let due = match self.bundle(&send, bytes).await? {
             Ok(due) => due,
-            Err(refusal) => Due::Refused(refusal),
+            Err(refusal) => {
+                if refusal.status.is_server_error() {
+                    self.halt.set();
+                }
+                Due::Refused(refusal)
+            }
         };
         if self.batch.len() >= BATCH || self.reply.capacity() == 0 {
             self.flush();

@@ -266,6 +266,58 @@ fn a_malformed_stream_ends_with_the_reason() {
     }
 }
 
+#[test]
+fn an_ordered_stream_stops_where_there_is_no_room() {
+    let line = |len: usize| format!("{{\"to\": \"ipn:2.1\", \"bytes\": {len}}}");
+    for (path, last) in [("", None), ("?ordered=true", Some(503))] {
+        let place = Place::new(false);
+        // A MB is more than what is left of 100 MB for applications; 10 bytes are not.
+        let lengths = [40_000_000, 40_000_000, 30_000_000, 10];
+        let lines = lengths.map(line);
+        let bundles: Vec<_> = lines.iter().map(String::as_str).zip(lengths).collect();
+        let (_, lines) =
+            exchange(&place, &format!("POST /bundles/stream{path}"), &stream_of(&bundles));
+        let statuses: Vec<_> = replies(&lines).into_iter().map(|reply| reply.status).collect();
+        assert_eq!(statuses, [None, None, Some(507), last]);
+    }
+}
+
+/// The courier of a CFDP entity: creation numbers follow the order in which it got the bundles.
+#[test]
+fn a_courier_keeps_the_order_of_bundles() {
+    for on_disk in [false, true] {
+        let place = Place::new(on_disk);
+        let mut courier = courier(&place, "ipn:1.9", false);
+        // Payloads of both kinds: in the records, and as files.
+        let len = |number: u64| if number.is_multiple_of(7) { 5000 } else { 8 };
+        for number in 0..500_u64 {
+            let mut payload = number.to_be_bytes().to_vec();
+            payload.resize(len(number), 0);
+            let to = "ipn:1.5".to_owned();
+            courier.send(Outgoing { number, to, payload: payload.into() });
+        }
+        await_some("all are stored", || courier.is_idle().then_some(()));
+        let outcomes: Vec<_> = std::iter::from_fn(|| courier.outcome()).collect();
+        let stored = (0..500).map(|number| Outcome { number, refused: None });
+        assert!(outcomes.into_iter().eq(stored));
+        let mut client = place.client();
+        let mut coming = client.take(&[("endpoint", "5"), ("confirm", "true")]).unwrap();
+        let mut numbers = Vec::new();
+        for _ in 0..500 {
+            let delivery = client.next(&mut coming).unwrap().unwrap();
+            let payload = whole(&mut client, &mut coming, delivery.bytes);
+            let number = u64::from_be_bytes(payload[..8].try_into().unwrap());
+            // `ipn:1.9 MILLISECONDS-NUMBER`
+            let (_, creation) = delivery.id.split_once(' ').unwrap();
+            let parts = creation.split(|c: char| !c.is_ascii_digit());
+            let creation: Vec<u64> = parts.map(|part| part.parse().unwrap()).collect();
+            numbers.push((creation, number));
+        }
+        numbers.sort();
+        assert!(numbers.iter().map(|(_, number)| *number).eq(0..500), "{numbers:?}");
+    }
+}
+
 /// Prints bundles per second over one stream; `SLOWLIGHT_STREAM` is their number.
 #[test]
 fn streams_are_fast() {
