@@ -36,12 +36,13 @@ pub use self::courier::{Courier, CourierConfig, Handed, News, Outcome, Outgoing}
 pub use self::entity::{EntityConfig, EntityDriver, EntityError, Observer, Receives};
 pub use self::hub::Hub;
 
-use crate::http::{Access, Clients, ServeError, accept, bind_unix};
+use crate::http::{Access, Clients, ServeError, Times, accept, bind_unix};
 use crate::node::Reload;
 
 /// Bounds on clients. Streams of deliveries count, so there are many places. `/node` and
 /// `/metrics` are served beyond them.
-const CLIENTS: Clients = Clients { most: 2048, spare: 64, paths: &["/node", "/metrics"] };
+const CLIENTS: Clients =
+    Clients { most: 2048, spare: 64, paths: &["/node", "/metrics"], times: Times::DEFAULT };
 
 /// Rounds of the server, of 100 ms, between two looks at the agent.
 const WATCH_ROUNDS: u64 = 10;

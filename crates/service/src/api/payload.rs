@@ -62,13 +62,24 @@ where
     let Some(Place { path, name }) = place().await else {
         return Err(Fault::TooLong(inline as u64));
     };
-    let written = write(&path, beginning.freeze(), stream, most).await;
-    match written {
-        Ok(len) => Ok(Content::File { name, offset: 0, len }),
-        Err(fault) => {
+    let mut file = Unfinished { path, is_complete: false };
+    let len = write(&file.path, beginning.freeze(), stream, most).await?;
+    file.is_complete = true;
+    Ok(Content::File { name, offset: 0, len })
+}
+
+/// File of a payload, removed when this is dropped before it is complete: at a fault, or when the
+/// client has disconnected.
+struct Unfinished {
+    path: PathBuf,
+    is_complete: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.is_complete {
             // If that fails, too, it is removed at the node's next start.
-            let _ = std::fs::remove_file(&path);
-            Err(fault)
+            let _ = std::fs::remove_file(&self.path);
         }
     }
 }

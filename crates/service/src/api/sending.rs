@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::{Body, BodyDataStream};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, Stream};
@@ -25,7 +25,7 @@ use super::hub::Submitted;
 use super::model::{Send, SendStream, Sent, StreamSent};
 use super::payload::{self, Fault, Place};
 use super::routes::{Answer, Queried, Running, eid, endpoint, query, refused};
-use crate::http::Refusal;
+use crate::http::{Pause, Refusal};
 use crate::node::ApplicationLimits;
 
 /// Default lifetime of a bundle: a day.
@@ -275,13 +275,15 @@ fn outcome(shared: &Shared, submitted: Option<Submitted>) -> Answer<(String, boo
 /// each, in the same order, when it is stored.
 pub(super) async fn send_stream(
     State(shared): Running,
+    Extension(pause): Extension<Pause>,
     stream: Queried<SendStream>,
     body: Body,
 ) -> Answer<Response> {
     let halt = Halt { is_ordered: query(stream)?.ordered, ..Halt::default() };
     let (reply, replies) = mpsc::channel(IN_PROGRESS);
     let input = Input { body: body.into_data_stream(), bytes: BytesMut::new(), is_over: false };
-    let reader = Reader { shared: Arc::clone(&shared), input, halt, batch: Vec::new(), reply };
+    let reader =
+        Reader { shared: Arc::clone(&shared), input, pause, halt, batch: Vec::new(), reply };
     tokio::spawn(reader.run());
     let replies = Replies { shared, replies, next: None, number: 0 };
     let lines = stream::unfold(replies, |mut replies| async move {
@@ -349,6 +351,7 @@ impl Input {
 struct Reader {
     shared: Arc<Shared>,
     input: Input,
+    pause: Pause,
     halt: Halt,
     batch: Vec<Request>,
     reply: mpsc::Sender<Due>,
@@ -390,7 +393,10 @@ impl Reader {
             }
             // The client may wait for replies before it sends more.
             self.flush();
-            if !self.input.more().await.map_err(cut)? {
+            self.pause.set(self.input.bytes.is_empty());
+            let is_more = self.input.more().await.map_err(cut)?;
+            self.pause.set(false);
+            if !is_more {
                 let is_cut = !self.input.bytes.is_empty();
                 return if is_cut {
                     Err(cut(axum::Error::new("the last line is cut")))

@@ -1,6 +1,8 @@
 //! HTTP with JSON on local sockets, as the interfaces of nodes and emulated worlds use it.
 
 mod client;
+mod pace;
+mod places;
 mod serve;
 
 use std::fs::Permissions;
@@ -20,13 +22,11 @@ pub use hyper::Method;
 
 pub(crate) use self::client::{ANSWER_MAX, connect, refused, wrong};
 pub use self::client::{Client, ClientError, segment};
-pub use self::serve::{Clients, accept};
+pub(crate) use self::pace::Pause;
+pub use self::serve::{Clients, Times, accept};
 
 /// Media type of `/metrics`.
 pub const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Maximum concurrent clients of the socket and of the address, each, so that clients of the
-/// address do not block the socket; others wait.
-pub const CLIENTS_MAX: usize = 64;
 
 /// Body of the response to a request that is refused.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
