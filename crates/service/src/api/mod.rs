@@ -36,7 +36,7 @@ pub use self::courier::{Courier, CourierConfig, Handed, News, Outcome, Outgoing}
 pub use self::entity::{EntityConfig, EntityDriver, EntityError, Observer, Receives};
 pub use self::hub::Hub;
 
-use crate::http::{Access, Clients, ServeError, Times, accept, bind_unix};
+use crate::http::{Access, Clients, ServeError, Times, accept, bind_unix, remove_socket};
 use crate::node::Reload;
 
 /// Bounds on clients. Streams of deliveries count, so there are many places. `/node` and
@@ -87,10 +87,7 @@ impl NodeServer {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(system)?;
         }
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(system(error)),
-            Ok(()) | Err(_) => {}
-        }
+        remove_socket(path).map_err(system)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system)?;
         let inside = runtime.enter();
@@ -122,7 +119,7 @@ impl NodeServer {
             }
         });
         // A successor that starts meanwhile has its own socket by then.
-        let _ = std::fs::remove_file(path);
+        let _ = remove_socket(&path);
         runtime.shutdown_timeout(Duration::from_secs(1));
     }
 }

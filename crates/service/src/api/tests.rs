@@ -205,6 +205,32 @@ fn the_socket_has_the_mode_and_the_group_of_the_settings() {
     assert_eq!((found.permissions().mode() & 0o777, found.gid()), (0o660, group));
 }
 
+#[test]
+fn only_a_socket_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.sock");
+    let target = folder.path().join("target");
+    std::fs::write(&target, "kept").unwrap();
+    let bind = || NodeServer::bind(&path, Access::default());
+    let make: [(&str, &dyn Fn()); 3] = [
+        ("a file", &|| std::fs::write(&path, "kept").unwrap()),
+        ("a symbolic link", &|| std::os::unix::fs::symlink(&target, &path).unwrap()),
+        ("a folder", &|| std::fs::create_dir(&path).unwrap()),
+    ];
+    for (kind, make) in make {
+        make();
+        let error = bind().unwrap_err().to_string();
+        assert!(error.contains(&format!("node.sock: {kind} has this path; remove it")), "{error}");
+        assert!(path.symlink_metadata().is_ok());
+        if path.is_dir() { std::fs::remove_dir(&path) } else { std::fs::remove_file(&path) }
+            .unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "kept");
+    drop(bind().unwrap());
+    assert!(path.exists(), "an ended node left it");
+    drop(bind().unwrap());
+}
+
 /// Requirements: P21.
 #[test]
 fn bundles_are_listed_and_cancelled_and_survive() {

@@ -8,7 +8,7 @@ mod serve;
 use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use axum::Json;
@@ -95,6 +95,29 @@ impl Default for Access {
     fn default() -> Self {
         Self { mode: 0o600, group: None }
     }
+}
+
+/// Removes a socket that an ended process left, if any.
+///
+/// # Errors
+/// Something else has this path, or errors of the system.
+pub fn remove_socket(path: &Path) -> io::Result<()> {
+    let found = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?.file_type(),
+    };
+    if found.is_socket() {
+        return std::fs::remove_file(path);
+    }
+    let kind = if found.is_symlink() {
+        "a symbolic link"
+    } else if found.is_dir() {
+        "a folder"
+    } else {
+        "a file"
+    };
+    let error = format!("{kind} has this path; remove it, or choose another path for the socket");
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, error))
 }
 
 /// Opens a Unix socket.
