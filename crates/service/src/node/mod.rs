@@ -3,6 +3,7 @@
 
 mod admit;
 mod clock;
+mod crc;
 mod discovery;
 mod layers;
 mod neighbour;
@@ -39,6 +40,7 @@ use wire::bp7::Eid;
 
 pub use self::admit::{AcceptRule, Strangers};
 pub use self::clock::ClockUse;
+pub use self::crc::Crc;
 pub use self::discovery::DiscoverySpec;
 pub(crate) use self::discovery::Listed;
 use self::layers::Host;
@@ -90,6 +92,9 @@ pub struct NodeSpec {
         serialize_with = "write_as::<Off<Number>, _, _>"
     )]
     pub hop_limit: Option<u8>,
+    /// CRC of the primary blocks of bundles from this node.
+    #[serde(default)]
+    pub crc: Crc,
     /// Time for sessions to end when the node is stopped.
     #[serde(default = "drain")]
     pub drain: Span,
@@ -501,6 +506,7 @@ impl NodeSpec {
             routing,
             fragment: self.fragment,
             hop_limit: self.limits.hops.or(self.hop_limit),
+            crc: self.crc.into(),
             reports: agent::Reports {
                 reception: self.reports.reception,
                 forwarding: self.reports.forwarding,

@@ -2,6 +2,7 @@ mod running;
 
 use engine::Time;
 use rt::node::{WallClock, dtn_ms};
+use wire::bp7::CrcType;
 
 use super::*;
 
@@ -178,6 +179,10 @@ fn settings_use_scenario_keys_and_former_names() {
     assert_eq!(hops("hop_limit = 7"), Some(7));
     assert_eq!(hops("hop_limit = \"off\""), None);
     assert_eq!(hops("limits.hops = 7"), Some(7));
+    for (more, primary) in [("", CrcType::Crc32c), ("crc = \"crc-16\"", CrcType::Crc16)] {
+        let crc = config(&given(more)).agent.crc;
+        assert_eq!(crc, agent::Checks { primary, ..agent::Checks::default() });
+    }
     let text = WHOLE.split("[[route]]").next().unwrap();
     let plan = |plan: &str| NodeSpec::parse(&format!("{plan}\n{text}"), "node.toml").unwrap();
     let file = plan("contact_plan = \"a.toml\"").contact_plan.unwrap();
