@@ -263,7 +263,11 @@ fn symlinks_out_of_the_root_are_refused_by_every_operation() {
         let answer = filestore(&mut store, request.clone());
         assert_eq!(answer, Err(EffectError::NotAllowed), "{request:?}");
     }
+    let rename = R::RenameFile { from: n("own"), to: n("file") };
+    assert_eq!(filestore(&mut store, rename), Err(EffectError::Exists));
     // Replaces the link itself, not its target.
+    let replace = R::ReplaceFile { to: n("dangling"), from: n("own") };
+    assert_eq!(filestore(&mut store, replace), Ok(Completion::Done));
     let install = R::Install { from: n("own"), to: n("file") };
     assert_eq!(filestore(&mut store, install), Ok(Completion::Done));
     assert_eq!(std::fs::read(outside.path().join("secret")).unwrap(), b"secret");
@@ -272,7 +276,7 @@ fn symlinks_out_of_the_root_are_refused_by_every_operation() {
     let listing = filestore(&mut store, R::List(FileName::root())).unwrap();
     let Completion::Listing(entries) = listing else { panic!("{listing:?}") };
     let names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
-    assert_eq!(names, ["file"]);
+    assert_eq!(names, ["dangling", "file"]);
 }
 
 #[test]
