@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use engine::PathId;
+use wire::DecodeError;
 use wire::cfdp::{
-    ConditionCode, DeliveryCode, EntityId, FaultHandler, FileStatus, TransactionId,
+    ChecksumType, ConditionCode, DeliveryCode, EntityId, FaultHandler, FileStatus, TransactionId,
     TransactionStatus,
 };
 
@@ -230,7 +231,7 @@ impl From<Limit> for Indication {
 }
 
 /// Protocol violation by a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// Two different ends of one file.
     #[error("two EOF PDUs of one transaction differ")]
@@ -253,6 +254,50 @@ pub enum PeerError {
     /// File to be stored for another entity that exceeds the limits.
     #[error("there is no room to keep the file for another entity")]
     NoRoomToStore,
+    /// Requests for metadata that was sent. Indicated once for a transaction.
+    #[error("the peer requests the Metadata PDU although it was sent {times} times: {parts}")]
+    MetadataNotAccepted {
+        /// Number of Metadata PDUs sent.
+        times: u32,
+        /// Parts of the PDU.
+        parts: MetadataParts,
+    },
+    /// PDU of a transaction under way that does not follow the format. Indicated once a minute.
+    #[error("the {name} PDU of the peer cannot be decoded, {error}")]
+    Undecodable {
+        /// Name of the PDU by its header and directive code.
+        name: &'static str,
+        /// Position and kind of the fault.
+        error: DecodeError,
+    },
+}
+
+/// Parts of a Metadata PDU that a peer may not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetadataParts {
+    /// Checksum type.
+    pub checksum: ChecksumType,
+    /// Whether it has filestore requests.
+    pub requests: bool,
+    /// Whether it has messages to user.
+    pub messages: bool,
+    /// Whether it has fault handler overrides or a flow label.
+    pub options: bool,
+}
+
+impl std::fmt::Display for MetadataParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "it may not know the checksum type {}", self.checksum)?;
+        let options = [
+            (self.requests, "filestore requests"),
+            (self.messages, "messages to user"),
+            (self.options, "fault handler overrides or a flow label"),
+        ];
+        for (_, name) in options.iter().filter(|(is_used, _)| *is_used) {
+            write!(f, ", or {name}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Handler of a fault, or cancellation if it is unknown.

@@ -1,14 +1,17 @@
 //! Dispatch of inputs to transactions.
 
+use std::time::Duration;
+
 use engine::{Completion, EffectError, PathEvent, PathId, Ticket, Time};
 use wire::cfdp::{
     Ack, Acknowledged, Body, ConditionCode, Direction, Header, Pdu, TransactionId,
     TransactionStatus, TransmissionMode, Version,
 };
+use wire::{DecodeError, DecodeErrorKind};
 
 use super::core::{Base, Core, Job, Task, reverse};
 use super::finished;
-use super::indication::{Indication, Limit};
+use super::indication::{Indication, Limit, PeerError};
 use super::receiver::Receiver;
 use super::{Entity, Transaction};
 use crate::path::{Handle, Pacing, Path};
@@ -17,11 +20,18 @@ use crate::session::{Admission, Place, Turns as _};
 /// Maximum number of other entities for which misdirected PDUs are indicated.
 const MISDIRECTED_MAX: usize = 8;
 
+/// Interval between indications of PDUs that cannot be decoded.
+const UNDECODABLE_EVERY: Duration = Duration::from_secs(60);
+
 impl Entity {
     /// Processes a received datagram.
     #[inline]
     pub(super) fn receive(&mut self, now: Time, from: PathId, datagram: &[u8]) {
-        let pdu = Pdu::decode(datagram).ok().filter(|pdu| {
+        let decoded = Pdu::decode(datagram);
+        if let Err(error) = decoded {
+            self.undecodable(now, from, datagram, error);
+        }
+        let pdu = decoded.ok().filter(|pdu| {
             let peer = match pdu.header.direction {
                 Direction::TowardReceiver => pdu.header.source,
                 Direction::TowardSender => pdu.header.destination,
@@ -59,6 +69,20 @@ impl Entity {
             }
             None => self.answer_stranger(now, from, &pdu),
         }
+    }
+
+    /// Indicates a PDU of a transaction under way that breaks the format, at most once a minute. One
+    /// with a wrong CRC was damaged on the way.
+    fn undecodable(&mut self, now: Time, path: PathId, datagram: &[u8], error: DecodeError) {
+        let Ok(header) = Header::decode(datagram) else { return };
+        let id = header.transaction();
+        let is_damaged = matches!(error.kind, DecodeErrorKind::Checksum { .. });
+        if is_damaged || now < self.undecodable_from || self.is_free(id) {
+            return;
+        }
+        self.undecodable_from = now + UNDECODABLE_EVERY;
+        let error = PeerError::Undecodable { name: Pdu::name_of_first(datagram), error };
+        self.core.user.indicate(Indication::PeerError { path, id, error });
     }
 
     /// Indicates PDUs for another entity: once for each entity, and for a few entities only.

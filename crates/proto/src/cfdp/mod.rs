@@ -36,7 +36,8 @@ pub use self::config::{
     Config, Faults, HostDelays, Indications, JournalPolicy, Limits, NakMode, Naks, Remote, Timer,
 };
 pub use self::indication::{
-    Indication, Limit, MetadataReceived, PeerError, Report, Role, State, TransactionFinished,
+    Indication, Limit, MetadataParts, MetadataReceived, PeerError, Report, Role, State,
+    TransactionFinished,
 };
 pub use self::journal::RECORD_PREFIX;
 pub(crate) use self::keeping::{Keeping, Part};
@@ -80,6 +81,8 @@ pub struct Entity {
     unsafe_puts: Vec<Handle>,
     /// Other entities whose PDUs arrived here.
     misdirected: Vec<u64>,
+    /// Time from which another PDU that cannot be decoded is indicated.
+    undecodable_from: Time,
     loaded: bool,
 }
 
@@ -180,6 +183,7 @@ impl Entity {
             sequence_safe: sequence,
             unsafe_puts: Vec::new(),
             misdirected: Vec::new(),
+            undecodable_from: Time::ZERO,
             loaded,
         }
     }

@@ -132,6 +132,28 @@ impl<'a> Pdu<'a> {
         Ok(reader.offset())
     }
 
+    /// Name of the PDU at the start of `bytes`, by its header and directive code only: the rest may
+    /// be malformed.
+    #[must_use]
+    pub fn name_of_first(bytes: &[u8]) -> &'static str {
+        let mut reader = Reader::new(bytes);
+        match Header::read(&mut reader) {
+            Ok((_, contents)) if contents.file_data => return "file data",
+            Ok(_) => {}
+            Err(_) => return "unknown",
+        }
+        match reader.u8() {
+            Ok(0x04) => "EOF",
+            Ok(0x05) => "Finished",
+            Ok(0x06) => "ACK",
+            Ok(0x07) => "Metadata",
+            Ok(0x08) => "NAK",
+            Ok(0x09) => "Prompt",
+            Ok(0x0c) => "Keep Alive",
+            Ok(_) | Err(_) => "unknown",
+        }
+    }
+
     /// Length of the PDU, in bytes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {

@@ -9,7 +9,7 @@ use wire::cfdp::{
 use super::{Phase, Sender, Source};
 use crate::cfdp::core::{Alarm, Core, Job, Task};
 use crate::cfdp::finished::Outcome;
-use crate::cfdp::indication::{Indication, PeerError};
+use crate::cfdp::indication::{Indication, MetadataParts, PeerError};
 use crate::cfdp::request::RequestError;
 use crate::path::{Class, Path};
 use crate::storage::Storage as _;
@@ -18,6 +18,9 @@ use crate::timer::TICK;
 /// Number of EOF PDUs sent without an ACK after a cancellation, if no limit is set. They are
 /// bounded, because nothing depends on them.
 const CANCEL_ATTEMPTS: u32 = 30;
+
+/// Requests for metadata, each after it was sent, that are indicated.
+const METADATA_REFUSALS: u32 = 3;
 
 type Answer = Result<Completion, EffectError>;
 
@@ -170,6 +173,9 @@ impl Sender {
             return;
         }
         self.eof.waits = 0;
+        if nak.requests.into_iter().any(|request| request == SegmentRequest::METADATA) {
+            self.metadata_requested(core, now);
+        }
         self.confirm(core, nak);
         let fills = self.fills(core, now);
         let max = core.config.limits.gaps;
@@ -212,6 +218,27 @@ impl Sender {
         }
         if self.eof.acknowledged {
             self.wait(core, now);
+        }
+    }
+
+    /// Indicates a receiver that does not accept the metadata: each PDU had time to arrive.
+    fn metadata_requested(&mut self, core: &mut Core, now: Time) {
+        let metadata = &mut self.metadata;
+        let round_trip = self.base.seat.round_trip(&core.shared.paths).least();
+        if metadata.due || now < metadata.left + round_trip {
+            return;
+        }
+        metadata.refusals += 1;
+        if metadata.refusals == METADATA_REFUSALS {
+            let parts = MetadataParts {
+                checksum: self.checksum,
+                requests: !self.request.filestore_requests.is_empty(),
+                messages: !self.request.messages.is_empty(),
+                options: !self.request.fault_handlers.is_empty()
+                    || self.request.flow_label.is_some(),
+            };
+            let times = metadata.times;
+            self.peer_error(core, PeerError::MetadataNotAccepted { times, parts });
         }
     }
 

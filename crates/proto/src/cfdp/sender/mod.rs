@@ -67,6 +67,11 @@ struct MetadataProgress {
     pdu: Option<Vec<u8>>,
     due: bool,
     sent: bool,
+    /// Number of PDUs sent, and time of the last one.
+    times: u32,
+    left: Time,
+    /// Requests for it after it was sent.
+    refusals: u32,
 }
 
 #[derive(Debug, Default)]
@@ -322,6 +327,8 @@ impl Sender {
         place.copy_from_slice(pdu);
         core.stats.sent.metadata += 1;
         self.metadata.due = false;
+        self.metadata.times += 1;
+        self.metadata.left = burst.departure();
         if !self.metadata.sent {
             self.metadata.sent = true;
             let delay = self.base.remote.host_delays.metadata_to_data;

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use engine::{Input, PathInfo, Receive, Rng, Time};
 use wire::cfdp::{
-    Body, ChecksumType, ConditionCode, Direction, EntityId, Eof, FileData, Header, Lv, Metadata,
-    Nak, Pdu, SegmentRequest, SegmentRequests, Tlv, Tlvs, TransactionId, TransmissionMode, Version,
-    Width,
+    Body, ChecksumType, ConditionCode, DeliveryCode, Direction, EntityId, Eof, FileData,
+    FileStatus, FilestoreAction, Finished, Header, Lv, Metadata, Nak, Pdu, SegmentRequest,
+    SegmentRequests, Tlv, Tlvs, TransactionId, TransmissionMode, Version, Width,
 };
 
 use super::world::{PATH, World, config, content, name, put_request};
-use crate::cfdp::{Config, Indication, Limit, Limits, NakMode, PeerError};
+use crate::cfdp::{
+    Config, FilestoreRequest, Indication, Limit, Limits, NakMode, PeerError, PutRequest,
+};
 
 pub(super) fn header(sequence: u64) -> Header {
     Header {
@@ -389,5 +391,73 @@ fn refusals_are_ten_a_second_at_most() {
         let limit = Indication::LimitReached(Limit::Refusals);
         let reached = world.sides[1].indications.iter().filter(|indication| **indication == limit);
         assert_eq!(reached.count(), 1);
+    }
+}
+
+fn peer_errors(world: &World, side: usize) -> Vec<String> {
+    let indications = world.sides[side].indications.iter();
+    let errors = indications.filter_map(|indication| match indication {
+        Indication::PeerError { error, .. } => Some(error.to_string()),
+        _ => None,
+    });
+    errors.collect()
+}
+
+#[test]
+fn metadata_that_the_peer_does_not_accept_is_reported_with_its_parts() {
+    let mut world = World::new(&config(|_| {}));
+    world.sides[0].store.insert(name("source"), content(5000));
+    let request = FilestoreRequest {
+        action: FilestoreAction::CreateFile,
+        first: "made".to_owned(),
+        second: String::new(),
+    };
+    let id = world.put(PutRequest { filestore_requests: vec![request], ..put_request() });
+    world.lose = Box::new(|side, _, _| side == 0);
+    let ask = |world: &mut World| {
+        let requests = SegmentRequests::new(&[SegmentRequest::METADATA]);
+        let nak = Nak { scope_start: 0, scope_end: 5000, requests };
+        say(world, 0, toward_sender(id), Body::Nak(nak));
+    };
+    for second in 1..=5 {
+        world.run_until(Time::from_secs(second));
+        // Each is fulfilled. The second one left before the metadata of the first could arrive.
+        ask(&mut world);
+        ask(&mut world);
+        assert_eq!(peer_errors(&world, 0).len(), usize::from(second >= 3), "{second}");
+    }
+    let expected = "the peer requests the Metadata PDU although it was sent 5 times: it may not \
+                    know the checksum type CRC-32C, or filestore requests";
+    assert_eq!(peer_errors(&world, 0), [expected]);
+}
+
+#[test]
+fn pdus_that_cannot_be_decoded_are_reported_once_a_minute() {
+    let mut world = World::new(&config(|_| {}));
+    world.sides[0].store.insert(name("source"), content(5000));
+    let id = world.put(put_request());
+    world.lose = Box::new(|side, _, _| side == 0);
+    let cut = |id| {
+        let finished = Body::Finished(Finished {
+            condition: ConditionCode::NoError,
+            end_system: true,
+            delivery: DeliveryCode::Complete,
+            file_status: FileStatus::Retained,
+            tlvs: Tlvs::NONE,
+        });
+        let mut pdu = Pdu { header: toward_sender(id), body: finished }.to_vec().unwrap();
+        // Half a TLV.
+        pdu.push(6);
+        pdu[2] += 1;
+        pdu
+    };
+    let other = TransactionId { sequence: id.sequence + 1, ..id };
+    for (second, id, reported) in [(1, other, 0), (1, id, 1), (2, id, 1), (62, id, 2)] {
+        world.run_until(Time::from_secs(second));
+        world.input(0, Input::Receive(Receive::datagram(PATH, &cut(id))));
+        let errors = peer_errors(&world, 0);
+        assert_eq!(errors.len(), reported, "{errors:?}");
+        let named = |error: &String| error.starts_with("the Finished PDU of the peer cannot be");
+        assert!(errors.iter().all(named), "{errors:?}");
     }
 }
