@@ -228,6 +228,7 @@ impl Adapters {
         }
         let names = self.names();
         let near = text::did_you_mean(name, names.iter().copied());
+        let name = wire::excerpt(name);
         Err(SpecError::invalid(format!(
             "there is no tool {name:?}{near} (tools: {})",
             names.join(", ")

@@ -69,6 +69,7 @@ impl Preset {
         }
         let near = text::did_you_mean(name, ALL.iter().map(|(known, _)| *known));
         let known = ALL.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
+        let name = wire::excerpt(name);
         Err(SpecError::invalid(format!(
             "there is no link and no file {name:?}{near} (links: {known})"
         )))

@@ -87,7 +87,7 @@ impl FromStr for Destination {
         if let Ok(address) = text.parse() {
             return Ok(Self::Address(address));
         }
-        let wrong = || ParseDestinationError(text.chars().take(80).collect());
+        let wrong = || ParseDestinationError(wire::excerpt(text));
         let (name, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
         if !is_host_name(name) {

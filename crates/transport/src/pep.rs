@@ -108,7 +108,7 @@ impl Leaf<Connections> for Profile {
             let known = OverTcpConfig::profiles();
             let near = text::did_you_mean(name, known.iter().copied());
             let known = known.join(", ");
-            format!(": TCP has no profile {name:?}{near} (profiles: {known})")
+            format!(": TCP has no profile {:?}{near} (profiles: {known})", wire::excerpt(name))
         })?;
         connections.options = config.streams.options;
         Ok(())

@@ -68,7 +68,8 @@ fn short(text: &str) -> Result<Protocol, SpecError> {
     let Some(kind) = Kind::named(name) else {
         let near = text::did_you_mean(name, Kind::all().map(Kind::name));
         return Err(SpecError::invalid(format!(
-            "there is no protocol {name:?}{near} (`slowlight compare --help` lists all)"
+            "there is no protocol {:?}{near} (`slowlight compare --help` lists all)",
+            wire::excerpt(name)
         )));
     };
     Ok(Protocol { profile, ..Protocol::plain(kind) })

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
+use wire::excerpt;
 
 /// Rate, in bits per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -185,12 +186,12 @@ impl Kind {
         let text = text.trim();
         let (number, unit) = split_number(text);
         let not_a_number = || QuantityError::NotANumber {
-            text: text.to_owned(),
+            text: excerpt(text),
             kind: self.name,
             example: self.example,
         };
         let out_of_range = || QuantityError::OutOfRange {
-            text: text.to_owned(),
+            text: excerpt(text),
             kind: self.name,
             range: self.range,
         };
@@ -207,7 +208,7 @@ impl Kind {
             && let Some(bytes) = bytes_of_bits(decimal, unit)
         {
             return Err(QuantityError::UnknownUnit {
-                unit: unit.to_owned(),
+                unit: excerpt(unit),
                 kind: self.name,
                 nearest: format!("; sizes are in bytes: write {:?}", Size(bytes).to_string()),
                 units: self.all_units(),
@@ -226,6 +227,7 @@ impl Kind {
         if let Some((_, scale)) = known.clone().find(|(name, _)| *name == unit) {
             return Ok(*scale);
         }
+        let unit = &excerpt(unit);
         let near = known
             .map(|(name, _)| {
                 let is_other = !name.eq_ignore_ascii_case(unit);
@@ -253,7 +255,7 @@ impl Kind {
 
     /// Error message for a number without unit.
     pub(crate) fn no_unit(&self, number: &str) -> QuantityError {
-        let text = number.to_owned();
+        let text = excerpt(number);
         if number.starts_with('-') {
             return QuantityError::OutOfRange { text, kind: self.name, range: self.range };
         }
@@ -453,7 +455,7 @@ impl Probability {
             return Ok(Self(value));
         }
         Err(QuantityError::OutOfRange {
-            text: text.to_owned(),
+            text: excerpt(text),
             kind: "a probability",
             range: "from 0 to 1",
         })
@@ -470,7 +472,7 @@ impl FromStr for Probability {
             None => (text, false),
         };
         let value: f64 = number.parse().map_err(|_| QuantityError::NotANumber {
-            text: text.to_owned(),
+            text: excerpt(text),
             kind: "a probability",
             example: "1e-5",
         })?;
@@ -583,13 +585,13 @@ impl FromStr for Window {
     /// `10 s+30 s`: a start and a duration.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let (at, lasts) = text.split_once('+').ok_or_else(|| QuantityError::NotANumber {
-            text: text.to_owned(),
+            text: excerpt(text),
             kind: "an outage",
             example: "10 s+30 s",
         })?;
         let window = Self { at: at.parse()?, lasts: lasts.parse()? };
         if window.lasts.duration().is_zero() {
-            return Err(QuantityError::NoTime { text: text.to_owned() });
+            return Err(QuantityError::NoTime { text: excerpt(text) });
         }
         Ok(window)
     }

@@ -38,7 +38,7 @@ impl FromStr for Record {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let wrong = || {
             let message = "is no record; a record is like \"100-199\", or \"5000-\" to the end";
-            SpecError::invalid(format!("{text:?} {message}"))
+            SpecError::invalid(format!("{:?} {message}", wire::excerpt(text)))
         };
         let (first, last) = text.split_once('-').ok_or_else(wrong)?;
         let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| *number < TO_END);

@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
+use wire::{EXCERPT_MAX, excerpt};
+
+/// Maximum length of a message in characters. Lists of names are the longest that are not input.
+const MESSAGE_MAX: usize = 1600;
 
 /// Reason why a user's file cannot be used.
 #[derive(Debug, Error)]
@@ -33,7 +37,7 @@ pub enum SpecError {
 impl SpecError {
     /// Contradictory text.
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::Invalid(message.into())
+        Self::Invalid(shortened(&message.into(), MESSAGE_MAX))
     }
 
     /// Prepends the name of the table to a message that starts with a key.
@@ -123,12 +127,41 @@ pub fn message(error: &toml::de::Error) -> String {
         !is_secret
     });
     let shown = shown.collect::<Vec<_>>().join("\n");
-    let place = shown.strip_suffix(error.message()).unwrap_or_default();
-    let message = unknown(error.message());
-    match message.or_else(|| in_toml(error.message(), source_line(&text))) {
-        Some(message) if shown.ends_with(error.message()) => format!("{place}{message}"),
-        Some(_) | None => format!("{shown}{}", suggestion(error.message())),
+    let Some(place) = shown.strip_suffix(error.message()) else {
+        return shortened(&shown, MESSAGE_MAX) + &suggestion(error.message());
+    };
+    let mut message: String = place.split_inclusive('\n').map(line_excerpt).collect();
+    let translated = unknown(error.message());
+    match translated.or_else(|| in_toml(error.message(), source_line(&text))) {
+        Some(translated) => message += &translated,
+        None => {
+            message += &shortened(error.message(), MESSAGE_MAX);
+            message += &suggestion(error.message());
+        }
     }
+    message
+}
+
+/// Excerpt of a line with its end.
+fn line_excerpt(line: &str) -> String {
+    match line.strip_suffix('\n') {
+        Some(line) => excerpt(line) + "\n",
+        None => excerpt(line),
+    }
+}
+
+/// Text of up to `max` characters, without the middle of a longer one: an error message begins
+/// with the place and ends with the remedy.
+#[must_use]
+pub fn shortened(text: &str, max: usize) -> String {
+    let count = text.chars().count();
+    if count <= max {
+        return text.to_owned();
+    }
+    let end = max / 4;
+    let begin: String = text.chars().take(max - end).collect();
+    let end: String = text.chars().skip(count - end).collect();
+    format!("{begin}… ({} characters left out) …{end}", count - max)
 }
 
 /// Width of lines of names.
@@ -141,6 +174,7 @@ fn unknown(message: &str) -> Option<String> {
     if !message.starts_with("unknown ") {
         return None;
     }
+    let head = shortened(head, EXCERPT_MAX);
     let near = suggestion(message).replace('\n', "; ");
     let names = expected.split('`').skip(1).step_by(2).collect::<Vec<_>>().join(", ");
     let mut lines = vec!["expected one of".to_owned()];
@@ -173,7 +207,7 @@ fn in_toml(message: &str, line: Option<&str>) -> Option<String> {
         return Some(format!(
             "{}expected an IP address and a port, e.g. \"192.0.2.1:4556\" or \"[2001:db8::1]:4556\"; \
              host names are not resolved here",
-            key(line).map(|key| format!("`{key}`: ")).unwrap_or_default()
+            key(line).map(|key| format!("`{}`: ", excerpt(key))).unwrap_or_default()
         ));
     }
     if let Some(name) = message.strip_prefix("missing field ") {
@@ -181,10 +215,11 @@ fn in_toml(message: &str, line: Option<&str>) -> Option<String> {
     }
     let rest = message.strip_prefix("invalid type: ").or(message.strip_prefix("invalid value: "))?;
     let (found, expected) = rest.split_once(", expected ")?;
-    let key = key(line);
-    let remedy = remedy(found, expected, key, line);
+    let key = key(line).map(excerpt);
+    let remedy = remedy(found, expected, key.as_deref(), line);
     let key = key.map(|key| format!("`{key}`: ")).unwrap_or_default();
-    Some(format!("{key}expected {}, found {}{remedy}", kind(expected), value(found)))
+    let (kind, found) = (kind(expected), shortened(&value(found), EXCERPT_MAX));
+    Some(format!("{key}expected {kind}, found {found}{remedy}"))
 }
 
 /// Key of a line of TOML: the key of a value, or of the table that it opens.
@@ -267,7 +302,10 @@ pub fn suggestion(message: &str) -> String {
 /// Name most similar to `given`, if any is similar at all.
 pub fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (given.len() / 3).max(2);
+    let len = given.chars().count();
     names
+        // A name of another length is not compared: the time grows with the product.
+        .filter(|name| name.chars().count().abs_diff(len) <= limit)
         .map(|name| (strsim::damerau_levenshtein(given, name), name))
         .filter(|(distance, _)| *distance <= limit)
         .min()
@@ -308,6 +346,25 @@ mod tests {
         let names = ["`a_long_name`"; 30].join(", ");
         let many = unknown(&format!("unknown field `x`, expected one of {names}")).unwrap();
         assert!(many.lines().all(|line| line.len() <= WIDTH) && many.lines().count() > 3, "{many}");
+    }
+
+    #[test]
+    fn long_lines_are_quoted_in_part() {
+        let long = "ä".repeat(1_000_000);
+        for (text, expected) in [
+            (format!("{long:?} = 1"), "expected one of rate, delay"),
+            (format!("colour_{} = 1", "x".repeat(1_000_000)), "expected one of rate, delay"),
+            (format!("rate = [\"{long}\"]"), "expected a string, found a"),
+            (format!("rate = 1 # {long}"), "found the number 1; put it in quotes"),
+            (format!("rate = {}", "x".repeat(1_000_000)), ""),
+        ] {
+            let error = parse::<Spec>(&text, "a.toml").unwrap_err().to_string();
+            let begin: String = error.chars().take(500).collect();
+            assert!(error.chars().count() < 1000 && error.contains(expected), "{begin}");
+        }
+        let message = SpecError::invalid(format!("{long} is wrong; write 1")).to_string();
+        assert!(message.starts_with("ää") && message.ends_with("ä is wrong; write 1"));
+        assert!(message.contains("… (998419 characters left out) …"), "{message}");
     }
 
     #[test]

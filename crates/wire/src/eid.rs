@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use crate::cbor::{self, Array};
 use crate::cursor::Reader;
-use crate::{DecodeError, EncodeError};
+use crate::{DecodeError, EncodeError, excerpt};
 
 /// Default maximum length of an endpoint's text, in bytes. RFC 7242 and RFC 9174 leave it open; in
 /// bundles of version 6 each half is limited to 1,023 (RFC 5050 §4.4).
@@ -66,7 +66,7 @@ pub enum Eid {
     "{text:?} names no endpoint: {why}; write ipn:NODE.SERVICE, dtn://NODE/SERVICE or dtn:none"
 )]
 pub struct ParseEidError {
-    /// Text, cut after 80 characters.
+    /// Excerpt of the text.
     pub text: String,
     /// Description of the error.
     pub why: &'static str,
@@ -282,7 +282,7 @@ impl FromStr for Eid {
     type Err = ParseEidError;
 
     fn from_str(text: &str) -> Result<Self, ParseEidError> {
-        let wrong = |why| ParseEidError { text: text.chars().take(80).collect(), why };
+        let wrong = |why| ParseEidError { text: excerpt(text), why };
         if text.len() > LEN_MAX {
             return Err(wrong("it is longer than 1,023 characters"));
         }

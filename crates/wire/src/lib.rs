@@ -13,6 +13,7 @@ mod codes;
 mod cursor;
 pub mod eid;
 mod error;
+mod excerpt;
 pub mod file_part;
 pub mod ftp;
 #[cfg(test)]
@@ -37,3 +38,4 @@ pub mod udpcl;
 pub mod vj;
 
 pub use error::{DecodeError, DecodeErrorKind, EncodeError};
+pub use excerpt::{EXCERPT_MAX, excerpt};

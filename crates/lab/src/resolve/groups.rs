@@ -107,6 +107,7 @@ fn gather(
     if let Some(name) = &transfer.group {
         let Some(group) = groups.get(name) else {
             let near = text::did_you_mean(name, groups.keys().map(String::as_str));
+            let name = wire::excerpt(name);
             return Err(SpecError::invalid(format!("{key}.group: no group {name:?}{near}")));
         };
         if !same(group) {

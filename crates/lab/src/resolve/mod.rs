@@ -382,6 +382,7 @@ impl Scenario {
 
     fn no_node(&self, key: &str, name: &str) -> SpecError {
         let near = text::did_you_mean(name, self.nodes.keys().map(String::as_str));
+        let name = wire::excerpt(name);
         SpecError::invalid(format!("{key}: no link begins or ends at {name:?}{near}"))
     }
 }
@@ -395,7 +396,8 @@ fn resolve_link(link: LinkSpec) -> Result<LinkSpec, SpecError> {
         (Some(from), Some(to)) if from != to => format!("{from} -> {to}"),
         (Some(from), Some(_)) => {
             return Err(SpecError::invalid(format!(
-                "links: `from` and `to` are both {from:?}; a link joins two different nodes"
+                "links: `from` and `to` are both {:?}; a link joins two different nodes",
+                wire::excerpt(from)
             )));
         }
         _ => return Err(SpecError::invalid("links: each link needs `from` and `to`")),

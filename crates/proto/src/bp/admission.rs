@@ -77,7 +77,7 @@ impl FromStr for Network {
     type Err = ParseNetworkError;
 
     fn from_str(text: &str) -> Result<Self, ParseNetworkError> {
-        let wrong = || ParseNetworkError(text.chars().take(80).collect());
+        let wrong = || ParseNetworkError(wire::excerpt(text));
         let Some((address, bits)) = text.split_once('/') else {
             return text.parse::<IpAddr>().map(Self::from).map_err(|_| wrong());
         };

@@ -16,6 +16,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
+use transport::text::shortened;
 use utoipa::ToSchema;
 
 pub use hyper::Method;
@@ -27,6 +28,9 @@ pub use self::serve::{Clients, Times, accept};
 
 /// Media type of `/metrics`.
 pub const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Maximum length of an error message in characters.
+const ERROR_MAX: usize = 1800;
 
 /// Body of the response to a request that is refused.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -47,7 +51,7 @@ pub struct Refusal {
 impl Refusal {
     /// Creates a refusal with this status.
     pub fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into() }
+        Self { status, error: shortened(&error.into(), ERROR_MAX) }
     }
 
     /// Creates a refusal because of a request's content.

@@ -47,7 +47,10 @@ pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
 pub(crate) fn no_profile(of: &str, name: &str, known: &[&str]) -> SpecError {
     let near = crate::text::did_you_mean(name, known.iter().copied());
     let known = known.join(", ");
-    SpecError::invalid(format!("{of} has no profile {name:?}{near} (profiles: {known})"))
+    SpecError::invalid(format!(
+        "{of} has no profile {:?}{near} (profiles: {known})",
+        wire::excerpt(name)
+    ))
 }
 
 /// Silence of a peer after which it needs no more replies, for protocols that repeat the last

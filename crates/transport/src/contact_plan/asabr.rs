@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use engine::Time;
 use proto::routing::contacts::{Contact, ContactPlan, Range};
+use wire::excerpt;
 
 use super::{Base, Document, Losses, Reading, longest, malformed, without_confidence};
 use crate::text::SpecError;
@@ -45,7 +46,7 @@ impl<'a> Tokens<'a> {
 
     fn number<T: std::str::FromStr>(&mut self, what: &str) -> Result<T, String> {
         let word = self.word(what)?;
-        word.parse().map_err(|_| format!("{word:?} is not {what}"))
+        word.parse().map_err(|_| format!("{:?} is not {what}", excerpt(word)))
     }
 
     fn is_number(&mut self) -> bool {
@@ -96,7 +97,7 @@ impl<'a> Tokens<'a> {
             let place = match self.word("rate or delay")? {
                 "rate" => 0,
                 "delay" => 1,
-                other => return Err(format!("{other:?} is neither rate nor delay")),
+                other => return Err(format!("{:?} is neither rate nor delay", excerpt(other))),
             };
             found[place] = self.segments()?;
         }
@@ -119,7 +120,7 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
                 virtual_node(&mut tokens)
             }
             "contact" => contact(&mut tokens).map(|contact| contacts.push(contact)),
-            other => Err(format!("{other:?} is neither node, enode, vnode nor contact")),
+            other => Err(format!("{:?} is neither node, enode, vnode nor contact", excerpt(other))),
         };
         entry.map_err(|error| malformed(origin, format!("entry {at}: {error}")))?;
     }
@@ -128,7 +129,8 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
     let numbers = numbers.collect::<Option<BTreeMap<u64, u64>>>().unwrap_or_default();
     if numbers.is_empty() && !names.is_empty() {
         let list = names.iter().map(|(id, name)| format!("{id} = {name}"));
-        reading.notes.push(format!("nodes by their ids: {}", list.collect::<Vec<_>>().join(", ")));
+        let list = excerpt(&list.collect::<Vec<_>>().join(", "));
+        reading.notes.push(format!("nodes by their ids: {list}"));
     }
     for (entry, number) in contacts.iter().zip(0..) {
         let of = |id: u64| numbers.get(&id).copied().unwrap_or(id);

@@ -7,7 +7,8 @@ use proto::routing::contacts::{Contact, ContactPlan, Range};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Base, Document, Losses, Reading, longest, malformed, seconds_up, tvg, whole, without_confidence,
+    Base, Document, Losses, Reading, json_fault, longest, malformed, seconds_up, tvg, whole,
+    without_confidence,
 };
 use crate::text::SpecError;
 
@@ -49,7 +50,7 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
             if other.is_ok_and(|value| value.get("edges").is_some()) {
                 return tvg::read(text, origin, base);
             }
-            return Err(malformed(origin, error.to_string()));
+            return Err(malformed(origin, json_fault(&error)));
         }
     };
     let mut reading = Reading::default();

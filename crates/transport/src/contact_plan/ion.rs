@@ -8,6 +8,7 @@ use std::time::Duration;
 use engine::Time;
 use proto::routing::changes::{Change, ChangeError};
 use proto::routing::contacts::{Begin, Contact, ContactPlan, Range};
+use wire::excerpt;
 
 use super::times::clamped;
 use super::{Base, Changes, Document, LISTED_MAX, Losses, Reading, malformed, seconds_up, whole};
@@ -83,7 +84,7 @@ pub(super) fn changes(text: &str, origin: &str, base: Base) -> Result<Changes, S
             Some(Command::Other(change)) => Ok(change),
             Some(Command::Ignored(why)) => Err(why.to_owned()),
             Some(Command::Unrelated(what)) => {
-                Err(format!("{what:?} does not change a plan; skipped"))
+                Err(format!("{:?} does not change a plan; skipped", excerpt(&what)))
             }
         };
         match change {
@@ -219,7 +220,7 @@ impl Reader {
             [first, ..] if OTHERS.contains(first) => {
                 Ok(Some(Command::Unrelated((*first).to_owned())))
             }
-            _ => Err(format!("{:?} is no command of a contact plan", words.join(" "))),
+            _ => Err(format!("{:?} is no command of a contact plan", excerpt(&words.join(" ")))),
         }
     }
 
@@ -248,7 +249,8 @@ impl Reader {
     fn range(&mut self, times: [&str; 2], nodes: [&str; 2], owlt: &str) -> Result<Command, String> {
         let (window, [from, to]) = (self.times(times)?, numbers(nodes)?);
         let light = owlt.parse().ok().and_then(|owlt| Duration::try_from_secs_f64(owlt).ok());
-        let owlt = light.ok_or_else(|| format!("{owlt:?} is not a light time in seconds"))?;
+        let owlt =
+            light.ok_or_else(|| format!("{:?} is not a light time in seconds", excerpt(owlt)))?;
         if from == to {
             return Ok(Command::Ignored("a range of a node with itself; ignored"));
         }
@@ -262,11 +264,12 @@ impl Reader {
 
     /// `+SECONDS` after the reference, or a date in UTC; nanoseconds from the zero of the plan.
     fn time(&mut self, word: &str) -> Result<i128, String> {
-        let wrong = || format!("{word:?} is no time: +SECONDS or YYYY/MM/DD-HH:MM:SS");
+        let wrong = || format!("{:?} is no time: +SECONDS or YYYY/MM/DD-HH:MM:SS", excerpt(word));
         if let Some(relative) = word.strip_prefix('+') {
             let seconds = relative.parse().ok();
             let since = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            let since = since.ok_or_else(|| format!("{relative:?} is not a time in seconds"))?;
+            let since =
+                since.ok_or_else(|| format!("{:?} is not a time in seconds", excerpt(relative)))?;
             self.is_relative |= !self.has_reference;
             return Ok(self.reference + since.as_nanos() as i128);
         }
@@ -305,5 +308,5 @@ fn numbers([from, to]: [&str; 2]) -> Result<[u64; 2], String> {
 }
 
 fn number<T: std::str::FromStr>(word: &str, what: &str) -> Result<T, String> {
-    word.parse().map_err(|_| format!("{word:?} is not {what}"))
+    word.parse().map_err(|_| format!("{:?} is not {what}", excerpt(word)))
 }

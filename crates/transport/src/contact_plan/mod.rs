@@ -17,9 +17,10 @@ use std::time::Duration;
 
 use proto::routing::changes::{Change, ChangeError, Draft};
 use proto::routing::contacts::{Begin, Contact, ContactPlan, Range};
+use wire::{EXCERPT_MAX, excerpt};
 
 pub use self::times::Base;
-use crate::text::SpecError;
+use crate::text::{self, SpecError};
 
 /// Format of a contact plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,7 @@ impl FromStr for Format {
         let known = FORMATS.iter().find(|(name, _)| *name == text);
         known.map(|(_, format)| *format).ok_or_else(|| {
             let names: Vec<&str> = FORMATS.iter().map(|(name, _)| *name).collect();
-            format!("there is no format {text:?} (formats: {})", names.join(", "))
+            format!("there is no format {:?} (formats: {})", excerpt(text), names.join(", "))
         })
     }
 }
@@ -278,6 +279,11 @@ fn without_confidence(contact: &Contact, losses: &mut Losses) {
     if contact.confidence < 1.0 {
         losses.add("confidences left out");
     }
+}
+
+/// Message of a JSON parser, which quotes values and ends with their place.
+fn json_fault(error: &serde_json::Error) -> String {
+    text::shortened(&error.to_string(), 2 * EXCERPT_MAX)
 }
 
 fn malformed(origin: &str, message: String) -> SpecError {

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::Time;
+use wire::excerpt;
 
 use crate::quantity::Span;
 
@@ -85,7 +86,7 @@ impl Base {
             return Ok(clamped(self.after_epoch(since.as_nanos() as i128)));
         }
         let date = humantime::parse_rfc3339_weak(text).map_err(|_| {
-            format!("{text:?} is no time; write \"60 s\" after the epoch, or a date like \"2026-11-22T08:00:00Z\"")
+            format!("{:?} is no time; write \"60 s\" after the epoch, or a date like \"2026-11-22T08:00:00Z\"", excerpt(text))
         })?;
         Ok(clamped(self.of(date)))
     }

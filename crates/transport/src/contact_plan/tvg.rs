@@ -7,8 +7,9 @@ use engine::Time;
 use proto::routing::contacts::{Contact, ContactPlan, Range};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use wire::excerpt;
 
-use super::{Base, Document, Losses, Reading, malformed};
+use super::{Base, Document, Losses, Reading, json_fault, malformed};
 use crate::text::SpecError;
 
 #[derive(Debug, Deserialize)]
@@ -46,13 +47,16 @@ struct Known {
 
 pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, SpecError> {
     let graph: Graph =
-        serde_json::from_str(text).map_err(|error| malformed(origin, error.to_string()))?;
+        serde_json::from_str(text).map_err(|error| malformed(origin, json_fault(&error)))?;
     let is_factual = match graph.contact_type.as_deref() {
         Some("PredictedContact_v2") | None => false,
         Some("Contact_v2") => true,
         Some(other) => {
             let known = "PredictedContact_v2 and Contact_v2 are read";
-            return Err(malformed(origin, format!("contact_type is {other:?}; {known}")));
+            return Err(malformed(
+                origin,
+                format!("contact_type is {:?}; {known}", excerpt(other)),
+            ));
         }
     };
     let mut reading = Reading::default();
@@ -60,7 +64,7 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
     let entries = graph.edges.iter().flat_map(|edge| &edge.contacts);
     for (entry, place) in entries.zip(0..) {
         let wrong = |error: String| malformed(origin, format!("contact {place}: {error}"));
-        let known = known(entry, is_factual).map_err(|error| wrong(error.to_string()))?;
+        let known = known(entry, is_factual).map_err(|error| wrong(json_fault(&error)))?;
         add(&mut reading, &numbers, &known, base).map_err(wrong)?;
     }
     reading.finish(origin)
@@ -103,8 +107,9 @@ fn add(
     known: &Known,
     base: Base,
 ) -> Result<(), String> {
-    let number =
-        |name: &String| numbers.get(name).copied().ok_or_else(|| format!("{name:?} is no vertex"));
+    let number = |name: &String| {
+        numbers.get(name).copied().ok_or_else(|| format!("{:?} is no vertex", excerpt(name)))
+    };
     let (from, to) = (number(&known.nodes[0])?, number(&known.nodes[1])?);
     let [begin, end] = known.window;
     let starts = known.steps.iter().map(|step| step.from.max(begin));

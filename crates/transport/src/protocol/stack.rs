@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use wire::excerpt;
+
 use super::layers::{LAYERS, SHORT};
 use crate::adapter;
 use crate::contract::{Kind, Layer, Protocol, SEPARATOR, Service, Stack, compose};
@@ -85,7 +87,7 @@ fn named(name: &str) -> Result<&'static Layer, SpecError> {
         let names = || LAYERS.iter().map(|layer| layer.name);
         let near = text::did_you_mean(name, names());
         let known = names().collect::<Vec<_>>().join(", ");
-        SpecError::invalid(format!("there is no layer {name:?}{near} (layers: {known})"))
+        SpecError::invalid(format!("there is no layer {:?}{near} (layers: {known})", excerpt(name)))
     })
 }
 

@@ -74,7 +74,8 @@ impl<'de> Deserialize<'de> for KeyId {
         let text = String::deserialize(deserializer)?;
         bytes(&text).map(Self).ok_or_else(|| {
             serde::de::Error::custom(format!(
-                "{text:?} is no id of a key; write its bytes in hexadecimal digits, as \"01\""
+                "{:?} is no id of a key; write its bytes in hexadecimal digits, as \"01\"",
+                wire::excerpt(&text)
             ))
         })
     }

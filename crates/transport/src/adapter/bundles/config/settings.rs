@@ -142,6 +142,7 @@ impl Leaf<Option<(PathBuf, ContactPlan)>> for PlanFile {
     fn set(plan: &mut Option<(PathBuf, ContactPlan)>, value: Value) -> Result<(), String> {
         let Value::Text(path) = value else { return Err(" is a file".to_owned()) };
         let format = Format::of_name(&path).ok_or_else(|| {
+            let path = wire::excerpt(&path);
             format!(" {path:?}: the name of a contact plan ends in .toml, .json or .ionrc")
         })?;
         let read = |path: &Path| -> Result<ContactPlan, SpecError> {
