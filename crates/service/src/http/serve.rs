@@ -53,7 +53,7 @@ impl Times {
     pub const DEFAULT: Self = Self {
         head: Duration::from_secs(10),
         spare: Duration::from_secs(5),
-        stall: Duration::from_mins(5),
+        stall: Duration::from_secs(300),
         grace: Duration::from_millis(250),
     };
 }
@@ -204,7 +204,7 @@ mod tests {
         let posted = "POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n1";
         let served = "GET /other HTTP/1.1\r\nhost: x\r\n\r\n";
         for beginning in ["", "GET /node HTTP/1.1\r\nho", posted, served] {
-            let times = Times { stall: Duration::from_mins(5), ..TIMES };
+            let times = Times { stall: Duration::from_secs(300), ..TIMES };
             with_server(Clients { times, ..CLIENTS }, move |socket| {
                 let mut idle: Vec<_> = (0..40).map(|_| begin(socket, beginning)).collect();
                 for _ in 0..3 {
