@@ -34,6 +34,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use transport::SpecError;
+use transport::text::shortened;
 
 use crate::exit::Exit;
 
@@ -71,6 +72,9 @@ enum Command {
     Man(generate::ManArgs),
 }
 
+/// Maximum length of an error message in characters.
+const ERROR_MAX: usize = 1800;
+
 /// Wrong usage that a command finds after clap has read the command line.
 #[derive(Debug)]
 struct Usage(String);
@@ -88,12 +92,23 @@ fn parsed() -> Result<Command, Usage> {
     let mut command = help::command();
     let matches = match command.try_get_matches_from_mut(std::env::args_os()) {
         Ok(matches) => matches,
-        Err(error) => return Err(features::refusal(&error).unwrap_or_else(|| error.exit())),
+        Err(error) => return Err(features::refusal(&error).unwrap_or_else(|| exit(&error))),
     };
     #[cfg(feature = "sockets")]
     sockets::check(&command, &matches)?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command));
-    Ok(cli.unwrap_or_else(|error| error.exit()).command)
+    Ok(cli.unwrap_or_else(|error| exit(&error)).command)
+}
+
+/// Ends the program with clap's message, without the middle of one that quotes a long value.
+fn exit(error: &clap::Error) -> ! {
+    let text = error.to_string();
+    let short = shortened(&text, ERROR_MAX);
+    if !error.use_stderr() || short.len() == text.len() {
+        error.exit();
+    }
+    let _ = write!(io::stderr(), "{short}");
+    std::process::exit(error.exit_code());
 }
 
 /// Log levels by `RUST_LOG`: `debug`, or `rt=trace,warn` for each crate [default: warn; of a
@@ -156,7 +171,7 @@ fn report(error: &anyhow::Error) -> ExitCode {
         return Exit::Done.into();
     }
     // Nothing can be done about a standard error that is closed.
-    let _ = writeln!(io::stderr(), "error: {error:#}");
+    let _ = writeln!(io::stderr(), "error: {}", shortened(&format!("{error:#}"), ERROR_MAX));
     let is_usage = |e: &(dyn std::error::Error + 'static)| e.is::<Usage>() || e.is::<SpecError>();
     #[cfg(feature = "compute")]
     let is_usage = |e: &(dyn std::error::Error + 'static)| is_usage(e) || compute::is_usage(e);

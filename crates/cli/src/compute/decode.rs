@@ -1,7 +1,7 @@
 //! `slowlight decode`.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -116,31 +116,27 @@ fn file(
 /// First bytes of a pcapng file, the only capture format that begins with ASCII.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
+/// Maximum length of a PDU in hexadecimal digits with the separators between them. PDUs in
+/// datagrams have up to 64 KiB.
+const DIGITS_MAX: usize = 1 << 20;
+
 /// Prints the PDUs of a text of hexadecimal digits.
 fn digits(
     name: &str,
-    mut source: impl Read,
+    mut source: impl BufRead,
     given: Option<Language>,
     out: &mut impl Write,
 ) -> anyhow::Result<bool> {
-    let mut bytes = Vec::new();
-    source.read_to_end(&mut bytes).with_context(|| name.to_owned())?;
-    let text = String::from_utf8_lossy(&bytes);
-    let mut pdus = vec![String::new()];
-    for line in text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()) {
-        match pdus.last_mut() {
-            Some(pdu) if !line.is_empty() => pdu.extend([line, " "]),
-            Some(_) | None => pdus.push(String::new()),
-        }
-    }
-    pdus.retain(|pdu| !pdu.is_empty());
-    if pdus.is_empty() {
-        anyhow::bail!("{name} holds neither a capture nor hexadecimal digits");
-    }
-    let mut whole = true;
-    for pdu in pdus {
+    let (mut whole, mut is_empty) = (true, true);
+    while let Some(pdu) = next_pdu(&mut source).with_context(|| name.to_owned())? {
+        is_empty = false;
         // An error of the file, not of the command line.
-        let bytes = hex(pdu.trim()).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        let wrong = |error| anyhow::anyhow!("{name}: {error}");
+        let values = nibbles(&pdu).map_err(wrong)?;
+        if pdu.len() > DIGITS_MAX {
+            anyhow::bail!("{name}: a PDU is too long; an empty line separates PDUs");
+        }
+        let bytes = pairs(&values).map_err(wrong)?;
         match one(&bytes, given) {
             Ok(text) => writeln!(out, "{text}")?,
             Err(error) => {
@@ -149,7 +145,30 @@ fn digits(
             }
         }
     }
+    if is_empty {
+        anyhow::bail!("{name} holds neither a capture nor hexadecimal digits");
+    }
     Ok(whole)
+}
+
+/// Lines of the next PDU of a text, or the beginning of one that is longer than [`DIGITS_MAX`];
+/// `None` at the end.
+fn next_pdu(source: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut pdu = String::new();
+    while pdu.len() <= DIGITS_MAX {
+        let mut line = Vec::new();
+        if source.by_ref().take(DIGITS_MAX as u64 + 1).read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        let line = String::from_utf8_lossy(&line);
+        match line.split('#').next().unwrap_or_default().trim() {
+            "" if pdu.is_empty() => {}
+            "" => break,
+            digits if pdu.is_empty() => pdu.push_str(digits),
+            digits => pdu.extend([" ", digits]),
+        }
+    }
+    Ok(Some(pdu).filter(|pdu| !pdu.is_empty()))
 }
 
 /// Packets of a capture, as far as it can be read.
@@ -234,6 +253,11 @@ fn one(bytes: &[u8], given: Option<Language>) -> anyhow::Result<String> {
 
 /// The bytes of hexadecimal digits, between which spaces, colons and dashes may stand.
 fn hex(text: &str) -> Result<Vec<u8>, Usage> {
+    pairs(&nibbles(text)?)
+}
+
+/// The values of hexadecimal digits.
+fn nibbles(text: &str) -> Result<Vec<u8>, Usage> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let skipped = text.len() - digits.len();
     let mut values = Vec::new();
@@ -242,13 +266,18 @@ fn hex(text: &str) -> Result<Vec<u8>, Usage> {
             Some(value) => values.push(value as u8),
             None if c.is_whitespace() || matches!(c, ':' | '-') => {}
             None => {
+                let (text, place) = (wire::excerpt(text), skipped + index + 1);
                 return Err(Usage(format!(
-                    "{text:?} is neither a capture nor hexadecimal: {c:?} at character {}",
-                    skipped + index + 1
+                    "{text:?} is neither a capture nor hexadecimal: {c:?} at character {place}"
                 )));
             }
         }
     }
+    Ok(values)
+}
+
+/// The bytes of pairs of digits.
+fn pairs(values: &[u8]) -> Result<Vec<u8>, Usage> {
     if values.is_empty() || !values.len().is_multiple_of(2) {
         return Err(Usage(format!(
             "{} hexadecimal digits are not whole bytes; a byte has two digits",
@@ -268,6 +297,24 @@ mod tests {
         assert!(hex("28 0g").unwrap_err().to_string().contains("'g' at character 5"));
         assert!(hex("280").unwrap_err().to_string().contains("3 hexadecimal digits"));
         assert!(hex("").is_err());
+    }
+
+    #[test]
+    fn a_long_text_is_neither_kept_nor_quoted() {
+        let fault = |text: &[u8]| {
+            let mut out = Vec::new();
+            digits("a", text, None, &mut out).unwrap_err().to_string()
+        };
+        for text in [vec![0; 5 << 20], vec![b'z'; 5 << 20], b"28 zz ".repeat(1 << 20)] {
+            let error = fault(&text);
+            assert!(error.contains("is neither a capture nor hexadecimal"), "{error}");
+            assert!(error.len() < 1000, "{}", error.len());
+        }
+        assert!(fault(&vec![b'0'; 5 << 20]).contains("an empty line separates PDUs"));
+        // Each PDU is read by itself.
+        let mut rest = &b"# none\n\n2800 0311\n0065#a\n\n \n28"[..];
+        let pdus: Vec<_> = std::iter::from_fn(|| next_pdu(&mut rest).unwrap()).collect();
+        assert_eq!(pdus, ["2800 0311 0065", "28"]);
     }
 
     #[test]

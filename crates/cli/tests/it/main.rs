@@ -14,6 +14,7 @@ mod guard;
 mod guides;
 mod kernel_tcp;
 mod kill;
+mod long_input;
 mod node;
 mod other_ports;
 mod outside;
