@@ -356,6 +356,9 @@ pub enum EffectError {
     /// The name leads out of the root, or the system forbids access.
     #[error("not allowed")]
     NotAllowed,
+    /// The file is not as it was when it was opened to be read.
+    #[error("changed while it was sent")]
+    Changed,
     /// The store is full.
     #[error("no space left")]
     NoSpace,

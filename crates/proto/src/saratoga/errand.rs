@@ -112,6 +112,7 @@ impl Errand {
                 EffectError::Exists
                 | EffectError::NotEmpty
                 | EffectError::NoSpace
+                | EffectError::Changed
                 | EffectError::Failed(_),
             ) => StatusCode::NotDeleted,
         };

@@ -196,6 +196,7 @@ impl Sender {
                     EffectError::Exists
                     | EffectError::NotEmpty
                     | EffectError::NoSpace
+                    | EffectError::Changed
                     | EffectError::Failed(_) => StatusCode::SenderResources,
                 };
                 self.end(core, code);

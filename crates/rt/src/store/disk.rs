@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
@@ -28,6 +28,52 @@ pub(super) struct Found {
     pub(super) len: u64,
     /// Seconds since 1970.
     pub(super) modified: Option<u64>,
+    /// State of the content, if the file is a source whose readers rely on it.
+    state: Option<State>,
+}
+
+/// State of a file's content: while it is the same, so is the content.
+///
+/// The times have the resolution of the kernel's clock tick, up to 10 ms. A change within the tick
+/// in which the file was opened, and in which it had been changed before, is not detected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    len: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+    /// Names of the file.
+    links: u64,
+    /// Time of the last change of content or properties. A program that changes the file cannot
+    /// reset it. It also changes when the file's name is replaced or removed, along with `links`.
+    changed: (i64, i64),
+}
+
+impl From<&std::fs::Metadata> for State {
+    fn from(found: &std::fs::Metadata) -> Self {
+        Self {
+            len: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            links: found.nlink(),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }
+    }
+}
+
+impl State {
+    /// Whether the content is as it was.
+    fn is_as(&self, before: &Self) -> bool {
+        let is_touched = self.links == before.links && self.changed != before.changed;
+        self.len == before.len && self.modified == before.modified && !is_touched
+    }
+}
+
+impl Found {
+    /// Verifies that a source still has the content with which it was opened.
+    pub(super) fn verify(&self, file: &File) -> Result<(), EffectError> {
+        let Some(before) = &self.state else { return Ok(()) };
+        let found = file.metadata().map_err(|error| reason(&error))?;
+        if State::from(&found).is_as(before) { Ok(()) } else { Err(EffectError::Changed) }
+    }
 }
 
 /// Converts a time for engines; `None` before 1970 or if the file system has none.
@@ -146,7 +192,9 @@ impl Disk {
         let file = area.open_with(name.path(), &options).map_err(|error| reason(&error))?;
         let file = file.into_std();
         let found = file.metadata().map_err(|error| reason(&error))?;
-        let found = Found { len: found.len(), modified: seconds(found.modified()) };
+        let is_source = mode == OpenMode::Read && name.area() == Area::Files;
+        let state = is_source.then(|| State::from(&found));
+        let found = Found { len: found.len(), modified: seconds(found.modified()), state };
         Ok((file, found))
     }
 

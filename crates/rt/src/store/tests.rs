@@ -476,3 +476,91 @@ fn records_that_were_files_move_into_the_log() {
     let left = std::fs::read_dir(place.path().join(".slowlight/index")).unwrap();
     assert_eq!(left.count(), 0);
 }
+
+/// Reads 10 bytes of an open file.
+fn read_some(store: &mut FileStore, file: FileId, offset: u64) -> Answer {
+    let read = StoreEffect::Read { ticket: Ticket(2), file, offset, len: 10 };
+    execute(store, read).unwrap().1
+}
+
+/// A source of 100 bytes that was last changed an hour ago.
+fn source() -> (tempfile::TempDir, FileStore, std::path::PathBuf, FileId) {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("source");
+    std::fs::write(&path, [1; 100]).unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(std::time::SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    let mut store = open_store(StoreConfig::new(place.path()));
+    // The clock of file times has ticks of up to 10 ms.
+    std::thread::sleep(Duration::from_millis(20));
+    let answer = open(&mut store, "source", OpenMode::Read);
+    let Ok(Completion::Opened { file, .. }) = answer else { panic!("{answer:?}") };
+    assert!(matches!(read_some(&mut store, file, 0), Ok(Completion::Read(_))));
+    (place, store, path, file)
+}
+
+#[test]
+fn reads_of_a_source_that_changed_fail() {
+    use std::os::unix::fs::FileExt as _;
+
+    let write = |path: &Path| std::fs::File::options().write(true).open(path).unwrap();
+    let changes: [(&str, &dyn Fn(&Path)); 5] = [
+        ("rewritten", &|path| std::fs::write(path, [2; 100]).unwrap()),
+        ("a byte", &|path| write(path).write_all_at(&[3], 50).unwrap()),
+        ("truncated", &|path| write(path).set_len(60).unwrap()),
+        ("longer", &|path| write(path).set_len(200).unwrap()),
+        ("with its old time", &|path| {
+            let modified = std::fs::metadata(path).unwrap().modified().unwrap();
+            write(path).write_all_at(&[3], 50).unwrap();
+            write(path).set_modified(modified).unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        let (_place, mut store, path, file) = source();
+        change(&path);
+        assert_eq!(read_some(&mut store, file, 10), Err(EffectError::Changed), "{what}");
+        let work = Work::new(Reverse { offset: 0, len: 0 });
+        let work = StoreEffect::Work { ticket: Ticket(3), file, work };
+        assert_eq!(execute(&mut store, work).unwrap().1, Err(EffectError::Changed), "{what}");
+    }
+}
+
+#[test]
+fn sources_that_are_replaced_or_removed_are_read_on() {
+    let changes: [(&str, &dyn Fn(&Path)); 2] = [
+        ("removed", &|path| std::fs::remove_file(path).unwrap()),
+        ("replaced", &|path| {
+            let other = path.with_file_name("other");
+            std::fs::write(&other, [2; 100]).unwrap();
+            std::fs::rename(other, path).unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        let (_place, mut store, path, file) = source();
+        change(&path);
+        let answer = read_some(&mut store, file, 10);
+        assert_eq!(answer, Ok(Completion::Read(Bytes::from_static(&[1; 10]))), "{what}");
+    }
+}
+
+/// Engines write to and read from their working files at the same time.
+#[test]
+fn working_files_may_change() {
+    let place = tempfile::tempdir().unwrap();
+    let mut store = open_store(StoreConfig::new(place.path()));
+    let name = FileName::spool("working").unwrap();
+    let mut opened = |mode| {
+        let open = StoreEffect::Open { ticket: Ticket(1), name: name.clone(), mode };
+        match execute(&mut store, open).unwrap().1 {
+            Ok(Completion::Opened { file, .. }) => file,
+            answer => panic!("{answer:?}"),
+        }
+    };
+    let writer = opened(OpenMode::Truncate);
+    let reader = opened(OpenMode::Read);
+    let bytes = Bytes::from_static(&[1; 20]);
+    let write = StoreEffect::Write { ticket: Ticket(2), file: writer, offset: 0, bytes };
+    assert_eq!(execute(&mut store, write).unwrap().1, Ok(Completion::Done));
+    let answer = read_some(&mut store, reader, 10);
+    assert_eq!(answer, Ok(Completion::Read(Bytes::from_static(&[1; 10]))));
+}

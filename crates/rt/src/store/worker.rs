@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use crossbeam_channel::{Receiver, Sender};
 use engine::{
-    Completion, EffectError, FileBytes, FileId, FilestoreRequest, IndexRequest, OpenMode,
+    Completion, EffectError, FileBytes, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode,
     StoreEffect, Ticket, Work,
 };
 
-use super::disk::{Answer, Disk, read_at, reason, write_at};
+use super::disk::{Answer, Disk, Found, read_at, reason, write_at};
 use crate::Waker;
 
 /// An effect to carry out.
@@ -23,10 +23,17 @@ pub(super) struct Job {
     pub(super) answers: Arc<Answers>,
 }
 
+/// An open file, and its properties when it was opened.
+struct Opened {
+    file: File,
+    found: Found,
+    name: FileName,
+}
+
 /// A file whose writes so far must survive a crash.
 pub(super) struct Sync {
     ticket: Ticket,
-    file: Arc<File>,
+    file: Arc<Opened>,
     answers: Arc<Answers>,
 }
 
@@ -34,7 +41,7 @@ pub(super) struct Sync {
 pub(super) struct Computation {
     ticket: Ticket,
     work: Work,
-    file: Arc<File>,
+    file: Arc<Opened>,
     answers: Arc<Answers>,
 }
 
@@ -89,7 +96,7 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, others: &Others) {
             continue;
         }
         let size = job.effect.bytes();
-        let wanted = wanted(&job.effect);
+        let wanted = worker.wanted(&job.effect);
         if let StoreEffect::Sync { ticket, file } = job.effect
             && let Ok(file) = worker.file(file)
         {
@@ -164,32 +171,11 @@ fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
     next
 }
 
-/// Describes an effect that fails only when something is wrong with the store. `None` for effects
-/// on files named by a peer, which often do not exist.
-fn wanted(effect: &StoreEffect) -> Option<String> {
-    match effect {
-        StoreEffect::Open { name, mode: OpenMode::Write | OpenMode::Truncate, .. } => {
-            Some(format!("open the working file {:?}", name.path()))
-        }
-        StoreEffect::Filestore { request: FilestoreRequest::Install { to, .. }, .. } => {
-            Some(format!("move a received file to {:?}", to.path()))
-        }
-        StoreEffect::Write { .. } => Some("write received data".to_owned()),
-        StoreEffect::Read { .. } => Some("read a file".to_owned()),
-        StoreEffect::Open { .. }
-        | StoreEffect::Sync { .. }
-        | StoreEffect::Work { .. }
-        | StoreEffect::Close { .. }
-        | StoreEffect::Filestore { .. }
-        | StoreEffect::Index { .. } => None,
-    }
-}
-
 /// Syncs files until the queue is closed. Writes done before a file was queued are durable when
 /// its sync completes; later ones may or may not be.
 pub(super) fn sync(queue: &Receiver<Sync>) {
     for Sync { ticket, file, answers } in queue {
-        let answer = file.sync_data().map(|()| Completion::Done).map_err(|error| {
+        let answer = file.file.sync_data().map(|()| Completion::Done).map_err(|error| {
             tracing::warn!("cannot sync a file: {error}");
             reason(&error)
         });
@@ -200,9 +186,10 @@ pub(super) fn sync(queue: &Receiver<Sync>) {
 /// Carries out computations until the queue is closed.
 pub(super) fn compute(queue: &Receiver<Computation>) {
     for Computation { ticket, work, file, answers } in queue {
-        let answer = work.run(&mut OpenFile(&file)).map(Completion::Read);
+        let answer = work.run(&mut OpenFile(&file.file)).map(Completion::Read);
+        let answer = answer.and_then(|read| file.found.verify(&file.file).map(|()| read));
         if let Err(error) = &answer {
-            tracing::warn!("cannot compute over a file: {error}");
+            tracing::warn!("cannot compute over {:?}: {error}", file.name.path());
         }
         answers.give(Done { ticket, answer, size: 0, failed_to_open: None });
     }
@@ -223,7 +210,7 @@ impl FileBytes for OpenFile<'_> {
 
 struct Worker<'a> {
     disk: &'a Disk,
-    files: BTreeMap<FileId, Arc<File>>,
+    files: BTreeMap<FileId, Arc<Opened>>,
     /// Recent read buffers. An unused one is reused, because touching new memory costs more than
     /// the reading.
     buffers: VecDeque<Bytes>,
@@ -236,13 +223,13 @@ impl Worker<'_> {
             StoreEffect::Open { name, mode, .. } => {
                 self.disk.open(&name, mode).map(|(file, found)| {
                     let number = opens.expect("the store numbers every file it has opened");
-                    self.files.insert(number, Arc::new(file));
+                    self.files.insert(number, Arc::new(Opened { file, found, name }));
                     Completion::Opened { file: number, len: found.len, modified: found.modified }
                 })
             }
             StoreEffect::Read { file, offset, len, .. } => self.read(file, offset, len),
             StoreEffect::Write { file, offset, bytes, .. } => {
-                self.file(file).and_then(|file| write_at(file, &bytes, offset))
+                self.file(file).and_then(|file| write_at(&file.file, &bytes, offset))
             }
             // Only a file that is not open gets here.
             StoreEffect::Sync { file, .. } | StoreEffect::Work { file, .. } => {
@@ -259,14 +246,40 @@ impl Worker<'_> {
         ticket.map(|ticket| (ticket, answer))
     }
 
-    fn file(&self, file: FileId) -> Result<&Arc<File>, EffectError> {
+    /// Describes an effect that fails only when something is wrong with the store. `None` for effects
+    /// on files named by a peer, which often do not exist.
+    fn wanted(&self, effect: &StoreEffect) -> Option<String> {
+        match effect {
+            StoreEffect::Open { name, mode: OpenMode::Write | OpenMode::Truncate, .. } => {
+                Some(format!("open the working file {:?}", name.path()))
+            }
+            StoreEffect::Filestore { request: FilestoreRequest::Install { to, .. }, .. } => {
+                Some(format!("move a received file to {:?}", to.path()))
+            }
+            StoreEffect::Write { .. } => Some("write received data".to_owned()),
+            StoreEffect::Read { file, .. } => {
+                let file = self.files.get(file).map(|opened| opened.name.path());
+                Some(format!("read {:?}", file.unwrap_or_default()))
+            }
+            StoreEffect::Open { .. }
+            | StoreEffect::Sync { .. }
+            | StoreEffect::Work { .. }
+            | StoreEffect::Close { .. }
+            | StoreEffect::Filestore { .. }
+            | StoreEffect::Index { .. } => None,
+        }
+    }
+
+    fn file(&self, file: FileId) -> Result<&Arc<Opened>, EffectError> {
         let not_open = || EffectError::Failed("the file is not open".into());
         self.files.get(&file).ok_or_else(not_open)
     }
 
     fn read(&mut self, file: FileId, offset: u64, len: usize) -> Answer {
         let mut buffer = self.buffer(len);
-        let count = read_at(self.file(file)?, &mut buffer, offset)?;
+        let opened = self.file(file)?;
+        let count = read_at(&opened.file, &mut buffer, offset)?;
+        opened.found.verify(&opened.file)?;
         buffer.truncate(count);
         let bytes = buffer.freeze();
         if self.buffers.len() >= BUFFERS_KEPT {
