@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod authentication;
 pub mod bp;
 mod buffers;

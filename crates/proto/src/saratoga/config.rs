@@ -1,6 +1,6 @@
 //! Settings of a Saratoga peer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::PathId;
@@ -37,6 +37,9 @@ settings! {
         pub eid: String as Text = String::new(),
         /// Settings for remote peers, by path.
         pub remotes: BTreeMap<PathId, Remote> = BTreeMap::new(),
+        /// Paths of configured peers besides those of `remotes`. Others get no file before they
+        /// have proved that they receive.
+        pub known: BTreeSet<PathId> = BTreeSet::new(),
         /// Settings for all other peers.
         pub default_remote: Remote = Remote::default(),
         /// Bits of the widest descriptor (§4.2). Files that need more are refused.
@@ -65,6 +68,12 @@ impl Config {
     #[must_use]
     pub fn remote(&self, path: PathId) -> &Remote {
         self.remotes.get(&path).unwrap_or(&self.default_remote)
+    }
+
+    /// Whether the peer on a path is configured.
+    #[must_use]
+    pub fn knows(&self, path: PathId) -> bool {
+        self.known.contains(&path) || self.remotes.contains_key(&path)
     }
 
     fn check_version(&mut self) -> Result<(), Wrong> {

@@ -100,6 +100,8 @@ pub(crate) struct Core {
     pub(crate) takes_bundles: bool,
     /// Time of the input or timer being handled.
     pub(crate) now: Time,
+    /// Bytes of the datagram being handled.
+    pub(crate) arrived: usize,
 }
 
 impl Core {
@@ -114,6 +116,7 @@ impl Core {
             listings: 0,
             takes_bundles: false,
             now: Time::ZERO,
+            arrived: 0,
             config,
         }
     }

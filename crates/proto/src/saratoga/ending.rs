@@ -2,6 +2,9 @@
 
 use wire::saratoga::{Holes, Packet, Status, StatusCode, Timestamp, Width};
 
+/// Bytes of a STATUS that refuses a request.
+pub(super) const REFUSAL_LEN: usize = 12;
+
 /// Whether a packet ends a failed session.
 pub(super) fn is_refusal(packet: &[u8]) -> bool {
     match Packet::decode(packet) {

@@ -25,6 +25,7 @@ impl Node {
             return;
         };
         self.core.stats.received.count(&packet);
+        self.core.arrived = datagram.len();
         match &packet {
             Packet::Beacon(beacon) => self.on_beacon(from, beacon),
             Packet::Request(request) => self.on_request(now, from, request),
@@ -181,16 +182,19 @@ impl Node {
             return;
         }
         let permissions = self.core.config.permissions;
-        let allowed = match request.kind {
-            RequestKind::Get | RequestKind::GetDir => permissions.get,
-            RequestKind::Take => permissions.get && permissions.delete,
-            RequestKind::Put | RequestKind::Give => permissions.put,
-            RequestKind::Delete => permissions.delete,
-            RequestKind::NoOp | RequestKind::Other(_) => {
-                self.refuse(id, StatusCode::UnsupportedRequest);
-                return;
-            }
-        };
+        // Nothing in version 0 proves that a requester receives what it requested.
+        let can_prove = self.core.config.version != Version::V0 || self.core.config.knows(from);
+        let allowed = can_prove
+            && match request.kind {
+                RequestKind::Get | RequestKind::GetDir => permissions.get,
+                RequestKind::Take => permissions.get && permissions.delete,
+                RequestKind::Put | RequestKind::Give => permissions.put,
+                RequestKind::Delete => permissions.delete,
+                RequestKind::NoOp | RequestKind::Other(_) => {
+                    self.refuse(id, StatusCode::UnsupportedRequest);
+                    return;
+                }
+            };
         let name = std::str::from_utf8(request.path).ok();
         // `.` and `./` name the root of the served files, as an empty path does.
         let is_root = request.kind == RequestKind::GetDir && name.is_some_and(is_root);

@@ -9,6 +9,7 @@ mod heed;
 mod in_flight;
 mod offer;
 mod opening;
+mod proof;
 mod requests;
 mod silence;
 
@@ -21,6 +22,7 @@ use self::fill::Filling;
 use self::in_flight::InFlight;
 use self::offer::Offer;
 pub(crate) use self::offer::Order;
+use self::proof::Unproven;
 use self::requests::{Echo, Requests, missing};
 use super::codec;
 use super::config::{Remote, Version};
@@ -54,6 +56,8 @@ pub(crate) struct Sender {
     /// Whether the receiver has the METADATA, or does not need it.
     metadata_known: bool,
     requests: Requests,
+    /// Limit until the peer has proved that it receives, if it is an unknown requester.
+    unproven: Option<Unproven>,
     in_flight: InFlight,
     filling: Filling,
     window: Option<Window>,
@@ -97,6 +101,12 @@ enum Failed {
 impl Sender {
     pub(crate) fn new(base: Base<Alarm>, id: SessionId, order: Order, core: &mut Core) -> Self {
         let remote = core.config.remote(id.peer).clone();
+        let unproven = (order.is_requested && !core.config.knows(id.peer))
+            .then(|| Unproven::new(core.arrived));
+        let requests = match unproven {
+            Some(_) => Requests::masked(&mut core.rng),
+            None => Requests::default(),
+        };
         let handle = base.seat.handle;
         if order.content == Content::Directory {
             let request = FilestoreRequest::List(order.source.clone());
@@ -113,7 +123,8 @@ impl Sender {
             metadata_due: false,
             metadata_known: order.put == Put::Blind,
             source: None,
-            requests: Requests::default(),
+            requests,
+            unproven,
             in_flight: InFlight::default(),
             filling: Filling::default(),
             window: None,
@@ -235,22 +246,6 @@ impl Sender {
         }
     }
 
-    /// Starts to send METADATA and file.
-    fn go_ahead(&mut self, core: &mut Core) {
-        self.phase = Phase::Sending;
-        // In version 1 the METADATA is the acceptance.
-        self.accept_due = self.is_theirs() && self.offer.version() == Version::V0;
-        self.metadata_due = true;
-        let path = core.shared.paths.get(&self.id.peer);
-        let is_paced = path.is_some_and(Path::is_paced) || !self.remote.interval.is_zero();
-        if !is_paced && !self.offer.is_blind() {
-            self.window = self.remote.unpaced_window.map(|window| Window::new(window, 0));
-        }
-        self.control = self.control(core);
-        self.read_ahead(core);
-        self.want_all(core);
-    }
-
     fn read_ahead(&mut self, core: &mut Core) {
         let mtu = core.shared.paths.get(&self.id.peer).map_or(0, Path::mtu).max(64);
         let segment = self.room(mtu, false).unwrap_or(1);
@@ -269,6 +264,7 @@ impl Sender {
         let sending = self.is_sending();
         match class {
             Class::Control => self.emit_control(core, burst),
+            _ if sending && self.unproven.is_some() => self.emit_probe(core, burst),
             Class::Metadata if sending => self.emit_metadata(core, burst),
             Class::Repair if sending => self.emit_repairs(core, burst),
             Class::Bulk if sending => {
@@ -518,6 +514,9 @@ impl Sender {
             self.close(core);
             return;
         }
+        if self.unproven.is_some() && !self.proves(core, now, status) {
+            return;
+        }
         self.status_arrived(now, status);
         match self.phase {
             Phase::Asking => {
@@ -614,6 +613,10 @@ impl Sender {
                 self.fail(core, Failure { is_ours: true, code });
                 self.close(core);
             }
+            Phase::Sending if self.unproven.is_some() => {
+                self.fail(core, Failure { is_ours: true, code });
+                self.close(core);
+            }
             Phase::Sending => {
                 self.fail(core, Failure { is_ours: true, code });
                 self.failed = Some(Failed::Announced);
@@ -627,7 +630,7 @@ impl Sender {
 
     /// Whether the session ends by refusing the peer's request.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self.failed, Some(Failed::Refused(_)))
+        matches!(self.failed, Some(Failed::Refused(_))) && self.may_refuse()
     }
 
     fn succeed(&mut self, core: &mut Core, is_confirmed: bool) {
@@ -641,7 +644,7 @@ impl Sender {
     }
 
     fn fail(&mut self, core: &mut Core, failure: Failure) {
-        let refuses = self.is_theirs() && !self.is_sending();
+        let refuses = self.is_theirs() && (!self.is_sending() || self.unproven.is_some());
         self.failed = Some(if refuses { Failed::Refused(failure.code) } else { Failed::Quietly });
         self.finished(core, Err(failure), false);
         self.release(core);

@@ -92,7 +92,8 @@ impl Session {
     pub(super) fn requested_again(&mut self, core: &mut Core) {
         match self {
             Self::Receiver(receiver) => receiver.requested(core),
-            Self::Sender(_) | Self::Errand(_) => self.want_all(core),
+            Self::Sender(sender) => sender.requested_again(core),
+            Self::Errand(_) => self.want_all(core),
         }
     }
 

@@ -146,6 +146,7 @@ impl Configuration for SaratogaConfig {
 
     fn set_path(&mut self, entity: u64, path: PathId) {
         self.paths.insert(entity, path);
+        self.config.known.insert(path);
         self.use_named(&entity.to_string(), path);
         self.add_beacon(path, None);
     }

@@ -93,6 +93,7 @@ fn strange_saratoga() -> SaratogaConfig {
         version: s::Version::V0,
         eid: "dtn://strange".to_owned(),
         remotes: std::collections::BTreeMap::new(),
+        known: std::collections::BTreeSet::new(),
         default_remote: remote.clone(),
         descriptor: s::packet::Width::W128,
         checksum: s::ChecksumKind::None,

@@ -17,6 +17,7 @@ use self::description::Description;
 pub(crate) use self::description::identity;
 use self::extent::Extent;
 use self::report::{Reply, Reports};
+use crate::allowance::Allowance;
 use crate::journal::{Progress, Slot};
 use crate::path::{Burst, Class, Turn};
 use crate::saratoga::config::Remote;
@@ -50,6 +51,8 @@ pub(crate) struct Receiver {
     pub(crate) id: SessionId,
     remote: Remote,
     wish: Option<Wish>,
+    /// Limit of what a sender gets that is neither configured nor was requested to send.
+    allowance: Option<Allowance>,
     request_due: bool,
     description: Option<Description>,
     /// Number of packets received, up to [`FEW_PACKETS`].
@@ -99,11 +102,13 @@ impl Receiver {
         now: Time,
     ) -> Self {
         let asking = wish.is_some();
+        let is_unknown = !asking && !core.config.knows(id.peer);
         let mut receiver = Self {
             base,
             id,
             remote: core.config.remote(id.peer).clone(),
             wish,
+            allowance: is_unknown.then(Allowance::default),
             request_due: asking,
             description: None,
             packets: 0,
@@ -227,6 +232,13 @@ impl Receiver {
         }
     }
 
+    /// Notes the bytes of a packet of the sender.
+    fn credit(&mut self, core: &Core) {
+        if let Some(allowance) = self.allowance.as_mut() {
+            allowance.received(core.arrived);
+        }
+    }
+
     /// Notes a packet of the sender.
     fn arrived(&mut self, core: &mut Core, now: Time) {
         self.base.last_received = now;
@@ -254,6 +266,7 @@ impl Receiver {
 
     /// Processes the sender's request for the session (§4.2), which gets a STATUS.
     pub(crate) fn requested(&mut self, core: &mut Core) {
+        self.credit(core);
         self.reports.session_requested();
         self.volunteer(core);
     }
@@ -277,6 +290,7 @@ impl Receiver {
 
     /// Processes METADATA (§4.3).
     pub(crate) fn on_metadata(&mut self, core: &mut Core, now: Time, metadata: &Metadata<'_>) {
+        self.credit(core);
         if !self.is_receiving() {
             return;
         }
@@ -349,6 +363,7 @@ impl Receiver {
 
     /// Processes DATA (§4.4).
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
+        self.credit(core);
         if matches!(self.phase, Phase::Closing(_) | Phase::Done) {
             return;
         }
@@ -466,8 +481,17 @@ impl Receiver {
         }
         loop {
             while let Some(packet) = self.reports.front() {
+                let len = packet.encoded_len();
+                if self.allowance.is_some_and(|allowance| !allowance.admits(len)) {
+                    core.stats.replies_dropped += 1;
+                    self.reports.sent();
+                    continue;
+                }
                 if !core.push(burst, &packet) {
                     return Turn::More;
+                }
+                if let Some(allowance) = self.allowance.as_mut() {
+                    allowance.take(len);
                 }
                 self.reports.sent();
             }

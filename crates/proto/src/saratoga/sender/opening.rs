@@ -6,12 +6,14 @@ use wire::checksum::ChecksumType;
 use wire::saratoga::StatusCode;
 
 use super::{Phase, Sender};
-use crate::path::Class;
+use crate::path::{Class, Path};
+use crate::saratoga::config::Version;
 use crate::saratoga::core::{Alarm, Core};
 use crate::saratoga::indication::Put;
 use crate::source::Source;
 use crate::storage::Storage as _;
 use crate::sum::Reading;
+use crate::window::Window;
 
 impl Sender {
     /// Sends a listing from memory.
@@ -115,5 +117,29 @@ impl Sender {
         self.base.last_received = now;
         let inactivity = core.given_up_at(&self.base, &self.remote).since(now);
         self.base.alarm(&mut core.shared, Alarm::Inactivity, now, inactivity);
+    }
+
+    /// Starts to send METADATA and file.
+    pub(super) fn go_ahead(&mut self, core: &mut Core) {
+        self.phase = Phase::Sending;
+        // In version 1 the METADATA is the acceptance.
+        self.accept_due = self.is_theirs() && self.offer.version() == Version::V0;
+        self.metadata_due = true;
+        match self.unproven {
+            Some(_) => self.base.want(&mut core.shared, Class::Bulk),
+            None => self.begin_data(core),
+        }
+    }
+
+    /// Starts to send the file.
+    pub(super) fn begin_data(&mut self, core: &mut Core) {
+        let path = core.shared.paths.get(&self.id.peer);
+        let is_paced = path.is_some_and(Path::is_paced) || !self.remote.interval.is_zero();
+        if !is_paced && !self.offer.is_blind() {
+            self.window = self.remote.unpaced_window.map(|window| Window::new(window, 0));
+        }
+        self.control = self.control(core);
+        self.read_ahead(core);
+        self.want_all(core);
     }
 }

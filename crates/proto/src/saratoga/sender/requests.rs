@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use engine::Time;
+use engine::{Rng, Time};
 use wire::saratoga::{Status, TIMESTAMP_LEN, Timestamp};
 
 /// Limits of the time between two requests with `Timer::Auto`.
@@ -36,6 +36,8 @@ pub(super) struct Standing {
 pub(super) struct Requests {
     /// Number of requests so far.
     count: u64,
+    /// Mask of the timestamps: only who received one can return it.
+    mask: Timestamp,
     /// Time of the next request while new data is sent.
     next: Option<Time>,
     /// Whether a request is due after everything else is sent.
@@ -53,6 +55,14 @@ pub(super) struct Requests {
 }
 
 impl Requests {
+    /// Requests whose timestamps cannot be guessed.
+    pub(super) fn masked(rng: &mut Rng) -> Self {
+        let mut mask = [0; TIMESTAMP_LEN];
+        mask[..8].copy_from_slice(&rng.next_u64().to_be_bytes());
+        mask[8..15].copy_from_slice(&rng.next_u64().to_be_bytes()[1..]);
+        Self { mask, ..Self::default() }
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -84,7 +94,7 @@ impl Requests {
 
     /// Timestamp of the next one.
     pub(super) fn timestamp(&self, at: Time) -> Timestamp {
-        stamp(at, self.count + 1)
+        masked(stamp(at, self.count + 1), self.mask)
     }
 
     /// Notes a sent request. Returns whether the wait for a reply starts with it.
@@ -136,7 +146,7 @@ impl Requests {
 
     /// Request that a STATUS replies to, if it belongs to this session.
     pub(super) fn echo(&self, status: &Status<'_>, now: Time) -> Option<Echo> {
-        let echo = status.timestamp.and_then(|timestamp| unstamp(&timestamp))?;
+        let echo = status.timestamp.and_then(|timestamp| unstamp(&masked(timestamp, self.mask)))?;
         (echo.at <= now && (1..=self.count).contains(&echo.number)).then_some(echo)
     }
 
@@ -157,6 +167,11 @@ impl Requests {
 pub(super) fn missing(status: &Status<'_>) -> u64 {
     let holes = status.holes.iter().map(|hole| (hole.last - hole.start).saturating_add(1));
     holes.fold(0, u64::saturating_add)
+}
+
+/// Timestamp with a mask applied, or removed.
+fn masked(timestamp: Timestamp, mask: Timestamp) -> Timestamp {
+    std::array::from_fn(|i| timestamp[i] ^ mask[i])
 }
 
 /// Opaque timestamp (appendix A, type 0): sending time and number of the request.

@@ -36,6 +36,7 @@ impl Sender {
                 self.request_due = true;
                 self.base.want(&mut core.shared, Class::Control);
             }
+            (Alarm::Poll, Phase::Sending) if self.unproven.is_some() => self.unproved(core),
             (Alarm::Poll, Phase::Sending) => {
                 self.requests.missed();
                 self.metadata_due |= !self.metadata_known && self.offer.version() == Version::V1;

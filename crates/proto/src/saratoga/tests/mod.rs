@@ -10,6 +10,7 @@ use super::{
     Remote, Timer,
 };
 
+mod amplification;
 mod floods;
 mod listings;
 mod requests;

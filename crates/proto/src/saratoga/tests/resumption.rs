@@ -70,7 +70,8 @@ fn without_a_checksum_a_restarted_sender_restarts() {
 #[test]
 fn gets_without_checksum_do_not_resume_from_another_sender() {
     let permissions = Permissions { put: true, get: true, delete: true };
-    let version_0 = Config { permissions, ..profile("grc-perl-2011").expect("it is a profile") };
+    let profile = profile("grc-perl-2011").expect("it is a profile");
+    let version_0 = Config { permissions, known: [PATH].into(), ..profile };
     for settings in [settings(ChecksumKind::None, false), version_0] {
         let mut world = World::with(&settings);
         world.sides[0].store.insert(name("source"), content(SIZE));

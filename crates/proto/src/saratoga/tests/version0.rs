@@ -13,7 +13,11 @@ const SIZE: usize = 2500;
 
 fn config() -> Config {
     let permissions = Permissions { put: true, get: true, delete: true };
-    Config { permissions, ..profile("grc-perl-2011").expect("it is a profile") }
+    Config {
+        permissions,
+        known: [PATH].into(),
+        ..profile("grc-perl-2011").expect("it is a profile")
+    }
 }
 
 fn world(file: &[u8]) -> World {

@@ -19,10 +19,10 @@ const NUMBER: usize = 9;
 
 pub(super) type World = test_world::World<Node>;
 
-/// Settings that permit everything.
+/// Settings that permit everything to a known peer.
 pub(super) fn config() -> Config {
     let permissions = Permissions { put: true, get: true, delete: true };
-    Config { permissions, ..Config::default() }
+    Config { permissions, known: [PATH].into(), ..Config::default() }
 }
 
 /// Settings with requests only at the end, so that transcripts do not depend on timing.
