@@ -409,6 +409,8 @@ pub struct Stats {
     pub storage_errors: u64,
     /// Messages dropped because they exceed the path's MTU.
     pub oversize: u64,
+    /// Messages dropped because the sender's address was sent three times what came from it.
+    pub replies_dropped: u64,
 }
 
 /// Number of messages by type.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{PathId, Time};
-use wire::norm::{self, Body, Command, Flags, NodeId, Position, Scheme};
+use wire::norm::{self, Body, Command, Flags, Message, NodeId, Position, Scheme};
 
 use self::acknowledgement::Acknowledgement;
 use self::coded::CodedReports;
@@ -23,6 +23,7 @@ use super::config::{Nacking, RepairBoundary, SyncPolicy};
 use super::core::{Alarm, Core};
 use super::incoming::{Incoming, Reach};
 use super::indication::{Failure, Indication, Limit, ObjectId, Report};
+use crate::allowance::Allowance;
 use crate::path::{Burst, Class, Handle, Turn};
 use crate::session::Base;
 use crate::timer::{self, TICK};
@@ -95,6 +96,8 @@ pub(crate) struct Receiver {
     feedback: Feedback,
     acknowledgement: Acknowledgement,
     answers: Answers,
+    /// Limit of what the sender's address gets, which may be forged.
+    allowance: Allowance,
     /// Whether nothing is missing of the objects under way; the sender may then be silent for
     /// longer.
     rests: bool,
@@ -136,6 +139,7 @@ impl Receiver {
             feedback: Feedback::new(),
             acknowledgement: Acknowledgement::new(),
             answers: Answers::default(),
+            allowance: Allowance::default(),
             rests: false,
             sequence: 0,
             coded: CodedReports::default(),
@@ -599,9 +603,19 @@ impl Receiver {
         Turn::Over
     }
 
+    /// Writes a message into the batch; `false` if it must wait for the next one. One beyond the
+    /// allowance is dropped, as the path might do: the sender's next message is replied to.
     fn push(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
+        let len = Message { sequence: self.sequence, source: core.node, body }.encoded_len();
+        if !self.allowance.admits(len) {
+            core.stats.replies_dropped += 1;
+            return true;
+        }
         let went = core.push(burst, self.sequence, body);
-        self.sequence = self.sequence.wrapping_add(u16::from(went));
+        if went {
+            self.allowance.take(len);
+            self.sequence = self.sequence.wrapping_add(1);
+        }
         went
     }
 }

@@ -98,6 +98,7 @@ impl Receiver {
         sequence: u16,
         (len, is_data): (usize, bool),
     ) {
+        self.allowance.received(len);
         self.coded.arrived(sequence);
         if is_data {
             self.nack.arrivals.arrived(now, len);

@@ -1,5 +1,6 @@
 //! Tests of NORM nodes.
 
+mod amplification;
 mod answers;
 mod coded_receive;
 mod coded_send;
