@@ -33,6 +33,7 @@ use super::coding::{Coding, is_long};
 use super::core::{Core, Job, Room, Task};
 use super::digest::{digest_of, version_of};
 use super::indication::{Failure, Indication, Limit, ObjectId, Report};
+use super::refusal::Reason;
 use super::requested::Requested;
 use crate::fec::Partition;
 use crate::path::Handle;
@@ -105,6 +106,8 @@ pub(crate) enum State {
     /// delivered.
     Failed {
         is_refused: bool,
+        /// Reason, if the object could not be stored.
+        cannot_store: Option<Reason>,
     },
 }
 
@@ -228,7 +231,15 @@ impl Incoming {
 
     /// Whether the object failed for a local reason: then it must not count as delivered.
     pub(crate) fn is_refused(&self) -> bool {
-        self.state == State::Failed { is_refused: true }
+        matches!(self.state, State::Failed { is_refused: true, .. })
+    }
+
+    /// Reason why the object could not be stored.
+    pub(crate) fn cannot_store(&self) -> Option<Reason> {
+        match self.state {
+            State::Failed { cannot_store, .. } => cannot_store,
+            State::Receiving | State::Syncing | State::Installing | State::Done => None,
+        }
     }
 
     /// Learns the partition; an error ends the object.

@@ -322,6 +322,9 @@ pub enum Failure {
     /// Storage error.
     #[error("storage: {0}")]
     Storage(EffectError),
+    /// No receiver could store the object, for this reason of the last one.
+    #[error("the receiver could not store it: {0}")]
+    Refused(EffectError),
     /// The file was truncated while it was sent.
     #[error("the file changed while it was sent")]
     Changed,

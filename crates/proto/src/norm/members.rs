@@ -200,6 +200,12 @@ impl Members {
         is_news
     }
 
+    /// Notes that a receiver cannot store an object, and vouches for nothing up to it. Returns
+    /// whether that is new.
+    pub(crate) fn refuse(&mut self, node: NodeId, object: u64) -> bool {
+        self.acknowledge(node, object, Some(object.wrapping_add(1) as u16))
+    }
+
     /// Notes that a receiver requested part of an object: the receiver lacks this object and all
     /// after it.
     pub(crate) fn lacks(&mut self, node: NodeId, object: u64) {

@@ -28,6 +28,7 @@ mod outgoing;
 mod profile;
 mod receiver;
 mod reception;
+mod refusal;
 mod repaired;
 mod report;
 mod requested;

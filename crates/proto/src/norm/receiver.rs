@@ -5,6 +5,7 @@ mod coded;
 mod feedback;
 mod numbers;
 mod questions;
+mod refusals;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use super::config::{Nacking, RepairBoundary, SyncPolicy};
 use super::core::{Alarm, Core};
 use super::incoming::{Incoming, Reach};
 use super::indication::{Failure, Indication, Limit, ObjectId, Report};
+use super::refusal::Refused;
 use crate::allowance::Allowance;
 use crate::path::{Burst, Class, Handle, Turn};
 use crate::session::Base;
@@ -96,6 +98,7 @@ pub(crate) struct Receiver {
     feedback: Feedback,
     acknowledgement: Acknowledgement,
     answers: Answers,
+    refused: Refused,
     /// Limit of what the sender's address gets, which may be forged.
     allowance: Allowance,
     /// Whether nothing is missing of the objects under way; the sender may then be silent for
@@ -139,6 +142,7 @@ impl Receiver {
             feedback: Feedback::new(),
             acknowledgement: Acknowledgement::new(),
             answers: Answers::default(),
+            refused: Refused::default(),
             allowance: Allowance::default(),
             rests: false,
             sequence: 0,
@@ -484,7 +488,12 @@ impl Receiver {
             if object.is_over() {
                 match object.is_here() {
                     true => numbers.completes(*number),
-                    false => numbers.fails(*number, object.is_refused()),
+                    false => {
+                        numbers.fails(*number, object.is_refused());
+                        if let Some(reason) = object.cannot_store() {
+                            self.refused.note(*number, reason);
+                        }
+                    }
                 }
                 core.free.push(object.handle());
             }
@@ -494,6 +503,7 @@ impl Receiver {
             return;
         }
         self.numbers.trim();
+        self.want_refusal(core);
         core.user.limit_left(Limit::Objects);
         if self.objects.is_empty() {
             self.base.disarm(&mut core.shared, Alarm::Inactivity);
@@ -590,6 +600,9 @@ impl Receiver {
             if !self.emit_nack(core, burst) {
                 return Turn::More;
             }
+        }
+        if !self.emit_refusal(core, burst) {
+            return Turn::More;
         }
         if self.acknowledgement.is_due() && !self.emit_acknowledgement(core, burst) {
             return Turn::More;

@@ -4,6 +4,7 @@ mod coded;
 mod commands;
 mod flush;
 mod probing;
+mod refusals;
 mod repairs;
 mod requests;
 mod stream;
@@ -27,6 +28,7 @@ use super::indication::{Failure, Finished, Indication, Report};
 use super::members::Members;
 use super::outgoing::{Cut, Outgoing};
 use super::receiver::EXT_BEGAN;
+use super::refusal::Refusal;
 use super::transmission::Transmission;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::session::Base;
@@ -459,6 +461,9 @@ impl Sender {
     ) {
         self.on_feedback(core, now, node, (ack.grtt_response, ack.cc, is_private));
         self.on_report(core, now, node, &ack.others);
+        if let Some(refusal) = Refusal::find(&ack.others) {
+            self.on_refusal(core, now, node, refusal);
+        }
         if ack.kind == Ack::CC {
             self.count_answer(core, now, ack);
         }

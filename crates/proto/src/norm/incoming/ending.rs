@@ -7,6 +7,7 @@ use wire::norm::Flags;
 use super::{Incoming, State};
 use crate::norm::core::Core;
 use crate::norm::indication::{Failure, Finished, Indication};
+use crate::norm::refusal::Reason;
 
 impl Incoming {
     /// Local file name: NORM_INFO of a file, otherwise the object's number (RFC 5740 §4.2.2 leaves
@@ -75,6 +76,25 @@ impl Incoming {
         }
     }
 
+    /// Reason of a failure, if it is reported to the sender.
+    fn storage_reason(failure: &Failure) -> Option<Reason> {
+        match failure {
+            Failure::Storage(error) => Some(Reason::from(error)),
+            Failure::Name => Some(Reason::NotAllowed),
+            Failure::Abandoned
+            | Failure::Ended
+            | Failure::Resumed
+            | Failure::Cancelled
+            | Failure::Silence
+            | Failure::NoReceiver
+            | Failure::Unacknowledged { .. }
+            | Failure::Refused(_)
+            | Failure::Changed
+            | Failure::Damaged
+            | Failure::Settings(_) => None,
+        }
+    }
+
     /// Fails the object, and discards its data unless a later session may resume it.
     pub(crate) fn fail(&mut self, core: &mut Core, failure: Failure) {
         if self.is_over() {
@@ -87,6 +107,7 @@ impl Incoming {
             | Failure::NoReceiver
             | Failure::Unacknowledged { .. }
             | Failure::Storage(_)
+            | Failure::Refused(_)
             | Failure::Changed
             | Failure::Damaged
             | Failure::Name
@@ -98,7 +119,7 @@ impl Incoming {
         if !is_kept {
             self.forget_record(core);
         }
-        self.state = State::Failed { is_refused };
+        self.state = State::Failed { is_refused, cannot_store: Self::storage_reason(&failure) };
         self.release(core);
         for block in std::mem::take(&mut self.blocks).into_values() {
             core.assembling -= block.cost;

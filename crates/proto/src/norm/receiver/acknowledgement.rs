@@ -84,6 +84,9 @@ impl Receiver {
         self.advance(number, block);
         if is_listed(core.node, ackers) {
             self.acknowledgement.wanted = Some(position);
+            if self.refused.repeat(number) {
+                self.want_refusal(core);
+            }
         }
         self.acknowledge(core, now);
         // A sender that flushes has nothing else to send: either the repairs were sent before, or

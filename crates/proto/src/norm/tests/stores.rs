@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
-use engine::{Area, FileName, Input, MemoryStore, OpenMode, Rng, StoreEffect, Ticket, Time};
+use engine::{
+    Area, EffectError, FileName, Input, MemoryStore, OpenMode, Rng, StoreEffect, Ticket, Time,
+};
+
+use wire::norm::{Body, Message};
 
 use super::world::{World, content, lose_one_in, name};
+use crate::norm::refusal::Refusal;
 use crate::norm::{Config, Content, Failure, Indication, Limit, Scheme, profile};
 
 /// Working files that are no longer needed.
@@ -45,8 +50,40 @@ fn a_full_store_ends_it_at_both_ends() {
     let here = world.finished(1).expect("it ended");
     assert!(matches!(here.result, Err(Failure::Storage(_))), "{here:?}");
     let there = world.finished(0).expect("it ended");
-    assert!(matches!(there.result, Err(Failure::Unacknowledged { .. })), "{there:?}");
+    assert_eq!(there.result, Err(Failure::Refused(EffectError::NoSpace)));
     assert_eq!(leftovers(&world.sides[1].store), []);
+}
+
+/// The round trip is 50 ms, and the whole file would take 1.7 s.
+#[test]
+fn senders_stop_soon_if_no_receiver_can_store_the_file() {
+    for label in ["default", "coded"] {
+        for lost in [0, 1, 2] {
+            let mut world = World::with(&profile(label).expect("it exists"));
+            let mut refusals = 0;
+            world.lose = Box::new(move |side, _, datagram| {
+                let refuses = side == 1 && is_refusal(datagram);
+                refusals += usize::from(refuses);
+                refuses && refusals <= lost
+            });
+            world.sides[1].store.set_capacity(Some(50_000));
+            world.send(&content(2_000_000));
+            while world.finished(0).is_none() {
+                assert!(world.step(), "{label} {lost}: it does not end");
+            }
+            let there = world.finished(0).expect("it ended");
+            assert_eq!(there.result, Err(Failure::Refused(EffectError::NoSpace)), "{label} {lost}");
+            let most = Duration::from_millis(if lost == 0 { 1000 } else { 4000 });
+            assert!(world.now < Time::ZERO + most, "{label} {lost}: {}", world.now);
+        }
+    }
+}
+
+fn is_refusal(datagram: &[u8]) -> bool {
+    match Message::decode(datagram).expect("nodes send messages").body {
+        Body::Ack(ack) => Refusal::find(&ack.others).is_some(),
+        Body::Nack(_) | Body::Info(_) | Body::Data(_) | Body::Command(_) | Body::Report(_) => false,
+    }
 }
 
 #[test]
@@ -299,7 +336,7 @@ fn every_failed_effect_is_reported() {
                     done += usize::from(effect.ticket().is_some());
                     match ticket {
                         Some(ticket) => {
-                            let error = Err(engine::EffectError::Failed("broken".to_owned()));
+                            let error = Err(EffectError::Failed("broken".to_owned()));
                             world.input(side, Input::Done(ticket, error));
                         }
                         None => {
