@@ -342,8 +342,14 @@ settings! {
         pub coding_work: usize as Number = 1 << 26,
         /// Buffers between the store and the paths.
         pub buffers: Buffers as BuffersForm = Buffers::default(),
-        /// Number of incomplete coded files kept for later sessions.
+        /// Number of incomplete coded files kept for later sessions. The oldest is deleted.
         pub partials: usize as Number = 64,
+        /// Received bytes of all incomplete coded files without a session. The oldest is deleted,
+        /// except for the last one.
+        pub partial_bytes: u64 as Size = 64 << 30,
+        /// Time since the last session of an incomplete coded file, or since the node's start. An
+        /// older one is deleted when the next one is kept.
+        pub partial_age: Duration as Span = Duration::from_secs(30 * 24 * 3600),
         /// Number of repaired blocks remembered for an object.
         pub repairs: usize as Number = 65_536,
         /// Number of application commands repeated at the same time, and of queued questions.

@@ -164,6 +164,8 @@ pub(crate) struct Core {
     pub(crate) free: Vec<Handle>,
     /// Unneeded working files that are being opened; they are deleted once open.
     pub(crate) doomed: BTreeMap<Handle, FileName>,
+    /// Time of the input or timer being handled.
+    pub(crate) now: Time,
 }
 
 impl Core {
@@ -188,6 +190,7 @@ impl Core {
             has_resumed: false,
             free: Vec::new(),
             doomed: BTreeMap::new(),
+            now: Time::ZERO,
             config,
         }
     }

@@ -358,6 +358,8 @@ pub enum Limit {
     WriteBuffer,
     /// [`Limits::repairs`](super::Limits): a repair request was ignored.
     Repairs,
+    /// [`Limits::partials`](super::Limits), their bytes or age: an incomplete file was deleted.
+    Partials,
 }
 
 impl From<Limit> for Indication {

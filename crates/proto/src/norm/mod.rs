@@ -573,6 +573,7 @@ impl Engine for Node {
     type Indication = Indication;
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        self.core.now = now;
         match input {
             Input::Receive(receive) => {
                 for datagram in receive.datagrams() {
@@ -585,6 +586,7 @@ impl Engine for Node {
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        self.core.now = now;
         while let Some((handle, alarm)) = self.core.shared.timers.pop_due(now) {
             match self.slots.get_mut(handle) {
                 Some(Session::Sender(sender)) => {

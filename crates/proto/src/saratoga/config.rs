@@ -284,6 +284,12 @@ settings! {
         pub closed: usize as Number = 4096,
         /// Incomplete files that may be resumed. The oldest is deleted.
         pub partials: usize as Number = 1000,
+        /// Received bytes of all incomplete files without a session. The oldest is deleted, except
+        /// for the last one.
+        pub partial_bytes: u64 as Size = 64 << 30,
+        /// Time since the last session of an incomplete file, or since the node's start. An older
+        /// one is deleted when the next reception begins or ends.
+        pub partial_age: Duration as Span = Duration::from_secs(30 * 24 * 3600),
         /// Gaps tracked in a session (§4.5). Data that would open another gap is dropped, and
         /// requested later.
         pub gaps: usize as Number = 65_536,

@@ -142,8 +142,13 @@ impl Core {
 
     /// Keeps an incomplete file for a later session.
     pub(crate) fn keep_partial(&mut self, number: u32, partial: Partial) {
-        let max = self.config.limits.partials;
-        if let Some(oldest) = self.partials.keep(number, partial, max) {
+        self.partials.keep(self.now, number, partial);
+        self.drop_partials();
+    }
+
+    /// Deletes incomplete files beyond the limits.
+    pub(crate) fn drop_partials(&mut self) {
+        while let Some(oldest) = self.partials.drop_surplus(self.now, &self.config.limits) {
             self.user.limit_reached(Limit::Partials);
             self.forget_record(oldest);
             let name = FileName::spool(&partials::key(oldest));

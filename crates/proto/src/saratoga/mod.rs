@@ -289,6 +289,7 @@ impl Node {
 
     fn begin_receiver(&mut self, now: Time, id: SessionId, wish: Option<Wish>) -> Handle {
         let name = wish.as_ref().map(|wish| wish.name.clone()).unwrap_or_default();
+        self.core.drop_partials();
         self.core.user.indicate(Indication::Started { id, name });
         // The number names the working file, so it must be unique.
         let number = loop {

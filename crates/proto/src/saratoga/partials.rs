@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use engine::FileName;
+use engine::{FileName, Time};
 use wire::checksum::crc32c;
 
+use super::config::Limits;
 use crate::ranges::Ranges;
 
 const VERSION: u8 = 1;
@@ -28,8 +29,18 @@ pub(crate) struct Partial {
 #[derive(Debug, Default)]
 pub(crate) struct Partials {
     /// Files without a session, the oldest first.
-    waiting: BTreeMap<u64, (u32, Partial)>,
+    waiting: BTreeMap<u64, Waiting>,
     order: u64,
+    /// Bytes stored of these files.
+    bytes: u64,
+}
+
+/// Incomplete file without a session.
+#[derive(Debug)]
+struct Waiting {
+    number: u32,
+    partial: Partial,
+    since: Time,
 }
 
 impl Partials {
@@ -42,17 +53,29 @@ impl Partials {
         let one = |partial: &Partial| {
             partial.identity.len() + partial.ranges.len() * 2 * size_of::<u64>() + 128
         };
-        self.waiting.values().map(|(_, partial)| one(partial)).sum()
+        self.waiting.values().map(|waiting| one(&waiting.partial)).sum()
     }
 
-    /// Keeps a file. Returns the number of the file that was dropped to make room.
-    pub(crate) fn keep(&mut self, number: u32, partial: Partial, max: usize) -> Option<u32> {
+    /// Keeps a file.
+    pub(crate) fn keep(&mut self, now: Time, number: u32, partial: Partial) {
         self.order += 1;
-        self.waiting.insert(self.order, (number, partial));
-        if self.waiting.len() <= max {
-            return None;
-        }
-        self.waiting.pop_first().map(|(_, (number, _))| number)
+        self.bytes += partial.ranges.covered();
+        self.waiting.insert(self.order, Waiting { number, partial, since: now });
+    }
+
+    /// Drops the oldest file if the files exceed a limit. Returns its number.
+    pub(crate) fn drop_surplus(&mut self, now: Time, limits: &Limits) -> Option<u32> {
+        let (&order, oldest) = self.waiting.first_key_value()?;
+        let is_old = now.since(oldest.since) > limits.partial_age;
+        let are_large = self.bytes > limits.partial_bytes && self.waiting.len() > 1;
+        let are_many = self.waiting.len() > limits.partials;
+        (is_old || are_large || are_many).then(|| self.remove(order)).flatten().map(|it| it.0)
+    }
+
+    fn remove(&mut self, order: u64) -> Option<(u32, Partial)> {
+        let Waiting { number, partial, .. } = self.waiting.remove(&order)?;
+        self.bytes -= partial.ranges.covered();
+        Some((number, partial))
     }
 
     /// Takes the file that would resume.
@@ -63,13 +86,13 @@ impl Partials {
     ) -> Option<(u32, Partial)> {
         let same =
             |partial: &Partial| partial.identity == identity && partial.destination == *destination;
-        let (&order, _) = self.waiting.iter().find(|(_, (_, partial))| same(partial))?;
-        self.waiting.remove(&order)
+        let (&order, _) = self.waiting.iter().find(|(_, waiting)| same(&waiting.partial))?;
+        self.remove(order)
     }
 
     /// Whether a number is in use.
     pub(crate) fn has(&self, number: u32) -> bool {
-        self.waiting.values().any(|(other, _)| *other == number)
+        self.waiting.values().any(|waiting| waiting.number == number)
     }
 }
 
@@ -136,6 +159,8 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn partial(name: &str) -> Partial {
@@ -163,14 +188,44 @@ mod tests {
     #[test]
     fn the_oldest_entry_is_evicted() {
         let mut partials = Partials::default();
-        assert_eq!(partials.keep(1, partial("a"), 2), None);
-        assert_eq!(partials.keep(2, partial("b"), 2), None);
-        assert_eq!(partials.keep(3, partial("c"), 2), Some(1));
+        let limits = Limits { partials: 2, ..Limits::default() };
+        for (number, name) in [(1, "a"), (2, "b")] {
+            partials.keep(Time::ZERO, number, partial(name));
+            assert_eq!(partials.drop_surplus(Time::ZERO, &limits), None);
+        }
+        partials.keep(Time::ZERO, 3, partial("c"));
+        assert_eq!(partials.drop_surplus(Time::ZERO, &limits), Some(1));
+        assert_eq!(partials.drop_surplus(Time::ZERO, &limits), None);
         assert!(partials.take(b"metadata", &partial("a").destination).is_none());
         assert!(partials.take(b"other", &partial("b").destination).is_none());
         let taken = partials.take(b"metadata", &partial("b").destination);
         assert_eq!(taken.map(|(number, _)| number), Some(2));
         assert!(partials.has(3) && !partials.has(2));
         assert_eq!(partials.len(), 1);
+    }
+
+    /// Each of these files has 200 bytes.
+    #[test]
+    fn incomplete_files_are_bounded_in_bytes_and_age() {
+        let day = Duration::from_hours(24);
+        let limits = Limits { partial_bytes: 450, partial_age: day, ..Limits::default() };
+        let mut partials = Partials::default();
+        let mut now = Time::ZERO;
+        for (number, name) in [(1, "a"), (2, "b")] {
+            partials.keep(now, number, partial(name));
+            assert_eq!(partials.drop_surplus(now, &limits), None);
+            now += day / 2;
+        }
+        partials.keep(now, 3, partial("c"));
+        assert_eq!(partials.drop_surplus(now, &limits), Some(1));
+        assert_eq!(partials.drop_surplus(now, &limits), None);
+        now += day * 3 / 4;
+        assert_eq!(partials.drop_surplus(now, &limits), Some(2), "it is too old");
+        assert_eq!(partials.drop_surplus(now, &limits), None);
+        assert!(partials.take(b"metadata", &partial("c").destination).is_some());
+        assert_eq!(partials.bytes, 0);
+        let limits = Limits { partial_bytes: 100, ..limits };
+        partials.keep(now, 4, partial("d"));
+        assert_eq!(partials.drop_surplus(now, &limits), None, "the last one may be large");
     }
 }

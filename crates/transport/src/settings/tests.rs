@@ -107,6 +107,8 @@ fn strange_saratoga() -> SaratogaConfig {
             sessions_per_path: 911,
             closed: 912,
             partials: 913,
+            partial_bytes: 9130,
+            partial_age: ANY,
             gaps: 914,
             file: 915,
             directory: 916,

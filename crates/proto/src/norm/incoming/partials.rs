@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{Bytes, BytesMut};
-use engine::{FileId, FileName, FilestoreRequest, IndexRequest};
+use engine::{FileId, FileName, FilestoreRequest, IndexRequest, Time};
 use wire::checksum::crc32c;
 
 use super::block::Block;
@@ -15,6 +15,7 @@ use super::{Bits, SPOOL_PREFIX};
 use crate::journal::Slot;
 use crate::norm::core::{Core, Job, Task};
 use crate::norm::digest::digest_of;
+use crate::norm::indication::Limit;
 use crate::path::Handle;
 use crate::ranges::Ranges;
 use crate::storage::Storage as _;
@@ -88,6 +89,13 @@ impl Partial {
     fn memory(&self) -> usize {
         let blocks: usize = self.blocks.values().map(Block::disk_memory).sum();
         blocks + self.whole.len() * 32 + self.identity.name.len() + size_of::<Self>()
+    }
+
+    /// Bytes stored, rounded up to whole segments.
+    fn stored(&self) -> u64 {
+        let segments: u64 = self.blocks.values().map(|block| u64::from(block.have.len())).sum();
+        let whole = self.whole.covered() * u64::from(self.identity.block_len);
+        ((whole + segments) * u64::from(self.identity.segment_size)).min(self.identity.size)
     }
 
     /// Decodes a record; `None` if it is invalid or damaged.
@@ -223,11 +231,19 @@ impl Record {
     }
 }
 
+/// Incomplete file without a session. A number names the record and the working file.
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    partial: Partial,
+    since: Time,
+}
+
 /// Records of coded objects, and the incomplete files that no session receives.
 #[derive(Debug, Default)]
 pub(crate) struct Partials {
-    /// Files without a session, the oldest first. A number names the record and the working file.
-    waiting: BTreeMap<u64, (u64, Partial)>,
+    /// Files without a session, the oldest first.
+    waiting: BTreeMap<u64, Waiting>,
     order: u64,
     /// Objects that an earlier process did not finish sending.
     unfinished: BTreeSet<u64>,
@@ -247,15 +263,15 @@ impl Partials {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        self.waiting.values().map(|(_, partial)| partial.memory()).sum()
+        self.waiting.values().map(|waiting| waiting.partial.memory()).sum()
     }
 
     /// Takes the file that would resume.
     pub(super) fn take(&mut self, identity: &Identity) -> Option<(u64, Partial)> {
         let newest = self.waiting.iter().rev();
-        let mut same = newest.filter(|(_, (_, partial))| partial.identity == *identity);
+        let mut same = newest.filter(|(_, waiting)| waiting.partial.identity == *identity);
         let order = *same.next()?.0;
-        self.waiting.remove(&order)
+        self.waiting.remove(&order).map(|waiting| (waiting.number, waiting.partial))
     }
 }
 
@@ -294,23 +310,33 @@ impl Core {
     pub(super) fn keep_partial(&mut self, number: u64, partial: Partial) {
         let partials = &mut self.partials;
         partials.order += 1;
-        partials.waiting.insert(partials.order, (number, partial));
-        let (most, memory) = (self.config.limits.partials, self.config.limits.assembly);
+        partials.waiting.insert(partials.order, Waiting { number, partial, since: self.now });
+        let limits = &self.config.limits;
+        let (most, memory, bytes) = (limits.partials, limits.assembly, limits.partial_bytes);
+        let age = limits.partial_age;
         let mut held = partials.memory();
-        while self.partials.waiting.len() > most || held > memory {
-            let Some((_, (number, partial))) = self.partials.waiting.pop_first() else { return };
-            held -= partial.memory();
-            self.forget_partial(number, partial.file);
+        let mut stored: u64 = partials.waiting.values().map(|it| it.partial.stored()).sum();
+        while let Some((_, oldest)) = self.partials.waiting.first_key_value() {
+            let count = self.partials.waiting.len();
+            let is_old = self.now.since(oldest.since) > age;
+            if count <= most && held <= memory && (stored <= bytes || count == 1) && !is_old {
+                return;
+            }
+            self.user.limit_reached(Limit::Partials);
+            let Some((_, oldest)) = self.partials.waiting.pop_first() else { return };
+            held -= oldest.partial.memory();
+            stored -= oldest.partial.stored();
+            self.forget_partial(oldest.number, oldest.partial.file);
         }
     }
 
     /// Deletes incomplete files that have the name of a delivered one: it replaced them.
     pub(super) fn supersede(&mut self, name: &Bytes) {
         let partials = self.partials.waiting.iter();
-        let same = partials.filter(|(_, (_, partial))| partial.identity.name == *name);
+        let same = partials.filter(|(_, waiting)| waiting.partial.identity.name == *name);
         let orders: Vec<_> = same.map(|(order, _)| *order).collect();
         for order in orders {
-            if let Some((number, partial)) = self.partials.waiting.remove(&order) {
+            if let Some(Waiting { number, partial, .. }) = self.partials.waiting.remove(&order) {
                 self.forget_partial(number, partial.file);
             }
         }

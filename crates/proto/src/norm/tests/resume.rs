@@ -11,7 +11,7 @@ use proptest::test_runner::RngSeed;
 use wire::norm::{Body, Message};
 
 use super::world::{PATH, World, content, lose_one_in, name};
-use crate::norm::{Config, Content, Indication, Node, Timer, profile};
+use crate::norm::{Config, Content, Indication, Limit, Node, Timer, profile};
 use crate::test_world::{Fate, path_info};
 
 pub(super) const SENDER: usize = 0;
@@ -419,6 +419,30 @@ fn few_incomplete_files_are_kept() {
     it.world.run();
     assert_eq!(it.world.sides[RECEIVER].store.names(Area::Spool).count(), 2);
     assert!(it.world.sides[RECEIVER].engine.memory() < 100_000);
+}
+
+#[test]
+fn incomplete_files_are_bounded_in_bytes_and_age() {
+    // About 420,000 bytes of each file arrive.
+    for (bytes, age, kept) in [(600_000, 3600, 1), (1_000_000, 3600, 2), (1 << 30, 0, 1)] {
+        let mut config = coded();
+        config.limits.partial_bytes = bytes;
+        config.limits.partial_age = Duration::from_secs(age);
+        let mut it = Interrupted::new(config, 600_000, Box::new(|_, _, _| false));
+        for n in 0..4 {
+            it.cancel_at(0.7);
+            it.world.log.clear();
+            it.world.request(Content::File(name("source")), &format!("copy-{n}"));
+        }
+        it.world.run();
+        let side = &it.world.sides[RECEIVER];
+        assert_eq!(side.store.names(Area::Spool).count(), kept, "{bytes} B, {age} s");
+        let is_reported = side
+            .indications
+            .iter()
+            .any(|it| matches!(it, Indication::LimitReached(Limit::Partials)));
+        assert!(is_reported, "{bytes} B, {age} s");
+    }
 }
 
 #[test]
