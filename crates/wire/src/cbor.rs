@@ -198,6 +198,16 @@ impl Array {
         Err(DecodeError::invalid(self.at, "an array has fewer items than its kind"))
     }
 
+    /// Checks that this many items are left, unless a break ends the array.
+    pub(crate) fn leaves(self, count: usize) -> Result<(), DecodeError> {
+        match self.left {
+            Some(left) if left != count as u64 => {
+                Err(DecodeError::invalid(self.at, "an array has another length than its kind"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Ends the array; fails if items are left.
     pub(crate) fn end(mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         if self.more(reader)? {

@@ -103,6 +103,8 @@ impl Head {
             let start = reader.offset();
             let (array, frame) = Frame::read(&mut reader)?;
             if frame.kind == PAYLOAD {
+                // The CRC, if any, is all that follows the payload.
+                array.leaves(usize::from(frame.crc != CrcType::None))?;
                 if !bundle_breaks {
                     bundle.end(&mut reader)?;
                 }

@@ -221,6 +221,27 @@ fn bundles_beyond_the_bounds_are_refused() {
     );
 }
 
+/// Requirements: B24, B24b.
+#[test]
+fn the_payload_block_has_five_elements_or_six() {
+    let head = "9f89070001820282030182028209018201008200021a000493e042f3dd8507020100421834";
+    for (payload, is_right) in [
+        ("85010100004454455354ff", true),
+        ("9f010100004454455354ffff", true),
+        ("84010100004454455354ff", false),
+        ("86010100004454455354ff", false),
+        ("87010100004454455354ff", false),
+        // With a CRC over it.
+        ("85010100014454455354428333ff", false),
+    ] {
+        let bytes = hex::vector(&format!("{head}{payload}"));
+        let read = Bundle::decode(&bytes, &BOUNDS);
+        assert_eq!(read.is_ok(), is_right, "{payload}: {read:?}");
+        let read = Head::decode(&bytes, &BOUNDS);
+        assert_eq!(read.is_ok(), is_right, "{payload}: {read:?}");
+    }
+}
+
 /// Requirements: B03, B07a, B08a, B29a.
 #[test]
 fn contradictory_flags_are_refused() {
