@@ -6,7 +6,7 @@
 //! | text | meaning |
 //! |---|---|
 //! | `dtn:none`, `ipn:0.0` | the null endpoint; both decode to the same value |
-//! | `dtn://node/service` | scheme `dtn` |
+//! | `dtn://node/service` | scheme `dtn`; version 7 requires the slash behind the node's name |
 //! | `ipn:node.service` | scheme `ipn`, node numbers of the default allocator |
 //! | `ipn:allocator.node.service` | scheme `ipn`, another allocator |
 //! | `ipn:!.service` | the local node |
@@ -112,6 +112,11 @@ impl Eid {
             Self::Ipn { node, .. } => Self::Ipn { node: *node, service: 0 },
             Self::Dtn(part) => match demux(part) {
                 Some(demux) => Self::Dtn(part[..part.len() - demux.len()].into()),
+                // Nodes of version 6 write their names without the slash.
+                None if part.starts_with("//") => {
+                    let name = part.find(['?', '#']).map_or(&**part, |end| &part[..end]);
+                    Self::Dtn(format!("{name}/").into())
+                }
                 None => self.clone(),
             },
             Self::None | Self::Uri(_) | Self::Unknown { .. } => self.clone(),
@@ -184,6 +189,9 @@ impl Eid {
         if !is_printable(&part) {
             return Err(DecodeError::invalid(at, "an endpoint is not printable ASCII"));
         }
+        if !is_hierarchical(&part) {
+            return Err(DecodeError::invalid(at, "a dtn endpoint is not //NODE/SERVICE"));
+        }
         Ok(Self::Dtn(part.into()))
     }
 
@@ -219,6 +227,9 @@ impl Eid {
                 cbor::put_uint(out, DTN);
                 cbor::put_uint(out, 0);
             }
+            Self::Dtn(part) if !is_hierarchical(part) => {
+                return Err(EncodeError::Conflict("a dtn endpoint is not dtn://NODE/SERVICE"));
+            }
             Self::Dtn(part) => {
                 cbor::put_uint(out, DTN);
                 cbor::put_text(out, part);
@@ -252,6 +263,15 @@ impl Eid {
 /// Returns the part after the node's name in `//node/demux`.
 fn demux(part: &str) -> Option<&str> {
     part.strip_prefix("//")?.split_once('/').map(|(_, demux)| demux)
+}
+
+/// Whether this is the `//node/demux` of RFC 9171 §4.2.5.1.1, whose node is a `reg-name` of RFC
+/// 3986 §3.2.2: otherwise the same node had several names.
+fn is_hierarchical(part: &str) -> bool {
+    let node = part.strip_prefix("//").and_then(|part| part.split_once('/'));
+    node.is_some_and(|(node, _)| {
+        node.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte))
+    })
 }
 
 fn is_printable(text: &str) -> bool {
@@ -448,7 +468,11 @@ mod tests {
         let eid = |text: &str| text.parse::<Eid>().unwrap();
         assert_eq!(eid("ipn:7.9").node(), eid("ipn:7.0"));
         assert_eq!(eid("dtn://a/b/c").node(), eid("dtn://a/"));
-        assert_eq!(eid("dtn://a").node(), eid("dtn://a"));
+        // Version 6 has names without the slash, which are the same node.
+        for other in ["dtn://a", "dtn://a?x", "dtn://a#x"] {
+            assert_eq!(eid(other).node(), eid("dtn://a/"));
+        }
+        assert_eq!(eid("dtn:a").node(), eid("dtn:a"));
         assert!(!eid("dtn://a/~b").is_singleton() && eid("dtn://a/b").is_singleton());
         assert!(!Eid::None.is_singleton() && eid("ipn:1.1").is_singleton());
         assert!(eid("ipn:!.1").is_local() && !eid("ipn:1.1").is_local());
@@ -471,11 +495,40 @@ mod tests {
         assert_eq!(Eid::None.service(), None);
     }
 
+    /// Requirements: B11b.
+    #[test]
+    fn a_dtn_name_has_a_node_and_a_slash() {
+        for (text, is_right) in [
+            ("//a/", true),
+            ("//a.b-c_d~%41!$&'()*+,;=/x?y#z", true),
+            ("//alpha", false),
+            ("//alpha?x", false),
+            ("//alpha?x/", false),
+            ("//alpha#x/", false),
+            ("//al@pha/", false),
+            ("//alpha:1/", false),
+            ("/alpha/x", false),
+            ("alpha/x", false),
+            ("///", true),
+            ("//", false),
+            ("x", false),
+        ] {
+            let mut bytes = vec![0x82, 1, 0x60 | text.len() as u8];
+            if text.len() > 23 {
+                bytes = vec![0x82, 1, 0x78, text.len() as u8];
+            }
+            bytes.extend(text.as_bytes());
+            assert_eq!(read(&bytes).is_ok(), is_right, "{text}");
+            let written = Eid::Dtn(text.into()).write(&mut Vec::new());
+            assert_eq!(written.is_ok(), is_right, "{text}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn endpoints_round_trip(node: u64, service: u64, part in "[!-~]{1,40}") {
+        fn endpoints_round_trip(node: u64, service: u64, name in "[a-z0-9.-]{1,20}", part in "[!-~]{0,40}") {
+            let part = format!("//{name}/{part}");
             for eid in [Eid::from_numbers(node, service), Eid::Dtn(part.clone().into())] {
-                if eid == Eid::Dtn("none".into()) { continue; }
                 prop_assert_eq!(read(&cbor(&eid)), Ok(eid.clone()));
                 prop_assert_eq!(eid.to_string().parse(), Ok(eid));
             }
