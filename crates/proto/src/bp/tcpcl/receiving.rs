@@ -157,10 +157,20 @@ impl Tcpcl {
                 true
             }
             Err(_) => {
-                self.fault(path, "an undecodable message");
+                let header = input[0];
+                self.reject(path, (RejectReason::Unsupported, header), "an undecodable message");
                 false
             }
         }
+    }
+
+    /// Ends the session of a peer whose message is rejected (RFC 9174 §5.1.2). Other protocols have
+    /// no message for it.
+    fn reject(&mut self, path: PathId, (reason, header): (RejectReason, u8), what: &'static str) {
+        if let Some(session) = self.sessions.get_mut(&path) {
+            session.send(&Message::Reject { reason, header });
+        }
+        self.fault(path, what);
     }
 
     fn contact_header(&mut self, path: PathId, bytes: &mut &[u8]) -> bool {
@@ -317,7 +327,7 @@ impl Tcpcl {
         match (session.phase, message) {
             (Phase::Init, Message::Init(init)) => return self.init_came(now, path, init),
             (Phase::Established, Message::Segment(segment)) => {
-                return self.segment_begins(now, path, segment);
+                return self.segment_begins(now, path, segment, first);
             }
             (Phase::Established, Message::Ack { flags, transfer, length }) => {
                 self.acknowledged(path, *flags, *transfer, *length);
@@ -341,9 +351,8 @@ impl Tcpcl {
             }
             (_, Message::Unknown { .. }) => {
                 // The message's length is unknown, so nothing that follows can be read (§5.1.2).
-                let reason = RejectReason::TypeUnknown;
-                session.send(&Message::Reject { reason, header: first });
-                self.fault(path, "a message of an unknown type");
+                let what = "a message of an unknown type";
+                self.reject(path, (RejectReason::TypeUnknown, first), what);
                 return false;
             }
             (
@@ -353,9 +362,7 @@ impl Tcpcl {
                 | Message::Ack { .. }
                 | Message::Refuse { .. },
             ) => {
-                let reason = RejectReason::Unexpected;
-                session.send(&Message::Reject { reason, header: first });
-                self.fault(path, "an unexpected message");
+                self.reject(path, (RejectReason::Unexpected, first), "an unexpected message");
                 return false;
             }
         }
@@ -392,7 +399,13 @@ impl Tcpcl {
         }
     }
 
-    fn segment_begins(&mut self, now: Time, path: PathId, segment: &Segment<'_>) -> bool {
+    fn segment_begins(
+        &mut self,
+        now: Time,
+        path: PathId,
+        segment: &Segment<'_>,
+        first: u8,
+    ) -> bool {
         let Segment { flags, transfer, length, .. } = *segment;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let mru = match session.agreement.protocol {
@@ -407,14 +420,18 @@ impl Tcpcl {
             Some(coming) => coming.transfer == transfer,
             None => flags.start,
         };
-        if !follows || length > mru {
-            self.fault(path, "an unexpected or too long segment");
+        if !follows {
+            self.reject(path, (RejectReason::Unexpected, first), "a segment of no transfer");
+            return false;
+        }
+        if length > mru {
+            self.reject(path, (RejectReason::Unsupported, first), "a too long segment");
             return false;
         }
         if flags.start && !self.transfer_begins(now, path, segment) {
             return false;
         }
-        self.segment_follows(path, flags, length)
+        self.segment_follows(path, (flags, length), first)
     }
 
     /// Begins a transfer, or refuses it; returns whether the session continues.
@@ -483,7 +500,12 @@ impl Tcpcl {
         true
     }
 
-    fn segment_follows(&mut self, path: PathId, flags: SegmentFlags, length: u64) -> bool {
+    fn segment_follows(
+        &mut self,
+        path: PathId,
+        (flags, length): (SegmentFlags, u64),
+        first: u8,
+    ) -> bool {
         let most = self.config.transfer_mru;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let is_past = |coming: Coming| {
@@ -496,7 +518,8 @@ impl Tcpcl {
         let is_long =
             |coming: Coming| !coming.is_unwanted && coming.received.saturating_add(length) > most;
         if session.incoming.coming.is_some_and(is_long) {
-            self.fault(path, "a bundle longer than agreed");
+            let what = "a bundle longer than agreed";
+            self.reject(path, (RejectReason::Unsupported, first), what);
             return false;
         }
         session.incoming.segment = Some((length, flags));

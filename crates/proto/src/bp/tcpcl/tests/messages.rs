@@ -36,11 +36,47 @@ fn messages_of_unknown_types_and_unexpected_ones_are_rejected() {
     assert!(host.connect(10, NEAR));
     host.receive(10, &[HEADER, &segment(3, 5, b"hello")].concat());
     assert_eq!((host.last(10, 3), host.is_closed(10)), (&[6, 3, 1][..], true));
+    // A segment of no transfer, and one of another transfer than that in progress.
+    let mut host = session();
+    host.receive(
+        10,
+        &[&[1, 1, 0, 0, 0, 0, 0, 0, 0, 0][..], &[0, 0, 0, 0, 0, 0, 0, 5], b"hello"].concat(),
+    );
+    assert_eq!((host.last(10, 3), host.is_closed(10)), (&[6, 3, 1][..], true));
+    for flags in [0, 1, 2, 3] {
+        let mut host = session();
+        host.receive(10, &segment(2, 10, b"hello"));
+        // Without extensions, and without data.
+        let rest = if flags < 2 { 8 } else { 12 };
+        let other = [&[1, flags, 0, 0, 0, 0, 0, 0, 0, 9][..], &[0; 12][..rest]];
+        host.receive(10, &other.concat());
+        assert_eq!((host.last(10, 3), host.is_closed(10)), (&[6, 3, 1][..], true), "{flags}");
+    }
     // Messages about a transfer that has ended are not faults: they cross its end.
     let mut host = session();
     host.receive(10, &[2, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5]);
     host.receive(10, &[3, 1, 0, 0, 0, 0, 0, 0, 0, 9]);
     assert!(!host.is_closed(10) && host.faults().is_empty());
+}
+
+/// Requirements: V13b.
+#[test]
+fn messages_that_cannot_be_complied_with_are_rejected() {
+    // An extension item that is longer than the list.
+    let undecodable =
+        [&[1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5][..], &[0, 0x12, 0x34, 0, 9, 1, 2]];
+    let long = segment(3, 20, &[7; 20]);
+    let no_length =
+        [&[1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &[0, 0, 0, 0, 0, 0, 0, 8], &[7; 8]];
+    let more = [&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &[0, 0, 0, 0, 0, 0, 0, 8], &[7; 8]];
+    let beyond = [no_length.concat(), more.concat()].concat();
+    for bytes in [undecodable.concat(), long, beyond] {
+        let limits = Config { segment_mru: 10, transfer_mru: 15, ..guarded(Strangers::Receive) };
+        let mut host = Host::new(limits);
+        host.session(10, NEAR, "ipn:2.0");
+        host.receive(10, &bytes);
+        assert_eq!((host.last(10, 3), host.is_closed(10)), (&[6, 2, 1][..], true), "{bytes:?}");
+    }
 }
 
 /// Requirements: V08, V10, V11.

@@ -84,6 +84,19 @@ fn a_segment_may_be_as_long_as_a_bundle() {
     assert_eq!(world.came(1), [whole(300_000)]);
 }
 
+#[test]
+fn a_segment_of_no_bundle_ends_the_session_without_a_message() {
+    let mut world = World::established(both(Version3::default()), 1);
+    let before = world.sent[1].len();
+    // DATA_SEGMENT with the end flag only, of 5 bytes.
+    let receive = Receive::datagram(PASSIVE, b"\x11\x05hello");
+    world.ends[1].layer.handle_input(world.now, Input::Receive(receive));
+    world.drain(1);
+    assert_eq!(world.sent[1].len(), before);
+    let is_fault = |event: &Event| matches!(event, Event::PeerFault { .. });
+    assert!(world.ends[1].events.iter().any(is_fault));
+}
+
 /// Requirements: W05.
 #[test]
 fn acknowledgments_bound_the_data_in_transit() {
