@@ -227,27 +227,27 @@ impl Agent {
         }
     }
 
-    /// Handles an aggregate signal, which names bundles by the numbers given here.
+    /// Handles an aggregate signal, which names bundles by the numbers given here. One with other
+    /// numbers is not believed at all.
     pub(super) fn aggregate_signal(&mut self, from: &Signaller, signal: &AggregateCustodySignal) {
         if self.custodies.numbers.is_empty() {
             return self.is_not_believed(from, "no bundle was sent with a number");
         }
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;
-        let (mut last, mut are_known) = (0u64, true);
-        let given = self.custodies.numbers.clone();
+        let given = &self.custodies.numbers;
+        let mut last = 0u64;
+        let mut numbers = Vec::new();
         for fill in &signal.fills {
             let start = last.saturating_add(fill.start);
             let end = start.saturating_add(fill.length);
             last = end.saturating_sub(1);
-            are_known &= given.start <= start && end <= given.end;
-            let numbers: Vec<u64> =
-                self.custodies.by_number.range(start..end).map(|(_, number)| *number).collect();
-            for number in numbers {
-                self.custody_reported(number, None, has_it, from);
+            if start < given.start || given.end < end {
+                return self.is_not_believed(from, "no bundle was sent with some of its numbers");
             }
+            numbers.extend(self.custodies.by_number.range(start..end).map(|(_, number)| *number));
         }
-        if !are_known {
-            self.is_not_believed(from, "no bundle was sent with some of its numbers");
+        for number in numbers {
+            self.custody_reported(number, None, has_it, from);
         }
     }
 

@@ -363,15 +363,27 @@ fn fills_count_from_the_last_number_of_the_fill_before() {
     let first = bp6::CustodyEnhancement::from_block(&first.unwrap()).unwrap().id;
     let ids = |world: &World| world.nodes[0].agent.bundles().map(|of| of.id).collect::<Vec<_>>();
     let before = ids(&world);
+    let mut sequence = 0;
+    let mut signal = |world: &mut World, fills: &[(u64, u64)]| {
+        let fills = fills.iter().map(|&(start, length)| bp6::Fill { start, length }).collect();
+        let (succeeded, reason) = (true, bp6::CustodyReason::NoInformation);
+        let signal = bp6::AggregateCustodySignal { succeeded, reason, fills };
+        let record = bp6::AdministrativeRecord::AggregateCustodySignal(signal).to_vec().unwrap();
+        let mut primary = super::attacks::six(node(1), node(0));
+        primary.flags = primary.flags.with(bp6::BundleFlags::ADMINISTRATIVE);
+        sequence += 1;
+        primary.creation.sequence = sequence;
+        world.hand_in(0, 1, &super::attacks::bytes_of_six(primary, &record));
+        world.settle();
+    };
+    // A number that was not given voids the whole record, wherever it is.
+    for fills in [&[(0, 1 << 63)][..], &[(first, 2), (3, 3)], &[(first - 1, 3)], &[(first, 7)]] {
+        signal(&mut world, fills);
+        assert_eq!(ids(&world), before, "{fills:?}");
+    }
+    assert_eq!(world.nodes[0].agent.statistics().signals_ignored, 4);
     // The first two and the last but one: 3 numbers behind the second.
-    let fills = [(first, 2), (3, 1)].map(|(start, length)| bp6::Fill { start, length });
-    let (succeeded, reason) = (true, bp6::CustodyReason::NoInformation);
-    let signal = bp6::AggregateCustodySignal { succeeded, reason, fills: fills.into() };
-    let record = bp6::AdministrativeRecord::AggregateCustodySignal(signal).to_vec().unwrap();
-    let mut primary = super::attacks::six(node(1), node(0));
-    primary.flags = primary.flags.with(bp6::BundleFlags::ADMINISTRATIVE);
-    world.hand_in(0, 1, &super::attacks::bytes_of_six(primary, &record));
-    world.settle();
+    signal(&mut world, &[(first, 2), (3, 1)]);
     assert_eq!(ids(&world), [2, 3, 5].map(|n| before[n].clone()));
 }
 
