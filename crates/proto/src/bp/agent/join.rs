@@ -191,6 +191,8 @@ fn whole_of(held: &Held) -> Option<Whole> {
 pub(super) struct Joins {
     /// Fragments by original bundle.
     fragments: BTreeMap<Whole, Fragments>,
+    /// Bundles being reassembled, by the numbers of the wholes.
+    joining: BTreeMap<u64, Whole>,
     /// Bundles whose reassembly is postponed.
     later: BTreeSet<Whole>,
 }
@@ -198,8 +200,18 @@ pub(super) struct Joins {
 impl Joins {
     /// Records that a bundle being reassembled has another number.
     pub(super) fn renumber(&mut self, from: u64, to: u64) {
-        let joining = self.fragments.values_mut().filter_map(|of| of.joining.as_mut());
-        joining.filter(|number| **number == from).for_each(|number| *number = to);
+        let Some(whole) = self.joining.remove(&from) else { return };
+        if let Some(fragments) = self.fragments.get_mut(&whole) {
+            fragments.joining = Some(to);
+        }
+        self.joining.insert(to, whole);
+    }
+
+    /// Ends a reassembly; returns the bundle.
+    fn ends(&mut self, number: u64) -> Option<Whole> {
+        let whole = self.joining.remove(&number)?;
+        self.fragments.get_mut(&whole)?.joining = None;
+        Some(whole)
     }
 
     /// Whether there are no fragments.
@@ -278,7 +290,7 @@ impl Agent {
         // for ever.
         let fits = self.bytes.saturating_add(whole.1) <= self.config.limits.bytes;
         let is_full = !fits || self.intakes.len() >= self.config.limits.incoming;
-        if is_full && self.joins.fragments.values().any(|others| others.joining.is_some()) {
+        if is_full && !self.joins.joining.is_empty() {
             self.joins.later.insert(whole.clone());
             return;
         }
@@ -310,6 +322,7 @@ impl Agent {
         if let Some(fragments) = self.joins.fragments.get_mut(whole) {
             (fragments.joining, fragments.made_of) = (Some(number), made_of);
             fragments.is_mixed = set == Set::Neighbours;
+            self.joins.joining.insert(number, whole.clone());
         }
         let join = Join { parts, ..Join::default() };
         let mut intake = Intake::of_fragments(head, join, tail);
@@ -424,6 +437,7 @@ impl Agent {
         for whole in wholes {
             let Some(fragments) = self.joins.fragments.remove(&whole) else { continue };
             if let Some(joining) = fragments.joining {
+                self.joins.joining.remove(&joining);
                 self.drop_intake(joining);
             }
             for (_, number) in fragments.parts.into_keys() {
@@ -436,12 +450,9 @@ impl Agent {
     /// Drops fragments of a reassembled bundle that fails its security. They are not remembered: one
     /// of them was forged, and the others may come again.
     pub(super) fn join_refused(&mut self, now: Time, number: u64) {
-        let mut joins = self.joins.fragments.iter_mut();
-        let found = joins.find(|(_, fragments)| fragments.joining == Some(number));
-        let Some((whole, fragments)) = found else { return };
-        let whole = whole.clone();
-        fragments.joining = None;
-        for (_, number) in fragments.suspects() {
+        let Some(whole) = self.joins.ends(number) else { return };
+        let suspects = self.joins.fragments.get_mut(&whole).map(Fragments::suspects);
+        for (_, number) in suspects.unwrap_or_default() {
             self.drop_unremembered(number);
         }
         if let Some(fragments) = self.joins.fragments.get_mut(&whole) {
@@ -463,19 +474,19 @@ impl Agent {
 
     /// Postpones the reassembly of a bundle that could not be stored.
     pub(super) fn join_failed(&mut self, now: Time, number: u64) {
-        for (whole, fragments) in &mut self.joins.fragments {
-            if fragments.joining == Some(number) {
-                fragments.joining = None;
-                self.joins.later.insert(whole.clone());
-            }
+        if let Some(whole) = self.joins.ends(number) {
+            self.joins.later.insert(whole);
         }
         self.timers.set(Alarm::Join, now + REST, "fragments to reassemble");
     }
 
-    /// Retries postponed reassemblies.
+    /// Retries postponed reassemblies, until one is postponed again.
     pub(super) fn join_others(&mut self, now: Time) {
-        for whole in std::mem::take(&mut self.joins.later) {
+        while let Some(whole) = self.joins.later.pop_first() {
             self.join(now, &whole);
+            if self.joins.later.contains(&whole) {
+                return;
+            }
         }
     }
 
@@ -492,6 +503,7 @@ impl Agent {
             self.joins.fragments.remove(&whole);
         }
         if let Some(joining) = joining {
+            self.joins.joining.remove(&joining);
             self.drop_intake(joining);
         }
         self.user.limit_left(Limit::Fragments);
