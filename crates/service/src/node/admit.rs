@@ -1,6 +1,7 @@
 //! Admission of peers, configured by TOML.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use proto::bp::admission::{Admission, Network};
 use proto::bp::agent::{Acceptance, By};
@@ -64,6 +65,14 @@ fn all() -> String {
     "*".to_owned()
 }
 
+impl fmt::Display for AcceptRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { neighbour, from, to, refuse, .. } = self;
+        let refuse = if *refuse { ", refuse" } else { "" };
+        write!(f, "neighbour {neighbour}, from {from}, to {to}{refuse}")
+    }
+}
+
 impl AcceptRule {
     fn rule(&self) -> Result<Acceptance, SpecError> {
         let by = match self.neighbour.as_str() {
@@ -106,6 +115,26 @@ impl super::Limits {
             }
         }
         self.accept.iter().map(AcceptRule::rule).collect()
+    }
+
+    /// Returns warnings about rules that earlier ones shadow.
+    pub(super) fn shadows(&self) -> Vec<String> {
+        let rules: Vec<_> = self.accept.iter().filter_map(|rule| rule.rule().ok()).collect();
+        let mut warnings = Vec::new();
+        for (at, later) in rules.iter().enumerate() {
+            let Some(first) = rules[..at].iter().position(|earlier| earlier.shadows(later)) else {
+                continue;
+            };
+            warnings.push(format!(
+                "limits.accept: rule {} ({}) has no effect on bundles of rule {} ({}), which comes first; \
+                 write it before",
+                at + 1,
+                self.accept[at],
+                first + 1,
+                self.accept[first]
+            ));
+        }
+        warnings
     }
 }
 

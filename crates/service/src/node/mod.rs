@@ -482,6 +482,9 @@ impl NodeSpec {
     fn agent(&self, plan: Option<&InForce>) -> Result<agent::Config, SpecError> {
         let entries = self.entries()?;
         let node = self.node()?;
+        for warning in self.limits.shadows() {
+            tracing::warn!("{warning}");
+        }
         let routing = match (plan, self.spray) {
             _ if self.epidemic => Routing::Epidemic,
             (_, Some(copies)) => Routing::Spray { copies },

@@ -42,6 +42,82 @@ to = "*"
 via = "ipn:3.0"
 "#;
 
+/// Blocks of TOML in a page.
+fn examples(page: &str) -> Vec<toml::Table> {
+    let parts = page.split("```toml\n").skip(1);
+    let text = |part: &str| part.split("```").next().unwrap().to_owned();
+    parts.map(|part| toml::from_str(&text(part)).unwrap()).collect()
+}
+
+/// A node with the settings of an example, and those that every node needs.
+fn completed(mut example: toml::Table) -> NodeSpec {
+    let needed: toml::Table = toml::from_str(
+        "id = \"ipn:1.0\"\nstore.memory = \"1 MB\"\n[[layer]]\nkind = \"tcpcl4\"\nlisten = [\"0.0.0.0:4556\"]",
+    )
+    .unwrap();
+    for (key, value) in needed {
+        example.entry(key).or_insert(value);
+    }
+    NodeSpec::parse(&toml::to_string(&example).unwrap(), "node.toml").unwrap()
+}
+
+#[test]
+fn examples_of_the_pages_are_settings_without_warnings() {
+    let pages = [
+        include_str!("../../../../docs/node.md"),
+        include_str!("../../../../docs/discovery.md"),
+        include_str!("../../../../docs/guides/run-a-node.md"),
+    ];
+    let mut count = 0;
+    for example in pages.into_iter().flat_map(examples) {
+        let spec = completed(example);
+        assert_eq!(spec.limits.shadows(), [""; 0]);
+        count += 1;
+    }
+    assert!(count >= 8, "{count}");
+}
+
+#[test]
+fn the_admission_example_refuses_the_node_from_all_neighbours() {
+    let examples = examples(include_str!("../../../../docs/node.md"));
+    let has_rules = |example: &&toml::Table| {
+        example.get("limits").is_some_and(|limits| limits.get("accept").is_some())
+    };
+    let spec = completed(examples.iter().find(has_rules).unwrap().clone());
+    let rules = spec.limits.rules().unwrap();
+    let source: Eid = "ipn:13.7".parse().unwrap();
+    for by in [agent::By::Strangers, agent::By::Neighbour("ipn:2.0".parse().unwrap())] {
+        let applies = |rule: &&agent::Acceptance| {
+            (rule.by == agent::By::Any || rule.by == by) && rule.from.matches(&source)
+        };
+        assert!(rules.iter().find(applies).unwrap().refuse, "{by:?}");
+    }
+}
+
+#[test]
+fn rules_that_earlier_ones_shadow_cause_a_warning() {
+    let strangers = "neighbour = \"strangers\"\nbundles = 9";
+    let node = "from = \"ipn:13.0\"\nrefuse = true";
+    let all = "refuse = true";
+    let friend = "neighbour = \"ipn:2.0\"";
+    let endpoint = "from = \"ipn:13.5\"";
+    for (first, second, warns) in [
+        (strangers, node, true),
+        (node, strangers, false),
+        (all, friend, true),
+        (friend, all, false),
+        (node, endpoint, true),
+        (endpoint, node, false),
+        (friend, strangers, false),
+        (strangers, strangers, true),
+    ] {
+        let text = format!("{WHOLE}\n[[limits.accept]]\n{first}\n[[limits.accept]]\n{second}");
+        let warnings = NodeSpec::parse(&text, "node.toml").unwrap().limits.shadows();
+        assert_eq!(warnings.len(), usize::from(warns), "{first:?} {second:?} {warnings:?}");
+        assert!(warnings.iter().all(|it| it.contains("rule 2") && it.contains("rule 1")));
+    }
+}
+
 fn now() -> SystemTime {
     // 2000-01-01T00:16:40Z.
     SystemTime::UNIX_EPOCH + Duration::from_secs(946_684_800 + 1000)

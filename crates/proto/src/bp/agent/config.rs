@@ -144,6 +144,17 @@ impl Pattern {
             Self::Endpoint(endpoint) => eid == endpoint,
         }
     }
+
+    /// Whether the set contains all of another set. Two sets of which neither contains the other
+    /// have nothing in common.
+    #[must_use]
+    pub fn contains(&self, other: &Self) -> bool {
+        match other {
+            Self::Any => *self == Self::Any,
+            Self::Node(_) => matches!(self, Self::Any) || self == other,
+            Self::Endpoint(endpoint) => self.matches(endpoint),
+        }
+    }
 }
 
 /// Rule for the acceptance of bundles of neighbours.
@@ -165,6 +176,28 @@ pub struct Acceptance {
     pub bundle: u64,
     /// Longest lifetime in milliseconds.
     pub lifetime_ms: u64,
+}
+
+impl Acceptance {
+    fn contains(&self, other: &Self) -> bool {
+        (self.by == By::Any || self.by == other.by)
+            && self.from.contains(&other.from)
+            && self.to.contains(&other.to)
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        (self.by == By::Any || other.by == By::Any || self.by == other.by)
+            && (self.from.contains(&other.from) || other.from.contains(&self.from))
+            && (self.to.contains(&other.to) || other.to.contains(&self.to))
+    }
+
+    /// Whether this rule takes the effect of a later one: the later one never applies, or does not
+    /// refuse bundles that this one accepts. A rule that is an exception from a later one does not.
+    #[must_use]
+    pub fn shadows(&self, later: &Self) -> bool {
+        let accepts = later.refuse && !self.refuse;
+        self.contains(later) || accepts && self.meets(later) && !later.contains(self)
+    }
 }
 
 /// Set of neighbours.
