@@ -271,6 +271,13 @@ pub enum Event {
         /// The result.
         outcome: Outcome,
     },
+    /// The layer refused a bundle before the agent knew of it.
+    Refused {
+        /// The neighbour.
+        link: LinkId,
+        /// The reason.
+        why: Refusal,
+    },
     /// An event that an operator should know of; it needs no action.
     Notice {
         /// The peer.

@@ -140,6 +140,12 @@ pub enum Cause {
     /// Empty block: nothing would be sent, and nothing confirmed.
     #[error("an empty file is no block; the format \"described\" sends its name")]
     Empty,
+    /// The store did not take the block.
+    #[error("there is no room for the block, or the store failed")]
+    Store,
+    /// Block longer than [`Limits::block`](super::Limits), for an engine of blocks.
+    #[error("the block is longer than the bound")]
+    TooLong,
     /// Path MTU too small for the description of the file, or for any data.
     #[error(
         "datagrams of {mtu} bytes are too short, as the block needs {least}; allow larger ones, \

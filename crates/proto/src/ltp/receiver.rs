@@ -26,7 +26,7 @@ use self::sink::{Filing, Sink};
 use super::config::Format;
 use super::core::{Alarm, Core, Job, Peer, Task};
 use super::file::NAME_MAX;
-use super::indication::{Indication, Limit, PeerError, Report};
+use super::indication::{Cause, Failure, Indication, Limit, PeerError, Report};
 use super::marks::Mark;
 use super::silence::backed_off;
 use super::transport::flow::{Last, Seq};
@@ -220,7 +220,14 @@ impl Receiver {
             self.cancel(core, CancelReason::Miscolored);
             return false;
         }
-        if end > core.config.limits.block || misfit == Some(Misfit::Beyond) {
+        let is_too_long = end > core.config.limits.block;
+        if is_too_long && misfit.is_none() && ends_block(data.kind) && core.blocks.is_some() {
+            // No retransmission would help the block's sender.
+            let failure = Failure::new(End::Receiver, CancelReason::Unreachable);
+            self.fail(core, Failure { cause: Some(Cause::TooLong), ..failure });
+            return false;
+        }
+        if is_too_long || misfit == Some(Misfit::Beyond) {
             core.stats.data_dropped += 1;
             return false;
         }

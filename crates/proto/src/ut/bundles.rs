@@ -203,6 +203,7 @@ impl BundleLayer {
                 | Indication::Stored { .. }
                 | Indication::Report { .. }
                 | Indication::SignalIgnored { .. }
+                | Indication::Discarded { .. }
                 | Indication::Up { .. }
                 | Indication::Down { .. }
                 | Indication::LimitReached(_)

@@ -192,6 +192,14 @@ impl Hub {
                 // A request that waits for storage fails without any.
                 self.settle(&id, |_| Submitted::Deleted(reason));
             }
+            Indication::Discarded { id, by, rule, reason, count } => {
+                let by = by.map_or_else(|| "an unnamed neighbour".to_owned(), |by| by.to_string());
+                let rule = rule.map(|rule| format!(" by security rule {rule}")).unwrap_or_default();
+                let what = format!(
+                    "{id} of {by} was deleted{rule}: {reason}; {count} since the last such line"
+                );
+                self.waiting().log.fault(now, Kind::Discarded, &what);
+            }
             Indication::SignalIgnored { source, by, why, count } => {
                 let by = by.map_or_else(|| "an unnamed neighbour".to_owned(), |by| by.to_string());
                 let what = format!(

@@ -16,12 +16,13 @@ pub(super) enum Kind {
     Neighbour,
     Discovery,
     Deleted,
+    Discarded,
     Malformed,
     Refused,
     Trouble,
 }
 
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 /// Lines of a kind in the current period.
 #[derive(Clone, Copy, Debug, Default)]

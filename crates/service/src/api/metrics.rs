@@ -28,6 +28,7 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
         ("bundles_delivered", "Bundles confirmed by applications", counts.delivered),
         ("bundles_expired", "Bundles expired", counts.expired),
         ("bundles_deleted", "Bundles deleted before their time", counts.deleted),
+        ("bundles_insecure", "Bundles that violated a security rule", counts.insecure),
         ("custody_signals_ignored", "Custody signals not believed", counts.signals_ignored),
         (
             "custody_retransmissions",

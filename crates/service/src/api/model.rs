@@ -146,6 +146,9 @@ pub struct Counts {
     pub expired: u64,
     /// Bundles deleted for another reason.
     pub deleted: u64,
+    /// Bundles among these that violated a security rule.
+    #[serde(default)]
+    pub insecure: u64,
     /// Custody signals that were not believed.
     #[serde(default)]
     pub signals_ignored: u64,

@@ -163,6 +163,7 @@ impl Shared {
                 delivered: counts.delivered,
                 expired: counts.expired,
                 deleted: counts.deleted,
+                insecure: counts.insecure,
                 signals_ignored: counts.signals_ignored,
                 resent: counts.resent,
                 failed: counts.failed,

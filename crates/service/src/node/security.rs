@@ -14,10 +14,6 @@ use wire::bpsec::{AesVariant, Scope, ShaVariant};
 
 use super::pattern;
 
-/// Maximum length of a payload that is protected or checked, which is held in memory meanwhile: a
-/// part of a file of `bp send`, and a margin.
-const PAYLOAD_MAX: u64 = 80 << 20;
-
 /// Custody of bundles of version 6.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -111,7 +107,7 @@ pub struct Rule {
     /// Name of the key.
     pub key: String,
     /// Scope flags (RFC 9173 §3.3.3), protected in addition to the target: 1 the primary block, 2
-    /// the target's header, 4 the security block's.
+    /// the target's header, 4 the security block's. Verifiers and acceptors demand at least these.
     #[serde(default = "scope")]
     pub scope: u8,
     /// Action on a bundle that fails the check.
@@ -270,5 +266,6 @@ pub(super) fn policy(
         keys.insert(name.clone(), key);
     }
     let rules = rules.iter().map(Rule::rule).collect::<Result<_, _>>()?;
-    Ok(Policy { rules, keys, payload_max: PAYLOAD_MAX.min(bytes_max) })
+    let payload_max = Policy::default().payload_max.min(bytes_max);
+    Ok(Policy { rules, keys, payload_max })
 }

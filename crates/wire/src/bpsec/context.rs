@@ -65,6 +65,12 @@ impl Scope {
             | (self.security_header as u64) << 2;
         known | self.reserved
     }
+
+    /// Whether it protects everything that another scope does.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.flags() & other.flags() == other.flags()
+    }
 }
 
 impl Default for Scope {

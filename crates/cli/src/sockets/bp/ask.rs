@@ -206,7 +206,7 @@ fn state(node: &Node) -> String {
          endpoints: {}\n\
          {} bundles with {} bytes {kept}\n\
          {} sent from here, {} received ({} again), {} forwarded, {} delivered\n\
-         {} refused, {} malformed, {} expired, {} deleted{trouble}",
+         {} refused, {} malformed, {} expired, {} deleted ({} by security rules){trouble}",
         node.id,
         node.pid,
         node.seconds,
@@ -223,6 +223,7 @@ fn state(node: &Node) -> String {
         counts.malformed,
         counts.expired,
         counts.deleted,
+        counts.insecure,
     )
 }
 

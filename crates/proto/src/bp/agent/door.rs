@@ -49,9 +49,9 @@ impl Agent {
         Ok(())
     }
 
-    /// Whether a bundle is here, or was here and is remembered.
+    /// Whether a bundle is here, or was here and is remembered. One without a source has no identity.
     pub(super) fn knows(&self, key: &Key) -> bool {
-        self.by_key.contains_key(key) || self.gone.contains(key)
+        !key.source.is_none() && self.by_key.contains_key(key) || self.gone.contains(key)
     }
 
     /// Whether a bundle has an endpoint of this node as its source, and was not created here. One

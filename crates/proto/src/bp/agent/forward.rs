@@ -337,7 +337,9 @@ impl Agent {
             || held.head.source().node() == *node;
         let has_spare = match self.config.routing {
             Routing::Spray { .. } => held.copies > 1 || is_for_it,
-            Routing::Static(_) | Routing::ContactGraph(..) | Routing::Epidemic => true,
+            // Nodes would not recognize copies of a bundle without a source.
+            Routing::Epidemic => is_for_it || !held.head.is_anonymous(),
+            Routing::Static(_) | Routing::ContactGraph(..) => true,
         };
         if !has && has_spare {
             held.queued.insert(node.clone(), None);

@@ -83,6 +83,10 @@ impl Gone {
     }
 
     fn end(&self, key: &Key) -> Option<&End> {
+        // A bundle without a source has no identity.
+        if key.source.is_none() {
+            return None;
+        }
         let source = *self.sources.numbers.get(&(key.version, key.source.clone()))?;
         match key.fragment {
             None => self.wholes.by_key.get(&(source, key.creation, ())),

@@ -22,6 +22,9 @@ const KNOWN: [u64; 6] = [PREVIOUS_NODE, BUNDLE_AGE, HOP_COUNT, INTEGRITY, CONFID
 /// number.
 const KNOWN_SIX: [u8; 6] = [2, 3, 4, 9, bp6::PREVIOUS_HOP, bp6::CUSTODY_ENHANCEMENT];
 
+/// Hop limit of forwarded bundles without a source and a hop count.
+const HOP_LIMIT: u64 = 30;
+
 /// Longest tail of a version 7 payload, in bytes: the CRC and the ends of block and bundle take
 /// seven, a few more in their longest encoding.
 const TAIL_MAX: usize = 32;
@@ -45,6 +48,12 @@ impl Key {
             creation: self.creation,
             offset: self.fragment.map(|(offset, _)| offset),
         }
+    }
+
+    /// Key of a bundle without a source, which no bundle has: its creation time is the last there is.
+    pub(super) const fn of_number(version: Version, number: u64) -> Self {
+        let creation = CreationTimestamp { time_ms: u64::MAX, sequence: number };
+        Self { version, source: Eid::None, creation, fragment: None }
     }
 
     /// Key of the original bundle: itself, unless it is a fragment.
@@ -224,9 +233,18 @@ impl Head {
         }
     }
 
+    /// Whether the bundle has no source: it has no identity either, and is nobody's duplicate (RFC
+    /// 9171 §4.2.3, RFC 5050 §4.2).
+    pub(super) const fn is_anonymous(&self) -> bool {
+        self.source().is_none()
+    }
+
+    /// Whether custody is requested; signals could not name a bundle without a source.
     pub(super) const fn requests_custody(&self) -> bool {
         match self {
-            Self::Six(head) => head.primary().flags.contains(bp6::BundleFlags::CUSTODY),
+            Self::Six(head) => {
+                head.primary().flags.contains(bp6::BundleFlags::CUSTODY) && !self.is_anonymous()
+            }
             Self::Seven(_) => false,
         }
     }
@@ -314,10 +332,20 @@ impl Head {
                 let age = Extension::BundleAge { age_ms: departure.age_ms };
                 // A bundle without a creation time has an age (RFC 9171 §4.4.2).
                 replace(head, BUNDLE_AGE, &age, head.primary().creation.time_ms == 0, &sealed);
-                if let Some(HopCount { limit, count }) = self.hop_count(departure.bounds) {
+                // Of a bundle without an identity only the hop count ends a loop.
+                let hops = self.hop_count(departure.bounds).or_else(|| {
+                    self.is_anonymous().then_some(HopCount { limit: HOP_LIMIT, count: 0 })
+                });
+                if let Some(HopCount { limit, count }) = hops {
                     let count = count.saturating_add(departure.hops.into()).saturating_add(1);
                     let hops = HopCount { limit, count };
-                    replace(head, HOP_COUNT, &Extension::HopCount(hops), false, &sealed);
+                    replace(
+                        head,
+                        HOP_COUNT,
+                        &Extension::HopCount(hops),
+                        self.is_anonymous(),
+                        &sealed,
+                    );
                 }
                 set_copies(head, departure.copies);
             }
@@ -387,10 +415,17 @@ impl Head {
     /// Reason to delete an arrived bundle, by its blocks (RFC 9171 §5.6 step 3). `is_lenient` accepts
     /// primary blocks that nothing protects.
     pub(super) fn fault(&self, bounds: &Bounds, is_lenient: bool) -> Option<Reason> {
-        if let Self::Seven(head) = self
-            && (is_unintelligible(head, bounds) || !(is_lenient || is_checked(head)))
-        {
+        // Fragments of bundles without an identity cannot be joined (§4.2.3).
+        if self.is_anonymous() && (self.may_be_cut() || self.fragment().is_some()) {
             return Some(Reason::BlockUnintelligible);
+        }
+        if let Self::Seven(head) = self {
+            if is_unintelligible(head, bounds) || !(is_lenient || is_checked(head)) {
+                return Some(Reason::BlockUnintelligible);
+            }
+            if has_forbidden_target(head) {
+                return Some(Reason::ConflictingSecurity);
+            }
         }
         let has_exceeded = self.hop_count(bounds).is_some_and(HopCount::is_exceeded);
         has_exceeded.then_some(Reason::HopLimitExceeded)
@@ -469,9 +504,43 @@ fn process_six(head: &mut bp6::Head, tail: &mut Bytes, bounds: &Bounds) -> Unkno
     found
 }
 
-/// Whether a block of RFC 9171 cannot be read, or is there twice (§4.4). Encrypted ones cannot be
-/// judged.
+/// Whether a security block has a target that it must not have: the primary block or a BCB of a
+/// BCB, a security block of a BIB (RFC 9172 §3.7, §3.8). Encrypted ones cannot be judged.
+fn has_forbidden_target(head: &bp7::Head) -> bool {
+    let sealed = sealed(head);
+    let is_kind = |number: u64, kinds: &[u64]| {
+        let mut of = head.blocks().iter().filter(|block| block.number() == number);
+        of.any(|block| kinds.contains(&block.kind()))
+    };
+    let is_wrong = |of: u64, target: u64| match of {
+        CONFIDENTIALITY => target == PRIMARY_NUMBER || is_kind(target, &[CONFIDENTIALITY]),
+        _ => is_kind(target, &[INTEGRITY, CONFIDENTIALITY]),
+    };
+    let judged = head.blocks().iter().filter(|block| {
+        block.kind() == CONFIDENTIALITY
+            || block.kind() == INTEGRITY && !sealed.contains(&block.number())
+    });
+    judged
+        .filter_map(|block| Some((block.kind(), content(block)?)))
+        .any(|(kind, content)| content.targets.iter().any(|target| is_wrong(kind, target.target)))
+}
+
+/// Content of a security block, if it can be read.
+fn content(block: &bp7::Block) -> Option<SecurityBlock> {
+    SecurityBlock::decode(block.data(), &bpsec::Bounds::default()).ok()
+}
+
+/// Whether a BCB, or a block of RFC 9171, cannot be read, or the latter is there twice (§4.4).
+/// Encrypted ones cannot be judged. A hop count must be readable where only it ends a loop.
 fn is_unintelligible(head: &bp7::Head, bounds: &Bounds) -> bool {
+    let mut hidings = head.blocks().iter().filter(|block| block.kind() == CONFIDENTIALITY);
+    if hidings.any(|block| content(block).is_none()) {
+        return true;
+    }
+    let hops = head.block_of(HOP_COUNT).filter(|_| head.primary().source.is_none());
+    if hops.is_some_and(|hops| sealed(head).contains(&hops.number())) {
+        return true;
+    }
     let is_wrong = |kind: &u64| {
         let mut of = head.blocks().iter().filter(|block| block.kind() == *kind);
         let Some(first) = of.next() else { return false };
@@ -481,15 +550,15 @@ fn is_unintelligible(head: &bp7::Head, bounds: &Bounds) -> bool {
     [PREVIOUS_NODE, BUNDLE_AGE, HOP_COUNT].iter().any(is_wrong)
 }
 
-/// Whether the primary block has a CRC, or a block of integrity that targets it (RFC 9171 §4.3.1),
-/// as far as such blocks are not encrypted. Fragments behind the first may lack that block.
+/// Whether the primary block has a CRC, or a block of integrity that targets it (RFC 9171 §4.3.1).
+/// Such a block is never encrypted, because the primary block is not (RFC 9172 §3.9). Fragments
+/// behind the first may lack it.
 fn is_checked(head: &bp7::Head) -> bool {
     let is_behind = head.primary().fragment.is_some_and(|fragment| fragment.offset > 0);
     let hidden = sealed(head);
     let signs = |block: &bp7::Block| {
-        let content = SecurityBlock::decode(block.data(), &bpsec::Bounds::default());
-        hidden.contains(&block.number())
-            || content.is_ok_and(|content| content.results(PRIMARY_NUMBER).is_some())
+        !hidden.contains(&block.number())
+            && content(block).is_some_and(|content| content.results(PRIMARY_NUMBER).is_some())
     };
     let mut signatures = head.blocks().iter().filter(|block| block.kind() == INTEGRITY);
     head.primary().crc != CrcType::None || is_behind || signatures.any(signs)
@@ -516,7 +585,7 @@ fn depart_six(head: &mut bp6::Head, departure: &Departure<'_>) {
 /// Numbers of encrypted blocks.
 fn sealed(head: &bp7::Head) -> Vec<u64> {
     let of = head.blocks().iter().filter(|block| block.kind() == CONFIDENTIALITY);
-    of.filter_map(|block| SecurityBlock::decode(block.data(), &bpsec::Bounds::default()).ok())
+    of.filter_map(content)
         .flat_map(|content| content.targets.into_iter().map(|target| target.target))
         .collect()
 }
@@ -530,7 +599,7 @@ fn replace(head: &mut bp7::Head, kind: u64, extension: &Extension, always: bool,
         return;
     }
     let new_flags = match kind {
-        BUNDLE_AGE => bp7::BlockFlags::REPLICATE,
+        BUNDLE_AGE | HOP_COUNT => bp7::BlockFlags::REPLICATE,
         _ => bp7::BlockFlags::default(),
     };
     let new = (head.free_number(), new_flags, CrcType::Crc16);

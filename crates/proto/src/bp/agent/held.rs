@@ -185,9 +185,14 @@ impl Held {
         self.head.hop_count(bounds).is_some_and(|hops| hops.count >= hops.limit)
     }
 
-    /// Whether it must not go to a neighbour: it came back from there.
+    /// Whether it must not go to a neighbour: it came back from there. One without a source cannot be
+    /// recognized when it comes back, so it never goes back.
     pub(super) fn avoids(&self, node: &Eid) -> bool {
-        self.arrival.returns > 0 && self.from.as_ref() == Some(node)
+        let is_from = self.from.as_ref() == Some(node);
+        match self.head.is_anonymous() {
+            true => is_from || self.arrival.by.as_ref() == Some(node),
+            false => self.arrival.returns > 0 && is_from,
+        }
     }
 
     /// Hop count with which it came, if it has one.

@@ -67,6 +67,20 @@ pub enum Indication {
         /// The reason.
         reason: Reason,
     },
+    /// A bundle of a neighbour was deleted when it came. Indicated once a minute for each rule and
+    /// reason.
+    Discarded {
+        /// The bundle.
+        id: BundleId,
+        /// Neighbour over whose link it came, if known.
+        by: Option<Eid>,
+        /// Number of the security rule that it violated, from 1 on.
+        rule: Option<u32>,
+        /// The reason.
+        reason: Reason,
+        /// Number of such bundles since the last indication.
+        count: u64,
+    },
     /// A status report from another node.
     Report {
         /// The reporting node.
@@ -179,6 +193,8 @@ pub struct Statistics {
     pub expired: u64,
     /// Bundles deleted for another reason.
     pub deleted: u64,
+    /// Bundles among them that violated a security rule.
+    pub insecure: u64,
     /// Bundles retransmitted because no custody signal came.
     pub resent: u64,
     /// Custody signals that were not believed.

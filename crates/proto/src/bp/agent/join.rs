@@ -237,9 +237,10 @@ impl Agent {
     }
 
     /// Number of the held bundle that an arriving one repeats. A fragment for this node does not
-    /// repeat that of another neighbour: one of them may be forged.
+    /// repeat that of another neighbour: one of them may be forged. A bundle without a source repeats
+    /// none.
     pub(super) fn repeats(&self, held: &Held) -> Option<u64> {
-        let number = *self.by_key.get(&held.key())?;
+        let number = *self.by_key.get(&held.key()).filter(|_| !held.head.is_anonymous())?;
         let is_apart = held.head.fragment().is_some() && self.is_for_us(held.destination()) && {
             let known = self.bundles.get(&number);
             known.is_some_and(|known| known.arrival.by != held.arrival.by)

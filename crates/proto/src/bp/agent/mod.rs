@@ -13,6 +13,7 @@ mod contacts;
 mod custody;
 mod deliver;
 mod demand;
+mod discards;
 mod door;
 mod forward;
 mod forwarder;
@@ -58,6 +59,7 @@ pub use self::source::SendRequest;
 use self::clock::Clock;
 use self::config::millis;
 use self::custody::Custodies;
+use self::discards::Discards;
 use self::forwarder::Forwarder;
 use self::gone::{Gone, Left};
 use self::head::Key;
@@ -126,6 +128,7 @@ pub struct Agent {
     by_key: BTreeMap<Key, u64>,
     by_expiry: BTreeSet<(Time, u64)>,
     gone: Gone,
+    discards: Discards,
     intakes: Intakes,
     shares: Shares,
     joins: Joins,
@@ -167,6 +170,7 @@ impl Agent {
             by_key: BTreeMap::new(),
             by_expiry: BTreeSet::new(),
             gone: Gone::default(),
+            discards: Discards::default(),
             intakes: Intakes::default(),
             shares: Shares::default(),
             joins: Joins::default(),
@@ -400,7 +404,12 @@ impl Agent {
     /// Removes a bundle; remembers it until it expires.
     fn let_go(&mut self, number: u64) {
         let Some(held) = self.forget(number) else { return };
-        let (key, expires) = (held.key(), held.expires);
+        // A bundle without a source is not recognized: it only keeps its request.
+        let key = match held.head.is_anonymous() {
+            true => Key::of_number(held.head.version(), number),
+            false => held.key(),
+        };
+        let expires = held.expires;
         // Of copies others may come.
         let left = match self.is_copying() {
             true => Left::Here,

@@ -38,10 +38,10 @@ impl Agent {
             Event::Up { link, neighbour } => self.link_up(now, LinkRef { layer, link }, neighbour),
             Event::Down { link, why } => self.link_down(now, LinkRef { layer, link }, why),
             Event::Begins { link, transfer, bytes } => {
-                self.begins(Origin { layer, link, transfer }, bytes);
+                self.begins(now, Origin { layer, link, transfer }, bytes);
             }
             Event::Piece { link, transfer, bytes } => {
-                self.piece(Origin { layer, link, transfer }, &bytes);
+                self.piece(now, Origin { layer, link, transfer }, &bytes);
             }
             Event::Whole { link, transfer, file } => {
                 self.whole(now, Origin { layer, link, transfer }, file);
@@ -58,6 +58,15 @@ impl Agent {
                 self.statistics.malformed += 1;
                 self.note(LinkRef { layer, link }, what);
             }
+            Event::Refused { link, why } => {
+                self.statistics.refused += 1;
+                match why {
+                    Refusal::NotAcceptable => self.is_too_long(now, LinkRef { layer, link }),
+                    Refusal::NoResources | Refusal::Completed | Refusal::Retransmit => {
+                        self.user.limit_reached(Limit::Bytes);
+                    }
+                }
+            }
             Event::Notice { link, what } => self.note(LinkRef { layer, link }, what),
         }
     }
@@ -68,7 +77,14 @@ impl Agent {
         self.user.indicate(Indication::Notice { node, what });
     }
 
-    fn begins(&mut self, origin: Origin, bytes: Option<u64>) {
+    /// Reports once a minute that bundles come for which there never is room.
+    pub(super) fn is_too_long(&mut self, now: Time, at: LinkRef) {
+        if self.discards.count(now, (None, Reason::DepletedStorage)).is_some() {
+            self.note(at, "a bundle is longer than the store, or than its neighbour's share of it");
+        }
+    }
+
+    fn begins(&mut self, now: Time, origin: Origin, bytes: Option<u64>) {
         let Origin { layer, link, transfer } = origin;
         let is_full = self.intakes.len() >= self.config.limits.incoming;
         if is_full {
@@ -77,6 +93,10 @@ impl Agent {
         let giver = Giver::Layer { layer, link, transfer };
         let by = self.giver_node(giver);
         let (account, bytes) = (Self::account(giver, by.clone()), bytes.unwrap_or(0));
+        if self.never_fits(&account, bytes) {
+            self.is_too_long(now, LinkRef { layer, link });
+            return self.refuse(origin, Refusal::NotAcceptable);
+        }
         if !self.restart.is_ready() || is_full || !self.has_share(&account, bytes) {
             self.refuse(origin, Refusal::NoResources);
             return;
@@ -94,19 +114,19 @@ impl Agent {
         self.reply(Giver::Layer { layer, link, transfer }, None, Reply::Refused(why));
     }
 
-    fn piece(&mut self, origin: Origin, bytes: &Bytes) {
+    fn piece(&mut self, now: Time, origin: Origin, bytes: &Bytes) {
         let Some(number) = self.intakes.of_transfer((origin.layer, origin.transfer)) else {
             return;
         };
         let bounds = self.config.limits.head;
         let received = self.shares.receive(number, bytes.len() as u64);
-        if !self.expects(number, received) {
+        if !self.expects(now, number, received) {
             return;
         }
         let Some(intake) = self.intakes.get_mut(number) else { return };
         let fed = intake.feed(bytes, &bounds);
         if matches!(fed, Fed::Begins(_))
-            && (self.is_turned_away(number) || !self.has_length(number))
+            && (self.is_turned_away(number) || !self.has_length(now, number))
         {
             return;
         }
@@ -116,11 +136,11 @@ impl Agent {
     }
 
     /// Whether there is room for a bundle of the length in its head.
-    fn has_length(&mut self, number: u64) -> bool {
+    fn has_length(&mut self, now: Time, number: u64) -> bool {
         let head = self.intakes.get(number).and_then(|intake| intake.head());
         let Some(head) = head else { return true };
         let len = head.payload_len().saturating_add(head.encoded_len() as u64);
-        self.expects(number, len)
+        self.expects(now, number, len)
     }
 
     /// Rejects data that are not a valid bundle.
@@ -536,7 +556,11 @@ impl Agent {
                 return Err(None);
             }
             self.custody_is_known(now, held);
-            return Err(Some(self.note_copy(held)));
+            let reply = self.note_copy(held);
+            if reply == Reply::NotNeeded {
+                self.report_arrival(now, held);
+            }
+            return Err(Some(reply));
         }
         if let Some(why) = self.breaks_rule(&held.head, held.arrival.by.as_ref()) {
             return Err(Some(Reply::Refused(why)));
@@ -548,23 +572,32 @@ impl Agent {
         if !self.has_share(&account, held.bytes()) || !self.has_place(held) {
             return Err(Some(Reply::Refused(Refusal::NoResources)));
         }
-        if let Some(fault) = self.fault_of_six(&held.head, false) {
-            return Err(Some(self.is_discarded(now, held, fault.reason())));
+        if let Some(violation) = self.fault_of_six(&held.head, false) {
+            return Err(Some(self.is_violating(now, held, violation)));
         }
         let bounds = self.config.limits.head;
         let unknown = held.head.process_unknown(&mut held.tail, &bounds);
+        if unknown.deletes {
+            self.report_arrival(now, held);
+        }
         if unknown.reports {
             self.report_block(now, held);
         }
         match unknown.deletes {
-            true => Err(Some(self.is_discarded(now, held, Reason::BlockUnsupported))),
+            true => Err(Some(self.is_deleted(now, held, Reason::BlockUnsupported))),
             false => Ok(()),
         }
     }
 
-    /// Deletes an arrived bundle, with a report if requested; the reply to its giver.
+    /// Deletes an arrived bundle, with reports if requested; the reply to its giver.
     pub(super) fn is_discarded(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
+        self.report_arrival(now, held);
+        self.is_deleted(now, held, reason)
+    }
+
+    fn is_deleted(&mut self, now: Time, held: &Held, reason: Reason) -> Reply {
         self.statistics.deleted += 1;
+        self.is_noted(now, held, (None, reason));
         self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
         Reply::NotNeeded
     }
@@ -598,6 +631,7 @@ impl Agent {
     fn is_late(&mut self, now: Time, held: &Held) -> Reply {
         self.statistics.expired += 1;
         let reason = self.end_of_life(now, held);
+        self.report_arrival(now, held);
         self.report_of(now, held, BundleFlags::REPORT_DELETION, reason);
         self.user.indicate(Indication::Deleted { id: held.id(), reason });
         Reply::NotNeeded

@@ -52,6 +52,12 @@ impl Agent {
         }
     }
 
+    /// Reports the reception of a bundle that is not kept, if requested: this precedes all that ends
+    /// a bundle (RFC 9171 §5.6 step 2).
+    pub(super) fn report_arrival(&mut self, now: Time, held: &Held) {
+        self.report_of(now, held, BundleFlags::REPORT_RECEPTION, Reason::NoInformation);
+    }
+
     /// Reports the reception of a block that is not supported, which the block requests, not the
     /// bundle (RFC 9171 §5.6 step 4).
     pub(super) fn report_block(&mut self, now: Time, held: &Held) {
@@ -70,10 +76,11 @@ impl Agent {
             REPORT_CUSTODY => policy.custody,
             _ => false,
         };
-        // No reports on administrative records: reports must not cause reports.
+        // No reports on administrative records: reports must not cause reports. A bundle without a
+        // source cannot be named (RFC 9171 §4.2.3).
         let is_record = head.flags().contains(BundleFlags::ADMINISTRATIVE);
         let nowhere = head.report_to().is_none() || head.report_to().is_local();
-        if !wanted || is_record || nowhere {
+        if !wanted || is_record || head.is_anonymous() || nowhere {
             return;
         }
         let bytes = match head {

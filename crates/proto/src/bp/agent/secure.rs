@@ -1,14 +1,12 @@
 //! Security of bundles, processed after reception and before storage (RFC 9172 §5).
 
-use std::collections::BTreeSet;
-
 use bytes::{Bytes, BytesMut};
 use engine::Time;
 use wire::bp7::{self, BundleFlags, CrcType, Eid};
 use wire::bpsec::INTEGRITY;
 
 use super::super::layer::{Content, Refusal};
-use super::super::security::{Fault, Opened, Role};
+use super::super::security::{Opened, Role, Violation};
 use super::head::Head;
 use super::intake::{Body, Giver, Intake, Join};
 use super::{Agent, Held, Reply};
@@ -22,9 +20,9 @@ impl Agent {
             && policy.concerns(head.source(), head.destination())
     }
 
-    /// Fault of a bundle of version 6, which cannot carry operations: those that rules require are
-    /// missing. `is_from_here` if this node created it.
-    pub(super) fn fault_of_six(&self, head: &Head, is_from_here: bool) -> Option<Fault> {
+    /// Violation of a rule by a bundle of version 6, which cannot carry operations: those that rules
+    /// require are missing. `is_from_here` if this node created it.
+    pub(super) fn fault_of_six(&self, head: &Head, is_from_here: bool) -> Option<Violation> {
         let Head::Six(six) = head else { return None };
         let mut roles = Vec::new();
         if !is_from_here {
@@ -48,7 +46,8 @@ impl Agent {
         (payload, owns_file): (Content, bool),
     ) {
         if let (false, Some(reason)) = (giver.is_here(), self.rejects(&head, false)) {
-            let held = Held::new(head, Bytes::new(), (payload, owns_file));
+            let mut held = Held::new(head, Bytes::new(), (payload, owns_file));
+            held.arrival.by = by;
             self.leave_content(&held);
             let reply = self.is_discarded(now, &held, reason);
             return self.reply(giver, Some(held.id()), reply);
@@ -66,7 +65,7 @@ impl Agent {
                 self.store.delete(name);
             }
             let id = head.key().id();
-            self.reply(giver, Some(id), Reply::Refused(Refusal::NoResources));
+            self.reply(giver, Some(id), Reply::Refused(Refusal::NotAcceptable));
             return self.join_refused(now, number);
         }
         let received = number;
@@ -88,35 +87,37 @@ impl Agent {
         bytes: &Bytes,
     ) {
         let mut opened = Opened { head, payload: bytes.to_vec() };
-        let mut passed = BTreeSet::new();
-        if let Err(fault) = self.carry_out_policy(&mut opened, giver, &mut passed) {
-            return self.is_insecure(now, (number, giver), opened, fault);
-        }
+        let passed = match self.carry_out_policy(&mut opened, giver) {
+            Ok(passed) => passed,
+            Err(violation) => {
+                return self.is_insecure(now, (number, giver, by), opened, violation);
+            }
+        };
         let head = Head::from(opened.head);
         let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
         (intake.by, intake.is_made) = (by, true);
-        intake.secured = Some(passed.into_iter().collect());
+        intake.secured = Some(passed);
         self.begin_under(now, number, intake, &opened.payload.into());
     }
 
+    /// Numbers of the rules whose operations the bundle passed.
     fn carry_out_policy(
         &mut self,
         opened: &mut Opened,
         giver: Giver,
-        passed: &mut BTreeSet<u32>,
-    ) -> Result<(), Fault> {
+    ) -> Result<Vec<u32>, Violation> {
         let destination = opened.head.primary().destination.clone();
         let is_for_us = self.is_for_us(&destination);
         let (policy, node) = (&self.config.security, &self.config.node);
-        let mut signed = Vec::new();
+        let (mut signed, mut passed) = (Vec::new(), Vec::new());
         if !giver.is_here() || giver == Giver::Fragments {
             if !is_for_us {
                 signed = opened.signed();
             }
-            policy.receive_noting(opened, passed)?;
+            passed = policy.check(opened, is_for_us)?.passed.into_iter().collect();
         }
         if is_for_us {
-            return Ok(());
+            return Ok(passed);
         }
         opened.restore_crcs(&signed, self.config.crc.payload)?;
         policy.protect(opened, node, &mut self.vectors)?;
@@ -126,34 +127,52 @@ impl Agent {
             let crc = self.config.crc.primary;
             opened.set_primary(bp7::Primary { crc, ..primary.clone() })?;
         }
-        Ok(())
+        Ok(passed)
     }
 
     /// Deletes a bundle that violates a security rule.
     fn is_insecure(
         &mut self,
         now: Time,
-        (number, giver): (u64, Giver),
+        (number, giver, by): (u64, Giver, Option<Eid>),
         opened: Opened,
-        fault: Fault,
+        violation: Violation,
     ) {
-        self.statistics.deleted += 1;
         let head = Head::from(opened.head);
-        let id = head.key().id();
         let content = (Content::Bytes(opened.payload.into()), false);
-        let held = Held::new(head, Bytes::new(), content);
-        let reason = fault.reason();
+        let mut held = Held::new(head, Bytes::new(), content);
+        held.arrival.by = by;
         match giver {
             Giver::Layer { .. } | Giver::Remains => {
-                self.report_of(now, &held, BundleFlags::REPORT_DELETION, reason);
-                self.reply(giver, Some(id), Reply::NotNeeded);
+                let reply = self.is_violating(now, &held, violation);
+                self.reply(giver, Some(held.id()), reply);
             }
             Giver::Fragments => {
-                self.report_of(now, &held, BundleFlags::REPORT_DELETION, reason);
+                self.count_violation(now, &held, violation);
+                self.report_of(now, &held, BundleFlags::REPORT_DELETION, violation.fault.reason());
                 self.join_refused(now, number);
             }
-            Giver::User { .. } => self.user.indicate(super::Indication::Deleted { id, reason }),
-            Giver::Agent => {}
+            Giver::User { .. } => {
+                self.count_violation(now, &held, violation);
+                let (id, reason) = (held.id(), violation.fault.reason());
+                self.user.indicate(super::Indication::Deleted { id, reason });
+            }
+            Giver::Agent => self.count_violation(now, &held, violation),
         }
+    }
+
+    /// Deletes a bundle of a neighbour that violates a security rule; the reply to its giver, which
+    /// must not take it for delivered.
+    pub(super) fn is_violating(&mut self, now: Time, held: &Held, violation: Violation) -> Reply {
+        self.count_violation(now, held, violation);
+        self.report_arrival(now, held);
+        self.report_of(now, held, BundleFlags::REPORT_DELETION, violation.fault.reason());
+        Reply::Refused(Refusal::NotAcceptable)
+    }
+
+    fn count_violation(&mut self, now: Time, held: &Held, violation: Violation) {
+        self.statistics.deleted += 1;
+        self.statistics.insecure += 1;
+        self.is_noted(now, held, (violation.rule, violation.fault.reason()));
     }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use engine::Time;
 use wire::bp7::Eid;
 
 use super::super::layer::Refusal;
 use super::config::{Acceptance, By, Limits, Routing};
 use super::head::Head;
 use super::intake::Giver;
-use super::{Agent, Held, Limit, Reply};
+use super::{Agent, Held, Limit, LinkRef, Reply};
 
 /// Owner of a share of the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -218,6 +219,22 @@ impl Agent {
         is_routed || self.forwarder.reaches_discovered(&to.node()) || self.users.is_registered(to)
     }
 
+    /// Percent of the store that an account may take.
+    fn percent(&self, account: &Account) -> u8 {
+        let Limits { share, strangers_share, reserve, .. } = self.config.limits;
+        let open = 100 - reserve.min(100);
+        match account {
+            Account::Here => 100,
+            Account::Neighbour(_) => share.min(open),
+            Account::Strangers => strangers_share.min(open),
+        }
+    }
+
+    /// Whether a bundle of this length is too long for all that an account may take.
+    pub(super) fn never_fits(&self, account: &Account, bytes: u64) -> bool {
+        bytes > part(self.config.limits.bytes, self.percent(account))
+    }
+
     /// Whether there is room for a bundle in the share of an account.
     pub(super) fn has_share(&mut self, account: &Account, bytes: u64) -> bool {
         if !self.has_room(bytes) {
@@ -246,9 +263,13 @@ impl Agent {
 
     /// Reserves room for an arriving bundle, of which this length is known now. Where the store is
     /// full the youngest arriving bundles are refused. Returns whether this one goes on.
-    pub(super) fn expects(&mut self, number: u64, bytes: u64) -> bool {
+    pub(super) fn expects(&mut self, now: Time, number: u64, bytes: u64) -> bool {
         loop {
             let Some((account, more)) = self.shares.missing(number, bytes) else { return true };
+            if self.never_fits(&account, bytes) {
+                self.turn_down(now, number, Refusal::NotAcceptable);
+                return false;
+            }
             if self.has_share(&account, more) {
                 self.shares.grow(number, more);
                 return true;
@@ -259,18 +280,21 @@ impl Agent {
                 |number: &u64| self.intakes.get(*number).is_some_and(|intake| !intake.is_whole);
             let youngest = self.shares.youngest().find(is_partial).filter(|_| is_full);
             let refused = youngest.filter(|youngest| *youngest > number).unwrap_or(number);
-            self.turn_down(refused);
+            self.turn_down(now, refused, Refusal::NoResources);
             if refused == number {
                 return false;
             }
         }
     }
 
-    /// Refuses a bundle that is being received, for want of room.
-    fn turn_down(&mut self, number: u64) {
+    /// Refuses a bundle that is being received, for want of room now or ever.
+    fn turn_down(&mut self, now: Time, number: u64, why: Refusal) {
         let Some(intake) = self.intakes.get(number) else { return self.shares.end(number) };
         let (giver, id) = (intake.giver, intake.id());
         self.drop_intake(number);
-        self.reply(giver, id, Reply::Refused(Refusal::NoResources));
+        if let (Giver::Layer { layer, link, .. }, Refusal::NotAcceptable) = (giver, why) {
+            self.is_too_long(now, LinkRef { layer, link });
+        }
+        self.reply(giver, id, Reply::Refused(why));
     }
 }

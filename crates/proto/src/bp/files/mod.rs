@@ -301,6 +301,7 @@ impl Files {
                 | AgentIndication::Down { .. }
                 | AgentIndication::CustodyTaken { .. }
                 | AgentIndication::SignalIgnored { .. }
+                | AgentIndication::Discarded { .. }
                 | AgentIndication::LimitReached(_)
                 | AgentIndication::Notice { .. }
                 | AgentIndication::StoreFailed(_) => {}

@@ -143,8 +143,12 @@ impl Ltpcl {
                 us if us == self.config.ltp.engine => {
                     self.neighbours.ended(finished.id, outcome(finished));
                 }
-                _ if finished.result.is_err() => self.not_received(now, finished.id),
-                _ => {}
+                _ => {
+                    if let Err(failure) = finished.result {
+                        self.has_refused(finished.id, failure);
+                        self.not_received(now, finished.id);
+                    }
+                }
             },
             Indication::PeerError { id, .. } => {
                 self.neighbours.statistics.faults += 1;

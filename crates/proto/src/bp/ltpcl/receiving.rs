@@ -9,7 +9,7 @@ use wire::ltp::{AGGREGATION_SERVICE, CancelReason, SessionId, Unit};
 use super::super::layer::{Event, LinkId, Refusal, TransferId};
 use super::cutting::Rest;
 use super::{BUNDLE_SERVICE, Ltpcl};
-use crate::ltp::{Block, BlockContent};
+use crate::ltp::{Block, BlockContent, Cause, Failure};
 
 /// A block on whose bundles the agent must decide.
 #[derive(Debug)]
@@ -174,6 +174,18 @@ impl Ltpcl {
     fn accept(&mut self, now: Time, id: SessionId) {
         // The session may have ended in the meantime.
         let _over = self.ltp.accept_block(now, id);
+    }
+
+    /// Reports a bundle that the engine refused: the agent has not seen it.
+    pub(super) fn has_refused(&mut self, id: SessionId, failure: Failure) {
+        let why = match failure.cause {
+            Some(Cause::Store) => Refusal::NoResources,
+            Some(Cause::TooLong) => Refusal::NotAcceptable,
+            Some(Cause::Silence | Cause::Empty | Cause::TooNarrow { .. }) | None => return,
+        };
+        if let Some(link) = self.neighbours.met(id.originator, |_| true) {
+            self.neighbours.events.push_back(Event::Refused { link, why });
+        }
     }
 
     /// Handles a receiving session that ended before its block was accepted: the sender cancelled,

@@ -142,6 +142,31 @@ fn refused_blocks_are_cancelled_unless_unneeded() {
     }
 }
 
+#[test]
+fn bundles_without_room_are_reported() {
+    // In the store, and as the bound of the engine.
+    for (len, bound, why) in [
+        (50_000, u64::MAX, Refusal::NoResources),
+        (50_000, 30_000, Refusal::NotAcceptable),
+        (10_000, 9000, Refusal::NotAcceptable),
+    ] {
+        let change = |mut config: Config| {
+            if config.ltp.engine == 2 {
+                config.ltp.limits.block = config.ltp.limits.block.min(bound);
+            }
+            config
+        };
+        let mut pair = pair_with(change, 1);
+        pair.ends[1].store.set_capacity(Some(20_000));
+        pair.send(1, content(len));
+        pair.pass(Duration::from_secs(100));
+        assert_eq!(pair.outcomes(0), [(1, Outcome::Refused(why))], "{len} {bound}");
+        let events = &pair.ends[1].events;
+        let refused = events.iter().filter(|event| matches!(event, Event::Refused { .. }));
+        assert_eq!(refused.cloned().collect::<Vec<_>>(), [Event::Refused { link: LINK, why }]);
+    }
+}
+
 /// Requirements: L02, U02b.
 #[test]
 fn green_blocks_are_sent_once_and_mixed_ones_start_red() {

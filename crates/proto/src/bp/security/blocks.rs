@@ -1,5 +1,7 @@
 //! Security blocks of a bundle in memory: adding, checking and removing them.
 
+use std::collections::BTreeSet;
+
 use wire::bp7::{
     Block, BlockFlags, CrcType, Eid, Head, PAYLOAD, PAYLOAD_NUMBER, PRIMARY_NUMBER, Payload,
     Primary,
@@ -62,12 +64,15 @@ impl Opened {
         number == PRIMARY_NUMBER || self.header(number).is_some()
     }
 
-    /// Number of the first block of a type.
+    /// Numbers of the blocks of a type.
     #[must_use]
-    pub fn number_of(&self, kind: u64) -> Option<u64> {
+    pub fn numbers_of(&self, kind: u64) -> Vec<u64> {
         match kind {
-            PAYLOAD => Some(PAYLOAD_NUMBER),
-            kind => self.head.block_of(kind).map(Block::number),
+            PAYLOAD => vec![PAYLOAD_NUMBER],
+            kind => {
+                let of = self.head.blocks().iter().filter(|block| block.kind() == kind);
+                of.map(Block::number).collect()
+            }
         }
     }
 
@@ -255,6 +260,23 @@ impl Opened {
     /// Whether a decodable block of a type has this target.
     pub(in crate::bp) fn protects(&self, kind: u64, target: u64) -> bool {
         self.security(kind).iter().any(|(_, content)| content.results(target).is_some())
+    }
+
+    /// Whether a block may have a signature that only its acceptor can read: BCBs of a known context
+    /// cover the block and a BIB. A BIB that is readable, though claimed to be encrypted, must have
+    /// this target.
+    pub(super) fn hides_signature(&self, target: u64) -> bool {
+        let known = self.security(CONFIDENTIALITY).into_iter();
+        let known = known.filter(|(_, content)| AesGcm::from_block(content).is_ok());
+        let hidden: BTreeSet<u64> =
+            known.flat_map(|(_, content)| content.targets).map(|of| of.target).collect();
+        let signs = |block: &Block| {
+            let content = SecurityBlock::decode(block.data(), &Bounds::default());
+            block.kind() == INTEGRITY
+                && hidden.contains(&block.number())
+                && content.map_or(true, |content| content.results(target).is_some())
+        };
+        target != PRIMARY_NUMBER && hidden.contains(&target) && self.head.blocks().iter().any(signs)
     }
 
     /// Checks a target of a BIB.

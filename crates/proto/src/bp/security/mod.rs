@@ -34,13 +34,14 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// Keys, by their names in rules.
     pub keys: BTreeMap<String, Key>,
-    /// Longest payload of bundles to which rules apply, in bytes; longer ones are refused.
+    /// Longest payload of bundles to which rules apply, in bytes; longer ones are refused. The
+    /// default has room for a part of a file of 64 MiB.
     pub payload_max: u64,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { rules: Vec::new(), keys: BTreeMap::new(), payload_max: 64 << 20 }
+        Self { rules: Vec::new(), keys: BTreeMap::new(), payload_max: 80 << 20 }
     }
 }
 
@@ -59,7 +60,7 @@ pub struct Rule {
     pub targets: Vec<u64>,
     /// Name of the key.
     pub key: String,
-    /// Data protected in addition to the target, if this node is the source.
+    /// Data protected in addition to the target; at verifiers and acceptors, the least that must be.
     pub scope: Scope,
     /// Action on a bundle that fails the rule.
     pub on_fault: OnFault,
@@ -129,6 +130,30 @@ impl Fault {
             Self::Failed => Reason::FailedSecurity,
             Self::Conflicting => Reason::ConflictingSecurity,
         }
+    }
+}
+
+/// Result of the checks of a bundle.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Whether the bundle was changed.
+    pub has_changed: bool,
+    /// Numbers, from 1 on, of the rules of which all operations succeeded here.
+    pub passed: BTreeSet<u32>,
+}
+
+/// Security fault of a bundle, and the violated rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Number of the rule, from 1 on; none if this node could not add an operation.
+    pub rule: Option<u32>,
+    /// The fault.
+    pub fault: Fault,
+}
+
+impl From<Fault> for Violation {
+    fn from(fault: Fault) -> Self {
+        Self { rule: None, fault }
     }
 }
 
@@ -255,58 +280,66 @@ impl Policy {
         Ok(has_changed)
     }
 
-    /// Decrypts, checks and removes operations (RFC 9172 §5.1); returns whether the bundle was
-    /// changed.
+    /// Decrypts, checks and removes operations at a node on the path (RFC 9172 §5.1); returns
+    /// whether the bundle was changed.
     ///
     /// # Errors
     ///
     /// The fault for which the bundle is to be deleted.
     pub fn receive(&self, opened: &mut Opened) -> Result<bool, Fault> {
-        self.receive_noting(opened, &mut BTreeSet::new())
+        let checked = self.check(opened, false).map_err(|violation| violation.fault)?;
+        Ok(checked.has_changed)
     }
 
-    /// As [`Policy::receive`]. Adds the numbers, from 1 on, of the rules whose operations the
-    /// bundle passed.
+    /// Decrypts, checks and removes operations (RFC 9172 §5.1). `is_destination` if the bundle is
+    /// delivered here: then verifiers are acceptors, because no other node follows.
+    ///
+    /// An operation that a rule demands is missing unless it succeeded here. There is one exception:
+    /// a verifier on the path cannot check the signature of a block if both are encrypted.
     ///
     /// # Errors
     ///
-    /// The fault for which the bundle is to be deleted.
-    pub fn receive_noting(
-        &self,
-        opened: &mut Opened,
-        passed: &mut BTreeSet<u32>,
-    ) -> Result<bool, Fault> {
-        let mut has_changed = false;
-        let mut checked = Vec::new();
+    /// The rule that requires the deletion of the bundle, and the fault.
+    pub fn check(&self, opened: &mut Opened, is_destination: bool) -> Result<Checked, Violation> {
+        let mut checked = Checked::default();
+        let (mut settled, mut faulty) = (BTreeSet::new(), BTreeSet::new());
         for kind in [CONFIDENTIALITY, INTEGRITY] {
             for (number, content) in opened.security(kind) {
                 for target in content.targets.iter().map(|of| of.target) {
                     let Some((at, rule)) = self.rule_for(opened, kind, &content, target) else {
                         continue;
                     };
-                    checked.push((kind, target));
-                    let done = self.receive_one(opened, rule, number, &content, target);
-                    if done.is_ok() {
-                        passed.insert(at);
-                    }
-                    has_changed |= settle(opened, rule, target, done)?;
+                    settled.insert((kind, target));
+                    let takes_off = is_destination || rule.role == Role::Acceptor;
+                    let block = (number, &content);
+                    let done = self.check_one(opened, (rule, takes_off), block, target);
+                    match done {
+                        Ok(_) => checked.passed.insert(at),
+                        Err(_) => faulty.insert(at),
+                    };
+                    checked.has_changed |= settle(opened, (at, rule), target, done)?;
                 }
             }
         }
-        for rule in self.rules.iter().filter(|rule| rule.role != Role::Source) {
-            if !rule.concerns(opened) {
+        for (at, rule) in (1..).zip(&self.rules) {
+            if rule.role == Role::Source || !rule.concerns(opened) {
                 continue;
             }
             let kind = rule.operation.kind();
             for target in rule.targets_in(opened) {
-                // A node that cannot decrypt cannot see encrypted signatures.
-                let is_hidden = kind == INTEGRITY && opened.protects(CONFIDENTIALITY, target);
-                if !is_hidden && !checked.contains(&(kind, target)) {
-                    has_changed |= settle(opened, rule, target, Err(Fault::Missing))?;
+                if settled.contains(&(kind, target)) {
+                    continue;
+                }
+                faulty.insert(at);
+                let may_pass = kind == INTEGRITY && rule.role == Role::Verifier && !is_destination;
+                if !(may_pass && opened.hides_signature(target)) {
+                    let missing = settle(opened, (at, rule), target, Err(Fault::Missing));
+                    checked.has_changed |= missing?;
                 }
             }
         }
-        Ok(has_changed)
+        checked.passed.retain(|at| !faulty.contains(at));
+        Ok(checked)
     }
 
     /// Fault of a bundle that cannot carry operations of RFC 9172, as one of version 6: an
@@ -321,8 +354,8 @@ impl Policy {
         roles: &[Role],
         (source, destination): (&Eid, &Eid),
         has: impl Fn(u64) -> bool,
-    ) -> Result<(), Fault> {
-        let requires = |rule: &&Rule| match rule.on_fault {
+    ) -> Result<(), Violation> {
+        let requires = |(_, rule): &(u32, &Rule)| match rule.on_fault {
             OnFault::Pass => false,
             OnFault::Delete | OnFault::Strip => {
                 roles.contains(&rule.role)
@@ -330,8 +363,8 @@ impl Policy {
                     && rule.targets.iter().any(|kind| matches!(*kind, 0 | PAYLOAD) || has(*kind))
             }
         };
-        match self.rules.iter().find(requires) {
-            Some(_) => Err(Fault::Missing),
+        match (1..).zip(&self.rules).find(requires) {
+            Some((at, _)) => Err(Violation { rule: Some(at), fault: Fault::Missing }),
             None => Ok(()),
         }
     }
@@ -367,19 +400,16 @@ impl Policy {
         })
     }
 
-    fn receive_one(
+    /// Checks an operation, and removes it if `takes_off`.
+    fn check_one(
         &self,
         opened: &mut Opened,
-        rule: &Rule,
-        number: u64,
-        content: &SecurityBlock,
+        (rule, takes_off): (&Rule, bool),
+        (number, content): (u64, &SecurityBlock),
         target: u64,
     ) -> Result<bool, Fault> {
         let key = self.keys.get(&rule.key).ok_or(Fault::Unknown)?;
-        let takes_off = match rule.role {
-            Role::Source | Role::Verifier => false,
-            Role::Acceptor => true,
-        };
+        rule.is_covered(content, target)?;
         match rule.operation {
             Operation::Integrity(_) => opened.check_integrity(number, content, target, key)?,
             Operation::Confidentiality(_) if takes_off => {
@@ -399,10 +429,11 @@ impl Policy {
 /// Applies the action for the result of an operation; returns whether the bundle was changed.
 fn settle(
     opened: &mut Opened,
-    rule: &Rule,
+    (at, rule): (u32, &Rule),
     target: u64,
     done: Result<bool, Fault>,
-) -> Result<bool, Fault> {
+) -> Result<bool, Violation> {
+    let violation = |fault| Violation { rule: Some(at), fault };
     match (done, rule.on_fault) {
         (Ok(has_changed), _) => Ok(has_changed),
         (Err(_), OnFault::Pass) => Ok(false),
@@ -410,13 +441,13 @@ fn settle(
             for kind in [INTEGRITY, CONFIDENTIALITY] {
                 for (number, content) in opened.security(kind) {
                     if content.results(target).is_some() {
-                        opened.take_off(number, target)?;
+                        opened.take_off(number, target).map_err(violation)?;
                     }
                 }
             }
-            opened.head.remove_block(target).then_some(true).ok_or(fault)
+            opened.head.remove_block(target).then_some(true).ok_or_else(|| violation(fault))
         }
-        (Err(fault), OnFault::Delete | OnFault::Strip) => Err(fault),
+        (Err(fault), OnFault::Delete | OnFault::Strip) => Err(violation(fault)),
     }
 }
 
@@ -482,10 +513,25 @@ impl Rule {
 
     /// Numbers of the targets in a bundle.
     fn targets_in(&self, opened: &Opened) -> Vec<u64> {
-        let number = |kind: &u64| match *kind {
-            0 => Some(PRIMARY_NUMBER),
-            kind => opened.number_of(kind),
+        let numbers = |kind: &u64| match *kind {
+            0 => vec![PRIMARY_NUMBER],
+            kind => opened.numbers_of(kind),
         };
-        self.targets.iter().filter_map(number).collect()
+        self.targets.iter().flat_map(numbers).collect()
+    }
+
+    /// Checks that an operation protects as much as the rule requires. The primary block, which has
+    /// no header, is protected as a target.
+    fn is_covered(&self, content: &SecurityBlock, target: u64) -> Result<(), Fault> {
+        let scope = match self.operation {
+            Operation::Integrity(_) => HmacSha2::from_block(content).map(|it| it.scope),
+            Operation::Confidentiality(_) => AesGcm::from_block(content).map(|it| it.scope),
+        };
+        let scope = scope.map_err(|_| Fault::Unknown)?;
+        let least = match target {
+            PRIMARY_NUMBER => Scope { primary: false, target_header: false, ..self.scope },
+            _ => self.scope,
+        };
+        scope.contains(least).then_some(()).ok_or(Fault::Missing)
     }
 }

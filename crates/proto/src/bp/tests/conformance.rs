@@ -138,7 +138,7 @@ impl<L: Layer> Carrier<L> {
                         Outcome::Refused(_) | Outcome::Failed { .. } => Verdict::Failed,
                     });
                 }
-                Event::Notice { .. } | Event::PeerFault { .. } => {}
+                Event::Refused { .. } | Event::Notice { .. } | Event::PeerFault { .. } => {}
             }
         }
     }

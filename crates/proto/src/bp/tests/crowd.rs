@@ -183,6 +183,57 @@ fn the_youngest_makes_room_for_an_older_one() {
 }
 
 #[test]
+fn a_bundle_that_never_fits_is_refused_for_good_and_said_once() {
+    let limits = Limits { bytes: 10_000, strangers_share: 25, ..Limits::default() };
+    for (link, len) in [(NEAR, 10_001), (FAR, 3000)] {
+        let mut door = Door::new(limits, Vec::new());
+        for n in 0..5 {
+            // Announced, by its head, and by its bytes.
+            assert_eq!(door.begin(link, Some(len)), Err(Refusal::NotAcceptable));
+            assert_eq!(door.whole(link, &bundle(n, len as usize)), Err(Refusal::NotAcceptable));
+            let transfer = door.begin(link, None).unwrap();
+            assert_eq!(door.piece(link, transfer, &bundle(n, len as usize)), [transfer]);
+        }
+        // One that a layer refused by itself.
+        door.event(Event::Refused { link, why: Refusal::NotAcceptable });
+        assert_eq!(door.agent.statistics().refused, 16);
+        let mut notices = 0;
+        while let Some(indication) = door.agent.poll_indication() {
+            notices += usize::from(matches!(indication, Indication::Notice { .. }));
+            assert!(!matches!(indication, Indication::LimitReached(_)));
+        }
+        assert_eq!(notices, 1);
+        for _ in 0..3 {
+            door.event(Event::Refused { link, why: Refusal::NoResources });
+        }
+        assert_eq!((door.agent.statistics().refused, door.reached()), (19, vec![Limit::Bytes]));
+    }
+}
+
+#[test]
+fn violations_of_a_rule_are_indicated_once_a_minute() {
+    let mut door = Door::new(Limits::default(), Vec::new());
+    let mut config = Door::config(Limits::default(), Vec::new());
+    config.security = signed(Role::Verifier, OnFault::Delete);
+    door.agent = Agent::new(config, Rng::new(1, "agent"));
+    door.event(Event::Down { link: FAR, why: "nothing" });
+    let mut counts = Vec::new();
+    for n in 0..130 {
+        assert_eq!(door.whole(FAR, &bundle(n, 100)), Err(Refusal::NotAcceptable));
+        while let Some(indication) = door.agent.poll_indication() {
+            if let Indication::Discarded { rule, reason, count, .. } = indication {
+                assert_eq!((rule, reason), (Some(1), wire::bp7::Reason::MissingSecurity));
+                counts.push(count);
+            }
+        }
+        door.now += Duration::from_secs(1);
+    }
+    assert_eq!(counts, [1, 60, 60]);
+    let statistics = door.agent.statistics();
+    assert_eq!((statistics.insecure, statistics.deleted), (130, 130));
+}
+
+#[test]
 fn each_neighbour_has_a_share_and_users_a_reserve() {
     let limits =
         Limits { bytes: 100_000, share: 60, strangers_share: 25, reserve: 20, ..Limits::default() };

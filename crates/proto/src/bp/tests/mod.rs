@@ -1,4 +1,5 @@
 mod agent;
+mod anonymous;
 mod attacks;
 mod chance;
 mod clocks;
@@ -12,6 +13,7 @@ mod forged;
 mod fragments;
 pub(crate) mod hub;
 mod layers;
+mod mutations;
 mod nodes;
 pub(crate) mod pair;
 mod place;

@@ -111,7 +111,7 @@ fn example_2_a_payload_is_encrypted_with_a_wrapped_key() {
 fn example_3_two_nodes_protect_a_bundle() {
     let expected = vector!("a3_bundle");
     let mut made = opened(&vector!("a3_original"));
-    let age = made.number_of(BUNDLE_AGE).unwrap();
+    let age = made.numbers_of(BUNDLE_AGE)[0];
     let parameters =
         HmacSha2 { variant: ShaVariant::Sha256, wrapped_key: None, scope: Scope::NONE };
     let (by, key) = (Eid::ipn(3, 0), vector!("key_hmac"));

@@ -130,7 +130,7 @@ impl Receiver {
         self.fail(core, Failure::new(End::Receiver, reason));
     }
 
-    fn fail(&mut self, core: &mut Core, failure: Failure) {
+    pub(super) fn fail(&mut self, core: &mut Core, failure: Failure) {
         let reason = failure.reason;
         match self.phase {
             Phase::Receiving | Phase::Verifying | Phase::Syncing | Phase::Installing => {}

@@ -1,10 +1,10 @@
 //! Session that receives into a working file: its checks, and the steps until it is safely stored.
 
 use engine::{FileId, FileName, FilestoreRequest, Time};
-use wire::ltp::CancelReason;
+use wire::ltp::{CancelReason, End};
 
 use super::super::core::{Alarm, Core, Job};
-use super::super::indication::{Indication, PeerError};
+use super::super::indication::{Cause, Failure, Indication, PeerError};
 use super::super::marks;
 use super::sink::Sink;
 use super::{Phase, Receiver};
@@ -120,7 +120,8 @@ impl Receiver {
 
     pub(super) fn storage_failed(&mut self, core: &mut Core) {
         core.stats.storage_errors += 1;
-        self.cancel(core, CancelReason::System);
+        let failure = Failure::new(End::Receiver, CancelReason::System);
+        self.fail(core, Failure { cause: Some(Cause::Store), ..failure });
     }
 
     pub(super) fn synced(&mut self, core: &mut Core) {
