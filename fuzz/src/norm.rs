@@ -126,6 +126,8 @@ impl Protocol for Norm {
                 replies: 8,
             },
             partials: 2,
+            partial_bytes: 1 << 17,
+            partial_age: Duration::from_secs(10_000),
             repairs: 8,
             commands: 3,
         };

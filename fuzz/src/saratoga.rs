@@ -56,6 +56,8 @@ impl Protocol for Saratoga {
                 sessions_per_path: 6,
                 closed: 8,
                 partials: 4,
+                partial_bytes: 1 << 17,
+                partial_age: Duration::from_secs(10_000),
                 gaps: 16,
                 file: 1 << 16,
                 directory: 1 << 12,

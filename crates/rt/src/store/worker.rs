@@ -246,8 +246,8 @@ impl Worker<'_> {
         ticket.map(|ticket| (ticket, answer))
     }
 
-    /// Describes an effect that fails only when something is wrong with the store. `None` for effects
-    /// on files named by a peer, which often do not exist.
+    /// Describes an effect that fails only when something is wrong with the store or a source.
+    /// `None` for effects on files named by a peer, which often do not exist.
     fn wanted(&self, effect: &StoreEffect) -> Option<String> {
         match effect {
             StoreEffect::Open { name, mode: OpenMode::Write | OpenMode::Truncate, .. } => {
