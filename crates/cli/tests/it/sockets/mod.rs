@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod carried;
+mod changes;
 mod hops;
 mod norm;
 mod once;

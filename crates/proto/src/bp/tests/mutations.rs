@@ -535,8 +535,8 @@ fn is_fragment(bytes: &[u8]) -> bool {
 }
 
 /// The block that the case of a stranger has: encryption with nothing behind it.
-fn stranger(context: i64, targets: &[u64], parameters: Vec<Item>, results: Vec<Item>) -> Raw {
-    let of = |target: &u64| TargetResults { target: *target, results: results.clone() };
+fn stranger(context: i64, targets: &[u64], parameters: Vec<Item>, results: &[Item]) -> Raw {
+    let of = |target: &u64| TargetResults { target: *target, results: results.to_vec() };
     let targets = targets.iter().map(of).collect();
     let content = SecurityBlock { targets, context, source: Eid::ipn(99, 0), parameters };
     let data = content.to_vec().unwrap();
@@ -557,22 +557,22 @@ fn plain(to: usize, blocks: Vec<Raw>) -> Vec<u8> {
 #[test]
 fn a_block_that_claims_to_be_encryption_replaces_no_signature() {
     let vector = || vec![Item::bytes(1, &[0; 12])];
-    let junk = Raw { kind: INTEGRITY, number: 9, ..stranger(77, &[1], vec![], vec![]) };
+    let junk = Raw { kind: INTEGRITY, number: 9, ..stranger(77, &[1], vec![], &[]) };
     let junk = Raw { data: vec![7; 20], ..junk };
     let elsewhere = HmacSha2::default().items();
-    let elsewhere = stranger(HMAC_SHA2, &[3], elsewhere, vec![Item::bytes(1, &[0; 48])]);
+    let elsewhere = stranger(HMAC_SHA2, &[3], elsewhere, &[Item::bytes(1, &[0; 48])]);
     let elsewhere = Raw { kind: INTEGRITY, number: 9, ..elsewhere };
     let tag = || vec![Item::bytes(1, &[0; 16])];
     // Blocks, and whether a verifier on the path must pass them.
     let cases = [
-        (vec![stranger(77, &[1], vec![], vec![])], false),
-        (vec![stranger(-1, &[1], vec![], vec![])], false),
-        (vec![stranger(2, &[1], vector(), tag())], false),
-        (vec![junk.clone(), stranger(77, &[1, 9], vec![], vec![])], false),
-        (vec![junk.clone(), stranger(2, &[1], vector(), tag())], false),
-        (vec![junk.clone(), stranger(2, &[9], vector(), tag())], false),
-        (vec![elsewhere, stranger(2, &[1, 9], vector(), tag())], false),
-        (vec![junk, stranger(2, &[1, 9], vector(), tag())], true),
+        (vec![stranger(77, &[1], vec![], &[])], false),
+        (vec![stranger(-1, &[1], vec![], &[])], false),
+        (vec![stranger(2, &[1], vector(), &tag())], false),
+        (vec![junk.clone(), stranger(77, &[1, 9], vec![], &[])], false),
+        (vec![junk.clone(), stranger(2, &[1], vector(), &tag())], false),
+        (vec![junk.clone(), stranger(2, &[9], vector(), &tag())], false),
+        (vec![elsewhere, stranger(2, &[1, 9], vector(), &tag())], false),
+        (vec![junk, stranger(2, &[1, 9], vector(), &tag())], true),
     ];
     for (blocks, passes) in cases {
         for role in [Role::Acceptor, Role::Verifier] {
@@ -587,7 +587,7 @@ fn a_block_that_claims_to_be_encryption_replaces_no_signature() {
         }
     }
     // The primary block is never encrypted, with or without a rule.
-    let primary = vec![stranger(2, &[0], vector(), tag())];
+    let primary = vec![stranger(2, &[0], vector(), &tag())];
     for rules in [vec![], vec![rule(Role::Verifier, SIGN, &[0])]] {
         for to in [1, 2] {
             let mut door = Door::new(rules.clone());
