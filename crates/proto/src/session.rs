@@ -135,6 +135,12 @@ pub(crate) struct Paths {
     paused: BTreeSet<PathId>,
     /// Paths with data to send; some of them may have none any more.
     ready: BTreeSet<PathId>,
+    /// Path of each session.
+    seats: BTreeMap<Handle, PathId>,
+    /// Number of sessions on each path with any.
+    sessions: BTreeMap<PathId, usize>,
+    /// Paths whose first session began, or whose last one ended.
+    changes: VecDeque<PathEffect>,
 }
 
 impl Deref for Paths {
@@ -165,6 +171,32 @@ impl Paths {
         if let Some(path) = self.all.get_mut(&id) {
             path.requeue_front(class, handle);
             self.ready.insert(id);
+        }
+    }
+
+    /// Records that a session is on a path from here on. The driver keeps peers with sessions.
+    pub(crate) fn take_seat(&mut self, handle: Handle, path: Option<PathId>) {
+        if self.seats.get(&handle).copied() == path {
+            return;
+        }
+        self.leave_seat(handle);
+        let Some(path) = path else { return };
+        self.seats.insert(handle, path);
+        let sessions = self.sessions.entry(path).or_default();
+        *sessions += 1;
+        if *sessions == 1 {
+            self.changes.push_back(PathEffect::Retain { path });
+        }
+    }
+
+    /// Records that a session is on no path any more.
+    pub(crate) fn leave_seat(&mut self, handle: Handle) {
+        let Some(path) = self.seats.remove(&handle) else { return };
+        let Some(sessions) = self.sessions.get_mut(&path) else { return };
+        *sessions -= 1;
+        if *sessions == 0 {
+            self.sessions.remove(&path);
+            self.changes.push_back(PathEffect::Release { path });
         }
     }
 
@@ -285,6 +317,11 @@ impl<A: Alarm, J> Shared<A, J> {
             Ordering::Equal => None,
             Ordering::Greater => Some(Change::Resumed),
         }
+    }
+
+    /// Next effect for the driver.
+    pub(crate) fn next_effect(&mut self) -> Option<Effect> {
+        self.paths.changes.pop_front().map(Effect::Path).or_else(|| self.effects.pop_front())
     }
 
     /// Requests the driver to pause a path until its data is written.

@@ -574,7 +574,7 @@ impl Engine for Entity {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.core.shared.effects.pop_front()
+        self.core.shared.next_effect()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {

@@ -272,7 +272,7 @@ impl Node {
         let path = self.way_to(destination).or_else(|| self.core.shared.only_path());
         let peer = Peer::new(self.new_id(), remote);
         let handle = self.slots.reserve();
-        (Base::new(&self.core.shared.paths, handle, path, now), peer)
+        (Base::new(&mut self.core.shared.paths, handle, path, now), peer)
     }
 
     fn begin(&mut self, sender: Sender) -> SessionId {
@@ -558,7 +558,7 @@ impl Engine for Node {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.core.shared.effects.pop_front()
+        self.core.shared.next_effect()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {

@@ -183,7 +183,7 @@ impl Node {
         let core = &mut self.core;
         // Replies are sent to the configured address, from whichever port the engine sends.
         let to = peer.remote.path.unwrap_or(from);
-        let base = Base::new(&core.shared.paths, handle, Some(to), now);
+        let base = Base::new(&mut core.shared.paths, handle, Some(to), now);
         let (receiver, flow) = match intake {
             Intake::Onward(flow, relay) => {
                 (Receiver::of_relay(base, peer, core, now, (flow, *relay)), Some(flow))

@@ -189,7 +189,7 @@ impl Node {
         let config = &self.core.config.receiver;
         // Replies go to the group, where others receive them, or to the sender alone.
         let to = if config.unicast_nack { from } else { key.path };
-        let base = Base::new(&self.core.shared.paths, handle, Some(to), now);
+        let base = Base::new(&mut self.core.shared.paths, handle, Some(to), now);
         let receiver = Receiver::new(base, key, from, header, former);
         self.slots.fill(handle, Session::Receiver(Box::new(receiver)));
         self.receivers.insert(key, handle);

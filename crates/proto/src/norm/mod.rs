@@ -407,7 +407,7 @@ impl Node {
         }
         let coding = Coding::new(&self.core.config.sender).map_err(RequestError::Settings)?;
         let handle = self.slots.reserve();
-        let base = Base::new(&self.core.shared.paths, handle, Some(path), now);
+        let base = Base::new(&mut self.core.shared.paths, handle, Some(path), now);
         let mut sender = Sender::new(base, path, coding, &mut self.core);
         // Replies identify the session by this number alone.
         let is_taken = |instance| {
@@ -608,7 +608,7 @@ impl Engine for Node {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.core.shared.effects.pop_front()
+        self.core.shared.next_effect()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {

@@ -217,7 +217,7 @@ impl Sessions {
         make: impl FnOnce(&mut Core, Base<Alarm>) -> Session,
     ) -> Handle {
         let handle = self.slots.reserve();
-        let base = Base::new(&core.shared.paths, handle, Some(id.peer), now);
+        let base = Base::new(&mut core.shared.paths, handle, Some(id.peer), now);
         let session = make(core, base);
         self.by_id.insert(id, handle);
         self.slots.fill(handle, session);

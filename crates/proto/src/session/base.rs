@@ -57,6 +57,7 @@ impl Seat {
         }
         self.path = Some(path);
         self.queued = 0;
+        paths.take_seat(self.handle, Some(path));
     }
 
     /// Estimate of the path's round-trip time.
@@ -105,7 +106,13 @@ struct Frozen<A> {
 }
 
 impl<A: Alarm> Base<A> {
-    pub(crate) fn new(paths: &Paths, handle: Handle, path: Option<PathId>, now: Time) -> Self {
+    pub(crate) fn new(
+        paths: &mut Paths,
+        handle: Handle,
+        path: Option<PathId>,
+        now: Time,
+    ) -> Self {
+        paths.take_seat(handle, path);
         // Data in flight when the path went down still arrive, and may begin a session.
         let clock = paths.clock(path);
         let frozen =
@@ -175,7 +182,9 @@ impl<A: Alarm> Base<A> {
         }
     }
 
+    /// Disarms all timers of a session that ends.
     pub(crate) fn disarm_all<J>(&mut self, shared: &mut Shared<A, J>) {
+        shared.paths.leave_seat(self.seat.handle);
         for alarm in std::mem::take(&mut self.armed) {
             shared.timers.cancel((self.seat.handle, alarm));
         }

@@ -177,7 +177,7 @@ fn timers_for_the_peer_stop_while_its_link_is_down() {
         |shared: &mut Shared<Both>, event| shared.path_event(path, event, Pacing::default());
     assert_eq!(event(&mut shared, up.clone()), Some(Change::Resumed));
     let handle = Handle { index: 0, generation: 0 };
-    let mut base = Base::new(&shared.paths, handle, Some(path), Time::ZERO);
+    let mut base = Base::new(&mut shared.paths, handle, Some(path), Time::ZERO);
     base.alarm(&mut shared, Both::Reply, Time::ZERO, secs(10));
     base.alarm(&mut shared, Both::Pace, Time::ZERO, secs(20));
     let armed = |shared: &Shared<Both>| {
