@@ -259,7 +259,8 @@ impl Path {
         let paced = info.rate_bps.is_some() || !self.interval.is_zero();
         let start = if paced { earliest.max(self.free_at) } else { now };
         let (mtu, interval) = (self.mtu(), self.interval);
-        Burst { mtu, tx, info, interval, now, start, at: start, timed: (0, Duration::ZERO) }
+        let path = PathId::default();
+        Burst { path, mtu, tx, info, interval, now, start, at: start, timed: (0, Duration::ZERO) }
     }
 
     /// Ends a batch; returns how to send it.
@@ -272,6 +273,8 @@ impl Path {
 /// A batch being filled.
 #[derive(Debug)]
 pub(crate) struct Burst<'a> {
+    /// Path of the batch.
+    pub(crate) path: PathId,
     tx: &'a mut TxBuf,
     info: PathInfo,
     interval: Duration,

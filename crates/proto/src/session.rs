@@ -3,6 +3,8 @@
 
 mod admission;
 mod base;
+pub(crate) mod credit;
+mod places;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +21,8 @@ use engine::{
 
 pub(crate) use self::admission::{Admission, Place};
 pub(crate) use self::base::{Base, Reason, Seat};
+pub(crate) use self::credit::Credit;
+pub(crate) use self::places::{Guest, Host, Places, Vacancy};
 use crate::buffers::Buffers;
 use crate::path::{Burst, Class, Clock, Handle, Pacing, Path, Turn};
 use crate::replies::Replies;
@@ -205,6 +209,11 @@ impl Paths {
         path.and_then(|id| self.all.get(&id)).map_or(Clock::Running, Path::clock)
     }
 
+    /// Host of the peer on a path.
+    pub(crate) fn host(&self, id: PathId) -> Host {
+        Host::new(id, self.all.get(&id).and_then(Path::host))
+    }
+
     /// Removes a path.
     pub(crate) fn remove(&mut self, id: PathId) {
         self.all.remove(&id);
@@ -228,6 +237,8 @@ pub(crate) struct Shared<A, J = Infallible> {
     pub(crate) effects: VecDeque<Effect>,
     pub(crate) timers: Timers<(Handle, A)>,
     pub(crate) room: Room,
+    /// Places of sessions that peers began.
+    pub(crate) places: Places,
     /// Active sending sessions.
     pub(crate) senders: usize,
     /// Too many bytes wait for the store: collected data is to be written now.
@@ -249,6 +260,7 @@ impl<A: Alarm, J> Shared<A, J> {
             effects: VecDeque::new(),
             timers: Timers::new(),
             room: Room::new(buffers.write_buffer, buffers.write_piece, buffers.read_piece),
+            places: Places::default(),
             senders: 0,
             flush_wanted: false,
             is_full: false,
@@ -531,6 +543,7 @@ pub(crate) trait Turns {
             return None;
         }
         let mut burst = path.burst(now, tx);
+        burst.path = id;
         self.emit_replies(id, &mut burst);
         self.emit_sessions(id, &mut burst);
         if burst.is_empty() {

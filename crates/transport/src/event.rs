@@ -149,7 +149,16 @@ pub enum Event {
         /// The reason.
         why: String,
     },
-    /// Another transfer resumed this one.
+    /// A file that nobody sends again is lost, because too many transfers are under way.
+    NoRoom {
+        /// The transfer.
+        id: TransferId,
+        /// Name of the file; empty if it is unknown.
+        name: String,
+        /// Bytes received.
+        bytes: u64,
+    },
+    /// Another transfer resumed this one, or its sender's next packet does.
     Continued(TransferId),
     /// A sender requested the end of a completed transfer again.
     Repeated {
@@ -204,6 +213,7 @@ impl Event {
             Self::Entity(indication) => end_of(indication),
             Self::Receiving { .. }
             | Self::Abandoned { .. }
+            | Self::NoRoom { .. }
             | Self::Continued(_)
             | Self::Repeated { .. }
             | Self::Restored(_)

@@ -380,6 +380,8 @@ impl Pending {
                 self.screen.say(format_args!("{id}: {error}"));
             }
             Indication::Abandoned { .. }
+            | Indication::Displaced(_)
+            | Indication::NoRoom(_)
             | Indication::Transaction(_)
             | Indication::EofSent(_)
             | Indication::MetadataReceived(_)

@@ -238,8 +238,9 @@ settings! {
     /// Limits of an entity, and the effect of each.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Limits {
-        /// Transactions under way. Further puts are refused; a peer's are ignored, with an
-        /// indication. An eighth is reserved for puts, and one path gets at most three quarters.
+        /// Transactions under way. Further puts are refused; a peer's replaces the reception that
+        /// gained least for its age. An eighth is reserved for puts, and one host gets at most
+        /// three quarters.
         pub transactions: usize as Number = 1000,
         /// Finished transactions remembered, to reply to repeated PDUs. The oldest is forgotten.
         pub finished: usize as Number = 4096,

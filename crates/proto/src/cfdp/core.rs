@@ -15,7 +15,7 @@ use super::stats::Stats;
 use super::user_operations::Operations;
 use crate::journal::Slot;
 use crate::path::{Burst, Class, Clock, Handle, Path};
-use crate::session::{self, Alarm as _, Reason, Seat, User};
+use crate::session::{self, Alarm as _, Credit, Reason, Seat, User};
 use crate::timer::{self, TICK};
 
 /// A transaction's timers.
@@ -145,6 +145,8 @@ pub(crate) struct Base {
     pub(crate) remote: Remote,
     /// Fault handlers set by the Metadata for this transaction.
     pub(crate) overrides: Vec<(ConditionCode, FaultHandler)>,
+    /// Bytes that may be sent to the peer.
+    pub(crate) credit: Credit,
 }
 
 /// Dereferences to the transaction's session.
@@ -165,7 +167,7 @@ impl DerefMut for Base {
 impl Base {
     pub(crate) fn new(handle: Handle, header: Header, peer: u64, remote: Remote) -> Self {
         let session = session::Base::unfrozen(Seat::new(handle, remote.path), Time::ZERO);
-        Self { session, header, peer, remote, overrides: Vec::new() }
+        Self { session, header, peer, remote, overrides: Vec::new(), credit: Credit::Unlimited }
     }
 
     pub(crate) fn id(&self) -> TransactionId {
@@ -341,12 +343,19 @@ impl Base {
     }
 
     /// Writes a PDU into the batch; `false` if it must wait for the next one. A PDU larger than the
-    /// path's MTU is dropped.
-    pub(crate) fn push(&self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
+    /// path's MTU, or than the peer's credit, is dropped.
+    pub(crate) fn push(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let pdu = Pdu { header: self.header, body };
         let len = pdu.encoded_len();
         if len > burst.mtu() {
             core.stats.oversize += 1;
+            return true;
+        }
+        if !burst.has_room(len) {
+            return false;
+        }
+        if !self.credit.spend(len) {
+            core.stats.held_back += 1;
             return true;
         }
         let Some(place) = burst.push(len) else { return false };

@@ -76,6 +76,11 @@ pub enum Indication {
         /// Bytes sent or received so far.
         progress: u64,
     },
+    /// A reception made room for another. It begins again with its sender's next PDU.
+    Displaced(TransactionId),
+    /// A file of class 1 is lost, because its reception was refused or made room for another.
+    /// Indicated ten times a second at most.
+    NoRoom(NoRoom),
     /// Protocol violation by a peer; its PDU was ignored.
     PeerError {
         /// Path it arrived on.
@@ -109,6 +114,17 @@ pub enum Indication {
         /// Number of transactions.
         transactions: usize,
     },
+}
+
+/// File of class 1 for whose reception there was no room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoRoom {
+    /// The transaction.
+    pub id: TransactionId,
+    /// Name of the file here; empty if unknown.
+    pub name: String,
+    /// Bytes received.
+    pub progress: u64,
 }
 
 /// Content of a received Metadata PDU.

@@ -11,17 +11,23 @@ use wire::{DecodeError, DecodeErrorKind};
 
 use super::core::{Base, Core, Job, Task, reverse};
 use super::finished;
-use super::indication::{Indication, Limit, PeerError};
+use super::indication::{Indication, Limit, NoRoom, PeerError};
 use super::receiver::Receiver;
 use super::{Entity, Transaction};
 use crate::path::{Handle, Pacing, Path};
-use crate::session::{Admission, Place, Turns as _};
+use crate::session::{Admission, Credit, Guest, Turns as _, Vacancy};
 
 /// Maximum number of other entities for which misdirected PDUs are indicated.
 const MISDIRECTED_MAX: usize = 8;
 
 /// Interval between indications of PDUs that cannot be decoded.
 const UNDECODABLE_EVERY: Duration = Duration::from_secs(60);
+
+/// Metadata PDUs kept of receptions that gave way before their data arrived.
+const STAGED_MAX: usize = 256;
+
+/// Minimum time between two indications of lost files.
+const LOST_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Entity {
     /// Processes a received datagram.
@@ -108,11 +114,16 @@ impl Entity {
             core.stats.stray += 1;
             return;
         }
-        if let Transaction::Receiver(receiver) = transaction
-            && !admits_header(&mut receiver.base.header, &pdu.header)
-        {
-            core.stats.decode_errors += 1;
-            return;
+        match transaction {
+            Transaction::Receiver(receiver) => {
+                if !admits_header(&mut receiver.base.header, &pdu.header) {
+                    core.stats.decode_errors += 1;
+                    return;
+                }
+                receiver.base.credit.earn(datagram.len());
+            }
+            // A reply under a number of this entity proves that its PDUs arrive.
+            Transaction::Sender(sender) => sender.base.credit = Credit::Unlimited,
         }
         match (transaction, pdu.body) {
             (Transaction::Receiver(receiver), Body::FileData(data)) => {
@@ -186,12 +197,32 @@ impl Entity {
             }
             self.closed.forget(id);
         }
-        if !self.has_place(now, from) {
+        let guest = self.guest(Some(from), pdu.header.source.0);
+        if !self.find_place(now, guest) {
             self.core.stats.receptions_refused += 1;
             self.core.user.limit_reached(Limit::Transactions);
+            if let Body::Metadata(metadata) = pdu.body
+                && pdu.header.mode == TransmissionMode::Unacknowledged
+            {
+                let name = metadata.destination_name.to_str_lossy().into_owned();
+                self.lost(now, NoRoom { id, name, progress: 0 });
+            }
             return None;
         }
-        Some(self.begin_reception(now, Some(from), &pdu.header))
+        let handle = self.begin_reception(now, Some(from), &pdu.header);
+        self.deliver_staged(now, from, handle, pdu);
+        Some(handle)
+    }
+
+    /// Delivers the Metadata of a reception that gave way before its data arrived.
+    fn deliver_staged(&mut self, now: Time, from: PathId, handle: Handle, first: &Pdu<'_>) {
+        let id = first.header.transaction();
+        let Some(metadata) = self.staged.forget(&id) else { return };
+        if !matches!(first.body, Body::Metadata(_))
+            && let Ok(pdu) = Pdu::decode(&metadata)
+        {
+            self.deliver(now, from, handle, &pdu, &metadata);
+        }
     }
 
     /// Whether the source may send files here on this path.
@@ -204,35 +235,79 @@ impl Entity {
         known && right_way && source != config.entity
     }
 
-    /// Whether there is a slot for another reception. If none is free, the reception without any
-    /// data that was silent for the longest time is dropped.
-    fn has_place(&mut self, now: Time, from: PathId) -> bool {
-        let receptions = || {
-            self.slots.iter().filter_map(|transaction| match transaction {
-                Transaction::Receiver(receiver) => Some(receiver),
-                Transaction::Sender(_) => None,
-            })
-        };
-        let admission = Admission::of(self.core.config.limits.transactions);
-        let paths = receptions().map(|receiver| receiver.base.seat.path);
-        let place = admission.place(self.by_id.len(), paths, from);
-        if place == Place::Free {
-            return true;
+    /// Finds a place for another reception. If none is free, the weakest one gives way.
+    fn find_place(&mut self, now: Time, guest: Guest) -> bool {
+        let config = &self.core.config;
+        let shares = Admission::of(config.limits.transactions)
+            .reserving_for_known(!config.remotes.is_empty());
+        loop {
+            match self.core.shared.places.search(shares, self.by_id.len(), now, guest) {
+                Vacancy::Free => return true,
+                Vacancy::None => return false,
+                Vacancy::Of(handle) => {
+                    self.core.user.limit_reached(Limit::Transactions);
+                    self.displace(now, handle);
+                }
+            }
+            // Records of displaced receptions are being removed.
+            if self.by_id.len() >= shares.all {
+                return false;
+            }
         }
-        let idle = receptions()
-            .filter(|receiver| receiver.is_half_open(&self.core, now))
-            .filter(|receiver| place == Place::OfAny || receiver.base.seat.path == Some(from));
-        let Some(handle) = idle
-            .min_by_key(|receiver| receiver.base.last_received)
-            .map(|receiver| receiver.base.seat.handle)
-        else {
-            return false;
+    }
+
+    /// Removes the weakest reception. Returns its path.
+    pub(crate) fn displace_weakest(&mut self, now: Time) -> Option<PathId> {
+        let Vacancy::Of(handle) = self.core.shared.places.weakest_stranger(now) else {
+            return None;
         };
-        if let Some(Transaction::Receiver(receiver)) = self.slots.get_mut(handle) {
-            receiver.make_room(&mut self.core);
+        let path = self.slots.get(handle)?.base().seat.path;
+        self.displace(now, handle);
+        path
+    }
+
+    /// Whether a transaction uses a path.
+    pub(crate) fn uses(&self, path: PathId) -> bool {
+        self.slots.iter().any(|transaction| transaction.base().seat.path == Some(path))
+    }
+
+    /// Removes a reception to make room for another, unless it ends by itself.
+    fn displace(&mut self, now: Time, handle: Handle) {
+        let Some(Transaction::Receiver(receiver)) = self.slots.get_mut(handle) else {
+            self.core.shared.places.leave(handle);
+            return;
+        };
+        if !receiver.give_way(&mut self.core) {
+            self.core.shared.places.exempt(handle);
+            return;
+        }
+        self.core.stats.receptions_displaced += 1;
+        self.core.shared.places.leave(handle);
+        let (id, pdu) = (receiver.base.id(), receiver.staged_pdu());
+        if let Some(pdu) = pdu {
+            self.staged.insert_within(STAGED_MAX, id, pdu);
+        }
+        if let Some(lost) = receiver.lost_file() {
+            self.lost(now, lost);
         }
         self.settle(handle);
-        true
+    }
+
+    /// Indicates a file of class 1 that is lost for lack of room, a few times a second.
+    fn lost(&mut self, now: Time, lost: NoRoom) {
+        self.core.stats.files_without_room += 1;
+        if now >= self.lost_from {
+            self.lost_from = now + LOST_INTERVAL;
+            self.core.user.indicate(Indication::NoRoom(lost));
+        }
+    }
+
+    /// Peer that sends files of this source on a path.
+    fn guest(&self, from: Option<PathId>, source: u64) -> Guest {
+        let paths = &self.core.shared.paths;
+        let host = paths.host(from.unwrap_or_default());
+        let path = self.core.config.remote(source).path;
+        Guest { host, is_known: path.is_some_and(|path| paths.host(path) == host) }
     }
 
     pub(super) fn begin_reception(
@@ -241,12 +316,15 @@ impl Entity {
         from: Option<PathId>,
         header: &Header,
     ) -> Handle {
+        let guest = self.guest(from, header.source.0);
         let id = header.transaction();
         let handle = self.slots.reserve();
         let remote = self.core.config.remote(header.source.0).clone();
         let mut base = Base::new(handle, reverse(header), header.source.0, remote);
         base.seat.path = base.seat.path.or(from);
         base.last_received = now;
+        base.credit = Credit::of(0);
+        self.core.shared.places.enter(handle, now, guest);
         let receiver = Receiver::new(base, &mut self.core, now);
         let mut transaction = Transaction::Receiver(Box::new(receiver));
         // PDUs under way when the path went down still arrive.
@@ -298,10 +376,11 @@ impl Entity {
             self.core.user.limit_reached(Limit::Refusals);
             return;
         }
+        let mut credit = Credit::of(pdu.encoded_len() as u64);
         let subtype = u8::from(of == Acknowledged::Finished);
         let body = Body::Ack(Ack { directive: of, subtype, condition, status });
         let ack = Pdu { header: reverse(&pdu.header), body };
-        self.reply(from, ack.to_vec().ok());
+        self.reply(from, ack.to_vec().ok(), &mut credit);
         if of == Acknowledged::Eof {
             let known = self.closed.get(id).map(|over| over.pdu.clone());
             let known = known.filter(|pdu| !pdu.is_empty());
@@ -311,14 +390,19 @@ impl Entity {
                 let (condition, delivery) = (finished.condition, finished.delivery);
                 self.core.user.indicate(Indication::FinishedRepeated { id, condition, delivery });
             }
-            self.reply(from, known);
+            self.reply(from, known, &mut credit);
         }
     }
 
-    pub(super) fn reply(&mut self, path: PathId, pdu: Option<Vec<u8>>) {
+    /// Queues a PDU of no transaction under way, as far as the credit of its peer allows.
+    pub(super) fn reply(&mut self, path: PathId, pdu: Option<Vec<u8>>, credit: &mut Credit) {
         let Some(pdu) = pdu else { return };
         let mtu = self.core.shared.paths.get(&path).map_or(usize::MAX, Path::mtu);
-        let pdu = finished::fitted(pdu, mtu);
+        let pdu = finished::fitted(pdu, mtu.min(credit.left()));
+        if !credit.spend(pdu.len()) {
+            self.core.stats.held_back += 1;
+            return;
+        }
         if self.core.shared.replies.push(path, pdu) {
             return;
         }

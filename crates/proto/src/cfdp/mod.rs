@@ -36,7 +36,7 @@ pub use self::config::{
     Config, Faults, HostDelays, Indications, JournalPolicy, Limits, NakMode, Naks, Remote, Timer,
 };
 pub use self::indication::{
-    Indication, Limit, MetadataParts, MetadataReceived, PeerError, Report, Role, State,
+    Indication, Limit, MetadataParts, MetadataReceived, NoRoom, PeerError, Report, Role, State,
     TransactionFinished,
 };
 pub use self::journal::RECORD_PREFIX;
@@ -58,6 +58,7 @@ use self::core::{Alarm, Base, Core, Job, Shared, Task};
 use self::receiver::Receiver;
 use self::sender::Sender;
 use crate::path::{Burst, Class, Clock, Handle, Turn};
+use crate::recent::Recent;
 use crate::session::{Reason, Seat, Slots, Turns};
 
 /// Number of sequence numbers reserved at a time, so that few records are written.
@@ -72,6 +73,10 @@ pub struct Entity {
     /// Transaction of the last PDU, because the next PDU probably belongs to it too.
     last: Option<(TransactionId, Handle)>,
     closed: Closed,
+    /// Metadata PDUs of receptions that gave way before their data arrived.
+    staged: Recent<TransactionId, Vec<u8>>,
+    /// Time from which a lost file is indicated again.
+    lost_from: Time,
     sequence: u64,
     /// Sequence numbers below this one were requested to be reserved.
     sequence_reserved: u64,
@@ -178,6 +183,8 @@ impl Entity {
             by_id: BTreeMap::new(),
             last: None,
             closed,
+            staged: Recent::new(),
+            lost_from: Time::ZERO,
             sequence,
             sequence_reserved: sequence,
             sequence_safe: sequence,
@@ -220,7 +227,8 @@ impl Entity {
             Transaction::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
         });
         let Shared { room, replies, .. } = &self.core.shared;
-        held.sum::<usize>() + room.held() + self.closed.memory() + replies.memory()
+        let staged = self.staged.values().map(Vec::len).sum::<usize>();
+        held.sum::<usize>() + room.held() + self.closed.memory() + replies.memory() + staged
     }
 
     /// Sends a file, messages or filestore requests to another entity (§3.4.1).
@@ -518,9 +526,15 @@ impl Turns for Entity {
             }
             self.last = None;
             self.core.operations.gone(transaction.role(), id);
-            self.core.user.limit_left(Limit::Transactions);
+            // One that made room for another leaves the limit reached.
+            if self.by_id.len() * 2 <= self.core.config.limits.transactions {
+                self.core.user.limit_left(Limit::Transactions);
+            }
             transaction.base_mut().disarm_all(&mut self.core);
-            if let Transaction::Receiver(mut receiver) = transaction {
+            self.core.shared.places.leave(handle);
+            if let Transaction::Receiver(mut receiver) = transaction
+                && !receiver.is_displaced()
+            {
                 let (subject, since) = (receiver.subject(), receiver.base.last_received);
                 let pdu = receiver.take_finished_pdu();
                 self.remember(receiver.base.id(), Over { pdu, subject, since });

@@ -13,7 +13,7 @@ use super::request::{FilestoreRequest, PutRequest};
 use super::sender::Sender;
 use super::{Entity, Transaction};
 use crate::path::Handle;
-use crate::session::Turns as _;
+use crate::session::{Credit, Turns as _};
 
 impl Entity {
     /// Restores the records; without them, starts without transactions.
@@ -67,7 +67,7 @@ impl Entity {
                 if number >= first_repeated
                     && let Some(path) = self.way_to(id.source.0)
                 {
-                    self.reply(path, Some(over.pdu.clone()));
+                    self.reply(path, Some(over.pdu.clone()), &mut Credit::Unlimited);
                 }
                 self.remember(id, over);
             }

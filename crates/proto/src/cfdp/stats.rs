@@ -34,6 +34,12 @@ pub struct Stats {
     pub refusals_left_out: u64,
     /// PDUs that would have started a reception for which there was no slot.
     pub receptions_refused: u64,
+    /// Receptions removed to make room for others.
+    pub receptions_displaced: u64,
+    /// Files of class 1 lost because their reception was refused or removed.
+    pub files_without_room: u64,
+    /// PDUs not sent because the peer has not proven that it receives any.
+    pub held_back: u64,
     /// PDUs dropped because they exceed the path's MTU.
     pub oversize: u64,
 }

@@ -271,7 +271,8 @@ settings! {
         /// Sessions under way (§9.1). Further requests are refused; a peer's sessions are
         /// cancelled.
         pub sessions: usize as Number [Least(1)] = 1000,
-        /// Sessions of one path once half of all are under way (§9.1). Further ones are cancelled.
+        /// Sessions of one host once half of all are under way (§9.1). Further ones replace others
+        /// of that host.
         pub sessions_per_path: usize as Number [Least(1)] = 750,
         /// Finished sessions remembered, so that late segments start nothing (§6.20). The oldest is
         /// forgotten.

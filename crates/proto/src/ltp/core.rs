@@ -1,6 +1,6 @@
 //! State shared by all sessions of an engine, and state common to each session.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use engine::{PathId, Rng, Time};
@@ -16,7 +16,7 @@ use super::silence::{Probe, Silence};
 use super::transport::flow::{Outcome, Seq};
 use crate::authentication::Authentication;
 use crate::path::Burst;
-use crate::session::{self, Base, User};
+use crate::session::{self, Base, Credit, User};
 use crate::timer::Timer;
 
 /// A session's timers.
@@ -94,6 +94,10 @@ pub(crate) struct Core {
     pub(crate) probes: BTreeMap<PathId, Time>,
     /// Time at which reports were last acknowledged on each path.
     pub(crate) acked: BTreeMap<PathId, Time>,
+    /// Bytes that may be sent on each path in sessions whose peers have not proven themselves.
+    credit: BTreeMap<PathId, Credit>,
+    /// Paths on which a peer replied under a random number of this engine.
+    pub(crate) proven: BTreeSet<PathId>,
     /// Sessions whose files are complete.
     pub(crate) done: Done,
     /// Number of sessions under way.
@@ -120,6 +124,8 @@ impl Core {
             received_at: BTreeMap::new(),
             probes: BTreeMap::new(),
             acked: BTreeMap::new(),
+            credit: BTreeMap::new(),
+            proven: BTreeSet::new(),
             done: Done::new(),
             sessions: 0,
             ranges: 0,
@@ -135,6 +141,29 @@ impl Core {
     pub(crate) fn first_serial(&mut self) -> u64 {
         // Two bytes on the wire, with room to count up.
         (1 << 7) + self.rng.below((1 << 14) - (1 << 7) - 256)
+    }
+
+    /// Notes bytes of a peer that has not proven itself; replies leave on this path.
+    pub(crate) fn earn(&mut self, path: PathId, len: usize) {
+        let credit = self.credit.entry(path).or_insert(Credit::of(0));
+        credit.earn(len);
+        credit.cap();
+    }
+
+    /// Whether a peer that has not proven itself may get this many bytes more.
+    pub(crate) fn spend(&mut self, path: PathId, len: usize) -> bool {
+        let may = self.credit.get_mut(&path).is_some_and(|credit| credit.spend(len));
+        self.stats.held_back += u64::from(!may);
+        may
+    }
+
+    /// Forgets what is known of the peer on a path that went down.
+    pub(crate) fn forget_path(&mut self, path: PathId) {
+        self.received_at.remove(&path);
+        self.probes.remove(&path);
+        self.acked.remove(&path);
+        self.credit.remove(&path);
+        self.proven.remove(&path);
     }
 
     /// Counts data dropped for lack of room.
@@ -181,12 +210,16 @@ pub(crate) struct Peer {
     transport: Vec<(u8, Vec<u8>)>,
     /// LTP-T extensions of a cancellation for lack of room.
     congestion: Vec<(u8, Vec<u8>)>,
+    /// Whether the peer has proven that it receives segments, or need not: the session is this
+    /// engine's own.
+    pub(crate) is_proven: bool,
 }
 
 impl Peer {
     pub(crate) fn new(session: SessionId, remote: Remote) -> Self {
         let (transport, congestion) = (Vec::new(), Vec::new());
-        Self { session, remote, cookies: Cookies::default(), transport, congestion }
+        let (cookies, is_proven) = (Cookies::default(), false);
+        Self { session, remote, cookies, transport, congestion, is_proven }
     }
 
     /// Adds the block's transfer to each data segment.
@@ -237,7 +270,7 @@ impl Peer {
     }
 
     /// Writes a segment into the batch; `false` if it must wait for the next one. A segment larger
-    /// than the path's MTU is dropped.
+    /// than the path's MTU, or than the peer's credit, is dropped.
     pub(crate) fn push(&self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let authentication = self.remote.authentication.as_ref();
         let (cookies, transport) = (&self.cookies, self.values(&body));
@@ -245,6 +278,12 @@ impl Peer {
         let len = segment.encoded_len();
         if len > burst.mtu() {
             core.stats.oversize += 1;
+            return true;
+        }
+        if !burst.has_room(len) {
+            return false;
+        }
+        if !self.is_proven && !core.spend(burst.path, len) {
             return true;
         }
         let Some(place) = burst.push(len) else { return false };

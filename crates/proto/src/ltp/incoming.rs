@@ -50,7 +50,7 @@ impl Node {
         }
         let wait = self.peer(from, segment.session).host_delay;
         if wait.is_zero() || !requests_reply(&segment) {
-            self.take(now, from, &segment);
+            self.take(now, from, &segment, datagram.len());
         } else if self.held.len() < self.core.config.limits.buffers.replies {
             let alarm = (Handle::NOBODY, Alarm::Host);
             self.held.push_back((now + wait, from, datagram.to_vec()));
@@ -64,7 +64,7 @@ impl Node {
         while self.held.front().is_some_and(|(at, ..)| *at <= now) {
             let Some((_, from, datagram)) = self.held.pop_front() else { break };
             if let Ok(segment) = Segment::decode(&datagram) {
-                self.take(now, from, &segment);
+                self.take(now, from, &segment, datagram.len());
             }
         }
         if let Some((at, ..)) = self.held.front() {
@@ -73,18 +73,18 @@ impl Node {
         }
     }
 
-    /// Processes a segment.
-    fn take(&mut self, now: Time, from: PathId, segment: &Segment<'_>) {
+    /// Processes a segment of `len` bytes.
+    fn take(&mut self, now: Time, from: PathId, segment: &Segment<'_>, len: usize) {
         let known = self.by_id.get(&segment.session).copied();
         match known.or_else(|| self.accept(now, from, segment)) {
             Some(handle) => {
-                self.deliver(now, from, handle, segment);
+                self.deliver(now, from, handle, segment, len);
                 if self.core.config.transport.is_some() {
                     self.pass_on(handle);
                     self.settle(handle);
                 }
             }
-            None => self.answer_stranger(now, from, segment),
+            None => self.answer_stranger(now, from, segment, len),
         }
     }
 
@@ -144,15 +144,33 @@ impl Node {
     }
 
     /// Processes a segment of a session under way.
-    fn deliver(&mut self, now: Time, from: PathId, handle: Handle, segment: &Segment<'_>) {
+    fn deliver(
+        &mut self,
+        now: Time,
+        from: PathId,
+        handle: Handle,
+        segment: &Segment<'_>,
+        len: usize,
+    ) {
         if !self.is_from_peer(now, from, handle, segment) {
             return;
         }
         if let Some(path) = self.slots.get(handle).and_then(|it| it.base_of().seat.path) {
             self.end_silence(now, path);
         }
-        let Self { core, slots, half_open, .. } = self;
+        let Self { core, slots, half_open, answers, .. } = self;
         let Some(session) = slots.get_mut(handle) else { return };
+        let path = session.base_of().seat.path.unwrap_or(from);
+        if !session.peer().is_proven {
+            core.earn(path, len);
+        }
+        if let Session::Sender(sender) = session {
+            // The session's number is random.
+            core.proven.insert(path);
+            if !std::mem::replace(&mut sender.peer.is_proven, true) {
+                answers.forget(&segment.session);
+            }
+        }
         match (session, segment.body) {
             (Session::Receiver(receiver), Body::Data(data)) => {
                 let was_half_open = receiver.is_half_open();

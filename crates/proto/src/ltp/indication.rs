@@ -20,6 +20,8 @@ pub enum Indication {
         /// Client service of the session.
         service: u64,
     },
+    /// A reception made room for another. It begins again with its sender's next segment.
+    Displaced(SessionId),
     /// Unit of client data that arrived, alone or with others in a block.
     Data {
         /// The session that brought it.
@@ -277,8 +279,10 @@ pub struct Stats {
     pub storage_errors: u64,
     /// Replies dropped because of a limit.
     pub replies_dropped: u64,
-    /// Receptions of one or two segments that were dropped for others.
+    /// Receptions that were dropped for others.
     pub half_open_dropped: u64,
+    /// Segments not sent because the peer has not proven that it receives any.
+    pub held_back: u64,
     /// Cancellations suppressed because too many were sent to a peer within a second.
     pub refusals_left_out: u64,
     /// Segments dropped because they exceed the path's MTU.

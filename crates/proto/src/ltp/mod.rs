@@ -80,6 +80,8 @@ pub struct Node {
     ways: BTreeMap<u64, PathId>,
     /// Receptions with a single segment, oldest first.
     half_open: Recent<SessionId, ()>,
+    /// Sending sessions to engines that have not proven that they receive any, oldest first.
+    answers: Recent<SessionId, ()>,
     /// Engines that sent from an unexpected address and were indicated.
     elsewhere: BTreeSet<u64>,
     /// Segments held for the processing delay of this host.
@@ -131,6 +133,7 @@ impl Node {
             lost: Lost::new(!journal),
             gathered: Gathered::default(),
             half_open: Recent::new(),
+            answers: Recent::new(),
             elsewhere: BTreeSet::new(),
             held: VecDeque::new(),
         }
@@ -261,6 +264,11 @@ impl Node {
         self.ways.insert(engine, path);
     }
 
+    /// Forgets the path set to an engine.
+    pub(crate) fn forget_way(&mut self, engine: u64) {
+        self.ways.remove(&engine);
+    }
+
     /// Path to an engine, if configured or set.
     fn way_to(&self, engine: u64) -> Option<PathId> {
         self.core.config.remote(engine).path.or_else(|| self.ways.get(&engine).copied())
@@ -270,7 +278,10 @@ impl Node {
     pub(crate) fn new_session(&mut self, now: Time, destination: u64) -> (Base<Alarm>, Peer) {
         let remote = self.core.config.remote(destination).clone();
         let path = self.way_to(destination).or_else(|| self.core.shared.only_path());
-        let peer = Peer::new(self.new_id(), remote);
+        let mut peer = Peer::new(self.new_id(), remote);
+        // An engine known only by its segments gets no more than its share before it replies.
+        let is_answer = peer.remote.path.is_none() && self.ways.contains_key(&destination);
+        peer.is_proven = !is_answer || path.is_some_and(|path| self.core.proven.contains(&path));
         let handle = self.slots.reserve();
         (Base::new(&mut self.core.shared.paths, handle, path, now), peer)
     }
@@ -279,6 +290,10 @@ impl Node {
         let id = sender.id();
         self.core.user.indicate(Indication::Started(id));
         self.core.shared.senders += 1;
+        if !sender.peer.is_proven {
+            self.make_room_for_answer();
+            self.answers.insert(id, ());
+        }
         self.fill(sender.base.seat.handle, id, Session::Sender(Box::new(sender)));
         id
     }
@@ -361,9 +376,7 @@ impl Node {
             catch_up: config.catch_up,
         };
         if event == PathEvent::Down {
-            self.core.received_at.remove(&id);
-            self.core.probes.remove(&id);
-            self.core.acked.remove(&id);
+            self.core.forget_path(id);
         }
         let Some(change) = self.core.shared.path_event(id, event, pacing) else { return };
         let only = self.core.shared.only_path();
@@ -474,11 +487,18 @@ impl Turns for Node {
                 }
             };
             self.by_id.remove(&id);
+            self.core.shared.places.leave(handle);
+            self.answers.forget(&id);
             self.core.sessions = self.by_id.len();
-            self.core.user.limit_left(Limit::Sessions);
+            // One that made room for another leaves the limit reached.
+            if self.by_id.len() * 2 <= self.core.config.limits.sessions {
+                self.core.user.limit_left(Limit::Sessions);
+            }
             self.core.user.limit_left(Limit::Units);
             // If the session was dropped for others, the peer's next segment starts it again.
-            if self.half_open.forget(&id).is_none() {
+            let is_displaced =
+                matches!(&session, Session::Receiver(receiver) if receiver.is_displaced());
+            if self.half_open.forget(&id).is_none() && !is_displaced {
                 let max = self.core.config.limits.closed;
                 self.closed.insert_within(max, id, Closed { peer, left });
             }

@@ -63,6 +63,8 @@ pub(crate) struct Receiver {
     /// Number of data segments received.
     segments: u32,
     refused: Option<CancelReason>,
+    /// Whether it was removed to make room for another, and may begin again.
+    is_displaced: bool,
     phase: Phase,
 }
 
@@ -136,6 +138,7 @@ impl Receiver {
             is_half_open: false,
             segments: 0,
             refused: None,
+            is_displaced: false,
             phase: Phase::Receiving,
         }
     }
@@ -186,6 +189,7 @@ impl Receiver {
         // A sender that retransmits known data as a checkpoint has missed a report: it needs a full
         // one.
         let is_here = self.ranges.gaps(start, end).next().is_none();
+        let covered = self.ranges.covered();
         if self.phase == Phase::Receiving {
             if data.service != self.service && is_first {
                 self.cancel(core, CancelReason::Unreachable);
@@ -205,6 +209,10 @@ impl Receiver {
             core.stats.duplicate_data += 1;
         }
         self.count_ranges(core, self.ranges.len());
+        // Ranking at each doubling keeps the work of a segment small.
+        if covered.leading_zeros() != self.ranges.covered().leading_zeros() {
+            core.shared.places.gained(self.base.seat.handle, self.ranges.covered());
+        }
         if let Some(checkpoint) = data.checkpoint {
             self.on_checkpoint(core, checkpoint, if is_here { 0 } else { start }, end);
         }

@@ -15,7 +15,7 @@ use super::receiver::Receiver;
 use super::sealed::Sealed;
 use super::{Closed, Left, Node, REFUSE_EVERY, Session};
 use crate::path::{Handle, Path};
-use crate::session::{self, Base, Place, Turns as _};
+use crate::session::{self, Base, Guest, Turns as _, Vacancy};
 
 /// Maximum number of engines with an unexpected address that are indicated.
 const ELSEWHERE_MAX: usize = 256;
@@ -30,6 +30,13 @@ pub(super) fn may_speak(core: &Core, remote: &Remote, from: PathId) -> bool {
         Pin::Host => host(&path).is_some_and(|known| host(&from) == Some(known)),
         Pin::Address => false,
     }
+}
+
+/// Session that a peer begins.
+struct Opening {
+    id: SessionId,
+    service: u64,
+    guest: Guest,
 }
 
 impl Node {
@@ -80,14 +87,19 @@ impl Node {
         if !self.hears(id.originator, &remote, from) {
             return None;
         }
-        if !self.make_room(now, from) {
+        let paths = &self.core.shared.paths;
+        let host = paths.host(from);
+        let is_known = remote.path.is_some_and(|path| paths.host(path) == host);
+        let guest = Guest { host, is_known };
+        if !self.make_room(now, guest) {
             self.core.user.limit_reached(Limit::Sessions);
             return None;
         }
         let intake = self.admit(now, segment, &data);
         let left = match intake {
             Intake::Plain | Intake::Last(_) | Intake::Onward(..) => {
-                return Some(self.receive_new(now, from, (id, data.service), remote, intake));
+                let opening = Opening { id, service: data.service, guest };
+                return Some(self.receive_new(now, from, opening, remote, intake));
             }
             Intake::Unknown => return None,
             Intake::Known => Left::Elsewhere,
@@ -98,57 +110,74 @@ impl Node {
         None
     }
 
-    /// Makes room for a reception on this path, by dropping a half-open one, or the one silent for
-    /// the longest time after one or two segments.
-    fn make_room(&mut self, now: Time, from: PathId) -> bool {
-        let limits = self.core.config.limits.clone();
-        let admission = session::Admission::of(limits.sessions)
+    /// Makes room for a reception: the weakest one gives way.
+    fn make_room(&mut self, now: Time, guest: Guest) -> bool {
+        let limits = &self.core.config.limits;
+        let shares = session::Admission::of(limits.sessions)
             .with_path_share(limits.sessions_per_path)
-            .counting_own();
-        while self.half_open.len() >= admission.half_open
-            || self.core.shared.room.parked > limits.buffers.write_buffer / 4
-            || self.core.units > limits.units_total / 2
+            .counting_own()
+            .reserving_for_known(!self.core.config.remotes.is_empty());
+        let (parked, units) = (limits.buffers.write_buffer / 4, limits.units_total / 2);
+        while self.half_open.len() >= shares.half_open
+            || self.core.shared.room.parked > parked
+            || self.core.units > units
         {
-            if !self.drop_half_open() && !self.drop_weak(now, None) {
+            if !self.drop_half_open() && !self.drop_weak(now) {
                 break;
             }
         }
-        while self.by_id.len() >= admission.all && self.drop_half_open() {}
-        let paths = self.receivers(None).map(|receiver| receiver.base.seat.path);
-        let place = admission.place(self.by_id.len(), paths, from);
-        if place == Place::OfPath && !self.drop_weak(now, Some(from)) {
-            return false;
+        loop {
+            match self.core.shared.places.search(shares, self.by_id.len(), now, guest) {
+                Vacancy::Free => return true,
+                Vacancy::None => return false,
+                Vacancy::Of(handle) => {
+                    self.core.user.limit_reached(Limit::Sessions);
+                    self.displace(handle);
+                }
+            }
         }
-        self.by_id.len() < admission.all
-            || self.drop_weak(now, None) && self.by_id.len() < admission.all
     }
 
-    /// Receiving sessions of one path, or of all paths.
-    fn receivers(&self, of: Option<PathId>) -> impl Iterator<Item = &Receiver> {
-        let receivers = self.slots.iter().filter_map(|session| match session {
-            Session::Receiver(receiver) => Some(&**receiver),
-            Session::Sender(_) => None,
-        });
-        receivers.filter(move |receiver| of.is_none() || receiver.base.seat.path == of)
+    /// Ends a reception to make room for another, unless it ends by itself.
+    fn displace(&mut self, handle: Handle) {
+        let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else {
+            self.core.shared.places.leave(handle);
+            return;
+        };
+        if !receiver.make_way(&mut self.core) {
+            self.core.shared.places.exempt(handle);
+            return;
+        }
+        self.core.stats.half_open_dropped += 1;
+        self.settle(handle);
     }
 
-    /// Ends the session that was silent for the longest time after one or two segments, on one
-    /// path or on all. Returns whether there was such a session.
-    fn drop_weak(&mut self, now: Time, of: Option<PathId>) -> bool {
-        let silent = self.receivers(of).filter_map(|it| Some((it.weak_for(now)?, it)));
-        let Some((silence, weak)) = silent.max_by_key(|(silence, _)| *silence) else {
+    /// Ends the weakest session to save memory, if it was silent after one or two segments.
+    fn drop_weak(&mut self, now: Time) -> bool {
+        let Vacancy::Of(handle) = self.core.shared.places.weakest_stranger(now) else {
             return false;
         };
-        if silence < weak.patience(&self.core) {
-            return false;
+        let Some(Session::Receiver(receiver)) = self.slots.get(handle) else { return false };
+        let silence = receiver.weak_for(now);
+        let is_weak = silence.is_some_and(|silence| silence >= receiver.patience(&self.core));
+        if is_weak {
+            self.displace(handle);
         }
-        let handle = weak.base.seat.handle;
-        if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
-            receiver.evict(&mut self.core);
-            self.core.stats.half_open_dropped += 1;
+        is_weak
+    }
+
+    /// Makes room for a session to an engine that has not proven that it receives any: the oldest
+    /// such session ends.
+    pub(super) fn make_room_for_answer(&mut self) {
+        let most = session::Admission::of(self.core.config.limits.sessions).half_open;
+        while self.answers.len() >= most {
+            let Some((oldest, ())) = self.answers.forget_oldest() else { break };
+            let Some(handle) = self.by_id.get(&oldest).copied() else { continue };
+            if let Some(Session::Sender(sender)) = self.slots.get_mut(handle) {
+                sender.give_way(&mut self.core);
+            }
+            self.settle(handle);
         }
-        self.settle(handle);
-        true
     }
 
     /// Forgets the oldest half-open session. Returns whether there was such a session.
@@ -171,7 +200,7 @@ impl Node {
         &mut self,
         now: Time,
         from: PathId,
-        (id, service): (SessionId, u64),
+        Opening { id, service, guest }: Opening,
         remote: Remote,
         intake: Intake,
     ) -> Handle {
@@ -198,6 +227,7 @@ impl Node {
                 (Receiver::new(base, peer, core, now, service), None)
             }
         };
+        self.core.shared.places.enter(handle, now, guest);
         if receiver.is_half_open() {
             self.half_open.insert(id, ());
         }
@@ -209,7 +239,13 @@ impl Node {
     }
 
     /// Replies to a segment of no session under way, so that the peer can end it.
-    pub(super) fn answer_stranger(&mut self, now: Time, from: PathId, segment: &Segment<'_>) {
+    pub(super) fn answer_stranger(
+        &mut self,
+        now: Time,
+        from: PathId,
+        segment: &Segment<'_>,
+        len: usize,
+    ) {
         self.core.stats.stray += 1;
         if !self.lost.is_known {
             // The peer will retransmit the segment once the reply is known.
@@ -262,6 +298,8 @@ impl Node {
             }
             Body::ReportAck { .. } | Body::CancelAck { .. } => return,
         };
+        let to = self.peer(from, segment.session).path.unwrap_or(from);
+        self.core.earn(to, len);
         self.reply(now, from, segment, body, congestion);
     }
 
@@ -293,6 +331,9 @@ impl Node {
         let sealed =
             Sealed { session, body, authentication, cookies, transport: &transport.values() };
         let Ok(sealed) = sealed.to_vec() else { return };
+        if !self.core.spend(to, sealed.len()) {
+            return;
+        }
         if !self.core.shared.replies.push(to, sealed) {
             self.core.stats.replies_dropped += 1;
             self.core.user.limit_reached(Limit::Replies);

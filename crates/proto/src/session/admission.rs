@@ -10,7 +10,10 @@
 //! | of one path, unless configured | three quarters |
 //! | half-open sessions, where an engine counts them apart | a quarter, at least one |
 //!
-//! A session without a free place may replace a half-open one, as each protocol defines it.
+//! | of strangers, where peers are configured | seven eighths of what peers may use |
+//!
+//! A session without a free place replaces another: the weakest of [`Places`](super::Places), or in
+//! Saratoga a half-open one.
 
 use engine::PathId;
 
@@ -21,6 +24,8 @@ pub(crate) struct Admission {
     pub(crate) all: usize,
     /// Number of peers' sessions at which peers are refused.
     pub(crate) of_peers: usize,
+    /// Number of strangers' sessions at which strangers are refused.
+    pub(crate) of_strangers: usize,
     /// Number of active sessions below which every peer is admitted.
     pub(crate) unshared: usize,
     /// Number of peers' sessions on one path at which that path is refused.
@@ -46,9 +51,18 @@ impl Admission {
         Self {
             all: places,
             of_peers: places - places / 8,
+            of_strangers: places - places / 8,
             unshared: places / 2,
             of_path: places - places / 4,
             half_open: (places / 4).max(1),
+        }
+    }
+
+    /// Reserves places for configured peers, if there are any.
+    pub(crate) fn reserving_for_known(self, are_any: bool) -> Self {
+        match are_any {
+            true => Self { of_strangers: self.of_peers - self.of_peers / 8, ..self },
+            false => self,
         }
     }
 

@@ -74,6 +74,12 @@ impl Arrivals {
         self.waiting.len() + self.held.len() + self.later.len()
     }
 
+    /// Whether any is from this entity.
+    pub(super) fn are_from(&self, number: u64) -> bool {
+        let waiting = self.waiting.iter().chain(&self.later).map(|(_, came)| came.from);
+        waiting.chain(self.held.values().map(|held| held.came.from)).any(|from| from == number)
+    }
+
     pub(super) fn memory(&self) -> usize {
         let bytes = |came: &Came| match &came.content {
             Content::Bytes(bytes) => bytes.len(),

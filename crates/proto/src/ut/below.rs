@@ -144,6 +144,9 @@ pub trait Below: Engine<Indication = Event> {
     /// Requests a path to an unconfigured entity; [`Event::Up`] reports it, if there is one.
     fn meet(&mut self, entity: u64);
 
+    /// Forgets an unconfigured entity, which makes room for another.
+    fn part(&mut self, _entity: u64) {}
+
     /// Number of PDUs in transit that fill the path to an entity, if known.
     fn window(&self, to: u64) -> Option<usize>;
 

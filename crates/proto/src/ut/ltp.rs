@@ -75,7 +75,6 @@ pub struct LtpLayer {
     pdu_max: usize,
     /// PDUs in transit to an entity.
     window: usize,
-    strangers: usize,
     ways: BTreeMap<u64, EntityPath>,
     /// Paths that are up.
     up: BTreeMap<PathId, PathInfo>,
@@ -165,7 +164,6 @@ impl LtpLayer {
             color: below.color,
             pdu_max: config.pdu_max,
             window: config.limits.window,
-            strangers: config.limits.strangers,
             up: BTreeMap::new(),
             return_down: BTreeSet::new(),
             units: BTreeMap::new(),
@@ -219,7 +217,7 @@ impl LtpLayer {
             ) => usize::MAX,
         };
         let max = self.pdu_max.min(segment);
-        PathInfo { kind: PathKind::Message { max }, owlt, ..PathInfo::datagram(0) }
+        PathInfo { kind: PathKind::Message { max }, owlt, ends: info.ends, ..PathInfo::datagram(0) }
     }
 
     fn path_event(&mut self, path: PathId, event: &PathEvent) {
@@ -273,12 +271,12 @@ impl LtpLayer {
     }
 
     /// Handles the engine's indications and effects.
-    fn listen(&mut self, now: Time) {
+    fn listen(&mut self) {
         loop {
             let mut some = false;
             while let Some(block) = self.ltp.poll_block() {
                 some = true;
-                self.block(now, block);
+                self.block(block);
             }
             while let Some(indication) = self.ltp.poll_indication() {
                 some = true;
@@ -305,6 +303,7 @@ impl LtpLayer {
                 self.events.push_back(Event::Noted(Note::LimitReached(limit)));
             }
             Indication::Started(_)
+            | Indication::Displaced(_)
             | Indication::Receiving { .. }
             | Indication::Data { .. }
             | Indication::Interrupted { .. }
@@ -313,18 +312,17 @@ impl LtpLayer {
         }
     }
 
-    fn block(&mut self, now: Time, block: ltp::Block) {
+    fn block(&mut self, block: ltp::Block) {
         let ltp::Block { id, content, path, .. } = block;
         let from = id.originator;
-        if !self.ways.contains_key(&from) {
-            if self.ways.len() >= self.ltp.config().remotes.len() + self.strangers {
-                // The session may have ended in the meantime.
-                let _over = self.ltp.cancel_for(now, id, CancelReason::User);
-                return;
+        match path {
+            // The entity above has room for it, or refuses the block.
+            Some(path) if !self.ways.contains_key(&from) => {
+                self.ways.insert(from, EntityPath { path: Some(path), is_set: false });
+                self.ltp.set_way(from, path);
             }
-            self.meet(from);
+            path => self.learn_path(from, path),
         }
-        self.learn_path(from, path);
         let arrival = Arrival(self.number());
         self.arrivals.insert(arrival, id);
         let (content, leaves_file) = match content {
@@ -396,7 +394,7 @@ impl Below for LtpLayer {
         })?;
         let unit = Unit(self.number());
         self.units.insert(id, unit);
-        self.listen(now);
+        self.listen();
         Ok(unit)
     }
 
@@ -404,7 +402,7 @@ impl Below for LtpLayer {
         if let Some(id) = self.arrivals.remove(&arrival) {
             // The session may have ended in the meantime.
             let _over = self.ltp.accept_block(now, id);
-            self.listen(now);
+            self.listen();
         }
     }
 
@@ -412,13 +410,20 @@ impl Below for LtpLayer {
         if let Some(id) = self.arrivals.remove(&arrival) {
             // The session may have ended in the meantime.
             let _over = self.ltp.cancel_for(now, id, CancelReason::System);
-            self.listen(now);
+            self.listen();
         }
     }
 
     fn meet(&mut self, entity: u64) {
         self.ways.entry(entity).or_insert(EntityPath { path: None, is_set: false });
         self.report_path(entity);
+    }
+
+    fn part(&mut self, entity: u64) {
+        if self.ways.get(&entity).is_some_and(|way| !way.is_set) {
+            self.ways.remove(&entity);
+            self.ltp.forget_way(entity);
+        }
     }
 
     fn window(&self, to: u64) -> Option<usize> {
@@ -438,17 +443,17 @@ impl Engine for LtpLayer {
             self.path_event(*path, event);
         }
         self.ltp.handle_input(now, input);
-        self.listen(now);
+        self.listen();
     }
 
     fn handle_timeout(&mut self, now: Time) {
         self.ltp.handle_timeout(now);
-        self.listen(now);
+        self.listen();
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         let transmit = self.ltp.poll_transmit(now, tx);
-        self.listen(now);
+        self.listen();
         transmit
     }
 

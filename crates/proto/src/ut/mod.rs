@@ -44,6 +44,9 @@ use self::arrivals::Arrivals;
 use self::sending::Sending;
 use crate::cfdp::{self, Entity, PutRequest, RequestError};
 
+/// Entities silent for the longest time among which an idle one is searched.
+const IDLE_AMONG: usize = 8;
+
 /// Indications to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Indication {
@@ -99,6 +102,8 @@ struct Peer {
     is_up: bool,
     /// Whether the entity was notified that the window is full.
     is_blocked: bool,
+    /// Order of the last arrival of an unconfigured entity.
+    last: Option<u64>,
 }
 
 /// Entity on a layer below it.
@@ -108,6 +113,10 @@ pub struct LayeredEntity<B> {
     config: Config,
     peers: BTreeMap<u64, Peer>,
     by_path: BTreeMap<PathId, u64>,
+    next_path: u32,
+    /// Unconfigured entities that sent, in the order of their last arrivals.
+    strangers: BTreeSet<(u64, u64)>,
+    next_arrival: u64,
     sending: Sending,
     arrivals: Arrivals,
     tickets: BTreeMap<Ticket, (Owner, Ticket)>,
@@ -134,7 +143,7 @@ impl<B: Below> LayeredEntity<B> {
     fn new(mut entity: cfdp::Config, config: Config, below: B, rng: Rng) -> Self {
         let mut peers = BTreeMap::new();
         for (number, path) in config.peers.iter().zip(0..) {
-            let peer = Peer { path: PathId(path), is_up: false, is_blocked: false };
+            let peer = Peer { path: PathId(path), is_up: false, is_blocked: false, last: None };
             peers.insert(*number, peer);
             let remote = entity.remote(*number).clone();
             entity.remotes.entry(*number).or_insert(remote);
@@ -146,6 +155,7 @@ impl<B: Below> LayeredEntity<B> {
             remote.repair_copies = 1;
         }
         let by_path = peers.iter().map(|(number, peer)| (peer.path, *number)).collect();
+        let next_path = u32::try_from(peers.len()).unwrap_or(u32::MAX);
         let tx = TxBuf::with_limits(1, config.pdu_max);
         let mut layered = Self {
             entity: Entity::new(entity, rng),
@@ -153,6 +163,9 @@ impl<B: Below> LayeredEntity<B> {
             config,
             peers,
             by_path,
+            next_path,
+            strangers: BTreeSet::new(),
+            next_arrival: 0,
             sending: Sending::default(),
             arrivals: Arrivals::default(),
             tickets: BTreeMap::new(),
@@ -319,13 +332,15 @@ impl<B: Below> LayeredEntity<B> {
             }
             Event::Came { arrival, from, content, leaves_file } => {
                 if !self.peers.contains_key(&from) {
-                    let Config { peers, limits, .. } = &self.config;
-                    if self.peers.len() >= peers.len() + limits.strangers {
+                    if !self.has_room_for_stranger(now) {
                         self.statistics.strangers += 1;
-                        return self.below.refuse(now, arrival);
+                        self.below.refuse(now, arrival);
+                        return self.below.part(from);
                     }
+                    self.path_to(from);
                     self.below.meet(from);
                 }
+                self.sends(from);
                 self.arrivals.came(arrival, from, content, leaves_file);
             }
             Event::Gone { arrival } => self.arrivals.forget(arrival),
@@ -334,6 +349,58 @@ impl<B: Below> LayeredEntity<B> {
             Event::Noted(note) => self.indications.push_back(Indication::Noted(note)),
             Event::Failed { unit, is_final, why } => self.failed(now, unit, is_final, why),
         }
+    }
+
+    /// Notes that an entity sends.
+    fn sends(&mut self, number: u64) {
+        let Some(peer) = self.peers.get_mut(&number) else { return };
+        if self.config.peers.contains(&number) {
+            return;
+        }
+        let now = self.next_arrival;
+        self.next_arrival += 1;
+        if let Some(before) = peer.last.replace(now) {
+            self.strangers.remove(&(before, number));
+        }
+        self.strangers.insert((now, number));
+    }
+
+    /// Whether one more unconfigured entity can be remembered. One without anything under way is
+    /// forgotten for it; if there is none, the weakest reception gives way.
+    fn has_room_for_stranger(&mut self, now: Time) -> bool {
+        let Config { peers, limits, .. } = &self.config;
+        if self.peers.len() < peers.len() + limits.strangers {
+            return true;
+        }
+        let mut oldest = self.strangers.iter().take(IDLE_AMONG).map(|(_, number)| *number);
+        let idle = oldest.find(|number| !self.is_busy(*number)).or_else(|| {
+            let path = self.entity.displace_weakest(now)?;
+            let number = self.by_path.get(&path).copied()?;
+            (!self.config.peers.contains(&number) && !self.is_busy(number)).then_some(number)
+        });
+        let Some(number) = idle else { return false };
+        self.forget(now, number);
+        true
+    }
+
+    /// Whether anything of an entity is under way.
+    fn is_busy(&self, number: u64) -> bool {
+        let path = self.peers.get(&number).map(|peer| peer.path);
+        self.sending.count(number) > 0
+            || self.arrivals.are_from(number)
+            || path.is_some_and(|path| self.entity.uses(path))
+    }
+
+    /// Forgets an unconfigured entity.
+    fn forget(&mut self, now: Time, number: u64) {
+        let Some(peer) = self.peers.remove(&number) else { return };
+        if let Some(last) = peer.last {
+            self.strangers.remove(&(last, number));
+        }
+        self.by_path.remove(&peer.path);
+        self.sending.forget(number);
+        self.entity.handle_input(now, Input::Path(peer.path, PathEvent::Down));
+        self.below.part(number);
     }
 
     /// Learns the entities in the records of an earlier run, so that receptions from them resume.
@@ -351,8 +418,9 @@ impl<B: Below> LayeredEntity<B> {
         if let Some(peer) = self.peers.get(&entity) {
             return peer.path;
         }
-        let path = PathId(u32::try_from(self.peers.len()).unwrap_or(u32::MAX));
-        self.peers.insert(entity, Peer { path, is_up: false, is_blocked: false });
+        let path = PathId(self.next_path);
+        self.next_path = self.next_path.wrapping_add(1);
+        self.peers.insert(entity, Peer { path, is_up: false, is_blocked: false, last: None });
         self.by_path.insert(path, entity);
         path
     }

@@ -53,7 +53,12 @@ impl Sending {
         self.flights.values().chain(&self.again).any(|flight| flight.id == Some(id))
     }
 
-    fn count(&self, to: u64) -> usize {
+    /// Forgets an entity without PDUs in transit.
+    pub(super) fn forget(&mut self, number: u64) {
+        self.counts.remove(&number);
+    }
+
+    pub(super) fn count(&self, to: u64) -> usize {
         self.counts.get(&to).copied().unwrap_or_default()
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::cfdp::{
-    self, Entity, Indication, Limit, OperationIndication, Role, State, TransactionFinished,
+    self, Entity, Indication, Limit, NoRoom, OperationIndication, Role, State, TransactionFinished,
 };
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransactionId, Width};
 
@@ -326,6 +326,10 @@ pub(super) fn report(entity: &Entity, indication: Indication) -> Event {
         Indication::Abandoned { id, condition, .. } => {
             Event::Abandoned { id: id.into(), why: condition.to_string() }
         }
+        Indication::Displaced(id) => Event::Continued(id.into()),
+        Indication::NoRoom(NoRoom { id, name, progress }) => {
+            Event::NoRoom { id: id.into(), name, bytes: progress }
+        }
         Indication::FinishedRepeated { id, condition, delivery } => Event::Repeated {
             id: id.into(),
             condition: condition.to_string(),
@@ -343,7 +347,7 @@ pub(super) fn report(entity: &Entity, indication: Indication) -> Event {
             ))
         }
         Indication::LimitReached(Limit::Transactions) => Event::Warning(
-            "as many transactions as allowed are under way; one is refused".to_owned(),
+            "as many transactions as allowed are under way; one makes room for another".to_owned(),
         ),
         // Data dropped at these limits is requested again.
         Indication::LimitReached(

@@ -176,6 +176,7 @@ fn event(indication: ltp::Indication) -> Event {
             // The name of a block arrives with its last segment.
             Event::Receiving { id: number(id), name: String::new(), size: None, resumed: 0 }
         }
+        ltp::Indication::Displaced(id) => Event::Continued(number(id)),
         ltp::Indication::Finished(finished) => {
             let at_sender = finished.role == ltp::segment::End::Sender;
             Event::Ended(Ended {

@@ -385,6 +385,7 @@ impl Client {
             Event::Ended(_)
             | Event::Message { .. }
             | Event::Repeated { .. }
+            | Event::NoRoom { .. }
             | Event::Continued(_)
             | Event::Begins(_)
             | Event::Latency(..)

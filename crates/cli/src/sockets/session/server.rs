@@ -96,7 +96,8 @@ pub(crate) fn serve(options: Options, service: Service, node: Option<Node>) -> R
     let stop = stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| server.on(now, transport, event))?;
     server.failure.map_or(Ok(()), Err)?;
-    let failed = server.service.once && server.first != Some(true);
+    let is_whole = server.first == Some(true) && !server.is_any_lost;
+    let failed = server.service.once && !is_whole;
     Ok(Exit::of(!failed).into())
 }
 
@@ -225,6 +226,8 @@ struct Server {
     is_repeated: bool,
     /// Time of the next check of the free space.
     room_at: Time,
+    /// Whether a file was lost for lack of room.
+    is_any_lost: bool,
     failure: Option<anyhow::Error>,
 }
 
@@ -261,6 +264,7 @@ impl Server {
             closing: Closing::default(),
             is_repeated: false,
             room_at: Time::ZERO,
+            is_any_lost: false,
             failure: None,
         }
     }
@@ -310,6 +314,7 @@ impl Server {
                     under_way.bar.clear();
                 }
             }
+            Event::NoRoom { id, name, bytes } => self.no_room(&id, &name, bytes),
             Event::Restored(transfers) => self.restored(now, transport, transfers),
             Event::Message { sender, content } => {
                 self.failure = message(sender, &content, &self.options, &self.screen).err();
@@ -452,6 +457,21 @@ impl Server {
         }
         self.first.get_or_insert(false);
         self.closing.begin(now);
+    }
+
+    /// Reports a file that nobody will send again.
+    fn no_room(&mut self, id: &TransferId, name: &str, bytes: u64) {
+        if let Some(under_way) = self.under_way.remove(id) {
+            under_way.bar.clear();
+        }
+        self.is_any_lost = true;
+        let name =
+            if name.is_empty() { "a file".to_owned() } else { name.escape_debug().to_string() };
+        tracing::warn!(
+            "{id}: {name} is lost after {}: too many transfers are under way, and class 1 does not \
+             retransmit",
+            show::bytes(bytes as f64)
+        );
     }
 
     /// Reports that a sender requested the end of a transfer that an earlier process received.

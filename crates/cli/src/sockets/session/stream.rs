@@ -162,6 +162,7 @@ impl View {
             | Event::Ended(_)
             | Event::Abandoned { .. }
             | Event::Repeated { .. }
+            | Event::NoRoom { .. }
             | Event::Continued(_)
             | Event::Restored(_)
             | Event::Begins(_)

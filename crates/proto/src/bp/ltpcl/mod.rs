@@ -168,6 +168,7 @@ impl Ltpcl {
             | Indication::Elsewhere { .. }
             | Indication::Receiving { .. }
             | Indication::Data { .. }
+            | Indication::Displaced(_)
             | Indication::Interrupted { .. }
             | Indication::Transport(_)
             | Indication::LimitReached(_) => {}

@@ -253,6 +253,7 @@ impl Receiver {
             return;
         }
         self.phase = Phase::Telling;
+        core.shared.places.include(self.base.seat.handle);
         let delays = &self.base.remote.host_delays;
         let millionths = u32::try_from(self.ranges.covered() / 1000).unwrap_or(u32::MAX);
         let per_file = delays.complete_to_finished_per_mb * millionths / 1000;
@@ -280,7 +281,7 @@ impl Receiver {
             filestore_responses: self.outcome.responses.clone(),
             fault_location: self.outcome.fault_location,
         };
-        core.received(&self.base, &finished, &self.metadata_pdu);
+        core.received(&mut self.base, &finished, &self.metadata_pdu);
         if core.config.indications.transaction_finished {
             core.user.indicate(Indication::TransactionFinished(finished));
         }
@@ -317,10 +318,32 @@ impl Receiver {
         }
     }
 
-    /// Drops the reception to make room for another. A sender that is still active gets a request
-    /// for everything at its next PDU.
-    pub(crate) fn make_room(&mut self, core: &mut Core) {
-        self.abandon(core, ConditionCode::InactivityDetected);
+    /// Removes the reception to make room for another. A sender of class 2 that is still active gets
+    /// a request for everything at its next PDU. Returns `false` if the reception ends by itself.
+    pub(crate) fn give_way(&mut self, core: &mut Core) -> bool {
+        match self.phase {
+            Phase::Receiving => {
+                self.is_displaced = true;
+                if self.metadata.is_some() {
+                    core.user.indicate(Indication::Displaced(self.base.id()));
+                }
+                self.discard(core);
+                self.close(core);
+                true
+            }
+            // A sender that still waits gets the outcome from memory.
+            Phase::Telling => {
+                self.close(core);
+                true
+            }
+            Phase::Verifying
+            | Phase::Syncing
+            | Phase::Recording
+            | Phase::Installing
+            | Phase::Requests(_)
+            | Phase::Concluding
+            | Phase::Done => false,
+        }
     }
 
     fn abandon(&mut self, core: &mut Core, condition: ConditionCode) {
@@ -393,7 +416,7 @@ impl Receiver {
     /// Deletes the working file.
     pub(super) fn discard(&mut self, core: &mut Core) {
         self.spool.abandon(&mut core.shared);
-        if self.metadata.as_ref().is_some_and(|metadata| metadata.destination.is_some()) {
+        if self.spool.is_started() || self.record.slot.is_used() {
             let request = engine::FilestoreRequest::DenyFile(self.spool.name.clone());
             core.shared.filestore(self.base.seat.handle, Job::Forget, request);
         }

@@ -18,7 +18,7 @@ use self::nak::{NakState, Round};
 use super::closed::Subject;
 use super::core::{Alarm, Base, Core};
 use super::finished::{self, Outcome};
-use super::indication::{Indication, Limit, Report, Role, State};
+use super::indication::{Indication, Limit, NoRoom, Report, Role, State};
 use super::journal::ReceiverRecord;
 use super::request::FilestoreRequest;
 use crate::journal::{Progress, Slot};
@@ -33,8 +33,8 @@ pub const SPOOL_PREFIX: &str = "rx-";
 /// Approximate bytes of a probe of a silent sender.
 const PROBE_LEN: u64 = 64;
 
-/// One third of the number of probes that every sender gets.
-const PROBES_MIN: u64 = 16;
+/// Longest Metadata PDU that is kept of a reception that gave way before its data arrived.
+const STAGED_LEN: usize = 512;
 
 /// Transaction that receives.
 #[derive(Debug)]
@@ -64,6 +64,8 @@ pub(crate) struct Receiver {
     outcome: Outcome,
     /// Arrival of the last byte, to model a slow host.
     complete_at: Time,
+    /// Whether it was removed to make room for another.
+    is_displaced: bool,
 }
 
 /// Finished PDU of a transaction.
@@ -181,6 +183,7 @@ impl Receiver {
             installed_before: false,
             outcome: Outcome::new(DeliveryCode::Incomplete),
             complete_at: Time::ZERO,
+            is_displaced: false,
         };
         receiver.start_timers(core, now);
         receiver
@@ -189,6 +192,9 @@ impl Receiver {
     /// Resumes a reception of an earlier run.
     pub(crate) fn restore(&mut self, core: &mut Core, now: Time, record: ReceiverRecord) {
         self.record.slot.mark_used();
+        let received = record.ranges.covered() as usize + record.metadata.len() + record.eof.len();
+        self.base.credit.earn(received);
+        core.shared.places.gained(self.base.seat.handle, record.ranges.covered());
         self.record.submitted = Recorded::of(&record);
         self.record.recorded = self.record.submitted.clone();
         self.ranges = record.ranges;
@@ -244,14 +250,25 @@ impl Receiver {
         matches!(self.phase, Phase::Receiving | Phase::Verifying | Phase::Syncing)
     }
 
-    /// Whether only its first PDUs arrived, and its sender was silent since.
-    pub(crate) fn is_half_open(&self, core: &Core, now: Time) -> bool {
-        let started = self.metadata.is_some() && self.ranges.covered() > 0;
-        let patience = self.base.answer_time(core) * 2;
-        self.phase == Phase::Receiving
-            && !started
-            && !self.base.is_suspended()
-            && now.since(self.base.last_received) >= patience
+    /// Whether it was removed to make room for another: its number may begin again.
+    pub(crate) fn is_displaced(&self) -> bool {
+        self.is_displaced
+    }
+
+    /// Metadata PDU of a displaced reception without data: the data may still arrive.
+    pub(crate) fn staged_pdu(&mut self) -> Option<Vec<u8>> {
+        let is_staged = self.is_displaced && self.ranges.covered() == 0;
+        let pdu = std::mem::take(&mut self.metadata_pdu);
+        (is_staged && !pdu.is_empty() && pdu.len() <= STAGED_LEN).then_some(pdu)
+    }
+
+    /// File that is lost with a displaced reception, because its sender retransmits nothing.
+    pub(crate) fn lost_file(&self) -> Option<NoRoom> {
+        let progress = self.ranges.covered();
+        let is_lost = self.is_displaced && progress > 0 && !self.base.acknowledged();
+        let described = self.metadata.as_ref();
+        let name = || described.map(|described| described.destination_name.clone());
+        is_lost.then(|| NoRoom { id: self.base.id(), name: name().unwrap_or_default(), progress })
     }
 
     /// Finished PDU; empty until the outcome is decided.
@@ -304,7 +321,7 @@ impl Receiver {
                 metadata: Bytes::copy_from_slice(metadata),
             });
         }
-        let before = self.ranges.end();
+        let (before, covered) = (self.ranges.end(), self.ranges.covered());
         let accepted = if offset == before {
             self.accept(core, offset, data.data)
         } else {
@@ -318,6 +335,10 @@ impl Receiver {
             return;
         }
         self.checks = 0;
+        // Ranking at each doubling keeps the work of a PDU small.
+        if covered.leading_zeros() != self.ranges.covered().leading_zeros() {
+            core.shared.places.gained(self.base.seat.handle, self.ranges.covered());
+        }
         self.nak_progress(core, now, before, offset, end);
         self.after_data(core, now);
     }
@@ -485,11 +506,19 @@ impl Receiver {
     fn emit_finished(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let pdu = std::mem::take(&mut self.finished.pdu);
         self.finished.pdu = finished::fitted(pdu, self.base.pdu_max(burst.mtu()));
-        if self.finished.pdu.len() > burst.mtu() {
+        // All responses follow once the sender has shown that it receives them.
+        let left = self.base.credit.left();
+        let short = (self.finished.pdu.len() > left)
+            .then(|| finished::fitted(self.finished.pdu.clone(), left));
+        let pdu = short.as_ref().unwrap_or(&self.finished.pdu);
+        if pdu.len() > burst.mtu() {
             core.stats.oversize += 1;
-        } else {
-            let Some(place) = burst.push(self.finished.pdu.len()) else { return Turn::More };
-            place.copy_from_slice(&self.finished.pdu);
+        } else if !burst.has_room(pdu.len()) {
+            return Turn::More;
+        } else if !self.base.credit.spend(pdu.len()) {
+            core.stats.held_back += 1;
+        } else if let Some(place) = burst.push(pdu.len()) {
+            place.copy_from_slice(pdu);
             core.stats.sent.finished += 1;
         }
         self.finished.due = None;
@@ -511,9 +540,9 @@ impl Receiver {
     /// Wait after the last of `misses` PDUs without a reply; `auto` is a reply time.
     ///
     /// A silent sender is probed frequently while the probes amount to less than three times the
-    /// data it sent: anyone can write its address into a datagram. 100 kB allow 4,800 probes.
+    /// data it sent: anyone can write its address into a datagram. 100 kB allow 4,687 probes.
     fn wait_for_reply(&self, timer: Timer, auto: Duration, misses: u32) -> Duration {
-        let allowed = (self.ranges.covered() + PROBES_MIN * PROBE_LEN) * 3;
+        let allowed = self.ranges.covered().saturating_mul(3);
         match u64::from(misses) * PROBE_LEN <= allowed {
             true => timer.probe(auto, misses),
             false => timer.duration(auto, misses),

@@ -337,8 +337,7 @@ impl Receiver {
     pub(super) fn emit_naks(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let fss = self.base.header.file_size_len();
         let fixed = self.base.header.encoded_len() + self.base.header.crc_len() + 1 + 2 * fss;
-        let room = self.base.pdu_max(burst.mtu()).saturating_sub(fixed) / (2 * fss);
-        let max = self.base.remote.naks.gaps_max.map_or(room, |max| max.min(room)).max(1);
+        let pdu_max = self.base.pdu_max(burst.mtu());
         let bridge = match self.eof {
             Some(_) => self.bridge(core),
             None => self.nak.early.bridge,
@@ -348,6 +347,8 @@ impl Receiver {
             _ => self.base.remote.naks.pdus_per_round_max.unwrap_or(u32::MAX).max(1),
         };
         while let Round::Asking { next, end, metadata, last, sent } = self.nak.round {
+            let room = pdu_max.min(self.base.credit.left()).saturating_sub(fixed) / (2 * fss);
+            let max = self.base.remote.naks.gaps_max.map_or(room, |max| max.min(room)).max(1);
             let mut requests = Vec::new();
             if metadata {
                 requests.push(SegmentRequest::METADATA);
@@ -372,7 +373,8 @@ impl Receiver {
             }
             let last = last.max(last_gap);
             let sent = sent + 1;
-            self.nak.round = if more && sent < pdus_max {
+            let may_continue = self.base.credit.left() >= fixed + 2 * fss;
+            self.nak.round = if more && sent < pdus_max && may_continue {
                 Round::Asking { next: scope_end, end, metadata: false, last, sent }
             } else {
                 self.requested(core, burst.departure(), last)

@@ -27,6 +27,9 @@ use crate::window::Window;
 /// Longest wait for a prompted Keep Alive.
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
+/// Approximate bytes of the EOF, which must not be held back for lack of credit.
+const EOF_LEN: usize = 40;
+
 /// Transaction that sends.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -323,9 +326,15 @@ impl Sender {
             self.cancel(core, burst.departure(), ConditionCode::InvalidTransmissionMode);
             return Turn::Over;
         }
-        let Some(place) = burst.push(pdu.len()) else { return Turn::More };
-        place.copy_from_slice(pdu);
-        core.stats.sent.metadata += 1;
+        if !burst.has_room(pdu.len()) {
+            return Turn::More;
+        }
+        if !self.base.credit.spend(pdu.len()) {
+            core.stats.held_back += 1;
+        } else if let Some(place) = burst.push(pdu.len()) {
+            place.copy_from_slice(pdu);
+            core.stats.sent.metadata += 1;
+        }
         self.metadata.due = false;
         self.metadata.times += 1;
         self.metadata.left = burst.departure();
@@ -428,11 +437,20 @@ impl Sender {
             let next = source.next_new(segment).filter(|next| next.offset < until);
             let Some(next) = next else { break Turn::Over };
             let len = next.data.len();
-            let Some(place) = burst.push(overhead + len) else { break Turn::More };
-            head.offset = next.offset;
-            write_data(head, next.data, place);
-            core.stats.sent.file_data += 1;
-            core.stats.data_bytes += len as u64;
+            if !burst.has_room(overhead + len) {
+                break Turn::More;
+            }
+            // The requester of a response proves itself by its reply to the EOF. It requests the
+            // data that was held back.
+            let is_held_back = self.base.credit.left() < overhead + len + EOF_LEN;
+            if is_held_back || !self.base.credit.spend(overhead + len) {
+                core.stats.held_back += 1;
+            } else if let Some(place) = burst.push(overhead + len) {
+                head.offset = next.offset;
+                write_data(head, next.data, place);
+                core.stats.sent.file_data += 1;
+                core.stats.data_bytes += len as u64;
+            }
             source.new_sent(len);
         };
         self.look_at_window(core, now);

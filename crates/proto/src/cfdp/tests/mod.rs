@@ -1,8 +1,10 @@
 //! Whole transfers between two entities.
 
+mod amplification;
 mod conformance;
 mod efficiency;
 mod faults;
+mod floods;
 mod hostile;
 mod operations;
 mod receptions;

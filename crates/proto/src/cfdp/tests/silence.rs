@@ -119,8 +119,8 @@ fn finished_is_repeated_until_the_sender_was_silent_for_long() {
     world.run();
     assert_eq!(condition(&world, 1), Some(ConditionCode::NoError));
     let finished = world.transcript().iter().filter(|line| line.contains("Finished")).count();
-    // 48 probes for a sender of 10 bytes, within 12 s; then waits grow.
-    assert!((48..60).contains(&finished), "{finished}");
+    // The sender has not shown that it receives any: waits grow from the third on, to a minute.
+    assert!((8..=18).contains(&finished), "{finished}");
     let faults = world.sides[1].indications.iter().filter(|indication| {
         matches!(indication, Indication::Fault { condition: ConditionCode::InactivityDetected, .. })
     });

@@ -31,7 +31,7 @@ use crate::cfdp::restore::described_put;
 use crate::cfdp::sender::Sender;
 use crate::cfdp::{Entity, Transaction, journal};
 use crate::path::Handle;
-use crate::session::Turns as _;
+use crate::session::{Credit, Turns as _};
 
 /// Transactions relayed by the extended procedures.
 #[derive(Debug, Default)]
@@ -128,7 +128,7 @@ impl Entity {
             }
         };
         let Some(to) = way else { return false };
-        self.reply(to, Some(datagram.to_vec()));
+        self.reply(to, Some(datagram.to_vec()), &mut Credit::Unlimited);
         true
     }
 
@@ -234,7 +234,7 @@ impl Entity {
         // Finished PDU of the end system, shortened to fit the path.
         let pdu = Outcome::reported(finished).encode(&forward.back, true, usize::MAX);
         if let Some(from) = forward.from {
-            self.reply(from, Some(pdu.clone()));
+            self.reply(from, Some(pdu.clone()), &mut Credit::Unlimited);
         }
         // A source that has not received the Finished PDU repeats its request, and gets the PDU
         // from here.

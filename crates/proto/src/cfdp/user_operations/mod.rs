@@ -53,6 +53,7 @@ use super::indication::{Indication, Role, TransactionFinished};
 use super::request::{PutRequest, RequestError};
 use super::{Entity, Transaction, journal};
 use crate::path::Handle;
+use crate::session::Credit;
 
 /// Services of an entity for others.
 #[derive(Debug, Default)]
@@ -92,6 +93,8 @@ struct Received {
     metadata: Vec<u8>,
     /// Path to the entity from which the transaction came.
     path: Option<PathId>,
+    /// Bytes that may be sent in response.
+    credit: Credit,
     /// Whether an earlier run of this entity received it.
     restored: bool,
 }
@@ -107,7 +110,7 @@ impl Received {
 
     fn asker(&self) -> Asker {
         let (entity, mode) = (self.finished.peer.0, self.header.mode);
-        Asker { original: self.id(), entity, mode, path: self.path }
+        Asker { original: self.id(), entity, mode, path: self.path, credit: self.credit }
     }
 }
 
@@ -119,6 +122,8 @@ struct Asker {
     mode: TransmissionMode,
     /// Path of the request, for an entity without a configured path.
     path: Option<PathId>,
+    /// Bytes that may be sent in response before the requester acknowledges any.
+    credit: Credit,
 }
 
 /// Purpose of a put.
@@ -150,7 +155,7 @@ impl Core {
     /// Processes the end of a reception.
     pub(crate) fn received(
         &mut self,
-        base: &Base,
+        base: &mut Base,
         finished: &TransactionFinished,
         metadata: &[u8],
     ) {
@@ -164,6 +169,7 @@ impl Core {
             header: base.header,
             metadata: if relayed { metadata.to_vec() } else { Vec::new() },
             path: base.seat.path,
+            credit: base.credit.share(),
             restored: false,
         };
         self.operations.notices.push_back(Notice::Received(Box::new(received)));
@@ -379,6 +385,12 @@ impl Entity {
         self.core.operations.submitting = false;
         match started {
             Ok(id) => {
+                if let Purpose::Answer { asker, .. } = &purpose
+                    && let Some(handle) = self.by_id.get(&id)
+                    && let Some(put) = self.slots.get_mut(*handle)
+                {
+                    put.base_mut().credit = asker.credit;
+                }
                 self.core.operations.puts.insert(id, purpose);
                 Ok(Some(id))
             }
@@ -513,5 +525,12 @@ fn read_owed(finished: &[u8], metadata: &[u8]) -> Option<Received> {
         filestore_responses: outcome.responses,
         fault_location: None,
     };
-    Some(Received { finished, header, metadata: metadata.to_vec(), path: None, restored: true })
+    Some(Received {
+        finished,
+        header,
+        metadata: metadata.to_vec(),
+        path: None,
+        credit: Credit::Unlimited,
+        restored: true,
+    })
 }

@@ -140,6 +140,7 @@ impl Receiver {
         self.discard(core);
         self.refused = Some(reason);
         let most = self.peer.remote.cancel_limit(failure.cause);
+        core.shared.places.yield_first(self.base.seat.handle);
         self.phase = Phase::Cancelling { reason, due: true, attempts: 0, most };
         self.base.want(&mut core.shared, Class::Control);
         if self.base.seat.path.is_none() {

@@ -183,6 +183,7 @@ impl Receiver {
             marks::record_done(core, self.peer.session, self.extent.red.unwrap_or_default());
         }
         self.safe(core);
+        core.shared.places.include(self.base.seat.handle);
         self.phase = Phase::Telling;
         self.finished(core, Ok(()));
         self.watch_silence(core, now);

@@ -67,9 +67,38 @@ impl Receiver {
         (core.answer_time(&self.base, &self.peer.remote) * 2).min(PATIENCE_MAX)
     }
 
+    /// Whether it was removed to make room for another, and may begin again.
+    pub(crate) fn is_displaced(&self) -> bool {
+        self.is_displaced
+    }
+
+    /// Makes room for another session. Returns `false` if this one ends by itself.
+    pub(crate) fn make_way(&mut self, core: &mut Core) -> bool {
+        match self.phase {
+            Phase::Receiving if self.is_half_open => self.give_way(core),
+            Phase::Receiving if self.reporting.is_silent() && self.flow.is_none() => {
+                core.user.indicate(Indication::Displaced(self.peer.session));
+                self.is_displaced = true;
+                self.discard(core);
+                self.close(core);
+            }
+            Phase::Receiving => self.evict(core),
+            // The user has not accepted the block.
+            Phase::Installing if core.blocks.is_some() => self.evict(core),
+            // A sender that still waits gets the reply from memory.
+            Phase::Telling | Phase::Cancelling { .. } => self.close(core),
+            Phase::Verifying
+            | Phase::Syncing
+            | Phase::Installing
+            | Phase::Closing
+            | Phase::Done => return false,
+        }
+        true
+    }
+
     /// Ends a session to make room for another. Its reported data is lost, so its further segments
     /// are refused.
-    pub(crate) fn evict(&mut self, core: &mut Core) {
+    fn evict(&mut self, core: &mut Core) {
         let reason = CancelReason::System;
         self.finished(core, Err(Failure::new(End::Receiver, reason)));
         self.discard(core);

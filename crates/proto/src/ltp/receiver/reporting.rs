@@ -40,6 +40,9 @@ const TELLING_MAX: u32 = 30;
 /// Transmissions of the last report after which the interval between them grows.
 const STEADY_REPORTS: u32 = 24;
 
+/// The same for a peer that has not proven that it receives reports.
+const STEADY_UNPROVEN: u32 = 4;
+
 /// A copy of a report is sent if this many copies fit in the time between two reports.
 const COPY_SHARE: u32 = 1000;
 
@@ -91,6 +94,11 @@ impl Reporting {
             waiting: Vec::new(),
             arrivals: ArrivalRate::new(),
         }
+    }
+
+    /// Whether no report was made, so that the sender still has all data.
+    pub(super) fn is_silent(&self) -> bool {
+        self.serial == self.first_serial
     }
 
     /// Bytes of memory used.
@@ -442,7 +450,10 @@ impl Receiver {
         let timer = self.peer.remote.report_timer;
         let wait = match self.phase {
             // The block is complete, and the sender may be gone.
-            Phase::Telling => backed_off(timer, silence.reply, attempts, STEADY_REPORTS),
+            Phase::Telling if self.peer.is_proven => {
+                backed_off(timer, silence.reply, attempts, STEADY_REPORTS)
+            }
+            Phase::Telling => backed_off(timer, silence.reply, attempts, STEADY_UNPROVEN),
             Phase::Receiving
             | Phase::Verifying
             | Phase::Syncing
@@ -450,7 +461,12 @@ impl Receiver {
             | Phase::Cancelling { .. }
             | Phase::Closing
             | Phase::Done => {
-                core.probe_wait(self.base.seat.path, at, silence, (timer, Probe::Report))
+                let path = self.base.seat.path;
+                let wait = core.probe_wait(path, at, silence, (timer, Probe::Report));
+                match self.peer.is_proven {
+                    true => wait,
+                    false => wait.max(backed_off(timer, silence.reply, attempts, STEADY_UNPROVEN)),
+                }
             }
         };
         self.base.alarm(&mut core.shared, Alarm::Report(serial), at, wait);
@@ -534,7 +550,10 @@ impl Receiver {
             core.acked.insert(path, now);
         }
         let Some(sent) = self.reporting.reports.get(serial) else { return };
+        // The report's serial number is random.
         self.reporting.is_answered = true;
+        self.peer.is_proven = true;
+        core.proven.extend(self.base.seat.path);
         if !sent.acknowledged && sent.attempts == 1 {
             self.base.seat.sample(&mut core.shared.paths, now.since(sent.left));
         }

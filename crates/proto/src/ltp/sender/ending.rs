@@ -5,7 +5,7 @@ use wire::ltpt::Congestion;
 
 use super::{Phase, Sender};
 use crate::ltp::core::Core;
-use crate::ltp::indication::{Failure, Finished, Indication};
+use crate::ltp::indication::{Cause, Failure, Finished, Indication};
 use crate::ltp::transport::flow::Outcome;
 use crate::path::Class;
 
@@ -88,6 +88,17 @@ impl Sender {
         }
         self.phase = Phase::Closing;
         self.base.want(&mut core.shared, Class::Control);
+    }
+
+    /// Ends a session whose receiver never replied, to make room for another.
+    pub(crate) fn give_way(&mut self, core: &mut Core) {
+        if matches!(self.phase, Phase::Opening | Phase::Sending) {
+            let failure = Failure::new(End::Sender, CancelReason::RetransmissionLimit);
+            let failure = Failure { cause: Some(Cause::Silence), ..failure };
+            self.finished(core, Err(failure), false);
+            self.end(core);
+        }
+        self.close(core);
     }
 
     pub(super) fn close(&mut self, core: &mut Core) {

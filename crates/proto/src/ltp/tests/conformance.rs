@@ -90,6 +90,7 @@ impl Subject for Ltp {
                 (Ok(()), _) => Verdict::Delivered,
             }),
             Indication::Started(_)
+            | Indication::Displaced(_)
             | Indication::Receiving { .. }
             | Indication::Interrupted { .. }
             | Indication::Data { .. }

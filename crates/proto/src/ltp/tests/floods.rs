@@ -1,8 +1,9 @@
 //! Floods of sessions, and blocks that cannot be sent.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use engine::{Area, Time};
+use engine::{Area, Input, PathEvent, PathId, PathInfo, Receive, Time};
 use wire::ltp::{Body, Checkpoint, Data, DataKind, Segment, SessionId};
 
 use super::world::{World, content, name};
@@ -104,6 +105,92 @@ fn sessions_of_few_segments_are_evicted() {
     }
 }
 
+/// Opens a path for each port of each host.
+fn open(world: &mut World, hosts: u64, ports: u64) {
+    for n in 0..hosts * ports {
+        let peer = SocketAddr::from(([10, 9, 0, (n / ports) as u8], 1024 + (n % ports) as u16));
+        let here = SocketAddr::from(([10, 0, 0, 1], 1113));
+        let info = PathInfo { ends: Some((here, peer)), ..PathInfo::datagram(1472) };
+        world.input(1, Input::Path(PathId(1000 + n as u32), PathEvent::Up(info)));
+    }
+}
+
+/// Segments of a session that nobody continues: three without a checkpoint, three with one, one
+/// for an unknown service, or a whole block.
+fn session(world: &mut World, n: u64, paths: u64, kind: u64) {
+    let data = |offset, is_end, service| {
+        let checkpoint = is_end && kind > 0;
+        let kind = match (checkpoint, kind) {
+            (false, _) => DataKind::Red,
+            (true, 1) => DataKind::Checkpoint,
+            (true, _) => DataKind::EndOfRedBlock,
+        };
+        let checkpoint = checkpoint.then_some(Checkpoint { serial: 1 + n, report: 0 });
+        Body::Data(Data { kind, service, offset, checkpoint, data: b"x" })
+    };
+    let bodies = match kind {
+        0 | 1 => vec![
+            data(0, false, FILE_SERVICE),
+            data(5, false, FILE_SERVICE),
+            data(9, true, FILE_SERVICE),
+        ],
+        2 => vec![data(0, true, 99)],
+        _ => vec![data(0, true, FILE_SERVICE)],
+    };
+    let id = SessionId { originator: 1, number: n + 1 };
+    for body in bodies {
+        let segment = Segment::new(id, body).to_vec().expect("a segment");
+        let path = PathId(1000 + (n % paths) as u32);
+        world.input(1, Input::Receive(Receive::datagram(path, &segment)));
+    }
+}
+
+#[test]
+fn transfers_succeed_at_once_after_and_during_a_flood() {
+    let raw = Format::Raw { name: "copy".to_owned() };
+    for (hosts, ports) in [(1, 2), (50, 1), (250, 1)] {
+        for (kind, format) in [
+            (0, Format::Described),
+            (1, Format::Described),
+            (2, Format::Described),
+            (3, raw.clone()),
+        ] {
+            for goes_on in [false, true] {
+                let file = content(200_000);
+                let config = Config { format: format.clone(), ..Config::default() };
+                let mut world = World::with(&config);
+                world.logging = false;
+                world.lose = Box::new(|side, _, datagram| {
+                    let segment = Segment::decode(datagram).expect("a segment");
+                    side == 1 && segment.session.number < 1 << 20
+                });
+                open(&mut world, hosts, ports);
+                let paths = hosts * ports;
+                (0..1100).for_each(|n| session(&mut world, n, paths, kind));
+                world.send(&file, Red::All);
+                let (began, mut n) = (world.now, 1100);
+                while world.finished(0).is_none() && n < 10_000 {
+                    // 5,000 a second, of which nobody acknowledges a report.
+                    (n..n + 5).for_each(|n| {
+                        if goes_on {
+                            session(&mut world, n, paths, kind);
+                        }
+                    });
+                    n += 5;
+                    world.run_until(world.now + Duration::from_millis(1));
+                    assert!(world.sides[1].engine.sessions().count() <= 876);
+                    assert!(world.sides[1].engine.memory() < 12_000_000);
+                }
+                let case = format!("{hosts} hosts, kind {kind}, {goes_on}");
+                assert_eq!(world.finished(0).expect("it ended").result, Ok(()), "{case}");
+                // 200 kB at 10 Mbit/s.
+                let took = world.now.since(began);
+                assert!(took < Duration::from_millis(500), "{case}: {took:?}");
+            }
+        }
+    }
+}
+
 /// The receiver's slots are taken, and it sends.
 #[test]
 fn slots_are_reserved_for_own_transfers() {
@@ -145,7 +232,7 @@ fn an_empty_raw_block_is_refused() {
 fn a_path_that_is_too_narrow_is_refused_before_anything_is_sent() {
     for (mtu, is_sent) in [(1, false), (40, false), (96, true)] {
         let mut world = World::with(&Config::default());
-        world.info = engine::PathInfo { kind: engine::PathKind::Datagram { mtu }, ..world.info };
+        world.info = PathInfo { kind: engine::PathKind::Datagram { mtu }, ..world.info };
         world.up(0);
         world.up(1);
         world.send(&content(2000), Red::All);
@@ -163,7 +250,7 @@ fn a_path_that_is_too_narrow_is_refused_before_anything_is_sent() {
         // As many are enough.
         let mut world = World::with(&Config::default());
         let mtu = least as usize;
-        world.info = engine::PathInfo { kind: engine::PathKind::Datagram { mtu }, ..world.info };
+        world.info = PathInfo { kind: engine::PathKind::Datagram { mtu }, ..world.info };
         world.up(0);
         world.up(1);
         world.send(&content(2000), Red::All);

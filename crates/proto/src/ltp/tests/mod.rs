@@ -1,5 +1,6 @@
 //! Tests of the engine.
 
+mod amplification;
 mod bounds;
 mod conformance;
 mod floods;

@@ -108,6 +108,7 @@ impl Subject for Subjects {
                 None
             }
             Indication::Started(_)
+            | Indication::Displaced(_)
             | Indication::Receiving { .. }
             | Indication::Interrupted { .. }
             | Indication::Elsewhere { .. }

@@ -1,4 +1,5 @@
 mod conformance;
+mod floods;
 mod over_bundles;
 mod over_ltp;
 mod over_service;
