@@ -102,7 +102,7 @@ impl Framed {
                 self.state = State::Open;
                 self.notes.push_back(Note::Secured(names));
             }
-            PathEvent::ReturnDown | PathEvent::ReturnUp => {}
+            PathEvent::Unsent | PathEvent::ReturnDown | PathEvent::ReturnUp => {}
         }
     }
 

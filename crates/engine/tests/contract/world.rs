@@ -358,7 +358,9 @@ impl World {
             }
             Effect::Path(PathEffect::Close { path })
             | Effect::Stream(StreamEffect::Reset { path }) => self.close(node, path),
-            Effect::Path(PathEffect::Open { .. })
+            Effect::Path(
+                PathEffect::Open { .. } | PathEffect::Retain { .. } | PathEffect::Release { .. },
+            )
             | Effect::Stream(
                 StreamEffect::NoDelay { .. }
                 | StreamEffect::StopConnecting { .. }

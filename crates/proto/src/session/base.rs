@@ -106,12 +106,7 @@ struct Frozen<A> {
 }
 
 impl<A: Alarm> Base<A> {
-    pub(crate) fn new(
-        paths: &mut Paths,
-        handle: Handle,
-        path: Option<PathId>,
-        now: Time,
-    ) -> Self {
+    pub(crate) fn new(paths: &mut Paths, handle: Handle, path: Option<PathId>, now: Time) -> Self {
         paths.take_seat(handle, path);
         // Data in flight when the path went down still arrive, and may begin a session.
         let clock = paths.clock(path);

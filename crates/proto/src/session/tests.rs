@@ -168,6 +168,41 @@ impl Alarm for Both {
 }
 
 #[test]
+fn the_driver_keeps_peers_with_sessions() {
+    let mut shared: Shared<Both> = Shared::new(Toy::new(0).shared.buffers);
+    let [here, there] = [PathId(1), PathId(2)];
+    let handle = |index| Handle { index, generation: 0 };
+    let effects = |shared: &mut Shared<Both>| -> Vec<PathEffect> {
+        std::iter::from_fn(|| shared.next_effect())
+            .map(|effect| match effect {
+                Effect::Path(effect) => effect,
+                Effect::Store(_) | Effect::Stream(_) => panic!("{effect:?}"),
+            })
+            .collect()
+    };
+    let (retain, release) =
+        (|path| PathEffect::Retain { path }, |path| PathEffect::Release { path });
+    let mut all: Vec<_> = [Some(here), Some(here), None]
+        .into_iter()
+        .zip(0..)
+        .map(|(path, index)| Base::new(&mut shared.paths, handle(index), path, Time::ZERO))
+        .collect();
+    assert_eq!(effects(&mut shared), [retain(here)]);
+    all[0].move_to(&mut shared, Time::ZERO, there);
+    all[0].move_to(&mut shared, Time::ZERO, there);
+    assert_eq!(effects(&mut shared), [retain(there)], "another session is here");
+    all[2].move_to(&mut shared, Time::ZERO, there);
+    all[1].disarm_all(&mut shared);
+    all[1].disarm_all(&mut shared);
+    assert_eq!(effects(&mut shared), [release(here)]);
+    all[0].disarm_all(&mut shared);
+    assert_eq!(effects(&mut shared), []);
+    all[2].disarm_all(&mut shared);
+    assert_eq!(effects(&mut shared), [release(there)]);
+    assert!(shared.paths.seats.is_empty() && shared.paths.sessions.is_empty());
+}
+
+#[test]
 fn timers_for_the_peer_stop_while_its_link_is_down() {
     let buffers = Toy::new(0).shared.buffers;
     let mut shared: Shared<Both> = Shared::new(buffers);

@@ -484,7 +484,7 @@ fn read_some(store: &mut FileStore, file: FileId, offset: u64) -> Answer {
 }
 
 /// A source of 100 bytes that was last changed an hour ago.
-fn source() -> (tempfile::TempDir, FileStore, std::path::PathBuf, FileId) {
+fn source() -> (tempfile::TempDir, FileStore, PathBuf, FileId) {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("source");
     std::fs::write(&path, [1; 100]).unwrap();

@@ -1,7 +1,5 @@
 //! Processes whose system calls fail with every error number, and hosts that cannot be reached.
 
-#![expect(clippy::print_stderr, reason = "why a test is skipped")]
-
 use std::path::PathBuf;
 use std::process::Command;
 
