@@ -193,6 +193,11 @@ impl Paths {
         }
     }
 
+    /// Whether a path has a session.
+    pub(crate) fn has_sessions(&self, path: PathId) -> bool {
+        self.sessions.contains_key(&path)
+    }
+
     /// Records that a session is on no path any more.
     pub(crate) fn leave_seat(&mut self, handle: Handle) {
         let Some(path) = self.seats.remove(&handle) else { return };
@@ -323,6 +328,11 @@ impl<A: Alarm, J> Shared<A, J> {
         let (is_up, after) = (path.is_up(), path.clock());
         if was_up && !is_up {
             self.replies.drop_path(id);
+            // The addresses of a flood would otherwise be kept for ever.
+            let is_of_socket = self.paths.get(&id).is_some_and(|path| path.peer().is_some());
+            if is_of_socket && !self.paths.has_sessions(id) {
+                self.paths.remove(id);
+            }
         }
         match after.cmp(&before) {
             Ordering::Less => Some(Change::Stopped),

@@ -650,8 +650,9 @@ impl<E: Engine> Intake<'_, E> {
         local: SocketAddr,
     ) -> Option<PathId> {
         let path = match self.peers.origin(now, from, ours) {
-            Origin::Known(path) if self.outages.end(path) => path,
-            Origin::Known(path) => return Some(path),
+            Origin::Known(path) if !self.outages.is_out(path) => return Some(path),
+            Origin::Known(path) if self.outages.end_if_due(now, path) => path,
+            Origin::Known(_) => return None,
             Origin::New(path, forgotten) => {
                 if let Some(forgotten) = forgotten {
                     self.paused.remove(&forgotten);

@@ -1,7 +1,7 @@
 //! Table of paths and peer addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use engine::{PathId, PathKind, Time};
@@ -11,7 +11,7 @@ use engine::{PathId, PathKind, Time};
 /// Static peers are configured and stay. Others appear when a datagram comes from them. When the
 /// table is full, the peer that has been silent longest gives way to a new one, at once if the
 /// engine has no transfer with it. A peer with a transfer gives way only after a long silence, so
-/// that forged addresses cannot drive it out.
+/// that forged addresses cannot drive it out, or if its host has more peers than any other.
 #[derive(Debug)]
 pub struct Peers {
     by_path: BTreeMap<PathId, Peer>,
@@ -23,7 +23,12 @@ pub struct Peers {
     next: u32,
     peers_max: usize,
     silence: Duration,
+    /// Earliest time of the next search for the host with the most peers.
+    search_at: Time,
 }
+
+/// Interval of searches for the host with the most peers, which look at all peers.
+const SEARCH: Duration = Duration::from_millis(20);
 
 /// Order in which dynamic peers give way: whether the engine retains the peer, the second in which
 /// it was last received, its path.
@@ -83,6 +88,7 @@ impl Peers {
             next: 0,
             peers_max,
             silence,
+            search_at: Time::ZERO,
         }
     }
 
@@ -149,8 +155,10 @@ impl Peers {
         }
         let mut forgotten = None;
         if self.dynamic.len() >= self.peers_max {
-            match self.dynamic.first().filter(|rank| self.gives_way(now, **rank)) {
-                Some((.., path)) => forgotten = Some(*path),
+            let first = self.dynamic.first().copied();
+            let idle = first.filter(|rank| self.gives_way(now, *rank)).map(|(.., path)| path);
+            match idle.or_else(|| self.of_crowded_host(now, address)) {
+                Some(path) => forgotten = Some(path),
                 None => return Origin::Refused,
             }
         }
@@ -164,6 +172,22 @@ impl Peers {
     fn gives_way(&self, now: Time, (retained, _, path): Rank) -> bool {
         let last = self.by_path.get(&path).map_or(Time::ZERO, |peer| peer.last_received);
         !retained || now.since(last) >= self.silence
+    }
+
+    /// Searches the peer that has been silent longest of the host with the most peers, if that is
+    /// another host than that of `address` and has more than one.
+    fn of_crowded_host(&mut self, now: Time, address: SocketAddr) -> Option<PathId> {
+        if now < self.search_at {
+            return None;
+        }
+        self.search_at = now + SEARCH;
+        let mut hosts: BTreeMap<IpAddr, (usize, PathId)> = BTreeMap::new();
+        for (.., path) in &self.dynamic {
+            let peer = self.by_path.get(path)?;
+            hosts.entry(host(peer.address)).or_insert((0, *path)).0 += 1;
+        }
+        let (crowded, (count, path)) = hosts.into_iter().max_by_key(|(_, (count, _))| *count)?;
+        (count > 1 && crowded != host(address)).then_some(path)
     }
 
     /// Changes a peer, and its rank with it.
@@ -261,6 +285,14 @@ impl Peers {
     }
 }
 
+/// Host of an address: an IPv4 address, or an IPv6 network of 64 bits.
+fn host(address: SocketAddr) -> IpAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => IpAddr::V4(ip),
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+    }
+}
+
 /// Whether an address belongs to one host, at a port that can be sent to.
 fn is_of_a_host(address: SocketAddr) -> bool {
     let ip = address.ip().to_canonical();
@@ -318,6 +350,27 @@ mod tests {
         let next = peers.origin(SECOND(8), at(7000), None);
         assert!(matches!(next, Origin::New(_, Some(PathId(0)))), "{next:?}");
         assert_eq!(peers.paths().count(), 3);
+    }
+
+    #[test]
+    fn a_host_with_many_peers_locks_out_no_other() {
+        let mut peers = Peers::new(5, Duration::from_secs(60));
+        for port in 1..6 {
+            let Origin::New(path, None) = peers.origin(SECOND(1), at(port), None) else {
+                panic!("{port} is refused");
+            };
+            peers.set_retained(path, true);
+        }
+        assert_eq!(peers.origin(SECOND(2), at(9), None), Origin::Refused, "the same host");
+        for (second, host) in (3..).zip(1..5) {
+            let other = SocketAddr::from(([192, 0, 2, host], 7));
+            let origin = peers.origin(SECOND(second), other, None);
+            let Origin::New(path, Some(gone)) = origin else { panic!("{other}: {origin:?}") };
+            assert_eq!(gone, PathId(u32::from(host) - 1));
+            peers.set_retained(path, true);
+        }
+        let last = peers.origin(SECOND(9), "198.51.100.1:7".parse().unwrap(), None);
+        assert_eq!(last, Origin::Refused, "each host has one");
     }
 
     #[test]

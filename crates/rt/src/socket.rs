@@ -277,8 +277,9 @@ impl Socket {
         self.segments_max.store(1, Ordering::Relaxed);
         if self.local.is_ipv6() {
             sockopt::set_ipv6_mtu_discover(&self.socket, sockopt::Ipv6PathMtuDiscovery::DONT)?;
-            return set_option(self, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 0);
+            set_option(self, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 0)?;
         }
+        // Peers with IPv4 addresses of a socket for IPv6, too.
         sockopt::set_ip_mtu_discover(&self.socket, sockopt::Ipv4PathMtuDiscovery::DONT)?;
         Ok(())
     }

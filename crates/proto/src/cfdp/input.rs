@@ -246,12 +246,14 @@ impl Entity {
                 Vacancy::None => return false,
                 Vacancy::Of(handle) => {
                     self.core.user.limit_reached(Limit::Transactions);
+                    let before = self.by_id.len();
                     self.displace(now, handle);
+                    // The record of the displaced reception is being removed: another one would
+                    // give way in vain.
+                    if self.by_id.len() == before && before >= shares.all {
+                        return false;
+                    }
                 }
-            }
-            // Records of displaced receptions are being removed.
-            if self.by_id.len() >= shares.all {
-                return false;
             }
         }
     }
@@ -268,7 +270,7 @@ impl Entity {
 
     /// Whether a transaction uses a path.
     pub(crate) fn uses(&self, path: PathId) -> bool {
-        self.slots.iter().any(|transaction| transaction.base().seat.path == Some(path))
+        self.core.shared.paths.has_sessions(path)
     }
 
     /// Removes a reception to make room for another, unless it ends by itself.
@@ -323,7 +325,7 @@ impl Entity {
         let mut base = Base::new(handle, reverse(header), header.source.0, remote);
         base.seat.path = base.seat.path.or(from);
         base.last_received = now;
-        base.credit = Credit::of(0);
+        base.credit = if guest.is_known { Credit::Unlimited } else { Credit::of(0) };
         self.core.shared.places.enter(handle, now, guest);
         let receiver = Receiver::new(base, &mut self.core, now);
         let mut transaction = Transaction::Receiver(Box::new(receiver));
@@ -425,19 +427,17 @@ impl Entity {
             return;
         }
         let only = self.core.shared.only_path();
-        let mut in_use = false;
-        for transaction in self.slots.iter_mut() {
+        let in_use = self.uses(id);
+        // Most paths of strangers have no transaction.
+        let concerned = if in_use || only.is_some() { usize::MAX } else { 0 };
+        for transaction in self.slots.iter_mut().take(concerned) {
             let base = transaction.base_mut();
             if base.seat.path.is_none()
                 && let Some(only) = only
             {
                 base.seat.set_path(&mut self.core.shared.paths, only);
             }
-            if base.seat.path != Some(id) {
-                continue;
-            }
-            in_use = true;
-            if change.is_some() {
+            if base.seat.path == Some(id) && change.is_some() {
                 transaction.follow(&mut self.core, now);
             }
         }

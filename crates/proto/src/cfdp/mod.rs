@@ -471,6 +471,8 @@ impl Entity {
 
     fn fill(&mut self, handle: Handle, id: TransactionId, transaction: Transaction) {
         self.core.shared.senders += usize::from(transaction.role() == Role::Sender);
+        let path = transaction.base().seat.path;
+        self.core.shared.paths.take_seat(handle, path);
         self.slots.fill(handle, transaction);
         self.by_id.insert(id, handle);
     }

@@ -380,6 +380,9 @@ impl Node {
         }
         let Some(change) = self.core.shared.path_event(id, event, pacing) else { return };
         let only = self.core.shared.only_path();
+        if only.is_none() && !self.core.shared.paths.has_sessions(id) {
+            return;
+        }
         for session in self.slots.iter_mut() {
             let base = session.base();
             if base.seat.path.is_none()

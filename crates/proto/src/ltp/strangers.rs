@@ -205,6 +205,7 @@ impl Node {
         intake: Intake,
     ) -> Handle {
         let mut peer = Peer::new(id, remote);
+        peer.is_proven = guest.is_known;
         if self.core.config.cookies {
             peer.cookies = Cookies::random(&mut self.core.rng);
         }

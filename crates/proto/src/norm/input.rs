@@ -131,6 +131,7 @@ impl Node {
             Body::Nack(_) | Body::Ack(_) | Body::Report(_) => {}
         }
         receiver.greeted(core, now);
+        receiver.reseat(core);
         if matches!(message.body, Body::Info(_)) {
             self.take_over(now, handle);
         }

@@ -521,6 +521,7 @@ impl Node {
                     None => self.core.orphaned(handle, &job, &answer),
                 }
                 receiver.settle(&mut self.core, now);
+                receiver.reseat(&mut self.core);
             }
             Some(Session::Object { .. }) | None => self.core.orphaned(handle, &job, &answer),
         }
@@ -596,6 +597,7 @@ impl Engine for Node {
                 Some(Session::Receiver(receiver)) => {
                     receiver.base.disarm(&mut self.core.shared, alarm);
                     receiver.alarm(&mut self.core, now, alarm);
+                    receiver.reseat(&mut self.core);
                 }
                 Some(Session::Object { .. }) | None => {}
             }

@@ -192,6 +192,15 @@ impl Receiver {
         self.objects.is_empty()
     }
 
+    /// Lets the driver keep the sender while an object is under way.
+    pub(crate) fn reseat(&self, core: &mut Core) {
+        let seat = &self.base.seat;
+        match self.is_idle() {
+            true => core.shared.paths.leave_seat(seat.handle),
+            false => core.shared.paths.take_seat(seat.handle, seat.path),
+        }
+    }
+
     pub(crate) fn object(&mut self, number: u64) -> Option<&mut Incoming> {
         self.objects.get_mut(&number)
     }

@@ -333,7 +333,10 @@ impl Node {
         };
         let Some(change) = self.core.shared.path_event(id, event, pacing) else { return };
         let resumed = change == Change::Resumed;
-        for session in self.sessions.iter_mut().filter(|session| session.id().peer == id) {
+        // Most paths of strangers have no session.
+        let concerned = if self.core.shared.paths.has_sessions(id) { usize::MAX } else { 0 };
+        let sessions = self.sessions.iter_mut().take(concerned);
+        for session in sessions.filter(|session| session.id().peer == id) {
             session.base().follow(&mut self.core.shared, now);
             if resumed {
                 session.path_up(&mut self.core);

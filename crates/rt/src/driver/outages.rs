@@ -8,6 +8,7 @@ use engine::{Engine, Input, PathEvent, PathId, Time};
 use rustix::io::Errno;
 
 use super::Driver;
+use crate::lite::Lite;
 use crate::refusals::{LossLog, Meaning};
 use crate::{Refusal, route_mtu};
 
@@ -32,6 +33,18 @@ pub(super) struct Outages {
 }
 
 impl Outages {
+    /// Whether a path has no route.
+    pub(super) fn is_out(&self, path: PathId) -> bool {
+        self.paths.contains_key(&path)
+    }
+
+    /// Ends the outage of a path from which a datagram arrived, if the next look is due. A forged
+    /// address would otherwise let the path go up and down with each datagram.
+    pub(super) fn end_if_due(&mut self, now: Time, path: PathId) -> bool {
+        let is_due = self.paths.get(&path).is_some_and(|at| *at <= now);
+        is_due && self.end(path)
+    }
+
     /// Removes a path; returns whether it was out.
     pub(super) fn end(&mut self, path: PathId) -> bool {
         self.paths.remove(&path).is_some()
@@ -52,8 +65,10 @@ impl<E: Engine> Driver<E> {
             return false;
         }
         // The kernel has no route: a router's report, which can be forged, does not count.
-        if !self.groups.knows(path) && route_mtu(to).is_err() {
-            tracing::warn!(%to, %error, "there is no route; its path is down until there is one");
+        if self.peers.is_static(path) && !self.groups.knows(path) && route_mtu(to).is_err() {
+            let what =
+                format_args!("no route to {to}, its path is down until there is one: {error}");
+            self.outages.log.add(datagrams, what);
             self.unsent(path);
             self.outages.paths.insert(path, self.clock.now() + INTERVAL);
             self.path_down(path);
@@ -99,7 +114,9 @@ impl<E: Engine> Driver<E> {
     fn shorten(&mut self, path: PathId, to: SocketAddr, len: usize) {
         let known = self.peers.get(path).and_then(|peer| peer.mtu);
         if known.is_some_and(|mtu| mtu < len) {
-            if !self.socket.allows_fragments() && self.socket.allow_fragments().is_ok() {
+            let lite = self.lite.as_ref().map(Lite::socket);
+            let mut sockets = [Some(&self.socket), lite].into_iter().flatten();
+            if !self.socket.allows_fragments() && sockets.all(|it| it.allow_fragments().is_ok()) {
                 tracing::warn!(%to, "IP fragments datagrams of {len} bytes: the path takes less");
             } else {
                 let what = format_args!("datagrams of {len} bytes to {to} are too long");

@@ -34,36 +34,18 @@ pub(super) struct Found {
 
 /// State of a file's content: while it is the same, so is the content.
 ///
-/// The times have the resolution of the kernel's clock tick, up to 10 ms. A change within the tick
-/// in which the file was opened, and in which it had been changed before, is not detected.
+/// The time has the resolution of the kernel's clock tick, up to 10 ms. A change within the tick of
+/// an earlier change is not detected, nor is one after which a program resets the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     len: u64,
     /// Seconds and nanoseconds.
     modified: (i64, i64),
-    /// Names of the file.
-    links: u64,
-    /// Time of the last change of content or properties. A program that changes the file cannot
-    /// reset it. It also changes when the file's name is replaced or removed, along with `links`.
-    changed: (i64, i64),
 }
 
 impl From<&std::fs::Metadata> for State {
     fn from(found: &std::fs::Metadata) -> Self {
-        Self {
-            len: found.len(),
-            modified: (found.mtime(), found.mtime_nsec()),
-            links: found.nlink(),
-            changed: (found.ctime(), found.ctime_nsec()),
-        }
-    }
-}
-
-impl State {
-    /// Whether the content is as it was.
-    fn is_as(&self, before: &Self) -> bool {
-        let is_touched = self.links == before.links && self.changed != before.changed;
-        self.len == before.len && self.modified == before.modified && !is_touched
+        Self { len: found.len(), modified: (found.mtime(), found.mtime_nsec()) }
     }
 }
 
@@ -72,7 +54,7 @@ impl Found {
     pub(super) fn verify(&self, file: &File) -> Result<(), EffectError> {
         let Some(before) = &self.state else { return Ok(()) };
         let found = file.metadata().map_err(|error| reason(&error))?;
-        if State::from(&found).is_as(before) { Ok(()) } else { Err(EffectError::Changed) }
+        if State::from(&found) == *before { Ok(()) } else { Err(EffectError::Changed) }
     }
 }
 

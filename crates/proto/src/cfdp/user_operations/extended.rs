@@ -221,6 +221,7 @@ impl Entity {
         self.core.operations.relays.forwards.insert(id, forward);
         sender.start(&mut self.core, now);
         self.core.shared.senders += 1;
+        self.core.shared.paths.take_seat(handle, sender.base.seat.path);
         self.slots.fill(handle, Transaction::Sender(Box::new(sender)));
         self.settle(handle);
     }
