@@ -1,8 +1,8 @@
 //! Limit of what a peer is sent before it has proved that it receives.
 //!
 //! The source address of a datagram can be forged. A host that sends more than it receives from an
-//! address amplifies an attack on the true owner of the address. Bytes count without the headers of
-//! UDP and IP; a limit on packets makes the ratio hold with those headers, too.
+//! address amplifies an attack on the true owner of the address. Bytes count without the headers
+//! of UDP and IP; a limit on packets makes the ratio hold with those headers, too.
 
 /// Bytes and packets sent at most for each byte and packet received.
 const FACTOR: u64 = 3;

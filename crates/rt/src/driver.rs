@@ -2,23 +2,25 @@
 
 mod config;
 mod destinations;
+mod intake;
 mod names;
 mod outages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 use engine::{
-    Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, PathKind, Receive,
+    Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, PathKind,
     StoreEffect, Time,
 };
 use engine::{Transmit, TxBuf};
 
 pub use self::config::{Config, Control, Event, RunError, Statistics};
+use self::intake::{Inlet, Intake};
 use self::names::Names;
 use self::outages::Outages;
 use crate::group::{Groups, Joined};
@@ -26,9 +28,8 @@ use crate::lateness::Observed;
 use crate::lite::Lite;
 use crate::lookup::Destination;
 use crate::outbox::{Held, Outbox};
-use crate::peers::Origin;
 use crate::refusals::forgivable;
-use crate::socket::{Arrival, SEGMENTS_MAX};
+use crate::socket::SEGMENTS_MAX;
 use crate::wait::wake_exactly;
 use crate::{Clock, FileStore, Group, Peers, Ready, ReceiveBuffers, Refusal, Sent, Socket, Waker};
 
@@ -588,99 +589,6 @@ impl<E: Engine> Driver<E> {
         // Another send attempt shows whether there is room.
         self.outbox.unblock();
         Ok(())
-    }
-}
-
-/// Context of incoming datagrams.
-#[derive(Clone, Copy, Debug)]
-struct Inlet {
-    /// Group to which the datagrams were sent.
-    group: Option<PathId>,
-    /// Source address of this driver's own datagrams to the group.
-    echo: Option<SocketAddr>,
-    /// Whether the driver's socket is bound to more than one address.
-    any: bool,
-    /// The address of the driver's socket.
-    local: SocketAddr,
-}
-
-/// Parts of a driver that receive datagrams.
-struct Intake<'a, E> {
-    engine: &'a mut E,
-    peers: &'a mut Peers,
-    config: &'a Config,
-    statistics: &'a mut Statistics,
-    outages: &'a mut Outages,
-    paused: &'a mut BTreeSet<PathId>,
-}
-
-impl<E: Engine> Intake<'_, E> {
-    /// Passes a batch of datagrams to the engine, after the event of a new path.
-    fn arrive(&mut self, now: Time, arrival: &Arrival<'_>, inlet: Inlet) {
-        if inlet.echo == Some(arrival.from) {
-            // Sent by this driver.
-            return;
-        }
-        let datagrams = arrival.bytes.len().div_ceil(arrival.stride.max(1)).max(1) as u64;
-        // Replies leave from the address to which the peer wrote; with a single address, the kernel
-        // chooses it.
-        let ours = arrival.to.filter(|to| inlet.any && !to.is_multicast());
-        let Some(from) = self.path_of(now, arrival.from, ours, inlet.local) else {
-            self.statistics.datagrams_refused += datagrams;
-            return;
-        };
-        self.statistics.datagrams_received += datagrams;
-        self.statistics.bytes_received += arrival.bytes.len() as u64;
-        let received = Receive {
-            path: inlet.group.unwrap_or(from),
-            from,
-            ecn: arrival.ecn,
-            stride: arrival.stride,
-            bytes: arrival.bytes,
-        };
-        self.engine.handle_input(now, Input::Receive(received));
-    }
-
-    /// Path of a datagram, which is up from here on; `None` if the datagram is refused.
-    fn path_of(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        ours: Option<IpAddr>,
-        local: SocketAddr,
-    ) -> Option<PathId> {
-        let path = match self.peers.origin(now, from, ours) {
-            Origin::Known(path) if !self.outages.is_out(path) => return Some(path),
-            Origin::Known(path) if self.outages.end_if_due(now, path) => path,
-            Origin::Known(_) => return None,
-            Origin::New(path, forgotten) => {
-                if let Some(forgotten) = forgotten {
-                    self.paused.remove(&forgotten);
-                    self.outages.end(forgotten);
-                    self.engine.handle_input(now, Input::Path(forgotten, PathEvent::Down));
-                }
-                path
-            }
-            Origin::Invalid => {
-                self.outages.log.add(1, format_args!("no peer has the source address {from}"));
-                return None;
-            }
-            Origin::Refused => {
-                let most = self.config.peers_max;
-                if most > 0 {
-                    let what = format_args!(
-                        "{from} and others are refused: all {most} peers have transfers \
-                         (--peers-max, strangers)"
-                    );
-                    self.outages.log.add(1, what);
-                }
-                return None;
-            }
-        };
-        let kind = self.peers.kind(path, self.config.path.kind);
-        let info = PathInfo { kind, ends: Some((local, from)), ..self.config.path.clone() };
-        self.engine.handle_input(now, Input::Path(path, PathEvent::Up(info)));
-        Some(path)
     }
 }
 

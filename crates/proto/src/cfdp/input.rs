@@ -249,7 +249,7 @@ impl Entity {
                     let before = self.by_id.len();
                     self.displace(now, handle);
                     // The record of the displaced reception is being removed: another one would
-                    // give way in vain.
+                    // give way for nothing.
                     if self.by_id.len() == before && before >= shares.all {
                         return false;
                     }

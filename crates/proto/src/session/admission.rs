@@ -9,11 +9,10 @@
 //! | active before the share of a path counts | a half |
 //! | of one path, unless configured | three quarters |
 //! | half-open sessions, where an engine counts them apart | a quarter, at least one |
-//!
 //! | of strangers, where peers are configured | seven eighths of what peers may use |
 //!
-//! A session without a free place replaces another: the weakest of [`Places`](super::Places), or in
-//! Saratoga a half-open one.
+//! A session without a free place replaces another: the weakest of [`Places`](super::Places), or
+//! in Saratoga a half-open one.
 
 use engine::PathId;
 

@@ -3,8 +3,8 @@
 //! Places are counted by [host](Host), because a host has many ports. The session that gained
 //! least for its age gives way, in whichever state it is. Each byte of new data is worth
 //! [`WORTH`] of age, so a transfer at 1 bit/s stays ahead of sessions that begin later with less
-//! than a packet. A session begun within [`GRACE`] gives way only if the weakest [`CANDIDATES`] are
-//! all as young.
+//! than a packet. A session younger than [`GRACE`] gives way only if the weakest [`CANDIDATES`]
+//! are all as young.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};

@@ -34,8 +34,8 @@ pub(super) struct Found {
 
 /// State of a file's content: while it is the same, so is the content.
 ///
-/// The time has the resolution of the kernel's clock tick, up to 10 ms. A change within the tick of
-/// an earlier change is not detected, nor is one after which a program resets the time.
+/// The time has the resolution of the kernel's clock tick, up to 10 ms. A change within the tick
+/// of an earlier change is not detected, nor is one after which a program resets the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     len: u64,

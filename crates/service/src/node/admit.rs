@@ -136,6 +136,11 @@ impl super::Limits {
         }
         warnings
     }
+
+    /// Logs which rules earlier ones shadow.
+    pub(super) fn warn_of_shadows(&self) {
+        self.shadows().iter().for_each(|warning| tracing::warn!("{warning}"));
+    }
 }
 
 impl NodeSpec {

@@ -482,9 +482,7 @@ impl NodeSpec {
     fn agent(&self, plan: Option<&InForce>) -> Result<agent::Config, SpecError> {
         let entries = self.entries()?;
         let node = self.node()?;
-        for warning in self.limits.shadows() {
-            tracing::warn!("{warning}");
-        }
+        self.limits.warn_of_shadows();
         let routing = match (plan, self.spray) {
             _ if self.epidemic => Routing::Epidemic,
             (_, Some(copies)) => Routing::Spray { copies },

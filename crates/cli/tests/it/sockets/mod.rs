@@ -4,6 +4,7 @@
 
 mod carried;
 mod changes;
+mod crowds;
 mod hops;
 mod norm;
 mod once;

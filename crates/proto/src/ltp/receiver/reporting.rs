@@ -40,7 +40,7 @@ const TELLING_MAX: u32 = 30;
 /// Transmissions of the last report after which the interval between them grows.
 const STEADY_REPORTS: u32 = 24;
 
-/// The same for a peer that has not proven that it receives reports.
+/// Number of such transmissions to a peer that has not proven that it receives reports.
 const STEADY_UNPROVEN: u32 = 4;
 
 /// A copy of a report is sent if this many copies fit in the time between two reports.

@@ -1,0 +1,105 @@
+//! Datagrams that arrive: from which peer, and whether it becomes a path.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+use engine::{Engine, Input, PathEvent, PathId, PathInfo, Receive, Time};
+
+use super::outages::Outages;
+use super::{Config, Statistics};
+use crate::Peers;
+use crate::peers::Origin;
+use crate::socket::Arrival;
+
+/// Context of incoming datagrams.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inlet {
+    /// Group to which the datagrams were sent.
+    pub(super) group: Option<PathId>,
+    /// Source address of this driver's own datagrams to the group.
+    pub(super) echo: Option<SocketAddr>,
+    /// Whether the driver's socket is bound to more than one address.
+    pub(super) any: bool,
+    /// The address of the driver's socket.
+    pub(super) local: SocketAddr,
+}
+
+/// Parts of a driver that receive datagrams.
+pub(super) struct Intake<'a, E> {
+    pub(super) engine: &'a mut E,
+    pub(super) peers: &'a mut Peers,
+    pub(super) config: &'a Config,
+    pub(super) statistics: &'a mut Statistics,
+    pub(super) outages: &'a mut Outages,
+    pub(super) paused: &'a mut BTreeSet<PathId>,
+}
+
+impl<E: Engine> Intake<'_, E> {
+    /// Passes a batch of datagrams to the engine, after the event of a new path.
+    pub(super) fn arrive(&mut self, now: Time, arrival: &Arrival<'_>, inlet: Inlet) {
+        if inlet.echo == Some(arrival.from) {
+            // Sent by this driver.
+            return;
+        }
+        let datagrams = arrival.bytes.len().div_ceil(arrival.stride.max(1)).max(1) as u64;
+        // Replies leave from the address to which the peer wrote; with a single address, the kernel
+        // chooses it.
+        let ours = arrival.to.filter(|to| inlet.any && !to.is_multicast());
+        let Some(from) = self.path_of(now, arrival.from, ours, inlet.local) else {
+            self.statistics.datagrams_refused += datagrams;
+            return;
+        };
+        self.statistics.datagrams_received += datagrams;
+        self.statistics.bytes_received += arrival.bytes.len() as u64;
+        let received = Receive {
+            path: inlet.group.unwrap_or(from),
+            from,
+            ecn: arrival.ecn,
+            stride: arrival.stride,
+            bytes: arrival.bytes,
+        };
+        self.engine.handle_input(now, Input::Receive(received));
+    }
+
+    /// Path of a datagram, which is up from here on; `None` if the datagram is refused.
+    fn path_of(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        ours: Option<IpAddr>,
+        local: SocketAddr,
+    ) -> Option<PathId> {
+        let path = match self.peers.origin(now, from, ours) {
+            Origin::Known(path) if !self.outages.is_out(path) => return Some(path),
+            Origin::Known(path) if self.outages.end_if_due(now, path) => path,
+            Origin::Known(_) => return None,
+            Origin::New(path, forgotten) => {
+                if let Some(forgotten) = forgotten {
+                    self.paused.remove(&forgotten);
+                    self.outages.end(forgotten);
+                    self.engine.handle_input(now, Input::Path(forgotten, PathEvent::Down));
+                }
+                path
+            }
+            Origin::Invalid => {
+                self.outages.log.add(1, format_args!("no peer has the source address {from}"));
+                return None;
+            }
+            Origin::Refused => {
+                let most = self.config.peers_max;
+                if most > 0 {
+                    let what = format_args!(
+                        "{from} and others are refused: all {most} peers have transfers \
+                         (--peers-max, strangers)"
+                    );
+                    self.outages.log.add(1, what);
+                }
+                return None;
+            }
+        };
+        let kind = self.peers.kind(path, self.config.path.kind);
+        let info = PathInfo { kind, ends: Some((local, from)), ..self.config.path.clone() };
+        self.engine.handle_input(now, Input::Path(path, PathEvent::Up(info)));
+        Some(path)
+    }
+}
