@@ -21,6 +21,11 @@ impl Allowance {
         self.packets = self.packets.saturating_add(FACTOR);
     }
 
+    /// Bytes that may be sent.
+    pub(crate) fn bytes(self) -> usize {
+        usize::try_from(self.bytes).unwrap_or(usize::MAX)
+    }
+
     /// Whether a packet of this length may be sent.
     pub(crate) fn admits(self, len: usize) -> bool {
         self.packets > 0 && self.bytes >= len as u64

@@ -184,6 +184,11 @@ impl Path {
         self.info.ends.map(|(_, peer)| peer)
     }
 
+    /// Whether a layer below delivers messages, and knows whether the peer replies.
+    pub(crate) fn is_above_a_layer(&self) -> bool {
+        matches!(self.info.kind, PathKind::Message { .. })
+    }
+
     /// Host address of the peer, if known.
     pub(crate) fn host(&self) -> Option<IpAddr> {
         self.peer().map(|peer| peer.ip())

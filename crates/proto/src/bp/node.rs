@@ -71,8 +71,10 @@ impl Node {
         self.exchange(now);
     }
 
-    /// Exchanges commands and events between agent and layers until there are none left.
-    fn exchange(&mut self, now: Time) {
+    /// Exchanges commands and events between agent and layers until there are none left. Returns
+    /// whether there were any.
+    fn exchange(&mut self, now: Time) -> bool {
+        let mut any = false;
         loop {
             let mut some = false;
             while let Some((layer, command)) = self.agent.poll_command() {
@@ -88,8 +90,9 @@ impl Node {
                 }
             }
             if !some {
-                return;
+                return any;
             }
+            any = true;
         }
     }
 
@@ -169,17 +172,21 @@ impl Engine for Node {
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         let count = self.layers.len();
-        for step in 0..count {
-            let number = (self.turn + step) % count;
-            let transmit = self.layers.get_mut(number)?.poll_transmit(now, tx);
-            if transmit.is_some() {
-                self.turn = (number + 1) % count;
-                self.exchange(now);
-                return transmit;
+        loop {
+            for step in 0..count {
+                let number = (self.turn + step) % count;
+                let transmit = self.layers.get_mut(number)?.poll_transmit(now, tx);
+                if transmit.is_some() {
+                    self.turn = (number + 1) % count;
+                    self.exchange(now);
+                    return transmit;
+                }
+            }
+            // A layer reports its last batch at the next pull, and may be given more then.
+            if !self.exchange(now) {
+                return None;
             }
         }
-        self.exchange(now);
-        None
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {

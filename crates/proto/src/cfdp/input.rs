@@ -325,7 +325,12 @@ impl Entity {
         let mut base = Base::new(handle, reverse(header), header.source.0, remote);
         base.seat.path = base.seat.path.or(from);
         base.last_received = now;
-        base.credit = if guest.is_known { Credit::Unlimited } else { Credit::of(0) };
+        let path = base.seat.path.and_then(|path| self.core.shared.paths.get(&path));
+        let is_limited_below = path.is_some_and(Path::is_above_a_layer);
+        base.credit = match guest.is_known || is_limited_below {
+            true => Credit::Unlimited,
+            false => Credit::of(0),
+        };
         self.core.shared.places.enter(handle, now, guest);
         let receiver = Receiver::new(base, &mut self.core, now);
         let mut transaction = Transaction::Receiver(Box::new(receiver));

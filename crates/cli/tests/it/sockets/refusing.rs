@@ -5,8 +5,7 @@ use std::process::Command;
 
 use super::process::{Place, Running, check, make, program};
 
-const PROTOCOLS: [&str; 8] =
-    ["cfdp", "cfdp-ltp", "ltp", "ltp-t", "norm", "norm/coded", "saratoga", "saratoga/2007"];
+const PROTOCOLS: [&str; 7] = ["cfdp", "cfdp-ltp", "ltp", "ltp-t", "norm", "norm/coded", "saratoga"];
 const LEN: usize = 300_000;
 
 /// A library that lets calls of a process fail; see its source.

@@ -193,6 +193,7 @@ impl Pair {
                 }
                 Effect::Path(PathEffect::PauseRead { .. }) => end.is_paused = true,
                 Effect::Path(PathEffect::ResumeRead { .. }) => end.is_paused = false,
+                Effect::Path(PathEffect::Retain { .. } | PathEffect::Release { .. }) => {}
                 other => panic!("{other:?}"),
             }
         }

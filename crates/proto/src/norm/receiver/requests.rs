@@ -193,7 +193,8 @@ impl Receiver {
         let since = self.nack.since;
         let report = self.coded_report();
         let header = NACK_HEADER + report.map_or(0, |_| REPORT_LEN);
-        let mut room = vec![0; burst.mtu().saturating_sub(header)];
+        let most = burst.mtu().min(self.allowance.bytes());
+        let mut room = vec![0; most.saturating_sub(header)];
         let len = room.len();
         // Requests are recorded when written, so there must be room for the message.
         if !burst.has_room(header + len) {
