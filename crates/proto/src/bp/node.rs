@@ -71,10 +71,8 @@ impl Node {
         self.exchange(now);
     }
 
-    /// Exchanges commands and events between agent and layers until there are none left. Returns
-    /// whether there were any.
-    fn exchange(&mut self, now: Time) -> bool {
-        let mut any = false;
+    /// Exchanges commands and events between agent and layers until there are none left.
+    fn exchange(&mut self, now: Time) {
         loop {
             let mut some = false;
             while let Some((layer, command)) = self.agent.poll_command() {
@@ -90,9 +88,8 @@ impl Node {
                 }
             }
             if !some {
-                return any;
+                return;
             }
-            any = true;
         }
     }
 
@@ -172,21 +169,17 @@ impl Engine for Node {
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         let count = self.layers.len();
-        loop {
-            for step in 0..count {
-                let number = (self.turn + step) % count;
-                let transmit = self.layers.get_mut(number)?.poll_transmit(now, tx);
-                if transmit.is_some() {
-                    self.turn = (number + 1) % count;
-                    self.exchange(now);
-                    return transmit;
-                }
-            }
-            // A layer reports its last batch at the next pull, and may be given more then.
-            if !self.exchange(now) {
-                return None;
+        for step in 0..count {
+            let number = (self.turn + step) % count;
+            let transmit = self.layers.get_mut(number)?.poll_transmit(now, tx);
+            if transmit.is_some() {
+                self.turn = (number + 1) % count;
+                self.exchange(now);
+                return transmit;
             }
         }
+        self.exchange(now);
+        None
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {

@@ -178,7 +178,12 @@ impl World {
                 }
             }
             some |= self.places[at].turn(self.now, |effect| match effect {
-                Effect::Path(PathEffect::PauseRead { .. } | PathEffect::ResumeRead { .. }) => {}
+                Effect::Path(
+                    PathEffect::PauseRead { .. }
+                    | PathEffect::ResumeRead { .. }
+                    | PathEffect::Retain { .. }
+                    | PathEffect::Release { .. },
+                ) => {}
                 other => panic!("{other:?}"),
             });
             if !some {

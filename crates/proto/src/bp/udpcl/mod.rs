@@ -2,7 +2,7 @@
 //!
 //! One bundle is one datagram. There are no acknowledgments or retransmissions, and only the
 //! path's rate and the settings limit the sending rate: a sent bundle ends with [`Outcome::Left`],
-//! when the driver pulls the next batch, and with [`Outcome::Failed`] if the system refused it.
+//! or with [`Outcome::Failed`] if the system refuses it.
 //! Longer bundles are fragmented by the layer if both sides are set to
 //! ([`Fragmentation::OfLayer`]).
 //!
@@ -42,6 +42,8 @@ const KEEPALIVE_LEAST: Duration = Duration::from_secs(15);
 enum Alarm {
     /// A keepalive is due.
     Keepalive(LinkId),
+    /// The last batch leaves.
+    Leaves,
     /// Timeout of a reassembly.
     Incoming(PathId, u32),
 }
@@ -76,6 +78,15 @@ impl Link {
     }
 }
 
+/// A batch of datagrams.
+#[derive(Debug)]
+struct Batch {
+    /// Bundles whose last datagram is in it.
+    bundles: Vec<(LinkId, Tag)>,
+    /// Whether they were reported as sent.
+    is_reported: bool,
+}
+
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -102,8 +113,8 @@ pub struct Udpcl {
     ready: BTreeSet<PathId>,
     /// Path served last.
     turn: PathId,
-    /// Bundles whose last datagram is in the batch pulled last.
-    pulled: Vec<(LinkId, Tag)>,
+    /// The batch pulled last.
+    batch: Option<Batch>,
     /// Neighbours with a keepalive due.
     signs: BTreeSet<LinkId>,
     coming: BTreeMap<(PathId, u32), Coming>,
@@ -136,7 +147,7 @@ impl Udpcl {
             by_path,
             ready: BTreeSet::new(),
             turn: PathId(0),
-            pulled: Vec::new(),
+            batch: None,
             signs: BTreeSet::new(),
             coming: BTreeMap::new(),
             over: Recent::new(),
@@ -437,6 +448,7 @@ impl Engine for Udpcl {
         while let Some(alarm) = self.timers.pop_due(now) {
             match alarm {
                 Alarm::Keepalive(link) => self.keepalive(now, link),
+                Alarm::Leaves => self.batch_leaves(),
                 Alarm::Incoming(path, bundle) => self.give_up((path, bundle)),
             }
         }

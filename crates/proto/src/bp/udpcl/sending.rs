@@ -5,9 +5,9 @@ use std::ops::Bound;
 use engine::{Completion, EffectError, PathId, Ticket, Time, Transmit, TxBuf};
 use wire::udpcl::{FRAGMENT_HEADER_LEN, Fragment, KEEPALIVE};
 
-use super::super::layer::{LinkId, Outcome, Outgoing, Tag};
+use super::super::layer::{Event, LinkId, Outcome, Outgoing, Tag};
 use super::super::source::{Files, Source};
-use super::Udpcl;
+use super::{Alarm, Batch, Udpcl};
 use crate::path::Burst;
 
 /// A bundle in transit.
@@ -48,19 +48,31 @@ impl Udpcl {
         }
     }
 
-    /// Reports the bundles of the last batch, which has left.
-    fn batch_left(&mut self) {
-        for (link, tag) in std::mem::take(&mut self.pulled) {
-            self.statistics.sent += 1;
-            self.report_sent(link, tag, Outcome::Left);
+    /// Reports the bundles of the last batch, which leaves now.
+    pub(super) fn batch_leaves(&mut self) {
+        self.timers.cancel(Alarm::Leaves);
+        if let Some(batch) = self.batch.as_mut().filter(|batch| !batch.is_reported) {
+            batch.is_reported = true;
+            self.statistics.sent += batch.bundles.len() as u64;
+            let left =
+                |&(link, tag): &(LinkId, Tag)| Event::Sent { link, tag, outcome: Outcome::Left };
+            self.events.extend(batch.bundles.iter().map(left));
         }
     }
 
     /// Reports the bundles with a datagram in the last batch of a path, which the system refused.
+    /// The agent has not seen yet that they leave.
     pub(super) fn unsent(&mut self, path: PathId) {
         let Some(link) = self.by_path.get(&path).copied() else { return };
-        for (of, tag) in std::mem::take(&mut self.pulled) {
-            self.report_sent(of, tag, Outcome::Failed { acknowledged: 0 });
+        self.batch_leaves();
+        let bundles = self.batch.take().map(|batch| batch.bundles).unwrap_or_default();
+        for event in &mut self.events {
+            if let Event::Sent { link, tag, outcome } = event
+                && bundles.contains(&(*link, *tag))
+            {
+                *outcome = Outcome::Failed { acknowledged: 0 };
+                self.statistics.sent -= 1;
+            }
         }
         let first = self.links.get(&link).and_then(|neighbour| neighbour.sending.front());
         if let Some(tag) = first.filter(|first| first.sent > 0).map(|first| first.tag) {
@@ -88,7 +100,7 @@ impl Udpcl {
 
     /// Next datagrams, of the paths in turn.
     pub(super) fn next_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        self.batch_left();
+        self.batch_leaves();
         loop {
             let behind = (Bound::Excluded(self.turn), Bound::Unbounded);
             let next = self.ready.range(behind).next().or_else(|| self.ready.first());
@@ -129,11 +141,20 @@ impl Udpcl {
         }
         self.signs.remove(&link);
         neighbour.last_sent = now;
+        let mut bundles = Vec::new();
         for sending in left {
             sending.source.close(&mut self.effects);
-            self.pulled.push((link, sending.tag));
+            bundles.push((link, sending.tag));
         }
         let transmit = self.paths.get_mut(&id)?.finish(id, &burst);
+        self.batch = Some(Batch { bundles, is_reported: false });
+        match &transmit {
+            // The driver holds it back until then.
+            Some(Transmit { not_before, .. }) if *not_before > now => {
+                self.timers.set(Alarm::Leaves, *not_before, "a batch leaves");
+            }
+            Some(_) | None => self.batch_leaves(),
+        }
         self.read_on(link);
         transmit
     }

@@ -429,12 +429,29 @@ fn bundles_that_the_system_does_not_send_fail() {
         send(&mut layer, tag, len);
         tx.clear();
         assert!(layer.poll_transmit(Time::ZERO, &mut tx).is_some());
-        assert_eq!(outcomes(&mut layer), [], "{tag}: the driver has not sent it yet");
+        // The driver sends it before it asks for events.
         if let Some(event) = event {
             layer.handle_input(Time::ZERO, Input::Path(PATH, event));
         }
         tx.clear();
         assert!(layer.poll_transmit(Time::ZERO, &mut tx).is_none());
+        assert_eq!(outcomes(&mut layer), [(tag, outcome)]);
+    }
+    // A batch that is not due yet, because of the rate.
+    let up = PathEvent::Up(PathInfo { rate_bps: Some(8_000), ..PathInfo::datagram(500) });
+    layer.handle_input(Time::ZERO, Input::Path(PATH, up));
+    for (tag, refused) in [(5, false), (6, false), (7, true)] {
+        send(&mut layer, tag, 400);
+        tx.clear();
+        let transmit = layer.poll_transmit(Time::ZERO, &mut tx).unwrap();
+        if transmit.not_before > Time::ZERO {
+            assert_eq!(outcomes(&mut layer), [], "{tag}: it has not left");
+            layer.handle_timeout(transmit.not_before);
+        }
+        if refused {
+            layer.handle_input(transmit.not_before, Input::Path(PATH, PathEvent::Unsent));
+        }
+        let outcome = if refused { FAILED } else { Outcome::Left };
         assert_eq!(outcomes(&mut layer), [(tag, outcome)]);
     }
 }
