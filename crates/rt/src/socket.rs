@@ -362,7 +362,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Errors that show a defect of this program. [`Socket::take_report`] has others.
+    /// Errors that show a defect of this program; others cost at most a datagram.
     pub fn receive(
         &self,
         buffers: &mut ReceiveBuffers,
