@@ -27,15 +27,15 @@ pub struct Peers {
     search_at: Time,
 }
 
-/// Resolution of the order: a sender is moved at most so often, and stays ahead of
-/// a flood in which each address sends once.
+/// Resolution of the order. A sender is moved at most so often, and stays ahead of a flood in which
+/// each address sends once.
 const TICK: Duration = Duration::from_millis(16);
 
 /// Interval of searches for the host with the most peers, which look at all peers.
 const SEARCH: Duration = Duration::from_millis(20);
 
-/// Order in which dynamic peers give way: whether the engine retains the peer, the [`TICK`] in which
-/// it was last received, its path.
+/// Order in which dynamic peers give way: whether the engine retains the peer, the [`TICK`] in
+/// which it was last received, its path.
 type Rank = (bool, u64, PathId);
 
 /// Addresses of a peer.
