@@ -27,8 +27,8 @@ pub struct Peers {
     search_at: Time,
 }
 
-/// Resolution of the order. A sender is moved at most so often, and stays ahead of a flood in which
-/// each address sends once.
+/// Resolution of the order. A sender is moved at most so often, and stays ahead of a flood in
+/// which each address sends once.
 const TICK: Duration = Duration::from_millis(16);
 
 /// Interval of searches for the host with the most peers, which look at all peers.
