@@ -4,8 +4,7 @@
 //! address amplifies an attack on the true owner of the address. Bytes count without the headers
 //! of UDP and IP; a limit on packets makes the ratio hold with those headers, too.
 
-/// Bytes and packets sent at most for each byte and packet received.
-const FACTOR: u64 = 3;
+use crate::session::FACTOR;
 
 /// Bytes and packets that a peer may still be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use engine::{
 
 pub(crate) use self::admission::{Admission, Place};
 pub(crate) use self::base::{Base, Reason, Seat};
-pub(crate) use self::credit::Credit;
+pub(crate) use self::credit::{Credit, FACTOR};
 pub(crate) use self::places::{Guest, Host, Places, Vacancy};
 use crate::buffers::Buffers;
 use crate::path::{Burst, Class, Clock, Handle, Pacing, Path, Turn};

@@ -5,7 +5,7 @@
 //! headers on both sides. What exceeds them counts as sent and lost: it is retransmitted later.
 
 /// Bytes sent for each byte received.
-const FACTOR: u64 = 3;
+pub(crate) const FACTOR: u64 = 3;
 
 /// Maximum bytes that may be saved up.
 const SAVED_MAX: u64 = 1 << 20;
