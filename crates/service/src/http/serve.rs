@@ -179,7 +179,7 @@ mod tests {
     /// Sends the beginning of a request.
     fn begin(socket: &Path, text: &str) -> UnixStream {
         let mut stream = UnixStream::connect(socket).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream.write_all(text.as_bytes()).unwrap();
         stream
     }
@@ -210,8 +210,11 @@ mod tests {
                 for _ in 0..3 {
                     let start = std::time::Instant::now();
                     assert!(ask(socket, "/node").ends_with("state"));
-                    assert!(ask(socket, "/other").ends_with("other"));
-                    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+                    // Refused while the server works for the clients in all places.
+                    while !ask(socket, "/other").ends_with("other") {
+                        assert!(start.elapsed() < TIMES.head / 2);
+                    }
+                    assert!(start.elapsed() < TIMES.head / 2, "{:?}", start.elapsed());
                 }
                 assert!(ends(&mut idle[0]), "the first has given way");
             });
@@ -237,7 +240,7 @@ mod tests {
             }
             drop(streams);
             // The server may not have noticed yet.
-            let limit = std::time::Instant::now() + Duration::from_secs(5);
+            let limit = std::time::Instant::now() + Duration::from_secs(30);
             while !ask(socket, "/other").ends_with("other") {
                 assert!(std::time::Instant::now() < limit);
             }
