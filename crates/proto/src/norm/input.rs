@@ -1,7 +1,5 @@
 //! Dispatch of received messages to senders and receivers.
 
-use std::time::Duration;
-
 use engine::{PathId, Receive, Time};
 use wire::norm::{Body, Command, Message};
 
@@ -11,9 +9,6 @@ use super::report::Report;
 use super::{Node, Session};
 use crate::path::Handle;
 use crate::session::Base;
-
-/// Minimum silence of a sender before another may replace it.
-const SILENT_MIN: Duration = Duration::from_secs(10);
 
 impl Node {
     /// Processes a received datagram.
@@ -179,10 +174,7 @@ impl Node {
             }
             self.forget(key);
         }
-        if self.receivers.len() >= self.core.config.limits.senders
-            && !self.forget_idle()
-            && !self.forget_silent(now)
-        {
+        if self.receivers.len() >= self.core.config.limits.senders && !self.make_room(now) {
             self.core.user.limit_reached(Limit::Senders);
             return None;
         }
@@ -197,32 +189,13 @@ impl Node {
         Some(handle)
     }
 
-    /// Forgets a sender with nothing under way.
-    fn forget_idle(&mut self) -> bool {
-        let idle = self.receivers.iter().find(|(_, handle)| {
-            matches!(self.slots.get(**handle), Some(Session::Receiver(receiver)) if receiver.is_idle())
-        });
-        let Some((key, _)) = idle else { return false };
-        let key = *key;
-        self.forget(key);
-        true
-    }
-
-    /// Forgets a sender to make room for another. Takes the oldest of the senders with the fewest
-    /// messages, if these are few; otherwise, among senders silent for some time, the one that has
-    /// delivered least. New senders keep no other out.
-    fn forget_silent(&mut self, now: Time) -> bool {
-        let silent = self.receivers.iter().filter_map(|(key, handle)| {
+    /// Forgets a sender to make room for another, if one gives way.
+    fn make_room(&mut self, now: Time) -> bool {
+        let ranks = self.receivers.iter().filter_map(|(key, handle)| {
             let Some(Session::Receiver(receiver)) = self.slots.get(*handle) else { return None };
-            let last_received = receiver.base.last_received;
-            let rank = match receiver.half_open() {
-                Some(messages) => (0, (u64::from(messages), 0, last_received)),
-                None if now.since(last_received) >= SILENT_MIN => (1, receiver.worth()),
-                None => return None,
-            };
-            Some((rank, *key, *handle))
+            Some((receiver.gives_way(now)?, *key, *handle))
         });
-        let Some((_, key, handle)) = silent.min() else { return false };
+        let Some((_, key, handle)) = ranks.min() else { return false };
         if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
             receiver.drop_all(&mut self.core, now, &Failure::Abandoned);
         }

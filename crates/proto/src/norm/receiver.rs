@@ -53,6 +53,24 @@ pub(crate) const EXT_BEGAN: u8 = 193;
 /// Number of messages after which a sender keeps its slot while it is active.
 const HALF_OPEN_MESSAGES: u8 = 8;
 
+/// Minimum silence of a sender with an object under way before another may replace it.
+const SILENT_MIN: Duration = Duration::from_secs(10);
+
+/// Order in which senders give way to a new one, which keeps no other out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum GivesWay {
+    /// Few messages and nothing complete: the number of messages, and the time of the last.
+    Opening(u8, Time),
+    /// Nothing under way that needs another report: the time of the last message.
+    Done(Time),
+    /// Silent for some time: complete objects, bytes of those under way, and the time of the last
+    /// message.
+    Silent(u64, u64, Time),
+    /// Complete, and perhaps still without the report: the time of the last message. The sender
+    /// would send everything again if it were forgotten.
+    Complete(Time),
+}
+
 /// One instance of a sender: from its start to its restart.
 #[derive(Debug)]
 struct Life {
@@ -164,18 +182,20 @@ impl Receiver {
         objects + self.objects.len() * size_of::<Incoming>() + rest
     }
 
-    /// Value of the sender's state: complete objects, bytes of those under way, and the time of
-    /// its last message.
-    pub(crate) fn worth(&self) -> (u64, u64, Time) {
+    /// How the sender gives way to another, if it does.
+    pub(crate) fn gives_way(&self, now: Time) -> Option<GivesWay> {
+        let last = self.base.last_received;
+        let silence = now.since(last);
+        let completed = self.numbers.completed();
+        if completed == 0 && self.life.messages < HALF_OPEN_MESSAGES {
+            return Some(GivesWay::Opening(self.life.messages, last));
+        }
+        if self.is_idle() {
+            let is_done = silence >= self.silence_of_end();
+            return Some(if is_done { GivesWay::Done(last) } else { GivesWay::Complete(last) });
+        }
         let bytes = self.objects.values().map(|object| object.report().progress).sum();
-        (self.numbers.completed(), bytes, self.base.last_received)
-    }
-
-    /// Number of messages from a sender without a complete object, if few: such a sender is
-    /// replaced first.
-    pub(crate) fn half_open(&self) -> Option<u8> {
-        let is_few = self.life.messages < HALF_OPEN_MESSAGES && self.numbers.completed() == 0;
-        is_few.then_some(self.life.messages)
+        (silence >= SILENT_MIN).then_some(GivesWay::Silent(completed, bytes, last))
     }
 
     /// Silence after which the sender needs no more reports: six of its commands were due in it, two
@@ -192,10 +212,11 @@ impl Receiver {
         self.objects.is_empty()
     }
 
-    /// Lets the driver keep the sender while an object is under way.
+    /// Lets the driver keep the sender while an object is under way, and from its first complete
+    /// object to the end of its session: on another path the sender would be another one.
     pub(crate) fn reseat(&self, core: &mut Core) {
         let seat = &self.base.seat;
-        match self.is_idle() {
+        match self.is_idle() && self.silence_of_end().is_zero() {
             true => core.shared.paths.leave_seat(seat.handle),
             false => core.shared.paths.take_seat(seat.handle, seat.path),
         }

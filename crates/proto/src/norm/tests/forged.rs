@@ -143,6 +143,35 @@ fn stalled_senders_do_not_exclude_others() {
 }
 
 #[test]
+fn senders_that_wait_for_a_report_are_not_forgotten() {
+    let mut config = Config::default();
+    config.limits.senders = 4;
+    let mut group = Group::of(1, &config);
+    let file = content(300_000);
+    // No report arrives at first.
+    group.lose = Box::new(|from, _, number, _| from == 1 && number < 3);
+    group.send(0, &file, "copy");
+    while group.finished(1).is_empty() {
+        group.run_for(SECOND / 100);
+    }
+    let first = group.log.iter().find(|(_, from, _)| *from == 0).expect("it has sent").2.clone();
+    for node in 0..20 {
+        let mut message = Message::decode(&first).expect("a message");
+        message.source = NodeId(100 + node);
+        group.deliver(1, GROUP, path_to(0), &message);
+    }
+    let sent = group.log.len();
+    group.run();
+    let after = group.log[sent..].iter().filter(|(_, _, bytes)| {
+        matches!(Message::decode(bytes), Ok(Message { body: Body::Data(_), .. }))
+    });
+    assert_eq!(after.count(), 0, "nothing is sent again");
+    assert_eq!((group.finished(0).len(), group.finished(1).len()), (1, 1));
+    assert!(group.finished(0)[0].is_confirmed);
+    group.assert_has(1, "copy", &file);
+}
+
+#[test]
 fn forged_requesters_do_not_exclude_receivers() {
     let mut config = Config::default();
     config.limits.receivers = 4;
