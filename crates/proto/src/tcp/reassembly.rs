@@ -31,8 +31,8 @@ pub(crate) enum Arrival {
     InOrder { bytes: u64, filled_gap: bool },
     /// Beyond a gap.
     Beyond,
-    /// Duplicate: this many bytes at its beginning had arrived before, and nothing in it is new.
-    Duplicate { start: u64, end: u64 },
+    /// Duplicate: nothing in it is new.
+    Duplicate,
     /// No room for another gap.
     Refused,
 }
@@ -118,11 +118,24 @@ impl Reassembly {
         end <= self.next || self.beyond.gaps(start.max(self.next), end).next().is_none()
     }
 
+    /// First contiguous part of `start..end` that has arrived already (RFC 2883 §4.2).
+    pub(crate) fn duplicate(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let (begin, stop) = if start < self.next {
+            (start, self.next)
+        } else {
+            // The data at `start`, or after a first gap.
+            let missing = self.beyond.gaps(start, end).next().filter(|gap| gap.0 == start);
+            let begin = missing.map_or(start, |gap| gap.1);
+            (begin, self.beyond.containing(begin)?.1)
+        };
+        Some((begin, stop.min(end))).filter(|(begin, stop)| begin < stop)
+    }
+
     /// Inserts bytes that lie at least partly within `next..edge`, up to `limit`.
     pub(crate) fn insert(&mut self, at: u64, bytes: &[u8], limit: u64) -> Arrival {
         let end = (at + bytes.len() as u64).min(limit).max(at);
         if end <= self.next {
-            return Arrival::Duplicate { start: at, end };
+            return Arrival::Duplicate;
         }
         let from = at.max(self.next);
         let bytes = &bytes[(from - at) as usize..(end - at) as usize];
@@ -148,7 +161,7 @@ impl Reassembly {
         let end = from + bytes.len() as u64;
         if self.beyond.gaps(from, end).next().is_none() {
             self.report(from);
-            return Arrival::Duplicate { start: from, end };
+            return Arrival::Duplicate;
         }
         if self.beyond.would_add_range(from, end) && self.beyond.len() >= self.gaps_max {
             return Arrival::Refused;
@@ -237,13 +250,12 @@ mod tests {
             assert_eq!(all.insert(at, &[7; 50], 9999), Arrival::Beyond);
             assert_eq!(blocks(&all), expected);
         }
-        let duplicate = Arrival::Duplicate { start: 500, end: 520 };
-        assert_eq!(all.insert(500, &[7; 20], 9999), duplicate);
+        assert_eq!(all.insert(500, &[7; 20], 9999), Arrival::Duplicate);
         assert_eq!(blocks(&all)[0], (500, 550));
         let filled = Arrival::InOrder { bytes: 150, filled_gap: true };
         assert_eq!(all.insert(80, &[7; 120], 9999), filled);
         assert_eq!(blocks(&all), [(500, 550), (300, 400)]);
-        assert_eq!(all.insert(200, &[7; 50], 9999), Arrival::Duplicate { start: 200, end: 250 });
+        assert_eq!(all.insert(200, &[7; 50], 9999), Arrival::Duplicate);
         assert_eq!(
             all.insert(250, &[7; 9000], 400),
             Arrival::InOrder { bytes: 150, filled_gap: true }
@@ -270,10 +282,18 @@ mod tests {
             let origin = seq::begin(u32::MAX - 100);
             let mut all = Reassembly::new(origin, 500, 1000);
             let mut out = Vec::new();
+            let mut arrived = [false; 500];
             // In the end all of it, so that it is complete.
             let rest = (0..500).step_by(50).map(|at| (at, 50));
             for (n, (at, len)) in pieces.into_iter().chain(rest).enumerate() {
                 let end = content.len().min(at as usize + len);
+                let first = (at as usize..end).find(|at| arrived[*at]);
+                let part = first.map(|first| {
+                    let stop = (first..end).find(|at| !arrived[*at]).unwrap_or(end);
+                    (origin + first as u64, origin + stop as u64)
+                });
+                prop_assert_eq!(all.duplicate(origin + at, origin + end as u64), part);
+                arrived[at as usize..end].fill(true);
                 all.insert(origin + at, &content[at as usize..end], origin + 500);
                 if n % read_every == 0 {
                     let (first, second) = all.peek();

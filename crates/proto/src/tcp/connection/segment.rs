@@ -307,6 +307,10 @@ impl Connection {
             // Probe of a closed window, which already got a reply.
             return;
         }
+        let duplicate = self.receive.duplicate(at, limit.min(at + bytes.len() as u64));
+        if let Some((start, end)) = duplicate {
+            self.acks.note_duplicate(start, end);
+        }
         match self.receive.insert(at, bytes, limit) {
             Arrival::InOrder { bytes: new, filled_gap } => {
                 self.counts.bytes_received += new;
@@ -317,18 +321,12 @@ impl Connection {
                 self.arm_skip(now);
                 self.schedule_ack(now, filled_gap);
             }
-            Arrival::Duplicate { start, end } => {
-                if start < end {
-                    self.acks.note_duplicate(start, end);
-                }
-                self.ack_out_of_order(now);
-            }
             Arrival::Beyond => {
                 self.inbound.beyond_gap(&mut self.receive);
                 self.note_hole(now);
                 self.ack_out_of_order(now);
             }
-            Arrival::Refused => self.ack_out_of_order(now),
+            Arrival::Duplicate | Arrival::Refused => self.ack_out_of_order(now),
         }
     }
 

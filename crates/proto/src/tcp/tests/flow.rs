@@ -96,6 +96,32 @@ fn duplicate_segments_are_reported_by_dsack() {
     assert_eq!(received[0].blocks, [(201, 251), (201, 301)]);
 }
 
+/// RFC 2883 §4.2: the first contiguous part that had arrived.
+#[test]
+fn partial_duplicates_are_reported_by_dsack() {
+    let mut raw = Raw::new(Config::default());
+    let acks = AckPolicy { every: 1, ..AckPolicy::default() };
+    established(&mut raw, Options { sack: true, acks, ..Raw::bare() });
+    for at in [1001, 2001, 4001, 7001] {
+        raw.say(ACK, (at, 1), &[1; 1000], &[]);
+    }
+    // In order, with two parts that had arrived.
+    let received = raw.say(ACK, (1, 1), &[1; 6000], &[]);
+    assert_eq!(brief(&received), [(ACK, 1, 6001, 0)]);
+    assert_eq!(received[0].blocks, [(1001, 3001), (7001, 8001)]);
+    // Over the gap.
+    let received = raw.say(ACK, (6501, 1), &[1; 1000], &[]);
+    assert_eq!(received[0].blocks, [(7001, 7501), (6501, 8001)]);
+    // Acknowledged data, and new data behind it.
+    let received = raw.say(ACK, (5001, 1), &[1; 1200], &[]);
+    assert_eq!(brief(&received), [(ACK, 1, 6201, 0)]);
+    assert_eq!(received[0].blocks, [(5001, 6001), (6501, 8001)]);
+    // Nothing twice.
+    let received = raw.say(ACK, (6201, 1), &[1; 300], &[]);
+    assert_eq!(brief(&received), [(ACK, 1, 8001, 0)]);
+    assert_eq!(received[0].blocks, []);
+}
+
 #[test]
 fn a_closed_window_is_probed_and_opens() {
     let mut world = World::plain(1);
