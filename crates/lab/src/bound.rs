@@ -17,7 +17,8 @@
 //! Several receivers have a separate bound, [`bound_of_all`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::{Rng, Time};
@@ -27,13 +28,14 @@ use transport::text::SpecError;
 use crate::link_spec::LinkSpec;
 use crate::theory::{self, Bound, Channel, IP_UDP_BYTES, Loss};
 
-/// One hop as the bound models it.
+/// One hop as the bound models it. Copies are cheap, however many contacts it has.
 #[derive(Clone, Debug)]
 pub struct Hop {
     /// Name of the link, from which its random numbers are derived.
-    pub name: String,
-    /// Link.
-    pub config: link::Config,
+    name: Arc<str>,
+    config: Arc<link::Config>,
+    /// Digest of name and link, by which cached bounds are found.
+    digest: u64,
     /// Largest UDP payload.
     pub payload_max: u64,
 }
@@ -44,8 +46,27 @@ impl Hop {
     /// # Errors
     ///
     /// `spec` contradicts itself.
-    pub fn new(name: impl Into<String>, spec: &LinkSpec) -> Result<Self, SpecError> {
-        Ok(Self { name: name.into(), config: spec.config()?, payload_max: spec.payload_max() })
+    pub fn new(name: impl Into<Arc<str>>, spec: &LinkSpec) -> Result<Self, SpecError> {
+        Ok(Self::of(name.into(), spec.config()?, spec.payload_max()))
+    }
+
+    fn of(name: Arc<str>, config: link::Config, payload_max: u64) -> Self {
+        let mut hasher = DefaultHasher::new();
+        format!("{name} {config:?}").hash(&mut hasher);
+        Self { name, config: Arc::new(config), digest: hasher.finish(), payload_max }
+    }
+
+    /// Returns the link.
+    #[must_use]
+    pub fn config(&self) -> &link::Config {
+        &self.config
+    }
+
+    /// Returns the hop without errors.
+    #[must_use]
+    pub fn without_errors(&self) -> Self {
+        let config = link::Config { errors: Vec::new(), ..link::Config::clone(&self.config) };
+        Self::of(Arc::clone(&self.name), config, self.payload_max)
     }
 
     /// Returns the hop as a channel with a closed form; `None` if it has none.
@@ -128,7 +149,8 @@ pub fn bound(hops: &[Hop], file: u64, start: Time, seed: u64) -> Bound {
     }
     // Without random losses all seeds are equal.
     let seed = if hops.iter().any(Hop::is_random) { seed } else { 0 };
-    known(format!("{hops:?} {file} {start:?} {seed}"), || {
+    let path = hops.iter().map(|hop| (hop.digest, hop.payload_max)).collect();
+    known((path, file, start, seed), || {
         let length_matters = hops.iter().any(Hop::length_matters);
         payloads(payload_max, length_matters)
             .map(|payload| simulate(hops, file, payload, start, seed))
@@ -141,9 +163,12 @@ pub fn bound(hops: &[Hop], file: u64, start: Time, seed: u64) -> Bound {
 /// 100 MB takes longer than some transfers.
 const KNOWN_MAX: usize = 4096;
 
+/// A cached bound's hops by digest and payload, file, start and seed.
+type Question = (Vec<(u64, u64)>, u64, Time, u64);
+
 /// Returns the cached bound, or computes it.
-fn known(question: String, find: impl FnOnce() -> Bound) -> Bound {
-    static KNOWN: Mutex<BTreeMap<String, Bound>> = Mutex::new(BTreeMap::new());
+fn known(question: Question, find: impl FnOnce() -> Bound) -> Bound {
+    static KNOWN: Mutex<BTreeMap<Question, Bound>> = Mutex::new(BTreeMap::new());
     let all = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(bound) = all().get(&question) {
         return *bound;
@@ -205,7 +230,7 @@ fn branches(ways: &[Vec<Hop>]) -> Option<(Vec<Channel>, Vec<Class>)> {
     let mut classes: Vec<Class> = Vec::new();
     for way in ways {
         let way = &way[shared..];
-        if !way.iter().all(|hop| own.insert(hop.name.as_str())) {
+        if !way.iter().all(|hop| own.insert(&*hop.name)) {
             return None;
         }
         let channels = way.iter().map(Hop::channel).collect::<Option<Vec<_>>>()?;

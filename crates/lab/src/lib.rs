@@ -24,3 +24,4 @@ pub mod scenario;
 pub mod stats;
 pub mod theory;
 pub mod topology;
+pub mod ways;

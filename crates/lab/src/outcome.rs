@@ -1,5 +1,7 @@
 //! Metrics of a completed world, simulated or emulated.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use engine::{FileName, Time};
 use sim::HostStats;
@@ -17,16 +19,37 @@ use crate::plan;
 use crate::scenario::{Scenario, Transfer};
 use crate::topology::Topology;
 
+/// Reports of hosts, by host and name of the file.
+#[derive(Debug)]
+pub struct ByFile<T>(BTreeMap<usize, BTreeMap<String, Vec<T>>>);
+
+impl<T> Default for ByFile<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T> ByFile<T> {
+    /// Adds a report of a host.
+    pub fn push(&mut self, host: usize, file: String, report: T) {
+        self.0.entry(host).or_default().entry(file).or_default().push(report);
+    }
+
+    fn of(&self, host: usize, file: &str) -> &[T] {
+        self.0.get(&host).and_then(|files| files.get(file)).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// Observations of the transfers of a world. Hosts and links have the scenario's numbers.
 pub struct Observations {
     /// Sender's reply to each request; `None` if it was not made.
     pub answers: Vec<Option<Result<(), String>>>,
-    /// Times when files were ready to cross, reported by clients, with the files' names.
-    pub begins: Vec<(Time, usize, String)>,
-    /// Keystroke latencies reported by clients, with the files' names.
-    pub latencies: Vec<(usize, String, Latency)>,
+    /// Times when files were ready to cross, reported by clients.
+    pub begins: ByFile<Time>,
+    /// Keystroke latencies reported by clients.
+    pub latencies: ByFile<Latency>,
     /// Ends of transfers reported by engines, in order.
-    pub ends: Vec<(Time, usize, Ended)>,
+    pub ends: ByFile<(Time, Ended)>,
     /// Packets sent and received by hosts.
     pub hosts: Vec<HostStats>,
     /// Repairs sent by hosts, and their repair requests.
@@ -96,9 +119,9 @@ impl Observations {
                 nacks: self.repairs[host].map(|(_, nacks)| nacks),
                 rtt: light_time(&route) + light_time(&back),
                 hops: if kind.is_some_and(Kind::runs_over_tcp) {
-                    topology.hops_of_mtu(&route)?
+                    topology.hops_of_mtu(&route)
                 } else {
-                    topology.hops(&route)?
+                    topology.hops(&route)
                 },
                 first_link: route.first().copied(),
             });
@@ -131,16 +154,16 @@ impl Observations {
     /// Time when the file was ready to cross to the only receiver.
     fn started(&self, transfer: &Transfer, client: usize) -> Option<Time> {
         let name = transfer.name.as_deref().unwrap_or_default();
-        let mut begins = self.begins.iter().filter(|(_, at, file)| *at == client && file == name);
-        let (first, another) = (begins.next(), begins.next());
-        first.filter(|_| another.is_none()).map(|(at, ..)| *at)
+        match self.begins.of(client, name) {
+            [only] => Some(*only),
+            _ => None,
+        }
     }
 
     /// Keystroke latency of a transfer.
     fn latency(&self, transfer: &Transfer, client: usize) -> Option<Latency> {
         let name = transfer.name.as_deref().unwrap_or_default();
-        let of_it = |(at, file, _): &&(usize, String, Latency)| *at == client && file == name;
-        self.latencies.iter().find(of_it).map(|(.., latency)| *latency)
+        self.latencies.of(client, name).first().copied()
     }
 
     /// Ends of a transfer that a host reported.
@@ -157,14 +180,14 @@ impl Observations {
         let by_report = at_sender && transfer.overlay == Some(Overlay::Sfo);
         let kind = transfer.protocol.as_ref().map(|protocol| protocol.kind);
         let by_first = at_sender && kind.is_some_and(Kind::has_relays) && !transfer.via.is_empty();
-        let of_transfer = self.ends.iter().filter(|(_, at, end)| {
-            *at == host
-                && end.at_sender == at_sender
-                // A reception that failed early may lack the file's name.
-                && (end.name == name || alone && end.name.is_empty())
-                && (!by_report || end.is_report || !end.is_success())
+        // A reception that failed early may lack the file's name.
+        let unnamed = if alone && !name.is_empty() { self.ends.of(host, "") } else { &[] };
+        let mut ends: Vec<_> = self.ends.of(host, name).iter().chain(unnamed).collect();
+        ends.retain(|(_, end)| {
+            end.at_sender == at_sender && (!by_report || end.is_report || !end.is_success())
         });
+        ends.sort_by_key(|(at, _)| *at);
         let known = |end: Ended| Ended { is_confirmed: end.is_confirmed && !by_first, ..end };
-        of_transfer.cloned().map(|(at, _, end)| (at, known(end))).collect()
+        ends.into_iter().map(|(at, end)| (*at, known(end.clone()))).collect()
     }
 }

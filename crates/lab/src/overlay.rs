@@ -30,18 +30,17 @@ impl Transfer {
     }
 }
 
-/// Whether the entities of two nodes exchange PDUs directly.
-pub(crate) fn are_neighbours(transfers: &[Transfer], one: &str, other: &str) -> bool {
-    let leads = |transfer: &Transfer, from: &str, to: &str| {
-        transfer.from == from && transfer.to.names().any(|name| name == to)
-    };
-    transfers.iter().any(|transfer| {
-        if transfer.via.is_empty() {
-            return leads(transfer, one, other) || leads(transfer, other, one);
+/// Returns the nodes with whose entities each node's entity exchanges PDUs directly.
+pub(crate) fn neighbours(transfers: &[Transfer]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut neighbours = BTreeMap::<_, BTreeSet<_>>::new();
+    for waypoints in transfers.iter().flat_map(Transfer::ways) {
+        for pair in waypoints.windows(2) {
+            let &[near, far] = pair else { continue };
+            neighbours.entry(near).or_default().insert(far);
+            neighbours.entry(far).or_default().insert(near);
         }
-        let pair = |pair: &[&str]| pair == [one, other] || pair == [other, one];
-        transfer.ways().any(|waypoints| waypoints.windows(2).any(pair))
-    })
+    }
+    neighbours
 }
 
 /// Returns the nodes that are waypoints.

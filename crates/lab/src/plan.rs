@@ -15,6 +15,7 @@ use transport::{Configuration, SendRequest};
 use crate::overlay::{self, Hop, hops};
 use crate::scenario::{Node, Scenario, StoreFaults, Transfer};
 use crate::topology::Topology;
+use crate::ways::Ways;
 
 /// Engine of one node.
 #[derive(Debug)]
@@ -71,7 +72,7 @@ pub enum PathPlan {
 ///
 /// The scenario is not resolved, or an engine's configuration is invalid.
 pub fn engines(scenario: &Scenario, topology: &Topology<'_>) -> Result<Vec<EnginePlan>, SpecError> {
-    let plan = Planner { scenario, topology };
+    let plan = Planner { scenario, topology, neighbours: overlay::neighbours(&scenario.transfers) };
     let mut engines = Vec::new();
     for (index, (name, node)) in scenario.nodes.iter().enumerate() {
         engines.extend(plan.engine(index, name, node)?);
@@ -82,6 +83,7 @@ pub fn engines(scenario: &Scenario, topology: &Topology<'_>) -> Result<Vec<Engin
 struct Planner<'a> {
     scenario: &'a Scenario,
     topology: &'a Topology<'a>,
+    neighbours: BTreeMap<&'a str, BTreeSet<&'a str>>,
 }
 
 impl Planner<'_> {
@@ -91,7 +93,7 @@ impl Planner<'_> {
         name: &str,
         node: &Node,
     ) -> Result<Option<EnginePlan>, SpecError> {
-        let Self { scenario, topology } = self;
+        let Self { scenario, topology, neighbours } = self;
         let Some(protocol) = &node.protocol else { return Ok(None) };
         let entity = node.entity.ok_or_else(|| unresolved(name))?;
         let port = node.port.ok_or_else(|| unresolved(name))?;
@@ -108,10 +110,8 @@ impl Planner<'_> {
         let mut paths = Vec::new();
         let tree = topology.tree(index);
         let shares = self.shares(name)?;
-        for (peer, (peer_name, peer_node)) in scenario.nodes.iter().enumerate() {
-            if !overlay::are_neighbours(&scenario.transfers, name, peer_name) {
-                continue;
-            }
+        for &peer_name in neighbours.get(name).into_iter().flatten() {
+            let (peer, peer_node) = (self.node(peer_name)?, &scenario.nodes[peer_name]);
             let Some(route) = tree.route(peer) else {
                 // A peer that only sends to this node may have no link back.
                 let way = topology.route(peer, index);
@@ -197,7 +197,7 @@ impl Planner<'_> {
         config: &mut dyn Configuration,
         paths: &mut Vec<PathPlan>,
     ) -> Result<(), SpecError> {
-        let Self { scenario, topology } = self;
+        let Self { scenario, topology, .. } = self;
         for (number, (name, group)) in scenario.groups.iter().enumerate() {
             let uses = |t: &&Transfer| t.is_multicast() && t.group.as_ref() == Some(name);
             let transfers = || scenario.transfers.iter().filter(uses);
@@ -309,7 +309,8 @@ pub fn requests<'s>(
 
 /// Checks that there are routes for all transfers.
 pub fn check_ways(scenario: &Scenario, topology: &Topology<'_>) -> Result<(), SpecError> {
-    scenario.transfers.iter().try_for_each(|transfer| topology.check_ways(scenario, transfer))
+    let mut ways = Ways::new(scenario, topology);
+    scenario.transfers.iter().try_for_each(|transfer| ways.check(transfer))
 }
 
 /// Puts the files that a node sends into its store, which has the scenario's faults.

@@ -19,7 +19,7 @@ use transport::text::SpecError;
 use crate::content::{made_up, zeros};
 use crate::link_spec::time;
 use crate::metrics::{LinkMetrics, TransferMetrics};
-use crate::outcome::Observations;
+use crate::outcome::{ByFile, Observations};
 use crate::pep::{self, GatewayMetrics, HostEngine};
 use crate::plan::{self, EnginePlan, PathPlan, unresolved};
 use crate::scenario::{Content, Scenario, Transfer};
@@ -465,14 +465,16 @@ impl<'a> Simulation<'a> {
         let index: BTreeMap<_, _> =
             hosts.clone().zip(0..).map(|(host, index)| (*host, index)).collect();
         let answered = self.world.drain_indications();
-        let (mut begins, mut latencies, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        let mut begins = ByFile::default();
+        let (mut latencies, mut ends) = (ByFile::default(), ByFile::default());
         for (at, host, event) in answered {
             let Some(host) = index.get(&host).copied() else { continue };
-            ends.extend(event.end().map(|end| (at, host, end)));
-            if let Event::Begins(name) = event {
-                begins.push((at, host, name));
+            if let Some(end) = event.end() {
+                ends.push(host, end.name.clone(), (at, end));
+            } else if let Event::Begins(name) = event {
+                begins.push(host, name, at);
             } else if let Event::Latency(name, latency) = event {
-                latencies.push((host, name, latency));
+                latencies.push(host, name, latency);
             }
         }
         let engine = |host: &HostId| self.world.engine(*host).and_then(HostEngine::engine);

@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use engine::{PathInfo, PathKind, Time};
-use transport::quantity::Size;
 use transport::text::{self, SpecError};
 
 use crate::bound::Hop;
 use crate::link_spec::LinkSpec;
 use crate::overlay;
-use crate::scenario::{Node, Scenario, Transfer};
+use crate::scenario::Scenario;
 use crate::theory::IP_UDP_BYTES;
 
 /// Nodes and links of a resolved scenario.
 #[derive(Debug)]
 pub struct Topology<'a> {
     names: Vec<&'a str>,
+    /// Numbers of the nodes.
+    numbers: BTreeMap<&'a str, usize>,
     /// Whether each node forwards packets; waypoints do not.
     forwards: Vec<bool>,
     links: Vec<Edge<'a>>,
@@ -29,6 +30,7 @@ struct Edge<'a> {
     from: usize,
     to: usize,
     spec: &'a LinkSpec,
+    hop: Hop,
     pace: Pace,
 }
 
@@ -44,11 +46,11 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(spec: &LinkSpec) -> Result<Self, SpecError> {
-        let config = spec.config()?;
-        let (mtu, owlt) = (spec.payload_max(), config.delay.at(Time::ZERO));
+    fn new(hop: &Hop) -> Self {
+        let config = hop.config();
+        let (mtu, owlt) = (hop.payload_max, config.delay.at(Time::ZERO));
         let Some(rate) = config.rate_at(Time::ZERO) else {
-            return Ok(Self { mtu, owlt, limit: None, busy: Duration::ZERO });
+            return Self { mtu, owlt, limit: None, busy: Duration::ZERO };
         };
         // The additional time per packet counts as the bytes that take as long: 60 us at 10.24
         // Mbit/s are 77 bytes.
@@ -58,7 +60,7 @@ impl Pace {
             .unwrap_or(usize::MAX);
         let info = PathInfo { rate_bps: Some(rate), overhead, ..PathInfo::datagram(0) };
         let busy = info.transmission_time(usize::try_from(mtu).unwrap_or(1024));
-        Ok(Self { mtu, owlt, limit: Some((rate, overhead)), busy })
+        Self { mtu, owlt, limit: Some((rate, overhead)), busy }
     }
 }
 
@@ -92,18 +94,22 @@ impl<'a> Topology<'a> {
     ///
     /// # Errors
     ///
-    /// A link names no existing node.
+    /// A link names no existing node, or contradicts itself.
     pub fn new(scenario: &'a Scenario) -> Result<Self, SpecError> {
         let names: Vec<_> = scenario.nodes.keys().map(String::as_str).collect();
-        let index: BTreeMap<_, _> = names.iter().enumerate().map(|(i, name)| (*name, i)).collect();
+        let numbers: BTreeMap<_, _> = names.iter().copied().zip(0..).collect();
         let find = |name: &Option<String>| {
-            name.as_deref().and_then(|name| index.get(name).copied()).ok_or_else(|| {
+            name.as_deref().and_then(|name| numbers.get(name).copied()).ok_or_else(|| {
                 SpecError::invalid("links: each link leads from a node to a node".to_owned())
             })
         };
+        let mut parallel = BTreeMap::<_, usize>::new();
         let edge = |spec: &'a LinkSpec| {
             let (from, to) = (find(&spec.from)?, find(&spec.to)?);
-            Ok(Edge { from, to, spec, pace: Pace::new(spec)? })
+            let before = parallel.entry((from, to)).or_default();
+            let hop = Hop::new(link::stream(names[from], names[to], *before), spec)?;
+            *before += 1;
+            Ok(Edge { from, to, spec, pace: Pace::new(&hop), hop })
         };
         let links: Vec<_> = scenario.links.iter().map(edge).collect::<Result<_, SpecError>>()?;
         let waypoints = overlay::waypoints(scenario);
@@ -112,13 +118,13 @@ impl<'a> Topology<'a> {
         for (index, link) in links.iter().enumerate() {
             leaving[link.from].push(index);
         }
-        Ok(Self { names, forwards, links, leaving })
+        Ok(Self { names, numbers, forwards, links, leaving })
     }
 
     /// Returns the number of a node.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<usize> {
-        self.names.iter().position(|known| *known == name)
+        self.numbers.get(name).copied()
     }
 
     /// Whether a node forwards packets of others.
@@ -131,6 +137,15 @@ impl<'a> Topology<'a> {
     #[must_use]
     pub fn ends(&self, link: usize) -> (usize, usize) {
         (self.links[link].from, self.links[link].to)
+    }
+
+    /// Returns the link with the smallest datagrams on a route, by the names of its ends, and the
+    /// bytes of the longest.
+    #[must_use]
+    pub fn narrowest(&self, route: &[usize]) -> Option<((&'a str, &'a str), u64)> {
+        let links = route.iter().map(|link| &self.links[*link]);
+        let link = links.min_by_key(|link| link.pace.mtu)?;
+        Some(((self.names[link.from], self.names[link.to]), link.pace.mtu))
     }
 
     /// Returns the routes from a node to all others.
@@ -167,69 +182,8 @@ impl<'a> Topology<'a> {
         Some(hops.collect::<Option<Vec<_>>>()?.concat())
     }
 
-    /// Checks that there is a route to the receiver of a transfer, and back if it replies.
-    ///
-    /// # Errors
-    ///
-    /// Names the two nodes without a route, and a possibly misspelled name.
-    pub fn check_ways(&self, scenario: &Scenario, transfer: &Transfer) -> Result<(), SpecError> {
-        let ways: Vec<_> = transfer.ways().collect();
-        let leads = |from: &str, to: &str| match (self.node(from), self.node(to)) {
-            (Some(from), Some(to)) => self.route(from, to).is_some(),
-            _ => false,
-        };
-        let slip = || self.slip().unwrap_or_default();
-        for pair in ways.iter().flat_map(|waypoints| waypoints.windows(2)) {
-            let &[near, far] = pair else { continue };
-            self.check_width(scenario, transfer, (near, far))?;
-            if !leads(near, far) {
-                return Err(SpecError::invalid(format!(
-                    "no links lead from {near} to {far}{}",
-                    slip()
-                )));
-            }
-            if scenario.is_reliable(transfer) && !leads(far, near) {
-                return Err(SpecError::invalid(format!(
-                    "no links lead back from {far} to {near}, and {} needs its answers{}",
-                    transfer.carrier(),
-                    slip()
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that all links on a route support the smallest datagrams of a transfer.
-    fn check_width(
-        &self,
-        scenario: &Scenario,
-        transfer: &Transfer,
-        (near, far): (&str, &str),
-    ) -> Result<(), SpecError> {
-        let route = self.node(near).zip(self.node(far)).and_then(|(from, to)| self.route(from, to));
-        let (Some(protocol), Some(route)) = (&transfer.protocol, route) else { return Ok(()) };
-        let (sender, receiver) = (&scenario.nodes[near], &scenario.nodes[far]);
-        let entity = |node: &Node| node.entity.unwrap_or_default();
-        let config = transport::configure(protocol, entity(sender), sender.mib.as_ref())?;
-        let name = transfer.name.as_deref().unwrap_or_default();
-        let least = config.least_datagram(entity(receiver), name, transfer.bytes())?;
-        let narrow = route.iter().map(|link| &self.links[*link]).min_by_key(|link| link.pace.mtu);
-        match narrow.zip(least).filter(|(link, least)| link.pace.mtu < *least) {
-            Some((link, least)) => Err(SpecError::invalid(format!(
-                "link {} -> {}: datagrams are {} at most, and {protocol} needs {} for {name:?}: \
-                 set `mtu` to {} or more",
-                self.names[link.from],
-                self.names[link.to],
-                Size(link.pace.mtu),
-                Size(least),
-                Size(least + IP_UDP_BYTES),
-            ))),
-            None => Ok(()),
-        }
-    }
-
     /// A name that only one link has, and that resembles another node's.
-    fn slip(&self) -> Option<String> {
+    pub(crate) fn slip(&self) -> Option<String> {
         let ends = |node: usize| {
             let at = |link: &&Edge<'_>| link.from == node || link.to == node;
             self.links.iter().filter(at).count()
@@ -287,33 +241,22 @@ impl<'a> Topology<'a> {
 
     /// Returns the route as the bound models it. Links have the simulator's names, so that their
     /// errors are drawn alike.
-    ///
-    /// # Errors
-    ///
-    /// A link contradicts itself.
-    pub fn hops(&self, route: &[usize]) -> Result<Vec<Hop>, SpecError> {
-        let hop = |link: &usize| {
-            let Edge { from, to, spec, .. } = &self.links[*link];
-            let before = &self.links[..*link];
-            let count = before.iter().filter(|l| (l.from, l.to) == (*from, *to)).count();
-            let name = link::stream(self.names[*from], self.names[*to], count);
-            Hop::new(name, spec)
-        };
-        route.iter().map(hop).collect()
+    #[must_use]
+    pub fn hops(&self, route: &[usize]) -> Vec<Hop> {
+        route.iter().map(|link| self.links[*link].hop.clone()).collect()
     }
 
     /// Returns hops for transports whose packets are as long as the MTU, regardless of the datagram
     /// limit: TCP, and the bound of all transports.
-    ///
-    /// # Errors
-    ///
-    /// A link contradicts itself.
-    pub fn hops_of_mtu(&self, route: &[usize]) -> Result<Vec<Hop>, SpecError> {
-        let mut hops = self.hops(route)?;
-        for (hop, link) in hops.iter_mut().zip(route) {
-            hop.payload_max = self.links[*link].spec.datagram_max();
-        }
-        Ok(hops)
+    #[must_use]
+    pub fn hops_of_mtu(&self, route: &[usize]) -> Vec<Hop> {
+        let hop = |link: &usize| {
+            let Edge { hop, spec, .. } = &self.links[*link];
+            let mut hop = hop.clone();
+            hop.payload_max = spec.datagram_max();
+            hop
+        };
+        route.iter().map(hop).collect()
     }
 }
 
@@ -347,5 +290,8 @@ mod tests {
         // 28 + 14 bytes of headers, and 80 us at 1 Mbit/s are 10 bytes.
         assert_eq!((info.rate_bps, info.overhead), (Some(1_000_000), 52));
         assert_eq!(info.owlt, Some(Duration::from_secs(3)));
+        // A link may have thousands of contacts: bounds of all transfers share it.
+        let (one, other) = (topology.hops(&[0]), topology.hops_of_mtu(&[0]));
+        assert!(std::ptr::eq(one[0].config(), other[0].config()));
     }
 }

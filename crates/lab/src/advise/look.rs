@@ -30,13 +30,13 @@ pub(super) fn look(scenario: &Scenario, bytes: u64) -> Result<Facts, SpecError> 
                 |route: &[usize]| topology.path_info(route).owlt.unwrap_or_default().as_secs_f64();
             facts.delay_s = facts.delay_s.max(light(&there));
             facts.rtt_s = facts.rtt_s.max(light(&there) + light(&back));
-            let hops = topology.hops_of_mtu(&there)?;
+            let hops = topology.hops_of_mtu(&there);
             facts.payload = hops.iter().map(|hop| hop.payload_max).min().unwrap_or(1);
             facts.rate_bps = sending_rate(&topology.path_info(&there), facts.payload);
             let (rate, back_bps) = (facts.rate_bps, topology.path_info(&back).rate_bps);
             facts.return_bps = back_bps.filter(|back| rate.is_some_and(|it| it / 100 >= *back));
             let mut survives = Some(1.0);
-            for hop in hops.iter().chain(&topology.hops_of_mtu(&back)?) {
+            for hop in hops.iter().chain(&topology.hops_of_mtu(&back)) {
                 let loss = hop.channel().map(|channel| channel.loss.probability(facts.payload));
                 survives = survives.zip(loss).map(|(survives, loss)| survives * (1.0 - loss));
             }
@@ -60,7 +60,7 @@ pub(super) fn look(scenario: &Scenario, bytes: u64) -> Result<Facts, SpecError> 
         (0..seeds).map(|seed| bound(&ways, scenario.seed.wrapping_add(seed))).collect();
     facts.bound_s = bounds.map(|bounds| mean(&bounds));
     for hop in ways.iter_mut().flatten() {
-        hop.config.errors.clear();
+        *hop = hop.without_errors();
     }
     facts.floor_s = bound(&ways, scenario.seed).unwrap_or_default();
     Ok(facts)

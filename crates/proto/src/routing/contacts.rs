@@ -2,6 +2,7 @@
 //! (CCSDS 734.3-B-1 §2.3).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Time;
@@ -110,13 +111,13 @@ pub enum PlanError {
     RangesOverlap(usize, usize),
 }
 
-/// A valid contact plan, in order.
+/// A valid contact plan, in order. Copies share the contacts until one changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContactPlan {
     /// Ordered by begin.
-    contacts: Vec<Contact>,
+    contacts: Arc<Vec<Contact>>,
     /// Ranges by pair of nodes, ordered by begin.
-    ranges: BTreeMap<(NodeNumber, NodeNumber), Vec<Range>>,
+    ranges: Arc<BTreeMap<(NodeNumber, NodeNumber), Vec<Range>>>,
     started: Started,
 }
 
@@ -131,13 +132,14 @@ impl ContactPlan {
         check_contacts(&contacts)?;
         let ranges = ordered_ranges(ranges)?;
         contacts.sort_by_key(|c| (c.start, c.end, c.from, c.to));
+        let (contacts, ranges) = (Arc::new(contacts), Arc::new(ranges));
         Ok(Self { contacts, ranges, started: Started::default() })
     }
 
     /// Removes contacts and ranges that ended before a time.
     pub fn forget_before(&mut self, now: Time) {
-        self.contacts.retain(|contact| contact.end >= now);
-        self.ranges.retain(|_, ranges| {
+        Arc::make_mut(&mut self.contacts).retain(|contact| contact.end >= now);
+        Arc::make_mut(&mut self.ranges).retain(|_, ranges| {
             ranges.retain(|range| range.end >= now);
             !ranges.is_empty()
         });

@@ -12,6 +12,7 @@ use lab::plan;
 use lab::run;
 use lab::scenario::{Capture, Limits, Node, Scenario, Transfer};
 use lab::topology::Topology;
+use lab::ways::Ways;
 use transport::protocol::Protocol;
 use transport::quantity::{Size, Span};
 use transport::text::SpecError;
@@ -94,7 +95,7 @@ pub fn scenario(base: &Scenario, wish: Wish, number: u64) -> Result<Scenario, Sp
     let scenario = scenario.resolved()?;
     // A waypoint of the world never forwards.
     let (world, transfer) = (Topology::new(base)?, &scenario.transfers[0]);
-    world.check_ways(&scenario, transfer)?;
+    Ways::new(&scenario, &world).check(transfer)?;
     super::tools::check(&scenario)?;
     Ok(scenario)
 }

@@ -259,7 +259,7 @@ impl Errand<'_> {
         });
         let verified = outcome.verdict == Verdict::Identical;
         let completed = verified || outcome.verdict == Verdict::Measured;
-        let ways = [topology.hops(&route(topology, transfer))?];
+        let ways = [topology.hops(&route(topology, transfer))];
         let bound = bound::bound_of_all(&ways, self.bytes, self.start, scenario.seed);
         let bound_s = bound.seconds.is_finite().then_some(bound.seconds);
         let delivered_s = outcome.seconds.filter(|_| verified);

@@ -15,7 +15,7 @@ use emu::{Host, Report, World};
 use engine::{PathId, PathInfo, Time};
 use lab::link_spec::time;
 use lab::metrics::TransferMetrics;
-use lab::outcome::Observations;
+use lab::outcome::{ByFile, Observations};
 use lab::plan::{self, EnginePlan, PathPlan};
 use lab::run::{self, Run};
 use lab::scenario::{Scenario, Transfer};
@@ -595,20 +595,21 @@ fn observations(
     report: &Report,
 ) -> Observations {
     let mut answers = vec![None; scenario.transfers.len()];
-    let mut ends = Vec::new();
+    let mut ends = ByFile::default();
     for (host, emulated) in hosts {
         for (transfer, answer) in &emulated.record().answers {
             let before: Result<(), String> = answers[*transfer].take().unwrap_or(Ok(()));
             answers[*transfer] = Some(before.and(answer.clone()));
         }
-        ends.extend(emulated.record().ends.iter().map(|(at, end)| (*at, *host, end.clone())));
+        for (at, end) in &emulated.record().ends {
+            ends.push(*host, end.name.clone(), (*at, end.clone()));
+        }
     }
-    ends.sort_by_key(|(at, ..)| *at);
     let of_host = |host| hosts.get(&host);
     Observations {
         answers,
-        begins: Vec::new(),
-        latencies: Vec::new(),
+        begins: ByFile::default(),
+        latencies: ByFile::default(),
         ends,
         hosts: (0..scenario.nodes.len())
             .map(|host| {

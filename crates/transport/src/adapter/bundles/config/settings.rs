@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use proto::bp::contacts::ContactPlan;
 use proto::settings::form::{Leaf, visit_part};
@@ -145,14 +146,55 @@ impl Leaf<Option<(PathBuf, ContactPlan)>> for PlanFile {
             let path = wire::excerpt(&path);
             format!(" {path:?}: the name of a contact plan ends in .toml, .json or .ionrc")
         })?;
-        let read = |path: &Path| -> Result<ContactPlan, SpecError> {
-            let text = text::read_text(path)?;
-            let base = contact_plan::Base::at(epoch());
-            Ok(contact_plan::read(format, &text, &path.to_string_lossy(), base)?.plan)
-        };
         let path = PathBuf::from(path);
-        let read = read(&path).map_err(|error| format!(": {error}"))?;
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = last.read(format, &path).map_err(|error| format!(": {error}"))?;
         *plan = Some((path, read));
         Ok(())
+    }
+}
+
+/// The plan that was read last. All nodes of a world share it.
+static LAST: Mutex<LastPlan> = Mutex::new(LastPlan(None));
+
+/// A plan with its file and text, if one was read.
+struct LastPlan(Option<(PathBuf, String, ContactPlan)>);
+
+impl LastPlan {
+    /// Reads a plan, unless it is this one.
+    fn read(&mut self, format: Format, path: &Path) -> Result<ContactPlan, SpecError> {
+        let text = text::read_text(path)?;
+        let known = self.0.as_ref().filter(|(file, of, _)| file == path && *of == text);
+        if let Some((_, _, plan)) = known {
+            return Ok(plan.clone());
+        }
+        let base = contact_plan::Base::at(epoch());
+        let plan = contact_plan::read(format, &text, &path.to_string_lossy(), base)?.plan;
+        self.0 = Some((path.to_owned(), text, plan.clone()));
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_share_a_plan_until_its_file_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.ionrc");
+        let mut last = LastPlan(None);
+        let mut read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            last.read(Format::Ion, &path).unwrap()
+        };
+        let first = read("a contact +0 +600 1 2 16000\n");
+        let same = read("a contact +0 +600 1 2 16000\n");
+        assert!(std::ptr::eq(first.contacts(), same.contacts()));
+        let other = read("a contact +0 +600 1 2 32000\n");
+        assert_eq!(
+            (first.contacts()[0].rate_bps, other.contacts()[0].rate_bps),
+            (128_000, 256_000)
+        );
     }
 }
