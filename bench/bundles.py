@@ -55,7 +55,7 @@ BPS, LTP_BPS, PING_US = 5e9, 2e9, 300.0
 # Bundles per second in one request, on disk, too.
 STREAM_PER_S = 20_000.0
 # And seconds for ten years of contacts.
-DAYS, YEARS_S = 3653, 60.0
+DAYS, YEARS_S = 3653, 30.0
 
 
 @dataclass

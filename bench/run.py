@@ -12,7 +12,10 @@
 * the emulator: 100 MB by each protocol between two hosts over a link without delay, errors or rate,
   the "unrestricted" baseline of the studies that compared these protocols;
 * the simulator: CPU time of a 10 MB run, and whether many runs keep all CPUs busy; benchmarks of
-  the link model, and of the erasure code compared with another crate's.
+  the link model, and of the erasure code compared with another crate's;
+* growth, `growth.py`: CPU time of commands with one, two and four times as much.
+
+If `results.json` has earlier results, the rows that differ from them by more than a tenth follow.
 
 Below the table each target of the project "holds" or "does not hold". A target that does not hold
 fails the run only with `--strict`, because machines differ and have other work. A file that arrives
@@ -24,6 +27,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -39,6 +43,7 @@ from typing import Any
 
 import bundles
 import emulator
+import growth
 import programs
 import tcp
 from lines import Line, print_targets
@@ -53,6 +58,8 @@ GOODPUT_BPS, RAW_BPS = 3e9, 10e9
 RSS_KB = 64 * 1024
 TIMES_BEST_PEER = 10.0
 CPU_S = 0.050
+# Rows that differ by more from the last results are listed.
+CHANGE = 1.1
 # UDP payload of an Ethernet frame with IPv4.
 DATAGRAM_MAX = 1472
 # Protocols measured with 1 GB, by their command line names.
@@ -454,6 +461,21 @@ def table(rows: list[Row], raw_bps: float) -> str:
     return "\n".join(lines)
 
 
+def changes(rows: list[Row], before: list[dict[str, Any]]) -> list[str]:
+    """The rows whose goodput or time differs by more than `CHANGE` from earlier results."""
+    earlier = {row["what"]: row for row in before}
+    lines = []
+    for row in rows:
+        known = earlier.get(row.what, {})
+        for key, unit, scale in (("goodput_bps", "Mbit/s", 1e6), ("seconds", "s", 1.0)):
+            now, then = getattr(row, key), known.get(key)
+            if now and then and abs(math.log(now / then)) > math.log(CHANGE):
+                values = f"{then / scale:,.3g} {unit} before, {now / scale:,.3g} {unit} now"
+                lines.append(f"{row.what:<34} {values}: {now / then:.2f} times")
+                break
+    return lines
+
+
 def judgements(
     raw_bps: float,
     gigabytes: list[Row],
@@ -593,6 +615,10 @@ def main() -> int:
             bench.unrestricted(protocol)
         cpu_s = bench.simulator(10).seconds or float("inf")
         busy = bench.both_cores(60)
+        grown = growth.measure(given.slowlight, growth.ROWS_OF_BENCH)
+        for row in grown:
+            what = f"growth: {row.most:,} {row.what}"
+            bench.add(Row(what, seconds=row.used[-1].cpu_s, note=f"exponent {row.exponent:.2f}"))
         if not given.quick:
             bench.criterion("link", "link model")
             bench.criterion("fec", "erasure code")
@@ -607,11 +633,17 @@ def main() -> int:
     judged += tcp_judged
     judged += bundled.judged
     judged += emulated.judged
+    judged += growth.judgements(grown)
     print(
         f"\nDatagrams of {given.datagram} bytes, {os.cpu_count()} processors, {platform.machine()}"
     )
     print(table(bench.rows, raw_bps))
     print_targets(judged)
+    file = HERE / "results.json"
+    if file.exists() and (
+        changed := changes(bench.rows, json.loads(file.read_text()).get("rows", []))
+    ):
+        print("\nOther than in the last results:", *changed, sep="\n")
     results = {
         "datagram": given.datagram,
         "processors": os.cpu_count(),
@@ -622,7 +654,7 @@ def main() -> int:
         "rows": [asdict(row) for row in bench.rows],
         "own_rss_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
-    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    file.write_text(json.dumps(results, indent=1) + "\n")
     missed = given.strict and not all(holds for _, holds in judged)
     return 1 if bench.failed or missed else 0
 
