@@ -38,7 +38,7 @@ pub use ppp::{ppp_frames, vj};
 pub use saratoga::saratoga_node;
 pub use specs::{link_preset, mib, scenario};
 pub use tcp::{scps_header, tcp_segment, tcp_stack};
-pub use texts::{file_name, quantity};
+pub use texts::{contact_plan, file_name, quantity};
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
@@ -54,6 +54,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cfdp_journal", cfdp_journal),
     ("cfdp_pdu", cfdp_pdu),
     ("cfdp_user_operation", cfdp_user_operation),
+    ("contact_plan", contact_plan),
     ("file_name", file_name),
     ("file_part", file_part),
     ("frame", frame),

@@ -4,6 +4,7 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use engine::FileName;
+use transport::contact_plan::{self, Base, Format};
 use transport::quantity::{Probability, Rate, Size, Span};
 
 /// Parses a file name from a peer.
@@ -19,6 +20,23 @@ pub fn file_name(data: &[u8]) {
     }
     assert!(!name.path().starts_with(".slowlight/") && name.path() != ".slowlight");
     assert_eq!(FileName::file(name.path()).as_ref(), Ok(&name));
+}
+
+/// Formats of contact plans.
+const FORMATS: [Format; 5] =
+    [Format::Toml, Format::Ion, Format::Hdtn, Format::TvgUtil, Format::Asabr];
+
+/// Parses a contact plan, in every format, and writes it in every format.
+pub fn contact_plan(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let base = Base::at(std::time::UNIX_EPOCH);
+    for format in FORMATS {
+        let Ok(read) = contact_plan::read(format, text, "fuzz", base) else { continue };
+        for format in FORMATS {
+            drop(contact_plan::write(format, &read.plan));
+        }
+    }
+    drop(contact_plan::read_changes(text, "fuzz", base));
 }
 
 /// Parses a quantity with its unit.

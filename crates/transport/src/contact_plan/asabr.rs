@@ -7,12 +7,15 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use engine::Time;
+use proto::routing::changes::ChangeError;
 use proto::routing::contacts::{Contact, ContactPlan, Range};
 use wire::excerpt;
 
-use super::{Base, Document, Losses, Reading, longest, malformed, without_confidence};
+use super::{Base, Document, Losses, OVERLAPS, Reading, longest, malformed, without_confidence};
 use crate::text::SpecError;
 
+/// First words of entries.
+pub(super) const ENTRIES: [&str; 4] = ["node", "enode", "vnode", "contact"];
 /// Markers of plans with several kinds of contacts: one rate and one delay.
 const CONSTANT: [&str; 9] = ["evl", "pevl", "pbevl", "eto", "peto", "pbeto", "qd", "pqd", "pbqd"];
 /// Markers of contacts with several rates and delays.
@@ -21,27 +24,43 @@ const SEGMENTED: [&str; 2] = ["seg", "pseg"];
 /// Segment of a contact: begin, end and rate or delay.
 type Segment = [f64; 3];
 
+/// Words with the numbers of their lines.
 struct Tokens<'a> {
-    words: std::iter::Peekable<std::vec::IntoIter<&'a str>>,
+    words: std::iter::Peekable<std::vec::IntoIter<(usize, &'a str)>>,
+    /// Line of the last word.
+    line: usize,
 }
 
 impl<'a> Tokens<'a> {
     fn new(text: &'a str) -> Self {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-        let mut words = Vec::new();
-        for word in lines.flat_map(str::split_whitespace) {
+        let lines = lines.enumerate();
+        let words = lines.flat_map(|(line, text)| text.split_whitespace().map(move |w| (line, w)));
+        let mut parts = Vec::new();
+        for (line, word) in words {
             let mut rest = word;
             while let Some(at) = rest.find(['[', ']', ',']) {
-                words.extend([&rest[..at], &rest[at..=at]].iter().filter(|part| !part.is_empty()));
+                let pair = [&rest[..at], &rest[at..=at]];
+                parts.extend(pair.into_iter().filter(|part| !part.is_empty()).map(|p| (line, p)));
                 rest = &rest[at + 1..];
             }
-            words.extend((!rest.is_empty()).then_some(rest));
+            parts.extend((!rest.is_empty()).then_some((line, rest)));
         }
-        Self { words: words.into_iter().peekable() }
+        Self { words: parts.into_iter().peekable(), line: 0 }
+    }
+
+    fn next(&mut self) -> Option<&'a str> {
+        let (line, word) = self.words.next()?;
+        self.line = line;
+        Some(word)
+    }
+
+    fn peek(&mut self) -> Option<&'a str> {
+        self.words.peek().map(|(_, word)| *word)
     }
 
     fn word(&mut self, what: &str) -> Result<&'a str, String> {
-        self.words.next().ok_or_else(|| format!("{what} is missing at the end"))
+        self.next().ok_or_else(|| format!("{what} is missing at the end"))
     }
 
     fn number<T: std::str::FromStr>(&mut self, what: &str) -> Result<T, String> {
@@ -49,8 +68,18 @@ impl<'a> Tokens<'a> {
         word.parse().map_err(|_| format!("{:?} is not {what}", excerpt(word)))
     }
 
-    fn is_number(&mut self) -> bool {
-        self.words.peek().is_some_and(|word| word.parse::<f64>().is_ok())
+    /// Skips the words of a resource manager behind an entry: the rest of its line up to the next
+    /// entry, and numbers on the lines behind it. Returns the first word.
+    fn managers(&mut self) -> Option<&'a str> {
+        let mut first = None;
+        while let Some(&(line, word)) = self.words.peek() {
+            let is_one = line == self.line || word.parse::<f64>().is_ok();
+            if ENTRIES.contains(&word) || !is_one {
+                break;
+            }
+            first = first.or(self.next());
+        }
+        first
     }
 
     /// `[s e v, s e v]`.
@@ -60,13 +89,13 @@ impl<'a> Tokens<'a> {
             return Err("segments begin with [".to_owned());
         }
         loop {
-            match self.words.peek().copied() {
+            match self.peek() {
                 Some("]") => {
-                    self.words.next();
+                    self.next();
                     return Ok(segments);
                 }
                 Some(",") => {
-                    self.words.next();
+                    self.next();
                 }
                 Some(_) | None => {
                     let mut value = || self.number("a number of a segment");
@@ -78,18 +107,14 @@ impl<'a> Tokens<'a> {
 
     /// Rates and delays of a contact in a window.
     fn capacity(&mut self, [start, end]: [f64; 2]) -> Result<[Vec<Segment>; 2], String> {
-        let marker = self.words.peek().copied().unwrap_or_default();
+        let marker = self.peek().unwrap_or_default();
         let is_segmented = SEGMENTED.contains(&marker) || ["rate", "delay"].contains(&marker);
         if SEGMENTED.contains(&marker) || CONSTANT.contains(&marker) {
-            self.words.next();
+            self.next();
         }
         if !is_segmented {
             let rate = self.number("a rate in bit/s")?;
             let delay = self.number("a delay in seconds")?;
-            // Budgets of three priorities may follow.
-            while self.is_number() {
-                self.words.next();
-            }
             return Ok([vec![[start, end, rate]], vec![[start, end, delay]]]);
         }
         let mut found = [Vec::new(), Vec::new()];
@@ -111,20 +136,23 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
     let mut names: BTreeMap<u64, String> = BTreeMap::new();
     let mut contacts = Vec::new();
     let mut at = 0;
-    while let Some(kind) = tokens.words.next() {
+    while let Some(kind) = tokens.next() {
         at += 1;
         let entry = match kind {
             "node" | "enode" => node(&mut tokens, &mut names),
             "vnode" => {
-                reading.notes.push("virtual nodes left out".to_owned());
+                reading.skip("virtual nodes", format_args!("entry {at}"));
                 virtual_node(&mut tokens)
             }
             "contact" => contact(&mut tokens).map(|contact| contacts.push(contact)),
             other => Err(format!("{:?} is neither node, enode, vnode nor contact", excerpt(other))),
         };
         entry.map_err(|error| malformed(origin, format!("entry {at}: {error}")))?;
+        if let Some(word) = tokens.managers() {
+            let kind = "words of resource managers and budgets";
+            reading.skip(kind, format_args!("{:?} of entry {at}", excerpt(word)));
+        }
     }
-    reading.notes.dedup();
     let numbers = names.iter().map(|(id, name)| Some((*id, name.parse::<u64>().ok()?)));
     let numbers = numbers.collect::<Option<BTreeMap<u64, u64>>>().unwrap_or_default();
     if numbers.is_empty() && !names.is_empty() {
@@ -135,7 +163,7 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
     for (entry, number) in contacts.iter().zip(0..) {
         let of = |id: u64| numbers.get(&id).copied().unwrap_or(id);
         let nodes = (of(entry.nodes.0), of(entry.nodes.1));
-        let added = add(&mut reading, nodes, entry, base);
+        let added = add(&mut reading, nodes, (entry, number), base);
         added.map_err(|error| malformed(origin, format!("contact {number}: {error}")))?;
     }
     reading.finish(origin)
@@ -151,7 +179,7 @@ fn node(tokens: &mut Tokens<'_>, names: &mut BTreeMap<u64, String>) -> Result<()
 fn virtual_node(tokens: &mut Tokens<'_>) -> Result<(), String> {
     let _: u64 = tokens.number("the id of a virtual node")?;
     tokens.word("the name of a virtual node")?;
-    if tokens.words.next_if_eq(&"[").is_some() {
+    if tokens.peek() == Some("[") {
         while tokens.word("]")? != "]" {}
     }
     Ok(())
@@ -175,7 +203,7 @@ fn contact(tokens: &mut Tokens<'_>) -> Result<Entry, String> {
 fn add(
     reading: &mut Reading,
     (from, to): (u64, u64),
-    entry: &Entry,
+    (entry, number): (&Entry, usize),
     base: Base,
 ) -> Result<(), String> {
     let never = Time::ZERO;
@@ -195,13 +223,23 @@ fn add(
         }
         let rate_bps = segment[2] as u64;
         let contact = Contact { from, to, start: never, end: never, rate_bps, confidence: 1.0 };
-        reading.contact(contact, window).map_err(|error| error.to_string())?;
+        match reading.contact(contact, window) {
+            Ok(()) => {}
+            Err(ChangeError::ContactOverlaps(_)) => {
+                reading.skip(OVERLAPS, format_args!("contact {number}"));
+            }
+            Err(error) => return Err(error.to_string()),
+        }
     }
     for segment in &entry.delays {
         let owlt = Duration::try_from_secs_f64(segment[2]);
         let owlt = owlt.map_err(|_| format!("{} is no delay in seconds", segment[2]))?;
         let range = Range { from, to, start: never, end: never, owlt };
-        reading.range(range, window(segment)?.0).map_err(|error| error.to_string())?;
+        match reading.range(range, window(segment)?.0) {
+            // The light time of a contact that was left out.
+            Ok(()) | Err(ChangeError::RangeOverlaps(_)) => {}
+            Err(error) => return Err(error.to_string()),
+        }
     }
     Ok(())
 }

@@ -1,10 +1,13 @@
 //! HDTN's JSON: one list of contacts, each with its light time.
 
+use std::fmt;
 use std::time::Duration;
 
 use engine::Time;
-use proto::routing::contacts::{Contact, ContactPlan, Range};
-use serde::{Deserialize, Serialize};
+use proto::routing::contacts::{Contact, ContactPlan};
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Number;
 
 use super::{
     Base, Document, Losses, Reading, json_fault, longest, malformed, seconds_up, tvg, whole,
@@ -20,26 +23,73 @@ struct Plan {
     contacts: Vec<Entry>,
 }
 
-/// Times are seconds from the start of the plan, or Unix time. HDTN reads only these keys.
+/// Times are seconds from the start of the plan, or Unix time. HDTN reads only these keys, and
+/// each number also from a string: its property tree has texts alone.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
+    #[serde(deserialize_with = "whole_number")]
     contact: u64,
+    #[serde(deserialize_with = "whole_number")]
     source: u64,
+    #[serde(deserialize_with = "whole_number")]
     dest: u64,
-    start_time: serde_json::Number,
-    end_time: serde_json::Number,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "number")]
+    start_time: Number,
+    #[serde(deserialize_with = "number")]
+    end_time: Number,
+    #[serde(default, deserialize_with = "rate", skip_serializing_if = "Option::is_none")]
     rate_bits_per_sec: Option<u64>,
     /// Rate in Mbit/s, as older releases write it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "rate", skip_serializing_if = "Option::is_none")]
     rate: Option<u64>,
-    #[serde(default = "none")]
-    owlt: serde_json::Number,
+    #[serde(default = "none", deserialize_with = "number")]
+    owlt: Number,
 }
 
-fn none() -> serde_json::Number {
+fn none() -> Number {
     0.into()
+}
+
+/// A number, or the text of one.
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Number, D::Error> {
+    from.deserialize_any(Figure)
+}
+
+fn whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let number = number(from)?;
+    let wrong = || D::Error::custom(format_args!("{number} is no whole number from 0 on"));
+    number.as_u64().ok_or_else(wrong)
+}
+
+fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    whole_number(from).map(Some)
+}
+
+struct Figure;
+
+impl Visitor<'_> for Figure {
+    type Value = Number;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number")
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Number, E> {
+        Ok(number.into())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Number, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Number, E> {
+        Number::from_f64(number).ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Number, E> {
+        text.trim().parse().map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+    }
 }
 
 pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, SpecError> {
@@ -68,16 +118,18 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
         let rate_bps = entry.rate_bits_per_sec.or_else(of_mbits).filter(|rate| *rate > 0);
         unlimited += usize::from(rate_bps.is_none());
         let (from, to) = (entry.source, entry.dest);
-        if from == to {
+        let place = format_args!("contact {}", entry.contact);
+        // HDTN takes both, and sends nothing by them.
+        if from == to || start >= end {
+            reading.skip("contacts without a window, or of a node with itself", place);
             continue;
         }
         let owlt = entry.owlt.as_f64().and_then(|owlt| Duration::try_from_secs_f64(owlt).ok());
         let owlt = owlt.ok_or_else(|| wrong("owlt is no light time in seconds".to_owned()))?;
         let (never, rate_bps) = (Time::ZERO, rate_bps.unwrap_or(RATE_BPS));
         let contact = Contact { from, to, start: never, end: never, rate_bps, confidence: 1.0 };
-        reading.contact(contact, [start, end]).map_err(|error| wrong(error.to_string()))?;
-        let range = Range { from, to, start: never, end: never, owlt };
-        reading.range(range, [start, end]).map_err(|error| wrong(error.to_string()))?;
+        let added = reading.contact_with_light(contact, owlt, [start, end], place);
+        added.map_err(|error| wrong(error.to_string()))?;
     }
     if unlimited > 0 {
         let note = "contacts without a rate: 1 Gbit/s, as HDTN's router assumes";

@@ -1,5 +1,5 @@
 //! ION's commands, one per line: `a`, `c` and `d` of contacts and ranges, and `@`, the reference
-//! of relative times (ionrc(5)). Other commands are skipped.
+//! of relative times (ionrc(5)). Other commands and the sections of other programs are skipped.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,32 +8,18 @@ use std::time::Duration;
 use engine::Time;
 use proto::routing::changes::{Change, ChangeError};
 use proto::routing::contacts::{Begin, Contact, ContactPlan, Range};
-use wire::excerpt;
+use wire::{EXCERPT_MAX, excerpt};
 
 use super::times::clamped;
 use super::{Base, Changes, Document, LISTED_MAX, Losses, Reading, malformed, seconds_up, whole};
 use crate::text::SpecError;
 
-/// First words of commands unrelated to contacts.
-const OTHERS: [&str; 15] =
-    ["1", "e", "v", "s", "m", "l", "i", "r", "w", "q", "h", "?", "^", "!", "x"];
-/// Objects of `a`, `c` and `d` in other files of ION.
-const OBJECTS: [&str; 14] = [
-    "node",
-    "region",
-    "passageway",
-    "plan",
-    "endpoint",
-    "scheme",
-    "protocol",
-    "induct",
-    "outduct",
-    "span",
-    "seat",
-    "exit",
-    "group",
-    "planduct",
-];
+/// Program whose commands make a contact plan. A file may have sections for several programs,
+/// `## begin NAME` to `## end NAME` (ionscript(1)); outside of sections, commands are this one's.
+const PROGRAM: &str = "ionadmin";
+/// Edits that make a contact or a range of another word: such a word is a mistake. Objects of
+/// ION's other commands differ by more.
+const MISTAKE: usize = 2;
 
 pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, SpecError> {
     let mut reader = Reader::new(base);
@@ -49,7 +35,11 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
                 reading.note(format_args!("line {number}: {why}"));
                 Ok(())
             }
-            Command::Unrelated(_) => Ok(()),
+            Command::Unrelated(_) => {
+                let kind = "commands that are not about contacts or ranges";
+                reading.skip(kind, format_args!("line {number}"));
+                Ok(())
+            }
         };
         match applied {
             Ok(()) => {}
@@ -163,19 +153,37 @@ struct Reader {
     has_reference: bool,
     /// Whether a time counted from the epoch.
     is_relative: bool,
+    /// Whether the current section is that of another program.
+    is_elsewhere: bool,
 }
 
 impl Reader {
     fn new(base: Base) -> Self {
         let reference = base.after_epoch(0);
-        Self { base, reference, has_reference: false, is_relative: false }
+        Self { base, reference, has_reference: false, is_relative: false, is_elsewhere: false }
     }
 
     fn line(&mut self, line: &str) -> Result<Option<Command>, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
             [] => Ok(None),
+            ["##", "begin", program, ..] => {
+                self.is_elsewhere = *program != PROGRAM;
+                Ok(None)
+            }
+            ["##", "end", ..] => {
+                self.is_elsewhere = false;
+                Ok(None)
+            }
             [first, ..] if first.starts_with('#') => Ok(None),
+            [first, rest @ ..] if self.is_elsewhere => {
+                Ok(Some(Command::Unrelated(named(first, rest))))
+            }
+            // The current time, which is that of the epoch.
+            ["@", "0"] => {
+                (self.reference, self.has_reference) = (self.base.after_epoch(0), false);
+                Ok(None)
+            }
             ["@", time] => {
                 self.reference = self.time(time)?;
                 self.has_reference |= !time.starts_with('+');
@@ -212,15 +220,13 @@ impl Reader {
             [command @ ("a" | "c" | "d"), what @ ("contact" | "range"), ..] => {
                 Err(format!("expected \"{command} {what} {}\"", form(command, what)))
             }
-            [command @ ("a" | "c" | "d" | "m"), what, ..]
-                if *command == "m" || OBJECTS.contains(what) =>
-            {
-                Ok(Some(Command::Unrelated(format!("{command} {what}"))))
-            }
-            [first, ..] if OTHERS.contains(first) => {
-                Ok(Some(Command::Unrelated((*first).to_owned())))
-            }
-            _ => Err(format!("{:?} is no command of a contact plan", excerpt(&words.join(" ")))),
+            [first, rest @ ..] => match mistaken(first, rest) {
+                None => Ok(Some(Command::Unrelated(named(first, rest)))),
+                Some(remedy) => {
+                    let line = words.join(" ");
+                    Err(format!("{:?} is no command of a contact plan{remedy}", excerpt(&line)))
+                }
+            },
         }
     }
 
@@ -278,6 +284,29 @@ impl Reader {
         let moment = humantime::parse_rfc3339(&stamp).map_err(|_| wrong())?;
         Ok(self.base.of(moment))
     }
+}
+
+/// Words of a command that name it.
+fn named(first: &str, rest: &[&str]) -> String {
+    match (first, rest) {
+        ("a" | "c" | "d" | "m", [what, ..]) => format!("{first} {what}"),
+        _ => first.to_owned(),
+    }
+}
+
+/// Reason why a command is not one of another object or program: a suggestion, or nothing to
+/// suggest. All commands of ION have one character.
+fn mistaken(first: &str, rest: &[&str]) -> Option<String> {
+    let is_command = matches!(first.as_bytes(), [b'1' | b'a'..=b'z' | b'?' | b'^' | b'!' | b'@']);
+    if !is_command {
+        return Some(String::new());
+    }
+    let what = rest.first().filter(|_| matches!(first, "a" | "c" | "d"))?.to_lowercase();
+    // The time of a comparison grows with the length.
+    let what = Some(what).filter(|what| what.len() <= EXCERPT_MAX)?;
+    let near = |object: &&str| strsim::damerau_levenshtein(object, &what) <= MISTAKE;
+    let near = ["contact", "range"].into_iter().find(near)?;
+    Some(format!("; did you mean \"{first} {near}\"?"))
 }
 
 /// Words of a command after its first two.

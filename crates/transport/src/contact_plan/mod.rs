@@ -55,11 +55,33 @@ impl Format {
         match extension {
             "toml" => Some(Self::Toml),
             "json" => Some(Self::Hdtn),
-            "ionrc" | "cprc" | "rc" => Some(Self::Ion),
-            "tvg" | "ptvg" => Some(Self::TvgUtil),
+            "ionrc" | "cprc" | "rc" | "ion" => Some(Self::Ion),
+            "tvg" | "ptvg" | "tvgutil" => Some(Self::TvgUtil),
             "cp" | "asabr" => Some(Self::Asabr),
             _ => None,
         }
+    }
+
+    /// Format that a text seems to have, by its first word.
+    fn of_text(text: &str) -> Option<Self> {
+        let mut lines = text.lines().map(str::trim);
+        let line = lines.find(|line| !line.is_empty() && !line.starts_with('#'))?;
+        let word = line.split_whitespace().next()?;
+        if word.starts_with('{') {
+            return Some(if text.contains("\"edges\"") { Self::TvgUtil } else { Self::Hdtn });
+        }
+        if asabr::ENTRIES.contains(&word) {
+            return Some(Self::Asabr);
+        }
+        if word.starts_with("[[") || line.contains('=') {
+            return Some(Self::Toml);
+        }
+        (word.len() == 1).then_some(Self::Ion)
+    }
+
+    fn name(self) -> &'static str {
+        let known = FORMATS.iter().find(|(_, format)| *format == self);
+        known.map_or("", |(name, _)| *name)
     }
 }
 
@@ -74,6 +96,9 @@ impl FromStr for Format {
         })
     }
 }
+
+/// Kind of contacts that formats of other programs may have, and plans here cannot.
+const OVERLAPS: &str = "contacts that overlap another of their pair";
 
 /// Lines without effect that are listed; others are counted.
 const LISTED_MAX: usize = 1000;
@@ -105,13 +130,26 @@ pub struct Written {
 ///
 /// Place and remedy, if the text has another format or contradicts itself.
 pub fn read(format: Format, text: &str, origin: &str, base: Base) -> Result<Document, SpecError> {
-    match format {
+    let read = match format {
         Format::Toml => own::read(text, origin, base),
         Format::Ion => ion::read(text, origin, base),
         Format::Hdtn => hdtn::read(text, origin, base),
         Format::TvgUtil => tvg::read(text, origin, base),
         Format::Asabr => asabr::read(text, origin, base),
-    }
+    };
+    read.map_err(|error| match (error, Format::of_text(text)) {
+        // HDTN's reader passes graphs on.
+        (error, Some(Format::TvgUtil)) if format == Format::Hdtn => error,
+        (SpecError::Malformed { origin, message }, Some(other)) if other != format => {
+            let (given, name) = (format.name(), other.name());
+            let remedy = format!(
+                "it was read as {given} and looks like {name}; the option --format, or format \
+                 beside the file's name, selects {name}"
+            );
+            SpecError::Malformed { origin, message: format!("{message}; {remedy}") }
+        }
+        (error, _) => error,
+    })
 }
 
 /// Changes of a plan that were read, with the numbers of their lines.
@@ -159,9 +197,39 @@ struct Reading {
     notes: Vec<String>,
     /// Number of notes beyond the first ones.
     more: usize,
+    /// Parts of the file that were left out, by their kind: number, and place of the first.
+    skipped: BTreeMap<&'static str, (usize, String)>,
 }
 
 impl Reading {
+    /// Counts a part of the file that is left out.
+    fn skip(&mut self, kind: &'static str, place: std::fmt::Arguments<'_>) {
+        let (count, _) = self.skipped.entry(kind).or_insert_with(|| (0, place.to_string()));
+        *count += 1;
+    }
+
+    /// Adds a contact with its light time. A contact that overlaps another of its pair is left
+    /// out: a plan has one rate of a pair at a time.
+    fn contact_with_light(
+        &mut self,
+        contact: Contact,
+        owlt: Duration,
+        window: [i128; 2],
+        place: std::fmt::Arguments<'_>,
+    ) -> Result<(), ChangeError> {
+        match self.contact(contact, window) {
+            Err(ChangeError::ContactOverlaps(_)) => {
+                self.skip(OVERLAPS, place);
+                Ok(())
+            }
+            Err(error) => Err(error),
+            Ok(()) => {
+                let Contact { from, to, start, end, .. } = contact;
+                self.range(Range { from, to, start, end, owlt }, window)
+            }
+        }
+    }
+
     /// Notes something about a line.
     fn note(&mut self, note: std::fmt::Arguments<'_>) {
         if self.notes.len() < LISTED_MAX {
@@ -207,6 +275,9 @@ impl Reading {
     fn finish(mut self, origin: &str) -> Result<Document, SpecError> {
         if self.more > 0 {
             self.notes.push(format!("and {} such lines more", self.more));
+        }
+        for (kind, (count, first)) in &self.skipped {
+            self.notes.push(format!("{kind}, left out: {count}; the first is {first}"));
         }
         if self.over > 0 {
             self.notes.push(format!("{} contacts are over", self.over));

@@ -127,8 +127,15 @@ fn errors_name_the_line() {
         ("a contact +0 +1 1 2 3 1.5", "plan: line 1: a confidence is from 0 to 1, not 1.5"),
         (
             "a contract +0 +1 1 2 3",
-            "plan: line 1: \"a contract +0 +1 1 2 3\" is no command of a contact plan",
+            "plan: line 1: \"a contract +0 +1 1 2 3\" is no command of a contact plan; \
+             did you mean \"a contact\"?",
         ),
+        (
+            "d rnage * 1 2",
+            "plan: line 1: \"d rnage * 1 2\" is no command of a contact plan; \
+             did you mean \"d range\"?",
+        ),
+        ("../global.rc", "plan: line 1: \"../global.rc\" is no command of a contact plan"),
         ("a contact +5 +5 1 2 3", "plan: line 1: it ends before it begins"),
         (
             "a contact +0 +1 1 2 3000000000000000000",
@@ -152,6 +159,8 @@ fn file_names_select_the_format() {
     assert_eq!(Format::of_name("plan.toml"), Some(Format::Toml));
     assert_eq!(Format::of_name("plan"), None);
     assert_eq!(Format::of_name("sample.cp"), Some(Format::Asabr));
+    assert_eq!(Format::of_name("sample.ion"), Some(Format::Ion));
+    assert_eq!(Format::of_name("sample.tvgutil"), Some(Format::TvgUtil));
     assert!("xml".parse::<Format>().unwrap_err().contains("toml, ion, hdtn"));
 }
 
@@ -202,8 +211,88 @@ fn ion_s_other_commands_change_the_plan() {
             "line 3: contact 1 to 2 overlaps the one that begins at 0 s; ignored",
             "line 8: no contact of 1 with 2 to change; ignored",
             "line 9: a contact of a node with itself; ignored",
+            "commands that are not about contacts or ranges, left out: 3; the first is line 1",
         ]
     );
+}
+
+#[test]
+fn ion_s_configurations_of_several_programs_are_read() {
+    let text = "## begin ionadmin host1
+        1 1 ''
+        s
+        @ 0
+        a contact +1 +3600 1 2 100000
+        a range +1 +3600 1 2 1
+        ## end ionadmin host1
+        ## begin ionsecadmin
+        a key 'k1' k1.bin
+        a contact of another program
+        2 no command of ionadmin
+        ## end ionsecadmin
+        a service 0 admin
+        a ipn:2.0 300 1
+        a bspbibrule * * 1 'BIB-HMAC-SHA256' k1
+        ## begin bpadmin
+        a scheme ipn 'ipnfw' 'ipnadminep'";
+    let found = document(Format::Ion, text);
+    let contact = found.plan.contacts()[0];
+    assert_eq!((contact.from, contact.to, contact.rate_bps), (1, 2, 800_000));
+    assert_eq!((found.plan.contacts().len(), found.plan.ranges().count()), (1, 1));
+    let others = "commands that are not about contacts or ranges, left out: 9; the first is line 2";
+    assert_eq!(found.notes, [others]);
+    // The guard against misspelled objects is that of ionadmin's own commands.
+    let wrong = wrong(Format::Ion, &text.replace("a range", "a ranges"));
+    assert!(wrong.contains("line 6") && wrong.contains("did you mean \"a range\""), "{wrong}");
+    assert!(read(Format::Ion, &text.replace("a key", "a ranges"), "", Base::at(epoch())).is_ok());
+}
+
+#[test]
+fn hdtn_s_numbers_may_be_texts() {
+    let plan = r#"{"contacts": [{"contact": 0, "source": 1, "dest": 3, "startTime": 10,
+        "endTime": 20, "rateBitsPerSec": 1000000, "owlt": 1}]}"#;
+    let quoted = r#"{"contacts": [{"contact": "0", "source": "1", "dest": " 3 ", "startTime": "10",
+        "endTime": "20", "rateBitsPerSec": "1000000", "owlt": "1"}]}"#;
+    assert_eq!(document(Format::Hdtn, quoted), document(Format::Hdtn, plan));
+    let older = |rate| plan.replace("\"rateBitsPerSec\": 1000000", rate);
+    assert_eq!(good(Format::Hdtn, &older("\"rate\": \"1\"")), good(Format::Hdtn, plan));
+    for (from, to, reason) in [
+        ("\"3\"", "\"three\"", "\"three\", expected a number"),
+        ("\"3\"", "\"-3\"", "-3 is no whole number"),
+        ("\"3\"", "3.5", "3.5 is no whole number"),
+        ("\"3\"", "true", "expected a number"),
+    ] {
+        let error = wrong(Format::Hdtn, &quoted.replace("\" 3 \"", "\"3\"").replace(from, to));
+        assert!(error.contains(reason) && error.contains("line 1"), "{error}");
+    }
+}
+
+#[test]
+fn contacts_that_hdtn_takes_and_a_plan_cannot_hold_are_counted() {
+    let contact = |number: u64, nodes: [u64; 2], window: [u64; 2]| {
+        let ([from, to], [start, end]) = (nodes, window);
+        format!(
+            "{{\"contact\": {number}, \"source\": {from}, \"dest\": {to}, \"startTime\": {start}, \
+             \"endTime\": {end}, \"rateBitsPerSec\": 8000, \"owlt\": 1}}"
+        )
+    };
+    let contacts = [
+        contact(4, [1, 2], [0, 60]),
+        contact(5, [1, 2], [30, 90]),
+        contact(6, [1, 2], [59, 61]),
+        contact(7, [2, 1], [30, 90]),
+        contact(8, [2, 2], [0, 60]),
+        contact(9, [1, 3], [60, 10]),
+    ];
+    let found = document(Format::Hdtn, &format!("{{\"contacts\": [{}]}}", contacts.join(",")));
+    let kept = found.plan.contacts().iter().map(|contact| (contact.from, contact.to));
+    assert_eq!(kept.collect::<Vec<_>>(), [(1, 2), (2, 1)]);
+    assert_eq!(found.plan.ranges().count(), 2);
+    let overlaps =
+        "contacts that overlap another of their pair, left out: 2; the first is contact 5";
+    let empty =
+        "contacts without a window, or of a node with itself, left out: 2; the first is contact 8";
+    assert_eq!(found.notes, [overlaps, empty]);
 }
 
 #[test]
@@ -340,9 +429,61 @@ fn plans_of_a_sabr_are_read() {
     let rates: Vec<_> = found.plan.contacts().iter().map(|c| (c.from, c.to, c.rate_bps)).collect();
     assert_eq!(rates, [(0, 1, 10_000), (1, 2, 10), (2, 0, 10_000)]);
     assert_eq!(found.plan.owlt(2, 0, Time::from_secs(4000)), Duration::from_millis(15_500));
-    assert_eq!(found.notes, ["nodes by their ids: 0 = node1, 1 = node2, 2 = node3"]);
+    let budgets =
+        "words of resource managers and budgets, left out: 1; the first is \"1000\" of entry 5";
+    let ids = "nodes by their ids: 0 = node1, 1 = node2, 2 = node3";
+    assert_eq!(found.notes, [ids, budgets]);
     let error = wrong(Format::Asabr, "node 0 a contact 0 1 5 fast 1 1");
     assert_eq!(error, "plan: entry 2: \"fast\" is not an end in seconds");
+}
+
+#[test]
+fn words_of_a_sabr_s_resource_managers_are_skipped() {
+    let text = "node 0 source none
+        node 1 first compress 1
+        node 2 second noret 0.2
+        node 3 sink none
+        vnode 4 both [2, 3]
+        contact 0 1 0 100 1 0
+        contact 1 2 100 180 1 0 # C1
+        contact 2 3 0 300 1 0 shared 3 contact 2 3 200 400 1 0";
+    let found = document(Format::Asabr, text);
+    let windows = found.plan.contacts().iter().map(|contact| (contact.from, contact.to));
+    assert_eq!(windows.collect::<Vec<_>>(), [(0, 1), (2, 3), (1, 2)]);
+    let notes = [
+        "nodes by their ids: 0 = source, 1 = first, 2 = second, 3 = sink",
+        "contacts that overlap another of their pair, left out: 1; the first is contact 3",
+        "virtual nodes, left out: 1; the first is entry 5",
+        "words of resource managers and budgets, left out: 5; the first is \"none\" of entry 1",
+    ];
+    assert_eq!(found.notes, notes);
+    // An entry begins a line, so that a misspelled one is not taken for the words of a manager.
+    let wrong = wrong(Format::Asabr, &text.replace("contact 1", "contct 1"));
+    assert_eq!(wrong, "plan: entry 7: \"contct\" is neither node, enode, vnode nor contact");
+}
+
+#[test]
+fn a_plan_of_another_format_is_named() {
+    let toml = "[[contact]]\nfrom = 1";
+    let hdtn = "{\"contacts\": []}";
+    let tvg = "{\"vertices\": {}, \"edges\": []}";
+    let asabr = "# plan\n\nnode 0 a";
+    let ion = "# plan\na contact +0 +1 1 2 3";
+    for (text, name) in
+        [(toml, "toml"), (hdtn, "hdtn"), (tvg, "tvg-util"), (asabr, "a-sabr"), (ion, "ion")]
+    {
+        for (given, format) in super::FORMATS {
+            // HDTN's names are those of graphs, too.
+            if given == name || (given, name) == ("hdtn", "tvg-util") {
+                continue;
+            }
+            let error = wrong(format, text);
+            let remedy =
+                format!("it was read as {given} and looks like {name}; the option --format");
+            assert!(error.contains(&remedy), "{given}: {error}");
+        }
+    }
+    assert!(!wrong(Format::Ion, "a contact +0").contains("looks like"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::Time;
-use proto::routing::contacts::{Contact, ContactPlan, Range};
+use proto::routing::contacts::{Contact, ContactPlan};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use wire::excerpt;
@@ -62,10 +62,10 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
     let mut reading = Reading::default();
     let numbers = numbers(&graph, &mut reading);
     let entries = graph.edges.iter().flat_map(|edge| &edge.contacts);
-    for (entry, place) in entries.zip(0..) {
+    for (entry, place) in entries.zip(0_usize..) {
         let wrong = |error: String| malformed(origin, format!("contact {place}: {error}"));
         let known = known(entry, is_factual).map_err(|error| wrong(json_fault(&error)))?;
-        add(&mut reading, &numbers, &known, base).map_err(wrong)?;
+        add(&mut reading, &numbers, (&known, place), base).map_err(wrong)?;
     }
     reading.finish(origin)
 }
@@ -104,7 +104,7 @@ fn known(entry: &Value, is_factual: bool) -> Result<Known, serde_json::Error> {
 fn add(
     reading: &mut Reading,
     numbers: &BTreeMap<String, u64>,
-    known: &Known,
+    (known, place): (&Known, usize),
     base: Base,
 ) -> Result<(), String> {
     let number = |name: &String| {
@@ -123,15 +123,16 @@ fn add(
             return Err("a rate or a probability is out of range".to_owned());
         }
         if start >= end || step.rate_bps < 1.0 {
+            reading.skip("steps without a rate or a duration", format_args!("contact {place}"));
             continue;
         }
         reading.is_relative |= is_relative;
         let (never, rate_bps) = (Time::ZERO, step.rate_bps as u64);
         let confidence = known.confidence;
         let contact = Contact { from, to, start: never, end: never, rate_bps, confidence };
-        reading.contact(contact, [start, end]).map_err(|error| error.to_string())?;
-        let range = Range { from, to, start: never, end: never, owlt };
-        reading.range(range, [start, end]).map_err(|error| error.to_string())?;
+        let place = format_args!("contact {place}");
+        let added = reading.contact_with_light(contact, owlt, [start, end], place);
+        added.map_err(|error| error.to_string())?;
     }
     Ok(())
 }
