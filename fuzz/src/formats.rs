@@ -21,6 +21,9 @@ pub fn cfdp_pdu(data: &[u8]) {
     // The first of several consecutive PDUs is no longer than all of them.
     let first = Pdu::len_of_first(data);
     assert!(first.as_ref().is_ok_and(|len| (1..=data.len()).contains(len)) || first.is_err());
+    if let Ok((pdu, len)) = Pdu::decode_first(data) {
+        assert_eq!((first, Pdu::decode(&data[..len])), (Ok(len), Ok(pdu)));
+    }
     let Ok(pdu) = Pdu::decode(data) else { return };
     assert_eq!(first, Ok(data.len()));
     assert!(!pdu.to_string().is_empty());

@@ -286,6 +286,18 @@ pub enum PeerError {
         /// Position and kind of the fault.
         error: DecodeError,
     },
+    /// Bytes behind a PDU of a transaction under way; the PDU was accepted. Indicated once a
+    /// minute.
+    #[error(
+        "{count} bytes follow the {name} PDU in its datagram and are ignored; one datagram has \
+         one PDU"
+    )]
+    Surplus {
+        /// Name of the PDU.
+        name: &'static str,
+        /// Number of bytes.
+        count: usize,
+    },
 }
 
 /// Parts of a Metadata PDU that a peer may not know.

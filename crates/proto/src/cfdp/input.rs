@@ -33,21 +33,26 @@ impl Entity {
     /// Processes a received datagram.
     #[inline]
     pub(super) fn receive(&mut self, now: Time, from: PathId, datagram: &[u8]) {
-        let decoded = Pdu::decode(datagram);
+        // The header has the length of the PDU (§5.1.3); padding may follow.
+        let decoded = Pdu::decode_first(datagram);
         if let Err(error) = decoded {
             self.undecodable(now, from, datagram, error);
         }
-        let pdu = decoded.ok().filter(|pdu| {
+        let pdu = decoded.ok().filter(|(pdu, _)| {
             let peer = match pdu.header.direction {
                 Direction::TowardReceiver => pdu.header.source,
                 Direction::TowardSender => pdu.header.destination,
             };
             pdu.header.crc || !self.core.config.remote(peer.0).crc
         });
-        let Some(pdu) = pdu else {
+        let Some((pdu, len)) = pdu else {
             self.core.stats.decode_errors += 1;
             return;
         };
+        if len < datagram.len() {
+            self.surplus(now, from, (&pdu, len), datagram);
+        }
+        let datagram = &datagram[..len];
         self.core.stats.received.count(&pdu.body);
         let here = match pdu.header.direction {
             Direction::TowardReceiver => pdu.header.destination,
@@ -88,6 +93,21 @@ impl Entity {
         }
         self.undecodable_from = now + UNDECODABLE_EVERY;
         let error = PeerError::Undecodable { name: Pdu::name_of_first(datagram), error };
+        self.core.user.indicate(Indication::PeerError { path, id, error });
+    }
+
+    /// Counts the bytes behind a PDU, which are not read: one datagram carries one PDU. Indicates
+    /// them for a transaction under way, as seldom as [`Self::undecodable`].
+    #[cold]
+    fn surplus(&mut self, now: Time, path: PathId, (pdu, len): (&Pdu<'_>, usize), datagram: &[u8]) {
+        self.core.stats.surplus += 1;
+        let id = pdu.header.transaction();
+        if now < self.undecodable_from || self.is_free(id) {
+            return;
+        }
+        self.undecodable_from = now + UNDECODABLE_EVERY;
+        let (name, count) = (Pdu::name_of_first(datagram), datagram.len() - len);
+        let error = PeerError::Surplus { name, count };
         self.core.user.indicate(Indication::PeerError { path, id, error });
     }
 

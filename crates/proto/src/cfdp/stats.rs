@@ -11,6 +11,8 @@ pub struct Stats {
     pub received: PduCounts,
     /// Datagrams that are not valid PDUs.
     pub decode_errors: u64,
+    /// Datagrams with bytes behind their PDU, which were ignored.
+    pub surplus: u64,
     /// Ignored PDUs, for another entity or for no transaction under way.
     pub stray: u64,
     /// Refused file names of peers.

@@ -105,9 +105,31 @@ impl<'a> Pdu<'a> {
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let (mut header, contents) = Header::read(&mut reader)?;
+        Self::read(&mut reader, Reader::finish)
+    }
+
+    /// Decodes the PDU at the start of `bytes`. Returns it with its length in bytes, by its header
+    /// (§5.1.3).
+    ///
+    /// # Errors
+    /// Anything that does not start with one complete, intact PDU.
+    #[inline]
+    pub fn decode_first(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let pdu = Self::read(&mut reader, |_| Ok(()))?;
+        Ok((pdu, reader.offset()))
+    }
+
+    /// Reads a PDU, and checks what is behind it before its contents.
+    #[inline]
+    fn read(
+        reader: &mut Reader<'a>,
+        behind: impl FnOnce(&Reader<'a>) -> Result<(), DecodeError>,
+    ) -> Result<Self, DecodeError> {
+        let bytes = reader.left();
+        let (mut header, contents) = Header::read(reader)?;
         let mut body = reader.part(contents.data_field_len)?;
-        reader.finish()?;
+        behind(reader)?;
         if header.crc {
             body = checked(bytes, body)?;
         }

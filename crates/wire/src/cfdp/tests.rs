@@ -160,6 +160,34 @@ fn consecutive_pdus_are_separated() {
 }
 
 #[test]
+fn bytes_behind_any_pdu_are_left_to_the_caller() {
+    let ack = ack(Acknowledged::Eof, 0, TransactionStatus::Active);
+    let data = FileData { segment_metadata: None, offset: 5, data: b"abc" };
+    let bodies = [
+        Body::FileData(data),
+        Body::Metadata(METADATA),
+        Body::Eof(EOF),
+        Body::Finished(FINISHED),
+        Body::Ack(ack),
+        Body::Nak(NAK),
+        Body::Prompt(Prompt { response: PromptResponse::Nak }),
+        Body::KeepAlive(KeepAlive { progress: 9 }),
+        Body::Unknown { code: 0x42, data: b"xy" },
+    ];
+    for (body, crc) in bodies.iter().flat_map(|body| [(*body, false), (*body, true)]) {
+        let pdu = Pdu { header: Header { crc, ..HEADER }, body };
+        let alone = encoded(&pdu);
+        for tail in [&[0; 9][..], &alone] {
+            let padded = [&alone[..], tail].concat();
+            let (first, len) = Pdu::decode_first(&padded).unwrap();
+            assert_eq!((first, len), (Pdu::decode(&alone).unwrap(), alone.len()), "{pdu}");
+            let kind = DecodeErrorKind::Trailing { count: tail.len() };
+            assert_eq!(Pdu::decode(&padded), Err(DecodeError { offset: alone.len(), kind }));
+        }
+    }
+}
+
+#[test]
 fn record_continuation_states_match_the_book() {
     let states = [
         (RecordContinuation::Middle, 0x02),

@@ -99,6 +99,32 @@ fn offsets_out_of_range_are_faults_or_ignored() {
 }
 
 #[test]
+fn bytes_behind_a_pdu_are_counted_and_the_pdu_is_accepted() {
+    let next = Pdu { header: header(7), body: metadata(1) }.to_vec().unwrap();
+    for (tail, crc) in [(&[0][..], false), (&[0; 9], true), (b"any bytes", false), (&next, true)] {
+        let mut world = World::new(&config(|_| {}));
+        for body in [metadata(10), data(0, b"0123456789"), eof(b"0123456789")] {
+            let pdu = Pdu { header: Header { crc, ..header(1) }, body }.to_vec().unwrap();
+            let padded = [&pdu[..], tail].concat();
+            world.input(1, Input::Receive(Receive::datagram(PATH, &padded)));
+        }
+        assert_eq!(condition(&world), Some(ConditionCode::NoError), "{tail:?}");
+        assert_eq!(world.sides[1].store.get(&name("copy")), Some(&b"0123456789"[..]));
+        let stats = world.sides[1].engine.stats();
+        assert_eq!((stats.surplus, stats.decode_errors, stats.received.total()), (3, 0, 3));
+        let surplus = world.sides[1].indications.iter().filter_map(|indication| {
+            let Indication::PeerError { error: PeerError::Surplus { name, count }, .. } =
+                indication
+            else {
+                return None;
+            };
+            Some((*name, *count))
+        });
+        assert_eq!(surplus.collect::<Vec<_>>(), [("file data", tail.len())], "once a minute");
+    }
+}
+
+#[test]
 fn offsets_that_no_nak_can_encode_are_ignored() {
     let mut world = World::new(&config(|remote| {
         remote.naks.mode = NakMode::Immediate;
