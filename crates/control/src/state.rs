@@ -317,6 +317,11 @@ fn changed(base: &LinkSpec, keys: &Map<String, Value>) -> Result<LinkSpec, Refus
         })?;
         changes = one.over(&changes);
     }
+    // All at once: keys that exclude each other.
+    let given = keys.iter().filter(|(_, value)| !value.is_null());
+    let given = given.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>();
+    serde_json::from_value::<LinkSpec>(given.into())
+        .map_err(|error| Refusal::wrong(error.to_string()))?;
     let rest: LinkSpec = serde_json::from_value(rest.into())
         .map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     Ok(changes.over(&rest))
@@ -399,6 +404,10 @@ mod tests {
         assert!(matches!(stepped.config().unwrap().rate, link::Rate::Steps(_)));
         let constant = changed(&stepped, &keys(&json!({ "rate": "3 Mbit/s" }))).unwrap();
         assert_eq!(constant.config().unwrap().rate, link::Rate::Constant(3_000_000));
+        let mut both = keys(&steps);
+        both.insert("rate".to_owned(), "3 Mbit/s".into());
+        let refused = changed(&base, &both).unwrap_err().error;
+        assert!(refused.contains("`rate` and `rate_steps` exclude each other"), "{refused}");
     }
 
     #[test]

@@ -12,8 +12,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use engine::Time;
-use serde::de::IntoDeserializer as _;
 use serde::de::value::StrDeserializer;
+use serde::de::{Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use transport::quantity::{Probability, QuantityError, Rate, Size, Span, Text, Window};
 use transport::text::SpecError;
@@ -35,13 +35,13 @@ keys! {
         link: String,
         /// Line rate, of frames.
         rate: Rate,
-        /// Line rate over time, in place of `rate`.
+        /// Line rate over time, in place of `rate`: each step holds until the next.
         rate_steps: Vec<RateStep>,
         /// One-way delay.
         delay: Span,
         /// One-way delay over time, in place of `delay`.
         delay_points: Vec<DelayPoint>,
-        /// Interpolation between two delay points.
+        /// Interpolation between two of `delay_points`.
         delay_between: Between,
         /// Reordering of packets.
         reorder: Reorder,
@@ -93,7 +93,9 @@ impl Serialize for LinkSpec {
 impl<'de> Deserialize<'de> for LinkSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         static NAMES: LazyLock<Vec<&str>> = LazyLock::new(LinkSpec::names);
-        keys::deserialize("LinkSpec", &NAMES, deserializer)
+        let spec: Self = keys::deserialize("LinkSpec", &NAMES, deserializer)?;
+        spec.check_exclusive().map_err(D::Error::custom)?;
+        Ok(spec)
     }
 }
 
@@ -308,18 +310,18 @@ impl LinkSpec {
     /// Returns these settings, with missing ones from `base`.
     #[must_use]
     pub fn over(self, base: &Self) -> Self {
-        let (has_rate, has_delay) = (self.rate.is_some(), self.delay.is_some());
         let (has_mtu, has_datagram) = (self.mtu.is_some(), self.datagram.is_some());
-        let outages = self
-            .is_gated()
-            .then(|| (self.outages.clone(), self.outage_every, self.contacts.clone()));
+        let own = self.clone();
         let mut layered = self.laid_over(base);
-        // A constant replaces a table.
-        if has_rate {
-            layered.rate_steps = None;
+        // A constant replaces a table of the base, and a table a constant.
+        if own.rate.is_some() || own.rate_steps.is_some() {
+            (layered.rate, layered.rate_steps) = (own.rate, own.rate_steps.clone());
         }
-        if has_delay {
-            layered.delay_points = None;
+        if own.delay.is_some() {
+            layered.delay_between = own.delay_between;
+        }
+        if own.delay.is_some() || own.delay_points.is_some() {
+            (layered.delay, layered.delay_points) = (own.delay, own.delay_points.clone());
         }
         // A smaller MTU lowers the datagrams of the base.
         if has_mtu && !has_datagram {
@@ -327,7 +329,8 @@ impl LinkSpec {
             layered.datagram = layered.datagram.map(|datagram| datagram.min(largest));
         }
         // Times of one type replace times of another.
-        if let Some((outages, outage_every, contacts)) = outages {
+        if own.is_gated() {
+            let Self { outages, outage_every, contacts, .. } = own;
             layered = Self { outages, outage_every, contacts, ..layered };
         }
         layered
@@ -389,6 +392,8 @@ impl LinkSpec {
     ///
     /// [`SpecError::Invalid`] if settings contradict each other.
     pub fn config(&self) -> Result<link::Config, SpecError> {
+        self.check_exclusive().map_err(|error| SpecError::invalid(format!("link: {error}")))?;
+        self.check_steps()?;
         self.check_sizes()?;
         let compresses = self.header_compression.unwrap_or_default();
         let config = link::Config {
@@ -410,7 +415,7 @@ impl LinkSpec {
                     link::Reorder { probability, by }
                 },
             ),
-            outages: self.outage_plan()?,
+            outages: self.outage_plan(),
             while_down: match self.while_down.unwrap_or_default() {
                 WhileDown::Hold => link::WhileDown::Hold,
                 WhileDown::Drop => link::WhileDown::Drop,
@@ -420,6 +425,42 @@ impl LinkSpec {
         };
         config.validate().map_err(|error| SpecError::invalid(format!("link: {error}")))?;
         Ok(config)
+    }
+
+    /// Checks that no two keys of one table exclude each other.
+    fn check_exclusive(&self) -> Result<(), String> {
+        let groups = [
+            &[("rate", self.rate.is_some()), ("rate_steps", self.rate_steps.is_some())][..],
+            &[("delay", self.delay.is_some()), ("delay_points", self.delay_points.is_some())],
+            &[
+                ("outages", self.outages.is_some()),
+                ("outage_every", self.outage_every.is_some()),
+                ("contacts", self.contacts.is_some()),
+            ],
+        ];
+        for group in groups {
+            let given: Vec<_> = group.iter().filter(|(_, is_given)| *is_given).collect();
+            if let [(one, _), (other, _), ..] = given[..] {
+                return Err(format!("`{one}` and `{other}` exclude each other; give one of them"));
+            }
+        }
+        if self.delay.is_some() && self.delay_between.is_some() {
+            let remedy = "give `delay_points` in place of `delay`, or leave it out";
+            return Err(format!("`delay_between` is for `delay_points`; {remedy}"));
+        }
+        Ok(())
+    }
+
+    fn check_steps(&self) -> Result<(), SpecError> {
+        let is_stop = |step: &RateStep| step.rate.bps() == 0;
+        match self.rate_steps.iter().flatten().position(is_stop) {
+            None => Ok(()),
+            Some(number) => Err(SpecError::invalid(format!(
+                "link: step {} of `rate_steps` has a rate of 0; times without transmission are \
+                 `outages`, `outage_every` or `contacts`",
+                number + 1
+            ))),
+        }
     }
 
     fn check_sizes(&self) -> Result<(), SpecError> {
@@ -491,21 +532,17 @@ impl LinkSpec {
         }
     }
 
-    fn outage_plan(&self) -> Result<link::Outages, SpecError> {
+    fn outage_plan(&self) -> link::Outages {
         let windows = |windows: &Vec<Window>| windows.iter().map(window).collect();
-        match (&self.outages, self.outage_every, &self.contacts) {
-            (None, None, None) => Ok(link::Outages::Never),
-            (Some(list), None, None) if list.is_empty() => Ok(link::Outages::Never),
-            (Some(list), None, None) => Ok(link::Outages::List(windows(list))),
-            (None, Some(periodic), None) => Ok(link::Outages::Periodic {
+        match (&self.contacts, self.outage_every, &self.outages) {
+            (Some(contacts), _, _) => link::Outages::Contacts(windows(contacts)),
+            (None, Some(periodic), _) => link::Outages::Periodic {
                 period: periodic.period.duration(),
                 down: periodic.down.duration(),
                 offset: time(periodic.first),
-            }),
-            (None, None, Some(contacts)) => Ok(link::Outages::Contacts(windows(contacts))),
-            _ => Err(SpecError::invalid(
-                "link: give one of `outages`, `outage_every` and `contacts`, not several",
-            )),
+            },
+            (None, None, Some(list)) if !list.is_empty() => link::Outages::List(windows(list)),
+            (None, None, _) => link::Outages::Never,
         }
     }
 }

@@ -204,15 +204,77 @@ fn a_trace_is_replayed() {
     assert_eq!(transport::text::parse::<LinkSpec>(&text, "again").unwrap(), spec);
 }
 
+fn table(text: &str) -> LinkSpec {
+    transport::text::parse(text, "test").unwrap()
+}
+
+const STEPS: &str = "rate_steps = [{ at = \"0 s\", rate = \"1 Mbit/s\" }]\n";
+const POINTS: &str = "delay_points = [{ at = \"0 s\", delay = \"2 s\" }]\n";
+
+#[test]
+fn keys_that_exclude_each_other_are_refused_in_one_table() {
+    let window = "[{ at = \"1 s\", for = \"1 s\" }]";
+    let (outages, contacts) = (format!("outages = {window}\n"), format!("contacts = {window}\n"));
+    let every = "outage_every = { period = \"9 s\", down = \"1 s\" }\n";
+    for (one, other, names) in [
+        ("rate = \"10 Mbit/s\"\n", STEPS, "`rate` and `rate_steps`"),
+        ("delay = \"1 s\"\n", POINTS, "`delay` and `delay_points`"),
+        (outages.as_str(), every, "`outages` and `outage_every`"),
+        (&outages[..], &contacts[..], "`outages` and `contacts`"),
+        (every, &contacts[..], "`outage_every` and `contacts`"),
+    ] {
+        let parse = |text: &str| transport::text::parse::<LinkSpec>(text, "test");
+        for text in [[one, other].concat(), [other, one].concat()] {
+            let error = parse(&text).unwrap_err().to_string();
+            assert!(error.contains(names) && error.contains("exclude each other"), "{error}");
+            let inner =
+                parse(&format!("mtu = \"1500 B\"\n[return]\n{text}")).unwrap_err().to_string();
+            assert!(inner.contains(names), "{inner}");
+        }
+        // Between two tables, that of the base gives way, and the result can be read again.
+        let (one, other) = (parse(one).unwrap(), parse(other).unwrap());
+        for (above, below) in [(&one, &other), (&other, &one)] {
+            let layered = above.clone().over(below).resolved();
+            layered.config().unwrap();
+            let text = toml::to_string(&layered).unwrap();
+            assert_eq!(parse(&text).unwrap(), layered);
+        }
+    }
+    // Also where no table was read.
+    let both = LinkSpec { rate: Some(Rate(1)), ..table(STEPS) };
+    assert!(both.config().unwrap_err().to_string().contains("`rate` and `rate_steps`"));
+    // An interpolation has no effect without points, wherever the delay came from.
+    let text = "delay = \"1 s\"\ndelay_between = \"linear\"";
+    let error = transport::text::parse::<LinkSpec>(text, "test").unwrap_err().to_string();
+    assert!(error.contains("`delay_between` is for `delay_points`"), "{error}");
+    let over = table("delay_between = \"linear\"").over(&table("delay = \"1 s\""));
+    assert!(over.config().unwrap_err().to_string().contains("`delay_points`"));
+}
+
+#[test]
+fn tables_replace_constants_of_the_base() {
+    let base = table("rate = \"10 Mbit/s\"\ndelay = \"1 s\"");
+    let over = table(&[STEPS, POINTS].concat()).over(&base);
+    assert_eq!((over.rate, over.delay), (None, None));
+    let config = over.config().unwrap();
+    assert_eq!(config.rate.at(Time::ZERO), Some(1_000_000));
+    assert_eq!(config.delay.at(Time::ZERO), Duration::from_secs(2));
+    let linear = table("delay_between = \"linear\"").over(&over);
+    assert!(matches!(linear.config().unwrap().delay, link::Delay::Table { .. }));
+    let constant = table("delay = \"3 s\"").over(&linear);
+    assert_eq!((constant.delay_points, constant.delay_between), (None, None));
+}
+
 #[test]
 fn contradictions_are_refused() {
     let refused = |text: &str| {
         let spec: LinkSpec = transport::text::parse(text, "test").unwrap();
         spec.config().unwrap_err().to_string()
     };
-    assert!(
-        refused("outages = [{at = \"1 s\", for = \"1 s\"}]\ncontacts = []").contains("not several")
+    let zero = refused(
+        "rate_steps = [{at = \"0 s\", rate = \"1 Mbit/s\"}, {at = \"9 s\", rate = \"0 bit/s\"}]",
     );
+    assert!(zero.contains("step 2 of `rate_steps`") && zero.contains("`outages`"), "{zero}");
     assert!(refused("outage_every = {period = \"1 s\", down = \"2 s\"}").contains("shorter"));
     let empty = "outages = [{at = \"1 s\", for = \"0 s\"}]";
     assert!(refused(empty).contains("outages: window 1 is empty"));

@@ -64,10 +64,11 @@ fn any_link(rng: &mut Rng) -> LinkSpec {
         3 => {
             let step = |at, rate| RateStep { at: millis(at), rate: Rate(rate) };
             let steps = vec![step(0, rate.bps()), step(700, rate.bps() * 2), step(1_500, 80_000)];
-            link.rate_steps = Some(steps);
+            (link.rate, link.rate_steps) = (None, Some(steps));
         }
         4 => {
             let point = |at, delay| DelayPoint { at: millis(at), delay: millis(delay) };
+            link.delay = None;
             link.delay_points = Some(vec![point(0, 1_000), point(3_000, 200), point(9_000, 2_000)]);
             link.delay_between =
                 Some(if rng.chance(0.5) { Between::Linear } else { Between::Step });
