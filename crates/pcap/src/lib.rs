@@ -16,10 +16,13 @@
 
 #![forbid(unsafe_code)]
 
+mod fragments;
+mod packet;
 mod read;
 mod write;
 
-pub use read::{Checksum, Datagram, ReadError, Reader, Record, read};
+pub use packet::{Checksum, Datagram, Datagrams, Found, Skipped};
+pub use read::{ReadError, Reader, Record, read};
 pub use write::{Direction, Writer};
 
 /// Header before the IP header in each record (the registry's LINKTYPE values).
@@ -43,8 +46,8 @@ impl LinkType {
     fn from_number(number: u16) -> Self {
         match number {
             1 => Self::Ethernet,
-            101 | 228 => Self::Raw,
-            0 => Self::Null,
+            101 | 228 | 229 => Self::Raw,
+            0 | 108 => Self::Null,
             113 => Self::LinuxCooked,
             276 => Self::LinuxCooked2,
             other => Self::Other(other),
@@ -59,18 +62,6 @@ impl LinkType {
             Self::LinuxCooked => 113,
             Self::LinuxCooked2 => 276,
             Self::Other(number) => number,
-        }
-    }
-
-    /// Returns the length of the header before the IP header, if fixed and known.
-    fn header_len(self) -> Option<usize> {
-        match self {
-            Self::Ethernet => Some(14),
-            Self::Raw => Some(0),
-            Self::Null => Some(4),
-            Self::LinuxCooked => Some(16),
-            Self::LinuxCooked2 => Some(20),
-            Self::Other(_) => None,
         }
     }
 }

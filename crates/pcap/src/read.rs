@@ -7,9 +7,6 @@ use std::rc::Rc;
 
 use engine::Time;
 use thiserror::Error;
-use wire::ip::{Ipv4, PROTOCOL_UDP};
-use wire::udp::{self, Udp};
-use wire::{DecodeError, DecodeErrorKind};
 
 use crate::LinkType;
 
@@ -388,74 +385,4 @@ impl<'a> Fields<'a> {
             comment,
         })
     }
-}
-
-impl Record {
-    /// Returns the packet from its IP header on; `None` for an unknown link type.
-    #[must_use]
-    pub fn ip(&self) -> Option<&[u8]> {
-        self.bytes.get(self.link_type.header_len()?..)
-    }
-
-    /// Returns the UDP datagram in the packet, if it is a complete one over IPv4.
-    ///
-    /// A checksum mismatch is reported, not refused: captures on hosts whose network card computes
-    /// checksums hold unfinished ones.
-    #[must_use]
-    pub fn udp(&self) -> Option<Datagram<'_>> {
-        let (ip, payload) = Ipv4::decode(self.ip()?).ok()?;
-        if ip.protocol != PROTOCOL_UDP || ip.is_fragment() {
-            return None;
-        }
-        match Udp::decode(payload, ip.source, ip.destination) {
-            Ok((udp, data)) => Some(Datagram { ip, udp, data, checksum: Checksum::Right }),
-            Err(DecodeError { kind: DecodeErrorKind::Checksum { .. }, .. }) => {
-                let mut unchecked = payload.first_chunk::<{ udp::HEADER_LEN }>().copied()?;
-                unchecked[6..8].fill(0);
-                unchecked[4..6].copy_from_slice(&8_u16.to_be_bytes());
-                let (udp, _) = Udp::decode(&unchecked, ip.source, ip.destination).ok()?;
-                let len = u16::from_be_bytes([payload[4], payload[5]]);
-                let data = payload.get(udp::HEADER_LEN..usize::from(len))?;
-                let is_unfinished = payload[6..8] == unfinished(&ip, len).to_be_bytes();
-                let checksum = if is_unfinished { Checksum::Unfinished } else { Checksum::Wrong };
-                Some(Datagram { ip, udp, data, checksum })
-            }
-            Err(_) => None,
-        }
-    }
-}
-
-/// A UDP datagram found in a capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Datagram<'a> {
-    /// Header of the packet.
-    pub ip: Ipv4,
-    /// Header of the datagram.
-    pub udp: Udp,
-    /// Payload.
-    pub data: &'a [u8],
-    /// State of the UDP checksum.
-    pub checksum: Checksum,
-}
-
-/// State of a UDP checksum in a capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checksum {
-    /// Correct, or absent.
-    Right,
-    /// The sum of the pseudo-header alone, to be completed by the network card. Appears in captures
-    /// at the sender and on loopback.
-    Unfinished,
-    /// Incorrect.
-    Wrong,
-}
-
-/// Returns the sum of a datagram's pseudo-header as systems leave it to their network cards, not
-/// complemented (RFC 768).
-fn unfinished(ip: &Ipv4, len: u16) -> u16 {
-    let addresses = [ip.source, ip.destination].map(u32::from);
-    let words = addresses.iter().flat_map(|address| [address >> 16, address & 0xffff]);
-    let sum: u32 = words.chain([u32::from(PROTOCOL_UDP), u32::from(len)]).sum();
-    let folded = (sum >> 16) + (sum & 0xffff);
-    ((folded >> 16) + (folded & 0xffff)) as u16
 }

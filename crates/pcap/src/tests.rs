@@ -13,6 +13,9 @@ fn records(bytes: &[u8]) -> (Vec<Record>, Option<ReadError>) {
     (records, None)
 }
 
+/// Header of a frame with IPv4.
+const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+
 fn sample() -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes).unwrap();
@@ -20,7 +23,7 @@ fn sample() -> Vec<u8> {
     let ethernet = writer.interface("moon-earth", LinkType::Ethernet).unwrap();
     let at = Time::from_nanos(5_000_000_001);
     writer.packet(at, raw, Direction::Out, (&[], b"abcde"), Some("lost: noise")).unwrap();
-    writer.packet(Time::MAX, ethernet, Direction::In, (&[0; 14], b"xyz"), None).unwrap();
+    writer.packet(Time::MAX, ethernet, Direction::In, (&ETHERNET, b"xyz"), None).unwrap();
     bytes
 }
 
