@@ -2,7 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-use pcap::Reader;
+use pcap::{Datagrams, Reader};
+use transport::dissect;
 use wire::EncodeError;
 use wire::cfdp::{Body, Pdu, UserOperation};
 use wire::icmp::{self, Quoted, TooBig};
@@ -42,7 +43,10 @@ pub fn cfdp_pdu(data: &[u8]) {
 pub fn ltp_segment(data: &[u8]) {
     // Also decodes the units of an aggregated block.
     drop(wire::ltp::Unit::decode_all(data));
+    let first = Segment::len_of_first(data);
+    assert!(first.as_ref().is_ok_and(|len| (1..=data.len()).contains(len)) || first.is_err());
     let Ok(segment) = Segment::decode(data) else { return };
+    assert_eq!(first, Ok(data.len()));
     assert!(!segment.to_string().is_empty());
     ltpt_extensions(segment.header);
     let encoded = segment.to_vec().expect("decoded values fit their fields");
@@ -221,16 +225,26 @@ pub fn icmp_too_big(data: &[u8]) {
 /// Reads a pcapng or pcap file.
 ///
 /// # Panics
-/// If the reader yields more bytes than the file has.
+/// If the reader yields more bytes than the file has, if fragments take more memory than their
+/// bound, or if the parts of a packet are not the packet.
 pub fn capture(data: &[u8]) {
     let Ok(reader) = Reader::new(data) else { return };
     let mut total = 0;
+    let mut datagrams = Datagrams::default();
     for record in reader {
         let Ok(record) = record else { break };
         total += record.bytes.len();
         if let Some(datagram) = record.udp() {
             assert!(datagram.data.len() <= record.bytes.len());
         }
+        if let Ok(datagram) = datagrams.next(&record) {
+            for dissector in dissect::ALL {
+                let parts = (dissector.split)(datagram.data);
+                assert!(parts.iter().all(|part| !part.is_empty()), "{dissector}");
+                assert_eq!(parts.concat(), datagram.data, "{dissector}");
+            }
+        }
+        assert!(datagrams.held() <= Datagrams::HELD_MAX);
     }
     assert!(total <= data.len(), "{total} bytes of packets in a file of {}", data.len());
 }

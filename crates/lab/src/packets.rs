@@ -5,10 +5,11 @@ use std::io::Read;
 
 use engine::Time;
 use pcap::{ReadError, Reader, Record};
+use wire::DecodeError;
 use wire::ip::Ipv4;
 use wire::tcp::{self, Flags, SackBlock, Segment, TcpOption};
 
-use crate::decode::{Language, Votes};
+use crate::decode::{self, How, Language, Pdus, Votes};
 
 /// An IPv4 packet of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,27 +79,56 @@ pub fn read(source: impl Read, requested: Option<Language>) -> Result<Packets, R
         votes.most()
     });
     let mut scales = BTreeMap::new();
-    let packet = |record: &Record| {
-        let (ip, payload) = Ipv4::decode(record.ip()?).ok()?;
-        let (at, interface, comment) = (record.at, record.interface, record.comment.clone());
-        let (ports, data, says, tcp) = (None, None, None, None);
-        let mut packet = Packet { at, interface, ip, ports, data, says, tcp, comment };
-        if let Some(datagram) = record.udp() {
-            let line = language.line(datagram.data);
-            packet.ports = Some((datagram.udp.source, datagram.udp.destination));
-            packet.data = Some(datagram.data.len());
-            packet.says = Some(line.unwrap_or_else(|error| format!("not {language}: {error}")));
-        } else if ip.protocol == tcp::PROTOCOL && !ip.is_fragment() {
-            // Checksums are not checked: network cards write them after the capture.
-            if let Ok(segment) = Segment::decode_unchecked(payload) {
-                packet.ports = Some((segment.header.source, segment.header.destination));
-                packet.data = Some(segment.payload.len());
-                packet.tcp = Some(of_segment(interface, ip, &segment, &mut scales));
-            }
-        }
-        Some(packet)
+    let packets = records.iter().flat_map(|record| read_record(record, language, &mut scales));
+    Ok(Packets { packets: packets.collect(), cut })
+}
+
+/// Packets of a record: none if it is not IPv4, and several if segmentation offload joined them.
+fn read_record(
+    record: &Record,
+    language: Language,
+    scales: &mut BTreeMap<Direction, u8>,
+) -> Vec<Packet> {
+    let Some(Ok((ip, payload))) = record.ip().map(Ipv4::decode) else { return Vec::new() };
+    let (at, interface, comment) = (record.at, record.interface, record.comment.clone());
+    let (ports, data, says, tcp) = (None, None, None, None);
+    let mut packet = Packet { at, interface, ip, ports, data, says, tcp, comment };
+    if let Some(datagram) = record.udp() {
+        packet.ports = Some((datagram.udp.source, datagram.udp.destination));
+        return datagrams(&packet, datagram.data, language);
+    }
+    // Checksums are not checked: network cards write them after the capture.
+    if ip.protocol == tcp::PROTOCOL
+        && !ip.is_fragment()
+        && let Ok(segment) = Segment::decode_unchecked(payload)
+    {
+        packet.ports = Some((segment.header.source, segment.header.destination));
+        packet.data = Some(segment.payload.len());
+        packet.tcp = Some(of_segment(interface, ip, &segment, scales));
+    }
+    vec![packet]
+}
+
+/// The packets of the datagrams in one packet, as on the line.
+fn datagrams(packet: &Packet, bytes: &[u8], language: Language) -> Vec<Packet> {
+    let unread = |error: DecodeError| format!("not {language}: {error}");
+    let with = |data: usize, says: String| {
+        let joined = (bytes.len() - data) as u16;
+        let ip = Ipv4 { total_len: packet.ip.total_len - joined, ..packet.ip };
+        Packet { ip, data: Some(data), says: Some(says), ..packet.clone() }
     };
-    Ok(Packets { packets: records.iter().filter_map(packet).collect(), cut })
+    match language.pdus(bytes, How::Requested) {
+        Err(error) => vec![with(bytes.len(), unread(error))],
+        Ok(Pdus { lines, surplus }) if lines.len() == 1 => {
+            let says = lines.into_iter().map(|(_, line)| line.unwrap_or_else(unread));
+            let says = says.collect::<String>() + &decode::surplus(surplus);
+            vec![with(bytes.len(), says)]
+        }
+        Ok(pdus) => {
+            let lines = pdus.lines.into_iter();
+            lines.map(|(len, line)| with(len, line.unwrap_or_else(unread))).collect()
+        }
+    }
 }
 
 fn of_segment(

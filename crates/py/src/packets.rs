@@ -16,7 +16,7 @@ fn language(protocol: Option<&str>) -> PyResult<Option<Language>> {
 #[pyfunction]
 #[pyo3(signature = (datagram, protocol = None))]
 pub(crate) fn decode(datagram: &[u8], protocol: Option<&str>) -> PyResult<String> {
-    lab::decode::one(datagram, language(protocol)?).map_err(refused)
+    lab::decode::lines(datagram, language(protocol)?).map_err(refused)
 }
 
 /// Returns the IPv4 packets of a capture as columns, and the error that ended reading, if any.

@@ -1,13 +1,15 @@
 //! `slowlight decode`.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use lab::decode::{self, Language};
-use pcap::{Checksum, Reader, Record};
+use lab::decode::{self, How, Language, Pdus};
+use pcap::{Checksum, Datagrams, Found, Reader, Record, Skipped};
+use transport::dissect::ETHERNET_MAX;
 use wire::DecodeError;
 
 use crate::Usage;
@@ -20,7 +22,8 @@ pub(crate) struct Args {
     /// digits of one PDU
     ///
     /// In a text file, an empty line separates PDUs, and # starts a comment. Spaces, colons and
-    /// dashes between digits are skipped. Of captures, UDP over IPv4 is decoded.
+    /// dashes between digits are skipped. Of captures, UDP over IPv4 and IPv6 is decoded, with VLAN
+    /// tags and in fragments; all else is skipped and counted.
     #[arg(value_name = "FILE|HEX", required = true, num_args = 1..)]
     what: Vec<String>,
 
@@ -38,7 +41,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         files(&args.what, given, &mut out)?
     } else {
         let bytes = hex(&args.what.join(" "))?;
-        writeln!(out, "{}", one(&bytes, given)?)?;
+        writeln!(out, "{}", lines(&bytes, given)?)?;
         true
     };
     out.flush()?;
@@ -58,16 +61,7 @@ fn files(names: &[String], given: Option<Language>, out: &mut impl Write) -> any
         }
         whole &= file(name, given, &mut tally, out)?;
     }
-    if tally.read < tally.packets {
-        let others = tally.packets - tally.read;
-        tracing::warn!("{others} of {} packets are not UDP over IPv4", tally.packets);
-    }
-    if tally.wrong > 0 {
-        tracing::warn!(
-            "{} UDP checksums are wrong: damaged on the way, or captured before a network card wrote them",
-            tally.wrong
-        );
-    }
+    tally.report();
     Ok(whole)
 }
 
@@ -75,10 +69,67 @@ fn files(names: &[String], given: Option<Language>, out: &mut impl Write) -> any
 #[derive(Default)]
 struct Tally {
     packets: u64,
-    /// Packets with UDP over IPv4.
-    read: u64,
-    /// Packets with a wrong UDP checksum.
+    /// Packets without a datagram.
+    skipped: BTreeMap<Skipped, u64>,
+    /// Datagrams with a wrong UDP checksum.
     wrong: u64,
+    /// Packets with several PDUs, and these.
+    joined: (u64, u64),
+    /// Datagrams with bytes behind their PDUs.
+    padded: u64,
+    /// Datagrams that cannot be decoded and are longer than a packet of Ethernet.
+    long: u64,
+}
+
+impl Tally {
+    fn skip(&mut self, reason: Skipped) {
+        *self.skipped.entry(reason).or_default() += 1;
+    }
+
+    /// Counts a datagram that completes its fragments, which were skipped so far.
+    fn complete(&mut self, fragments: usize) {
+        if let Some(waiting) = self.skipped.get_mut(&Skipped::Fragment) {
+            *waiting = waiting.saturating_sub(fragments as u64 - 1);
+        }
+    }
+
+    fn count(&mut self, pdus: &Pdus<'_>) {
+        if pdus.lines.len() > 1 {
+            self.joined.0 += 1;
+            self.joined.1 += pdus.lines.len() as u64;
+        }
+        self.padded += u64::from(!pdus.surplus.is_empty());
+    }
+
+    fn report(&self) {
+        for (reason, count) in self.skipped.iter().filter(|(_, count)| **count > 0) {
+            tracing::warn!("{count} of {} packets skipped: {reason}", self.packets);
+        }
+        let (packets, pdus) = self.joined;
+        if packets > 0 {
+            tracing::warn!(
+                "{packets} packets hold several PDUs, {pdus} in all: segmentation offload joined \
+                 datagrams at the host of the capture"
+            );
+        }
+        if self.long > 0 {
+            tracing::warn!(
+                "{} datagrams that cannot be decoded are longer than a packet of Ethernet; \
+                 segmentation offload may have joined several. Turn it off before the capture: \
+                 ethtool -K INTERFACE tx-udp-segmentation off gro off",
+                self.long
+            );
+        }
+        if self.padded > 0 {
+            tracing::warn!("{} datagrams have bytes behind their last PDU", self.padded);
+        }
+        if self.wrong > 0 {
+            tracing::warn!(
+                "{} UDP checksums are wrong: damaged on the way, or captured before a network card wrote them",
+                self.wrong
+            );
+        }
+    }
 }
 
 /// Decodes one file; returns whether everything was a PDU.
@@ -109,8 +160,8 @@ fn file(
         None if !path.is_file() => None,
         None => Some(spoken(path)?),
     };
-    let describe = if given.is_some() { Language::line } else { Language::likely };
-    capture(&mut Capture { name, language, describe, tally }, source, out)
+    let how = if given.is_some() { How::Requested } else { How::Guessed };
+    capture(&mut Capture { name, language, how, tally }, source, out)
 }
 
 /// First bytes of a pcapng file, the only capture format that begins with ASCII.
@@ -137,7 +188,7 @@ fn digits(
             anyhow::bail!("{name}: a PDU is too long; an empty line separates PDUs");
         }
         let bytes = pairs(&values).map_err(wrong)?;
-        match one(&bytes, given) {
+        match lines(&bytes, given) {
             Ok(text) => writeln!(out, "{text}")?,
             Err(error) => {
                 whole = false;
@@ -188,8 +239,9 @@ fn spoken(path: &Path) -> anyhow::Result<Language> {
     let name = path.display().to_string();
     let source = File::open(path).with_context(|| name.clone())?;
     let mut votes = decode::Votes::default();
+    let mut datagrams = Datagrams::default();
     for record in packets(&name, BufReader::new(source))?.map_while(Result::ok) {
-        if let Some(datagram) = record.udp() {
+        if let Ok(datagram) = datagrams.next(&record) {
             votes.hear(datagram.data);
         }
     }
@@ -201,54 +253,84 @@ struct Capture<'a> {
     name: &'a str,
     /// Protocol; if `None`, that of the first datagram that can be decoded.
     language: Option<Language>,
-    /// Decoder: [`Language::line`], or [`Language::likely`] if the protocol is a guess.
-    describe: fn(Language, &[u8]) -> Result<String, DecodeError>,
+    how: How,
     tally: &'a mut Tally,
 }
 
-/// Prints every datagram of a capture; returns whether all were PDUs.
+impl Capture<'_> {
+    /// Decodes a datagram. Also returns the protocol.
+    fn pdus<'a>(&mut self, data: &'a [u8]) -> (Language, Result<Pdus<'a>, DecodeError>) {
+        let how = self.how;
+        let reads = |language: &Language| language.pdus(data, how).is_ok();
+        self.language = self.language.or_else(|| Language::all().find(reads));
+        let language = self.language.unwrap_or_default();
+        let pdus = language.pdus(data, how);
+        match &pdus {
+            Ok(pdus) => self.tally.count(pdus),
+            Err(_) => self.tally.long += u64::from(data.len() > ETHERNET_MAX),
+        }
+        (language, pdus)
+    }
+}
+
+/// Prints every PDU of a capture; returns whether all datagrams were PDUs.
 fn capture(
     capture: &mut Capture<'_>,
     source: impl Read,
     out: &mut impl Write,
 ) -> anyhow::Result<bool> {
     let mut whole = true;
+    let mut datagrams = Datagrams::default();
     for record in packets(capture.name, source)? {
         capture.tally.packets += 1;
         let record = record?;
-        let Some(datagram) = record.udp() else { continue };
-        capture.tally.read += 1;
-        let (from, to) = (datagram.ip.source, datagram.ip.destination);
-        let (from_port, to_port) = (datagram.udp.source, datagram.udp.destination);
-        write!(out, "{} {from}:{from_port} > {to}:{to_port} ", record.at)?;
-        let reads = |language: &Language| (capture.describe)(*language, datagram.data).is_ok();
-        capture.language = capture.language.or_else(|| Language::all().find(reads));
-        let language = capture.language.unwrap_or_default();
-        match (capture.describe)(language, datagram.data) {
-            Ok(text) => write!(out, "{text}")?,
-            Err(error) => {
-                whole = false;
-                write!(out, "{} bytes, not {language}: {error}", datagram.data.len())?;
+        let datagram = match datagrams.next(&record) {
+            Ok(datagram) => datagram,
+            Err(reason) => {
+                capture.tally.skip(reason);
+                continue;
             }
-        }
-        match datagram.checksum {
-            Checksum::Right | Checksum::Unfinished => {}
-            Checksum::Wrong => {
-                capture.tally.wrong += 1;
-                write!(out, " (wrong UDP checksum)")?;
+        };
+        capture.tally.complete(datagram.fragments);
+        capture.tally.wrong += u64::from(datagram.checksum == Checksum::Wrong);
+        let (language, pdus) = capture.pdus(datagram.data);
+        let (lines, rest) = match pdus {
+            Ok(pdus) => (pdus.lines, decode::surplus(pdus.surplus)),
+            Err(error) => (vec![(datagram.data.len(), Err(error))], String::new()),
+        };
+        let remarks = format!("{rest}{}", remarks(&record, &datagram));
+        for (len, line) in lines {
+            write!(out, "{} {} > {} ", record.at, datagram.source, datagram.destination)?;
+            match line {
+                Ok(text) => writeln!(out, "{text}{remarks}")?,
+                Err(error) => {
+                    whole = false;
+                    writeln!(out, "{len} bytes, not {language}: {error}{remarks}")?;
+                }
             }
-        }
-        match &record.comment {
-            Some(comment) => writeln!(out, " ({comment})")?,
-            None => writeln!(out)?,
         }
     }
     Ok(whole)
 }
 
-/// The line about one PDU.
-fn one(bytes: &[u8], given: Option<Language>) -> anyhow::Result<String> {
-    decode::one(bytes, given).map_err(anyhow::Error::msg)
+/// Remarks on the packet of a PDU, behind its line.
+fn remarks(record: &Record, datagram: &Found<'_>) -> String {
+    let mut remarks = String::new();
+    if datagram.fragments > 1 {
+        remarks += &format!(" (in {} fragments)", datagram.fragments);
+    }
+    if datagram.checksum == Checksum::Wrong {
+        remarks += " (wrong UDP checksum)";
+    }
+    if let Some(comment) = &record.comment {
+        remarks += &format!(" ({comment})");
+    }
+    remarks
+}
+
+/// A line for each PDU.
+fn lines(bytes: &[u8], given: Option<Language>) -> anyhow::Result<String> {
+    decode::lines(bytes, given).map_err(anyhow::Error::msg)
 }
 
 /// The bytes of hexadecimal digits, between which spaces, colons and dashes may stand.
@@ -320,36 +402,36 @@ mod tests {
     #[test]
     fn one_line_a_pdu() {
         let ack = hex("28 00 03 11 0065 0001 0066 06 40 01").unwrap();
-        let line = one(&ack, None).unwrap();
+        let line = lines(&ack, None).unwrap();
         assert!(line.contains("ACK") && line.lines().count() == 1, "{line}");
         let wrong = hex("28 00 04 11 0065 0001 0066 06 40 01").unwrap();
-        let wrong = one(&wrong, None).unwrap_err().to_string();
+        let wrong = lines(&wrong, None).unwrap_err().to_string();
         assert!(wrong.contains("not CFDP") && wrong.contains("not LTP"), "{wrong}");
         let ack = hex("09 65 82 2c 00 2a").unwrap();
-        assert_eq!(one(&ack, None).unwrap(), "101_300 report 42 acknowledged");
+        assert_eq!(lines(&ack, None).unwrap(), "101_300 report 42 acknowledged");
         let flush = hex("13 05 0069 00000001 1234 5543 01 05 0000 0000020c").unwrap();
-        let line = one(&flush, None).unwrap();
+        let line = lines(&flush, None).unwrap();
         assert!(line.starts_with("node 1 #105 FLUSH at object 0 symbol 2:12"), "{line}");
-        assert_eq!(one(&flush, "norm".parse().ok()).unwrap(), line);
-        assert!(one(&flush, "ltp".parse().ok()).is_err());
+        assert_eq!(lines(&flush, "norm".parse().ok()).unwrap(), line);
+        assert!(lines(&flush, "ltp".parse().ok()).is_err());
     }
 
     #[test]
     fn what_any_bytes_could_be_is_not_guessed() {
         // An acknowledgement of CFDP without its end; its first bytes are those of a beacon.
         let cut = hex("20 00 03 11 0065 0001 0066 06").unwrap();
-        let reasons = one(&cut, None).unwrap_err().to_string();
+        let reasons = lines(&cut, None).unwrap_err().to_string();
         assert!(reasons.contains("not Saratoga: byte 0: a beacon whose name"), "{reasons}");
-        assert!(one(&cut, "saratoga".parse().ok()).unwrap().contains("BEACON"));
+        assert!(lines(&cut, "saratoga".parse().ok()).unwrap().contains("BEACON"));
         let named = [&[0x20, 0xc0, 0, 0], "höhe".as_bytes()].concat();
-        assert!(one(&named, None).unwrap().contains("BEACON"));
+        assert!(lines(&named, None).unwrap().contains("BEACON"));
         let old = [&[0x00, 0, 0, 0], &[7_u8, 0, 7][..]].concat();
-        assert!(one(&old, None).is_err());
+        assert!(lines(&old, None).is_err());
         // Reports of NORM, and commands that nobody has defined, are only read if asked for.
         for text in ["16 02 0000 00000001 07", "13 04 0000 00000001 00000000 08000000"] {
             let bytes = hex(text).unwrap();
-            assert!(one(&bytes, None).unwrap_err().to_string().contains("a defined form"));
-            assert!(one(&bytes, "norm".parse().ok()).is_ok());
+            assert!(lines(&bytes, None).unwrap_err().to_string().contains("a defined form"));
+            assert!(lines(&bytes, "norm".parse().ok()).is_ok());
         }
     }
 

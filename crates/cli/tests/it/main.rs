@@ -4,6 +4,7 @@
 mod baseline;
 mod beacons;
 mod bounded;
+mod captures;
 mod commands;
 mod control;
 mod emulator;

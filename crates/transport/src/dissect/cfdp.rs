@@ -3,11 +3,15 @@
 use wire::DecodeError;
 use wire::cfdp::{Body, Pdu};
 
-use super::{Described, Dissector};
+use super::{Described, Dissector, by_length};
 
 /// Reader of CFDP PDUs.
 pub const DISSECTOR: Dissector =
-    Dissector { title: "CFDP", line: Some(line), plausible: |_| Ok(()), describe };
+    Dissector { title: "CFDP", line: Some(line), split, plausible: |_| Ok(()), describe };
+
+fn split(packet: &[u8]) -> Vec<&[u8]> {
+    by_length(packet, Pdu::len_of_first)
+}
 
 fn line(datagram: &[u8]) -> Result<String, DecodeError> {
     Pdu::decode(datagram).map(|pdu| pdu.to_string())

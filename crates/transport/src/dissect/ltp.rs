@@ -3,11 +3,15 @@
 use wire::DecodeError;
 use wire::ltp::{Body, Segment};
 
-use super::{Described, Dissector};
+use super::{Described, Dissector, by_length};
 
 /// Reader of LTP segments.
 pub const DISSECTOR: Dissector =
-    Dissector { title: "LTP", line: Some(line), plausible: |_| Ok(()), describe };
+    Dissector { title: "LTP", line: Some(line), split, plausible: |_| Ok(()), describe };
+
+fn split(packet: &[u8]) -> Vec<&[u8]> {
+    by_length(packet, Segment::len_of_first)
+}
 
 fn line(datagram: &[u8]) -> Result<String, DecodeError> {
     Segment::decode(datagram).map(|segment| segment.to_string())

@@ -20,12 +20,19 @@ pub(crate) const UNKNOWN: &str = "not ";
 /// Function that describes a datagram in one line.
 pub type Line = fn(&[u8]) -> Result<String, DecodeError>;
 
+/// Function that separates the PDUs of a captured packet, of which the last part may be none. The
+/// parts follow each other, and none is empty.
+pub type Split = fn(&[u8]) -> Vec<&[u8]>;
+
 /// Reader of a protocol's packets.
 pub struct Dissector {
     /// Name of the protocol in texts.
     pub title: &'static str,
     /// One line about a datagram, if its datagrams can be read alone.
     pub line: Option<Line>,
+    /// Separates the datagrams of a packet that was captured before a network card segmented it,
+    /// or after the receiving one joined it.
+    pub split: Split,
     /// Check against chance matches, where the protocol is guessed: fields that almost any bytes
     /// could contain do not count.
     pub plausible: fn(&[u8]) -> Result<(), DecodeError>,
@@ -76,6 +83,51 @@ impl Dissector {
     }
 }
 
+/// The packet as a single datagram.
+fn single(packet: &[u8]) -> Vec<&[u8]> {
+    if packet.is_empty() { Vec::new() } else { vec![packet] }
+}
+
+/// Parts of a packet whose PDUs have their lengths, by the length of the first PDU.
+fn by_length(mut packet: &[u8], first: impl Fn(&[u8]) -> Result<usize, DecodeError>) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    while !packet.is_empty() {
+        let len = first(packet).unwrap_or(packet.len()).clamp(1, packet.len());
+        let (part, rest) = packet.split_at(len);
+        parts.push(part);
+        packet = rest;
+    }
+    parts
+}
+
+/// Part of a packet.
+struct Part<'a> {
+    /// Number of parts before it.
+    number: usize,
+    /// Offset of its first byte in the packet.
+    start: usize,
+    bytes: &'a [u8],
+}
+
+/// Parts of a packet of equal datagrams, of which the last may be shorter: segmentation offload
+/// makes no others. Their length is the shortest with which `is_next` accepts all but the first.
+fn by_likeness(packet: &[u8], is_next: impl Fn(&Part<'_>) -> bool) -> Vec<&[u8]> {
+    let is_right = |len: &usize| {
+        packet
+            .chunks(*len)
+            .enumerate()
+            .skip(1)
+            .all(|(number, bytes)| is_next(&Part { number, start: number * len, bytes }))
+    };
+    let len = (PARTS_MIN..packet.len()).find(is_right);
+    len.map_or_else(|| single(packet), |len| packet.chunks(len).collect())
+}
+
+/// Minimum length of several equal datagrams.
+const PARTS_MIN: usize = 16;
+/// Payload of the longest datagram in a packet of Ethernet.
+pub const ETHERNET_MAX: usize = 1472;
+
 /// All dissectors, in the order of attempts.
 pub const ALL: &[&Dissector] = &[
     &cfdp::DISSECTOR,
@@ -99,7 +151,124 @@ pub fn describe(dissectors: &[&Dissector], packet: &[u8]) -> Described {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use wire::saratoga::{Content, Data, Packet, Width, v0};
+
     use super::*;
+
+    /// Lengths of the parts, each of which can be read.
+    fn lens(dissector: &Dissector, parts: &[Vec<u8>]) -> Vec<usize> {
+        let packet = parts.concat();
+        let split = (dissector.split)(&packet);
+        assert!(split.iter().all(|part| dissector.likely(part).is_ok()), "{dissector}");
+        split.iter().map(|part| part.len()).collect()
+    }
+
+    /// Number of equal datagrams, length of their data, and that of the last.
+    const BATCHES: [(usize, usize, usize); 4] =
+        [(3, 1448, 1448), (44, 1400, 1), (2, 500, 20), (0, 0, 90)];
+
+    fn datas((count, len, last): (usize, usize, usize)) -> impl Iterator<Item = Vec<u8>> {
+        (0..count).map(move |_| len).chain([last]).map(|len| vec![0x5a; len])
+    }
+
+    #[test]
+    fn joined_datagrams_are_separated() {
+        let of_saratoga = |(offset, bytes): (usize, Vec<u8>)| {
+            let (is_end, data) = (bytes.len() < 100, &bytes[..]);
+            let (descriptor, content, timestamp) = (Width::W32, Content::File, None);
+            let (wants_status, session, offset) = (is_end, 7, offset as u64);
+            let data = Data {
+                descriptor,
+                content,
+                timestamp,
+                wants_status,
+                is_end,
+                session,
+                offset,
+                data,
+            };
+            Packet::Data(data).to_vec().unwrap()
+        };
+        let of_version_0 = |(offset, bytes): (usize, Vec<u8>)| {
+            let (offset, data) = (offset as u32, &bytes[..]);
+            let data = v0::Data { wants_status: true, session: 7, offset, data };
+            v0::Packet::Data(data).to_vec().unwrap()
+        };
+        let of_norm = |number: usize, bytes: Vec<u8>| {
+            let head =
+                [0x12, 5, 0xff, 0xf0, 0, 0, 0, 1, 0x12, 0x34, 0x72, 0x40, 0, 5, 0, 0, 0, 0, 0, 0];
+            let mut message = [&head[..], &bytes].concat();
+            // The numbers wrap.
+            let sequence = 0xfff0_u16.wrapping_add(number as u16);
+            message[2..4].copy_from_slice(&sequence.to_be_bytes());
+            message[19] = number as u8;
+            message
+        };
+        let of_cfdp = |bytes: Vec<u8>| {
+            let len = (4 + bytes.len()) as u16;
+            let head = [&[0x30][..], &len.to_be_bytes(), &[0, 1, 8, 2, 0, 0, 0, 0]].concat();
+            [head, bytes].concat()
+        };
+        let of_ltp = |bytes: Vec<u8>| {
+            let len = [0x80 | (bytes.len() >> 7) as u8, (bytes.len() & 0x7f) as u8];
+            [&[0, 1, 2, 0, 1, 0][..], &len, &bytes].concat()
+        };
+        for batch in BATCHES {
+            let at = || datas(batch).enumerate().map(|(number, bytes)| (number * batch.1, bytes));
+            let numbered = || datas(batch).enumerate();
+            for (dissector, header, parts) in [
+                (&saratoga::DISSECTOR, 12, at().map(of_saratoga).collect::<Vec<_>>()),
+                (&saratoga::DISSECTOR, 10, at().map(of_version_0).collect()),
+                (&norm::DISSECTOR, 20, numbered().map(|(n, bytes)| of_norm(n, bytes)).collect()),
+                (&cfdp::DISSECTOR, 11, datas(batch).map(of_cfdp).collect()),
+                (&ltp::DISSECTOR, 8, datas(batch).map(of_ltp).collect()),
+            ] {
+                let sizes: Vec<usize> = datas(batch).map(|data| header + data.len()).collect();
+                assert_eq!(lens(dissector, &parts), sizes, "{dissector} {batch:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn data_like_a_header_does_not_separate_a_datagram() {
+        let (descriptor, content, timestamp) = (Width::W32, Content::File, None);
+        let data = |offset, data: &[u8]| {
+            let data = Data {
+                descriptor,
+                content,
+                timestamp,
+                wants_status: false,
+                is_end: false,
+                session: 0,
+                offset,
+                data,
+            };
+            Packet::Data(data).to_vec().unwrap()
+        };
+        for (offset, parts) in [(9000, 1), (60, 2)] {
+            let whole = data(0, &[vec![1; 60], data(offset, &[1; 40])].concat());
+            assert_eq!((saratoga::DISSECTOR.split)(&whole).len(), parts, "{offset}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_the_packet(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+            first in prop::sample::select(vec![0x00_u8, 0x01, 0x20, 0x22, 0x30, 0x12, 0x13]),
+        ) {
+            let mut bytes = bytes;
+            if let Some(start) = bytes.first_mut() {
+                *start = first;
+            }
+            for dissector in ALL {
+                let parts = (dissector.split)(&bytes);
+                prop_assert!(parts.iter().all(|part| !part.is_empty()));
+                prop_assert_eq!(parts.concat(), &bytes[..]);
+            }
+        }
+    }
 
     #[test]
     fn bundles_are_known_in_datagrams_and_over_tcp() {

@@ -3,10 +3,26 @@
 use wire::DecodeError;
 use wire::norm::{Ack, Body, Command, Message};
 
-use super::{Described, Dissector};
+use super::{Described, Dissector, by_likeness, single};
 
 /// Reader of NORM messages.
-pub const DISSECTOR: Dissector = Dissector { title: "NORM", line: Some(line), plausible, describe };
+pub const DISSECTOR: Dissector =
+    Dissector { title: "NORM", line: Some(line), split, plausible, describe };
+
+/// Messages of one sender with consecutive sequence numbers.
+fn split(packet: &[u8]) -> Vec<&[u8]> {
+    let Ok(first) = Message::decode(packet) else { return single(packet) };
+    by_likeness(packet, |part| {
+        // The source, before the whole message.
+        if part.bytes.get(4..8) != packet.get(4..8) {
+            return false;
+        }
+        Message::decode(part.bytes).is_ok_and(|next| {
+            let sequence = first.sequence.wrapping_add(part.number as u16);
+            next.source == first.source && next.sequence == sequence
+        })
+    })
+}
 
 fn line(datagram: &[u8]) -> Result<String, DecodeError> {
     Message::decode(datagram).map(|message| message.to_string())

@@ -3,11 +3,47 @@
 use wire::DecodeError;
 use wire::saratoga::{Packet, v0};
 
-use super::{Described, Dissector};
+use super::{Described, Dissector, ETHERNET_MAX, by_likeness, single};
 
 /// Reader of Saratoga packets, of either version.
 pub const DISSECTOR: Dissector =
-    Dissector { title: "Saratoga", line: Some(line), plausible, describe };
+    Dissector { title: "Saratoga", line: Some(line), split, plausible, describe };
+
+/// DATA packets of one session. Those of a packet that fits Ethernet must also follow each other
+/// in the file: its data could look like a header.
+fn split(packet: &[u8]) -> Vec<&[u8]> {
+    let Some(first) = data(packet) else { return single(packet) };
+    let header = (packet.len() - first.len) as u64;
+    by_likeness(packet, |part| {
+        // Version and type, before the whole packet.
+        let is_alike = part.bytes.first() == packet.first();
+        let Some(next) = is_alike.then(|| data(part.bytes)).flatten() else { return false };
+        let sent = (part.start as u64).checked_sub(part.number as u64 * header);
+        let offset = sent.and_then(|sent| first.offset.checked_add(sent));
+        let follows = Some(next.offset) == offset || packet.len() > ETHERNET_MAX;
+        next.session == first.session && follows
+    })
+}
+
+/// Head of a DATA packet.
+struct Head {
+    session: u32,
+    offset: u64,
+    /// Bytes of data.
+    len: usize,
+}
+
+fn data(packet: &[u8]) -> Option<Head> {
+    match (Packet::decode(packet), v0::Packet::decode(packet)) {
+        (Ok(Packet::Data(data)), _) => {
+            Some(Head { session: data.session, offset: data.offset, len: data.data.len() })
+        }
+        (Err(_), Ok(v0::Packet::Data(data))) => {
+            Some(Head { session: data.session, offset: data.offset.into(), len: data.data.len() })
+        }
+        (Ok(_) | Err(_), _) => None,
+    }
+}
 
 fn line(datagram: &[u8]) -> Result<String, DecodeError> {
     match Packet::decode(datagram) {

@@ -3,11 +3,11 @@
 use wire::ip::Ipv4;
 use wire::tcp::{Flags, Segment};
 
-use super::{Described, Dissector};
+use super::{Described, Dissector, single};
 
 /// Reader of TCP and SCPS-TP packets.
 pub const DISSECTOR: Dissector =
-    Dissector { title: "TCP", line: None, plausible: |_| Ok(()), describe };
+    Dissector { title: "TCP", line: None, split: single, plausible: |_| Ok(()), describe };
 
 /// Description of an IP packet with TCP: its flags SYN, FIN and RST, or else whether it carries
 /// data or only an acknowledgment, and its sequence number.

@@ -2,11 +2,16 @@
 
 use wire::udpcl::Datagram;
 
-use super::{Described, Dissector, UNKNOWN};
+use super::{Described, Dissector, UNKNOWN, single};
 
 /// Reader of bundles in datagrams.
-pub const DISSECTOR: Dissector =
-    Dissector { title: "bundles in UDP", line: None, plausible: |_| Ok(()), describe };
+pub const DISSECTOR: Dissector = Dissector {
+    title: "bundles in UDP",
+    line: None,
+    split: single,
+    plausible: |_| Ok(()),
+    describe,
+};
 
 fn describe(datagram: &[u8]) -> Described {
     match Datagram::decode(datagram) {

@@ -266,18 +266,34 @@ impl<'a> Segment<'a> {
     /// The bytes are not a segment of version 0.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
+        let segment = Self::read(&mut reader)?;
+        reader.finish()?;
+        Ok(segment)
+    }
+
+    /// Length in bytes of the segment at the start of `bytes`. A datagram has one segment (RFC
+    /// 5326 §3); a captured packet may hold several datagrams.
+    ///
+    /// # Errors
+    /// The bytes do not start with a segment of version 0.
+    pub fn len_of_first(bytes: &[u8]) -> Result<usize, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        Segment::read(&mut reader)?;
+        Ok(reader.offset())
+    }
+
+    fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let control = reader.u8()?;
         if control >> 4 != 0 {
             let kind = DecodeErrorKind::Version(control >> 4);
             return Err(DecodeError { offset: 0, kind });
         }
-        let originator = sdnv::read(&mut reader)?;
-        let number = sdnv::read(&mut reader)?;
+        let originator = sdnv::read(reader)?;
+        let number = sdnv::read(reader)?;
         let counts = reader.u8()?;
-        let header = Extensions::read(&mut reader, counts >> 4)?;
-        let body = Body::read(control & 0x0f, &mut reader)?;
-        let trailer = Extensions::read(&mut reader, counts & 0x0f)?;
-        reader.finish()?;
+        let header = Extensions::read(reader, counts >> 4)?;
+        let body = Body::read(control & 0x0f, reader)?;
+        let trailer = Extensions::read(reader, counts & 0x0f)?;
         Ok(Self { session: SessionId { originator, number }, header, body, trailer })
     }
 

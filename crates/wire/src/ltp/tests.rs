@@ -212,6 +212,10 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        if let Ok(len) = Segment::len_of_first(&bytes) {
+            prop_assert!((4..=bytes.len()).contains(&len));
+            prop_assert!(Segment::decode(&bytes[..len]).is_ok());
+        }
         if let Ok(segment) = Segment::decode(&bytes) {
             let again = segment.to_vec().unwrap();
             prop_assert_eq!(Segment::decode(&again), Ok(segment));
