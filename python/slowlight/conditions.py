@@ -73,12 +73,13 @@ def _text(key: str, value: Any) -> str:
 
 
 def _of_key(key: str, values: Iterable[Any]) -> str:
-    """All values of a key in the scenarios, in order; empty if it has none."""
+    """Value of a key in the scenarios, or that it varies, and all values; empty without any."""
     found = list(dict.fromkeys("none" if v is None else _text(key, v) for v in values))
     if found == ["none"]:
         return ""
     shown = found[:VALUES_MAX] + (["…"] if len(found) > VALUES_MAX else [])
-    return ", ".join(shown)
+    values = ", ".join(shown)
+    return f"varied: {values}" if len(found) > 1 else values
 
 
 def _row(
@@ -112,7 +113,7 @@ def _listed(
 
 
 def _links(worlds: Sequence[Mapping[str, Any]]) -> Table:
-    skipped = frozenset(("from", "to", "link", "framing"))
+    skipped = frozenset(("from", "to", "link"))
     rows = []
     for index, link in enumerate(worlds[0]["links"]):
         tables = [world["links"][index] for world in worlds if index < len(world["links"])]

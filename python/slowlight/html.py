@@ -71,7 +71,10 @@ def _rows(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _table(table: Table) -> str:
-    heads = "".join(f"<th>{escape(head)}</th>" for head in table.heads)
+    # A word joiner keeps browsers from breaking a unit after its slash.
+    heads = "".join(
+        f"<th>{escape(head).replace('bit/s', 'bit/&#8288;s')}</th>" for head in table.heads
+    )
     return (
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>'
         f"<tbody>{_rows(table.rows)}</tbody></table></div>"

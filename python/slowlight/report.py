@@ -153,6 +153,8 @@ def with_error(mean: float, error: float) -> str:
         return number(mean)
     maximum = DIGITS - 1 - math.floor(math.log10(abs(mean))) if mean else DIGITS
     places = max(0, min(1 - math.floor(math.log10(error)), maximum))
+    if round(error, places) == 0:
+        return number(mean)
     return f"{mean:,.{places}f} ± {error:,.{places}f}"
 
 

@@ -19,7 +19,7 @@ from matplotlib.patches import Rectangle
 
 from slowlight import figures, style
 from slowlight.errors import UserError
-from slowlight.figures import best, boxes, distribution, lines, table
+from slowlight.figures import best, boxes, distribution, lines, table, ticks
 from slowlight.results import Results
 
 AXES = {"protocol": ["cfdp", "ltp"], "per": ["0", "1e-4", "1e-2"], "delay": ["25 ms", "far"]}
@@ -110,6 +110,72 @@ class Kinds(unittest.TestCase):
         self.assertFalse(below.is_dashed())
         self.assertEqual(upon.get_markerfacecolor(), "white")
         self.assertLess(upon.get_markersize(), below.get_markersize())
+
+    def test_a_curve_has_one_style_in_all_panels(self) -> None:
+        # LTP covers CFDP where it is near, and not where it is far.
+        near = pl.col("delay") == "25 ms"
+        mean = pl.col("goodput_bps").mean().over("per", "delay")
+        rows = made.rows().with_columns(
+            goodput_bps=pl.when(near).then(mean).otherwise("goodput_bps")
+        )
+        spec = figures.read(
+            {"kind": "lines", "x": "per", "y": "goodput_bps", "series": "protocol",
+             "panels": "delay"}
+        )  # fmt: skip
+        with style.applied():
+            figure = lines.draw(rows, spec, AXES)
+        joined = [
+            [
+                line
+                for line in axes.lines
+                if line.get_marker() == "s" and line.get_linestyle() != "None"
+            ]
+            for axes in figure.axes
+        ]
+        self.assertEqual([line.is_dashed() for (line,) in joined], [True, True])
+        self.assertEqual({line.get_markerfacecolor() for (line,) in joined}, {"white"})
+
+    def test_labels_of_ticks_do_not_touch(self) -> None:
+        for extents, count, found in (
+            ([(0.0, 10.0), (20.0, 30.0)], 2, [0, 0]),
+            ([(0.0, 10.0), (9.0, 19.0), (40.0, 50.0)], 2, [0, 1, 0]),
+            ([(0.0, 10.0), (4.0, 14.0), (8.0, 18.0)], 2, [0, None, 1]),
+            ([(0.0, 10.0), (8.0, 18.0)], 1, [None, 0]),
+            ([], 2, []),
+        ):
+            self.assertEqual(ticks.rows(extents, count), found, extents)
+        for values in (["0.1", "0.2"], ["0", "0.1", "0.11", "0.12"], ["0.1"], ["0"],
+                       [f"1e-{n}" for n in range(8, 0, -1)] + ["0.2"]):  # fmt: skip
+            self.labelled(values)
+
+    def labelled(self, values: list[str]) -> None:
+        """Draws these values of an axis, of which the last must have a label."""
+        one = made.rows().filter(pl.col("per") == "0")
+        rows = pl.concat(
+            one.with_columns(per=pl.lit(value), per_value=pl.lit(float(value))) for value in values
+        )
+        spec = figures.read(
+            {"kind": "lines", "x": "per", "y": "goodput_bps", "series": "protocol",
+             "panels": "delay", "x_scale": "log"}
+        )  # fmt: skip
+        with style.applied():
+            figure = lines.draw(rows, spec, {**AXES, "per": values})
+            ticks.part(figure)
+            figure.draw_without_rendering()
+        for axes in figure.axes:
+            for axis in (axes.xaxis, axes.yaxis):
+                low, high = sorted(axis.get_view_interval())
+                shown = [
+                    tick.label1 for tick in axis.get_major_ticks()
+                    if tick.label1.get_text().strip() and low <= tick.get_loc() <= high
+                ]  # fmt: skip
+                boxes_of = [label.get_window_extent() for label in shown]
+                if axis is axes.xaxis:
+                    self.assertIn(values[-1], [label.get_text().strip() for label in shown])
+                for a, b in itertools.combinations(zip(shown, boxes_of, strict=True), 2):
+                    # An empty first line is part of a label's box.
+                    is_row = a[0].get_text().count("\n") == b[0].get_text().count("\n")
+                    self.assertFalse(is_row and a[1].overlaps(b[1]), (values, a[0], b[0]))
 
     def test_a_legend_says_what_its_labels_are_unless_they_are_protocols(self) -> None:
         for kind in ("lines", "box", "bars"):

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from slowlight import style, xpl
 from slowlight.errors import UserError
 from slowlight.exchange import Exchange
-from slowlight.figures import best, boxes, distribution, lines, over_time, sequence
+from slowlight.figures import best, boxes, distribution, lines, over_time, sequence, ticks
 from slowlight.figures import spec as specs
 from slowlight.figures.spec import Spec
 from slowlight.figures.table import Labels
@@ -62,8 +62,11 @@ def draw(spec: Spec, results: Results | None = None) -> Figure:
         return of_packets(spec, watched(spec, results))
     if results is None:
         raise UserError(f"figures: kind {spec.kind!r} needs results of a study")
+    table, axes = derived(results.table(spec.sheet)), results.axes(spec.sheet)
     with style.applied():
-        return TABLES[spec.kind](derived(results.table(spec.sheet)), spec, results.axes(spec.sheet))
+        figure = TABLES[spec.kind](table, spec, axes)
+        ticks.part(figure)
+    return figure
 
 
 def watched(spec: Spec, results: Results | None) -> Exchange:
@@ -87,9 +90,10 @@ def watched(spec: Spec, results: Results | None) -> Exchange:
 def of_packets(spec: Spec, exchange: Exchange) -> Figure:
     """Draws a figure of a single run."""
     with style.applied():
-        if spec.kind == "sequence":
-            return sequence.draw(exchange, spec)
-        return over_time.draw(exchange, spec)
+        drawer = sequence.draw if spec.kind == "sequence" else over_time.draw
+        figure = drawer(exchange, spec)
+        ticks.part(figure)
+    return figure
 
 
 def save(figure: Figure, folder: Path, name: str, endings: Iterable[str] = ENDINGS) -> list[Path]:

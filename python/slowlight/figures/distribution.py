@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
@@ -9,7 +12,7 @@ from matplotlib.ticker import PercentFormatter
 from slowlight.errors import UserError
 from slowlight.figures import table
 from slowlight.figures.spec import Spec
-from slowlight.figures.table import Labels
+from slowlight.figures.table import Chosen, Labels
 from slowlight.style import Look
 
 
@@ -19,11 +22,28 @@ def steps(frame: pl.DataFrame, column: str) -> tuple[list[float], list[float]]:
     return values, [(place + 1) / frame.height for place in range(len(values))]
 
 
+def _uncovered(rows: Chosen, looks: Mapping[str, Look], columns: Sequence[str]) -> dict[str, Look]:
+    """Looks in which dashes show series with equal values, in all panels as in the legend."""
+    found = dict(looks)
+    for column in columns:
+        below: list[list[float]] = []
+        for key, look in looks.items():
+            values, _ = steps(rows.of(rows.spec.series, key) if key else rows.frame, column)
+            upon = below.count(values) if values else 0
+            below.append(values)
+            if upon and found[key] == look:
+                dashes = table.UPON[min(upon, len(table.UPON)) - 1]
+                found[key] = replace(look, line=dashes, filled=False)
+    return found
+
+
 def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
     """Draws the share of runs with at most a value, per column of `y`, one line per `series`."""
     rows = table.choose(frame, spec, axes)
     columns = table.measures(spec)
     figure, panels = table.grid(len(columns))
+    looks = rows.looks(spec.series) if spec.series else {"": Look("", "#0072B2", "", "-")}
+    series = _uncovered(rows, looks, columns)
     for panel, column in zip(panels, columns, strict=True):
         every = rows.frame[column].cast(pl.Float64).drop_nulls().to_list()
         if not every:
@@ -32,21 +52,16 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
         factor = table.dress_y(panel, column, every, "linear")
         panel.set_xlabel(panel.get_ylabel())
         panel.set_ylabel("Cumulative share of runs (%)")
-        series = rows.looks(spec.series) if spec.series else {"": Look("", "#0072B2", "", "-")}
-        below: list[list[float]] = []
         for key, look in series.items():
             of_series = rows.of(spec.series, key) if key else rows.frame
             values, shares = steps(of_series, column)
             if not values:
                 continue
-            upon = below.count(values)
-            below.append(values)
-            line = table.UPON[min(upon, len(table.UPON)) - 1] if upon else look.line
             x = [values[0] / factor, *(value / factor for value in values)]
             panel.step(
-                x, [0.0, *shares], where="post", color=look.color, linestyle=line,
+                x, [0.0, *shares], where="post", color=look.color, linestyle=look.line,
                 label=table.failed(look.label, of_series, column), marker=look.marker,
-                markerfacecolor=look.color if look.filled and not upon else "white", markevery=0.12,
+                markerfacecolor=look.color if look.filled else "white", markevery=0.12,
             )  # fmt: skip
         if table.scaled(spec.x_scale, every):
             panel.set_xscale("log")

@@ -136,30 +136,47 @@ def named(looks: Mapping[str, Look], panels: Sequence[Means]) -> dict[str, Look]
     return found
 
 
-def _panel(
-    axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str, series: Mapping[str, Look]
-) -> None:
+def uncovered(looks: Mapping[str, Look], covers: Sequence[Mapping[str, str]]) -> dict[str, Look]:
+    """Looks in which dashes show the series below, if one covers another in any panel.
+
+    They are the same in all panels, as in the legend.
+    """
+    upon: dict[str, str] = {}
+    for cover in covers:
+        for key, below in cover.items():
+            upon.setdefault(key, below)
+    found = dict(looks)
+    for key, below in upon.items():
+        others = [k for k in upon if upon[k] == below]
+        dashes = table.UPON[min(others.index(key), len(table.UPON) - 1)]
+        found[key] = replace(looks[key], line=dashes, filled=False)
+    return found
+
+
+def _scale(rows: Chosen, column: str) -> tuple[list[float], str]:
+    """Means of all panels in a column, and the scale of its axis."""
     spec = rows.spec
-    at = table.positions(rows, spec.x, spec.x_scale)
     every = summary(rows.frame, [c for c in (spec.x, spec.series, spec.panels) if c], column)
     values = [value for value in every["mean"].to_list() if value is not None]
     if not values:
         raise UserError(f"{spec.heading or spec.kind}: no row has a value of {column!r}")
     # The axis of a share starts at zero and is linear.
-    scale = "linear" if column == "efficiency" and spec.y_scale == "auto" else spec.y_scale
-    factor = table.dress_y(axes, column, values, scale)
+    is_share = column == "efficiency" and spec.y_scale == "auto"
+    return values, "linear" if is_share else spec.y_scale
+
+
+def _panel(
+    axes: Axes, rows: Chosen, frame: pl.DataFrame, column: str, series: Mapping[str, Look]
+) -> None:
+    spec = rows.spec
+    at = table.positions(rows, spec.x, spec.x_scale)
+    factor = table.dress_y(axes, column, *_scale(rows, column))
     if not spec.series:
         _one(axes, points(rows, frame, at, column), Look("", "#0072B2", "o", "-"), factor, at)
-    is_log = axes.get_yscale() == "log"
-    upon = lying(_means(rows, frame, column), is_log) if spec.series else {}
     for place, (key, look) in enumerate(series.items()):
         of_it = frame.filter(pl.col(spec.series).cast(pl.String) == key)
         found = points(rows, of_it, at, column)
         shown = replace(look, label=table.failed(look.label, rows.of(spec.series, key), column))
-        if key in upon:
-            others = [k for k in upon if upon[k] == upon[key]]
-            dashes = table.UPON[min(others.index(key), len(table.UPON) - 1)]
-            shown = replace(shown, line=dashes, filled=False)
         # Later markers are smaller, so that markers below them remain visible.
         size = LARGEST - (LARGEST - SMALLEST) * place / max(len(series) - 1, 1)
         _one(axes, found, shown, factor, at, size)
@@ -185,7 +202,11 @@ def draw(frame: pl.DataFrame, spec: Spec, axes: Labels) -> Figure:
     series: dict[str, Look] = {}
     if spec.series:
         means = [_means(rows, of_it, c) for of_it, (_, c) in zip(frames, shown, strict=True)]
-        series = named(rows.looks(spec.series), means)
+        covers = []
+        for mean, (_, column) in zip(means, shown, strict=True):
+            values, scale = _scale(rows, column)
+            covers.append(lying(mean, table.scaled(scale, values)))
+        series = uncovered(named(rows.looks(spec.series), means), covers)
     titles = []
     for panel, of_part, (part, column) in zip(panels, frames, shown, strict=True):
         _panel(panel, rows, of_part, column, series)

@@ -189,8 +189,10 @@ def dress_x(axes: Axes, rows: Chosen, column: str, at: Positions) -> None:
         turn(axes, list(at.at))
         return
     if not at.is_log:
-        # A single value would otherwise be in the middle of an arbitrary range.
         axes.margins(x=0.06)
+        if len(at.at) == 1:
+            # Around a single value, matplotlib would show an arbitrary range.
+            axes.set_xticks(list(at.at.values()), [tick(value) for value in at.at.values()])
         return
     axes.set_xscale("log")
     ticks = texts(at)
