@@ -15,9 +15,9 @@ use transport::text::SpecError;
 
 use crate::link_spec::time;
 use crate::metrics::{LinkMetrics, ReceiverWatch, TransferMetrics, Watch};
-use crate::plan;
 use crate::scenario::{Scenario, Transfer};
 use crate::topology::Topology;
+use crate::{passes, plan};
 
 /// Reports of hosts, by host and name of the file.
 #[derive(Debug)]
@@ -83,7 +83,14 @@ impl Observations {
             let content: &Bytes = &Transfer::files(transfer, content).expected;
             let is_there = |host: usize, file: &FileName| is_there(host, file, content);
             let watch = self.watch((scenario, topology), (index, transfer), content, is_there)?;
-            Ok(watch.metrics(transfer, scenario.seed))
+            let mut metrics = watch.metrics(transfer, scenario.seed);
+            if let Some(failure) = &mut metrics.failure
+                && let Some(why) =
+                    passes::too_long(scenario, topology, transfer, content.len() as u64)
+            {
+                *failure = format!("{failure}; {why}");
+            }
+            Ok(metrics)
         };
         transfers.map(one).collect()
     }

@@ -247,6 +247,27 @@ fn a_comparison_has_relays_between_its_hops() {
 }
 
 #[test]
+fn a_bundle_has_to_fit_into_a_contact() {
+    // Contacts of 10 s, which are 2.5 MB, and outages that a layer does not wait for.
+    let run = |settings: &str| {
+        let links = "rate = \"2 Mbit/s\"\noutage_every = { period = \"2 h\", down = \"7190 s\" }";
+        let text = format!(
+            "seed = 1\nnodes.a.inactivity = \"14 h\"\nnodes.b.inactivity = \"14 h\"\n{settings}\n\
+             [[links]]\nfrom = \"a\"\nto = \"b\"\n{links}\n\
+             [[links]]\nfrom = \"b\"\nto = \"a\"\n{links}\n\
+             [[transfers]]\nfrom = \"a\"\nto = \"b\"\nprotocol = \"bp-norm\"\nsize = \"5 MB\"\n"
+        );
+        play(&text)
+    };
+    let long = run("");
+    let failure = long.transfers[0].failure.clone().unwrap();
+    let why = "a bundle of 5 MB does not fit into a contact of 2.5 MB: set a smaller `bundle_size`";
+    assert!(failure.contains(why), "{failure}");
+    let parts = run("nodes.a.mib.bundle_size = \"1 MB\"");
+    assert!(parts.succeeded(), "{parts:#?}");
+}
+
+#[test]
 fn mistakes_are_reported() {
     let error = |text: &str| {
         Scenario::parse(text, "world.toml").unwrap().resolved().unwrap_err().to_string()

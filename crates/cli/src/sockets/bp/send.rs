@@ -35,7 +35,7 @@ pub(super) struct SendArgs {
     pub(super) lifetime: Span,
 
     /// Size of the parts of a longer file; `slowlight bp recv` joins them
-    #[arg(long, value_name = "SIZE", default_value = "64 MiB")]
+    #[arg(long, value_name = "SIZE", default_value_t = Size(proto::bp::files::PART))]
     pub(super) part: Size,
 
     /// Priority in this node's queues: bulk, normal or expedited

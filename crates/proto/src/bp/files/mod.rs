@@ -28,6 +28,9 @@ use super::node::Node;
 use crate::settings;
 use crate::settings::Wrong;
 
+/// Bytes of a file in one bundle by default.
+pub const PART: u64 = 64 << 20;
+
 settings! {
     /// Settings of a [`Files`].
     #[derive(Clone, Debug)]
@@ -35,7 +38,7 @@ settings! {
         /// The endpoint that receives files.
         pub endpoint: Eid = Eid::None,
         /// Most bytes of a file in one bundle; `off` sends a file in one bundle.
-        pub part("bundle_size"): Option<u64> as Off<Size> [Least(1)] = None,
+        pub part("bundle_size"): Option<u64> as Off<Size> [Least(1)] = Some(PART),
         /// Lifetime of the bundles.
         pub lifetime: Duration as Span [Interval] = Duration::from_secs(86_400),
         /// Whether delivery reports are requested.

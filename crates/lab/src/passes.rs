@@ -1,0 +1,77 @@
+//! Bundles that are too long for the contacts of a link.
+
+use proto::bp::files::PART;
+use transport::quantity::Size;
+
+use crate::link_spec::LinkSpec;
+use crate::scenario::{Scenario, Transfer};
+use crate::topology::Topology;
+
+/// Returns the reason why bundles of this transfer may be longer than the contacts of its path, if
+/// they are. After an outage that a layer does not wait for, they start again.
+pub(crate) fn too_long(
+    scenario: &Scenario,
+    topology: &Topology<'_>,
+    transfer: &Transfer,
+    file: u64,
+) -> Option<String> {
+    transfer.protocol.as_ref().filter(|protocol| protocol.kind.has_nodes())?;
+    let names = transfer.ways().next()?;
+    let nodes = names.into_iter().map(|name| topology.node(name)).collect::<Option<Vec<_>>>()?;
+    let route = topology.route_by(&nodes)?;
+    let contact = route.iter().filter_map(|link| capacity(&scenario.links[*link])).min()?;
+    let settings = scenario.nodes.get(&transfer.from).and_then(|node| node.mib.as_ref());
+    let given = settings.and_then(|settings| settings.get(&["bundle_size"]));
+    let part = match given.and_then(|value| value.as_str()) {
+        None => PART,
+        // `off`: one bundle, however long.
+        Some(text) => text.parse::<Size>().map_or(u64::MAX, Size::bytes),
+    };
+    let (bundle, contact) = (Size(part.min(file)), Size(contact));
+    let why = if bundle > contact {
+        format!("a bundle of {bundle} does not fit into a contact of {contact}")
+    } else {
+        // A layer sends several at a time.
+        format!("bundles of {bundle} that cross together do not fit into a contact of {contact}")
+    };
+    let remedy = "set a smaller `bundle_size` (`--part` of bp send), or `window` of the layer";
+    (Size(file) > contact).then(|| format!("{why}: {remedy}"))
+}
+
+/// Bytes that cross a link in its longest contact; `None` if that has no end.
+fn capacity(link: &LinkSpec) -> Option<u64> {
+    let longest = match (&link.contacts, link.outage_every) {
+        (Some(contacts), _) => {
+            contacts.iter().map(|contact| contact.lasts.duration()).max().unwrap_or_default()
+        }
+        (None, Some(outages)) => {
+            let between = outages.period.duration().saturating_sub(outages.down.duration());
+            outages.first.duration().max(between)
+        }
+        // After the last outage the link is up from then on.
+        (None, None) => return None,
+    };
+    let bps = link.rate.filter(|rate| rate.bps() > 0)?.bps();
+    let bytes = longest.as_secs_f64() * bps as f64 / 8.0;
+    Some(bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_contact_bounds_a_bundle() {
+        let read = |keys: &str| {
+            let text = format!("rate = \"2 Mbit/s\"\n{keys}");
+            let link: LinkSpec = transport::text::parse(&text, "link").expect("a link");
+            capacity(&link)
+        };
+        let leo = "outage_every = { period = \"95 min\", down = \"87 min\", first = \"4 min\" }";
+        assert_eq!(read(leo), Some(120_000_000));
+        let contacts =
+            "contacts = [{ at = \"0 s\", for = \"4 s\" }, { at = \"9 s\", for = \"8 s\" }]";
+        assert_eq!(read(contacts), Some(2_000_000));
+        assert_eq!(read("outages = [{ at = \"10 s\", for = \"30 s\" }]"), None);
+    }
+}
