@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 180
 EXTRAS := dask,query,report
 PROFILE := release
 # Protocols of the sentences at the end of the demo.
-DEMO_PROTOCOLS := norm,saratoga,cfdp,ltp,ftp
+DEMO_PROTOCOLS := norm/coded,norm,saratoga,cfdp,ltp,ftp/bbr,ftp/cubic
 SLOWLIGHT = $(TARGET)/$(PROFILE)/slowlight
 
 .PHONY: help setup demo build python notebook figures quick check test bench interop reference site fuzz nightly clean

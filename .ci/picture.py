@@ -23,10 +23,7 @@ from rich.text import Text
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "compare.svg"
 COLUMNS = 96
-COMMAND = (
-    'slowlight compare --link geo --size "10 MB" --per 1e-3 --runs 10 --protocol'
-    " saratoga,norm,cfdp,ltp,bp-ltp,bp-tcpcl,ftp/bbr,ftp/cubic,sftp"
-)
+COMMAND = 'slowlight compare --link geo --size "10 MB" --per 1e-3'
 # Nothing is loaded from elsewhere, so the reader's own monospace font is used.
 FORMAT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">

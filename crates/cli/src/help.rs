@@ -48,7 +48,7 @@ const EXAMPLES: &[Examples] = &[
         "compare",
         &[
             example(
-                "Rank all reliable protocols over a link to the Moon",
+                "Rank transports over a link to the Moon, the best of each family",
                 r#"slowlight compare --link cislunar --size "1 MB""#,
             ),
             example(

@@ -121,7 +121,7 @@ const SCPS_LAN: Size = Size(32_768);
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Protocol with its profile.
-    pub protocol: String,
+    pub protocol: Protocol,
     /// With several receivers: whether it was sent once to all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multicast: Option<bool>,
@@ -491,7 +491,7 @@ impl Row {
         let latencies: Vec<_> = completed.iter().filter_map(|run| run.latency).collect();
         let each: Vec<_> = each.filter_map(|receiver| receiver.delivered_s).collect();
         Self {
-            protocol: protocol.to_string(),
+            protocol: protocol.clone(),
             multicast: (plan.receivers > 1).then(|| protocol.kind.is_multicast()),
             runs: runs.len(),
             completed: completed.len(),

@@ -286,6 +286,16 @@ impl<'de> Deserialize<'de> for Queue {
     }
 }
 
+impl fmt::Display for Bucket {
+    /// The form of the option, and the peak that it cannot give.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rate, burst, ceil, cburst } = self;
+        write!(f, "{rate}+{burst}")?;
+        ceil.map_or(Ok(()), |ceil| write!(f, " ceil {ceil}"))?;
+        cburst.map_or(Ok(()), |burst| write!(f, " cburst {burst}"))
+    }
+}
+
 impl FromStr for Reorder {
     type Err = QuantityError;
 
@@ -337,7 +347,8 @@ impl LinkSpec {
     }
 
     /// Whether it has outages or contacts.
-    fn is_gated(&self) -> bool {
+    #[must_use]
+    pub fn is_gated(&self) -> bool {
         self.outages.is_some() || self.outage_every.is_some() || self.contacts.is_some()
     }
 

@@ -10,11 +10,12 @@ use std::process::ExitCode;
 
 use bytes::Bytes;
 use engine::FileName;
+use lab::advise;
 use lab::compare::{self, Between, Plan, Row};
 use lab::preset::Preset;
 use serde::Serialize;
 use transport::SpecError;
-use transport::protocol::{ContentKind, Kind, Protocol};
+use transport::protocol::Protocol;
 use transport::quantity::{Size, Span};
 use transport::records::Record;
 use transport::settings::tcp::{Congestion, TcpBuffers, TcpSettings};
@@ -38,12 +39,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "10 MB", allow_hyphen_values = true)]
     size: Size,
 
-    /// Protocols or stacks, separated by commas [default: all reliable ones]
+    /// Protocols or stacks, separated by commas [default: those that `advise` considers]
     ///
-    /// A profile follows a slash, e.g. cfdp/gsfc-2007. The default leaves out models of programs,
-    /// SCPS-FP's records and CFDP in bundles.
+    /// A profile follows a slash, e.g. cfdp/gsfc-2007, norm/coded, norm/coded-eager, ftp/bbr.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = crate::known::protocol(), hide_possible_values = true)]
     protocol: Vec<Protocol>,
+
+    /// Print every protocol, instead of the fastest of each family
+    #[arg(long, conflicts_with = "protocol")]
+    all: bool,
 
     /// Receivers behind the link, each with independent errors (1 to 1000)
     ///
@@ -102,11 +106,11 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     wide: bool,
 
-    /// Print comma-separated values in full precision, with the conditions as comments
+    /// Print comma-separated values in full precision: every protocol, with the conditions as comments
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 
-    /// Print the result as JSON; protocols in the order of the table, fastest first
+    /// Print the result as JSON: every protocol, fastest first
     #[arg(long)]
     json: bool,
 
@@ -191,27 +195,9 @@ impl Args {
     fn plan(&self) -> anyhow::Result<Plan> {
         self.check()?;
         let (name, content) = self.content()?;
-        let is_usual = |kind: &Kind| {
-            kind.is_reliable()
-                && kind.program().is_none()
-                && kind.carries() == ContentKind::File
-                // Bundles have been sent over each of their layers already.
-                && !kind.is_entity_in_bundles()
-        };
-        let every = || Kind::all().filter(is_usual);
-        let protocols = match self.protocol.as_slice() {
-            [] => every().map(Protocol::plain).collect(),
-            some => some.to_vec(),
-        };
-        let mut listed = Vec::new();
-        let protocols = protocols.into_iter().filter(|protocol| {
-            let new = !listed.contains(protocol);
-            listed.push(protocol.clone());
-            new
-        });
-        Ok(Plan {
+        let plan = Plan {
             link: self.link.preset()?,
-            protocols: protocols.collect(),
+            protocols: Vec::new(),
             content,
             name,
             receivers: self.receivers,
@@ -223,7 +209,30 @@ impl Args {
             pep: self.pep.map(Between::from),
             relay: self.relay,
             jobs: self.jobs.map(usize::from),
-        })
+        };
+        let protocols = match self.protocol.as_slice() {
+            [] => self.contenders(&plan)?,
+            some => some.to_vec(),
+        };
+        let mut listed = Vec::new();
+        let protocols = protocols.into_iter().filter(|protocol| {
+            let new = !listed.contains(protocol);
+            listed.push(protocol.clone());
+            new
+        });
+        Ok(Plan { protocols: protocols.collect(), ..plan })
+    }
+
+    /// Protocols of a comparison that names none: those that the link supports.
+    fn contenders(&self, plan: &Plan) -> Result<Vec<Protocol>, SpecError> {
+        let mut all = advise::contenders(self.receivers);
+        for protocol in all.iter_mut().filter(|_| self.congestion.is_some()) {
+            // The option replaces the congestion control that the profile stands for.
+            if protocol.kind.runs_over_tcp() {
+                *protocol = Protocol::plain(protocol.kind);
+            }
+        }
+        advise::possible(all, |protocol| plan.scenario(protocol, plan.seed))
     }
 }
 
@@ -269,7 +278,7 @@ struct Report<'a> {
 /// Prints the ranking.
 fn print_results(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    let notes = notes(rows);
+    let ranked = ranking::ranked(rows);
     if args.json {
         let report = Report {
             slowlight: env!("CARGO_PKG_VERSION"),
@@ -283,29 +292,43 @@ fn print_results(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
     } else if args.csv {
         let mut conditions = conditions(args, plan);
         conditions.push(format!("slowlight {}", env!("CARGO_PKG_VERSION")));
-        for line in csv::lines(&conditions, &ranking::ranked(rows)) {
+        for line in csv::lines(&conditions, &ranked) {
             writeln!(out, "{line}")?;
         }
     } else {
-        let page = Page::stdout().wide(args.wide);
-        for line in conditions(args, plan) {
-            writeln!(out, "{}", page.wrapped(&line))?;
-        }
-        if let Some(bound) = ranking::common_bound(rows) {
-            writeln!(out, "  bound: {bound}; no protocol is faster on average")?;
-        }
-        let (table, has_ties) = ranking::table(rows, plan.receivers);
-        writeln!(out, "\n{}", table.drawn(page))?;
-        if has_ties {
-            writeln!(out, "=: tied with the numbered row above, within the noise of the runs")?;
-        }
-        for note in notes {
-            writeln!(out, "{}", page.wrapped(&note))?;
-        }
-        return Ok(());
+        return print_table(args, plan, &ranked);
     }
     let mut err = io::stderr().lock();
-    Ok(notes.iter().try_for_each(|note| writeln!(err, "{note}"))?)
+    Ok(notes(&ranked).iter().try_for_each(|note| writeln!(err, "{note}"))?)
+}
+
+/// Prints the ranking for people: without names the fastest of each family.
+fn print_table(args: &Args, plan: &Plan, ranked: &[&Row]) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let page = Page::stdout().wide(args.wide);
+    let shown = match args.protocol.as_slice() {
+        [] if !args.all => ranking::leaders(ranked),
+        _ => ranked.to_vec(),
+    };
+    for line in conditions(args, plan) {
+        writeln!(out, "{}", page.wrapped(&line))?;
+    }
+    if let Some(bound) = ranking::common_bound(&shown) {
+        writeln!(out, "  bound: {bound}; no protocol is faster on average")?;
+    }
+    let (table, has_ties) = ranking::table(&shown, plan.receivers);
+    writeln!(out, "\n{}", table.drawn(page))?;
+    let mut lines = Vec::new();
+    if has_ties {
+        lines.push("=: tied with the numbered row above, within the noise of the runs".to_owned());
+    }
+    lines.extend(ranking::legend(&shown));
+    let hidden = ranked.len() - shown.len();
+    if hidden > 0 {
+        lines.push(format!("Fastest of each family; --all prints {hidden} more protocols."));
+    }
+    lines.extend(notes(&shown));
+    Ok(lines.iter().try_for_each(|line| writeln!(out, "{}", page.wrapped(line)))?)
 }
 
 /// Conditions of the comparison, one a line.
@@ -329,12 +352,15 @@ fn conditions(args: &Args, plan: &Plan) -> Vec<String> {
     };
     lines.extend(between.map(|between| format!("  {between}")));
     lines.extend(conditions::of_link(&plan.link));
+    lines.extend(conditions::known_outages(&plan.link).filter(|_| plan.pep.is_none()));
     lines
 }
 
-/// Protocols that were limited by buffers, and failures by their reasons.
-fn notes(rows: &[Row]) -> Vec<String> {
+/// Protocols that were limited by buffers, and failures by their reasons; protocols that failed
+/// alike share a note.
+fn notes(rows: &[&Row]) -> Vec<String> {
     let mut notes = Vec::new();
+    let mut failed = BTreeMap::<(String, Vec<u64>), Vec<&Row>>::new();
     for row in rows {
         let took = row.delivered_s.map(|delivered| delivered.mean);
         if let Some(note) = show::buffer_limits(row.traffic.buffers, took) {
@@ -345,16 +371,20 @@ fn notes(rows: &[Row]) -> Vec<String> {
             reasons.entry(why).or_default().push(*seed);
         }
         for (why, seeds) in reasons {
-            let shown: Vec<_> = seeds.iter().take(5).map(u64::to_string).collect();
-            let more = if seeds.len() > shown.len() { ", ..." } else { "" };
-            notes.push(format!(
-                "{}: {} of {} failed: {why} (seeds {}{more})",
-                row.protocol,
-                seeds.len(),
-                row.runs,
-                shown.join(", ")
-            ));
+            failed.entry((why.to_owned(), seeds)).or_default().push(row);
         }
+    }
+    for ((why, seeds), rows) in failed {
+        let names: Vec<_> = rows.iter().map(|row| row.protocol.to_string()).collect();
+        let shown: Vec<_> = seeds.iter().take(5).map(u64::to_string).collect();
+        let more = if seeds.len() > shown.len() { ", ..." } else { "" };
+        notes.push(format!(
+            "{}: {} of {} failed: {why} (seeds {}{more})",
+            names.join(", "),
+            seeds.len(),
+            rows[0].runs,
+            shown.join(", ")
+        ));
     }
     notes
 }

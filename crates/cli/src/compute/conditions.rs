@@ -1,6 +1,6 @@
 //! Conditions of a table in words: links, runs, seeds.
 
-use lab::link_spec::{Erasure, Framing, LinkSpec};
+use lab::link_spec::{Erasure, LinkSpec, WhileDown};
 use lab::preset::Preset;
 use transport::quantity::Window;
 
@@ -24,6 +24,15 @@ pub(crate) fn of_link(link: &Preset) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Line on outages that the hosts of a simulated link know. Those beyond another host are unknown.
+pub(crate) fn known_outages(link: &Preset) -> Option<String> {
+    let [hop] = link.hops.as_slice() else { return None };
+    let has_outages = hop.is_gated() || hop.way_back().is_gated();
+    let known = "  both hosts know the outages, as by --outage, --outage-every or --contacts of send \
+                 and recv";
+    has_outages.then(|| known.to_owned())
 }
 
 /// Lines for the links of a world, each direction by itself.
@@ -61,11 +70,21 @@ fn of_direction(spec: &LinkSpec) -> String {
         windows.iter().map(Window::to_string).collect::<Vec<_>>().join(", ")
     };
     parts.extend(spec.outages.as_ref().map(|windows| format!("down {}", list(windows))));
-    parts.extend(spec.outage_every.map(|o| format!("down {} every {}", o.down, o.period)));
+    parts.extend(spec.outage_every.map(|outages| {
+        let first = Some(outages.first).filter(|first| !first.duration().is_zero());
+        let from = first.map_or(String::new(), |first| format!(" from {first} on"));
+        format!("down {} every {}{from}", outages.down, outages.period)
+    }));
     parts.extend(spec.contacts.as_ref().map(|windows| format!("up {} only", list(windows))));
+    let drops = spec.while_down == Some(WhileDown::Drop) && spec.is_gated();
+    parts.extend(drops.then(|| "packets dropped while down".to_owned()));
+    parts.extend(spec.bucket.map(|bucket| format!("bucket {bucket}")));
+    parts.extend(
+        spec.reorder.map(|late| format!("{} of packets {} later", late.probability, late.by)),
+    );
     parts.extend(spec.queue.map(|queue| format!("queue {queue}")));
-    let framing = spec.framing.filter(|framing| *framing != Framing::default());
-    parts.extend(framing.map(|framing| format!("framing {framing}")));
+    // Ethernet, the default, is no obvious choice for a link in space.
+    parts.push(format!("framing {}", spec.framing.unwrap_or_default()));
     if spec.header_compression == Some(true) {
         parts.push("headers compressed".to_owned());
     }

@@ -93,6 +93,21 @@ fn options_without_a_matching_protocol_are_refused() {
 }
 
 #[test]
+fn the_fastest_that_slowlight_has_leads_a_comparison_without_names() {
+    for per in ["0", "1e-3", "1e-1"] {
+        let args = ["compare", "--link", "geo", "--size", "1 MB", "--runs", "2", "--per", per];
+        let table = done(&args);
+        let coded = table.lines().find(|line| line.contains("norm/coded")).unwrap_or_default();
+        let share = coded.split_once(" %").and_then(|(before, _)| before.split(' ').next_back());
+        let share: f64 = share.and_then(|share| share.parse().ok()).unwrap_or_default();
+        assert!(share >= 97.0, "{table}");
+        for part in ["coded: needs slowlight at both ends", "shared: has", "--all prints"] {
+            assert!(table.contains(part), "{part}: {table}");
+        }
+    }
+}
+
+#[test]
 fn compare_prints_a_table_or_json() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), vec![7; 50_000]).unwrap();
@@ -104,7 +119,9 @@ fn compare_prints_a_table_or_json() {
     {
         assert!(table.contains(part), "{part}: {table}");
     }
-    assert_eq!(table.matches(" cfdp ").count(), 1, "one line a protocol: {table}");
+    assert_eq!(table.matches("norm/coded").count(), 1, "one line a family: {table}");
+    let every = done(&[&args[..], &["--all"]].concat());
+    assert_eq!(every.matches(" cfdp ").count(), 1, "one line a protocol: {every}");
     // No terminal: 100 columns, no colours.
     assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
     assert!(!table.contains('\u{1b}') && !table.contains("packets sent"), "{table}");

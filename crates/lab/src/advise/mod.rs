@@ -26,10 +26,11 @@ use crate::parallel;
 use crate::preset::{Preset, Sharing};
 use crate::run::RunError;
 use crate::scenario::Scenario;
-use crate::topology::Topology;
 
 use field::Field;
-pub use needs::{Deployment, candidates, deployment, is_controlled, streams};
+pub use needs::{
+    Deployment, candidates, contenders, deployment, is_controlled, possible, streams,
+};
 use transport::protocol::Protocol;
 use transport::quantity::{Probability, Size, Span};
 use transport::text::SpecError;
@@ -155,7 +156,7 @@ const DEDICATED_SHARE: f64 = 0.3;
 ///
 /// The link cannot be simulated, or requirements contradict each other.
 pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advice>, RunError> {
-    let all = possible(question, candidates(question)?)?;
+    let all = possible(candidates(question)?, |protocol| question.scenario(protocol))?;
     let controlled = question.is_controlled();
     let (admitted, others): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|protocol| !controlled || is_controlled(protocol));
@@ -172,22 +173,6 @@ pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advi
         advice.dedicated = other.ranking.into_iter().next();
     }
     Ok((!cancelled.load(Ordering::Relaxed)).then_some(advice))
-}
-
-/// Candidates that the links support.
-fn possible(question: &Question, all: Vec<Protocol>) -> Result<Vec<Protocol>, SpecError> {
-    let (mut left, mut first) = (Vec::new(), None);
-    for protocol in all {
-        let scenario = question.scenario(&protocol)?;
-        match crate::plan::check_ways(&scenario, &Topology::new(&scenario)?) {
-            Ok(()) => left.push(protocol),
-            Err(error) => first = first.or(Some(error)),
-        }
-    }
-    match first {
-        Some(error) if left.is_empty() => Err(error),
-        Some(_) | None => Ok(left),
-    }
 }
 
 /// Ranks some transports within a share of the budget. `None` if it was cancelled.

@@ -4,6 +4,8 @@ use transport::protocol::{ContentKind, Kind, Protocol};
 use transport::text::SpecError;
 
 use super::Question;
+use crate::scenario::Scenario;
+use crate::topology::Topology;
 
 /// Returns the transports that meet the requirements. On a shared path these include those without
 /// congestion control, which are simulated to name the best of them but are not recommended.
@@ -12,28 +14,64 @@ use super::Question;
 ///
 /// No transport meets them.
 pub fn candidates(question: &Question) -> Result<Vec<Protocol>, SpecError> {
-    let Question { has_return, receivers, relay, .. } = question;
-    let admits = |kind: &Kind| {
-        let is_file = kind.carries() == ContentKind::File && !kind.is_typed();
-        // Without a return link a transport cannot retransmit, and one that tries never ends;
-        // parity needs none.
-        let is_whole = kind.is_reliable() == *has_return || kind.is_coded();
-        let forwards = !relay || kind.hands_on();
-        // The transports below CFDP are candidates themselves, and CFDP only adds its headers,
-        // except via relays.
-        let is_plain = *relay || !kind.is_entity_in_bundles();
-        // Bundles and blocks go to one receiver at a time, over configured paths.
-        let to_many = *receivers == 1 || !kind.has_nodes();
-        is_file && is_whole && forwards && is_plain && to_many
-    };
+    let Question { has_return, receivers, relay, .. } = *question;
+    // Without a return link a transport cannot retransmit, and one that tries never ends; parity
+    // needs none.
+    let is_whole = |kind: &Kind| kind.is_reliable() == has_return || kind.is_coded();
+    let forwards = |kind: &Kind| !relay || kind.hands_on();
+    // The transports below CFDP are candidates themselves, and CFDP only adds its headers, except
+    // via relays.
+    let is_plain = |kind: &Kind| relay || !kind.is_entity_in_bundles();
     let all: Vec<_> = Kind::all()
-        .filter(admits)
+        .filter(|kind| sends_files_to(*kind, receivers))
+        .filter(|kind| is_whole(kind) && forwards(kind) && is_plain(kind))
         .flat_map(|kind| profiles(kind, question.is_controlled()))
         .collect();
     if all.is_empty() {
         return Err(SpecError::invalid("no transport here has all that is needed"));
     }
     Ok(all)
+}
+
+/// Returns the transports that a comparison tries if none is named: the candidates for a dedicated
+/// path with a return link.
+#[must_use]
+pub fn contenders(receivers: u32) -> Vec<Protocol> {
+    Kind::all()
+        .filter(|kind| sends_files_to(*kind, receivers))
+        .filter(|kind| kind.is_reliable() && !kind.is_entity_in_bundles())
+        .flat_map(|kind| profiles(kind, false))
+        .collect()
+}
+
+/// Whether a transport carries files to this number of receivers.
+fn sends_files_to(kind: Kind, receivers: u32) -> bool {
+    // Bundles and blocks go to one receiver at a time, over configured paths.
+    let to_many = receivers == 1 || !kind.has_nodes();
+    kind.carries() == ContentKind::File && !kind.is_typed() && to_many
+}
+
+/// Returns those of `all` that the links of their worlds support.
+///
+/// # Errors
+///
+/// The links contradict themselves, or support none.
+pub fn possible(
+    all: Vec<Protocol>,
+    scenario: impl Fn(&Protocol) -> Result<Scenario, SpecError>,
+) -> Result<Vec<Protocol>, SpecError> {
+    let (mut left, mut first) = (Vec::new(), None);
+    for protocol in all {
+        let scenario = scenario(&protocol)?;
+        match crate::plan::check_ways(&scenario, &Topology::new(&scenario)?) {
+            Ok(()) => left.push(protocol),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    match first {
+        Some(error) if left.is_empty() => Err(error),
+        Some(_) | None => Ok(left),
+    }
 }
 
 /// Returns the candidate profiles of a protocol: for FTP the two congestion controls of kernels,

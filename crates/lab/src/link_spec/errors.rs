@@ -1,5 +1,7 @@
 //! Error models of a link, one key each.
 
+use std::fmt;
+
 use engine::Rng;
 use link::ErrorKind;
 use serde::{Deserialize, Serialize};
@@ -94,14 +96,26 @@ impl Errors {
         self.error_vector.as_mut().map_or(Ok(()), |vector| vector.draw(rng()))
     }
 
-    /// Returns a summary for users: the rates, and whether there are other models.
+    /// Returns a summary for users: the values of models that have an option, and the keys of the
+    /// others.
     #[must_use]
     pub fn summary(&self) -> Vec<String> {
-        let per = self.per.map(|per| format!("packet errors {per}"));
-        let ber = self.ber.map(|ber| format!("bit errors {ber}"));
-        let others = Self { per: None, ber: None, ..self.clone() };
-        let others = (!others.kinds().is_empty()).then(|| "other errors".to_owned());
-        [per, ber, others].into_iter().flatten().collect()
+        let Self { per, ber, burst, drop, loss_times, error_vector, trace, on_error } = self;
+        let others = [
+            ("drop", drop.is_some()),
+            ("loss_times", loss_times.is_some()),
+            ("error_vector", error_vector.is_some()),
+            ("trace", trace.is_some()),
+        ];
+        let others = others.iter().filter(|(_, is_given)| *is_given);
+        let damages = *on_error == Some(OnError::Damage) && !self.kinds().is_empty();
+        let mut parts: Vec<String> = Vec::new();
+        parts.extend(per.map(|per| format!("packet errors {per}")));
+        parts.extend(ber.map(|ber| format!("bit errors {ber}")));
+        parts.extend(burst.map(|burst| format!("burst {burst}")));
+        parts.extend(others.map(|(key, _)| format!("errors by `{key}`")));
+        parts.extend(damages.then(|| "errors damage packets".to_owned()));
+        parts
     }
 }
 
@@ -205,6 +219,21 @@ impl Trace {
         let fates = self.fates.chars().filter(|fate| !fate.is_whitespace());
         let struck = fates.map(fate).collect::<Result<_, _>>()?;
         Ok(ErrorKind::Trace { struck, repeat: self.repeat })
+    }
+}
+
+impl fmt::Display for Burst {
+    /// The form of the option, and the rates that it cannot give.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { to_bad, to_good, good_per, good_ber, bad_per, bad_ber } = self;
+        write!(f, "{to_bad}+{to_good}")?;
+        if bad_per.value() < 1.0 {
+            write!(f, "+{bad_per}")?;
+        }
+        let more = [("good_per", good_per), ("good_ber", good_ber), ("bad_ber", bad_ber)];
+        more.iter()
+            .filter(|(_, rate)| rate.value() > 0.0)
+            .try_for_each(|(key, rate)| write!(f, " {key} {rate}"))
     }
 }
 

@@ -126,6 +126,19 @@ mod tests {
     }
 
     #[test]
+    fn short_forms_are_written_as_they_are_read() {
+        fn same<T: FromStr + fmt::Display>(text: &str) {
+            let read = text.parse::<T>().ok().map(|value| value.to_string());
+            assert_eq!(read.as_deref(), Some(text));
+        }
+        same::<Burst>("0.001+0.2");
+        same::<Burst>("0.001+0.2+0.5");
+        same::<Bucket>("8 Mbit/s+64 KiB");
+        let burst = Burst { bad_ber: Probability(1e-3), ..Burst::from_str("0.01+0.2+0").unwrap() };
+        assert_eq!(burst.to_string(), "0.01+0.2+0 bad_ber 0.001");
+    }
+
+    #[test]
     fn invalid_short_forms_are_refused_with_an_example() {
         for wrong in ["0.1", "", "+0.1", "0.1+", "0.1+0.2+0.3+0.4"] {
             let error = wrong.parse::<Burst>().unwrap_err().to_string();

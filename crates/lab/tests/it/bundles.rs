@@ -230,7 +230,7 @@ fn a_comparison_has_relays_between_its_hops() {
         let rows = compare(&plan(relay, "moon-farside"), &AtomicBool::new(false), &|| ());
         let rows = rows.unwrap().unwrap();
         let of = |name: &str| {
-            let row = rows.iter().find(|row| row.protocol == name).unwrap();
+            let row = rows.iter().find(|row| row.protocol.to_string() == name).unwrap();
             assert_eq!(row.completed, 1, "{row:?}");
             row.delivered_s.unwrap().mean
         };

@@ -177,7 +177,7 @@ fn a_comparison_has_engines_between_its_hops() {
     let times = |relay: bool| {
         let rows = compare(&plan(relay), &AtomicBool::new(false), &|| ()).unwrap().unwrap();
         ["ltp-t", "bp-tcpcl", "ltp"].map(|name| {
-            let row = rows.iter().find(|row| row.protocol == name).unwrap();
+            let row = rows.iter().find(|row| row.protocol.to_string() == name).unwrap();
             assert_eq!(row.completed, 1, "{row:?}");
             row.delivered_s.unwrap().mean
         })

@@ -133,7 +133,7 @@ fn transfers_by_every_protocol_are_compared() {
     let some = rows(&plan(&protocols, 5, 0.0));
     assert_eq!(some, rows(&plan(&protocols, 5, 0.0)), "the same seeds, the same result");
     assert!(some.iter().all(|row| row.completed == 3), "{some:?}");
-    let mut groups: Vec<_> = some[..2].iter().map(|row| row.protocol.as_str()).collect();
+    let mut groups: Vec<_> = some[..2].iter().map(|row| row.protocol.kind.name()).collect();
     groups.sort_unstable();
     assert_eq!(groups, ["norm", "saratoga-blind"]);
     assert!(some.iter().enumerate().all(|(rank, row)| row.multicast == Some(rank < 2)));

@@ -133,7 +133,7 @@ fn comparisons_pass_records_to_protocols_that_support_them() {
         )
     };
     let rows = compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();
-    let row = |name: &str| rows.iter().find(|row| row.protocol == name).unwrap();
+    let row = |name: &str| rows.iter().find(|row| row.protocol.to_string() == name).unwrap();
     assert!(names.iter().all(|name| row(name).completed == 1), "{rows:?}");
     assert!(
         row("scps-fp").traffic.bytes_str > 300_000.0

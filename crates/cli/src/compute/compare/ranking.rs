@@ -2,6 +2,7 @@
 
 use lab::compare::Row;
 use lab::stats::Summary;
+use transport::protocol::Protocol;
 
 use crate::compute::show;
 use crate::compute::table::{Cell, Column, Table, Tone};
@@ -15,6 +16,43 @@ pub(super) fn ranked(rows: &[Row]) -> Vec<&Row> {
     let time = |row: &Row| row.delivered_s.map_or(f64::INFINITY, |delivered| delivered.mean);
     ranked.sort_by(|a, b| b.completed.cmp(&a.completed).then(time(a).total_cmp(&time(b))));
     ranked
+}
+
+/// First row of each family: protocols of a kind, and those that code whole files.
+pub(super) fn leaders<'a>(ranked: &[&'a Row]) -> Vec<&'a Row> {
+    let family = |row: &Row| (row.protocol.kind.family(), row.protocol.codes_files());
+    let is_first = |at: usize| {
+        let own = family(ranked[at]);
+        ranked[..at].iter().all(|above| family(above) != own)
+    };
+    (0..ranked.len()).filter(|at| is_first(*at)).map(|at| ranked[at]).collect()
+}
+
+/// Remark on a protocol in one word, with its explanation.
+type Remark = (fn(&Protocol) -> bool, &'static str, &'static str);
+
+static REMARKS: [Remark; 3] = [
+    (
+        Protocol::codes_files,
+        "coded",
+        "needs slowlight at both ends, and sends parity before it is requested",
+    ),
+    (|protocol| protocol.kind.is_coded(), "parity", "is sent before it is requested"),
+    (
+        Protocol::is_controlled,
+        "shared",
+        "has congestion control, for paths with other traffic; the others need a reserved rate",
+    ),
+];
+
+fn remarks(protocol: &Protocol) -> impl Iterator<Item = &'static Remark> {
+    REMARKS.iter().filter(|(applies, ..)| applies(protocol))
+}
+
+/// Explanations of the remarks on these rows, one a line.
+pub(super) fn legend(rows: &[&Row]) -> Vec<String> {
+    let is_used = |(applies, ..): &&Remark| rows.iter().any(|row| applies(&row.protocol));
+    REMARKS.iter().filter(is_used).map(|(_, word, meaning)| format!("{word}: {meaning}")).collect()
 }
 
 /// Ranks of ranked rows: `=` is a tie with the first row above that has a number, `-` a protocol
@@ -47,14 +85,14 @@ fn is_tie(first: &Row, row: &Row) -> bool {
 }
 
 /// Bound that all rows have in common, as it is printed.
-pub(super) fn common_bound(rows: &[Row]) -> Option<String> {
+pub(super) fn common_bound(rows: &[&Row]) -> Option<String> {
     let mut bounds = rows.iter().map(|row| row.bound_s.map(show::duration));
     let first = bounds.next().flatten()?;
     bounds.all(|bound| bound.as_ref() == Some(&first)).then_some(first)
 }
 
-/// One row a protocol.
-pub(super) fn table(rows: &[Row], receivers: u32) -> (Table, bool) {
+/// One line for each of the ranked rows, and whether some tie.
+pub(super) fn table(ranked: &[&Row], receivers: u32) -> (Table, bool) {
     let delivered = if receivers > 1 { "to all" } else { "delivered" };
     let mut columns = vec![
         Column::right(""),
@@ -69,6 +107,7 @@ pub(super) fn table(rows: &[Row], receivers: u32) -> (Table, bool) {
         Column::right("of bound"),
         Column::bar(),
         Column::right("spent"),
+        Column::left("note"),
         Column::right("confirmed").spare(3),
         Column::right("ready").spare(4),
         Column::right("bytes back").spare(5),
@@ -78,9 +117,8 @@ pub(super) fn table(rows: &[Row], receivers: u32) -> (Table, bool) {
         ["packets sent", "packets back", "goodput", "std dev", "median", "transfer", "quiet"];
     columns.extend(wide.map(|head| Column::right(head).wide()));
     let mut table = Table::new(columns);
-    let has_common = common_bound(rows).is_some();
-    let ranked = ranked(rows);
-    let ranks = ranks(&ranked);
+    let has_common = common_bound(ranked).is_some();
+    let ranks = ranks(ranked);
     let has_ties = ranks.iter().any(|rank| rank == "=");
     let mut is_best = true;
     for (at, (rank, row)) in ranks.into_iter().zip(ranked).enumerate() {
@@ -100,10 +138,11 @@ fn cells(rank: String, row: &Row, receivers: u32, has_common: bool, is_best: boo
         false => format!("{receivers} transfers"),
     });
     let bound = row.bound_s.filter(|_| !has_common);
+    let notes: Vec<_> = remarks(&row.protocol).map(|(_, word, _)| *word).collect();
     let name = if is_best && row.completed > 0 { Tone::Strong } else { Tone::Plain };
     vec![
         rank.into(),
-        Cell::from(row.protocol.as_str()).tone(name),
+        Cell::from(row.protocol.to_string()).tone(name),
         Cell::from(how.unwrap_or_default()),
         match failed {
             0 => Cell::None,
@@ -119,6 +158,7 @@ fn cells(rank: String, row: &Row, receivers: u32, has_common: bool, is_best: boo
         Cell::of(row.efficiency.map(show::percent)),
         row.efficiency.map_or_else(|| Cell::from(""), Cell::Bar),
         Cell::of(row.spent.map(show::factor)),
+        Cell::from(notes.join(", ")),
         mean(row.confirmed_s),
         mean(row.ready_s),
         Cell::from(show::bytes(row.traffic.bytes_rts)),
@@ -154,7 +194,7 @@ mod tests {
         };
         let delivered_s = (completed > 0).then(|| of(time_s));
         Row {
-            protocol: protocol.to_owned(),
+            protocol: protocol.parse().expect("a protocol"),
             multicast: None,
             runs: 10,
             completed,
@@ -181,35 +221,58 @@ mod tests {
     #[test]
     fn rows_within_their_errors_of_the_first_tie() {
         let rows = [
-            row("a", 10, 10.0, 0.1),
-            row("c", 10, 10.3, 0.1),
-            row("b", 10, 10.15, 0.1),
-            row("e", 9, 9.0, 0.1),
-            row("d", 10, 10.305, 0.0),
-            row("f", 0, 0.0, 0.0),
-            row("g", 0, 0.0, 0.0),
+            row("norm", 10, 10.0, 0.1),
+            row("ltp", 10, 10.3, 0.1),
+            row("saratoga", 10, 10.15, 0.1),
+            row("cfdp", 9, 9.0, 0.1),
+            row("ltp-t", 10, 10.305, 0.0),
+            row("scp", 0, 0.0, 0.0),
+            row("ftp", 0, 0.0, 0.0),
         ];
         let ranked = ranked(&rows);
-        let names: Vec<_> = ranked.iter().map(|row| row.protocol.as_str()).collect();
-        assert_eq!(names, ["a", "b", "c", "d", "e", "f", "g"]);
-        // `c` ties with `b`, but not with `a`, which is the first; `d` is within a thousandth of `c`.
+        let names: Vec<_> = ranked.iter().map(|row| row.protocol.to_string()).collect();
+        assert_eq!(names, ["norm", "saratoga", "ltp", "ltp-t", "cfdp", "scp", "ftp"]);
+        // `ltp` ties with `saratoga`, but not with `norm`, which is the first; `ltp-t` is within a
+        // thousandth of `ltp`.
         assert_eq!(ranks(&ranked), ["1", "=", "3", "=", "5", "-", "-"]);
     }
 
     #[test]
     fn what_all_rows_share_or_lack_is_no_column() {
-        let exact = [row("a", 10, 9.0, 0.0), row("b", 10, 3_725.0, 0.0)];
+        let exact = [row("ltp", 10, 9.0, 0.0), row("cfdp", 10, 3_725.0, 0.0)];
+        let exact: Vec<_> = exact.iter().collect();
         let text = table(&exact, 1).0.drawn(PAGE);
         assert!(text.contains("1 h 2 min") && !text.contains('±'), "{text}");
         assert!(text.contains("1.13×"), "{text}");
-        for head in ["failed", "fastest to slowest", "confirmed", "ready"] {
+        for head in ["failed", "fastest to slowest", "note", "confirmed", "ready"] {
             assert!(!text.contains(head), "{head}: {text}");
         }
         assert_eq!(common_bound(&exact).as_deref(), Some("8.00 s"));
-        let noisy = [row("a", 10, 9.0, 0.1), row("b", 4, 20.0, 1.0)];
-        let text = table(&noisy, 1).0.drawn(PAGE);
-        for part in ["± 0.10 s", "8.80 to 9.30 s", "6 of 10", "88.9 %"] {
+        let noisy = [row("ltp", 10, 9.0, 0.1), row("ftp", 4, 20.0, 1.0)];
+        let text = table(&ranked(&noisy), 1).0.drawn(PAGE);
+        for part in ["± 0.10 s", "8.80 to 9.30 s", "6 of 10", "88.9 %", "shared"] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn families_are_led_by_their_fastest() {
+        let rows = [
+            row("norm/coded", 10, 8.1, 0.0),
+            row("norm/coded-eager", 10, 8.2, 0.0),
+            row("norm-fec", 10, 8.3, 0.0),
+            row("norm", 10, 8.4, 0.0),
+            row("bp-ltp", 10, 8.5, 0.0),
+            row("ltp", 10, 8.6, 0.0),
+            row("bp-tcpcl", 10, 9.0, 0.0),
+            row("ftp/bbr", 10, 9.5, 0.0),
+            row("ftp/cubic", 10, 9.6, 0.0),
+        ];
+        let leaders = leaders(&ranked(&rows));
+        let names: Vec<_> = leaders.iter().map(|row| row.protocol.to_string()).collect();
+        assert_eq!(names, ["norm/coded", "norm-fec", "bp-ltp", "ltp", "ftp/bbr"]);
+        let legend = legend(&leaders);
+        let words: Vec<_> = legend.iter().filter_map(|line| line.split(':').next()).collect();
+        assert_eq!(words, ["coded", "parity", "shared"]);
     }
 }

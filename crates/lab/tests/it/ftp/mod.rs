@@ -364,7 +364,7 @@ fn a_comparison_overrides_tcp_settings_only() {
     let rows = lab::compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();
     assert!(rows.iter().all(|row| row.completed == 1));
     let timed = |row: &&lab::compare::Row| row.transfer_s.is_some();
-    assert_eq!(rows.iter().find(timed).unwrap().protocol, "ftp");
+    assert_eq!(rows.iter().find(timed).unwrap().protocol.to_string(), "ftp");
 }
 
 #[test]
