@@ -187,6 +187,16 @@ impl Plan {
     ///
     /// The link contradicts itself.
     pub fn scenario(&self, protocol: &Protocol, seed: u64) -> Result<Scenario, SpecError> {
+        self.scenario_with(protocol, None, seed)
+    }
+
+    /// Returns the world of one run in which the protocol has these settings.
+    pub(crate) fn scenario_with(
+        &self,
+        protocol: &Protocol,
+        settings: Option<&Settings>,
+        seed: u64,
+    ) -> Result<Scenario, SpecError> {
         check_interval("inactivity", self.inactivity)?;
         let many = self.receivers > 1;
         let (far, to) = if many { STAR } else { (ENDS.1, ENDS.1) };
@@ -219,6 +229,7 @@ impl Plan {
         let group = many.then(|| Group::made_up(ENDS.1, self.receivers)).transpose()?;
         let tcp = self.tcp.clone();
         let mib = tcp.and_then(|tcp| Settings::of_tcp(protocol.kind.adapter(), tcp));
+        let mib = settings.cloned().or(mib);
         let ends = Node { inactivity: self.inactivity, mib, ..Node::default() };
         Scenario {
             seed,
@@ -302,10 +313,10 @@ impl Plan {
     fn once(
         &self,
         cancelled: &AtomicBool,
-        protocol: &Protocol,
-        seed: u64,
+        task: &Task<'_>,
     ) -> Result<Option<TransferMetrics>, RunError> {
-        let scenario = self.scenario(protocol, seed)?;
+        let seed = self.seed.wrapping_add(u64::from(task.run));
+        let scenario = self.scenario_with(task.protocol, task.settings, seed)?;
         let contents = std::slice::from_ref(&self.content);
         let run = run::run_unless(cancelled, &scenario, contents, Recorders::default())?;
         if cancelled.load(Ordering::Relaxed) {
@@ -387,8 +398,12 @@ pub fn compare(
         let message = format!("{} receivers; there are 1 to {MEMBERS_MAX}", plan.receivers);
         return Err(SpecError::invalid(message).into());
     }
-    let tasks: Vec<_> =
-        plan.protocols.iter().flat_map(|p| (0..plan.runs).map(move |run| (p, run))).collect();
+    let task = |protocol, run| Task { protocol, settings: None, run };
+    let tasks: Vec<_> = plan
+        .protocols
+        .iter()
+        .flat_map(|protocol| (0..plan.runs).map(move |run| task(protocol, run)))
+        .collect();
     let Some(runs) = measure(plan, &tasks, cancelled, done)? else { return Ok(None) };
     let mut rows: Vec<_> = runs
         .chunks((plan.runs as usize).max(1))
@@ -402,20 +417,30 @@ pub fn compare(
     Ok(Some(rows))
 }
 
+/// One run of a protocol.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task<'a> {
+    /// Protocol.
+    pub(crate) protocol: &'a Protocol,
+    /// Settings of both ends; `None` for the defaults.
+    pub(crate) settings: Option<&'a Settings>,
+    /// Number of the run, which is added to the first seed.
+    pub(crate) run: u32,
+}
+
 /// Returns the results of these runs, in order; `None` if `cancelled` was set meanwhile. `done` is
 /// called after each.
 pub(crate) fn measure(
     plan: &Plan,
-    tasks: &[(&Protocol, u32)],
+    tasks: &[Task<'_>],
     cancelled: &AtomicBool,
     done: &(dyn Fn() + Sync),
 ) -> Result<Option<Vec<TransferMetrics>>, RunError> {
-    let one = |(protocol, run): &(&Protocol, u32)| {
+    let one = |task: &Task<'_>| {
         if cancelled.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let seed = plan.seed.wrapping_add(u64::from(*run));
-        let metrics = plan.once(cancelled, protocol, seed)?;
+        let metrics = plan.once(cancelled, task)?;
         done();
         Ok(metrics)
     };

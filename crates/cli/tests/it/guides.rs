@@ -37,21 +37,53 @@ fn printed(command: &str, folder: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-#[test]
-fn first_comparison_tables_are_current() {
+/// Folder with the link's file of the first guide.
+fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let blocks = blocks("first-comparison.md");
     let file = blocks.iter().find(|(_, text)| text.starts_with("# my.toml")).unwrap();
     fs::write(folder.path().join("my.toml"), &file.1).unwrap();
-    let mut tables = 0;
-    for pair in blocks.windows(2) {
-        let [(shell, commands), (text, shown)] = pair else { continue };
-        let compare = commands.lines().find(|line| line.starts_with("slowlight compare"));
-        let (true, true, Some(command)) = (shell == "sh", text == "text", compare) else {
-            continue;
-        };
-        assert_eq!(printed(command, folder.path()), *shown, "{command}");
-        tables += 1;
+    folder
+}
+
+/// Commands of a page that have this beginning and an output behind them, with that output.
+fn shown(page: &str, begin: &str) -> Vec<(String, String)> {
+    let blocks = blocks(page);
+    let pair = |pair: &[(String, String)]| {
+        let [(shell, commands), (text, output)] = pair else { return None };
+        let command = commands.lines().find(|line| line.starts_with(begin))?;
+        (shell == "sh" && text == "text").then(|| (command.to_owned(), output.clone()))
+    };
+    blocks.windows(2).filter_map(pair).collect()
+}
+
+#[test]
+fn first_comparison_tables_are_current() {
+    let folder = folder();
+    let shown = shown("first-comparison.md", "slowlight compare");
+    assert_eq!(shown.len(), 2);
+    for (command, output) in shown {
+        assert_eq!(printed(&command, folder.path()), output, "{command}");
     }
-    assert_eq!(tables, 2);
+}
+
+#[test]
+fn printed_advice_is_current() {
+    let folder = folder();
+    let shown = shown("advise.md", "slowlight advise");
+    assert_eq!(shown.len(), 2);
+    for (command, output) in shown {
+        // A long line that another program wraps is compared by its words.
+        let (command, is_wrapped) = match command.split_once(" | fold") {
+            Some((command, _)) => (command, true),
+            None => (command.as_str(), false),
+        };
+        let printed = printed(command, folder.path());
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        if is_wrapped {
+            assert_eq!(words(&printed), words(&output), "{command}");
+        } else {
+            assert_eq!(printed, output, "{command}");
+        }
+    }
 }

@@ -41,6 +41,8 @@ pub(super) struct Facts {
     pub(super) rtt_s: f64,
     /// Probability of losing a packet or its reply; `None` if losses are correlated.
     pub(super) loss: Option<f64>,
+    /// Mean share of lost packets on the way to the receiver, correlated or not.
+    pub(super) loss_there: f64,
     /// Bytes of the file per packet.
     pub(super) payload: u64,
     /// Bound of the whole file in seconds; `None` if it cannot arrive.
@@ -150,6 +152,7 @@ mod tests {
         delay_s: 0.05,
         rtt_s: 0.1,
         loss: Some(0.0),
+        loss_there: 0.0,
         payload: 1000,
         bound_s: None,
         floor_s: 0.0,

@@ -5,14 +5,16 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use transport::protocol::Protocol;
+use transport::settings::Settings;
 use transport::text::SpecError;
 
 use super::estimate::{Estimate, Facts, Sample, estimate};
 use super::look::look;
-use super::needs::{is_controlled, simplicity};
+use super::needs::{coded, is_controlled, possible, simplicity};
+use super::one_way::OneWay;
 use super::thrifty;
-use super::{Advice, Basis, Candidate, MEMORY_MAX, PACKETS_PER_S, Question};
-use crate::compare::{self, Plan};
+use super::{Advice, Basis, Candidate, MANY_RUNS, MEMORY_MAX, PACKETS_PER_S, Question};
+use crate::compare::{self, Plan, Task};
 use crate::link_spec::LinkSpec;
 use crate::metrics::TransferMetrics;
 use crate::parallel;
@@ -56,6 +58,9 @@ const NOISY_TIE: f64 = 1.02;
 /// A candidate with its runs.
 struct Tried {
     protocol: Protocol,
+    one_way: Option<OneWay>,
+    /// Settings of that mode.
+    settings: Option<Settings>,
     runs: Vec<TransferMetrics>,
     /// Runs with shorter files, shortest first.
     short: [Vec<TransferMetrics>; 3],
@@ -91,7 +96,17 @@ impl<'a> Field<'a> {
         let largest = (question.size.bytes() as f64 * share) as u64;
         let least = if question.receivers == 1 { SHORT_PACKETS } else { GROUP_PACKETS };
         let largest = largest.max(least * facts.payload).min(question.size.bytes() / 2).max(4);
-        let tried = |protocol| Tried { protocol, runs: Vec::new(), short: Default::default() };
+        let modes = if question.has_return { Vec::new() } else { OneWay::modes(&facts) };
+        let mut tried: Vec<_> = protocols.into_iter().map(Tried::new).collect();
+        for mode in modes {
+            let Some(protocol) = coded() else { break };
+            let settings = Some(mode.settings(&protocol)?);
+            let world = |_: &Protocol| question.world(&protocol, Some(mode));
+            if possible(vec![protocol.clone()], world).is_err() {
+                break;
+            }
+            tried.push(Tried { one_way: Some(mode), settings, ..Tried::new(protocol) });
+        }
         Ok(Self {
             question,
             budget,
@@ -104,7 +119,7 @@ impl<'a> Field<'a> {
                     .hops
                     .iter()
                     .all(|hop| is_steady(hop) && is_steady(&hop.way_back())),
-            tried: protocols.into_iter().map(tried).collect(),
+            tried,
         })
     }
 
@@ -151,7 +166,7 @@ impl<'a> Field<'a> {
             let tasks: Vec<_> = self
                 .tried
                 .iter()
-                .flat_map(|tried| (0..SHORT_RUNS).map(|run| (&tried.protocol, run)))
+                .flat_map(|tried| (0..SHORT_RUNS).map(|run| tried.task(run)))
                 .collect();
             let Some(found) = compare::measure(&plan, &tasks, cancelled, &|| ())? else {
                 return Ok(false);
@@ -246,7 +261,7 @@ impl<'a> Field<'a> {
     ) -> Result<bool, RunError> {
         let task = |index: &usize| {
             let tried = &self.tried[*index];
-            (&tried.protocol, u32::try_from(tried.runs.len()).unwrap_or(u32::MAX))
+            tried.task(u32::try_from(tried.runs.len()).unwrap_or(u32::MAX))
         };
         let tasks: Vec<_> = which.iter().map(task).collect();
         let Some(found) = compare::measure(plan, &tasks, cancelled, &|| ())? else {
@@ -273,7 +288,7 @@ impl<'a> Field<'a> {
             .flat_map(|(index, tried)| open(tried).map(move |run| (index, run)))
             .collect();
         let tasks: Vec<_> =
-            which.iter().map(|(index, run)| (&self.tried[*index].protocol, *run)).collect();
+            which.iter().map(|(index, run)| self.tried[*index].task(*run)).collect();
         let Some(found) = compare::measure(&plan, &tasks, cancelled, &|| ())? else {
             return Ok(false);
         };
@@ -303,6 +318,19 @@ fn packets_of(run: &TransferMetrics) -> f64 {
 }
 
 impl Tried {
+    fn new(protocol: Protocol) -> Self {
+        let (runs, short) = (Vec::new(), Default::default());
+        Self { protocol, one_way: None, settings: None, runs, short }
+    }
+
+    fn task(&self, run: u32) -> Task<'_> {
+        Task { protocol: &self.protocol, settings: self.settings.as_ref(), run }
+    }
+
+    fn is(&self, found: &Candidate) -> bool {
+        self.protocol == found.protocol && self.one_way == found.one_way
+    }
+
     /// Whether another run would be the same: losses are not random, and the first runs were equal.
     fn is_settled(&self) -> bool {
         let times = || self.runs.iter().map(|run| run.delivered_s.unwrap_or(f64::INFINITY));
@@ -490,6 +518,7 @@ impl Field<'_> {
         }
         let mut found = Candidate {
             protocol: tried.protocol.clone(),
+            one_way: tried.one_way,
             basis: Basis::Unknown,
             runs: tried.runs.len(),
             // No run meets a deadline that is earlier than light time and rate allow.
@@ -538,7 +567,10 @@ impl Field<'_> {
         // A mean below the mean bound is luck.
         let least = self.facts.bound_s.unwrap_or(0.0);
         found.mean_s = (!times.is_empty()).then(|| mean(&times).max(least));
-        found.interval_s = at(0.05).zip(at(0.95)).map(|(low, high)| (low, Some(high)));
+        // Few runs have no percentiles: minimum and maximum.
+        let tails = if times.len() < MANY_RUNS { (0.0, 1.0) } else { (0.05, 0.95) };
+        let interval = at(tails.0).zip(at(tails.1));
+        found.interval_s = interval.map(|(low, high)| (low, Some(high.max(least))));
     }
 
     /// Ranks candidates of which some are estimated; rounds have ranked whole files already. Each
@@ -584,6 +616,8 @@ impl Field<'_> {
             self.rank_estimates(&mut ranked);
         }
         let mut ranking: Vec<_> = ranked.into_iter().map(|(found, _)| found).collect();
+        // What was never delivered has no time, and may have rounds that slow transports lack.
+        ranking.sort_by_key(|found| !found.delivers());
         let (tied, thrifty) = match self.question.thrifty {
             false => (self.settle_ties(&mut ranking), None),
             true => {
@@ -594,7 +628,7 @@ impl Field<'_> {
         let (thrifty, fastest) = thrifty.unzip();
         let first = ranking.first().filter(|best| best.basis != Basis::Simulated);
         let run_s = first.and_then(|best| {
-            let tried = self.tried.iter().find(|tried| tried.protocol == best.protocol)?;
+            let tried = self.tried.iter().find(|tried| tried.is(best))?;
             Some(self.whole_cost(tried) / PACKETS_PER_S)
         });
         let runs = self.tried.iter().map(runs).sum();
@@ -618,7 +652,7 @@ impl Field<'_> {
         let Some(best) = ranking.first() else { return 0 };
         let (Some(mean_s), Basis::Simulated) = (best.mean_s, best.basis) else { return 1 };
         let deviation = |found: &Candidate| {
-            let tried = self.tried.iter().find(|tried| tried.protocol == found.protocol);
+            let tried = self.tried.iter().find(|tried| tried.is(found));
             let times = tried.map(|tried| self.times(&tried.runs)).unwrap_or_default();
             Summary::of(&times).map_or(0.0, |summary| summary.sem)
         };

@@ -13,24 +13,26 @@ mod estimate;
 mod field;
 mod look;
 mod needs;
+mod one_way;
 mod thrifty;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
 
 use crate::compare::Plan;
+use crate::link_spec::LinkSpec;
 use crate::parallel;
 use crate::preset::{Preset, Sharing};
 use crate::run::RunError;
 use crate::scenario::Scenario;
 
 use field::Field;
-pub use needs::{
-    Deployment, candidates, contenders, deployment, is_controlled, possible, streams,
-};
+pub use needs::{Deployment, candidates, contenders, deployment, is_controlled, possible, streams};
+pub use one_way::OneWay;
 use transport::protocol::Protocol;
 use transport::quantity::{Probability, Size, Span};
 use transport::text::SpecError;
@@ -67,6 +69,16 @@ pub const PACKETS_PER_S: f64 = 250_000.0;
 
 /// Size of a file and its copies at the receivers up to which it is simulated whole, in bytes.
 pub const MEMORY_MAX: u64 = 6_000_000_000;
+
+/// Share of the runs from which on a transport delivers, in time if there is a deadline.
+pub const SURE: f64 = 0.95;
+
+/// Runs from which on an interval contains 90 % of them; fewer have a minimum and a maximum.
+pub const MANY_RUNS: usize = 20;
+
+/// One-way light time up to which a path counts as shared unless its link says otherwise: paths
+/// with other users that are longer are rare.
+pub const SHARED_DELAY_MAX: Duration = Duration::from_millis(200);
 
 /// Result of the simulations.
 #[derive(Clone, Debug, Serialize)]
@@ -119,6 +131,9 @@ pub struct Candidate {
     /// Protocol.
     #[serde(serialize_with = "as_text")]
     pub protocol: Protocol,
+    /// Mode for a link without return, of a transport that otherwise needs one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub one_way: Option<OneWay>,
     /// Basis of its numbers.
     pub basis: Basis,
     /// Runs with the whole file.
@@ -128,7 +143,8 @@ pub struct Candidate {
     pub success: Option<f64>,
     /// Mean seconds until delivery, never below the bound.
     pub mean_s: Option<f64>,
-    /// Simulated: 5th and 95th percentile of the runs. Otherwise the minimum and maximum estimated
+    /// Simulated: 5th and 95th percentile of the runs, or minimum and maximum of fewer than
+    /// [`MANY_RUNS`]. Otherwise the minimum and maximum estimated
     /// time, without the maximum if there is no upper limit.
     pub interval_s: Option<(f64, Option<f64>)>,
     /// Mean over transports of the minimum time with the whole file.
@@ -145,6 +161,24 @@ pub struct Candidate {
 
 fn as_text<S: serde::Serializer>(protocol: &Protocol, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(protocol)
+}
+
+impl Candidate {
+    /// Returns the name with the mode.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self.one_way {
+            None => self.protocol.to_string(),
+            Some(OneWay { carousel: Some(_), .. }) => format!("{} carousel", self.protocol),
+            Some(OneWay { carousel: None, .. }) => format!("{} one-way", self.protocol),
+        }
+    }
+
+    /// Whether it delivered the whole file in a run, however late. An estimate supposes delivery.
+    #[must_use]
+    pub fn delivers(&self) -> bool {
+        self.mean_s.is_some() || self.basis == Basis::Unknown
+    }
 }
 
 /// Share of the budget for transports without congestion control on a shared path.
@@ -206,10 +240,47 @@ impl Question {
         self.size.bytes().saturating_mul(1 + u64::from(self.receivers))
     }
 
-    /// Returns the other users of the path.
+    /// Returns the other users of the path: those given, those of the link's entry, or by its light
+    /// time.
     #[must_use]
     pub fn sharing(&self) -> Sharing {
-        self.sharing.or(self.link.sharing).unwrap_or_default()
+        let given = self.sharing.or(self.link.sharing);
+        let by_light = if self.is_far() { Sharing::Dedicated } else { Sharing::Shared };
+        given.unwrap_or(by_light)
+    }
+
+    /// Whether light takes more than [`SHARED_DELAY_MAX`] to the receiver.
+    #[must_use]
+    pub fn is_far(&self) -> bool {
+        let longest = |hop: &LinkSpec| {
+            let points = hop.delay_points.iter().flatten().map(|point| point.delay);
+            points.chain(hop.delay).map(Span::duration).max().unwrap_or_default()
+        };
+        self.link.hops.iter().map(longest).sum::<Duration>() > SHARED_DELAY_MAX
+    }
+
+    /// Chooses the datagrams that suit bit errors of the link, unless their size is given or the
+    /// largest that fit are best. Returns the size.
+    ///
+    /// # Errors
+    ///
+    /// The link contradicts itself.
+    pub fn suit_datagrams(&mut self) -> Result<Option<Size>, SpecError> {
+        let hops = &mut self.link.hops;
+        if hops.iter().any(|hop| hop.datagram.is_some()) {
+            return Ok(None);
+        }
+        let size = look::suited_datagram(hops, self.size.bytes())?;
+        for hop in hops.iter_mut().filter(|_| size.is_some()) {
+            hop.datagram = size;
+        }
+        Ok(size)
+    }
+
+    /// Returns the datagram size that the link gives.
+    #[must_use]
+    pub fn datagram(&self) -> Option<Size> {
+        self.link.hops.iter().filter_map(|hop| hop.datagram).min()
     }
 
     /// Whether only transports with congestion control are recommended. Without a return link there
@@ -245,7 +316,22 @@ impl Question {
     ///
     /// The link contradicts itself.
     pub fn scenario(&self, protocol: &Protocol) -> Result<Scenario, SpecError> {
-        let mut scenario = self.plan(Bytes::new()).scenario(protocol, self.seed)?;
+        self.world(protocol, None)
+    }
+
+    /// Returns the world in which a candidate was simulated with the whole file.
+    ///
+    /// # Errors
+    ///
+    /// The link contradicts itself.
+    pub fn scenario_of(&self, candidate: &Candidate) -> Result<Scenario, SpecError> {
+        self.world(&candidate.protocol, candidate.one_way)
+    }
+
+    fn world(&self, protocol: &Protocol, one_way: Option<OneWay>) -> Result<Scenario, SpecError> {
+        let settings = one_way.map(|mode| mode.settings(protocol)).transpose()?;
+        let plan = self.plan(Bytes::new());
+        let mut scenario = plan.scenario_with(protocol, settings.as_ref(), self.seed)?;
         for transfer in &mut scenario.transfers {
             transfer.size = Some(self.size);
         }

@@ -44,6 +44,11 @@ pub fn contenders(receivers: u32) -> Vec<Protocol> {
         .collect()
 }
 
+/// Returns the transport that codes whole files, for links without return.
+pub(super) fn coded() -> Option<Protocol> {
+    Kind::all().flat_map(|kind| profiles(kind, false)).find(Protocol::codes_files)
+}
+
 /// Whether a transport carries files to this number of receivers.
 fn sends_files_to(kind: Kind, receivers: u32) -> bool {
     // Bundles and blocks go to one receiver at a time, over configured paths.

@@ -42,6 +42,7 @@ mod tests {
     fn candidate(name: &str, mean_s: f64, spent: f64, success: f64) -> Candidate {
         Candidate {
             protocol: name.parse().expect("a protocol"),
+            one_way: None,
             basis: Basis::Simulated,
             runs: 10,
             success: Some(success),

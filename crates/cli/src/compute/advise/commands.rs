@@ -5,26 +5,29 @@ use lab::link_spec::LinkSpec;
 use transport::protocol::Protocol;
 use transport::quantity::{Rate, Span};
 
+use super::outages;
 use crate::compute::show;
 
 /// Rates are given with so many digits, rounded down.
 const DIGITS: u32 = 3;
+/// File with the loss that a sender without return assumes.
+const LOSS_FILE: &str = "loss.toml";
 /// A light time worth naming.
 const DELAY_MIN_S: f64 = 0.01;
 
 /// Commands to type on both sides, or the reason why there are none.
 pub(super) fn lines(question: &Question, advice: &Advice, best: &Candidate) -> Vec<String> {
-    if best.success == Some(0.0) && question.deadline.is_none() {
+    if !best.delivers() {
         return Vec::new();
     }
     let has_commands = |candidate: &Candidate| {
         advise::deployment(&candidate.protocol, question.relay) != Deployment::Simulator
     };
     if has_commands(best) {
-        return commands(question, advice, &best.protocol);
+        return commands(question, advice, best);
     }
     let mut lines = vec![simulator_only(best)];
-    let runs = |other: &&Candidate| has_commands(other) && other.success != Some(0.0);
+    let runs = |other: &&Candidate| has_commands(other) && other.delivers();
     match advice.ranking.iter().find(runs) {
         Some(other) => {
             let about = if other.basis == Basis::Simulated { "" } else { "an estimated " };
@@ -32,9 +35,9 @@ pub(super) fn lines(question: &Question, advice: &Advice, best: &Candidate) -> V
             let time = time.unwrap_or_default();
             lines.push(format!(
                 "The best that slowlight runs between hosts is {}{time}:",
-                other.protocol
+                other.title()
             ));
-            lines.extend(commands(question, advice, &other.protocol));
+            lines.extend(commands(question, advice, other));
         }
         None => lines.push("No other transport delivers the file.".to_owned()),
     }
@@ -56,11 +59,13 @@ fn simulator_only(best: &Candidate) -> String {
     )
 }
 
-fn commands(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<String> {
-    let pace = || pace(question, advice, protocol);
+fn commands(question: &Question, advice: &Advice, candidate: &Candidate) -> Vec<String> {
+    let protocol = &candidate.protocol;
+    let pace = || pace(question, advice, candidate);
+    let replies = |advice| replies(question, advice);
     let kind = protocol.kind;
     if kind.has_nodes() {
-        return nodes(advice, protocol);
+        return nodes(question, advice, protocol);
     }
     if kind.has_relays() && question.relay {
         return relayed(question, advice, protocol);
@@ -78,25 +83,35 @@ fn commands(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<St
             ),
         ];
     }
-    if kind.has_groups() && question.receivers > 1 {
-        return vec![
+    let mut lines = if kind.has_groups() && question.receivers > 1 {
+        vec![
             format!(
                 "  receivers: slowlight recv --protocol {protocol} --listen :0 --root inbox \
-                 --group 224.1.2.3"
+                 --group 224.1.2.3{}",
+                outages::options(question)
             ),
             format!(
                 "  sender:    slowlight send --protocol {protocol} FILE --group 224.1.2.3{}",
                 pace()
             ),
-        ];
-    }
-    vec![
-        format!(
-            "  receiver: slowlight recv --protocol {protocol} --listen :2500 --root inbox{}",
-            replies(advice)
-        ),
-        format!("  sender:   slowlight send --protocol {protocol} FILE RECEIVER:2500{}", pace()),
-    ]
+        ]
+    } else {
+        vec![
+            format!(
+                "  receiver: slowlight recv --protocol {protocol} --listen :2500 --root inbox{}",
+                replies(advice)
+            ),
+            format!(
+                "  sender:   slowlight send --protocol {protocol} FILE RECEIVER:2500{}",
+                pace()
+            ),
+        ]
+    };
+    lines.extend(outages::notes(question));
+    lines.extend(
+        candidate.one_way.map(|mode| format!("  {LOSS_FILE}: sender.loss = \"{}\"", mode.loss)),
+    );
+    lines
 }
 
 /// Commands of LTP-T: engine 1 sends to engine 2 over those between the hops, from 3 on.
@@ -138,16 +153,23 @@ fn relayed(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<Str
 }
 
 /// Commands of bundle nodes.
-fn nodes(advice: &Advice, protocol: &Protocol) -> Vec<String> {
+fn nodes(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<String> {
     let layer = protocol.kind.node_layer().unwrap_or("tcpcl4");
-    let rate = match (advise::is_controlled(protocol), rate(advice, 1)) {
-        (false, Some(rate)) => format!(", rate = \"{rate}\""),
-        (true | false, _) => String::new(),
-    };
+    let mut keys = String::new();
+    if !advise::is_controlled(protocol) {
+        keys += &rate(advice, 1).map_or(String::new(), |rate| format!(", rate = \"{rate}\""));
+        let size = question.datagram();
+        keys += &size.map_or(String::new(), |size| format!(", datagram = \"{size}\""));
+    }
+    let is_gated = question.link.hops.iter().any(LinkSpec::is_gated);
     let mut lines = vec![
         "  each host: slowlight node NODE.toml".to_owned(),
-        format!("  NODE.toml: [[layer]] kind = \"{layer}\"{rate}; see docs/guides/run-a-node.md"),
+        format!("  NODE.toml: [[layer]] kind = \"{layer}\"{keys}; see docs/guides/run-a-node.md"),
     ];
+    if is_gated {
+        let plan = "  NODE.toml: contact_plan = \"PLAN.toml\" with the link's contacts; see docs/routing.md";
+        lines.push(plan.to_owned());
+    }
     if protocol.kind.is_entity_in_bundles() {
         lines.push("  receiver:  slowlight recv --node NODE.sock --root inbox".to_owned());
         lines
@@ -160,18 +182,36 @@ fn nodes(advice: &Advice, protocol: &Protocol) -> Vec<String> {
 }
 
 /// Options of a sender: rate, unless a congestion control finds it, and light time.
-fn pace(question: &Question, advice: &Advice, protocol: &Protocol) -> String {
+fn pace(question: &Question, advice: &Advice, candidate: &Candidate) -> String {
+    let protocol = &candidate.protocol;
     let share = if protocol.kind.is_multicast() { 1 } else { question.receivers.max(1) };
     let rate = match advise::is_controlled(protocol) {
         false => rate_option(advice, share) + &return_rate(advice, "--return-rate"),
         true => String::new(),
     };
-    rate + &delay(advice.delay_s)
+    rate + &both(question, advice) + &one_way(candidate)
 }
 
 /// Options of a receiver: rate of its replies, if it matters, and light time.
-fn replies(advice: &Advice) -> String {
-    return_rate(advice, "--rate") + &delay(advice.delay_s)
+fn replies(question: &Question, advice: &Advice) -> String {
+    return_rate(advice, "--rate") + &both(question, advice)
+}
+
+/// Options of both ends: light time, datagrams and outages.
+fn both(question: &Question, advice: &Advice) -> String {
+    delay(advice.delay_s) + &datagram(question) + &outages::options(question)
+}
+
+/// Option of the largest datagram, where the link gives it.
+fn datagram(question: &Question) -> String {
+    question.datagram().map_or(String::new(), |size| format!(" --datagram \"{size}\""))
+}
+
+/// Options of a sender that receives no replies.
+fn one_way(candidate: &Candidate) -> String {
+    let Some(mode) = candidate.one_way else { return String::new() };
+    let rounds = mode.carousel.map_or(String::new(), |time| format!(" --carousel \"{time}\""));
+    format!(" --confidence {}{rounds} --mib {LOSS_FILE}", mode.confidence)
 }
 
 /// An option with the rate of a thin return link.

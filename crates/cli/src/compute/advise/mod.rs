@@ -1,6 +1,7 @@
 //! `slowlight advise`.
 
 mod commands;
+mod outages;
 mod words;
 
 use std::io::{self, Write as _};
@@ -24,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "10 MB", allow_hyphen_values = true)]
     size: Size,
 
-    /// No return link
+    /// No return link: transports send parity in advance, or no repairs
     #[arg(long)]
     no_return: bool,
 
@@ -40,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long)]
     relay: bool,
 
-    /// Deadline for the delivery, e.g. "8 min" of a pass
+    /// Deadline for the delivery, e.g. "8 min" of a pass; a transport meets it with 95 % of its runs
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     deadline: Option<Span>,
 
@@ -49,8 +50,8 @@ pub(crate) struct Args {
     #[arg(long)]
     thrifty: bool,
 
-    /// Shared path: recommend only transports with congestion control [default: the link's setting,
-    /// or shared]
+    /// Shared path: recommend only transports with congestion control [default: the link's setting;
+    /// without one, up to 200 ms one way]
     #[arg(long, conflicts_with = "dedicated")]
     shared: bool,
 
@@ -97,10 +98,14 @@ fn budget(text: &str) -> Result<Span, String> {
 }
 
 impl Args {
-    fn question(&self) -> anyhow::Result<Question> {
+    /// The question, and the datagram size chosen for bit errors, if any.
+    fn question(&self) -> anyhow::Result<(Question, Option<Size>)> {
         let given = [(self.shared, Sharing::Shared), (self.dedicated, Sharing::Dedicated)];
-        Ok(Question {
-            link: self.link.preset()?,
+        let mut link = self.link.preset()?;
+        // Options describe the link, not the named one that they start from.
+        link.sharing = link.sharing.filter(|_| !self.link.is_assumed());
+        let mut question = Question {
+            link,
             size: self.size,
             has_return: !self.no_return,
             receivers: self.receivers,
@@ -111,27 +116,29 @@ impl Args {
             budget: self.budget,
             seed: self.seed,
             jobs: self.jobs.map(usize::from),
-        })
+        };
+        let suited = question.suit_datagrams()?;
+        Ok((question, suited))
     }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let question = args.question()?;
+    let (question, suited) = args.question()?;
     let cancelled = stop_flag()?;
     let Some(advice) = advise::advise(&question, &cancelled)? else {
         writeln!(io::stderr(), "stopped by a signal; no result")?;
         return Ok(Exit::Interrupted.into());
     };
     let serves = advice.ranking.first().is_some_and(|best| serves(&question, best));
-    crate::exit_code(print(args, &question, &advice), serves)
+    crate::exit_code(print(args, &question, suited, &advice), serves)
 }
 
-/// Whether a transport is known to deliver the file, in time if there is a deadline. Without one,
-/// an estimate from shorter files counts.
+/// Whether a transport is known to deliver the file in [`advise::SURE`] of the runs, in time if
+/// there is a deadline. Without one, an estimate from shorter files counts.
 fn serves(question: &Question, best: &Candidate) -> bool {
     match (best.success, best.basis) {
-        (Some(success), _) => success > 0.0,
+        (Some(success), _) => success >= advise::SURE,
         (None, Basis::Estimated) => question.deadline.is_none(),
         (None, Basis::Simulated | Basis::Unknown) => false,
     }
@@ -147,11 +154,16 @@ struct Report<'a> {
     scenario: String,
 }
 
-fn print(args: &Args, question: &Question, advice: &Advice) -> anyhow::Result<()> {
+fn print(
+    args: &Args,
+    question: &Question,
+    suited: Option<Size>,
+    advice: &Advice,
+) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let Some(best) = advice.ranking.first() else { return Ok(()) };
     if args.json {
-        let scenario = question.scenario(&best.protocol)?.to_toml()?;
+        let scenario = question.scenario_of(best)?.to_toml()?;
         let (slowlight, seed) = (env!("CARGO_PKG_VERSION"), question.seed);
         let report = Report { slowlight, seed, advice, scenario };
         serde_json::to_writer_pretty(&mut out, &report)?;
@@ -166,7 +178,7 @@ fn print(args: &Args, question: &Question, advice: &Advice) -> anyhow::Result<()
         }
         writeln!(out, "{paragraph}")?;
     } else {
-        for line in conditions(args, question, advice) {
+        for line in conditions(args, question, suited, advice) {
             writeln!(out, "{}", page.wrapped(&line))?;
         }
         writeln!(out, "\n{}\n", table(advice, usize::from(args.top)).drawn(page))?;
@@ -182,7 +194,12 @@ fn print(args: &Args, question: &Question, advice: &Advice) -> anyhow::Result<()
 const ASSUMED: &str = " (assumed; --link chooses one of `slowlight links`)";
 
 /// Conditions of the advice, one a line.
-fn conditions(args: &Args, question: &Question, advice: &Advice) -> Vec<String> {
+fn conditions(
+    args: &Args,
+    question: &Question,
+    suited: Option<Size>,
+    advice: &Advice,
+) -> Vec<String> {
     let to = match question.receivers {
         1 => String::new(),
         several => format!(" to {several} receivers"),
@@ -192,6 +209,10 @@ fn conditions(args: &Args, question: &Question, advice: &Advice) -> Vec<String> 
     let assumed = if args.link.is_assumed() { ASSUMED } else { "" };
     let mut lines = vec![format!("{size} over {link}{assumed}{to}{back}, seeds from {seed}")];
     lines.extend(conditions::of_link(&question.link));
+    lines.extend(conditions::known_outages(&question.link));
+    lines.extend(suited.map(|size| {
+        format!("  datagrams of {size} suit these bit errors; --datagram gives another size")
+    }));
     let bound = advice.ranking.first().and_then(|best| best.bound_s);
     lines.extend(bound.map(|bound| {
         format!("  bound: {}; no transport is faster on average", show::duration(bound))
@@ -216,7 +237,7 @@ fn table(advice: &Advice, top: usize) -> Table {
         let share = candidate.bound_s.zip(candidate.mean_s).map(|(bound, mean)| bound / mean);
         let rank =
             if (1..advice.tied).contains(&at) { "=".to_owned() } else { (at + 1).to_string() };
-        let name = Cell::from(candidate.protocol.to_string());
+        let name = Cell::from(candidate.title());
         let success = candidate.success.map(|share| {
             let tone = if share < 1.0 { Tone::Bad } else { Tone::Plain };
             Cell::from(format!("{mark}{}", show::percent(share))).tone(tone)

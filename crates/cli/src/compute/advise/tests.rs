@@ -47,6 +47,7 @@ fn questions() -> Vec<Question> {
 fn candidate(protocol: Protocol, basis: Basis) -> Candidate {
     Candidate {
         protocol,
+        one_way: None,
         basis,
         runs: 1,
         success: Some(1.0),
@@ -200,6 +201,102 @@ fn both_ends_are_told_of_a_thin_return_link() {
 }
 
 #[test]
+fn both_ends_get_the_outages_of_the_link() {
+    let options = |keys: &str| {
+        let link = format!("rate = \"2 Mbit/s\"\ndelay = \"6 ms\"\n{keys}");
+        let hop: LinkSpec = transport::text::parse(&link, "link").expect("a link");
+        let question = question(Preset::single(hop));
+        let best = candidate(Protocol::default(), Basis::Simulated);
+        let lines = lines(&question, &advice(vec![best.clone()]), &best);
+        let ends: Vec<_> = lines[..2]
+            .iter()
+            .map(|line| line.split_once(" --delay \"250 ms\"").expect("a light time").1.to_owned())
+            .collect();
+        assert_eq!(ends[0], ends[1]);
+        (ends[0].clone(), lines[2..].to_vec())
+    };
+    let (leo, notes) =
+        options("outage_every = { period = \"95 min\", down = \"87 min\", first = \"8 min\" }");
+    assert_eq!(leo, " --outage-every \"95 min+87 min+8 min\" --inactivity \"174 min\"");
+    assert!(notes[0].contains("--epoch"), "{notes:?}");
+    let short = "outages = [{ at = \"10 s\", for = \"30 s\" }, { at = \"2 min\", for = \"1 s\" }]";
+    assert_eq!(options(short).0, " --outage \"10 s+30 s\" --outage \"2 min+1 s\"");
+    let (contacts, notes) = options(
+        "contacts = [{ at = \"10 s\", for = \"30 s\" }, { at = \"3 h\", for = \"1 min\" }]",
+    );
+    assert!(contacts.starts_with(" --contacts contacts.txt --inactivity "), "{contacts}");
+    assert_eq!(notes[0], "  contacts.txt: 10 s, 40 s");
+    assert_eq!(options(""), (String::new(), Vec::new()));
+}
+
+#[test]
+fn a_sender_without_replies_gets_its_parity_and_the_loss() {
+    let geo = question(Preset::find("geo").expect("a preset"));
+    let one_way = Question { has_return: false, ..geo };
+    let best = |carousel| {
+        let mode = advise::OneWay { confidence: 0.999, loss: 0.05, carousel };
+        let protocol: Protocol = "norm/coded".parse().expect("a protocol");
+        Candidate { one_way: Some(mode), ..candidate(protocol, Basis::Simulated) }
+    };
+    for (carousel, option) in [
+        (None, "--confidence 0.999 --mib loss.toml"),
+        (Some(Span(std::time::Duration::from_secs(60))), "--carousel \"1 min\" --mib loss.toml"),
+    ] {
+        let best = best(carousel);
+        let text = lines(&one_way, &advice(vec![best.clone()]), &best);
+        assert!(text[1].ends_with(option), "{text:?}");
+        assert_eq!(text[2], "  loss.toml: sender.loss = \"0.05\"");
+        assert_eq!(parsed(&text).len(), 2);
+        let found = words::paragraph(&one_way, &advice(vec![best.clone()]), &best, false);
+        assert!(found.starts_with("Take norm/coded "), "{found}");
+    }
+}
+
+#[test]
+fn the_size_of_datagrams_reaches_the_commands() {
+    let mut preset = Preset::find("geo").expect("a preset");
+    preset.hops[0].datagram = Some(Size(256));
+    let question = question(preset);
+    for name in ["norm/coded", "cfdp", "bp-ltp"] {
+        let text = printed(&question, &name.parse().expect("a protocol")).join("\n");
+        let expected =
+            if name == "bp-ltp" { "datagram = \"256 B\"" } else { "--datagram \"256 B\"" };
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn what_never_arrived_is_not_the_fastest() {
+    let question = Question {
+        deadline: Some(Span(std::time::Duration::from_secs(1))),
+        ..question(Preset::find("geo").expect("a preset"))
+    };
+    let of = |name: &str, success: f64, mean_s| Candidate {
+        success: Some(success),
+        mean_s,
+        runs: 100,
+        ..candidate(name.parse().expect("a protocol"), Basis::Simulated)
+    };
+    let never = of("bp-saratoga", 0.0, None);
+    let text = words::paragraph(&question, &advice(vec![never.clone()]), &never, false);
+    assert!(text.starts_with("No transport delivers the file over this link."), "{text}");
+    assert!(lines(&question, &advice(vec![never.clone()]), &never).is_empty());
+    let late = of("cfdp", 0.0, Some(9.0));
+    let text = words::paragraph(&question, &advice(vec![late.clone(), never]), &late, false);
+    assert!(
+        text.starts_with("No transport meets the deadline of 1 s. The fastest is cfdp."),
+        "{text}"
+    );
+    let seldom = of("norm/coded", 0.06, Some(1.1));
+    let text = words::paragraph(&question, &advice(vec![seldom.clone()]), &seldom, false);
+    let begin =
+        "No transport meets the deadline of 1 s in 95 % of its runs. The best is norm/coded.";
+    assert!(text.starts_with(begin), "{text}");
+    assert!(text.contains("in 6.0 % of 100 runs"), "{text}");
+    assert!(!serves(&question, &seldom) && serves(&question, &of("norm/coded", 0.95, Some(0.9))));
+}
+
+#[test]
 fn the_simulator_alone_is_named_with_the_best_that_has_commands() {
     let question = question(Preset::find("geo").expect("a preset"));
     let of = |name: &str, basis| candidate(name.parse().expect("a protocol"), basis);
@@ -212,7 +309,7 @@ fn the_simulator_alone_is_named_with_the_best_that_has_commands() {
     let next = "The best that slowlight runs between hosts is norm/cc, an estimated 1.00 s:";
     assert_eq!(text[1], next);
     assert_eq!(parsed(&text).len(), 2);
-    let failed = Candidate { success: Some(0.0), ..of("norm/cc", Basis::Simulated) };
+    let failed = Candidate { success: Some(0.0), mean_s: None, ..of("norm/cc", Basis::Simulated) };
     let text = lines(&question, &advice(vec![best.clone(), failed]), &best);
     assert_eq!(text[1], "No other transport delivers the file.");
     let scp = of("scp", Basis::Simulated);

@@ -2,13 +2,10 @@
 
 use lab::advise::{self, Advice, Basis, Candidate, Question};
 use lab::preset::Sharing;
-use transport::quantity::Size;
+use transport::quantity::{Size, Span};
 
 use super::span;
 use crate::compute::show;
-
-/// Runs from which a share of them is meant by an interval.
-const MANY: usize = 20;
 
 /// The recommendation, what to expect of it, and why.
 pub(super) fn paragraph(
@@ -18,11 +15,11 @@ pub(super) fn paragraph(
     in_order: bool,
 ) -> String {
     let mut sentences = Vec::new();
-    if best.success == Some(0.0) && question.deadline.is_none() {
+    if !best.delivers() {
         let why = best.failures.keys().next().map_or("the file is incomplete", String::as_str);
         sentences.push(format!(
             "No transport delivers the file over this link. {}: {why}.",
-            best.protocol
+            best.title()
         ));
     } else {
         sentences.push(headline(question, best));
@@ -45,10 +42,17 @@ pub(super) fn paragraph(
 }
 
 fn headline(question: &Question, best: &Candidate) -> String {
-    let name = &best.protocol;
+    let name = &best.title();
+    let sure = format!("{:.0} %", 100.0 * advise::SURE);
     match (question.deadline, best.success) {
         (Some(deadline), Some(0.0)) => {
             format!("No transport meets the deadline of {deadline}. The fastest is {name}.")
+        }
+        (Some(deadline), Some(success)) if success < advise::SURE => format!(
+            "No transport meets the deadline of {deadline} in {sure} of its runs. The best is {name}."
+        ),
+        (None, Some(success)) if success < advise::SURE => {
+            format!("No transport delivers the file in {sure} of its runs. The best is {name}.")
         }
         (Some(deadline), None) => format!(
             "It is not known whether a transport meets the deadline of {deadline}. The first choice \
@@ -72,7 +76,7 @@ fn expectation(question: &Question, best: &Candidate) -> String {
             let spread = match (best.runs, &interval) {
                 (1, _) => " in the run that was simulated".to_owned(),
                 (_, None) => String::new(),
-                (MANY.., Some(interval)) => format!(" (90 % of runs: {interval})"),
+                (advise::MANY_RUNS.., Some(interval)) => format!(" (90 % of runs: {interval})"),
                 (runs, Some(interval)) => format!(" ({runs} runs: {interval})"),
             };
             format!("{size} is delivered after {}{spread}", show::duration(mean))
@@ -120,7 +124,7 @@ fn success(question: &Question, best: &Candidate) -> Option<String> {
 /// Transports that do as well as the best.
 fn ties(advice: &Advice, best: &Candidate) -> Option<String> {
     let tied = advice.ranking.get(1..advice.tied)?;
-    let names: Vec<_> = tied.iter().map(|candidate| candidate.protocol.to_string()).collect();
+    let names: Vec<_> = tied.iter().map(Candidate::title).collect();
     let (last, before) = names.split_last()?;
     let (all, verb) = match before {
         [] => (last.clone(), "ties"),
@@ -129,7 +133,7 @@ fn ties(advice: &Advice, best: &Candidate) -> Option<String> {
     Some(format!(
         "{all} {verb} with it: mean times differ by 0.5 % at most, or by 2 % at most and less than \
          the runs vary. {} is recommended as the simplest to run.",
-        best.protocol
+        best.title()
     ))
 }
 
@@ -140,7 +144,7 @@ fn capacity(
     best: &Candidate,
     count: usize,
 ) -> Option<String> {
-    let name = &best.protocol;
+    let name = &best.title();
     let spent = show::factor(best.spent?);
     let among = match (question.deadline.is_some(), count) {
         (_, 0 | 1) => return Some(format!("{name} takes {spent} the file's size on the link.")),
@@ -158,7 +162,7 @@ fn capacity(
 
 /// Comparison with the first transport that does not tie.
 fn next(question: &Question, best: &Candidate, second: &Candidate) -> String {
-    let name = &second.protocol;
+    let name = &second.title();
     let about = if second.basis == Basis::Simulated { "" } else { "an estimated " };
     match (best.mean_s, second.mean_s) {
         (Some(first), Some(mean)) if is_as_sure(question, best, second) => {
@@ -170,7 +174,7 @@ fn next(question: &Question, best: &Candidate, second: &Candidate) -> String {
                      --budget simulates the full file."
                 );
             }
-            format!("{name} is next, with {about}{time} ({more}){}.", why(best, second))
+            format!("{name} is next, with {about}{time} ({more}){}.", why(question, best, second))
         }
         (_, Some(mean)) => {
             let share = second.success.map_or_else(|| "an unknown share".to_owned(), show::percent);
@@ -195,7 +199,7 @@ fn is_as_sure(question: &Question, best: &Candidate, second: &Candidate) -> bool
 }
 
 /// The cause of a candidate's delay, where its measures name one.
-fn why(best: &Candidate, other: &Candidate) -> String {
+fn why(question: &Question, best: &Candidate, other: &Candidate) -> String {
     let ready = other.ready_s.unwrap_or(0.0) - best.ready_s.unwrap_or(0.0);
     let behind = other.mean_s.unwrap_or(0.0) - best.mean_s.unwrap_or(0.0);
     let packets = other.packets_ratio.zip(best.packets_ratio).map(|(other, best)| other / best);
@@ -206,7 +210,8 @@ fn why(best: &Candidate, other: &Candidate) -> String {
         );
     }
     match packets {
-        Some(ratio) if ratio > 1.05 => {
+        // Without a return link, packets after delivery count, too.
+        Some(ratio) if ratio > 1.05 && question.has_return => {
             format!("; its sender sends {:.0} % more packets", 100.0 * (ratio - 1.0))
         }
         _ => String::new(),
@@ -225,10 +230,10 @@ fn over_tcp(advice: &Advice, best: &Candidate) -> Option<String> {
     let about = if familiar.basis == Basis::Simulated { "" } else { "an estimated " };
     Some(match (familiar.mean_s, best.mean_s) {
         (Some(mean), Some(best)) => format!(
-            "{title} ({}) takes {about}{}, {:.1} times as long.",
+            "{title} ({}) takes {about}{} ({}).",
             familiar.protocol,
             show::duration(mean),
-            mean / best
+            more(best, mean)
         ),
         (None, _) if familiar.basis == Basis::Simulated => format!("{title} does not deliver it."),
         (None | Some(_), _) => return None,
@@ -264,7 +269,7 @@ fn sharing(question: &Question, advice: &Advice, best: &Candidate) -> Option<Str
         };
         let other = advice.dedicated.as_ref().and_then(|other| {
             let about = if other.basis == Basis::Simulated { "" } else { "an estimated " };
-            let time = other.mean_s.filter(|_| other.success != Some(0.0))?;
+            let time = other.mean_s.filter(|_| other.delivers())?;
             Some(format!(
                 " If its rate is yours alone (--dedicated), {} takes {about}{}.",
                 other.protocol,
@@ -280,10 +285,20 @@ fn sharing(question: &Question, advice: &Advice, best: &Candidate) -> Option<Str
         return None;
     }
     let shared = question.sharing() == Sharing::Shared;
+    let is_given = question.sharing.or(question.link.sharing).is_some();
+    let far = if shared || is_given {
+        String::new()
+    } else {
+        format!(
+            " Light takes more than {} to the receiver, so the path counts as dedicated; --shared \
+             ranks transports for a shared one.",
+            Span(advise::SHARED_DELAY_MAX)
+        )
+    };
     let why = if shared { "; without a return link no transport has any" } else { "" };
     Some(format!(
-        "{} has no congestion control{why}: send it at a rate reserved for it.",
-        best.protocol
+        "{} has no congestion control{why}: send it at a rate reserved for it.{far}",
+        best.title()
     ))
 }
 
@@ -328,7 +343,9 @@ fn cost(question: &Question, advice: &Advice) -> Option<String> {
 /// A difference of times, as a share of the shorter one.
 fn more(first: f64, mean: f64) -> String {
     let ratio = mean / first;
-    if ratio < 2.0 {
+    if (ratio - 1.0).abs() < 5e-4 {
+        "the same time".to_owned()
+    } else if ratio < 2.0 {
         format!("{:+.1} %", 100.0 * (ratio - 1.0))
     } else {
         format!("{ratio:.1} times as long")
