@@ -321,6 +321,12 @@ pub(crate) const ENVIRONMENT: &[Entry] = &[
         &["link", "emu"],
     ),
     entry(
+        "SLOWLIGHT_EPOCH",
+        "set for programs in a world: date from which its outages count; `send` and `recv` read it \
+         (--epoch)",
+        &["send", "recv", "get", "link", "emu"],
+    ),
+    entry(
         "SLOWLIGHT_PYTHON",
         "Python interpreter with the package slowlight [default: of $VIRTUAL_ENV, of .venv, or \
          python3]",

@@ -25,6 +25,11 @@ mod switch;
 #[cfg(any(feature = "compute", feature = "sockets"))]
 mod whole;
 
+/// Environment variable with the date from which the outages of an emulated world count, for
+/// programs in it.
+#[cfg(any(feature = "emulate", feature = "sockets"))]
+const EPOCH: &str = "SLOWLIGHT_EPOCH";
+
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 

@@ -15,6 +15,7 @@ use engine::Time;
 use serde::de::value::StrDeserializer;
 use serde::de::{Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+pub use transport::quantity::Periodic;
 use transport::quantity::{Probability, QuantityError, Rate, Size, Span, Text, Window};
 use transport::text::SpecError;
 
@@ -202,19 +203,6 @@ pub enum Queue {
     Bytes(Size),
     /// No bound.
     Unlimited,
-}
-
-/// Periodic outages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Periodic {
-    /// Time from the start of one outage to the next.
-    pub period: Span,
-    /// Duration of each outage.
-    pub down: Span,
-    /// Start of the first outage; default: at once.
-    #[serde(default)]
-    pub first: Span,
 }
 
 /// Policy for packets while the link is down (see [`link::WhileDown`]).

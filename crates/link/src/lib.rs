@@ -36,6 +36,7 @@ mod line;
 mod link;
 mod near;
 mod outages;
+mod path_outages;
 mod rate;
 mod room;
 mod serialiser;
@@ -50,6 +51,7 @@ pub use framing::{Fcs, Framing, Stuffing};
 pub use line::{HeaderCompression, Left, Line, LineStats};
 pub use link::{Link, Rejected};
 pub use outages::{Outages, Window};
+pub use path_outages::{Back, PathOutages};
 pub use rate::{Rate, RateStep, TokenBucket};
 pub use stats::{Count, Stats};
 

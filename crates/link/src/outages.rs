@@ -92,7 +92,12 @@ impl Outages {
         }
     }
 
-    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+    /// Checks that windows are not empty and ascend, and that the link is up between outages.
+    ///
+    /// # Errors
+    ///
+    /// Names the first window that is wrong.
+    pub fn validate(&self) -> Result<(), ConfigError> {
         match self {
             Self::Never => Ok(()),
             Self::List(windows) => ascending("outages", windows),

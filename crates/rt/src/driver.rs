@@ -5,6 +5,7 @@ mod destinations;
 mod intake;
 mod names;
 mod outages;
+mod planned;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,7 +32,10 @@ use crate::outbox::{Held, Outbox};
 use crate::refusals::forgivable;
 use crate::socket::SEGMENTS_MAX;
 use crate::wait::wake_exactly;
-use crate::{Clock, FileStore, Group, Peers, Ready, ReceiveBuffers, Refusal, Sent, Socket, Waker};
+use crate::{
+    Clock, Contact, FileStore, Group, Peers, Ready, ReceiveBuffers, Refusal, Schedule, Sent,
+    Socket, Waker,
+};
 
 /// Runs an engine in the calling thread; see the [crate documentation](crate).
 #[derive(Debug)]
@@ -55,6 +59,9 @@ pub struct Driver<E: Engine> {
     /// Paths whose datagrams the engine does not want now.
     paused: BTreeSet<PathId>,
     outages: Outages,
+    /// Known outages of all paths, and the contact as the observer knows it.
+    schedule: Option<Schedule>,
+    contact: Contact,
     next_tick: Time,
     /// Address of the only peer, if the driver is connected, and the number of refusals reported
     /// so far.
@@ -141,6 +148,8 @@ impl<E: Engine> Driver<E> {
             received: ReceiveBuffers::new(),
             paused: BTreeSet::new(),
             outages: Outages::default(),
+            schedule: None,
+            contact: Contact::Open,
             next_tick: Time::ZERO + config.tick,
             connected: None,
             statistics: Statistics::default(),
@@ -163,14 +172,22 @@ impl<E: Engine> Driver<E> {
     }
 
     fn bring_up(&mut self, path: PathId) {
+        let (now, info) = (self.clock.now(), self.info(path));
+        let events = match &self.schedule {
+            Some(schedule) => schedule.state(now, info),
+            None => vec![PathEvent::Up(info)],
+        };
+        for event in events {
+            self.engine.handle_input(now, Input::Path(path, event));
+        }
+    }
+
+    /// Returns the properties of a path.
+    fn info(&self, path: PathId) -> PathInfo {
         let address = self.peers.get(path).map(|peer| peer.address);
         let ends = address.map(|address| (self.socket.local(), address));
-        let info = PathInfo {
-            kind: self.peers.kind(path, self.config.path.kind),
-            ends,
-            ..self.config.path.clone()
-        };
-        self.engine.handle_input(self.clock.now(), Input::Path(path, PathEvent::Up(info)));
+        let kind = self.peers.kind(path, self.config.path.kind);
+        PathInfo { kind, ends, ..self.config.path.clone() }
     }
 
     /// Adds the only peer of this driver. In return the observer is notified when no socket listens
@@ -299,6 +316,7 @@ impl<E: Engine> Driver<E> {
         on: &mut impl FnMut(Time, &mut E, Event<E::Indication>),
     ) -> Result<Next, RunError> {
         let now = self.clock.now();
+        self.keep_to_schedule(now, on);
         if self.engine.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
             self.engine.handle_timeout(now);
         }
@@ -415,7 +433,9 @@ impl<E: Engine> Driver<E> {
             let any = self.socket.local().ip().is_unspecified();
             let local = self.socket.local();
             let Self { engine, peers, config, statistics, outages, paused, lite, .. } = self;
-            let mut intake = Intake { engine, peers, config, statistics, outages, paused };
+            let schedule = self.schedule.as_ref();
+            let mut intake =
+                Intake { engine, peers, config, statistics, outages, schedule, paused };
             let inlet = Inlet { group: None, echo: None, any, local };
             let mut count = self.socket.receive(&mut self.received, |arrival| {
                 intake.arrive(now, &arrival, inlet);
@@ -566,8 +586,10 @@ impl<E: Engine> Driver<E> {
 
     /// Waits for a datagram or another event, at most until `latest`.
     fn wait_for_datagrams(&mut self, latest: Time) -> io::Result<()> {
-        let deadline = self.engine.poll_timeout().map_or(latest, |deadline| deadline.at);
-        self.wait(latest.min(deadline), self.listening())
+        let deadline = self.engine.poll_timeout().map(|deadline| deadline.at);
+        let change = self.schedule.as_ref().and_then(Schedule::change);
+        let until = deadline.into_iter().chain(change).fold(latest, Time::min);
+        self.wait(until, self.listening())
     }
 
     /// Waits for the store, the held batch and, if `readable`, a datagram, at most until `until`.

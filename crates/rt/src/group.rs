@@ -150,6 +150,11 @@ impl Groups {
         self.by_path.contains_key(&path)
     }
 
+    /// Whether a path represents a group that was left.
+    pub(crate) fn is_left(&self, path: PathId) -> bool {
+        self.by_path.get(&path).is_some_and(|member| member.socket.is_none())
+    }
+
     /// Sets `sender` up for a group and returns the address to send to; `None` if the group is
     /// left.
     pub(crate) fn aim(&mut self, path: PathId, sender: &Socket) -> io::Result<Option<SocketAddr>> {

@@ -38,6 +38,19 @@ pub struct Window {
     pub lasts: Span,
 }
 
+/// Periodic outages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Periodic {
+    /// Time from the start of one outage to the next.
+    pub period: Span,
+    /// Duration of each outage.
+    pub down: Span,
+    /// Start of the first outage; default: at once.
+    #[serde(default)]
+    pub first: Span,
+}
+
 /// A probability or ratio from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability(pub f64);
@@ -594,6 +607,45 @@ impl FromStr for Window {
             return Err(QuantityError::NoTime { text: excerpt(text) });
         }
         Ok(window)
+    }
+}
+
+/// Splits a text at plus signs into the parts of a form; all but the last are required.
+///
+/// # Errors
+///
+/// The text has fewer or more parts, or an empty one.
+pub fn parts<'a, const N: usize>(
+    text: &'a str,
+    kind: &'static str,
+    example: &'static str,
+) -> Result<[Option<&'a str>; N], QuantityError> {
+    let wrong = || QuantityError::NotANumber { text: text.to_owned(), kind, example };
+    let mut parts = [None; N];
+    for (index, part) in text.split('+').map(str::trim).enumerate() {
+        *parts.get_mut(index).filter(|_| !part.is_empty()).ok_or_else(wrong)? = Some(part);
+    }
+    if parts[..N - 1].iter().all(Option::is_some) { Ok(parts) } else { Err(wrong()) }
+}
+
+impl FromStr for Periodic {
+    type Err = QuantityError;
+
+    /// Parses `60 s+5 s`, or `60 s+5 s+10 s`: period, duration of each outage, start of the first,
+    /// by default at once.
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let (kind, example) = ("a period and an outage", "60 s+5 s");
+        let [period, down, first] = parts(text, kind, example)?;
+        let first = first.map_or(Ok(Span::default()), str::parse)?;
+        let this = Self {
+            period: period.unwrap_or_default().parse()?,
+            down: down.unwrap_or_default().parse()?,
+            first,
+        };
+        if this.down.duration().is_zero() {
+            return Err(QuantityError::NoTime { text: text.to_owned() });
+        }
+        Ok(this)
     }
 }
 

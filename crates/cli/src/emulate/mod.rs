@@ -30,7 +30,7 @@ use transport::settings::tcp::TcpBuffers;
 use crate::compute::link_options::LinkOptions;
 use crate::compute::simulate;
 use crate::exit::Exit;
-use crate::{Usage, switch};
+use crate::{EPOCH, Usage, switch};
 
 use self::demands::Demands;
 use self::outside::{Entered, Outside};
@@ -383,10 +383,11 @@ impl Work {
     ) -> anyhow::Result<Option<ExitCode>> {
         let peer = self.peer.as_deref().and_then(|name| world.host(name));
         let mut requests = Requests::of_others().context("taking signals")?;
+        let epoch = epoch(world);
         let mut servers = Servers::default();
         if let Some(peer) = peer
             && let Started::Over(signal) =
-                servers.start((peer, user), &self.servers, self.wait_for, &mut requests)?
+                servers.start((peer, user, &epoch), &self.servers, self.wait_for, &mut requests)?
         {
             return Ok(Some(ended(SIGNALLED + signal)));
         }
@@ -396,7 +397,7 @@ impl Work {
             return Err(Usage("no program to run: name it after `--`".to_owned()).into());
         };
         let mut command = process::Command::new(program);
-        near.command(command.args(arguments));
+        near.command(command.args(arguments)).env(EPOCH, epoch);
         if let Some(user) = user {
             user.command(&mut command);
         }
@@ -409,6 +410,12 @@ impl Work {
             Err(error) => not_started(program, error).map(|()| None),
         }
     }
+}
+
+/// Date from which the outages of a world count.
+fn epoch(world: &World) -> String {
+    let (zero, _) = world.clock().zero();
+    humantime::format_rfc3339_nanos(zero).to_string()
 }
 
 /// Host that programs run on by default: the first transfer's sender, or the first link's.

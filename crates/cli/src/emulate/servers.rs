@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use emu::{Host, Listening, Requests, User, listening};
 
+use crate::EPOCH;
+
 /// Interval of checks of sockets.
 const LOOK: Duration = Duration::from_millis(5);
 /// Longest wait for a program that may never listen.
@@ -37,7 +39,7 @@ impl Servers {
     /// `port`, starts all at once and waits for a listener on that port.
     pub(super) fn start(
         &mut self,
-        (host, user): (&Host, Option<&User>),
+        (host, user, epoch): (&Host, Option<&User>, &str),
         commands: &[OsString],
         port: Option<u16>,
         requests: &mut Requests,
@@ -45,7 +47,7 @@ impl Servers {
         for text in commands {
             let before = listening(host)?;
             let mut command = Command::new("/bin/sh");
-            host.command(command.arg("-c").arg(text));
+            host.command(command.arg("-c").arg(text)).env(EPOCH, epoch);
             if let Some(user) = user {
                 user.command(&mut command);
             }

@@ -64,6 +64,9 @@ impl NodeOptions {
                 "{option} is for datagrams; the layers of the node at --node have theirs"
             );
         }
+        if let Some(option) = options.contacts.given() {
+            bail!("{option} does not go with --node; the node's contact plan and --lifetime hold");
+        }
         let mut client = NodeClient::connect(socket).map_err(|error| {
             anyhow!("{error}; is the node running? `slowlight node CONFIG.toml` starts it")
         })?;

@@ -3,6 +3,7 @@
 mod ask;
 mod bp;
 mod cfdp_over_node;
+pub(crate) mod contacts;
 mod node;
 mod operations;
 mod outcome;

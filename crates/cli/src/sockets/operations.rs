@@ -24,6 +24,7 @@ use wire::cfdp::{
     TransmissionMode,
 };
 
+use crate::sockets::contacts;
 use crate::sockets::screen::Screen;
 use crate::sockets::session::{self, Driver};
 use crate::sockets::transfer::{self, Options, resolve};
@@ -285,6 +286,9 @@ fn prepare(operation: Operation, place: &Path) -> Result<(Driver, Pending)> {
     };
     let transport = configuration.build(rt::entropy().context("no entropy")?);
     let mut driver = session::open(settings, transport, store, waker)?;
+    let own = configuration.number().unwrap_or(numbers.1);
+    let options = &common.options;
+    options.contacts.follow(&mut driver, (own, Some(remote)), options.light_time())?;
     driver.add_peer(to);
     let pending = Pending::new(operation, driver.now());
     Ok((driver, pending))
@@ -344,8 +348,10 @@ impl Pending {
                 };
             });
         }
-        if let rt::Event::Indication(Event::Entity(indication)) = event {
-            self.indication(now, *indication);
+        match event {
+            rt::Event::Indication(Event::Entity(indication)) => self.indication(now, *indication),
+            rt::Event::Contact(contact) => self.on_contact(now, contact),
+            rt::Event::Indication(_) | rt::Event::Tick | rt::Event::Refused(_) => {}
         }
         match &self.phase {
             Phase::Beginning | Phase::Requested(_) if now >= self.until => {
@@ -357,6 +363,16 @@ impl Pending {
                 rt::Control::Continue
             }
             Phase::Answered(..) | Phase::Failed(_) => rt::Control::Stop,
+        }
+    }
+
+    /// Waits for the next contact if there is none.
+    fn on_contact(&mut self, now: Time, contact: rt::Contact) {
+        if let Some(text) = contacts::described(now, contact) {
+            self.screen.say(text);
+        }
+        if let rt::Contact::Closed(Some(next)) = contact {
+            self.until += next.since(now);
         }
     }
 

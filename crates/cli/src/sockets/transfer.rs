@@ -9,6 +9,7 @@ use engine::PathInfo;
 use transport::protocol::Protocol;
 use transport::quantity::{Rate, Size, Span};
 
+use crate::sockets::contacts::ContactOptions;
 use crate::sockets::scope;
 
 /// Bytes of Ethernet's header, which a rate counts.
@@ -74,6 +75,9 @@ pub(crate) struct Options {
     /// it
     #[arg(long, value_name = "FILE")]
     pub(crate) mib: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) contacts: ContactOptions,
 
     /// Send content by UDP-Lite, which may deliver it damaged
     ///
@@ -245,6 +249,7 @@ mod tests {
             mib: None,
             profile: None,
             datagram: Some(1000),
+            contacts: ContactOptions::default(),
             udp_lite: false,
             json: false,
         };

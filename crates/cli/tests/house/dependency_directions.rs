@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("link", &["engine", "wire"]),
     ("pcap", &["engine", "wire"]),
     ("sim", &["engine", "wire", "proto", "link", "pcap"]),
-    ("rt", &["engine", "wire", "proto"]),
+    ("rt", &["engine", "wire", "proto", "link"]),
     ("emu", &["engine", "wire", "link", "pcap", "rt"]),
     ("transport", &["engine", "wire", "proto"]),
     ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "transport"]),

@@ -19,6 +19,7 @@ mod long_input;
 mod node;
 mod other_ports;
 mod outside;
+mod passes;
 mod path_mtu;
 mod pep;
 mod ports;

@@ -6,25 +6,10 @@ use std::str::FromStr;
 use serde::de::value::StrDeserializer;
 use serde::de::{Deserialize as _, IntoDeserializer as _};
 use serde::ser::Serialize as _;
-use transport::quantity::{Probability, QuantityError, Span};
+use transport::quantity::{Probability, QuantityError, parts};
 use transport::text::SpecError;
 
-use super::{Bucket, Burst, OnError, Periodic, WhileDown};
-
-/// Splits a text at plus signs into the parts of the form.
-fn parts<'a, const N: usize>(
-    text: &'a str,
-    kind: &'static str,
-    example: &'static str,
-) -> Result<[Option<&'a str>; N], QuantityError> {
-    let wrong = || QuantityError::NotANumber { text: text.to_owned(), kind, example };
-    let mut parts = [None; N];
-    for (index, part) in text.split('+').map(str::trim).enumerate() {
-        *parts.get_mut(index).filter(|_| !part.is_empty()).ok_or_else(wrong)? = Some(part);
-    }
-    // All but the last are required.
-    if parts[..N - 1].iter().all(Option::is_some) { Ok(parts) } else { Err(wrong()) }
-}
+use super::{Bucket, Burst, OnError, WhileDown};
 
 impl FromStr for Burst {
     type Err = QuantityError;
@@ -57,27 +42,6 @@ impl FromStr for Bucket {
     }
 }
 
-impl FromStr for Periodic {
-    type Err = QuantityError;
-
-    /// Parses `60 s+5 s`, or `60 s+5 s+10 s`: period, duration of each outage, start of the first,
-    /// by default at once.
-    fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let (kind, example) = ("a period and an outage", "60 s+5 s");
-        let [period, down, first] = parts(text, kind, example)?;
-        let first = first.map_or(Ok(Span::default()), str::parse)?;
-        let this = Self {
-            period: period.unwrap_or_default().parse()?,
-            down: down.unwrap_or_default().parse()?,
-            first,
-        };
-        if this.down.duration().is_zero() {
-            return Err(QuantityError::NoTime { text: text.to_owned() });
-        }
-        Ok(this)
-    }
-}
-
 macro_rules! words {
     ($($kind:ty),*) => {$(
         impl FromStr for $kind {
@@ -101,8 +65,10 @@ words!(OnError, WhileDown);
 
 #[cfg(test)]
 mod tests {
+    use transport::quantity::Span;
+
     use super::*;
-    use crate::link_spec::LinkSpec;
+    use crate::link_spec::{LinkSpec, Periodic};
 
     #[test]
     fn short_forms_are_the_tables_of_files() {

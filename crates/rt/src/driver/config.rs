@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::PathInfo;
 use thiserror::Error;
 
-use crate::{Buffers, UdpLite};
+use crate::{Buffers, Contact, UdpLite};
 
 /// Settings of a [`Driver`](super::Driver).
 #[derive(Clone, Debug)]
@@ -54,6 +54,9 @@ pub enum Event<I> {
     /// No socket listens at the address of [`Driver::connect_peer`](super::Driver::connect_peer);
     /// reported at most once a tick.
     Refused(SocketAddr),
+    /// A contact of [`Driver::follow`](super::Driver::follow)'s schedule began or ended, or is not
+    /// open at the start.
+    Contact(Contact),
 }
 
 /// Whether to continue.

@@ -7,9 +7,9 @@ use engine::{Engine, Input, PathEvent, PathId, PathInfo, Receive, Time};
 
 use super::outages::Outages;
 use super::{Config, Statistics};
-use crate::Peers;
 use crate::peers::Origin;
 use crate::socket::Arrival;
+use crate::{Peers, Schedule};
 
 /// Context of incoming datagrams.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,7 @@ pub(super) struct Intake<'a, E> {
     pub(super) config: &'a Config,
     pub(super) statistics: &'a mut Statistics,
     pub(super) outages: &'a mut Outages,
+    pub(super) schedule: Option<&'a Schedule>,
     pub(super) paused: &'a mut BTreeSet<PathId>,
 }
 
@@ -99,7 +100,14 @@ impl<E: Engine> Intake<'_, E> {
         };
         let kind = self.peers.kind(path, self.config.path.kind);
         let info = PathInfo { kind, ends: Some((local, from)), ..self.config.path.clone() };
-        self.engine.handle_input(now, Input::Path(path, PathEvent::Up(info)));
+        let state = self.schedule.map(|schedule| schedule.state(now, info.clone()));
+        // The datagram that arrived proves a contact, whatever the schedule has.
+        if !matches!(state.as_deref(), Some([PathEvent::Up(_), ..])) {
+            self.engine.handle_input(now, Input::Path(path, PathEvent::Up(info)));
+        }
+        for event in state.into_iter().flatten() {
+            self.engine.handle_input(now, Input::Path(path, event));
+        }
         Some(path)
     }
 }

@@ -487,3 +487,37 @@ fn batches_last_a_millisecond() {
     assert_eq!(at(Some(1_000_000_000)), 64);
     assert_eq!(at(Some(100_000_000_000)), 64);
 }
+
+#[test]
+fn paths_follow_a_schedule() {
+    let ms = Duration::from_millis;
+    let window = |start, end| link::Window { start: Time::ZERO + start, end: Time::ZERO + end };
+    // Not open at the start, then open for ever; the peer is 30 ms away.
+    let outages = link::Outages::List(vec![window(ms(0), ms(50))]);
+    let back = Some(link::Back { outages: outages.clone(), delay: ms(30) });
+    let outages = link::PathOutages { first: vec![outages], back };
+    let mut place = driver(Toy::default(), PathInfo::datagram(1000));
+    place.driver.follow(Schedule::new(outages, crate::Zero::Start));
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let path = place.driver.add_peer(peer.local_addr().unwrap());
+    assert_eq!((place.driver.engine().paths, &*place.driver.engine().down), (0, &[path][..]));
+    // The datagram of a stranger proves a contact before it is handled.
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.send_to(&[0; 8], place.driver.local()).unwrap();
+    let mut contacts = Vec::new();
+    let run = place.driver.run(&AtomicBool::new(false), |now, toy, event| {
+        if let Event::Contact(contact) = event {
+            contacts.push((contact, now));
+        }
+        let is_over = contacts.len() == 2 && toy.received.len() == 1 || now > Time::from_secs(10);
+        if is_over { Control::Stop } else { Control::Continue }
+    });
+    run.unwrap();
+    let toy = place.driver.engine();
+    let [(Contact::Closed(next), _), (Contact::Open, opened)] = contacts[..] else {
+        panic!("{contacts:?}")
+    };
+    let at = Time::ZERO + ms(80);
+    assert!(next == Some(at) && opened >= at, "{contacts:?}");
+    assert!(toy.paths >= 2, "both paths are up");
+}

@@ -4,7 +4,6 @@
 #[cfg(test)]
 mod tests;
 mod turns;
-mod wall;
 mod wired;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,10 +22,10 @@ use proto::bp::layer::{Command, Configured, Layer, LinkId};
 use thiserror::Error;
 
 use self::turns::{Port, Turns};
-use self::wall::Wall;
-pub use self::wall::{WallClock, dtn_ms};
 use self::wired::{ForLayer, Wired};
 use crate::streams::{StreamConfig, StreamDriver};
+use crate::wall::Wall;
+pub use crate::wall::{WallClock, dtn_ms};
 use crate::{Clock, Config, Control, Destination, Driver, FileStore, Waker};
 
 /// Maximum batches of events that wait for the agent; beyond that, layers wait, and their peers

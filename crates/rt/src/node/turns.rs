@@ -8,9 +8,9 @@ use engine::{Effect, EffectError, Engine as _, Input, Time};
 use proto::bp::agent::{Agent, Indication, LinkRef};
 use proto::bp::layer::Command;
 
-use super::wall::{Wall, dtn_ms};
 use super::wired::{Events, ForLayer};
 use super::{LayerUpdate, OnStep, Order};
+use crate::wall::{Wall, dtn_ms};
 use crate::{Clock, FileStore, Waker};
 
 /// Maximum orders per turn.

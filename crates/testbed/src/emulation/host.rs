@@ -301,9 +301,8 @@ mod tests {
 
     use bytes::Bytes;
     use engine::{FileName, Rng};
-    use link::{Outages, Window};
+    use link::{Back, Outages, PathOutages, Window};
 
-    use super::super::paths::Back;
     use super::*;
     use transport::protocol::Protocol;
 
@@ -321,8 +320,8 @@ mod tests {
         store.insert(name.clone(), Bytes::from(vec![1; 1000]));
         let outages = Outages::List(vec![Window { start: at(10), end: at(50) }]);
         let info = PathInfo { rate_bps: Some(8_000_000), ..PathInfo::datagram(1024) };
-        let outages = vec![outages];
-        let way = KnownPath { path: PathId(7), info: info.clone(), outages, back: None };
+        let outages = PathOutages { first: vec![outages], back: None };
+        let way = KnownPath { path: PathId(7), info: info.clone(), outages };
         let mut host = EmulatedHost::new("a", 1, config, store, vec![way], info);
         let request = SendRequest::new(name, "file", 2, protocol.kind);
         host.plan(at(20), Planned::Request(0, Box::new(request)));
@@ -384,7 +383,7 @@ mod tests {
         turn(&mut host, at(20));
         assert!(!host.is_at_rest(), "the way comes up at 50 ms");
         let mut host = sender();
-        host.paths.known[0].outages =
+        host.paths.known[0].outages.first =
             vec![Outages::Contacts(vec![Window { start: at(1), end: at(5) }])];
         for millis in [0, 1, 5, 20, 30] {
             turn(&mut host, at(millis));
@@ -395,7 +394,8 @@ mod tests {
         let mut host = sender();
         host.plan.clear();
         let (period, down) = (Duration::from_millis(100), Duration::from_millis(50));
-        host.paths.known[0].outages = vec![Outages::Periodic { period, down, offset: at(10) }];
+        host.paths.known[0].outages.first =
+            vec![Outages::Periodic { period, down, offset: at(10) }];
         for millis in [0, 10, 60, 110] {
             turn(&mut host, at(millis));
             assert!(host.is_at_rest(), "{millis} ms");
@@ -407,7 +407,8 @@ mod tests {
         let mut host = sender();
         // Down at the peer from 60 ms to 200 ms, at this node 100 ms later.
         let outages = Outages::List(vec![Window { start: at(60), end: at(200) }]);
-        host.paths.known[0].back = Some(Back { outages, delay: Duration::from_millis(100) });
+        host.paths.known[0].outages.back =
+            Some(Back { outages, delay: Duration::from_millis(100) });
         for millis in [0, 10, 20] {
             turn(&mut host, at(millis));
         }

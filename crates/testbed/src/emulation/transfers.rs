@@ -20,13 +20,13 @@ use lab::plan::{self, EnginePlan, PathPlan};
 use lab::run::{self, Run};
 use lab::scenario::{Scenario, Transfer};
 use lab::topology::Topology;
-use link::Rate;
+use link::{Back, PathOutages, Rate};
 use rt::{Clock, Control, Driver, Group, Waker};
 use sim::Store;
 use transport::text::SpecError;
 
 use super::host::{EmulatedHost, Planned};
-use super::paths::{Back, KnownPath};
+use super::paths::KnownPath;
 use super::tools::{self, Errand, Ports, Ties};
 use crate::scratch::Scratch;
 use crate::tool::Outcome;
@@ -289,7 +289,7 @@ fn player<'a>(
             PathPlan::Peer { path, remote, link, info } => {
                 infos.push(info.clone());
                 peers.push((path, remote.into()));
-                let outages = vec![scenario.links[link].config()?.outages];
+                let first = vec![scenario.links[link].config()?.outages];
                 let mut hosts = world.hosts().iter();
                 let peer = hosts.position(|host| host.plan().address == remote.0);
                 let route = peer.and_then(|peer| topology.route(peer, index));
@@ -297,7 +297,8 @@ fn player<'a>(
                 let back = last.map(|last| scenario.links[last].config()).transpose()?;
                 let back = back
                     .map(|link| Back { delay: link.delay.at(Time::ZERO), outages: link.outages });
-                known.push(KnownPath { path, info, outages, back });
+                let outages = PathOutages { first, back };
+                known.push(KnownPath { path, info, outages });
             }
             PathPlan::Listen { info } => infos.push(info),
             PathPlan::Group { path, remote, info, links, .. } => {
@@ -305,10 +306,10 @@ fn player<'a>(
                 let own: Vec<_> = links.iter().filter(|(from, _)| *from == index).collect();
                 let device = own.first().map(|(_, link)| world.device(*link));
                 groups.push((path, remote.into(), device));
-                let outages =
-                    own.iter().map(|(_, link)| Ok(scenario.links[*link].config()?.outages));
-                let outages = outages.collect::<Result<_, SpecError>>()?;
-                known.push(KnownPath { path, info, outages, back: None });
+                let first = own.iter().map(|(_, link)| Ok(scenario.links[*link].config()?.outages));
+                let first = first.collect::<Result<_, SpecError>>()?;
+                let outages = PathOutages { first, back: None };
+                known.push(KnownPath { path, info, outages });
             }
         }
     }

@@ -4,6 +4,7 @@
 mod asabr;
 mod hdtn;
 mod ion;
+mod list;
 pub mod orbits;
 mod own;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use proto::routing::changes::{Change, ChangeError, Draft};
 use proto::routing::contacts::{Begin, Contact, ContactPlan, Range};
 use wire::{EXCERPT_MAX, excerpt};
 
+pub use self::list::read_list;
 pub use self::times::Base;
 use crate::text::{self, SpecError};
 

@@ -21,6 +21,7 @@ use super::place::Place;
 use super::{Driver, LINGER, Linger, Runner, configured, leave, listing, losses, put, routes};
 use crate::exit::Exit;
 use crate::show;
+use crate::sockets::contacts;
 use crate::sockets::outcome::{Measures, Outcome};
 use crate::sockets::screen::{Bar, Screen};
 use crate::sockets::transfer::{self, Options};
@@ -77,6 +78,8 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
         ..rt::Config::new(job.ends.listen, path)
     };
     let mut driver = super::open(settings, transport, store, waker)?;
+    let numbers = (configuration.number().or(job.ends.entity).unwrap_or(1), Some(job.ends.next()));
+    job.options.contacts.follow(&mut driver, numbers, job.options.light_time())?;
     connect(&mut driver, &job.ends, configuration.peer_ports() > 0)?;
     let mut client = Client::new(job, driver.now(), true);
     client.resumes |= resumes;
@@ -203,8 +206,9 @@ struct Client {
     is_quick: bool,
     /// Whether the peer has replied, or will not.
     is_answered: bool,
-    /// When the progress changed last.
+    /// When the progress changed last, or a contact began.
     advanced: Time,
+    contact: rt::Contact,
     /// Reason why a PDU was not carried, if one was not.
     lost: Option<&'static str>,
     /// Loss of segments to the peer, and the number of segments that it was measured with.
@@ -249,6 +253,7 @@ impl Client {
             is_quick,
             is_answered: false,
             advanced: now,
+            contact: rt::Contact::Open,
             lost: None,
             loss: None,
         }
@@ -268,6 +273,7 @@ impl Client {
                 self.warn_of_silence(now);
             }
             rt::Event::Refused(address) => self.refused(address),
+            rt::Event::Contact(contact) => self.on_contact(now, contact),
             rt::Event::Indication(event) => self.event(now, transport, event),
         }
         if matches!(self.phase, Phase::Loading) && transport.is_ready() {
@@ -283,6 +289,23 @@ impl Client {
             Phase::Refused(_) => false,
         };
         if stays { rt::Control::Continue } else { rt::Control::Stop }
+    }
+
+    /// Reports the end of a contact. After the last one nothing more can happen.
+    fn on_contact(&mut self, now: Time, contact: rt::Contact) {
+        self.contact = contact;
+        match contact {
+            rt::Contact::Open => self.advanced = now,
+            rt::Contact::Closed(Some(_)) => {
+                self.screen.say(contacts::described(now, contact).unwrap_or_default());
+            }
+            rt::Contact::Closed(None) => {
+                if matches!(self.phase, Phase::Loading | Phase::Active(_)) {
+                    let why = "no contact is left in the plan".to_owned();
+                    self.phase = Phase::Stopped(self.active().cloned(), why, now);
+                }
+            }
+        }
     }
 
     /// Reports that nobody listens. Continues, since the peer may start later.
@@ -528,6 +551,7 @@ impl Client {
         let since = if is_slow { self.bar.began } else { self.advanced };
         let is_late = now.since(since) >= patience;
         if self.is_warned
+            || self.contact != rt::Contact::Open
             || self.is_answered
             || self.active().is_none()
             || !is_late

@@ -29,6 +29,7 @@ use proto::saratoga::lite;
 use service::api::{EntityDriver, Observer};
 use transport::contract::Spool;
 use transport::quantity::Rate;
+use transport::settings::check_interval;
 use transport::{Configuration, Event, Process, Role, TransferId, Transport};
 
 use crate::sockets::transfer::{self, CATCH_UP, Options, UNPACED_WINDOW, bind_error};
@@ -103,6 +104,11 @@ pub(crate) fn configured(
     }
     if let Some(given) = given {
         configuration.set_entity(given);
+    }
+    let inactivity = options.contacts.inactivity;
+    check_interval("--inactivity", inactivity)?;
+    if let Some(silence) = inactivity {
+        configuration.set_inactivity(silence.duration());
     }
     let rate_bps = configuration.finish(&process)?;
     let checked = configuration.check(&protocol);

@@ -17,6 +17,7 @@ use super::{Driver, Routes, Runner, configured, routes};
 use crate::exit::Exit;
 use crate::show;
 use crate::sockets::cfdp_over_node::Node;
+use crate::sockets::contacts;
 use crate::sockets::outcome::{self, Measures, Outcome};
 use crate::sockets::peers::{self, join};
 use crate::sockets::screen::{Bar, Screen};
@@ -157,6 +158,8 @@ fn open(
         ..rt::Config::new(service.listen, path)
     };
     let mut driver = super::open(settings, transport, store, waker)?;
+    let own = number.or(service.entity).unwrap_or(ENTITY);
+    options.contacts.follow(&mut driver, (own, None), options.light_time())?;
     for address in peers {
         driver.add_peer(address);
     }
@@ -282,6 +285,11 @@ impl Server {
             }
             // A receiver has no single peer that could refuse.
             rt::Event::Refused(_) => {}
+            rt::Event::Contact(contact) => {
+                if let Some(text) = contacts::described(now, contact) {
+                    self.screen.say(text);
+                }
+            }
             rt::Event::Indication(event) => self.event(now, transport, event),
         }
         let least = if self.is_repeated { REPEATED } else { Duration::ZERO };

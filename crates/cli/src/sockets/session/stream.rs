@@ -21,6 +21,7 @@ use super::server::{self, Service, join_group};
 use super::{Driver, configured, leave};
 use crate::exit::Exit;
 use crate::show;
+use crate::sockets::contacts;
 use crate::sockets::outcome::{Measures, Outcome};
 use crate::sockets::screen::Screen;
 use crate::sockets::transfer::{self, Options};
@@ -84,6 +85,8 @@ fn sender(options: &Options, ends: &Ends) -> Result<(Driver, tempfile::TempDir)>
     }
     let settings = rt::Config::new(ends.listen, path);
     let (mut driver, state) = open(configuration.as_ref(), settings)?;
+    let numbers = (configuration.number().or(ends.entity).unwrap_or(1), Some(ends.next()));
+    options.contacts.follow(&mut driver, numbers, options.light_time())?;
     connect(&mut driver, ends, true)?;
     Ok((driver, state))
 }
@@ -147,6 +150,12 @@ impl View {
     fn new(options: Options, screen: Screen, file: PathBuf, name: &str, now: Time) -> Self {
         let bar = screen.bar(name, None);
         Self { options, screen, file, bar, began: now, end: None }
+    }
+
+    fn on_contact(&self, now: Time, contact: rt::Contact) {
+        if let Some(text) = contacts::described(now, contact) {
+            self.screen.say(text);
+        }
     }
 
     /// Prints texts and messages of a transport.
@@ -237,6 +246,7 @@ impl Writer {
     ) -> rt::Control {
         match event {
             rt::Event::Tick | rt::Event::Refused(_) => {}
+            rt::Event::Contact(contact) => self.view.on_contact(now, contact),
             rt::Event::Indication(Event::Ended(ended)) => self.view.ended(now, transport, &ended),
             rt::Event::Indication(event) => {
                 if let Err(error) = self.view.event(event) {
@@ -325,6 +335,8 @@ fn receiver(
     let settings =
         rt::Config { peers_max: service.peers_max, ..rt::Config::new(service.listen, path) };
     let (mut driver, state) = open(configuration.as_ref(), settings)?;
+    let own = configuration.number().or(service.entity).unwrap_or(2);
+    options.contacts.follow(&mut driver, (own, None), options.light_time())?;
     let screen = Screen::new(options.json);
     join_group(&mut driver, service, &screen)?;
     let output: Box<dyn Write> = if is_standard {
@@ -356,9 +368,15 @@ impl Reader {
         transport: &mut dyn Transport,
         event: rt::Event<Event>,
     ) -> rt::Control {
-        if let rt::Event::Indication(event) = event
-            && let Err(error) = self.event(now, transport, event)
-        {
+        let handled = match event {
+            rt::Event::Indication(event) => self.event(now, transport, event),
+            rt::Event::Contact(contact) => {
+                self.view.on_contact(now, contact);
+                Ok(())
+            }
+            rt::Event::Tick | rt::Event::Refused(_) => Ok(()),
+        };
+        if let Err(error) = handled {
             self.view.end = Some(Err(error));
             return rt::Control::Stop;
         }

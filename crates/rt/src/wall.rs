@@ -1,4 +1,4 @@
-//! The wall clock of a node, which may be set while it runs.
+//! The wall clock, which may be set while a process runs.
 
 use std::time::{Duration, SystemTime};
 
@@ -28,7 +28,7 @@ pub enum WallClock {
 
 /// Change of the agent's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// It has a clock now.
     Known,
     /// The clock was set forward by this time.
@@ -37,9 +37,9 @@ pub(super) enum Change {
     Back(Duration),
 }
 
-/// The wall clock as the agent knows it.
-#[derive(Debug)]
-pub(super) struct Wall {
+/// The wall clock as its user knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Wall {
     wanted: WallClock,
     /// Wall-clock time at [`Time::ZERO`].
     zero: Option<SystemTime>,
@@ -47,13 +47,13 @@ pub(super) struct Wall {
 }
 
 impl Wall {
-    pub(super) const fn new(wanted: WallClock) -> Self {
+    pub(crate) const fn new(wanted: WallClock) -> Self {
         Self { wanted, zero: None, next_look: Time::ZERO }
     }
 
     /// Compares a reading of the wall clock with the last one: its time at [`Time::ZERO`], and how
     /// far that may be off. Returns whether the agent's clock changes.
-    pub(super) fn follow(
+    pub(crate) fn follow(
         &mut self,
         now: Time,
         read: impl FnOnce() -> (SystemTime, Duration),
@@ -91,7 +91,7 @@ impl Wall {
 
 impl Change {
     /// Logs the change.
-    pub(super) fn log(self) {
+    pub(crate) fn log(self) {
         let show = |by: Duration| format!("{:.1} s", by.as_secs_f64());
         match self {
             Self::Known => tracing::debug!("the agent has a clock"),
