@@ -30,9 +30,13 @@ use crate::stop::stop_flag;
 /// Time between looks at progress, and before a sender that has read its records begins.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Time for which a CFDP sender stays to reply: longer than the acknowledgement timer of most
-/// receivers.
+/// Time for which a CFDP sender stays to reply, if three round trips fit: longer than the
+/// acknowledgement timer of most receivers. Before a receiver sends Finished, it has stored the
+/// file and its outcome, and it closes the transaction by itself if the ACK is lost (§4.7).
 const CFDP_LINGER: Duration = Duration::from_millis(1500);
+
+/// Time of lingering that is announced.
+const ANNOUNCED: Duration = Duration::from_secs(5);
 
 /// Runs the job until it is done or given up.
 pub(crate) fn run(job: Job) -> Result<ExitCode> {
@@ -380,6 +384,13 @@ impl Client {
                 ended.is_confirmed &= self.ends.via.is_none();
                 let linger = self.linger(transport);
                 let printed = self.print_end(now, transport, &ended);
+                if ended.is_success() && !linger.until_idle && linger.time >= ANNOUNCED {
+                    self.screen.say(format_args!(
+                        "delivered; repeating the last acknowledgement for {} if asked (ctrl-C is \
+                         safe)",
+                        Span(linger.time)
+                    ));
+                }
                 self.phase = Phase::Over(printed, linger, now);
             }
             Event::Abandoned { why, .. } => {
@@ -430,7 +441,11 @@ impl Client {
         let time = match (is_acknowledged, transport.replies_below()) {
             // A node sends what it holds without this process.
             _ if !self.is_quick => given.unwrap_or_default(),
-            (true, _) => given.unwrap_or(CFDP_LINGER.max(6 * light)),
+            // Until the ACK of the Finished PDU is sent.
+            (true, _) if given.is_none() && 6 * light > CFDP_LINGER => {
+                return Linger { time: LINGER, until_idle: true };
+            }
+            (true, _) => given.unwrap_or(CFDP_LINGER),
             // The layer below has to send its last message, which may be requested again.
             (false, true) => given.unwrap_or(LINGER.max(6 * light)),
             (false, false) => Duration::ZERO,

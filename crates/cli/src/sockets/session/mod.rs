@@ -180,8 +180,9 @@ fn udp_lite(options: &Options, assumed: bool) -> Option<rt::UdpLite> {
 }
 
 /// Informs the only peer that nothing more comes; `id` is a transfer that is still under way.
-/// Returns once that is sent, or as much of it as fits the time that is sensible to wait, with
-/// one-way light time `light`.
+/// Returns once that is sent, or as much of it as fits the time that is sensible to wait: with a
+/// transfer under way three round trips, with one-way light time `light`. A peer that has all of
+/// the transfer forgets the sender by itself if the message is lost.
 fn leave(driver: &mut Driver, id: Option<&TransferId>, light: Duration) -> Result<()> {
     let now = driver.now();
     let transport = driver.engine_mut();
@@ -192,7 +193,7 @@ fn leave(driver: &mut Driver, id: Option<&TransferId>, light: Duration) -> Resul
     if id.is_none() && !leaves {
         return Ok(());
     }
-    let until = now + LINGER.max(6 * light);
+    let until = now + LINGER.max(if id.is_some() { 6 * light } else { Duration::ZERO });
     let mut is_over = false;
     driver.run(&AtomicBool::new(false), |now, transport, event| {
         is_over |= matches!(event, rt::Event::Indication(Event::Left))

@@ -31,8 +31,11 @@ pub(crate) struct CfdpOptions {
     #[arg(long, value_name = "TYPE", value_parser = named::<ChecksumType>)]
     checksum: Option<ChecksumType>,
 
-    /// Time to stay after the end, to repeat a lost last acknowledgment [default: 1.5 s or three
-    /// round trips, the longer]
+    /// Time to stay after the end, to repeat a lost last acknowledgment [default: 1.5 s; none if
+    /// --delay is above 250 ms]
+    ///
+    /// The receiver has the file in any case, and closes the transaction by itself if the
+    /// acknowledgment is lost.
     #[arg(long, value_name = "DURATION")]
     pub(crate) linger: Option<Span>,
 

@@ -46,7 +46,7 @@ impl Place {
         let mut command = program(&["send"]);
         command.arg(file).arg(address).arg("--json");
         command.arg("--state").arg(self.path("state"));
-        if !more.contains(&"--linger") {
+        if !more.contains(&"--linger") && !more.contains(&"--delay") {
             command.args(["--linger", "100 ms"]);
         }
         command.args(more);
@@ -489,6 +489,23 @@ fn senders_linger_to_acknowledge_repeated_finished() {
     sender.end().complete();
     assert!(start.elapsed() < Duration::from_secs(30));
     drop(receiver);
+}
+
+#[test]
+fn senders_over_long_paths_leave_when_nothing_is_owed() {
+    for protocol in ["cfdp", "ltp", "saratoga", "norm"] {
+        let place = Place::new();
+        let file = place.file("file", 1000);
+        let (receiver, address) = place.recv("127.0.0.1:0", &["--protocol", protocol]);
+        let mut command = program(&["send", "--json", "--protocol", protocol]);
+        // Three round trips are two minutes.
+        command.arg(file).arg(address).args(["--delay", "20 s"]);
+        let start = Instant::now();
+        command.env("XDG_STATE_HOME", place.path("state"));
+        Running::of(command).end().complete();
+        assert!(start.elapsed() < Duration::from_secs(100), "{protocol}");
+        drop(receiver);
+    }
 }
 
 #[test]
