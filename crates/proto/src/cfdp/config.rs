@@ -49,6 +49,9 @@ settings! {
         /// Whether an incomplete file is delivered when its transaction ends early, rather than
         /// discarded.
         pub keep_incomplete: bool as Flag = false,
+        /// Whether a reception of class 2 whose sender is silent for `inactivity` is kept until the
+        /// sender transmits again, instead of being cancelled. `recv` sets it.
+        pub keep_silent: bool as Flag = false,
         /// Services for remote entities: routes, and limits on stored and served files.
         pub user_operations: UserOperations as Table = UserOperations::default(),
     }

@@ -141,6 +141,7 @@ impl Entity {
                     return;
                 }
                 receiver.base.credit.earn(datagram.len());
+                receiver.wake(core, now);
             }
             // A reply under a number of this entity proves that its PDUs arrive.
             Transaction::Sender(sender) => sender.base.credit = Credit::Unlimited,

@@ -6,13 +6,13 @@ use engine::{Engine as _, PathId, Rng, Time};
 use proto::cfdp::{
     self, Entity, Indication, Limit, NoRoom, OperationIndication, Role, State, TransactionFinished,
 };
-use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransactionId, Width};
+use wire::cfdp::{ConditionCode, DeliveryCode, FaultHandler, FileStatus, TransactionId, Width};
 
 use super::{engine_in, no_profile, repeated_silence};
 use crate::adapter::layered_cfdp::{put_request, transactions};
 use crate::contract::{
-    Adapter, CfdpUser, Configuration, Kind, Process, Progress, Protocol, RequestError, SendRequest,
-    Spool, Transport,
+    Adapter, CfdpUser, Configuration, Kind, Process, Progress, Protocol, RequestError,
+    Role as ProcessRole, SendRequest, Spool, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
 use crate::mib::Class;
@@ -162,6 +162,15 @@ impl Configuration for EntityConfiguration {
         self.config.first_sequence = None;
         self.config.catch_up = process.catch_up;
         self.config.default_remote.unpaced_window = Some(process.unpaced_window);
+        // What was received survives a silence, and the sender's command resumes.
+        match process.role {
+            ProcessRole::Client { .. } => {
+                let silence = ConditionCode::InactivityDetected;
+                self.config.faults.set(silence, FaultHandler::Suspend);
+            }
+            ProcessRole::Server { .. } => self.config.keep_silent = true,
+        }
+        self.config.indications.suspended = true;
         if !self.has_profile {
             // Random numbers must not collide: 2^32 of them.
             self.config.sequence_width = Width::FOUR;
@@ -336,6 +345,12 @@ pub(super) fn report(entity: &Entity, indication: Indication) -> Event {
             is_whole: condition == ConditionCode::NoError && delivery == DeliveryCode::Complete,
         },
         Indication::Fault { id, condition, .. } => Event::Notice(format!("{id}: {condition}")),
+        Indication::Suspended { id, condition: ConditionCode::InactivityDetected } => {
+            let is_ours = id.source.0 == entity.config().entity;
+            let rest = if is_ours { "" } else { "; what arrived is kept until the sender resumes" };
+            let why = format!("{}{rest}", ConditionCode::InactivityDetected);
+            Event::Abandoned { id: id.into(), why }
+        }
         Indication::Suspended { id, condition } => {
             Event::Notice(format!("{id}: suspended: {condition}"))
         }

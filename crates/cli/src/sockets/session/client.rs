@@ -482,7 +482,8 @@ impl Client {
                 if let Some(why) = self.lost.filter(|_| !ended.is_success()) {
                     self.screen.say(why);
                 }
-                self.screen.say(outcome.line(ended));
+                let next = if ended.is_success() { "" } else { self.next(true) };
+                self.screen.say(outcome.line(ended) + next);
             }
         }
         self.print_details(ended);
@@ -605,10 +606,12 @@ impl Client {
         self.active().filter(|_| !is_kept).cloned()
     }
 
-    /// Clause about running the same command again.
-    fn next(&self) -> &'static str {
+    /// Clause about running the same command again. A CFDP transaction that has ended (`is_over`)
+    /// cannot be resumed.
+    fn next(&self, is_over: bool) -> &'static str {
+        let resumes = self.resumes && !(is_over && self.wish.put().is_some());
         match self.wish {
-            Wish::Send(_) | Wish::Get { .. } if self.resumes => "; the same command resumes",
+            Wish::Send(_) | Wish::Get { .. } if resumes => "; the same command resumes",
             Wish::Send(_) | Wish::Get { .. } => "; the same command sends all of it again",
             Wish::List(_) | Wish::Delete(_) => "",
         }
@@ -617,7 +620,7 @@ impl Client {
     /// Exit code; reports a transfer that did not end.
     fn end(self) -> Result<ExitCode> {
         self.bar.clear();
-        let next = self.next();
+        let next = self.next(false);
         let (id, why) = match self.phase {
             Phase::Over(printed, ..) => return printed.map(|good| Exit::of(good).into()),
             Phase::Refused(why) => return Err(crate::Usage(why).into()),

@@ -453,7 +453,7 @@ impl Server {
     /// Prints a transfer that ended without its sender's knowledge.
     fn abandoned(&mut self, now: Time, id: &TransferId, why: &str) {
         let under_way = self.under_way.remove(id);
-        self.screen.say(format_args!("{id}: abandoned: {why}"));
+        self.screen.say(format_args!("{id}: given up: {why}"));
         if self.options.json {
             let names = (self.service.root.clone(), String::new());
             let outcome = Outcome::given_up(&self.options.protocol, false, Some(id), names, why);

@@ -369,11 +369,31 @@ impl Receiver {
         }
         if self.base.last_received + self.base.inactivity(core) <= now {
             self.base.last_received = now;
-            self.fault(core, now, ConditionCode::InactivityDetected);
+            self.fall_silent(core, now);
         }
         if self.phase == Phase::Receiving && !self.base.is_suspended() {
             let next = self.base.last_received + self.base.inactivity(core);
             self.base.alarm(core, Alarm::Inactivity, next);
+        }
+    }
+
+    /// Handles the sender's silence. A suspended reception resumes with the sender's next PDU, which
+    /// comes from a sender that was restarted.
+    fn fall_silent(&mut self, core: &mut Core, now: Time) {
+        let silence = ConditionCode::InactivityDetected;
+        let is_cancelled = self.base.handler(core, silence) == FaultHandler::Cancel;
+        if core.config.keep_silent && is_cancelled && self.base.acknowledged() {
+            self.suspend(core, now, silence);
+        } else {
+            self.fault(core, now, silence);
+        }
+        self.is_asleep = self.base.acknowledged() && self.base.is_suspended();
+    }
+
+    /// Resumes a reception that its sender's silence suspended.
+    pub(crate) fn wake(&mut self, core: &mut Core, now: Time) {
+        if std::mem::take(&mut self.is_asleep) {
+            self.resume(core, now);
         }
     }
 

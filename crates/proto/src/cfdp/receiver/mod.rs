@@ -66,6 +66,8 @@ pub(crate) struct Receiver {
     complete_at: Time,
     /// Whether it was removed to make room for another.
     is_displaced: bool,
+    /// Whether it is suspended because of its sender's silence, and resumes with its next PDU.
+    is_asleep: bool,
 }
 
 /// Finished PDU of a transaction.
@@ -184,6 +186,7 @@ impl Receiver {
             outcome: Outcome::new(DeliveryCode::Incomplete),
             complete_at: Time::ZERO,
             is_displaced: false,
+            is_asleep: false,
         };
         receiver.start_timers(core, now);
         receiver

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::{Input, PathEvent, PathInfo, Rng, Time};
-use wire::cfdp::{ConditionCode, DeliveryCode, TransmissionMode};
+use wire::cfdp::{ConditionCode, DeliveryCode, FaultHandler, TransmissionMode};
 
 use super::hostile::{data, eof, header, metadata, say};
 use super::world::{PATH, World, config, content, lose_these, name, put_request};
@@ -260,4 +260,70 @@ fn a_cancellation_that_cannot_leave_ends_with_the_silence() {
         }
         assert!(world.now < Time::from_secs(600), "{}", world.now);
     }
+}
+
+const HOUR: Timer = Timer::Fixed(Duration::from_secs(3600));
+
+/// Whether a side was suspended because its peer is silent.
+fn is_suspended(world: &World, side: usize) -> bool {
+    world.sides[side].indications.iter().any(|indication| {
+        let silence = ConditionCode::InactivityDetected;
+        matches!(indication, Indication::Suspended { condition, .. } if *condition == silence)
+    })
+}
+
+/// World in which both directions go down for hours when half of the file is sent.
+fn silent(config: &Config, file: &[u8]) -> World {
+    let mut world = world_with(config, file, Duration::from_millis(250), 10_000_000);
+    world.run_until(Time::from_secs(2));
+    lose_from(&mut world, &[0, 1]);
+    world.run_until(Time::from_secs(20_000));
+    world
+}
+
+#[test]
+fn a_transfer_that_silence_suspended_resumes() {
+    let file = content(5_000_000);
+    let mut config = config(|remote| remote.inactivity = HOUR);
+    config.faults.set(ConditionCode::InactivityDetected, FaultHandler::Suspend);
+    let mut world = silent(&config, &file);
+    assert!((0..2).all(|side| is_suspended(&world, side) && world.finished(side).is_none()));
+    // The sender's process ends, and the same command runs again.
+    world.lose = Box::new(|_, _, _| false);
+    world.restart(0);
+    world.put(PutRequest { resume: true, ..put_request() });
+    world.run();
+    assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
+    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+    let again = world.sides[0].engine.stats().repair_bytes;
+    assert!((1_000_000..3_500_000).contains(&again), "{again} bytes are sent again");
+}
+
+#[test]
+fn silent_receptions_of_class_2_are_kept_if_wanted() {
+    let file = content(5_000_000);
+    let kept = Config { keep_silent: true, ..config(|remote| remote.inactivity = HOUR) };
+    let world = silent(&kept, &file);
+    assert!(is_suspended(&world, 1) && world.finished(1).is_none());
+    let mut class_1 = kept;
+    class_1.default_remote.mode = TransmissionMode::Unacknowledged;
+    let world = silent(&class_1, &file);
+    assert_eq!(condition(&world, 1), Some(ConditionCode::InactivityDetected));
+    assert_eq!(world.sides[1].engine.transactions().count(), 0);
+}
+
+#[test]
+fn a_lost_last_ack_changes_nothing_for_the_receiver() {
+    let file = content(50_000);
+    let config = config(|remote| remote.inactivity = HOUR);
+    let mut world = world_with(&config, &file, Duration::from_secs(8), 10_000_000);
+    world.lose = lose_these(&[(0, "ACK Finished"); 100_000]);
+    world.run_until(Time::from_secs(20));
+    assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
+    // The sender leaves.
+    lose_from(&mut world, &[0]);
+    world.run();
+    assert_eq!(condition(&world, 1), Some(ConditionCode::NoError));
+    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+    assert_eq!(world.sides[1].engine.transactions().count(), 0, "it ends by itself");
 }
