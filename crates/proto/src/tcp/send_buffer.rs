@@ -11,15 +11,17 @@ pub(crate) struct SendBuffer {
     capacity: u64,
     /// Whether the user has closed: a FIN follows the last byte.
     finished: bool,
-    /// Whether the user could not write everything.
+    /// Whether the user waits to be told of room.
     wanted: bool,
+    /// Whether the user could not write everything, and has written nothing since.
+    blocks: bool,
 }
 
 impl SendBuffer {
     /// Empty buffer whose first byte will be `start`.
     pub(crate) fn new(start: u64, capacity: u64) -> Self {
         let ring = Ring::default();
-        Self { ring, start, end: start, capacity, finished: false, wanted: false }
+        Self { ring, start, end: start, capacity, finished: false, wanted: false, blocks: false }
     }
 
     /// End of the last byte written.
@@ -54,13 +56,19 @@ impl SendBuffer {
         self.ring.reserve(self.start, self.end, self.end + taken as u64);
         self.ring.write(self.end, &bytes[..taken]);
         self.end += taken as u64;
-        self.wanted = taken < bytes.len();
+        self.blocks = taken < bytes.len();
+        self.wanted = self.blocks;
         taken
     }
 
     /// Whether the user waits for room.
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted
+    }
+
+    /// Whether the user has more data, for which there was no room.
+    pub(crate) fn blocks(&self) -> bool {
+        self.blocks
     }
 
     /// Whether the user waited for room that exists now.

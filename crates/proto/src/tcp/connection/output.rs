@@ -141,8 +141,13 @@ impl Connection {
 
     /// Notes that sending is limited by the user: less than a segment is queued, nothing must be
     /// repaired, and the window has room. Also called before a user's write, because a paced
-    /// connection without data is not polled.
+    /// connection without data is not polled. A full send buffer is no limit of the user's, as in
+    /// Linux, where a write that waits for room is one call: otherwise BBR would never find the pipe
+    /// full, and send at three times its rate for ever.
     pub(super) fn note_app_limit(&mut self) {
+        if self.send.blocks() {
+            return;
+        }
         let waits = self.send.end().saturating_sub(self.snd.nxt());
         let is_whole = self.board.next_lost().is_none();
         if waits < self.mss() && is_whole && self.in_flight() < self.congestion_window() {
