@@ -302,3 +302,53 @@ pub(crate) fn described(now: Time, contact: rt::Contact) -> Option<String> {
     let wait = Span(wait);
     Some(format!("no contact; the next one begins in {wait}, at {date}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = "contact = [
+        { from = 1, to = 2, start = \"10 s\", end = \"20 s\", rate = \"1 Mbit/s\" },
+        { from = 2, to = 1, start = \"12 s\", end = \"22 s\", rate = \"1 Mbit/s\" },
+        { from = 2, to = 3, start = \"0 s\", end = \"9 s\", rate = \"1 Mbit/s\" },
+        ]
+        range = [{ from = 1, to = 2, start = \"0 s\", end = \"1 h\", owlt = \"3 s\" }]";
+
+    fn window(start: u64, end: u64) -> link::Window {
+        link::Window { start: Time::from_secs(start), end: Time::from_secs(end) }
+    }
+
+    fn listed(origin: &str, text: &str, numbers: (u64, Option<u64>)) -> Result<Listed> {
+        read(text, origin, Base::at(UNIX_EPOCH), numbers)
+    }
+
+    #[test]
+    fn plans_have_the_contacts_of_both_directions() {
+        let near = listed("plan.toml", PLAN, (1, None)).unwrap();
+        assert_eq!(near.there, Some(vec![window(10, 20)]));
+        assert_eq!(near.back, Some(vec![window(12, 22)]));
+        assert_eq!(near.arriving, Some(vec![window(15, 25)]), "3 s later");
+        assert!(near.notes.is_empty());
+        let far = listed("plan.toml", PLAN, (3, None)).unwrap();
+        assert_eq!((far.there, far.back), (None, Some(vec![window(0, 9)])));
+        assert!(far.notes[0].contains("no contact from 3 to 2"), "{:?}", far.notes);
+        for (numbers, remedy) in [
+            ((2, None), "choose with --remote-node: 1, 3"),
+            ((7, None), "--own-node (nodes: 1, 2, 3)"),
+            ((1, Some(3)), "--remote-node (peers of 1: 2)"),
+        ] {
+            let error = listed("plan.toml", PLAN, numbers).unwrap_err().to_string();
+            assert!(error.contains("plan.toml") && error.contains(remedy), "{error}");
+        }
+    }
+
+    #[test]
+    fn lists_hold_in_both_directions() {
+        let list = listed("passes.txt", "30 s, 40 s\n10 s, 20 s", (1, None)).unwrap();
+        let windows = Some(vec![window(10, 20), window(30, 40)]);
+        assert_eq!((list.there, list.back), (windows.clone(), windows));
+        assert!(listed("passes.txt", "# none", (1, None)).is_err());
+        let error = listed("passes", PLAN, (1, None)).unwrap_err().to_string();
+        assert!(error.contains("does not show its format"), "{error}");
+    }
+}
