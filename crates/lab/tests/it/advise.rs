@@ -442,14 +442,16 @@ fn parity_repairs_losses_without_a_return_link() {
 fn whole_files_are_coded_for_a_link_without_return() {
     let lossy = Question { has_return: false, ..question(link(2_000_000, 1.0, 0.2), 500_000) };
     let found = advice(&lossy);
+    // A carousel delivers what a single round does not, so either may be first.
+    for row in &found.ranking[..2] {
+        let mode = row.one_way.unwrap();
+        assert_eq!((row.protocol.to_string().as_str(), mode.loss), ("norm/coded", 0.2));
+        assert_eq!(mode.confidence, 0.999);
+        assert!(row.success >= Some(advise::SURE) && row.runs >= 8, "{row:?}");
+        assert!(row.mean_s.unwrap() < 1.1 * row.bound_s.unwrap(), "{row:?}");
+    }
     let best = &found.ranking[0];
-    let mode = best.one_way.unwrap();
-    assert_eq!((best.protocol.to_string().as_str(), mode.loss), ("norm/coded", 0.2));
-    assert_eq!((mode.confidence, mode.carousel), (0.999, None));
-    assert!(best.success >= Some(advise::SURE) && best.runs >= 8, "{best:?}");
-    assert!(best.mean_s.unwrap() < 1.1 * best.bound_s.unwrap(), "{best:?}");
-    let carousel = found.ranking.iter().find(|row| row.title().contains("carousel")).unwrap();
-    assert!(carousel.success >= Some(advise::SURE), "{carousel:?}");
+    assert_ne!(best.one_way, found.ranking[1].one_way);
     let scenario = lossy.scenario_of(best).unwrap().to_toml().unwrap();
     assert!(scenario.contains("confidence = \"0.999\""), "{scenario}");
 }
