@@ -314,8 +314,9 @@ def run(slowlight: Path, programs: dict[str, Path], case: Case) -> None:
         if came != payload:
             raise FailedError("the payload is another")
         # dtn7 does not repeat a segment's flags when it acknowledges it (RFC 9174, 5.2.3).
-        is_known = case.peer == "dtn7" and not case.to_us
-        known = f"tcp.srcport == {port} && tcpcl.xfer_ack_mismatch_flags" if is_known else None
+        side = "dst" if case.to_us else "src"
+        fault = f"tcp.{side}port == {port} && tcpcl.xfer_ack_mismatch_flags"
+        known = fault if case.peer == "dtn7" else None
         wrong = malformed(capture, f"tcp.port=={port},tcpcl", known)
         if wrong is not None:
             raise FailedError(wrong)
