@@ -12,8 +12,8 @@ use crate::scenario::{Scenario, Transfer};
 use crate::theory::IP_UDP_BYTES;
 use crate::topology::{Topology, Tree};
 
-/// Ways of a scenario's transfers over the links of a world. Routes and settings are computed once,
-/// whatever the number of transfers.
+/// Ways of a scenario's transfers over the links of a world. Routes and settings are computed
+/// once, whatever the number of transfers.
 #[derive(Debug)]
 pub struct Ways<'a> {
     scenario: &'a Scenario,

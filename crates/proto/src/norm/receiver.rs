@@ -182,7 +182,7 @@ impl Receiver {
         objects + self.objects.len() * size_of::<Incoming>() + rest
     }
 
-    /// How the sender gives way to another, if it does.
+    /// Order in which the sender gives way to another, if it does.
     pub(crate) fn gives_way(&self, now: Time) -> Option<GivesWay> {
         let last = self.base.last_received;
         let silence = now.since(last);

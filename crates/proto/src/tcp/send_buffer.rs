@@ -11,7 +11,7 @@ pub(crate) struct SendBuffer {
     capacity: u64,
     /// Whether the user has closed: a FIN follows the last byte.
     finished: bool,
-    /// Whether the user waits to be told of room.
+    /// Whether the user waits for room.
     wanted: bool,
     /// Whether the user could not write everything, and has written nothing since.
     blocks: bool,

@@ -74,8 +74,9 @@ fn bbr_over_a_lossy_path_keeps_its_time_for_any_seed() {
     assert!(mean < 17.0 && worst < 21.0, "{mean} {times:?}");
 }
 
-/// With a buffer of less than two windows, lost segments often leave no room for data. A sender that
-/// took this for a lack of data stayed in its startup phase, and overflowed the queue in each round.
+/// With a buffer of less than two windows, lost segments often leave no room for data. A sender
+/// that took this for a lack of data stayed in its startup phase, and overflowed the queue in each
+/// round.
 #[test]
 fn a_full_send_buffer_does_not_keep_bbr_in_its_startup_phase() {
     const SIZE: usize = 30_000_000;
