@@ -168,7 +168,7 @@ mod tests {
     const BATCHES: [(usize, usize, usize); 4] =
         [(3, 1448, 1448), (44, 1400, 1), (2, 500, 20), (0, 0, 90)];
 
-    fn datas((count, len, last): (usize, usize, usize)) -> impl Iterator<Item = Vec<u8>> {
+    fn pieces((count, len, last): (usize, usize, usize)) -> impl Iterator<Item = Vec<u8>> {
         (0..count).map(move |_| len).chain([last]).map(|len| vec![0x5a; len])
     }
 
@@ -215,16 +215,16 @@ mod tests {
             [&[0, 1, 2, 0, 1, 0][..], &len, &bytes].concat()
         };
         for batch in BATCHES {
-            let at = || datas(batch).enumerate().map(|(number, bytes)| (number * batch.1, bytes));
-            let numbered = || datas(batch).enumerate();
+            let at = || pieces(batch).enumerate().map(|(number, bytes)| (number * batch.1, bytes));
+            let numbered = || pieces(batch).enumerate();
             for (dissector, header, parts) in [
                 (&saratoga::DISSECTOR, 12, at().map(of_saratoga).collect::<Vec<_>>()),
                 (&saratoga::DISSECTOR, 10, at().map(of_version_0).collect()),
                 (&norm::DISSECTOR, 20, numbered().map(|(n, bytes)| of_norm(n, bytes)).collect()),
-                (&cfdp::DISSECTOR, 11, datas(batch).map(of_cfdp).collect()),
-                (&ltp::DISSECTOR, 8, datas(batch).map(of_ltp).collect()),
+                (&cfdp::DISSECTOR, 11, pieces(batch).map(of_cfdp).collect()),
+                (&ltp::DISSECTOR, 8, pieces(batch).map(of_ltp).collect()),
             ] {
-                let sizes: Vec<usize> = datas(batch).map(|data| header + data.len()).collect();
+                let sizes: Vec<usize> = pieces(batch).map(|data| header + data.len()).collect();
                 assert_eq!(lens(dissector, &parts), sizes, "{dissector} {batch:?}");
             }
         }
