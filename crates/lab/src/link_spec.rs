@@ -340,6 +340,12 @@ impl LinkSpec {
         self.outages.is_some() || self.outage_every.is_some() || self.contacts.is_some()
     }
 
+    /// Whether either direction has outages or contacts.
+    #[must_use]
+    pub fn has_outages(&self) -> bool {
+        self.is_gated() || self.way_back().is_gated()
+    }
+
     /// Fills in every default that has a value.
     #[must_use]
     pub fn resolved(self) -> Self {

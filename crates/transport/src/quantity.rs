@@ -628,6 +628,15 @@ pub fn parts<'a, const N: usize>(
     if parts[..N - 1].iter().all(Option::is_some) { Ok(parts) } else { Err(wrong()) }
 }
 
+impl fmt::Display for Periodic {
+    /// The form that is parsed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { period, down, first } = self;
+        write!(f, "{period}+{down}")?;
+        if first.duration().is_zero() { Ok(()) } else { write!(f, "+{first}") }
+    }
+}
+
 impl FromStr for Periodic {
     type Err = QuantityError;
 

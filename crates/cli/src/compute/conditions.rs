@@ -29,10 +29,9 @@ pub(crate) fn of_link(link: &Preset) -> Vec<String> {
 /// Line on outages that the hosts of a simulated link know. Those beyond another host are unknown.
 pub(crate) fn known_outages(link: &Preset) -> Option<String> {
     let [hop] = link.hops.as_slice() else { return None };
-    let has_outages = hop.is_gated() || hop.way_back().is_gated();
     let known = "  both hosts know the outages, as by --outage, --outage-every or --contacts of send \
                  and recv";
-    has_outages.then(|| known.to_owned())
+    hop.has_outages().then(|| known.to_owned())
 }
 
 /// Lines for the links of a world, each direction by itself.

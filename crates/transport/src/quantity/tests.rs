@@ -99,6 +99,10 @@ proptest! {
             prop_assert_eq!(span.to_string().parse(), Ok(span));
         }
         prop_assert_eq!(Probability(p).to_string().parse(), Ok(Probability(p)));
+        let span = |nanos| Span(Duration::from_nanos(nanos));
+        let outages =
+            Periodic { period: span(value), down: span(value / 2 + 1), first: span(value / 3) };
+        prop_assert_eq!(outages.to_string().parse(), Ok(outages));
     }
 
     #[test]

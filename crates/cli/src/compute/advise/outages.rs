@@ -25,7 +25,7 @@ enum Gates<'a> {
 
 impl<'a> Gates<'a> {
     fn new(question: &'a Question) -> Option<Self> {
-        let mut hops = question.link.hops.iter().filter(|hop| is_gated(hop));
+        let mut hops = question.link.hops.iter().filter(|hop| hop.has_outages());
         let hop = hops.next()?;
         let back = hop.way_back();
         let is_alike = hop.outages == back.outages
@@ -57,10 +57,6 @@ impl<'a> Gates<'a> {
     }
 }
 
-fn is_gated(hop: &LinkSpec) -> bool {
-    hop.is_gated() || hop.way_back().is_gated()
-}
-
 /// Options with the outages; where they are long also with the silence that an end accepts, for
 /// passes that are later than planned.
 pub(super) fn options(question: &Question) -> String {
@@ -69,12 +65,7 @@ pub(super) fn options(question: &Question) -> String {
         Gates::Outages(windows) => {
             windows.iter().map(|window| format!(" --outage \"{window}\"")).collect()
         }
-        Gates::Periodic(Periodic { period, down, first }) if first.duration().is_zero() => {
-            format!(" --outage-every \"{period}+{down}\"")
-        }
-        Gates::Periodic(Periodic { period, down, first }) => {
-            format!(" --outage-every \"{period}+{down}+{first}\"")
-        }
+        Gates::Periodic(outages) => format!(" --outage-every \"{outages}\""),
         Gates::Contacts(_) => format!(" --contacts {CONTACTS_FILE}"),
         Gates::Several => String::new(),
     };

@@ -31,28 +31,37 @@ fn sent(congestion: Algorithm, lost: &'static [usize]) -> Counts {
     counts
 }
 
-/// Sends 20 MB by BBR over 50 Mbit/s and 300 ms each way, with 1 % of packets lost. Returns the
-/// seconds until everything has arrived.
-fn over_a_lossy_path(seed: u64) -> f64 {
-    const SIZE: usize = 20_000_000;
-    let mut world = World::plain(seed);
-    world.logging = false;
-    world.delay = Duration::from_millis(300);
-    world.rate_bps = Some(50_000_000);
-    world.queue = 7_500_000;
-    let mut rng = Rng::new(seed, "losses");
-    world.fate = Box::new(move |_| match rng.below(100) {
-        0 => Vec::new(),
-        _ => vec![Duration::ZERO],
-    });
-    let options = Options { congestion: Algorithm::Bbr, ..unlimited() };
-    world.listen(options.clone(), Backlog::default());
-    let begin = world.now;
-    world.connect(options, User { content: content(SIZE), ..User::default() });
-    while world.hosts[1].users.values().all(|user| user.received.len() < SIZE) {
-        world.run_for(Duration::from_millis(100));
+/// A path that loses one of `one_of` packets at random.
+struct Lossy {
+    bps: u64,
+    delay: Duration,
+    queue: u64,
+    one_of: u64,
+}
+
+impl Lossy {
+    /// Sends `size` bytes by BBR. Returns the seconds until everything has arrived, and the
+    /// sender's counts at about that time.
+    fn sent(&self, seed: u64, size: usize, options: &Options) -> (f64, Counts) {
+        let mut world = World::plain(seed);
+        world.logging = false;
+        (world.delay, world.rate_bps, world.queue) = (self.delay, Some(self.bps), self.queue);
+        let (mut rng, one_of) = (Rng::new(seed, "losses"), self.one_of);
+        world.fate = Box::new(move |_| match rng.below(one_of) {
+            0 => Vec::new(),
+            _ => vec![Duration::ZERO],
+        });
+        let options = Options { congestion: Algorithm::Bbr, ..options.clone() };
+        world.listen(options.clone(), Backlog::default());
+        let begin = world.now;
+        let id = world.connect(options, User { content: content(size), ..User::default() });
+        let mut counts = Counts::default();
+        while world.hosts[1].users.values().all(|user| user.received.len() < size) {
+            world.run_for(Duration::from_millis(100));
+            counts = world.info(0, id).counts;
+        }
+        (world.now.since(begin).as_secs_f64(), counts)
     }
-    world.now.since(begin).as_secs_f64()
 }
 
 /// Buffers that limit nothing.
@@ -68,7 +77,9 @@ fn unlimited() -> Options {
 
 #[test]
 fn bbr_over_a_lossy_path_keeps_its_time_for_any_seed() {
-    let times: Vec<_> = (1..=20).map(over_a_lossy_path).collect();
+    let delay = Duration::from_millis(300);
+    let path = Lossy { bps: 50_000_000, delay, queue: 7_500_000, one_of: 100 };
+    let times: Vec<_> = (1..=20).map(|seed| path.sent(seed, 20_000_000, &unlimited()).0).collect();
     let worst = times.iter().copied().fold(0.0, f64::max);
     let mean = times.iter().sum::<f64>() / times.len() as f64;
     assert!(mean < 17.0 && worst < 21.0, "{mean} {times:?}");
@@ -79,26 +90,10 @@ fn bbr_over_a_lossy_path_keeps_its_time_for_any_seed() {
 /// round.
 #[test]
 fn a_full_send_buffer_does_not_keep_bbr_in_its_startup_phase() {
-    const SIZE: usize = 30_000_000;
+    let delay = Duration::from_millis(150);
+    let path = Lossy { bps: 100_000_000, delay, queue: 750_000, one_of: 200 };
     for seed in 1..=5 {
-        let mut world = World::plain(seed);
-        world.logging = false;
-        world.delay = Duration::from_millis(150);
-        world.rate_bps = Some(100_000_000);
-        world.queue = 750_000;
-        let mut rng = Rng::new(seed, "losses");
-        world.fate = Box::new(move |_| match rng.below(200) {
-            0 => Vec::new(),
-            _ => vec![Duration::ZERO],
-        });
-        let options = Options { congestion: Algorithm::Bbr, ..Profile::Modern.options() };
-        world.listen(options.clone(), Backlog::default());
-        let id = world.connect(options, User { content: content(SIZE), ..User::default() });
-        let mut counts = Counts::default();
-        while world.hosts[1].users.values().all(|user| user.received.len() < SIZE) {
-            world.run_for(Duration::from_millis(100));
-            counts = world.info(0, id).counts;
-        }
+        let (_, counts) = path.sent(seed, 30_000_000, &Profile::Modern.options());
         // Some 21,000 segments, of which one of 200 is lost, and what the queue dropped once.
         assert!(counts.retransmissions < 900, "seed {seed}: {counts:?}");
     }
