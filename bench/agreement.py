@@ -151,6 +151,19 @@ def _rows() -> list[Row]:
     add("250 Mbit/s, 300 ms, 1 %", {**wider, "per": "0.01"}, 100, ("bbr",), (40, 20))
     add("250 Mbit/s, 300 ms, 1 %", {**wider, "per": "0.01"}, 5, ("cubic",), (20, 6))
     add("250 Mbit/s, 300 ms", wider, 250, ("cubic", "bbr"))
+    few = {"queue": "500 packets"}
+    for rate, delay, per, size in (
+        ("100", "150", "0.005", 60),
+        ("50", "300", "0.005", 30),
+        ("100", "300", "0.001", 60),
+    ):
+        lossy_link = {**_link(rate, delay), **few, "per": per}
+        name = f"{rate} Mbit/s, {delay} ms, {100 * float(per):g} %, queue of 500"
+        add(f"{name}, Linux's buffers", lossy_link, size, ("bbr",), (40, 8), buffers="linux")
+    for rate, delay in (("100", "150"), ("50", "300")):
+        lossy_link = {**_link(rate, delay), **few, "per": "0.005"}
+        name = f"{rate} Mbit/s, {delay} ms, 0.5 %, queue of 500"
+        add(name, lossy_link, 0.6 * float(rate), ("bbr",), (40, 8))
     return rows
 
 

@@ -157,6 +157,11 @@ impl Scoreboard {
         self.sacked_bytes
     }
 
+    /// Bytes of the retransmissions in flight.
+    pub(crate) fn resent(&self) -> u64 {
+        self.resent_bytes
+    }
+
     /// Whether the path reorders.
     pub(crate) fn is_reordered(&self) -> bool {
         self.reordering.is_seen()

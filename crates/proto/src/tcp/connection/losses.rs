@@ -295,9 +295,12 @@ impl Losses {
         0
     }
 
-    /// Notes the start of a reaction that may have to be undone.
-    fn note_undo(&mut self, stamp: Option<u32>) {
-        self.undo = Some(Undo { stamp, unexplained: 0, any: false });
+    /// Notes the start of a reaction that may have to be undone; `resent` bytes of earlier
+    /// retransmissions are in flight.
+    fn note_undo(&mut self, stamp: Option<u32>, resent: u64) {
+        // The acknowledgment of an earlier retransmission echoes an older timestamp, too.
+        let stamp = stamp.filter(|_| resent == 0);
+        self.undo = Some(Undo { stamp, unexplained: resent, any: false });
     }
 
     /// Notes retransmitted bytes.
@@ -409,7 +412,7 @@ impl Connection {
     pub(super) fn note_undo(&mut self, now: Time) {
         if self.options.undo {
             let stamp = self.stamps.are_agreed().then(|| self.stamps.clock(now));
-            self.losses.note_undo(stamp);
+            self.losses.note_undo(stamp, self.board.resent());
         }
     }
 

@@ -85,6 +85,19 @@ fn bbr_over_a_lossy_path_keeps_its_time_for_any_seed() {
     assert!(mean < 17.0 && worst < 21.0, "{mean} {times:?}");
 }
 
+/// Recoveries follow one another here: one starts while retransmissions of the previous one are in
+/// flight. Their acknowledgments echo older timestamps, which do not show that a loss is spurious.
+#[test]
+fn no_loss_is_spurious_on_a_path_that_keeps_the_order() {
+    let delay = Duration::from_millis(150);
+    let path = Lossy { bps: 20_000_000, delay, queue: 1_000_000, one_of: 30 };
+    for seed in 1..=10 {
+        let (_, counts) = path.sent(seed, 2_000_000, &Profile::Modern.options());
+        assert!(counts.recoveries > 3, "seed {seed}: {counts:?}");
+        assert_eq!(counts.spurious, 0, "seed {seed}: {counts:?}");
+    }
+}
+
 /// With a buffer of less than two windows, lost segments often leave no room for data. A sender
 /// that took this for a lack of data stayed in its startup phase, and overflowed the queue in each
 /// round.
@@ -94,8 +107,9 @@ fn a_full_send_buffer_does_not_keep_bbr_in_its_startup_phase() {
     let path = Lossy { bps: 100_000_000, delay, queue: 750_000, one_of: 200 };
     for seed in 1..=5 {
         let (_, counts) = path.sent(seed, 30_000_000, &Profile::Modern.options());
-        // Some 21,000 segments, of which one of 200 is lost, and what the queue dropped once.
-        assert!(counts.retransmissions < 900, "seed {seed}: {counts:?}");
+        // Some 21,000 segments, of which one of 200 is lost, and what the queue dropped once. In
+        // every round it would drop more than 2,000.
+        assert!(counts.retransmissions < 1500, "seed {seed}: {counts:?}");
     }
 }
 
