@@ -174,7 +174,11 @@ fn next(question: &Question, best: &Candidate, second: &Candidate) -> String {
                      --budget simulates the full file."
                 );
             }
-            format!("{name} is next, with {about}{time} ({more}){}.", why(question, best, second))
+            let why = why(question, best, second);
+            // Two daemons may not be worth a small difference.
+            let is_simpler = has_nodes(best) && !has_nodes(second);
+            let simpler = if is_simpler { "; it needs no nodes, one command each side" } else { "" };
+            format!("{name} is next, with {about}{time} ({more}){why}{simpler}.")
         }
         (_, Some(mean)) => {
             let share = second.success.map_or_else(|| "an unknown share".to_owned(), show::percent);
@@ -189,6 +193,11 @@ fn next(question: &Question, best: &Candidate, second: &Candidate) -> String {
         }
         (_, None) => format!("No other transport delivers it: {name} does not in any run."),
     }
+}
+
+/// Whether the hosts run bundle nodes.
+fn has_nodes(candidate: &Candidate) -> bool {
+    candidate.protocol.kind.has_nodes()
 }
 
 /// Whether nothing shows that the second transport delivers the file less often than the first. An
