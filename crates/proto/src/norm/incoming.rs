@@ -26,6 +26,7 @@ use self::coded::Run;
 use self::digests::{Digests, Verdict};
 use self::journal::Journal;
 use self::parked::Parked;
+pub(crate) use self::parked::parked_max;
 use self::sink::{Finish, Sink};
 use self::stream::Stream;
 use super::bits::Bits;

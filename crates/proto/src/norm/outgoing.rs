@@ -44,7 +44,7 @@ use crate::path::{Burst, Handle, Turn};
 use crate::source::Source;
 use crate::storage::Storage as _;
 
-pub(crate) use self::endgame::Terms;
+pub(crate) use self::endgame::{Terms, info_copies};
 pub(crate) use self::requests::Symbols;
 pub(crate) use self::resume::List;
 pub(crate) use self::shape::Cut;

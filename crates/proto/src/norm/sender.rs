@@ -149,7 +149,7 @@ impl Sender {
         }
         self.next_number += 1;
         if self.coding.is_long() {
-            object.will_be_coded(core.config.sender.is_one_way());
+            object.will_be_coded(self.info_copies(&core.config.sender));
         }
         object.open(core);
         if let Some(last) = self.objects.back_mut() {

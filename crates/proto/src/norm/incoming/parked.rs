@@ -11,6 +11,11 @@ const SEGMENTS_MAX: usize = 64;
 /// Maximum memory of an object's segments, in bytes.
 const MEMORY_MAX: usize = 128 << 10;
 
+/// Returns the number of segments of this length that are kept.
+pub(crate) fn parked_max(segment: usize) -> usize {
+    (MEMORY_MAX / (segment + PIECE_COST)).min(SEGMENTS_MAX)
+}
+
 /// Segments of an object of unknown shape.
 #[derive(Debug, Default)]
 pub(super) struct Parked {

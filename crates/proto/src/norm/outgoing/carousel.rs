@@ -54,8 +54,10 @@ impl Outgoing {
             });
         }
         let digests = (blocks * DIGEST_COPIES).div_ceil(DIGESTS_MAX as u32);
-        let copies = digests.max(COPIES);
-        self.coded.info_in_round(copies, (segments / u64::from(copies)).max(APART));
+        let needed = self.coded.info_copies.max(1);
+        let copies = digests.max(COPIES).max(needed);
+        let gap = (segments / u64::from(copies)).max(APART).min(segments / u64::from(needed));
+        self.coded.info_in_round(copies, gap.max(1));
         self.info_turn.call();
         self.shape = Some(shape);
         true

@@ -9,6 +9,7 @@ use wire::norm::{Flags, NodeId};
 
 use super::carousel::Rounds;
 use super::endgame::{Ending, Observed};
+use super::info::InfoSchedule;
 use super::parity::Windows;
 use super::runs::Runs;
 use super::states::Kept;
@@ -25,10 +26,6 @@ const LEAD: u16 = 256;
 /// Minimum number of parity segments computed at once, and the memory for them.
 const BATCH_LEAST: u16 = 64;
 const BATCH_BYTES: usize = 32 << 20;
-
-/// Segments between copies of NORM_INFO in parity, and the maximum number of copies.
-const INFO_EVERY: u64 = 16;
-const INFO_MAX: u32 = 24;
 
 /// Size of an object up to which its first NORM_INFO has its digest.
 const SHORT: u64 = 256 << 10;
@@ -71,26 +68,11 @@ pub(super) struct Coded {
     pub(super) is_wanted: bool,
     /// Whether no receiver can report.
     pub(super) is_one_way: bool,
+    /// Copies of NORM_INFO of which such a receiver almost certainly gets one.
+    pub(super) info_copies: u32,
     /// Segments of later objects, and number of objects that end in the same round trip.
     behind: u64,
     rivals: u32,
-}
-
-/// Schedule of the copies of NORM_INFO by segments sent.
-#[derive(Clone, Copy, Debug)]
-struct InfoSchedule {
-    next: u64,
-    gap: u64,
-    /// Factor by which the gap grows.
-    growth: u64,
-    copies: u32,
-    most: u32,
-}
-
-impl Default for InfoSchedule {
-    fn default() -> Self {
-        Self { next: INFO_EVERY, gap: 2 * INFO_EVERY, growth: 2, copies: 1, most: INFO_MAX }
-    }
 }
 
 /// Digests of the blocks whose source segments were sent.
@@ -171,14 +153,7 @@ impl Coded {
                 state.runs.sent(number, at);
             }
         });
-        let info = &mut self.info;
-        if self.total < info.next || info.copies >= info.most {
-            return false;
-        }
-        info.copies += 1;
-        info.next += info.gap;
-        info.gap *= info.growth;
-        true
+        self.info.is_due(self.total)
     }
 
     /// Changes the state of a block.
@@ -196,8 +171,7 @@ impl Coded {
     /// Schedules copies of NORM_INFO behind the source segments of a block: in the segments of
     /// later blocks, and regularly in the parity of the last one.
     fn source_ends(&mut self, block: u32, is_last: bool) {
-        let (next, growth) = (self.total + INFO_EVERY, if is_last { 1 } else { 2 });
-        self.info = InfoSchedule { next, gap: INFO_EVERY, growth, copies: 0, most: INFO_MAX };
+        self.info = InfoSchedule::behind(self.total, is_last);
         let whole = self.digests.current.finalize_reset();
         if self.digests.of.len() == block as usize {
             self.digests.of.push(first_bytes(&whole));
@@ -246,8 +220,7 @@ impl Coded {
 
     /// Schedules this number of copies of NORM_INFO in the segments of a round.
     pub(super) fn info_in_round(&mut self, copies: u32, gap: u64) {
-        let next = self.total.saturating_add(gap);
-        self.info = InfoSchedule { next, gap, growth: 1, copies: 0, most: copies };
+        self.info = InfoSchedule::evenly(self.total, gap, copies);
     }
 
     /// Leaves all blocks at what was sent.
@@ -280,9 +253,10 @@ impl CodedBlock {
 
 impl Outgoing {
     /// Notes that the object will have long blocks. Its NORM_DATA then leaves out what NORM_INFO
-    /// says.
-    pub(crate) fn will_be_coded(&mut self, is_one_way: bool) {
-        (self.coded.is_wanted, self.coded.is_one_way) = (true, is_one_way);
+    /// says. Without reports, `info_copies` is the number of copies of NORM_INFO that are needed.
+    pub(crate) fn will_be_coded(&mut self, info_copies: Option<u32>) {
+        (self.coded.is_wanted, self.coded.is_one_way) = (true, info_copies.is_some());
+        self.coded.info_copies = info_copies.unwrap_or(0);
     }
 
     /// Notes the segments of later objects, and the number of objects that end in the same round
@@ -303,6 +277,9 @@ impl Outgoing {
 
     /// Notes that a source segment was sent.
     pub(super) fn source_went(&mut self, number: u64, at: Time, shape: &Shape) {
+        if self.coded.total == 0 && self.coded.is_one_way {
+            self.coded.info = InfoSchedule::at_first(self.coded.info_copies, shape.symbol_len);
+        }
         if self.coded.went(self.at.block, number, at) {
             self.info_turn.call();
         }
@@ -356,6 +333,8 @@ impl Outgoing {
             let all = partition.blocks();
             let rounds = self.coded.rounds.count.saturating_add(1);
             let round = terms.unheard(confidence, block_len, all) + shape.coding.surplus();
+            // Each copy of NORM_INFO in parity follows a segment of it.
+            let round = round.max(block_len + self.coded.info_copies);
             return u64::from(round).saturating_mul(rounds);
         }
         let observed = self.coded.observed(terms.loss);
@@ -410,6 +389,11 @@ impl Outgoing {
         if self.coded.blocks.get(&block).is_some_and(|state| state.goal == 0) {
             let goal = self.goal(block, terms, shape);
             self.coded.change(block, |state| state.goal = goal.max(1));
+            let parity = goal.saturating_sub(shape.partition.block_len(block).into());
+            if self.coded.is_one_way {
+                let is_last = block + 1 >= shape.partition.blocks();
+                self.coded.info.spread(self.coded.total, parity, self.coded.info_copies, is_last);
+            }
         }
     }
 

@@ -149,6 +149,16 @@ impl Terms {
     }
 }
 
+/// Share of the permitted failures that may be due to NORM_INFO, at the start or the end.
+const INFO_RISK: f64 = 0.025;
+
+/// Copies of NORM_INFO of which a receiver that cannot reply almost certainly gets one.
+pub(crate) fn info_copies(confidence: f64, loss: f64) -> u32 {
+    let risk = ((1.0 - confidence) * INFO_RISK).max(1e-12);
+    let copies = libm::log(risk) / libm::log(loss.clamp(1e-6, 0.999));
+    copies.ceil() as u32
+}
+
 /// Maximum number of segments to send until the next report, if a receiver lacks `lacking`.
 fn most_of(lacking: u32) -> u32 {
     match lacking {
@@ -254,5 +264,8 @@ mod tests {
         assert!(terms.unheard(0.999, 6_888, 1).abs_diff(6_985) <= 2);
         assert!(terms.unheard(0.999, 689, 1).abs_diff(706) <= 2);
         assert!(terms.unheard(0.999, 689, 10) > terms.unheard(0.999, 689, 1));
+        // 0.5^16 is 1.5e-5.
+        let losses = [1e-4, 0.001, 0.01, 0.1, 0.5, 0.9];
+        assert_eq!(losses.map(|loss| info_copies(0.999, loss)), [2, 2, 3, 5, 16, 101]);
     }
 }

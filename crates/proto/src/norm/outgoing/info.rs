@@ -5,6 +5,7 @@ use wire::norm::{Body, Extension, Extensions, Info};
 
 use super::{Core, INFO_HEADER, Outgoing, Shape, Transmission};
 use crate::norm::digest::{BlockDigest, EXT_DIGEST, EXT_VERSION, VERSION_LEN, version_content};
+use crate::norm::incoming::parked_max;
 use crate::path::{Burst, Turn};
 
 /// Schedule of NORM_INFO.
@@ -43,6 +44,71 @@ impl InfoTurn {
 
     pub(super) fn is_under_way(self, now: Time) -> bool {
         self.until.is_some_and(|until| now < until)
+    }
+}
+
+/// Segments between copies of NORM_INFO of coded objects, and the maximum number of copies to
+/// receivers that can report.
+const EVERY: u64 = 16;
+const COPIES_MAX: u32 = 24;
+
+/// Schedule of the copies of a coded object's NORM_INFO, by segments sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InfoSchedule {
+    /// Segments sent at the next copy.
+    next: u64,
+    gap: u64,
+    /// Copies until the gap doubles after each.
+    even: u32,
+    copies: u32,
+    most: u32,
+}
+
+impl Default for InfoSchedule {
+    fn default() -> Self {
+        Self { next: EVERY, gap: 2 * EVERY, even: 0, copies: 1, most: COPIES_MAX }
+    }
+}
+
+impl InfoSchedule {
+    /// Copies at the start of an object whose receivers cannot report: one must arrive while they
+    /// keep the segments that precede it.
+    pub(super) fn at_first(copies: u32, segment: u16) -> Self {
+        let kept = parked_max(segment.into()) as u64;
+        let gap = (kept / u64::from(copies.max(1))).clamp(1, EVERY);
+        Self { next: gap, gap, even: copies, copies: 1, most: copies.max(COPIES_MAX) }
+    }
+
+    /// Copies behind the source segments of a block.
+    pub(super) fn behind(sent: u64, is_last: bool) -> Self {
+        let even = if is_last { COPIES_MAX } else { 0 };
+        Self { next: sent + EVERY, gap: EVERY, even, copies: 0, most: COPIES_MAX }
+    }
+
+    /// Copies at equal distances.
+    pub(super) fn evenly(sent: u64, gap: u64, copies: u32) -> Self {
+        Self { next: sent.saturating_add(gap), gap, even: copies, copies: 0, most: copies }
+    }
+
+    /// Spreads the copies that receivers without reports need over the parity of a block.
+    pub(super) fn spread(&mut self, sent: u64, parity: u64, copies: u32, is_last: bool) {
+        let gap = (parity / u64::from(copies.max(1))).clamp(1, EVERY);
+        let most = copies.max(COPIES_MAX);
+        let even = if is_last { most } else { copies };
+        *self = Self { next: sent + gap, gap, even, copies: 0, most };
+    }
+
+    /// Whether a copy is due after this number of segments, which is then counted.
+    pub(super) fn is_due(&mut self, sent: u64) -> bool {
+        if sent < self.next || self.copies >= self.most {
+            return false;
+        }
+        self.copies += 1;
+        self.next = self.next.saturating_add(self.gap);
+        if self.copies >= self.even {
+            self.gap = self.gap.saturating_mul(2);
+        }
+        true
     }
 }
 

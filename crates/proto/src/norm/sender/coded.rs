@@ -8,7 +8,7 @@ use wire::norm::{Extensions, Form, Nack, NodeId, RequestFlags};
 use super::Sender;
 use crate::norm::config::SenderConfig;
 use crate::norm::core::{Alarm, Core};
-use crate::norm::outgoing::{List, Outgoing, Terms};
+use crate::norm::outgoing::{List, Outgoing, Terms, info_copies};
 use crate::norm::report::{ListOf, REPORT_LEN, Report};
 use crate::path::{Class, Path};
 
@@ -44,6 +44,11 @@ const FORMER_SILENCE: Duration = Duration::from_millis(500);
 /// Age in symbols up to which a remembered loss has weight.
 const REMEMBERED_MAX: f64 = 2_000.0;
 
+/// Probability of delivery to receivers that cannot report, if there are any.
+fn confidence(config: &SenderConfig) -> Option<f64> {
+    config.confidence.or(config.carousel.map(|_| ROUND_CONFIDENCE))
+}
+
 impl Sender {
     /// Updates the circumstances that decide how much parity is sent unasked.
     pub(super) fn set_terms(&mut self, core: &Core) {
@@ -62,7 +67,7 @@ impl Sender {
             interval: interval.as_secs_f64(),
             loss: self.loss_known(config).unwrap_or(config.loss_assumed),
             receivers,
-            confidence: config.confidence.or(config.carousel.map(|_| ROUND_CONFIDENCE)),
+            confidence: confidence(config),
             is_silent: self.transmission.terms.is_silent,
         };
         let segments = self.transmission.terms.round_trip / interval.as_secs_f64().max(1e-9);
@@ -73,6 +78,12 @@ impl Sender {
             behind = behind.saturating_add(object.segments());
             rivals += u32::from(behind < window);
         }
+    }
+
+    /// Copies of NORM_INFO that receivers without reports need.
+    pub(super) fn info_copies(&self, config: &SenderConfig) -> Option<u32> {
+        let loss = self.loss_known(config).unwrap_or(config.loss_assumed);
+        confidence(config).map(|confidence| info_copies(confidence, loss))
     }
 
     /// Loss to the receivers, as set or as measured by earlier objects.

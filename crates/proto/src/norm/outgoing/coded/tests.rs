@@ -22,7 +22,7 @@ fn sent(blocks: u32, block_len: u16, is_one_way: bool) -> (Core, Transmission, O
     let id = ObjectId { peer: PathId(0), sender: 1, number: 7 };
     let content = Content::File(FileName::file("source").expect("a name"));
     let mut object = Outgoing::new(id, Slots::<()>::new().reserve(), content, Bytes::new());
-    object.will_be_coded(is_one_way);
+    object.will_be_coded(is_one_way.then_some(3));
     let size = 1000 * u64::from(block_len) * u64::from(blocks);
     object.opened(&mut core, FileId(1), size);
     let cut = Cut { segment: 1000, room: 1400, coding, loss: None, has_fti: true };
