@@ -270,6 +270,11 @@ impl Outgoing {
         self.shape.as_ref().is_some_and(|shape| shape.coding.is_long())
     }
 
+    /// Whether the object has long blocks, or will have them once its file is open.
+    pub(crate) fn becomes_coded(&self) -> bool {
+        self.is_coded() || self.coded.is_wanted && self.shape.is_none()
+    }
+
     /// Whether blocks of a coded object need more segments than were sent, except the current one.
     pub(super) fn is_coded_short(&self) -> bool {
         self.first_short().is_some()

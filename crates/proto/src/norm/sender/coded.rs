@@ -241,7 +241,7 @@ impl Sender {
 
     /// Interval of probes while a coded object is under way.
     pub(super) fn coded_interval(&self, core: &Core, now: Time) -> Option<Duration> {
-        if !self.objects.iter().any(Outgoing::is_coded) {
+        if !self.objects.iter().any(Outgoing::becomes_coded) {
             return None;
         }
         let round_trip = self.transmission.round_trip();

@@ -29,6 +29,30 @@ fn unasked_parity_covers_losses() {
 }
 
 #[test]
+fn reports_are_requested_early_if_a_file_opens_late() {
+    let mut world = World::with(&coded(Waste::Share(0.01)));
+    world.sides[0].slow = Some(Vec::new());
+    world.send(&content(1_000_000));
+    // The first probe precedes the file.
+    world.run_until(Time::from_nanos(5_000_000));
+    assert_eq!(probes(&world), 1);
+    for millis in 5..300 {
+        world.run_until(Time::from_nanos(1_000_000 * millis));
+        world.work_off(0);
+    }
+    assert!(probes(&world) > 10, "{:#?}", world.transcript());
+}
+
+/// Number of probes that were sent.
+fn probes(world: &World) -> usize {
+    world
+        .transcript()
+        .iter()
+        .filter(|line| line.contains(" CC ") && line.contains(" sent "))
+        .count()
+}
+
+#[test]
 fn without_waste_lost_segments_are_requested_by_count() {
     let mut world = World::with(&coded(Waste::Nothing));
     let file = content(200_000);
