@@ -7,6 +7,8 @@
 
 #[cfg(feature = "compute")]
 mod compute;
+#[cfg(any(feature = "compute", feature = "sockets"))]
+mod contacts;
 #[cfg(feature = "emulate")]
 mod emulate;
 mod exit;
@@ -27,7 +29,7 @@ mod whole;
 
 /// Environment variable with the date from which the outages of an emulated world count, for
 /// programs in it.
-#[cfg(any(feature = "emulate", feature = "sockets"))]
+#[cfg(any(feature = "compute", feature = "sockets"))]
 const EPOCH: &str = "SLOWLIGHT_EPOCH";
 
 use std::io::{self, IsTerminal as _, Write as _};

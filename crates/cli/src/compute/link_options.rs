@@ -1,5 +1,9 @@
 //! A link as options of the command line.
 
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use engine::Time;
 use lab::link_spec::{
     Bucket, Burst, Erasure, Errors, Framing, LinkSpec, OnError, Periodic, Queue, Reorder, WhileDown,
 };
@@ -8,8 +12,14 @@ use transport::quantity::Window;
 use transport::quantity::{Probability, Rate, Size, Span};
 
 use crate::Usage;
+use crate::contacts::{ContactFile, Listed, since_1970};
 use crate::known;
 use crate::switch::Switch;
+
+/// Number of the sender in a contact plan, unless given: that of its entity.
+const ENTITY: u64 = 1;
+/// Length of the contact of a direction that a contact plan does not mention: a hundred years.
+const ALWAYS: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Link of commands that name none.
 const DEFAULT: &str = "terrestrial";
@@ -26,6 +36,9 @@ pub(crate) struct LinkOptions {
 
     #[command(flatten)]
     back: Back,
+
+    #[command(flatten)]
+    contacts: ContactFile,
 }
 
 /// Changes to the link, applied to each of its hops.
@@ -164,6 +177,22 @@ struct Back {
     return_reorder: Option<Reorder>,
 }
 
+/// Options of both ends of a transfer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) sender: String,
+    pub(crate) receiver: String,
+    /// Whether times of the file count from the start of each command.
+    pub(crate) is_relative: bool,
+}
+
+/// The part of a contact that is left at a time, counted from then on.
+fn after(window: &link::Window, zero: Duration) -> Option<Window> {
+    let zero = Time::ZERO + zero;
+    let (start, end) = (window.start.max(zero), window.end.max(zero));
+    (start < end).then(|| Window { at: Span(start.since(zero)), lasts: Span(end.since(start)) })
+}
+
 /// Rejects `--loss`, an option of other programs, and names the one to use.
 fn no_loss(text: &str) -> Result<Probability, Usage> {
     let unit = "the probability of losing a packet";
@@ -231,7 +260,62 @@ impl LinkOptions {
             let way_back = back.clone().over(&hop.back.take().map(|b| *b).unwrap_or_default());
             *hop = LinkSpec { back: Some(Box::new(way_back)), ..forward.clone().over(hop) };
         }
+        self.apply_contacts(&mut preset)?;
         Ok(preset)
+    }
+
+    /// Contacts of --contacts; `None` if there is no file. Transfers begin at the epoch.
+    fn listed(&self) -> anyhow::Result<Option<(Listed, SystemTime)>> {
+        if self.contacts.contacts.is_none() {
+            return Ok(None);
+        }
+        let start = self.contacts.epoch()?.unwrap_or_else(SystemTime::now);
+        let listed = self.contacts.read((ENTITY, None), start)?;
+        Ok(listed.map(|listed| (listed, start)))
+    }
+
+    /// Applies the file of contacts to both directions of a link.
+    fn apply_contacts(&self, preset: &mut Preset) -> anyhow::Result<()> {
+        let Some((listed, start)) = self.listed()? else { return Ok(()) };
+        let [hop] = preset.hops.as_mut_slice() else {
+            let message = "--contacts is for links of one hop; write those of several hops in a \
+                           link's file (docs/links.md)";
+            return Err(Usage(message.to_owned()).into());
+        };
+        let zero = if listed.is_relative { Duration::ZERO } else { since_1970(start) };
+        let gates = |windows: Option<&Vec<link::Window>>| match windows {
+            Some(windows) => windows.iter().filter_map(|window| after(window, zero)).collect(),
+            None => vec![Window { at: Span(Duration::ZERO), lasts: Span(ALWAYS) }],
+        };
+        let light = listed.light.filter(|_| self.forward.delay.is_none()).map(Span);
+        let direction = |windows, delay| LinkSpec {
+            contacts: Some(gates(windows)),
+            delay,
+            ..LinkSpec::default()
+        };
+        let back_delay = light.filter(|_| self.back.return_delay.is_none());
+        let back = direction(listed.back.as_ref(), back_delay).over(&hop.way_back());
+        let there = direction(listed.there.as_ref(), light).over(hop);
+        *hop = LinkSpec { back: Some(Box::new(back)), ..there };
+        Ok(())
+    }
+
+    /// Options of `send` and of `recv` with the contacts of the link, if a file has them.
+    pub(crate) fn contact_options(&self) -> anyhow::Result<Option<Ends>> {
+        let Some((listed, _)) = self.listed()? else { return Ok(None) };
+        let path = self.contacts.contacts.as_deref().unwrap_or(Path::new("")).display().to_string();
+        let path = if path.contains(' ') { format!("\"{path}\"") } else { path };
+        let epoch = self.contacts.epoch.map_or(String::new(), |epoch| {
+            format!(" --epoch {}", humantime::format_rfc3339_seconds(epoch))
+        });
+        let end = |ends: Option<(u64, u64)>| {
+            let nodes = ends.map_or(String::new(), |(own, remote)| {
+                format!(" --own-node {own} --remote-node {remote}")
+            });
+            format!(" --contacts {path}{nodes}{epoch}")
+        };
+        let (sender, receiver) = (end(listed.ends), end(listed.ends.map(|(own, it)| (it, own))));
+        Ok(Some(Ends { sender, receiver, is_relative: listed.is_relative }))
     }
 
     /// Outages in time order.
@@ -246,5 +330,77 @@ impl LinkOptions {
             }
         }
         Ok(Some(outages).filter(|outages| !outages.is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        link: LinkOptions,
+    }
+
+    /// Options with a file of contacts.
+    fn options(name: &str, text: &str, more: &[&str]) -> (tempfile::TempDir, LinkOptions) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("a file");
+        let words = ["line", "--contacts", path.to_str().expect("a path")];
+        let line = Line::try_parse_from(words.iter().chain(more)).expect("options");
+        (folder, line.link)
+    }
+
+    fn window(at: u64, lasts: u64) -> Window {
+        let span = |seconds| Span(Duration::from_secs(seconds));
+        Window { at: span(at), lasts: span(lasts) }
+    }
+
+    #[test]
+    fn a_plan_gates_each_direction_of_the_link() {
+        let plan = "contact = [
+            { from = 7, to = 9, start = \"10 s\", end = \"20 s\", rate = \"1 Mbit/s\" },
+            { from = 9, to = 7, start = \"12 s\", end = \"22 s\", rate = \"1 Mbit/s\" },
+            ]
+            range = [{ from = 7, to = 9, start = \"0 s\", end = \"1 h\", owlt = \"3 s\" }]";
+        let (_folder, options) = options("plan.toml", plan, &["--own-node", "7"]);
+        let hop = options.preset().expect("a link").hops.remove(0);
+        let back = hop.way_back();
+        assert_eq!(
+            (hop.contacts, back.contacts),
+            (Some(vec![window(10, 10)]), Some(vec![window(12, 10)]))
+        );
+        let light = Some(Span(Duration::from_secs(3)));
+        assert_eq!((hop.delay, back.delay), (light, light));
+        let ends = options.contact_options().expect("a file").expect("options");
+        assert!(ends.sender.ends_with(" --own-node 7 --remote-node 9"), "{ends:?}");
+        assert!(ends.receiver.ends_with(" --own-node 9 --remote-node 7"), "{ends:?}");
+    }
+
+    #[test]
+    fn dates_count_from_the_epoch() {
+        let list = "2026-12-01T08:00:00Z, 2026-12-01T08:00:30Z\n\
+                    2026-12-01T09:00:00Z, 2026-12-01T09:10:00Z";
+        let epoch = ["--epoch", "2026-12-01T08:00:20Z", "--delay", "1 s"];
+        let (_folder, options) = options("passes.txt", list, &epoch);
+        let hop = options.preset().expect("a link").hops.remove(0);
+        let contacts = Some(vec![window(0, 10), window(3580, 600)]);
+        assert_eq!(hop.way_back().contacts, contacts);
+        assert_eq!((hop.contacts, hop.delay), (contacts, Some(Span(Duration::from_secs(1)))));
+        let ends = options.contact_options().expect("a file").expect("options");
+        assert!(ends.sender.ends_with(" --epoch 2026-12-01T08:00:20Z"), "{ends:?}");
+    }
+
+    #[test]
+    fn links_of_several_hops_are_refused() {
+        let (_folder, options) = options("passes.txt", "0 s, 1 s", &["--link", "moon-farside"]);
+        let error = options.preset().expect_err("several hops").to_string();
+        assert!(error.contains("one hop"), "{error}");
     }
 }

@@ -59,7 +59,7 @@ pub(super) enum Action {
 #[derive(Debug, clap::Args)]
 pub(super) struct UpArgs {
     /// Scenario [default: two hosts and the link of --link]
-    #[arg(value_name = "SCENARIO.toml", conflicts_with_all = ["LinkOptions", "Forward", "Back"])]
+    #[arg(value_name = "SCENARIO.toml", conflicts_with_all = ["LinkOptions", "Forward", "Back", "ContactFile"])]
     scenario: Option<PathBuf>,
 
     /// Name of the world

@@ -1,11 +1,11 @@
 //! The commands that run a recommended transport between real hosts.
 
-use lab::advise::{self, Advice, Basis, Candidate, Deployment, Question};
+use lab::advise::{self, Advice, Basis, Candidate, Deployment};
 use lab::link_spec::LinkSpec;
 use transport::protocol::Protocol;
 use transport::quantity::{Rate, Span};
 
-use super::outages;
+use super::outages::{self, End, Request};
 use crate::compute::show;
 
 /// Rates are given with so many digits, rounded down.
@@ -16,15 +16,13 @@ const LOSS_FILE: &str = "loss.toml";
 const DELAY_MIN_S: f64 = 0.01;
 
 /// Commands to type on both sides, or the reason why there are none.
-pub(super) fn lines(question: &Question, advice: &Advice, best: &Candidate) -> Vec<String> {
+pub(super) fn lines(request: &Request<'_>, advice: &Advice, best: &Candidate) -> Vec<String> {
     if !best.delivers() {
         return Vec::new();
     }
-    let has_commands = |candidate: &Candidate| {
-        advise::deployment(&candidate.protocol, question.relay) != Deployment::Simulator
-    };
+    let has_commands = |candidate: &Candidate| has_commands(request, candidate);
     if has_commands(best) {
-        return commands(question, advice, best);
+        return commands(request, advice, best);
     }
     let mut lines = vec![simulator_only(best)];
     let runs = |other: &&Candidate| has_commands(other) && other.delivers();
@@ -37,11 +35,16 @@ pub(super) fn lines(question: &Question, advice: &Advice, best: &Candidate) -> V
                 "The best that slowlight runs between hosts is {}{time}:",
                 other.title()
             ));
-            lines.extend(commands(question, advice, other));
+            lines.extend(commands(request, advice, other));
         }
         None => lines.push("No other transport delivers the file.".to_owned()),
     }
     lines
+}
+
+/// Whether commands run a transport between hosts.
+fn has_commands(request: &Request<'_>, candidate: &Candidate) -> bool {
+    advise::deployment(&candidate.protocol, request.question.relay) != Deployment::Simulator
 }
 
 fn simulator_only(best: &Candidate) -> String {
@@ -59,16 +62,16 @@ fn simulator_only(best: &Candidate) -> String {
     )
 }
 
-fn commands(question: &Question, advice: &Advice, candidate: &Candidate) -> Vec<String> {
+fn commands(request: &Request<'_>, advice: &Advice, candidate: &Candidate) -> Vec<String> {
     let protocol = &candidate.protocol;
-    let pace = || pace(question, advice, candidate);
-    let replies = |advice| replies(question, advice);
+    let pace = || pace(request, advice, candidate);
+    let replies = |advice| replies(request, advice);
     let kind = protocol.kind;
     if kind.has_nodes() {
-        return nodes(question, advice, protocol);
+        return nodes(request, advice, protocol);
     }
-    if kind.has_relays() && question.relay {
-        return relayed(question, advice, protocol);
+    if kind.has_relays() && request.question.relay {
+        return relayed(request, advice, protocol);
     }
     if kind.is_fetched() && kind.has_directories() {
         return vec![
@@ -83,12 +86,12 @@ fn commands(question: &Question, advice: &Advice, candidate: &Candidate) -> Vec<
             ),
         ];
     }
-    let mut lines = if kind.has_groups() && question.receivers > 1 {
+    let mut lines = if kind.has_groups() && request.question.receivers > 1 {
         vec![
             format!(
                 "  receivers: slowlight recv --protocol {protocol} --listen :0 --root inbox \
                  --group 224.1.2.3{}",
-                outages::options(question)
+                outages::options(request, End::Receiver)
             ),
             format!(
                 "  sender:    slowlight send --protocol {protocol} FILE --group 224.1.2.3{}",
@@ -107,7 +110,7 @@ fn commands(question: &Question, advice: &Advice, candidate: &Candidate) -> Vec<
             ),
         ]
     };
-    lines.extend(outages::notes(question));
+    lines.extend(outages::notes(request));
     lines.extend(
         candidate.one_way.map(|mode| format!("  {LOSS_FILE}: sender.loss = \"{}\"", mode.loss)),
     );
@@ -115,8 +118,8 @@ fn commands(question: &Question, advice: &Advice, candidate: &Candidate) -> Vec<
 }
 
 /// Commands of LTP-T: engine 1 sends to engine 2 over those between the hops, from 3 on.
-fn relayed(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<String> {
-    let hops = &question.link.hops;
+fn relayed(request: &Request<'_>, advice: &Advice, protocol: &Protocol) -> Vec<String> {
+    let hops = &request.question.link.hops;
     let light = |hop: Option<&LinkSpec>| {
         let known = hop.and_then(|hop| hop.delay);
         known.map_or(String::new(), |span| delay(span.duration().as_secs_f64()))
@@ -153,15 +156,15 @@ fn relayed(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<Str
 }
 
 /// Commands of bundle nodes.
-fn nodes(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<String> {
+fn nodes(request: &Request<'_>, advice: &Advice, protocol: &Protocol) -> Vec<String> {
     let layer = protocol.kind.node_layer().unwrap_or("tcpcl4");
     let mut keys = String::new();
     if !advise::is_controlled(protocol) {
         keys += &rate(advice, 1).map_or(String::new(), |rate| format!(", rate = \"{rate}\""));
-        let size = question.datagram();
+        let size = request.question.datagram();
         keys += &size.map_or(String::new(), |size| format!(", datagram = \"{size}\""));
     }
-    let is_gated = question.link.hops.iter().any(LinkSpec::is_gated);
+    let is_gated = request.question.link.hops.iter().any(LinkSpec::is_gated);
     let mut lines = vec![
         "  each host: slowlight node NODE.toml".to_owned(),
         format!("  NODE.toml: [[layer]] kind = \"{layer}\"{keys}; see docs/guides/run-a-node.md"),
@@ -182,29 +185,29 @@ fn nodes(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<Strin
 }
 
 /// Options of a sender: rate, unless a congestion control finds it, and light time.
-fn pace(question: &Question, advice: &Advice, candidate: &Candidate) -> String {
+fn pace(request: &Request<'_>, advice: &Advice, candidate: &Candidate) -> String {
     let protocol = &candidate.protocol;
-    let share = if protocol.kind.is_multicast() { 1 } else { question.receivers.max(1) };
+    let share = if protocol.kind.is_multicast() { 1 } else { request.question.receivers.max(1) };
     let rate = match advise::is_controlled(protocol) {
         false => rate_option(advice, share) + &return_rate(advice, "--return-rate"),
         true => String::new(),
     };
-    rate + &both(question, advice) + &one_way(candidate)
+    rate + &both(request, advice, End::Sender) + &one_way(candidate)
 }
 
 /// Options of a receiver: rate of its replies, if it matters, and light time.
-fn replies(question: &Question, advice: &Advice) -> String {
-    return_rate(advice, "--rate") + &both(question, advice)
+fn replies(request: &Request<'_>, advice: &Advice) -> String {
+    return_rate(advice, "--rate") + &both(request, advice, End::Receiver)
 }
 
 /// Options of both ends: light time, datagrams and outages.
-fn both(question: &Question, advice: &Advice) -> String {
-    delay(advice.delay_s) + &datagram(question) + &outages::options(question)
+fn both(request: &Request<'_>, advice: &Advice, end: End) -> String {
+    delay(advice.delay_s) + &datagram(request) + &outages::options(request, end)
 }
 
 /// Option of the largest datagram, where the link gives it.
-fn datagram(question: &Question) -> String {
-    question.datagram().map_or(String::new(), |size| format!(" --datagram \"{size}\""))
+fn datagram(request: &Request<'_>) -> String {
+    request.question.datagram().map_or(String::new(), |size| format!(" --datagram \"{size}\""))
 }
 
 /// Options of a sender that receives no replies.

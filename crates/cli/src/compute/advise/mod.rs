@@ -12,6 +12,7 @@ use lab::preset::Sharing;
 use serde::Serialize;
 use transport::quantity::{Size, Span};
 
+use self::outages::Request;
 use crate::compute::link_options::LinkOptions;
 use crate::compute::table::{Cell, Column, Page, Table, Tone};
 use crate::compute::{conditions, show};
@@ -162,6 +163,7 @@ fn print(
 ) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let Some(best) = advice.ranking.first() else { return Ok(()) };
+    let request = Request { question, contacts: args.link.contact_options()? };
     if args.json {
         let scenario = question.scenario_of(best)?.to_toml()?;
         let (slowlight, seed) = (env!("CARGO_PKG_VERSION"), question.seed);
@@ -184,7 +186,7 @@ fn print(
         writeln!(out, "\n{}\n", table(advice, usize::from(args.top)).drawn(page))?;
         writeln!(out, "{}", page.paragraph(&paragraph))?;
     }
-    for line in commands::lines(question, advice, best) {
+    for line in commands::lines(&request, advice, best) {
         writeln!(out, "{line}")?;
     }
     Ok(())

@@ -6,10 +6,26 @@ use lab::advise::Question;
 use lab::link_spec::{LinkSpec, Periodic};
 use transport::quantity::{Span, Window};
 
+use crate::compute::link_options::Ends;
+
 /// File with the contacts of the link.
 const CONTACTS_FILE: &str = "contacts.txt";
 /// Outages that an end survives without knowing them.
 const SURVIVED: Duration = Duration::from_secs(3600);
+
+/// A question, and the options for a file of contacts, if one was given.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) question: &'a Question,
+    pub(super) contacts: Option<Ends>,
+}
+
+/// End of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    Sender,
+    Receiver,
+}
 
 /// Times at which the one hop with outages is down, if both directions are alike.
 enum Gates<'a> {
@@ -40,6 +56,18 @@ impl<'a> Gates<'a> {
         periodic.or(contacts).or(outages.as_deref().map(Self::Outages))
     }
 
+    /// Options of both ends.
+    fn options(&self) -> String {
+        match self {
+            Self::Outages(windows) => {
+                windows.iter().map(|window| format!(" --outage \"{window}\"")).collect()
+            }
+            Self::Periodic(outages) => format!(" --outage-every \"{outages}\""),
+            Self::Contacts(_) => format!(" --contacts {CONTACTS_FILE}"),
+            Self::Several => String::new(),
+        }
+    }
+
     /// Longest outage whose end is known.
     fn longest(&self) -> Duration {
         let end = |window: &Window| window.at.duration() + window.lasts.duration();
@@ -59,28 +87,35 @@ impl<'a> Gates<'a> {
 
 /// Options with the outages; where they are long also with the silence that an end accepts, for
 /// passes that are later than planned.
-pub(super) fn options(question: &Question) -> String {
-    let Some(gates) = Gates::new(question) else { return String::new() };
-    let mut options = match &gates {
-        Gates::Outages(windows) => {
-            windows.iter().map(|window| format!(" --outage \"{window}\"")).collect()
-        }
-        Gates::Periodic(outages) => format!(" --outage-every \"{outages}\""),
-        Gates::Contacts(_) => format!(" --contacts {CONTACTS_FILE}"),
-        Gates::Several => String::new(),
+pub(super) fn options(request: &Request<'_>, end: End) -> String {
+    let Some(gates) = Gates::new(request.question) else { return String::new() };
+    let (mut options, longest) = match (&request.contacts, end) {
+        (Some(file), End::Sender) => (file.sender.clone(), longest_gap(request.question)),
+        (Some(file), End::Receiver) => (file.receiver.clone(), longest_gap(request.question)),
+        (None, _) => (gates.options(), gates.longest()),
     };
-    let longest = gates.longest();
     if longest >= SURVIVED {
         options += &format!(" --inactivity \"{}\"", Span(2 * longest));
     }
     options
 }
 
+/// Longest time without a contact of a direction.
+fn longest_gap(question: &Question) -> Duration {
+    let hops = question.link.hops.iter();
+    let directions = hops.flat_map(|hop| [hop.contacts.clone(), hop.way_back().contacts]);
+    let gaps = directions.flatten().map(|windows| Gates::Contacts(&windows).longest());
+    gaps.max().unwrap_or_default()
+}
+
 /// Lines on the times of these options.
-pub(super) fn notes(question: &Question) -> Vec<String> {
-    let Some(gates) = Gates::new(question) else { return Vec::new() };
+pub(super) fn notes(request: &Request<'_>) -> Vec<String> {
+    let Some(gates) = Gates::new(request.question) else { return Vec::new() };
     let count =
         "  times count from the start of each command; --epoch DATE on both sides fixes them";
+    if let Some(file) = &request.contacts {
+        return file.is_relative.then(|| count.to_owned()).into_iter().collect();
+    }
     match gates {
         Gates::Outages(_) | Gates::Periodic(_) => vec![count.to_owned()],
         Gates::Contacts(windows) => {

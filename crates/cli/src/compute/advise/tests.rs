@@ -4,7 +4,7 @@ use lab::link_spec::LinkSpec;
 use lab::preset::Preset;
 use transport::protocol::Protocol;
 
-use super::commands::lines;
+use super::commands;
 use super::*;
 use crate::{Cli, Command, sockets};
 
@@ -75,6 +75,11 @@ fn advice(ranking: Vec<Candidate>) -> Advice {
         delay_s: 0.25,
         runs: 1,
     }
+}
+
+/// Lines of the commands for a link without a file of contacts.
+fn lines(question: &Question, advice: &Advice, best: &Candidate) -> Vec<String> {
+    commands::lines(&Request { question, contacts: None }, advice, best)
 }
 
 fn printed(question: &Question, protocol: &Protocol) -> Vec<String> {
@@ -227,6 +232,27 @@ fn both_ends_get_the_outages_of_the_link() {
     assert!(contacts.starts_with(" --contacts contacts.txt --inactivity "), "{contacts}");
     assert_eq!(notes[0], "  contacts.txt: 10 s, 40 s");
     assert_eq!(options(""), (String::new(), Vec::new()));
+}
+
+#[test]
+fn a_file_of_contacts_reaches_both_commands() {
+    let gap = "contacts = [{ at = \"0 s\", for = \"30 s\" }, { at = \"3 h\", for = \"1 min\" }]";
+    let link = format!("rate = \"2 Mbit/s\"\ndelay = \"6 ms\"\n{gap}");
+    let hop: LinkSpec = transport::text::parse(&link, "link").expect("a link");
+    let question = question(Preset::single(hop));
+    let ends = crate::compute::link_options::Ends {
+        sender: " --contacts plan.toml --own-node 7 --remote-node 9".to_owned(),
+        receiver: " --contacts plan.toml --own-node 9 --remote-node 7".to_owned(),
+        is_relative: true,
+    };
+    let request = Request { question: &question, contacts: Some(ends.clone()) };
+    let best = candidate(Protocol::default(), Basis::Simulated);
+    let text = commands::lines(&request, &advice(vec![best.clone()]), &best);
+    for (line, options) in text.iter().zip([ends.receiver, ends.sender]) {
+        assert!(line.contains(&options) && line.contains(" --inactivity "), "{text:?}");
+    }
+    assert!(text[2].contains("--epoch") && text.len() == 3, "{text:?}");
+    assert_eq!(parsed(&text).len(), 2);
 }
 
 #[test]
