@@ -1,6 +1,7 @@
 //! The program as its users run it: its commands, transfers over real sockets, worlds of the
 //! emulator.
 
+mod advice;
 mod baseline;
 mod beacons;
 mod bounded;

@@ -1,5 +1,7 @@
 //! The commands that run a recommended transport between real hosts.
 
+use std::collections::BTreeMap;
+
 use lab::advise::{self, Advice, Basis, Candidate, Deployment};
 use lab::link_spec::LinkSpec;
 use transport::protocol::Protocol;
@@ -40,6 +42,12 @@ pub(super) fn lines(request: &Request<'_>, advice: &Advice, best: &Candidate) ->
         None => lines.push("No other transport delivers the file.".to_owned()),
     }
     lines
+}
+
+/// Commands of every transport that has some, by its title.
+pub(super) fn all(request: &Request<'_>, advice: &Advice) -> BTreeMap<String, Vec<String>> {
+    let runs = advice.ranking.iter().filter(|candidate| has_commands(request, candidate));
+    runs.map(|candidate| (candidate.title(), commands(request, advice, candidate))).collect()
 }
 
 /// Whether commands run a transport between hosts.

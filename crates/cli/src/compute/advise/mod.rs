@@ -4,6 +4,7 @@ mod commands;
 mod outages;
 mod words;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -151,6 +152,8 @@ struct Report<'a> {
     slowlight: &'static str,
     seed: u64,
     advice: &'a Advice,
+    /// Commands of each transport that has some, as they are printed for the first.
+    commands: BTreeMap<String, Vec<String>>,
     /// The world of the first, with every setting.
     scenario: String,
 }
@@ -167,7 +170,8 @@ fn print(
     if args.json {
         let scenario = question.scenario_of(best)?.to_toml()?;
         let (slowlight, seed) = (env!("CARGO_PKG_VERSION"), question.seed);
-        let report = Report { slowlight, seed, advice, scenario };
+        let commands = commands::all(&request, advice);
+        let report = Report { slowlight, seed, advice, commands, scenario };
         serde_json::to_writer_pretty(&mut out, &report)?;
         writeln!(out)?;
         return Ok(());

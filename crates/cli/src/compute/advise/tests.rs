@@ -57,7 +57,7 @@ fn candidate(protocol: Protocol, basis: Basis) -> Candidate {
         ready_s: None,
         packets_ratio: None,
         spent: Some(1.1),
-        failures: std::collections::BTreeMap::new(),
+        failures: BTreeMap::new(),
     }
 }
 

@@ -1,0 +1,162 @@
+//! Links for which commands are printed and run.
+
+/// A link, a file, and the needs of its transfer.
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    /// Options of the link, for `advise` and for `slowlight link`.
+    pub(super) link: &'static [&'static str],
+    /// Other options of `advise`.
+    pub(super) needs: &'static [&'static str],
+    pub(super) size: &'static str,
+    /// Names and contents of files that options name.
+    pub(super) files: &'static [(&'static str, &'static str)],
+}
+
+/// An outage of a second, and the light time of the link.
+const PLAN: &str = r#"
+contact = [
+  { from = 1, to = 2, start = "0 s", end = "700 ms", rate = "1 Mbit/s" },
+  { from = 2, to = 1, start = "0 s", end = "700 ms", rate = "1 Mbit/s" },
+  { from = 1, to = 2, start = "1700 ms", end = "1 h", rate = "1 Mbit/s" },
+  { from = 2, to = 1, start = "1700 ms", end = "1 h", rate = "1 Mbit/s" },
+]
+range = [{ from = 1, to = 2, start = "0 s", end = "1 h", owlt = "200 ms" }]
+"#;
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        name: "plain",
+        link: &["--rate", "1 Mbit/s", "--delay", "500 ms"],
+        needs: &["--dedicated"],
+        size: "200 kB",
+        files: &[],
+    },
+    Case {
+        name: "shared",
+        link: &["--rate", "1 Mbit/s", "--delay", "100 ms"],
+        needs: &["--shared"],
+        size: "200 kB",
+        files: &[],
+    },
+    Case {
+        name: "lossy",
+        link: &["--rate", "1 Mbit/s", "--delay", "500 ms", "--per", "0.02"],
+        needs: &["--dedicated"],
+        size: "200 kB",
+        files: &[],
+    },
+    Case {
+        name: "thin return",
+        link: &["--rate", "2 Mbit/s", "--delay", "500 ms", "--return-rate", "4 kbit/s"],
+        needs: &["--dedicated"],
+        size: "400 kB",
+        files: &[],
+    },
+    Case {
+        name: "bit errors",
+        link: &["--rate", "1 Mbit/s", "--delay", "500 ms", "--ber", "2e-5"],
+        needs: &["--dedicated"],
+        size: "200 kB",
+        files: &[],
+    },
+    Case {
+        name: "outages",
+        link: &[
+            "--rate",
+            "1 Mbit/s",
+            "--delay",
+            "200 ms",
+            "--outage",
+            "500 ms+1 s",
+            "--outage",
+            "2500 ms+1 s",
+        ],
+        needs: &["--dedicated"],
+        size: "200 kB",
+        files: &[],
+    },
+    Case {
+        name: "periodic",
+        link: &["--rate", "1 Mbit/s", "--delay", "200 ms", "--outage-every", "1 min+1 s+700 ms"],
+        needs: &["--dedicated"],
+        size: "200 kB",
+        files: &[],
+    },
+    Case {
+        name: "contact plan",
+        link: &["--rate", "1 Mbit/s", "--delay", "200 ms", "--contacts", "plan.toml"],
+        needs: &["--dedicated"],
+        size: "200 kB",
+        files: &[("plan.toml", PLAN)],
+    },
+    Case {
+        name: "no return",
+        link: &["--rate", "1 Mbit/s", "--delay", "500 ms"],
+        needs: &["--no-return"],
+        size: "200 kB",
+        files: &[],
+    },
+    Case {
+        name: "no return, losses",
+        link: &["--rate", "1 Mbit/s", "--delay", "500 ms", "--per", "0.05"],
+        needs: &["--no-return"],
+        size: "200 kB",
+        files: &[],
+    },
+    Case {
+        name: "three",
+        link: &["--rate", "1 Mbit/s", "--delay", "500 ms"],
+        needs: &["--dedicated", "--receivers", "3"],
+        size: "200 kB",
+        files: &[],
+    },
+];
+
+/// Transports whose commands run every day, by case.
+pub(super) const DAILY: &[(&str, &str)] = &[
+    ("plain", "cfdp-ltp"),
+    ("plain", "ltp"),
+    ("plain", "ltp-t"),
+    ("plain", "norm-fec"),
+    ("plain", "bp-ltp"),
+    ("plain", "bp-saratoga"),
+    ("plain", "bp-norm"),
+    ("plain", "bp-tcpcl"),
+    ("plain", "bp-tcpcl3"),
+    ("plain", "bp-stcp"),
+    ("plain", "bp-mtcp"),
+    ("shared", "norm/cc"),
+    ("shared", "norm/coded-cc"),
+    ("shared", "saratoga/tfrc"),
+    ("lossy", "norm/coded"),
+    ("lossy", "norm/coded-eager"),
+    ("thin return", "saratoga"),
+    ("bit errors", "norm/coded"),
+    ("bit errors", "norm"),
+    ("outages", "cfdp"),
+    ("outages", "norm/coded"),
+    ("periodic", "ltp"),
+    ("contact plan", "saratoga"),
+    ("no return", "cfdp-1"),
+    ("no return", "ltp-green"),
+    ("no return", "saratoga-blind"),
+    ("no return", "ltp-1k-red"),
+    ("no return", "bp-udp"),
+    ("no return, losses", "norm/coded one-way"),
+    ("no return, losses", "norm/coded carousel"),
+    ("three", "norm/coded"),
+];
+
+/// Transports whose commands do not run: case (all if empty), part of the name, reason.
+pub(super) const UNTRIED: &[(&str, &str, &str)] = &[
+    (
+        "",
+        "saratoga-get",
+        "the server wants a proof of an unknown requester's address, a round trip that scenarios \
+         do not simulate",
+    ),
+    ("thin return", "cp", "the kernel's TCP takes 23 to 30 s, the simulator's 19 to 20 s"),
+    ("bit errors", "cp", "the kernel's TCP takes 14 to 19 s, the simulator's 28 to 82 s"),
+    ("outages", "bp-mtcp", "the kernel's TCP takes 4.9 s, the simulator's 6.1 s"),
+    ("outages", "bp-stcp", "the kernel's TCP takes 4.9 s, the simulator's 6.1 s"),
+];
