@@ -13,6 +13,7 @@ mod emulator_refusals;
 mod gateways;
 #[path = "../world/guard.rs"]
 mod guard;
+mod guide_commands;
 mod guides;
 mod kernel_tcp;
 mod kill;
