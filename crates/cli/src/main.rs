@@ -27,6 +27,9 @@ mod switch;
 #[cfg(any(feature = "compute", feature = "sockets"))]
 mod whole;
 
+/// Version, with the commit if the source was a checkout (`build.rs`).
+pub(crate) const VERSION: &str = env!("SLOWLIGHT_VERSION");
+
 /// Environment variable with the date from which the outages of an emulated world count, for
 /// programs in it.
 #[cfg(any(feature = "compute", feature = "sockets"))]
@@ -56,7 +59,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// links for unchanged programs (`link`, `emu`), and transfers files and bundles between machines
 /// (`send`, `recv`, `node`, `bp`, `pep`).
 #[derive(Debug, Parser)]
-#[command(name = "slowlight", version, max_term_width = 100)]
+#[command(name = "slowlight", version = VERSION, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

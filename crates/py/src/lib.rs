@@ -208,6 +208,7 @@ impl Plan {
             name: &self.name,
             edition_name: &self.edition,
             edition: self.edition()?,
+            slowlight: env!("SLOWLIGHT_VERSION"),
         })
     }
 }

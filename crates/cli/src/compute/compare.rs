@@ -281,7 +281,7 @@ fn print_results(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
     let ranked = ranking::ranked(rows);
     if args.json {
         let report = Report {
-            slowlight: env!("CARGO_PKG_VERSION"),
+            slowlight: crate::VERSION,
             seed: plan.seed,
             receivers: plan.receivers,
             link: &plan.link,
@@ -291,7 +291,7 @@ fn print_results(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
     } else if args.csv {
         let mut conditions = conditions(args, plan);
-        conditions.push(format!("slowlight {}", env!("CARGO_PKG_VERSION")));
+        conditions.push(format!("slowlight {}", crate::VERSION));
         for line in csv::lines(&conditions, &ranked) {
             writeln!(out, "{line}")?;
         }

@@ -159,7 +159,7 @@ pub(crate) fn prepare(folder: &Path, given: &Path, scenario: &Scenario) -> anyho
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let manifest = json!({
         "seed": scenario.seed,
-        "slowlight": env!("CARGO_PKG_VERSION"),
+        "slowlight": crate::VERSION,
         "host": {
             "name": host.trim(),
             "os": std::env::consts::OS,

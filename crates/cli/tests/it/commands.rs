@@ -41,6 +41,33 @@ fn misused(args: &[&str]) -> String {
     err(&output)
 }
 
+/// Version as `--version` prints it.
+fn version() -> String {
+    done(&["--version"]).trim_end().strip_prefix("slowlight ").unwrap().to_owned()
+}
+
+/// Output of git in the folder of this source, if it is a checkout.
+fn git(args: &[&str]) -> Option<String> {
+    let output =
+        Command::new("git").current_dir(env!("CARGO_MANIFEST_DIR")).args(args).output().ok()?;
+    output.status.success().then(|| out(&output).trim_end().to_owned())
+}
+
+#[test]
+fn the_version_names_the_commit() {
+    let version = version();
+    let number = env!("CARGO_PKG_VERSION");
+    let Some(head) = git(&["log", "-1", "--abbrev=9", "--format=%h %cs"]) else {
+        assert_eq!(version, number);
+        return;
+    };
+    let (hash, day) = head.split_once(' ').unwrap();
+    let known = [format!("{number} ({hash} {day})"), format!("{number} ({hash}-dirty {day})")];
+    assert!(known.contains(&version), "{version}: {known:?}");
+    let csv = done(&["compare", "--link", "geo", "--size", "1 kB", "--protocol", "ltp", "--csv"]);
+    assert!(csv.contains(&format!("slowlight {version}")), "{csv}");
+}
+
 fn scenario(name: &str) -> String {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../scenarios", name].iter().collect();
     path.to_str().unwrap().to_owned()
@@ -132,7 +159,7 @@ fn compare_prints_a_table_or_json() {
     let mut more = args.to_vec();
     more.extend(["--json", "--jobs", "1", "--protocol", "cfdp,cfdp/gsfc-2007"]);
     let json: serde_json::Value = serde_json::from_str(&done(&more)).unwrap();
-    assert_eq!((&json["slowlight"], &json["seed"]), (&"0.1.0".into(), &1.into()));
+    assert_eq!((&json["slowlight"], &json["seed"]), (&version().into(), &1.into()));
     assert_eq!(json["link"]["hops"][0]["per"], "0.01", "{json}");
     let rows = json["protocols"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
@@ -402,7 +429,7 @@ fn a_run_folder_keeps_everything() {
     assert_eq!(metrics["seed"], 5);
     assert_eq!(metrics["transfers"][0]["verified"], true);
     let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
-    assert_eq!((&manifest["seed"], &manifest["slowlight"]), (&5.into(), &"0.1.0".into()));
+    assert_eq!((&manifest["seed"], &manifest["slowlight"]), (&5.into(), &version().into()));
     assert_eq!(read("scenario.toml"), std::fs::read_to_string(scenario("far-side.toml")).unwrap());
     assert!(read("trace.tsv").starts_with("sent_s\t"));
     // The resolved scenario is a valid scenario with the same metrics.

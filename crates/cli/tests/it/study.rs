@@ -139,6 +139,10 @@ fn results_are_resumed_or_restarted_as_requested() {
     assert!(message(&over).contains("3 runs, 0 of them from earlier"), "{}", message(&over));
     let manifest = fs::read_to_string(folder.path().join("results/own-own/manifest.json")).unwrap();
     assert!(manifest.contains("\"complete\": false"), "{manifest}");
+    let version = slowlight(folder.path(), &["--version"]).output().unwrap().stdout;
+    let version = String::from_utf8(version).unwrap();
+    let version = version.trim_end().strip_prefix("slowlight ").unwrap();
+    assert!(manifest.contains(&format!("\"slowlight\": \"{version}\"")), "{manifest}");
 }
 
 #[test]

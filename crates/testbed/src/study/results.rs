@@ -28,6 +28,8 @@ pub struct Of<'a> {
     pub edition_name: &'a str,
     /// Edition.
     pub edition: &'a Edition,
+    /// Version of the program, with its commit if known.
+    pub slowlight: &'static str,
 }
 
 /// Description of the folder.
@@ -139,7 +141,7 @@ impl Of<'_> {
                 continue;
             }
             let about = [
-                ("slowlight", env!("CARGO_PKG_VERSION").to_owned()),
+                ("slowlight", self.slowlight.to_owned()),
                 ("study", self.name.to_owned()),
                 ("edition", self.edition_name.to_owned()),
                 ("sheet", sheet.name.clone()),
@@ -150,7 +152,7 @@ impl Of<'_> {
             sheets.push(Part { name: &sheet.name, table: name, runs, first_seed: sheet.seed });
         }
         let manifest = Manifest {
-            slowlight: env!("CARGO_PKG_VERSION"),
+            slowlight: self.slowlight,
             study: self.name,
             edition: self.edition_name,
             complete,

@@ -169,7 +169,7 @@ fn print(
     let request = Request { question, contacts: args.link.contact_options()? };
     if args.json {
         let scenario = question.scenario_of(best)?.to_toml()?;
-        let (slowlight, seed) = (env!("CARGO_PKG_VERSION"), question.seed);
+        let (slowlight, seed) = (crate::VERSION, question.seed);
         let commands = commands::all(&request, advice);
         let report = Report { slowlight, seed, advice, commands, scenario };
         serde_json::to_writer_pretty(&mut out, &report)?;

@@ -315,12 +315,8 @@ fn sharing(question: &Question, advice: &Advice, best: &Candidate) -> Option<Str
 fn evidence(question: &Question, advice: &Advice) -> String {
     let all = advice.ranking.len();
     let whole = advice.ranking.iter().filter(|c| c.basis == Basis::Simulated).count();
-    let by = format!(
-        "{} runs, seeds from {}, slowlight {}",
-        advice.runs,
-        question.seed,
-        env!("CARGO_PKG_VERSION")
-    );
+    let by =
+        format!("{} runs, seeds from {}, slowlight {}", advice.runs, question.seed, crate::VERSION);
     let cost = cost(question, advice).unwrap_or_default();
     match whole {
         0 => format!("Only shorter files were simulated ({by}).{cost}"),

@@ -245,7 +245,8 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
         writeln!(io::stderr(), "stopped by a signal; --resume continues")?;
         return Ok(Exit::Interrupted.into());
     };
-    let of = Of { study: &study, name: &name, edition_name, edition };
+    let slowlight = crate::VERSION;
+    let of = Of { study: &study, name: &name, edition_name, edition, slowlight };
     let complete = selection.is_all() && all.jobs.len() == jobs.len();
     of.write(&folder, &all, complete).with_context(context)?;
     let left_out = jobs.len() - all.jobs.len();
