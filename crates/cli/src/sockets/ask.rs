@@ -56,6 +56,7 @@ pub(crate) struct RmArgs {
 /// Fetches a file.
 pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
     let GetArgs { common, file, name, root, take } = args;
+    common.check_order("get", &file)?;
     let last = Path::new(&file).file_name().and_then(|name| name.to_str());
     let name = name.or(last.map(str::to_owned));
     let name = name.ok_or_else(|| crate::Usage(format!("{file:?} has no name")))?;
@@ -69,6 +70,7 @@ pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
 /// Lists a directory.
 pub(crate) fn ls(args: LsArgs) -> Result<ExitCode> {
     let LsArgs { common, directory } = args;
+    common.check_order("ls", &directory)?;
     if common.options.protocol.kind.is_entity() {
         return operations::carry_out(Operation::Ls { common, directory });
     }
@@ -78,6 +80,7 @@ pub(crate) fn ls(args: LsArgs) -> Result<ExitCode> {
 /// Deletes a file.
 pub(crate) fn rm(args: RmArgs) -> Result<ExitCode> {
     let RmArgs { common, file } = args;
+    common.check_order("rm", &file)?;
     if common.options.protocol.kind.is_entity() {
         return operations::carry_out(Operation::Rm { common, file });
     }

@@ -130,6 +130,11 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// Error if the address and the name of a command are swapped.
+    pub(crate) fn check_order(&self, command: &str, name: &str) -> Result<()> {
+        transfer::check_order(command, &self.address, name).map_err(transfer::usage)
+    }
+
     /// Addresses of the peer and of this end.
     pub(crate) fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
         let to = resolve(&self.address)?;
@@ -164,6 +169,16 @@ impl Operation {
             Self::Suspend { .. } => "suspend",
             Self::Resume { .. } => "resume",
             Self::PutFrom { .. } => "put-from",
+        }
+    }
+
+    /// File or directory at the peer, if the operation has one.
+    fn file(&self) -> &str {
+        match self {
+            Self::Ls { directory: file, .. }
+            | Self::Rm { file, .. }
+            | Self::PutFrom { file, .. } => file,
+            Self::Status { .. } | Self::Suspend { .. } | Self::Resume { .. } => "",
         }
     }
 
@@ -245,7 +260,10 @@ const CLOSING: Duration = Duration::from_secs(5);
 
 /// Sends a request, waits for the response and prints it.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    carry_out(args.operation)
+    let operation = args.operation;
+    let command = format!("cfdp {}", operation.name());
+    operation.common().check_order(&command, operation.file())?;
+    carry_out(operation)
 }
 
 /// Runs one operation.
@@ -290,7 +308,7 @@ fn prepare(operation: Operation, place: &Path) -> Result<(Driver, Pending)> {
     let options = &common.options;
     options.contacts.follow(&mut driver, (own, Some(remote)), options.light_time())?;
     driver.add_peer(to);
-    let pending = Pending::new(operation, driver.now());
+    let pending = Pending::new(operation, to, driver.now());
     Ok((driver, pending))
 }
 
@@ -301,6 +319,13 @@ struct Pending {
     phase: Phase,
     /// Deadline of the response.
     until: Time,
+    /// Address of the peer.
+    to: SocketAddr,
+    /// When the command began, or the last contact.
+    began: Time,
+    contact: rt::Contact,
+    /// Whether the user was warned that the peer does not reply.
+    is_warned: bool,
 }
 
 /// Phase of the command.
@@ -321,7 +346,7 @@ enum Answer {
 }
 
 impl Pending {
-    fn new(operation: Operation, now: Time) -> Self {
+    fn new(operation: Operation, to: SocketAddr, now: Time) -> Self {
         let common = operation.common();
         let patience = common.timeout.map_or(PATIENCE + 20 * common.options.light_time(), |t| t.0);
         Self {
@@ -329,6 +354,10 @@ impl Pending {
             until: now + patience,
             operation,
             phase: Phase::Beginning,
+            to,
+            began: now,
+            contact: rt::Contact::Open,
+            is_warned: false,
         }
     }
 
@@ -351,7 +380,8 @@ impl Pending {
         match event {
             rt::Event::Indication(Event::Entity(indication)) => self.indication(now, *indication),
             rt::Event::Contact(contact) => self.on_contact(now, contact),
-            rt::Event::Indication(_) | rt::Event::Tick | rt::Event::Refused(_) => {}
+            rt::Event::Tick => self.warn_of_silence(now, transport),
+            rt::Event::Indication(_) | rt::Event::Refused(_) => {}
         }
         match &self.phase {
             Phase::Beginning | Phase::Requested(_) if now >= self.until => {
@@ -371,9 +401,29 @@ impl Pending {
         if let Some(text) = contacts::described(now, contact) {
             self.screen.say(text);
         }
+        (self.contact, self.began) = (contact, now);
         if let rt::Contact::Closed(Some(next)) = contact {
             self.until += next.since(now);
         }
+    }
+
+    /// Reports once that the peer does not reply.
+    fn warn_of_silence(&mut self, now: Time, transport: &dyn Transport) {
+        let Common { options, remote_entity, .. } = self.operation.common();
+        let patience = transfer::patience(options.light_time());
+        let is_waiting = matches!(self.phase, Phase::Requested(_))
+            && self.contact == rt::Contact::Open
+            && transport.datagrams().is_none_or(|(_, received)| received == 0);
+        if self.is_warned || !is_waiting || now.since(self.began) < patience {
+            return;
+        }
+        self.is_warned = true;
+        let protocol = &options.protocol;
+        let server = format!(
+            "recv --protocol {protocol}` running there as entity {remote_entity} (another \
+             protocol needs --protocol here, too)"
+        );
+        self.screen.say(transfer::silence(self.to, patience, &server));
     }
 
     fn indication(&mut self, now: Time, indication: Indication) {

@@ -143,6 +143,13 @@ struct SaratogaOptions {
 }
 
 impl Args {
+    /// Error if the file and the address are swapped.
+    fn check_order(&self) -> Result<()> {
+        let address = self.address.as_deref().filter(|_| !self.file.exists());
+        let Some((file, address)) = self.file.to_str().zip(address) else { return Ok(()) };
+        transfer::check_order("send", address, file)
+    }
+
     fn address(&self) -> Result<&str> {
         self.address.as_deref().context("give the receiver's address")
     }
@@ -184,6 +191,7 @@ impl Args {
 
     fn job(self) -> Result<Job> {
         ensure!(self.remote.as_deref() != Some(""), "--remote is empty; give the file a name");
+        self.check_order()?;
         let (root, name) = source(&self.file)?;
         let node = self.node.open(&self.options, self.entity)?;
         let ends = match &node {
@@ -214,7 +222,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if !args.norm.stream {
         return session::run(args.job().map_err(transfer::usage)?);
     }
-    let ends = args.ends().map_err(transfer::usage)?;
+    let ends = args.check_order().and_then(|()| args.ends()).map_err(transfer::usage)?;
     let name = args.remote.clone().unwrap_or_else(|| args.called("").to_owned());
     let source = Source { from: args.file, name, push: args.norm.push };
     session::send_stream(args.options, &ends, source, args.timeout)

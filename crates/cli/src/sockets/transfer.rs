@@ -37,6 +37,17 @@ pub(crate) fn patience(light_time: Duration) -> Duration {
     SILENCE.max(6 * light_time)
 }
 
+/// Message about a peer that has not replied for this time. `server` is the command that has to
+/// run there.
+pub(crate) fn silence(to: SocketAddr, waited: Duration, server: &str) -> String {
+    format!(
+        "no answer from {to} for {}; still trying. Is `slowlight {server}, and does a firewall let \
+         UDP port {} through?",
+        Span(waited),
+        to.port()
+    )
+}
+
 /// Options of both ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -176,6 +187,35 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
     found.next().ok_or_else(|| anyhow!("the name in {text:?} has no address"))
 }
 
+/// Error if an address stands in the place of a file and the file in that of the address: the
+/// command as it was probably meant.
+pub(crate) fn check_order(command: &str, address: &str, file: &str) -> Result<()> {
+    let is_swapped = looks_like_address(file) && !looks_like_address(address);
+    let (first, second) = if command == "send" { (address, file) } else { (file, address) };
+    ensure!(
+        !is_swapped,
+        "{file} is an address, and {address} is none; did you mean: slowlight {command} {} {}",
+        quoted(first),
+        quoted(second)
+    );
+    Ok(())
+}
+
+/// Whether text has the form of an address with its port.
+fn looks_like_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    port.parse::<u16>().is_ok() && !host.contains('/')
+}
+
+/// An argument as a shell takes it.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+,=[]".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 /// Local address: the one given, or the unspecified one of the destination's family.
 pub(crate) fn from_address(given: Option<&str>, to: SocketAddr) -> Result<SocketAddr> {
     match given {
@@ -237,6 +277,21 @@ mod tests {
         assert_eq!(resolve(":80").unwrap(), "0.0.0.0:80".parse().unwrap());
         assert!(resolve("127.0.0.1").unwrap_err().to_string().contains("no port"));
         assert!(resolve("127.0.0.1:x").unwrap_err().to_string().contains("127.0.0.1:x"));
+    }
+
+    #[test]
+    fn swapped_arguments_are_found() {
+        let error = |command: &str, address: &str, file: &str| {
+            check_order(command, address, file).unwrap_err().to_string()
+        };
+        let text = error("send", "a b.bin", "10.0.0.7:7542");
+        assert!(text.ends_with("did you mean: slowlight send 'a b.bin' 10.0.0.7:7542"), "{text}");
+        let text = error("get", "a.bin", "host:7542");
+        assert!(text.ends_with("did you mean: slowlight get host:7542 a.bin"), "{text}");
+        for (address, file) in [("host:7542", "a.bin"), ("host", "a.bin"), ("[::1]:9", "b:9")] {
+            assert!(check_order("ls", address, file).is_ok(), "{address} {file}");
+        }
+        assert!(check_order("get", "host", "logs/day:12").is_ok());
     }
 
     #[test]

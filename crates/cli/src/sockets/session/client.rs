@@ -581,12 +581,9 @@ impl Client {
             Some(put) => format!(" as entity {}", put.destination),
             None => String::new(),
         };
-        self.screen.say(format_args!(
-            "no answer from {to} for {}; still trying. Is `slowlight recv --protocol {protocol}` \
-             running there{number}, and does a firewall let UDP port {} through?",
-            Span(patience),
-            to.port()
-        ));
+        let serve = if self.wish.is_send() { "" } else { " --serve" };
+        let server = format!("recv --protocol {protocol}{serve}` running there{number}");
+        self.screen.say(transfer::silence(to, patience, &server));
     }
 
     /// The transfer that is under way.

@@ -192,3 +192,47 @@ fn missing_replies_time_out() {
     assert_eq!(ended.code, Some(1), "{}", ended.message);
     assert_eq!(ended.json()["failure"], "no answer within the time given");
 }
+
+#[test]
+fn a_peer_that_does_not_reply_is_reported_with_its_port_and_protocol() {
+    for (protocol, server) in [("cfdp", "recv --protocol cfdp`"), ("saratoga", "saratoga --serve`")]
+    {
+        let (_socket, address) = silent();
+        let port = address.rsplit(':').next().unwrap();
+        let commands = [&["ls"][..], &["get"][..], &["rm"][..]];
+        let running = commands.map(|command| {
+            let file = if command == ["ls"] { &[][..] } else { &["file"][..] };
+            let options = ["--protocol", protocol, "--timeout", "5500 ms"];
+            Running::start(&[command, &[&address], file, &options].concat())
+        });
+        for ended in running.map(Running::end) {
+            let silence = format!("no answer from {address} for 5 s; still trying");
+            ended.failed(&silence);
+            for part in [server, &format!("UDP port {port} through?")] {
+                assert!(ended.message.contains(part), "{part}: {}", ended.message);
+            }
+        }
+    }
+}
+
+#[test]
+fn swapped_arguments_are_named() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("f.bin");
+    std::fs::write(&file, b"1").unwrap();
+    let file = file.to_str().unwrap();
+    let to = "127.0.0.1:7542";
+    for (command, right) in [
+        (["send", to, file], format!("slowlight send {file} {to}")),
+        (["get", "a.bin", to], format!("slowlight get {to} a.bin")),
+        (["ls", "images", to], format!("slowlight ls {to} images")),
+        (["rm", "a.bin", to], format!("slowlight rm {to} a.bin")),
+    ] {
+        let ended = Running::start(&command).end();
+        assert_eq!(ended.code, Some(2), "{command:?}: {}", ended.message);
+        let message = format!("did you mean: {right}\n");
+        assert!(ended.message.contains(&message), "{command:?}: {}", ended.message);
+    }
+    let ended = Running::start(&["cfdp", "rm", "a.bin", to]).end();
+    assert!(ended.message.contains("slowlight cfdp rm 127.0.0.1:7542 a.bin"), "{}", ended.message);
+}
