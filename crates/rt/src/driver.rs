@@ -21,7 +21,7 @@ use engine::{
 use engine::{Transmit, TxBuf};
 
 pub use self::config::{Config, Control, Event, RunError, Statistics};
-use self::intake::{Inlet, Intake};
+use self::intake::{First, Inlet, Intake};
 use self::names::Names;
 use self::outages::Outages;
 use crate::group::{Groups, Joined};
@@ -59,6 +59,8 @@ pub struct Driver<E: Engine> {
     /// Paths whose datagrams the engine does not want now.
     paused: BTreeSet<PathId>,
     outages: Outages,
+    /// First datagrams of new peers that the observer has not seen.
+    first: First,
     /// Known outages of all paths, and the contact as the observer knows it.
     schedule: Option<Schedule>,
     contact: Contact,
@@ -148,6 +150,7 @@ impl<E: Engine> Driver<E> {
             received: ReceiveBuffers::new(),
             paused: BTreeSet::new(),
             outages: Outages::default(),
+            first: First::new(),
             schedule: None,
             contact: Contact::Open,
             next_tick: Time::ZERO + config.tick,
@@ -325,6 +328,9 @@ impl<E: Engine> Driver<E> {
         if self.answers() == Next::More || self.receive()? == Next::More {
             next = Next::More;
         }
+        if self.show_new_peers(on) {
+            next = Next::More;
+        }
         self.effects();
         if self.transmit()? == Next::More {
             next = Next::More;
@@ -432,10 +438,10 @@ impl<E: Engine> Driver<E> {
             let now = self.clock.now();
             let any = self.socket.local().ip().is_unspecified();
             let local = self.socket.local();
-            let Self { engine, peers, config, statistics, outages, paused, lite, .. } = self;
+            let Self { engine, peers, config, statistics, outages, paused, lite, first, .. } = self;
             let schedule = self.schedule.as_ref();
             let mut intake =
-                Intake { engine, peers, config, statistics, outages, schedule, paused };
+                Intake { engine, peers, config, statistics, outages, schedule, paused, first };
             let inlet = Inlet { group: None, echo: None, any, local };
             let mut count = self.socket.receive(&mut self.received, |arrival| {
                 intake.arrive(now, &arrival, inlet);

@@ -381,7 +381,7 @@ impl Pending {
             rt::Event::Indication(Event::Entity(indication)) => self.indication(now, *indication),
             rt::Event::Contact(contact) => self.on_contact(now, contact),
             rt::Event::Tick => self.warn_of_silence(now, transport),
-            rt::Event::Indication(_) | rt::Event::Refused(_) => {}
+            rt::Event::Indication(_) | rt::Event::Refused(_) | rt::Event::NewPeer { .. } => {}
         }
         match &self.phase {
             Phase::Beginning | Phase::Requested(_) if now >= self.until => {

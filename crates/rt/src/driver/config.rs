@@ -54,6 +54,14 @@ pub enum Event<I> {
     /// No socket listens at the address of [`Driver::connect_peer`](super::Driver::connect_peer);
     /// reported at most once a tick.
     Refused(SocketAddr),
+    /// First datagram of a peer that is not configured, for the observer's messages. Some are left
+    /// out when many peers appear at once.
+    NewPeer {
+        /// Address of the peer.
+        from: SocketAddr,
+        /// The datagram.
+        datagram: Vec<u8>,
+    },
     /// A contact of [`Driver::follow`](super::Driver::follow)'s schedule began or ended, or is not
     /// open at the start.
     Contact(Contact),

@@ -1,15 +1,21 @@
 //! Datagrams that arrive: from which peer, and whether it becomes a path.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use engine::{Engine, Input, PathEvent, PathId, PathInfo, Receive, Time};
 
 use super::outages::Outages;
-use super::{Config, Statistics};
+use super::{Config, Driver, Event, Statistics};
 use crate::peers::Origin;
 use crate::socket::Arrival;
 use crate::{Peers, Schedule};
+
+/// Maximum number of first datagrams that wait for the observer.
+const FIRST_MAX: usize = 16;
+
+/// First datagrams of peers that are not configured, with their senders.
+pub(super) type First = VecDeque<(SocketAddr, Vec<u8>)>;
 
 /// Context of incoming datagrams.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +39,21 @@ pub(super) struct Intake<'a, E> {
     pub(super) outages: &'a mut Outages,
     pub(super) schedule: Option<&'a Schedule>,
     pub(super) paused: &'a mut BTreeSet<PathId>,
+    pub(super) first: &'a mut First,
+}
+
+impl<E: Engine> Driver<E> {
+    /// Shows the observer the first datagrams of new peers; returns whether there were any.
+    pub(super) fn show_new_peers(
+        &mut self,
+        on: &mut impl FnMut(Time, &mut E, Event<E::Indication>),
+    ) -> bool {
+        let is_any = !self.first.is_empty();
+        while let Some((from, datagram)) = self.first.pop_front() {
+            on(self.clock.now(), &mut self.engine, Event::NewPeer { from, datagram });
+        }
+        is_any
+    }
 }
 
 impl<E: Engine> Intake<'_, E> {
@@ -46,7 +67,7 @@ impl<E: Engine> Intake<'_, E> {
         // Replies leave from the address to which the peer wrote; with a single address, the kernel
         // chooses it.
         let ours = arrival.to.filter(|to| inlet.any && !to.is_multicast());
-        let Some(from) = self.path_of(now, arrival.from, ours, inlet.local) else {
+        let Some(from) = self.path_of(now, arrival, ours, inlet.local) else {
             self.statistics.datagrams_refused += datagrams;
             return;
         };
@@ -66,10 +87,11 @@ impl<E: Engine> Intake<'_, E> {
     fn path_of(
         &mut self,
         now: Time,
-        from: SocketAddr,
+        arrival: &Arrival<'_>,
         ours: Option<IpAddr>,
         local: SocketAddr,
     ) -> Option<PathId> {
+        let from = arrival.from;
         let path = match self.peers.origin(now, from, ours) {
             Origin::Known(path) if !self.outages.is_out(path) => return Some(path),
             Origin::Known(path) if self.outages.end_if_due(now, path) => path,
@@ -79,6 +101,10 @@ impl<E: Engine> Intake<'_, E> {
                     self.paused.remove(&forgotten);
                     self.outages.end(forgotten);
                     self.engine.handle_input(now, Input::Path(forgotten, PathEvent::Down));
+                }
+                if self.first.len() < FIRST_MAX {
+                    let len = arrival.bytes.len().min(arrival.stride.max(1));
+                    self.first.push_back((from, arrival.bytes[..len].to_vec()));
                 }
                 path
             }

@@ -118,7 +118,10 @@ impl Member {
     fn step(&mut self) -> &mut Chat {
         let on = |_, _: &mut Chat, event| match event {
             Event::Tick => Control::Stop,
-            Event::Indication(()) | Event::Refused(_) | Event::Contact(_) => Control::Continue,
+            Event::Indication(())
+            | Event::Refused(_)
+            | Event::NewPeer { .. }
+            | Event::Contact(_) => Control::Continue,
         };
         self.driver.run(&AtomicBool::new(false), on).unwrap();
         self.driver.engine_mut()

@@ -138,6 +138,29 @@ pub const ALL: &[&Dissector] = &[
     &udpcl::DISSECTOR,
 ];
 
+/// Protocols of [`other_than`]: those that transfer files in datagrams.
+const OF_FILES: [&Dissector; 4] =
+    [&cfdp::DISSECTOR, &ltp::DISSECTOR, &saratoga::DISSECTOR, &norm::DISSECTOR];
+
+/// Minimum length of a datagram of [`other_than`]: any shorter bytes may be one of LTP.
+const KNOWN_MIN: usize = 8;
+
+/// Returns the protocol of a datagram that another than `own` sent, if only one of the protocols
+/// can read all of it.
+#[must_use]
+pub fn other_than(own: &Dissector, datagram: &[u8]) -> Option<&'static Dissector> {
+    // PDUs of CFDP and LTP have lengths: bytes behind the last one must be a PDU, too.
+    let is_whole = |reader: &Dissector| {
+        (reader.split)(datagram).into_iter().all(|part| reader.likely(part).is_ok())
+    };
+    if datagram.len() < KNOWN_MIN || is_whole(own) {
+        return None;
+    }
+    let mut readers = OF_FILES.into_iter().filter(|other| is_whole(other));
+    let first = readers.next()?;
+    readers.next().is_none().then_some(first)
+}
+
 /// Description of a packet in a world that uses these protocols, by the first that can read it.
 #[must_use]
 pub fn describe(dissectors: &[&Dissector], packet: &[u8]) -> Described {
@@ -227,6 +250,50 @@ mod tests {
                 let sizes: Vec<usize> = pieces(batch).map(|data| header + data.len()).collect();
                 assert_eq!(lens(dissector, &parts), sizes, "{dissector} {batch:?}");
             }
+        }
+    }
+
+    #[test]
+    fn first_datagrams_of_senders_are_known_to_the_others() {
+        for (sender, digits) in [
+            (&cfdp::DISSECTOR, "20001203019f79d0100207020000271005662e62696e05662e62696e"),
+            (&cfdp::DISSECTOR, "2400120301a86bc5550207020000271005662e62696e05662e62696e"),
+            (&ltp::DISSECTOR, "0001adcf87040040008b3558e5dad806cc27cb7275f9"),
+            (&saratoga::DISSECTOR, "2200001183b6f39af30d4cac80002710329e3a0900000000662e62696e00"),
+            (&norm::DISSECTOR, "13070000f1697dbb5a6d9d0004000000000000010000290a80002005"),
+        ] {
+            let mut datagram: Vec<u8> = (0..digits.len() / 2)
+                .map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap())
+                .collect();
+            if *sender == ltp::DISSECTOR {
+                // A segment with 1,461 bytes of data.
+                datagram.truncate(9);
+                datagram.extend([0x8b, 0x35]);
+                datagram.resize(1472, 0x58);
+            }
+            for own in OF_FILES {
+                let expected = (own != sender).then_some(sender);
+                assert_eq!(other_than(own, &datagram), expected, "{sender} at {own}");
+            }
+        }
+    }
+
+    #[test]
+    fn noise_is_of_no_protocol() {
+        let mut rng = engine::Rng::new(1, "noise");
+        for own in OF_FILES {
+            for byte in 0..=u8::MAX {
+                for len in [1, 2, 7] {
+                    assert_eq!(other_than(own, &vec![byte; len]), None);
+                }
+            }
+            let mut known = 0;
+            for len in (1..1001).cycle().take(100_000) {
+                let mut bytes = vec![0; len];
+                rng.fill(&mut bytes);
+                known += u32::from(other_than(own, &bytes).is_some());
+            }
+            assert!(known < 2000, "{own}: {known} of 100,000");
         }
     }
 

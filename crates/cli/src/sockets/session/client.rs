@@ -277,6 +277,8 @@ impl Client {
                 self.warn_of_silence(now);
             }
             rt::Event::Refused(address) => self.refused(address),
+            // Another port of the only peer.
+            rt::Event::NewPeer { .. } => {}
             rt::Event::Contact(contact) => self.on_contact(now, contact),
             rt::Event::Indication(event) => self.event(now, transport, event),
         }

@@ -9,6 +9,7 @@ mod place;
 mod put;
 mod routes;
 mod server;
+mod strangers;
 mod stream;
 
 pub(crate) use self::client::run;

@@ -13,6 +13,7 @@ use service::api::Receives;
 use transport::{Configuration, Ended, Event, Role, TransferId, Transport};
 
 use super::closing::Closing;
+use super::strangers::Strangers;
 use super::{Driver, Routes, Runner, configured, routes};
 use crate::exit::Exit;
 use crate::show;
@@ -229,6 +230,8 @@ struct Server {
     is_repeated: bool,
     /// Time of the next check of the free space.
     room_at: Time,
+    /// Peers of other protocols.
+    strangers: Strangers,
     /// Whether a file was lost for lack of room.
     is_any_lost: bool,
     failure: Option<anyhow::Error>,
@@ -258,6 +261,7 @@ impl UnderWay {
 
 impl Server {
     fn new(options: Options, service: Service, screen: Screen) -> Self {
+        let strangers = Strangers::new(&options.protocol);
         Self {
             options,
             service,
@@ -267,6 +271,7 @@ impl Server {
             closing: Closing::default(),
             is_repeated: false,
             room_at: Time::ZERO,
+            strangers,
             is_any_lost: false,
             failure: None,
         }
@@ -285,6 +290,11 @@ impl Server {
             }
             // A receiver has no single peer that could refuse.
             rt::Event::Refused(_) => {}
+            rt::Event::NewPeer { from, datagram } => {
+                if let Some(text) = self.strangers.described(now, from, &datagram) {
+                    self.screen.say(text);
+                }
+            }
             rt::Event::Contact(contact) => {
                 if let Some(text) = contacts::described(now, contact) {
                     self.screen.say(text);

@@ -18,6 +18,7 @@ use super::client::connect;
 use super::closing::Closing;
 use super::job::Ends;
 use super::server::{self, Service, join_group};
+use super::strangers::Strangers;
 use super::{Driver, configured, leave};
 use crate::exit::Exit;
 use crate::show;
@@ -245,7 +246,7 @@ impl Writer {
         event: rt::Event<Event>,
     ) -> rt::Control {
         match event {
-            rt::Event::Tick | rt::Event::Refused(_) => {}
+            rt::Event::Tick | rt::Event::Refused(_) | rt::Event::NewPeer { .. } => {}
             rt::Event::Contact(contact) => self.view.on_contact(now, contact),
             rt::Event::Indication(Event::Ended(ended)) => self.view.ended(now, transport, &ended),
             rt::Event::Indication(event) => {
@@ -346,8 +347,10 @@ fn receiver(
         Box::new(file)
     };
     screen.say(format_args!("receiving a stream on {} by {}", driver.local(), options.protocol));
+    let strangers = Strangers::new(&options.protocol);
     let view = View::new(options, screen, to.to_owned(), "stream", Time::ZERO);
-    let reader = Reader { output, id: None, is_begun: false, closing: Closing::default(), view };
+    let closing = Closing::default();
+    let reader = Reader { output, id: None, is_begun: false, closing, strangers, view };
     Ok((driver, reader, state))
 }
 
@@ -358,6 +361,7 @@ struct Reader {
     /// Whether any bytes were received.
     is_begun: bool,
     closing: Closing,
+    strangers: Strangers,
     view: View,
 }
 
@@ -372,6 +376,12 @@ impl Reader {
             rt::Event::Indication(event) => self.event(now, transport, event),
             rt::Event::Contact(contact) => {
                 self.view.on_contact(now, contact);
+                Ok(())
+            }
+            rt::Event::NewPeer { from, datagram } => {
+                if let Some(text) = self.strangers.described(now, from, &datagram) {
+                    self.view.screen.say(text);
+                }
                 Ok(())
             }
             rt::Event::Tick | rt::Event::Refused(_) => Ok(()),

@@ -15,3 +15,4 @@ mod relay;
 mod send_recv;
 mod sessions;
 mod settings;
+mod strangers;

@@ -1,0 +1,83 @@
+//! Messages about peers that use another protocol than this end.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use engine::Time;
+use transport::dissect::{self, Dissector};
+use transport::protocol::Protocol;
+
+/// Number of peers that are reported without a pause.
+const BURST: u32 = 8;
+/// Pause after which one more is reported.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Maximum number of peers that are not reported again.
+const PEERS_MAX: usize = 256;
+
+/// Peers that were reported.
+pub(super) struct Strangers {
+    /// Protocol of this end, if its datagrams can be read.
+    own: Option<&'static Dissector>,
+    reported: BTreeSet<SocketAddr>,
+    /// Reports that are left at a time.
+    left: (u32, Time),
+}
+
+impl Strangers {
+    pub(super) fn new(own: &Protocol) -> Self {
+        Self { own: own.kind.dissector(), reported: BTreeSet::new(), left: (BURST, Time::ZERO) }
+    }
+
+    /// Message about a peer, if its datagram is one of another protocol.
+    pub(super) fn described(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &[u8],
+    ) -> Option<String> {
+        let own = self.own?;
+        let other = dissect::other_than(own, datagram)?;
+        if !self.takes(now) || self.reported.contains(&from) {
+            return None;
+        }
+        if self.reported.len() >= PEERS_MAX {
+            self.reported.clear();
+        }
+        self.reported.insert(from);
+        self.left.0 -= 1;
+        Some(format!("{from} sends what looks like {other}; this is a receiver of {own}"))
+    }
+
+    /// Whether one more report is due.
+    fn takes(&mut self, now: Time) -> bool {
+        let (left, since) = self.left;
+        let more = now.since(since).as_secs() / PAUSE.as_secs();
+        if more > 0 {
+            self.left = (BURST.min(left.saturating_add(more as u32)), now);
+        }
+        self.left.0 > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_peer_is_reported_once_and_floods_are_not() {
+        let mut strangers = Strangers::new(&"cfdp".parse().expect("a protocol"));
+        let ltp = [0, 1, 2, 0, 1, 0, 4, 1, 2, 3, 4];
+        let mut reports = |at: u64, ports: std::ops::Range<u16>| {
+            let now = Time::ZERO + Duration::from_secs(at);
+            let from = |port| SocketAddr::from(([127, 0, 0, 1], port));
+            ports.filter_map(|port| strangers.described(now, from(port), &ltp)).collect::<Vec<_>>()
+        };
+        let text = "127.0.0.1:7 sends what looks like LTP; this is a receiver of CFDP";
+        assert_eq!(reports(0, 7..8), [text]);
+        assert!(reports(0, 7..8).is_empty());
+        assert_eq!(reports(1, 100..1000).len(), 7);
+        assert_eq!(reports(21, 1000..2000).len(), 2);
+        assert!(reports(22, 2000..3000).is_empty());
+    }
+}
