@@ -12,6 +12,9 @@ const WIDTH: usize = 100;
 const BAR_MIN: usize = 12;
 const BAR_MAX: usize = 24;
 
+/// Indent of the lines of a command behind its first.
+const CONTINUED: usize = 4;
+
 /// Least width of prose.
 const PROSE_MIN: usize = 24;
 
@@ -64,6 +67,30 @@ impl Page {
     /// Text with line breaks between words, as a paragraph.
     pub(crate) fn paragraph(self, text: &str) -> String {
         self.wrapped_by(text, 0)
+    }
+
+    /// A shell command with line breaks between its arguments, each behind a backslash; an option
+    /// and its value stay together.
+    pub(crate) fn command(self, line: &str) -> String {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let mut lines = Vec::new();
+        // The host that it is for stays as it is, aligned with others.
+        let begin = line.find("slowlight ").unwrap_or(indent);
+        let mut text = line[..begin].to_owned();
+        for (number, argument) in arguments(&line[begin..]).into_iter().enumerate() {
+            // The backslash and the space before it need room, too.
+            let room = self.width.saturating_sub(2);
+            let is_first = number == 0;
+            if !is_first && measure_text_width(&text) + 1 + measure_text_width(&argument) > room {
+                lines.push(text + " \\");
+                text = " ".repeat(indent + CONTINUED);
+            } else if !is_first {
+                text.push(' ');
+            }
+            text += &argument;
+        }
+        lines.push(text);
+        lines.join("\n")
     }
 
     fn wrapped_by(self, text: &str, indent: usize) -> String {
@@ -119,6 +146,30 @@ fn wrapped(text: &str, first: usize, indent: usize, width: usize) -> Vec<String>
     }
     lines.push(line);
     lines.iter().map(|line| line.replace(FIXED, " ")).collect()
+}
+
+/// Arguments of a command as it is written, with their quotes; an option has its value behind it.
+fn arguments(command: &str) -> Vec<String> {
+    let mut arguments: Vec<String> = Vec::new();
+    let mut is_quoted = false;
+    let words = command.split(|c: char| {
+        is_quoted ^= c == '"';
+        c == ' ' && !is_quoted
+    });
+    for word in words.filter(|word| !word.is_empty()) {
+        match arguments.last_mut() {
+            Some(last) if is_bare_option(last) && !word.starts_with("--") => {
+                *last = format!("{last} {word}");
+            }
+            Some(_) | None => arguments.push(word.to_owned()),
+        }
+    }
+    arguments
+}
+
+/// Whether this is an option without a value.
+fn is_bare_option(text: &str) -> bool {
+    text.starts_with("--") && !text.contains([' ', '='])
 }
 
 /// Emphasis of a cell, where there are colours.
@@ -454,6 +505,20 @@ mod tests {
         table.row(["per".into(), "one two three four five six seven".into()]);
         let expected = "axis  values\nper   one two three four five\n      six seven";
         assert_eq!(table.drawn(page(30)), expected);
+    }
+
+    #[test]
+    fn commands_break_at_arguments() {
+        let line =
+            "  sender:  slowlight send FILE HOST:1 --rate \"2 Mbit/s\" --quiet --delay \"1 s\"";
+        let expected = "  sender:  slowlight send FILE \\\n      HOST:1 --rate \"2 Mbit/s\" \\\n      \
+                        --quiet --delay \"1 s\"";
+        assert_eq!(page(35).command(line), expected);
+        assert_eq!(page(200).command(line), line);
+        // What a shell makes of the lines is the command.
+        let joined = page(35).command(line).replace(" \\\n", " ");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&joined), words(line));
     }
 
     #[test]

@@ -206,7 +206,9 @@ fn advice_names_a_transport_and_why() {
     assert!(output.status.success(), "{text}");
     assert!(text.starts_with("Take ") && text.contains("is next"), "{text}");
     assert!(text.contains("no transport can take less than"), "{text}");
-    // The commands for both sides follow.
+    // The commands for both sides follow, in lines of 100 columns.
+    let commands = text.lines().skip(1).all(|line| line.chars().count() <= 100);
+    assert!(commands, "{text}");
     let name = text["Take ".len()..].split('.').next().unwrap();
     for command in ["slowlight recv --protocol", "slowlight send --protocol"] {
         assert!(text.contains(&format!("{command} {name}")), "{text}");

@@ -191,7 +191,9 @@ fn print(
         writeln!(out, "{}", page.paragraph(&paragraph))?;
     }
     for line in commands::lines(&request, advice, best) {
-        writeln!(out, "{line}")?;
+        let is_command = line.contains(": ") && line.contains(" slowlight ");
+        let text = if is_command { page.command(&line) } else { page.wrapped(&line) };
+        writeln!(out, "{text}")?;
     }
     Ok(())
 }
@@ -231,12 +233,12 @@ fn table(advice: &Advice, top: usize) -> Table {
         Column::right(""),
         Column::left("protocol"),
         Column::right("delivered"),
-        Column::left("90 % of runs"),
+        Column::left("90 % of runs").spare(1),
         Column::right("of bound"),
-        Column::bar(),
-        Column::right("spent"),
+        Column::bar().spare(4),
+        Column::right("spent").spare(2),
         Column::right("success"),
-        Column::right("runs"),
+        Column::right("runs").spare(3),
     ]);
     for (at, candidate) in advice.ranking.iter().take(top).enumerate() {
         let mark = if candidate.basis == Basis::Simulated { "" } else { "~" };

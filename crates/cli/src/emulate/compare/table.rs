@@ -53,10 +53,10 @@ fn times<'a>(
         Column::left(NAME),
         Column::right("failed"),
         Column::right("median"),
-        Column::left("fastest to slowest"),
+        Column::left("fastest to slowest").spare(1),
         Column::right("goodput"),
-        Column::right("of line"),
-        Column::bar(),
+        Column::right("of line").spare(0),
+        Column::bar().spare(2),
         Column::left(""),
     ]);
     for what in order {
