@@ -27,6 +27,41 @@ pub(crate) fn seconds(seconds: f64) -> String {
     format!("{} {unit}", digits(seconds / scale, 4))
 }
 
+/// A time in the units that people use: `8.88 s`, `1 min 23 s`, `10 h 23 min`, `9 d 16 h`.
+pub(crate) fn duration(time_s: f64) -> String {
+    let step_s = step(time_s);
+    let two = |count: f64, of: f64, large: &str, small: &str| {
+        let (most, rest) = ((count / of).floor(), count % of);
+        let parts = [(most, large), (rest, small)];
+        let parts = parts.iter().filter(|(count, _)| *count > 0.0);
+        parts.map(|(count, unit)| format!("{count} {unit}")).collect::<Vec<_>>().join(" ")
+    };
+    let count = (time_s / step_s).round();
+    match step_s {
+        HOUR => two(count, 24.0, "d", "h"),
+        MINUTE => two(count, 60.0, "h", "min"),
+        SECOND => two(count, 60.0, "min", "s"),
+        _ if time_s >= 1.0 => format!("{time_s:.2} s"),
+        _ => seconds(time_s),
+    }
+}
+
+pub(crate) const SECOND: f64 = 1.0;
+pub(crate) const MINUTE: f64 = 60.0;
+const HOUR: f64 = 3_600.0;
+
+/// Last digit of a printed time, in seconds.
+pub(crate) fn step(time_s: f64) -> f64 {
+    match time_s {
+        // 59.995 s is 60.00 s.
+        v if v < 1.0 => 0.0,
+        v if v < MINUTE - 0.005 => 0.01,
+        v if v < HOUR - 0.5 * SECOND => SECOND,
+        v if v < 24.0 * HOUR - 0.5 * MINUTE => MINUTE,
+        _ => HOUR,
+    }
+}
+
 /// A value in its prefix's units, and the prefix.
 fn scaled(value: f64) -> (f64, &'static str) {
     let (scale, prefix) = match value {

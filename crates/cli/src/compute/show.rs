@@ -5,7 +5,8 @@ use std::io::{self, IsTerminal as _};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use transport::contract::BufferLimits;
 
-pub(crate) use crate::show::{bytes, rate, seconds};
+use crate::show::{MINUTE, SECOND, step};
+pub(crate) use crate::show::{bytes, duration, rate, seconds};
 
 /// A count, or a mean of counts.
 pub(crate) fn count(count: f64) -> String {
@@ -20,41 +21,6 @@ pub(crate) fn percent(share: f64) -> String {
 /// A multiple: `1.13×`.
 pub(crate) fn factor(factor: f64) -> String {
     format!("{factor:.2}×")
-}
-
-/// A time in the units that people use: `8.88 s`, `1 min 23 s`, `10 h 23 min`, `9 d 16 h`.
-pub(crate) fn duration(time_s: f64) -> String {
-    let step_s = step(time_s);
-    let two = |count: f64, of: f64, large: &str, small: &str| {
-        let (most, rest) = ((count / of).floor(), count % of);
-        let parts = [(most, large), (rest, small)];
-        let parts = parts.iter().filter(|(count, _)| *count > 0.0);
-        parts.map(|(count, unit)| format!("{count} {unit}")).collect::<Vec<_>>().join(" ")
-    };
-    let count = (time_s / step_s).round();
-    match step_s {
-        HOUR => two(count, 24.0, "d", "h"),
-        MINUTE => two(count, 60.0, "h", "min"),
-        SECOND => two(count, 60.0, "min", "s"),
-        _ if time_s >= 1.0 => format!("{time_s:.2} s"),
-        _ => seconds(time_s),
-    }
-}
-
-const SECOND: f64 = 1.0;
-const MINUTE: f64 = 60.0;
-const HOUR: f64 = 3_600.0;
-
-/// Last digit of a printed time, in seconds.
-fn step(time_s: f64) -> f64 {
-    match time_s {
-        // 59.995 s is 60.00 s.
-        v if v < 1.0 => 0.0,
-        v if v < MINUTE - 0.005 => 0.01,
-        v if v < HOUR - 0.5 * SECOND => SECOND,
-        v if v < 24.0 * HOUR - 0.5 * MINUTE => MINUTE,
-        _ => HOUR,
-    }
 }
 
 /// Error of a time to the time's last digit, like `± 0.10 s`; `None` if it is below that.

@@ -29,6 +29,16 @@ pub enum Priority {
 impl Priority {
     pub(super) const COUNT: usize = 3;
 
+    /// Name in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bulk => "bulk",
+            Self::Normal => "normal",
+            Self::Expedited => "expedited",
+        }
+    }
+
     pub(super) const fn index(self) -> usize {
         match self {
             Self::Bulk => 0,

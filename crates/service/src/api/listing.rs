@@ -4,7 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use proto::bp::agent::{Pattern, RequestError, Summary};
+use engine::Time;
+use proto::bp::agent::{Agent, Pattern, RequestError, Summary};
 use wire::bp7::Eid;
 
 use super::Shared;
@@ -77,12 +78,22 @@ pub(super) async fn bundles(
             bytes: bundle.bytes,
             here: now.since(bundle.received).as_secs_f64(),
             left: bundle.expires.since(now).as_secs_f64(),
+            priority: bundle.priority.name().to_owned(),
+            custody: bundle.has_custody,
+            sent: bundle.sent,
+            next_contact: next_contact(now, agent, &bundle),
             state: bundle.state.name().to_owned(),
         });
         listed.collect::<Vec<_>>()
     });
     listed.await.map(Json)
 }
+/// Seconds until the first contact with a next hop of a bundle.
+fn next_contact(now: Time, agent: &Agent, bundle: &Summary) -> Option<f64> {
+    let contacts = bundle.next_hops.iter().filter_map(|hop| agent.next_contact(now, hop));
+    contacts.min().map(|wait| wait.as_secs_f64())
+}
+
 
 /// DELETE: one bundle by its ID, or all that a filter selects.
 pub(super) async fn remove(State(shared): Running, request: Queried<Which>) -> Answer<Response> {

@@ -191,6 +191,18 @@ pub struct Bundle {
     pub left: f64,
     /// State: `storing`, `delivering`, `sending`, `queued` or `waiting`.
     pub state: String,
+    /// Priority: `bulk`, `normal` or `expedited`.
+    #[serde(default)]
+    pub priority: String,
+    /// Whether the node has custody of it.
+    #[serde(default)]
+    pub custody: bool,
+    /// Most bytes of its payload that a neighbour without the complete bundle has.
+    #[serde(default)]
+    pub sent: u64,
+    /// Seconds until the next contact of the plan with one of its next hops, 0 during one.
+    #[serde(default)]
+    pub next_contact: Option<f64>,
 }
 
 /// Parameters of a bundle to send.

@@ -7,7 +7,9 @@ use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{post, put};
 use axum::{Json, Router};
+use proto::bp::agent::Routing;
 use serde::Deserialize;
+use transport::contact_plan::{self, Format};
 use transport::text::SpecError;
 
 use super::Shared;
@@ -36,7 +38,10 @@ pub(super) fn router() -> Router<Arc<Shared>> {
     Router::new()
         .route("/reload", post(reload))
         .route("/routes", put(routes).layer(DefaultBodyLimit::max(BODY_MAX)))
-        .route("/plan", put(plan).layer(DefaultBodyLimit::max(BODY_MAX)).merge(changes))
+        .route(
+            "/plan",
+            put(plan).layer(DefaultBodyLimit::max(BODY_MAX)).merge(changes).get(plan_in_force),
+        )
 }
 
 /// Body of a request, of at most `most` bytes.
@@ -85,6 +90,20 @@ async fn plan(
         form.map_err(|rejection| Refusal::wrong(rejection.body_text()))?;
     let plan = text(plan, BODY_MAX, "")?;
     apart(move || shared.reload.set_plan(&plan, format, epoch)).await
+}
+
+/// GET: the contact plan in force, with its changes, in TOML.
+async fn plan_in_force(State(shared): Running) -> Result<String, Refusal> {
+    let reload = Arc::clone(&shared.reload);
+    let plan = shared.ask(move |_, agent| match &agent.config().routing {
+        Routing::ContactGraph(router, _) => Some((router.plan().clone(), reload.plan_zero()?)),
+        Routing::Static(_) | Routing::Epidemic | Routing::Spray { .. } => None,
+    });
+    let none = || Refusal::new(StatusCode::NOT_FOUND, "the node has no contact plan");
+    let (plan, zero) = plan.await?.ok_or_else(none)?;
+    let epoch = humantime::format_rfc3339_nanos(zero);
+    let text = contact_plan::write(Format::Toml, &plan).text;
+    Ok(format!("epoch = \"{epoch}\"\n\n{text}"))
 }
 
 /// Reference of relative times in a request.

@@ -289,6 +289,11 @@ impl PlanInForce {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Date from which the times of the plan count.
+    pub(super) fn zero(&self) -> Option<SystemTime> {
+        self.lock().plan.as_ref().map(|in_force| in_force.zero)
+    }
+
     /// Reaction of the node `number` to a change of its clock: it parses the plan again, for the
     /// times.
     pub(super) fn on_step(&self, number: u64) -> OnStep {

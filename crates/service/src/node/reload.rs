@@ -264,6 +264,11 @@ impl Reload {
         }))
     }
 
+    /// Returns the date from which the times of the contact plan in force count.
+    pub(crate) fn plan_zero(&self) -> Option<SystemTime> {
+        self.plan.zero()
+    }
+
     /// Reads commands of ION that change the contact plan in force, until the file is read again.
     /// Returns the request to the agent that applies them.
     ///

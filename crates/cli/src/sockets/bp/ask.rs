@@ -168,12 +168,19 @@ pub(super) fn query(args: &QueryArgs) -> Result<ExitCode> {
     let mut client = args.place.connect()?;
     let node: Node = client.get("/node", &[])?;
     let is_listed = args.bundles || !args.filter.is_empty();
-    let bundles = is_listed.then(|| held::list(&mut client, &args.filter)).transpose()?;
+    let mut bundles = is_listed.then(|| held::list(&mut client, &args.filter)).transpose()?;
+    if let Some(bundles) = &mut bundles {
+        args.sort.sort(bundles);
+    }
     if args.json {
         let mut value = serde_json::to_value(&node)?;
         if let Some(bundles) = &bundles {
             value["held"] = serde_json::to_value(bundles)?;
         }
+    /// Order of the bundles
+    #[arg(long, value_name = "ORDER", default_value = "arrival")]
+    sort: held::Order,
+
         return crate::exit_code(print(&format!("{value:#}")), true);
     }
     let mut text = state(&node);
@@ -201,7 +208,7 @@ fn state(node: &Node) -> String {
     let trouble =
         node.trouble.as_ref().map(|what| format!("\ntrouble: {what}")).unwrap_or_default();
     format!(
-        "{}: process {}, {:.0} s{ready}\n\
+        "{}: process {}, up for {}{ready}\n\
          neighbours: {}{discovered}\n\
          endpoints: {}\n\
          {} bundles with {} bytes {kept}\n\
@@ -209,7 +216,7 @@ fn state(node: &Node) -> String {
          {} refused, {} malformed, {} expired, {} deleted ({} by security rules){trouble}",
         node.id,
         node.pid,
-        node.seconds,
+        held::whole(node.seconds),
         list(&node.neighbours),
         list(&node.endpoints),
         counts.bundles,

@@ -38,15 +38,21 @@ pub(super) struct SendArgs {
     #[arg(long, value_name = "SIZE", default_value_t = Size(proto::bp::files::PART))]
     pub(super) part: Size,
 
+    /// Send short files like long ones, with their names, for `slowlight bp recv`
+    ///
+    /// Other receivers get a header before the content.
+    #[arg(long)]
+    keep_names: bool,
+
     /// Priority in this node's queues: bulk, normal or expedited
-    #[arg(long, default_value = "normal")]
+    #[arg(long, default_value = "normal", value_parser = ["bulk", "normal", "expedited"], hide_possible_values = true)]
     priority: String,
 
     /// Bundle protocol version: 6 or 7
-    #[arg(long, value_name = "VERSION", default_value_t = 7)]
+    #[arg(long, value_name = "VERSION", default_value_t = 7, value_parser = clap::value_parser!(u8).range(6..=7))]
     bundle_version: u8,
 
-    /// Request custody transfer (version 6 only)
+    /// Request custody transfer; needs --bundle-version 6
     #[arg(long)]
     custody: bool,
 
@@ -83,6 +89,7 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
     if args.part.bytes() < PART_MIN {
         return Err(crate::Usage(format!("--part: a part has {PART_MIN} B at least")).into());
     }
+    args.check()?;
     let mut client = args.place.connect()?;
     let screen = Screen::new(args.quiet);
     for file in &args.files {
@@ -92,7 +99,8 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
             let in_file = || file.display().to_string();
             let opened = File::open(file).with_context(in_file)?;
             let found = opened.metadata().with_context(in_file)?;
-            if found.is_file() && found.len() > args.part.bytes() {
+            let has_parts = found.len() > args.part.bytes() || args.keep_names && found.len() > 0;
+            if found.is_file() && has_parts {
                 let parts =
                     cut::send(args, &mut client, file, opened, &screen).with_context(in_file)?;
                 format!("{}: {} bytes in {parts} bundles", file.display(), found.len())
@@ -108,6 +116,19 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
 }
 
 impl SendArgs {
+    /// Error if options exclude each other.
+    fn check(&self) -> Result<()> {
+        let wrong = match (self.bundle_version, self.custody, self.hop_limit) {
+            (7, true, _) => "--custody needs --bundle-version 6: version 7 has no custody",
+            (6, _, Some(_)) => "--hop-limit needs --bundle-version 7: version 6 has no hop limit",
+            _ if self.keep_names && self.files.iter().any(|file| file == Path::new("-")) => {
+                "--keep-names needs files: the standard input has no name"
+            }
+            _ => return Ok(()),
+        };
+        Err(crate::Usage(wrong.to_owned()).into())
+    }
+
     /// Submits a bundle; returns its identifier. A repeated call with the same `key` sends no second
     /// bundle.
     pub(super) fn hand_in(

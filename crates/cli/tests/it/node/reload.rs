@@ -68,6 +68,8 @@ fn a_node_reads_its_settings_again_and_keeps_running() {
     assert!(has("drain"));
     let (status, body) = request(&row, 1, "PUT /plan?format=ion", "");
     assert!(status == 422 && body.contains("has no contact plan"), "{status} {body}");
+    let (status, body) = request(&row, 1, "GET /plan", "");
+    assert!(status == 404 && body.contains("has no contact plan"), "{status} {body}");
     // A plan in place of the routes, and another one.
     let plan = row.place(1).join("plan.ionrc");
     fs::write(&plan, "a contact +0 +86400 2 6 100000\n").unwrap();
@@ -90,6 +92,12 @@ fn a_node_reads_its_settings_again_and_keeps_running() {
     let (status, body) = request(&row, 1, "POST /plan", "d contact +1 1 2");
     assert!(status == 409 && body.contains("line 1: no contact of 1 with 2"), "{status} {body}");
     assert_eq!(request(&row, 1, "POST /plan", "nonsense").0, 422);
+    // What is in force is a plan itself.
+    let (status, plan) = request(&row, 1, "GET /plan", "");
+    assert_eq!((status, plan.matches("[[contact]]").count()), (200, 3), "{plan}");
+    assert!(plan.starts_with("epoch = \"") && plan.contains("rate = \"800 kbit/s\""), "{plan}");
+    assert_eq!(request(&row, 1, "PUT /plan?format=toml", &plan).0, 200);
+    assert_eq!(request(&row, 1, "GET /plan", "").1.matches("[[contact]]").count(), 3);
     assert!(row.nodes[0].as_mut().unwrap().try_wait().unwrap().is_none());
 }
 

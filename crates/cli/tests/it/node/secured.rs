@@ -103,7 +103,8 @@ fn custody_is_kept_until_another_node_accepts_it() {
         row.query(1).is_some_and(|node| node["counts"]["bundles"] == 0)
     });
     let refused = row.bp(1, &["send", "ipn:3.1", path, "--custody"]);
-    assert!(text(&refused).contains("custody requires version 6"), "{}", text(&refused));
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    assert!(text(&refused).contains("--custody needs --bundle-version 6"), "{}", text(&refused));
 }
 
 #[test]

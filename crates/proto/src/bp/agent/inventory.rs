@@ -6,8 +6,10 @@ use std::time::Duration;
 use engine::{FileName, Time};
 use wire::bp7::{BundleId, Eid, HopCount, Reason};
 
+use super::super::routes::{Priority, Wanted};
 use super::head::Key;
-use super::{Agent, DeliveryId, Held, Limit, RequestError, Version};
+use super::{Agent, DeliveryId, Held, Limit, RequestError, Routing, Version};
+use crate::ranges::Ranges;
 
 /// Summary of a bundle in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,12 @@ pub struct Summary {
     pub expires: Time,
     /// Neighbours in whose queues it is, or to which it is being sent.
     pub next_hops: BTreeSet<Eid>,
+    /// Class of service in this node's queues.
+    pub priority: Priority,
+    /// Whether this node has custody of it.
+    pub has_custody: bool,
+    /// Most bytes of its payload that a neighbour without the complete bundle has.
+    pub sent: u64,
     /// State.
     pub state: State,
 }
@@ -117,6 +125,35 @@ impl Agent {
         numbers
     }
 
+    /// Time until the next contact with a neighbour begins by the contact plan, zero during one.
+    #[must_use]
+    pub fn next_contact(&self, now: Time, neighbour: &Eid) -> Option<Duration> {
+        let (Routing::ContactGraph(router, _), Eid::Ipn { node, .. }) =
+            (&self.config.routing, neighbour)
+        else {
+            return None;
+        };
+        Some(router.next_contact(now, *node)?.start.since(now))
+    }
+
+    /// Time until a short bundle arrives at a node by the contact plan.
+    #[must_use]
+    pub fn projected_arrival(&self, now: Time, to: &Eid) -> Option<Duration> {
+        let (Routing::ContactGraph(router, _), Eid::Ipn { node, .. }) = (&self.config.routing, to)
+        else {
+            return None;
+        };
+        let wanted = Wanted {
+            destination: *node,
+            bytes: 0,
+            priority: Priority::Expedited,
+            expires: Time::MAX,
+            excluded: &BTreeSet::new(),
+        };
+        let route = router.routes(now, &wanted, 1).pop()?;
+        Some(route.arrives.since(now))
+    }
+
     /// Facts about a bundle that was delivered and is not confirmed.
     #[must_use]
     pub fn received(&self, now: Time, delivery: DeliveryId) -> Option<Received> {
@@ -206,6 +243,9 @@ impl Held {
             received: self.received,
             expires: self.expires,
             next_hops: queued.chain(sending).collect(),
+            priority: self.priority,
+            has_custody: self.custody.is_some(),
+            sent: self.parts.values().map(Ranges::covered).max().unwrap_or(0),
             state: if self.storing {
                 State::Storing
             } else if self.delivering {
