@@ -416,17 +416,13 @@ pub struct PingRequest {
     /// Length of the payload in bytes, at least 16.
     #[serde(default)]
     pub bytes: usize,
-    /// Timeout of a reply in milliseconds.
-    #[serde(default = "patience")]
-    pub timeout_ms: u64,
+    /// Timeout of a reply in milliseconds; default: 10 s, or three times the time to the
+    /// destination by the contact plan.
+    pub timeout_ms: Option<u64>,
 }
 
 const fn once() -> u32 {
     1
-}
-
-const fn patience() -> u64 {
-    10_000
 }
 
 /// Result of one ping: a line each.
@@ -436,6 +432,9 @@ pub struct Pong {
     pub number: u32,
     /// Round-trip time in microseconds; absent without a reply.
     pub rtt_us: Option<f64>,
+    /// Timeout in milliseconds.
+    #[serde(default)]
+    pub timeout_ms: u64,
 }
 
 /// Parameters of a trace.
@@ -444,9 +443,8 @@ pub struct Pong {
 pub struct TraceRequest {
     /// Destination endpoint.
     pub to: String,
-    /// Time to wait for reports, in milliseconds.
-    #[serde(default = "patience")]
-    pub timeout_ms: u64,
+    /// Time to wait for reports, in milliseconds; default as for a ping.
+    pub timeout_ms: Option<u64>,
 }
 
 /// A node's status report of a bundle: a line each.

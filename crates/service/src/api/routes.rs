@@ -38,6 +38,11 @@ use crate::node::Listed;
 
 /// Minimum length of a ping's payload: magic, number, run.
 const PING_MIN: usize = 16;
+/// Limits of the timeout of a ping or trace that gives none.
+const TIMEOUT_MIN: Duration = Duration::from_secs(10);
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+/// Minimum lifetime of the bundle of a ping or trace: it may need longer than its user waits.
+const LIFETIME_MIN: Duration = Duration::from_secs(3600);
 /// Maximum length of a ping's payload.
 const PING_MAX: usize = 1 << 20;
 
@@ -358,6 +363,7 @@ async fn ping(State(shared): Running, request: Queried<PingRequest>) -> Answer<R
     let failed =
         |error: std::io::Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     let run = rt::entropy().map_err(failed)?.next_u64();
+    let times = Times::to(&shared, &to, request.timeout_ms).await?;
     let start = (from, request, to, 0);
     let lines = stream::unfold(start, move |(mut from, request, to, number)| async move {
         if number >= request.count {
@@ -366,7 +372,7 @@ async fn ping(State(shared): Running, request: Queried<PingRequest>) -> Answer<R
         if number > 0 && request.interval_ms > 0 {
             tokio::time::sleep(Duration::from_millis(request.interval_ms)).await;
         }
-        let line = match ping_once(&mut from, &request, &to, (run, number)).await {
+        let line = match ping_once(&mut from, &request, (&to, times), (run, number)).await {
             Ok(pong) => line_of(&pong),
             Err(refusal) => line_of(&Problem { error: refusal.error }),
         };
@@ -375,10 +381,31 @@ async fn ping(State(shared): Running, request: Queried<PingRequest>) -> Answer<R
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
+/// Times of a ping or trace.
+#[derive(Clone, Copy)]
+struct Times {
+    /// Wait for replies.
+    timeout: Duration,
+    /// Lifetime of the bundle.
+    lifetime: Duration,
+}
+
+impl Times {
+    /// Times for an endpoint: the given timeout, or one by the contact plan.
+    async fn to(shared: &Shared, to: &Eid, given_ms: Option<u64>) -> Answer<Self> {
+        let to = to.clone();
+        let arrival = shared.ask(move |now, agent| agent.projected_arrival(now, &to)).await?;
+        let known = arrival.unwrap_or_default().saturating_mul(3);
+        let by_plan = known.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
+        let timeout = given_ms.map_or(by_plan, Duration::from_millis);
+        Ok(Self { timeout, lifetime: timeout.max(known).max(LIFETIME_MIN) })
+    }
+}
+
 async fn ping_once(
     from: &mut Registered,
     request: &PingRequest,
-    to: &Eid,
+    (to, times): (&Eid, Times),
     (run, number): (u64, u32),
 ) -> Answer<Pong> {
     let mut bytes = vec![0; request.bytes.max(PING_MIN)];
@@ -387,18 +414,23 @@ async fn ping_once(
     // Echoes of earlier runs, also from before a restart of the node, may still arrive here.
     bytes[8..PING_MIN].copy_from_slice(&run.to_be_bytes());
     let expected = bytes.clone();
-    let lifetime = Duration::from_millis(request.timeout_ms);
+    let Times { timeout, lifetime } = times;
     let source = Some(from.endpoint.clone());
     let request = SendRequest { source, lifetime, ..SendRequest::new(to.clone(), bytes) };
     let reply = from.shared.ask(move |now, agent| {
         let started = Instant::now();
-        agent.send(now, request).map(|_| started)
+        agent.send(now, request).map(|id| (started, id))
     });
-    let started = reply.await?.map_err(refused)?;
-    let until = tokio::time::Instant::from_std(started + lifetime);
+    let (started, id) = reply.await?.map_err(refused)?;
+    let until = tokio::time::Instant::from_std(started + timeout);
+    let timeout_ms = timeout.as_millis() as u64;
     loop {
         let Ok(Some(delivered)) = tokio::time::timeout_at(until, from.bundles.recv()).await else {
-            return Ok(Pong { number, rtt_us: None });
+            from.shared.handle.ask(move |now, agent| {
+                // If it has not left, its echo would be for nobody.
+                let _ = agent.cancel(now, &id);
+            });
+            return Ok(Pong { number, rtt_us: None, timeout_ms });
         };
         let Delivered { delivery, payload, at, .. } = delivered;
         // A late echo belongs to an earlier ping.
@@ -408,7 +440,8 @@ async fn ping_once(
         });
         if is_it {
             let rtt = at.saturating_duration_since(started);
-            return Ok(Pong { number, rtt_us: Some(rtt.as_secs_f64() * 1e6) });
+            let rtt_us = Some(rtt.as_secs_f64() * 1e6);
+            return Ok(Pong { number, rtt_us, timeout_ms });
         }
     }
 }
@@ -433,7 +466,7 @@ async fn is_equal(shared: &Shared, payload: Content, expected: &[u8]) -> bool {
 async fn trace(State(shared): Running, request: Queried<TraceRequest>) -> Answer<Response> {
     let request = query(request)?;
     let to = eid("to", &request.to)?;
-    let lifetime = Duration::from_millis(request.timeout_ms);
+    let Times { timeout, lifetime } = Times::to(&shared, &to, request.timeout_ms).await?;
     let flags = BundleFlags::REPORTS.with(BundleFlags::STATUS_TIME);
     let request = SendRequest { lifetime, flags, ..SendRequest::new(to, &b"trace"[..]) };
     let (follower, reports) = unbounded_channel();
@@ -446,7 +479,7 @@ async fn trace(State(shared): Running, request: Queried<TraceRequest>) -> Answer
         Ok(id)
     });
     let id = reply.await?.map_err(refused)?;
-    let until = tokio::time::Instant::from_std(started + lifetime);
+    let until = tokio::time::Instant::from_std(started + timeout);
     let following = Following { _place, shared, id, reports, started, seen: BTreeSet::new() };
     let lines = stream::unfold(following, move |mut following| async move {
         loop {

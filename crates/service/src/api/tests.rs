@@ -275,7 +275,7 @@ fn pings_are_timed_and_lost_ones_reported() {
             true
         })
         .unwrap();
-    assert_eq!(silent, [Pong { number: 0, rtt_us: None }]);
+    assert_eq!(silent, [Pong { number: 0, rtt_us: None, timeout_ms: 50 }]);
     let text = client.get::<model::Node>("/node", &[]).unwrap();
     assert!(text.endpoints.is_empty(), "its endpoint is nobody's again: {text:?}");
 }
@@ -314,7 +314,7 @@ fn echoes_of_an_earlier_run_match_no_ping() {
     };
     client.lines("/ping", &request, on).unwrap();
     late.join().unwrap();
-    assert_eq!(pongs, [Pong { number: 0, rtt_us: None }]);
+    assert_eq!(pongs, [Pong { number: 0, rtt_us: None, timeout_ms: 2000 }]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `slowlight bp ping`, `trace`, `query` and `cancel`: requests to a node.
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::json;
@@ -23,9 +24,10 @@ pub(super) struct PingArgs {
     #[arg(long, short, value_name = "DURATION", default_value = "1 s")]
     interval: Span,
 
-    /// Timeout of each reply
-    #[arg(long, value_name = "DURATION", default_value = "10 s")]
-    timeout: Span,
+    /// Timeout of each reply [default: three times the time to the endpoint by the contact plan of
+    /// the node, at least 10 s]
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Span>,
 
     /// Payload size of a bundle
     #[arg(long, value_name = "SIZE", default_value = "64 B")]
@@ -46,22 +48,23 @@ fn millis(span: Span) -> String {
 pub(super) fn ping(args: &PingArgs) -> Result<ExitCode> {
     let mut client = args.place.connect()?;
     let (count, interval) = (args.count.to_string(), millis(args.interval));
-    let (bytes, timeout) = (args.size.bytes().to_string(), millis(args.timeout));
-    let query = [
+    let (bytes, timeout) = (args.size.bytes().to_string(), args.timeout.map(millis));
+    let mut query = vec![
         ("to", args.to.as_str()),
         ("count", &count),
         ("interval_ms", &interval),
         ("bytes", &bytes),
-        ("timeout_ms", &timeout),
     ];
+    query.extend(timeout.as_deref().map(|timeout| ("timeout_ms", timeout)));
     let mut times = Vec::new();
     let mut sent = 0_u32;
-    let mut printed = Ok(());
+    let (mut printed, mut waited) = (Ok(()), Span::default());
     client.lines("/ping", &query, |pong: Pong| {
         sent += 1;
+        waited = Span(Duration::from_millis(pong.timeout_ms));
         let line = match pong.rtt_us {
             Some(rtt) => format!("{} from {}: {:.3} ms", pong.number, args.to, rtt / 1000.0),
-            None => format!("{} from {}: no reply within {}", pong.number, args.to, args.timeout),
+            None => format!("{} from {}: no reply within {waited}", pong.number, args.to),
         };
         times.extend(pong.rtt_us);
         if !args.json {
@@ -84,7 +87,11 @@ pub(super) fn ping(args: &PingArgs) -> Result<ExitCode> {
         })
         .to_string()
     } else {
-        summary(sent, &times)
+        let mut text = summary(sent, &times);
+        if times.len() < sent as usize && args.timeout.is_none() {
+            text += &format!("\n{waited} waited; a reply over a long path takes longer: --timeout");
+        }
+        text
     };
     crate::exit_code(print(&text), times.len() == sent as usize)
 }
@@ -110,9 +117,10 @@ pub(super) struct TraceArgs {
     /// Destination endpoint, e.g. ipn:2.2047
     to: String,
 
-    /// Time to wait for reports
-    #[arg(long, value_name = "DURATION", default_value = "10 s")]
-    timeout: Span,
+    /// Time to wait for reports [default: three times the time to the endpoint by the contact plan
+    /// of the node, at least 10 s]
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Span>,
 
     #[command(flatten)]
     place: Place,
@@ -120,8 +128,10 @@ pub(super) struct TraceArgs {
 
 pub(super) fn trace(args: &TraceArgs) -> Result<ExitCode> {
     let mut client = args.place.connect()?;
-    let timeout = millis(args.timeout);
-    let query = [("to", args.to.as_str()), ("timeout_ms", timeout.as_str())];
+    let timeout = args.timeout.map(millis);
+    let mut query = vec![("to", args.to.as_str())];
+    query.extend(timeout.as_deref().map(|timeout| ("timeout_ms", timeout)));
+    let started = Instant::now();
     let own: Node = client.get("/node", &[])?;
     let (mut printed, mut arrived, mut is_end_alone) = (Ok(()), false, true);
     client.lines("/trace", &query, |report: Report| {
@@ -134,9 +144,17 @@ pub(super) fn trace(args: &TraceArgs) -> Result<ExitCode> {
         printed.is_ok() && !arrived && !gone
     })?;
     if !arrived && printed.is_ok() {
-        printed = print(
-            "no node reported the delivery; nodes send the reports that their [reports] settings allow",
-        );
+        let waited = match started.elapsed() {
+            short if short < Duration::from_secs(1) => {
+                Duration::from_millis(short.as_millis() as u64)
+            }
+            long => Duration::from_secs(long.as_secs()),
+        };
+        let waited = Span(waited);
+        printed = print(&format!(
+            "no node reported the delivery within {waited}; reports over a long path take longer \
+             (--timeout), and nodes send those that their [reports] settings allow"
+        ));
     }
     if arrived && is_end_alone && printed.is_ok() {
         printed = print(
@@ -155,6 +173,10 @@ pub(super) struct QueryArgs {
 
     #[command(flatten)]
     filter: held::Filter,
+
+    /// Order of the bundles
+    #[arg(long, value_name = "ORDER", default_value = "arrival")]
+    sort: held::Order,
 
     /// Print as JSON
     #[arg(long)]
@@ -177,10 +199,6 @@ pub(super) fn query(args: &QueryArgs) -> Result<ExitCode> {
         if let Some(bundles) = &bundles {
             value["held"] = serde_json::to_value(bundles)?;
         }
-    /// Order of the bundles
-    #[arg(long, value_name = "ORDER", default_value = "arrival")]
-    sort: held::Order,
-
         return crate::exit_code(print(&format!("{value:#}")), true);
     }
     let mut text = state(&node);

@@ -134,3 +134,29 @@ fn bundles_cross_to_neighbours_that_a_reload_adds() {
         assert!(received.status.success(), "{kind}: {}", text(&received));
     }
 }
+
+#[test]
+fn pings_and_traces_live_longer_than_the_wait_for_replies() {
+    let row = Row::new(2);
+    let toml = row.place(1).join("node.toml");
+    let before = fs::read_to_string(&toml).unwrap();
+    let plan = "a contact +3600 +86400 1 2 100000\na range +0 +86400 1 2 20\n";
+    fs::write(row.place(1).join("plan.ionrc"), plan).unwrap();
+    fs::write(&toml, format!("contact_plan = \"plan.ionrc\"\n{before}")).unwrap();
+    assert_eq!(request(&row, 1, "POST /reload", "").0, 200);
+    let waited = row.bp(1, &["trace", "ipn:2.1", "--timeout", "200 ms"]);
+    let message = "no node reported the delivery within";
+    assert!(text(&waited).contains(message), "{}", text(&waited));
+    let (_, listed) = request(&row, 1, "GET /bundles", "");
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let seconds = |key: &str| listed[0][key].as_f64().unwrap();
+    assert!(seconds("left") > 3000.0, "{listed}");
+    assert!((3000.0..=3600.0).contains(&seconds("next_contact")), "{listed}");
+    assert_eq!(listed[0]["priority"], "normal", "{listed}");
+    // A ping that has not left is deleted: its echo would be for nobody.
+    let waited = row.bp(1, &["ping", "ipn:2.1", "--count", "1", "--timeout", "200 ms"]);
+    assert!(text(&waited).contains("no reply within 200 ms"), "{}", text(&waited));
+    wait_for("the ping is deleted", || held(&row) == 1);
+    let listed = row.bp(1, &["query", "--bundles"]);
+    assert!(text(&listed).contains("queued for ipn:2.0, next contact in"), "{}", text(&listed));
+}
