@@ -6,6 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::guard::guarded;
+use crate::ports::Port;
+use crate::wait::wait_for;
+
 /// Fenced blocks of a page: language and text.
 pub(crate) fn blocks(page: &str) -> Vec<(String, String)> {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../docs/guides", page].iter().collect();
@@ -95,4 +99,97 @@ fn printed_advice_is_current() {
         };
         assert_eq!(parts(&printed), parts(&output), "{command}");
     }
+}
+
+/// Text without what differs between runs: numbers, and words of hexadecimal digits, are `0`.
+fn masked(text: &str) -> String {
+    let mut masked = String::new();
+    for run in text.split_inclusive(|c: char| !c.is_ascii_hexdigit()) {
+        let end = run.trim_end_matches(|c: char| !c.is_ascii_hexdigit()).len();
+        let (word, rest) = run.split_at(end);
+        masked += if word.contains(|c: char| c.is_ascii_digit()) { "0" } else { word };
+        masked += rest;
+    }
+    masked.replace("0.0", "0")
+}
+
+/// Writes the blocks of TOML in a page that begin with the names of their files.
+fn write_files(page: &str, folder: &Path, changed: impl Fn(&str) -> String) {
+    for (_, text) in blocks(page).iter().filter(|(language, _)| language == "toml") {
+        let name = text.lines().next().and_then(|line| line.strip_prefix("# "));
+        if let Some(name) = name.filter(|name| name.ends_with(".toml")) {
+            fs::write(folder.join(name), changed(text)).unwrap();
+        }
+    }
+}
+
+/// All that a command prints.
+fn output(command: &str, folder: &Path) -> String {
+    let words = words(command.split(" #").next().unwrap().trim_start_matches("slowlight "));
+    let mut run = Command::new(env!("CARGO_BIN_EXE_slowlight"));
+    let ended = run.args(words).current_dir(folder).env_remove("RUST_LOG").output().unwrap();
+    let text = [ended.stdout, ended.stderr].concat();
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn printed_studies_are_current() {
+    let page = "write-a-study.md";
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_files(page, folder, str::to_owned);
+    let texts: Vec<_> =
+        blocks(page).into_iter().filter(|(name, _)| name == "text").map(|(_, text)| text).collect();
+    let shown = output("slowlight study show my-study.toml", folder);
+    let ran = output("slowlight study run my-study.toml", folder);
+    let lines = |text: &str| text.lines().map(|l| l.trim_end().to_owned()).collect::<Vec<_>>();
+    let printed = [lines(&shown), lines(&ran)].concat();
+    for line in texts[0].lines().filter(|line| !line.is_empty()) {
+        assert!(printed.iter().any(|other| other == line), "{line}\n{shown}{ran}");
+    }
+    let study = folder.join("my-study.toml");
+    let text = fs::read_to_string(&study).unwrap().replace("\"1e-1\"]", "\"1e-1\", \"2e-1\"]");
+    fs::write(&study, text).unwrap();
+    let ran = output("slowlight study run my-study.toml --resume", folder);
+    let printed = lines(&ran);
+    for line in texts[1].lines() {
+        assert!(printed.iter().any(|other| other == line), "{line}\n{ran}");
+    }
+    for (n, filter) in ["loss=1", "per=1e-9"].iter().enumerate() {
+        let ran = output(&format!("slowlight study run my-study.toml --filter {filter}"), folder);
+        let line = texts[3].lines().nth(n).unwrap();
+        assert_eq!(ran.trim_end(), line);
+    }
+}
+
+#[test]
+fn printed_nodes_are_current() {
+    let page = "run-a-node.md";
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let port = Port::reserve();
+    write_files(page, folder, |text| text.replace("4556", &port.number.to_string()));
+    fs::write(folder.join("image.raw"), vec![7; 1_000_000]).unwrap();
+    fs::create_dir(folder.join("inbox")).unwrap();
+    let texts: Vec<_> =
+        blocks(page).into_iter().filter(|(name, _)| name == "text").map(|(_, text)| text).collect();
+    let start = |name: &str| {
+        let log = fs::File::create(folder.join(format!("{name}.log"))).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
+        let command = command.args(["node", &format!("{name}.toml")]).current_dir(folder);
+        let command = command.env_remove("RUST_LOG").stdout(log.try_clone().unwrap()).stderr(log);
+        let node = guarded(command);
+        wait_for("the node is ready", || folder.join(format!("{name}.sock")).exists());
+        node
+    };
+    let same = |printed: &str, shown: &str| assert_eq!(masked(printed), masked(shown));
+    let _one = start("one");
+    let log = || fs::read_to_string(folder.join("one.log")).unwrap();
+    wait_for("the node has started", || log().lines().count() >= 2);
+    same(&log(), &texts[0]);
+    output("slowlight bp send ipn:2.1 image.raw --node one.sock", folder);
+    same(&output("slowlight bp query --node one.sock --bundles", folder), &texts[1]);
+    let _two = start("two");
+    same(&output("slowlight bp recv 1 inbox --node two.sock --count 1", folder), &texts[2]);
+    same(&output("slowlight bp ping ipn:2.2047 --node one.sock --count 3", folder), &texts[3]);
 }
