@@ -45,6 +45,7 @@ pub struct Scenario {
     /// Links, one table for each direction; from or to a group, one for each member.
     pub links: Vec<LinkSpec>,
     /// Transfers.
+    #[serde(default)]
     pub transfers: Vec<Transfer>,
 }
 

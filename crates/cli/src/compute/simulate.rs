@@ -70,6 +70,11 @@ pub(crate) fn scenario(
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let scenario = scenario(&args.scenario, args.seed, args.tcp_buffers)?;
     run::refuse_tools(&scenario)?;
+    if scenario.transfers.is_empty() {
+        let place = args.scenario.display();
+        let message = format!("{place} has no transfers; add one with [[transfers]]");
+        return Err(crate::Usage(message).into());
+    }
     if let Some(folder) = &args.out {
         prepare(folder, &args.scenario, &scenario)?;
     }

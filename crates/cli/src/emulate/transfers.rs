@@ -38,6 +38,10 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     args.demands.check()?;
     let scenario = args.scenario()?;
+    if scenario.transfers.is_empty() {
+        let message = "the scenario has no transfers; name a program after `--`";
+        return Err(Usage(message.to_owned()).into());
+    }
     emulation::tools::check(&scenario)?;
     let mut plan = emulation::plan(&scenario)?;
     match emu::isolate()? {
