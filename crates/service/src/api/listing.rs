@@ -10,7 +10,7 @@ use wire::bp7::Eid;
 
 use super::Shared;
 use super::model::{Bundle, Purged, Which};
-use super::routes::{Answer, Queried, Running, eid, query, refused};
+use super::routes::{Answer, Queried, Running, query, refused};
 use crate::http::Refusal;
 
 /// Maximum number of listed bundles, and of bundles that are deleted at a time.
@@ -51,11 +51,10 @@ impl Filter {
     }
 }
 
-/// Parses a node, an endpoint or `*`.
+/// Parses a set of endpoints, by default all.
 fn pattern(key: &str, text: Option<&str>) -> Answer<Pattern> {
-    let Some(text) = text.filter(|text| *text != "*") else { return Ok(Pattern::Any) };
-    let eid = eid(key, text)?;
-    Ok(if eid == eid.node() { Pattern::Node(eid) } else { Pattern::Endpoint(eid) })
+    let Some(text) = text else { return Ok(Pattern::Any) };
+    text.parse().map_err(|error| Refusal::wrong(format!("{key}: {error}")))
 }
 
 /// GET: held bundles, oldest first.
@@ -78,22 +77,22 @@ pub(super) async fn bundles(
             bytes: bundle.bytes,
             here: now.since(bundle.received).as_secs_f64(),
             left: bundle.expires.since(now).as_secs_f64(),
+            state: bundle.state.name().to_owned(),
             priority: bundle.priority.name().to_owned(),
             custody: bundle.has_custody,
             sent: bundle.sent,
             next_contact: next_contact(now, agent, &bundle),
-            state: bundle.state.name().to_owned(),
         });
         listed.collect::<Vec<_>>()
     });
     listed.await.map(Json)
 }
+
 /// Seconds until the first contact with a next hop of a bundle.
 fn next_contact(now: Time, agent: &Agent, bundle: &Summary) -> Option<f64> {
     let contacts = bundle.next_hops.iter().filter_map(|hop| agent.next_contact(now, hop));
     contacts.min().map(|wait| wait.as_secs_f64())
 }
-
 
 /// DELETE: one bundle by its ID, or all that a filter selects.
 pub(super) async fn remove(State(shared): Running, request: Queried<Which>) -> Answer<Response> {

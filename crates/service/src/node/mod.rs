@@ -679,13 +679,9 @@ fn eid(key: &str, text: &str) -> Result<Eid, SpecError> {
     text.parse().map_err(|error| SpecError::invalid(format!("{key}: {error}")))
 }
 
-/// Parses a node, an endpoint or `*`.
+/// Parses a set of endpoints.
 fn pattern(key: &str, text: &str) -> Result<Pattern, SpecError> {
-    if text == "*" {
-        return Ok(Pattern::Any);
-    }
-    let eid = eid(key, text)?;
-    Ok(if eid == eid.node() { Pattern::Node(eid) } else { Pattern::Endpoint(eid) })
+    text.parse().map_err(|error| SpecError::invalid(format!("{key}: {error}")))
 }
 
 /// Parses an administrative endpoint.

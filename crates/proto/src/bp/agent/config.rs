@@ -1,10 +1,12 @@
 //! Settings of an agent.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 use std::time::Duration;
 
 use engine::FileName;
 use wire::bp7::{Bounds, CrcType, Eid};
+use wire::eid::ParseEidError;
 
 use super::super::layer::LinkId;
 use super::super::routes::Router;
@@ -132,6 +134,26 @@ pub enum Pattern {
     Node(Eid),
     /// This endpoint.
     Endpoint(Eid),
+}
+
+impl FromStr for Pattern {
+    type Err = ParseEidError;
+
+    /// Parses a node (`ipn:3.0`, `dtn://c/`) or its endpoints (`ipn:3.*`, `dtn://c/*`), one endpoint,
+    /// or `*` for all.
+    fn from_str(text: &str) -> Result<Self, ParseEidError> {
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        let of_node = text.strip_suffix('*').and_then(|node| match node.strip_suffix('.') {
+            Some(number) if number.starts_with("ipn:") => Some(format!("{number}.0")),
+            _ => {
+                node.strip_prefix("dtn://")?.strip_suffix('/').map(|name| format!("dtn://{name}/"))
+            }
+        });
+        let eid: Eid = of_node.as_deref().unwrap_or(text).parse()?;
+        Ok(if eid == eid.node() { Self::Node(eid) } else { Self::Endpoint(eid) })
+    }
 }
 
 impl Pattern {
