@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use emu::{Bounds, Doubt, Report};
 use lab::link_spec::LinkSpec;
-use lab::scenario::{Limits, Scenario};
+use lab::scenario::Scenario;
 use link::{LossCause, Stats};
 use serde::Serialize;
 
@@ -154,24 +155,26 @@ fn why_lost(stats: &Stats) -> String {
     text
 }
 
-fn micros(time: std::time::Duration) -> f64 {
+fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// Returns the lateness bounds of a scenario.
+/// Returns the lateness bounds of a scenario. The standard ones grow with the light time: where it
+/// is 8 s on all links, a packet that is 8 ms late is late by one part in a thousand.
 #[must_use]
-pub fn bounds(limits: &Limits) -> Bounds {
-    let standard = Bounds::default();
+pub fn bounds(scenario: &Scenario) -> Bounds {
+    let delays =
+        scenario.links.iter().map(|link| link.delay.map_or(Duration::ZERO, |delay| delay.0));
+    let shortest = delays.min().unwrap_or_default();
+    let (standard, limits) = (Bounds::default(), &scenario.limits);
     Bounds {
-        usual: limits.late.map_or(standard.usual, transport::quantity::Span::duration),
-        most: limits.late_most.map_or(standard.most, transport::quantity::Span::duration),
+        usual: limits.late.map_or_else(|| standard.usual.max(shortest / 1000), |late| late.0),
+        most: limits.late_most.map_or_else(|| standard.most.max(shortest / 100), |late| late.0),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn scenario(limits: &str) -> Scenario {
@@ -183,10 +186,14 @@ mod tests {
 
     #[test]
     fn scenarios_set_the_lateness_limit() {
-        assert_eq!(bounds(&scenario("").limits), Bounds::default());
+        assert_eq!(bounds(&scenario("")), Bounds::default());
+        let mut far = scenario("");
+        far.links[0].delay = Some("8 s".parse().unwrap());
+        let (usual, most) = (Duration::from_millis(8), Duration::from_millis(80));
+        assert_eq!(bounds(&far), Bounds { usual, most });
         let own = scenario("limits = { late = \"5 ms\", late_most = \"1 s\" }");
         let expected = Bounds { usual: Duration::from_millis(5), most: Duration::from_secs(1) };
-        assert_eq!(bounds(&own.limits), expected);
+        assert_eq!(bounds(&own), expected);
     }
 
     #[test]

@@ -27,11 +27,12 @@ pub(super) struct Demands {
     strict: bool,
 
     /// Lateness bound for 99 % of each link's packets in a trusted run [default: the scenario's, or
-    /// 1 ms]
+    /// 1 ms or a thousandth of the shortest delay, whichever is longer]
     #[arg(long, help_heading = "Exactness", value_name = "DURATION")]
     late: Option<Span>,
 
-    /// Lateness bound for every packet in a trusted run [default: the scenario's, or 10 ms]
+    /// Lateness bound for every packet in a trusted run [default: the scenario's, or 10 ms or a
+    /// hundredth of the shortest delay, whichever is longer]
     #[arg(long, help_heading = "Exactness", value_name = "DURATION")]
     late_most: Option<Span>,
 
@@ -118,7 +119,7 @@ impl Demands {
 
     /// Bounds of lateness.
     pub(super) fn bounds(&self, scenario: &Scenario) -> Bounds {
-        let of_scenario = account::bounds(&scenario.limits);
+        let of_scenario = account::bounds(scenario);
         Bounds {
             usual: self.late.map_or(of_scenario.usual, Span::duration),
             most: self.late_most.map_or(of_scenario.most, Span::duration),

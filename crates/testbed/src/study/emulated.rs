@@ -91,7 +91,7 @@ pub(super) fn once(
     if cancelled.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    let account = Account::new(scenario, &report, &account::bounds(&scenario.limits));
+    let account = Account::new(scenario, &report, &account::bounds(scenario));
     let mut done = Done::of(world, ran);
     done.trusted = Some(account.trusted);
     Ok(Some(done))
