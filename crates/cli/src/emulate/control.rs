@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow};
 use control::folder::{self, Folder, FolderError};
@@ -29,7 +30,7 @@ use crate::compute::link_options::LinkOptions;
 use crate::compute::simulate;
 use crate::compute::table::{Cell, Column, Page, Table, Tone};
 use crate::exit::Exit;
-use crate::{Usage, switch};
+use crate::{EPOCH, Usage, switch};
 
 /// Default name of a world.
 const NAME: &str = "default";
@@ -387,7 +388,7 @@ impl ExecArgs {
     fn run(&self) -> anyhow::Result<ExitCode> {
         let user = self.user.find()?;
         let client = self.which.client()?;
-        let hosts: Vec<model::Host> = client.get("/hosts").map_err(client_error)?;
+        let model::World { hosts, began, .. } = client.get("/world").map_err(client_error)?;
         let names = || hosts.iter().map(|host| host.name.as_str());
         let host = hosts.iter().find(|host| host.name == self.host).ok_or_else(|| {
             let near = text::did_you_mean(&self.host, names());
@@ -399,7 +400,8 @@ impl ExecArgs {
             return Err(Usage("no program to run: name it after `--`".to_owned()).into());
         };
         let mut command = Command::new(program);
-        command.args(arguments);
+        let epoch = UNIX_EPOCH + Duration::from_secs_f64(began);
+        command.args(arguments).env(EPOCH, humantime::format_rfc3339_nanos(epoch).to_string());
         if let Some(user) = &user {
             user.command(&mut command);
         }

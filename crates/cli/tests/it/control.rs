@@ -136,13 +136,18 @@ fn worlds_persist_and_change_across_programs() {
     // A program has the same exit code, input, folder and environment as without a world.
     let mut command = Command::new(SLOWLIGHT);
     command.args(["emu", "exec", "--name", &world.name, "far", "--", "sh", "-c"]);
-    command.arg("cat; pwd; echo $SLOWLIGHT_PEER $MARK; exit 7").env("MARK", "here");
+    command
+        .arg("cat; pwd; echo $SLOWLIGHT_PEER $MARK; echo $SLOWLIGHT_EPOCH; exit 7")
+        .env("MARK", "here");
     command.current_dir("/usr").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut exec = guarded(&mut command);
     exec.child.stdin.take().unwrap().write_all(b"message\n").unwrap();
     let output = exec.child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(7));
-    assert_eq!(text(&output.stdout), "message\n/usr\n10.0.0.2 here\n");
+    let printed = text(&output.stdout);
+    let (printed, epoch) = printed.split_once("10.0.0.2 here\n").unwrap();
+    assert_eq!(printed, "message\n/usr\n");
+    assert!(epoch.starts_with("20") && epoch.ends_with("Z\n"), "{epoch}");
     assert_eq!(world.exec("far", &["no-such-program"]).status.code(), Some(127));
     let link = world.link("near:far");
     assert_eq!(
