@@ -338,7 +338,8 @@ pub(crate) const ENVIRONMENT: &[Entry] = &[
 pub(crate) const FILES: &[Entry] = &[
     entry(
         "$XDG_STATE_HOME/slowlight, ~/.local/state/slowlight",
-        "state folder: unfinished transfers of `send` and `bp send`, and the baseline of `emu`",
+        "state folder: unfinished transfers of `send` and `bp send`, losses that `send` measured to \
+         its peers (`loss.json`), and the baseline of `emu`",
         &["send", "bp", "link", "emu"],
     ),
     entry(

@@ -14,12 +14,34 @@ pub(crate) struct Args {
     /// Link to print as TOML [default: list all]
     #[arg(value_name = "NAME", value_parser = crate::known::link(), hide_possible_values = true)]
     name: Option<String>,
+
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A link of the list in JSON.
+#[derive(serde::Serialize)]
+struct Listed {
+    name: &'static str,
+    #[serde(flatten)]
+    link: Preset,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     match &args.name {
+        None if args.json => {
+            let links: Vec<Listed> = preset::ALL
+                .iter()
+                .map(|(name, text)| Ok(Listed { name, link: Preset::parse(text, name)? }))
+                .collect::<anyhow::Result<_>>()?;
+            writeln!(out, "{}", serde_json::to_string_pretty(&links)?)?;
+        }
+        Some(name) if args.json => {
+            writeln!(out, "{}", serde_json::to_string_pretty(&Preset::find(name)?)?)?;
+        }
         None => {
             let mut table = Table::new([Column::left("link"), Column::prose("about")]);
             for (name, text) in preset::ALL {

@@ -68,6 +68,16 @@ fn the_version_names_the_commit() {
     assert!(csv.contains(&format!("slowlight {version}")), "{csv}");
 }
 
+#[test]
+fn links_are_listed_as_json() {
+    let all: serde_json::Value = serde_json::from_str(&done(&["links", "--json"])).unwrap();
+    let names: Vec<_> = all.as_array().unwrap().iter().map(|link| &link["name"]).collect();
+    assert_eq!(names, lab::preset::ALL.iter().map(|(name, _)| name).collect::<Vec<_>>());
+    let one: serde_json::Value = serde_json::from_str(&done(&["links", "geo", "--json"])).unwrap();
+    let geo = all.as_array().unwrap().iter().find(|link| link["name"] == "geo").unwrap();
+    assert_eq!((&one["hops"], &one["about"]), (&geo["hops"], &geo["about"]));
+}
+
 fn scenario(name: &str) -> String {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../scenarios", name].iter().collect();
     path.to_str().unwrap().to_owned()
