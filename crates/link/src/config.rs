@@ -269,7 +269,7 @@ pub enum ConfigError {
         number: usize,
     },
     /// A periodic outage that leaves no time up, or no period.
-    #[error("outages: down {down:?} must be shorter than the period {period:?}")]
+    #[error("outage_every: down {down:?} must be shorter than the period {period:?}")]
     NeverUp {
         /// Time from the start of one outage to the next.
         period: Duration,

@@ -7,6 +7,7 @@
 //! Every type parses with [`FromStr`] (so it can be a command line value), reads and writes as a
 //! string with serde, and prints exactly: a printed value parses to the same value.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -86,6 +87,16 @@ pub enum QuantityError {
     NoTime {
         /// Text that was given.
         text: String,
+    },
+    /// Outage that lasts for its whole period.
+    #[error("{text:?}: the outage of {down} must be shorter than its period of {period}")]
+    NeverUp {
+        /// Text that was given.
+        text: String,
+        /// Time from the start of one outage to the next.
+        period: Span,
+        /// Duration of each outage.
+        down: Span,
     },
     /// Unit that this kind of quantity does not have.
     #[error("{unit:?} is not a unit of {kind}{nearest} (units: {units})")]
@@ -242,14 +253,18 @@ impl Kind {
         }
         let unit = &excerpt(unit);
         let near = known
-            .map(|(name, _)| {
+            .map(|(name, scale)| {
                 let is_other = !name.eq_ignore_ascii_case(unit);
                 // "m" is a mistake for "ms" or "min", not for "d".
                 let is_start = name.to_ascii_lowercase().starts_with(&unit.to_ascii_lowercase());
-                (is_other, !is_start, strsim::damerau_levenshtein(name, unit), *name)
+                let distance = strsim::damerau_levenshtein(name, unit);
+                // "PB" is a mistake for "TB", not for "B".
+                let is_alike = name.chars().next() == unit.chars().next();
+                let rest = (!is_alike, name.len() != unit.len(), Reverse(*scale));
+                (is_other, !is_start, distance, rest, *name)
             })
             .min()
-            .filter(|(is_other, is_no_start, distance, _)| {
+            .filter(|(is_other, is_no_start, distance, ..)| {
                 !is_other || !is_no_start || (*distance <= 2 && unit.len() > 1)
             });
         let nearest = if unit.ends_with("B/s") {
@@ -653,6 +668,10 @@ impl FromStr for Periodic {
         };
         if this.down.duration().is_zero() {
             return Err(QuantityError::NoTime { text: text.to_owned() });
+        }
+        if this.down >= this.period {
+            let Self { period, down, .. } = this;
+            return Err(QuantityError::NeverUp { text: text.to_owned(), period, down });
         }
         Ok(this)
     }

@@ -1,5 +1,6 @@
 //! TOML written by people: errors show the line and the nearest right key.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -19,7 +20,7 @@ pub enum SpecError {
         /// The file.
         path: PathBuf,
         /// Why.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// The text is not the expected TOML.
     #[error("{origin}: {message}")]
@@ -107,8 +108,13 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, SpecError> {
 
 /// The text of the file at `path`.
 pub fn read_text(path: &Path) -> Result<String, SpecError> {
-    std::fs::read_to_string(path)
-        .map_err(|error| SpecError::Unreadable { path: path.to_owned(), error })
+    std::fs::read_to_string(path).map_err(|error| {
+        let error = match error.kind() {
+            io::ErrorKind::InvalidData => io::Error::other("it is not a text file"),
+            _ => error,
+        };
+        SpecError::Unreadable { path: path.to_owned(), error }
+    })
 }
 
 fn malformed(error: &toml::de::Error, origin: &str) -> SpecError {

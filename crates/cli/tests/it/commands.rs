@@ -78,6 +78,25 @@ fn links_are_listed_as_json() {
     assert_eq!((&one["hops"], &one["about"]), (&geo["hops"], &geo["about"]));
 }
 
+#[test]
+fn mistakes_in_values_and_files_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("link.toml");
+    std::fs::write(&binary, [0xff, 0xfe, 0, 1]).unwrap();
+    let binary = binary.to_str().unwrap();
+    assert!(misused(&["compare", "--link", binary]).contains("it is not a text file"));
+    assert!(misused(&["sim", binary]).contains("it is not a text file"));
+    let outages = misused(&["compare", "--outage-every", "10 s+20 s"]);
+    assert!(outages.contains("--outage-every") && outages.contains("shorter"), "{outages}");
+    let size = misused(&["compare", "--size", "100 PB"]);
+    assert!(size.contains("did you mean \"TB\"?"), "{size}");
+    // Hosts for programs need no transfers; the simulator has nothing else to do.
+    let hosts = folder.path().join("hosts.toml");
+    std::fs::write(&hosts, "seed = 1\n[[links]]\nfrom = \"a\"\nto = \"b\"\n").unwrap();
+    let nothing = misused(&["sim", hosts.to_str().unwrap()]);
+    assert!(nothing.contains("has no transfers"), "{nothing}");
+}
+
 fn scenario(name: &str) -> String {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../scenarios", name].iter().collect();
     path.to_str().unwrap().to_owned()

@@ -39,6 +39,13 @@ fn mistakes_name_the_remedy() {
     assert!(refused::<Span>("250").contains("like \"250 ms\" or \"250 s\""));
     assert!(refused::<Span>("2 hs").contains("did you mean \"h\"?"));
     assert!(refused::<Span>("1 m").contains("did you mean \"ms\"?"));
+    assert!(refused::<Size>("100 PB").contains("did you mean \"TB\"?"));
+    assert!(refused::<Size>("1 PiB").contains("did you mean \"TiB\"?"));
+    let outages = refused::<Periodic>("10 s+20 s");
+    assert!(
+        outages.contains("outage of 20 s must be shorter than its period of 10 s"),
+        "{outages}"
+    );
     assert!(!refused::<Span>("1 y").contains("did you mean"));
     assert!(refused::<Rate>("10 MBit/s").contains("did you mean \"Mbit/s\"?"));
     assert!(
@@ -101,7 +108,7 @@ proptest! {
         prop_assert_eq!(Probability(p).to_string().parse(), Ok(Probability(p)));
         let span = |nanos| Span(Duration::from_nanos(nanos));
         let outages =
-            Periodic { period: span(value), down: span(value / 2 + 1), first: span(value / 3) };
+            Periodic { period: span(value.max(3)), down: span(value / 2 + 1), first: span(value / 3) };
         prop_assert_eq!(outages.to_string().parse(), Ok(outages));
     }
 
