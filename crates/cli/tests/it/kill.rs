@@ -345,6 +345,12 @@ fn kill_at(end: End, share: f64) -> (f64, f64) {
     let story = format!("{end:?} killed at {share}");
     let status = await_client(&mut transfer, 7, &story);
     assert!(status.success() && transfer.is_right(), "{story}\n{}", transfer.transcript());
+    if matches!(end, End::Client) {
+        // The rate of the last line is that of the rest.
+        let moved =
+            transfer.largest(End::Client, "moved_bytes").unwrap() as f64 / FILE_BYTES as f64;
+        assert!(moved < 1.1 - share, "{story}: {moved}\n{}", transfer.transcript());
+    }
     let sent = transfer.datagrams() as f64 * DATAGRAM / FILE_BYTES as f64;
     let most = match end {
         // What was under way.

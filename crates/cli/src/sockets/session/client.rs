@@ -204,6 +204,8 @@ struct Client {
     /// Whether the same command resumes an interrupted transfer.
     resumes: bool,
     resumed: bool,
+    /// Bytes that the receiver of a resumed file had by its first report.
+    had: Option<u64>,
     /// Whether the user was warned that nobody listens or replies.
     is_warned: bool,
     /// Whether a peer that does not reply for a while is worth a warning.
@@ -253,6 +255,7 @@ impl Client {
             moved: 0,
             resumes,
             resumed: false,
+            had: None,
             is_warned: false,
             is_quick,
             is_answered: false,
@@ -459,7 +462,7 @@ impl Client {
     fn print_end(&self, now: Time, transport: &dyn Transport, ended: &Ended) -> Result<bool> {
         self.bar.clear();
         let id = &ended.id;
-        let whole = ended.size.saturating_sub(ended.resumed);
+        let whole = ended.size.saturating_sub(ended.resumed.max(self.had.unwrap_or(0)));
         let moved = self.moved_by_entity(transport);
         let moved = moved.unwrap_or(if ended.is_success() { whole } else { self.moved });
         let measures = Measures {
@@ -528,6 +531,9 @@ impl Client {
             self.advanced = now;
         }
         self.moved = self.moved_by_entity(transport).unwrap_or(report.bytes);
+        if self.resumed && self.had.is_none() && report.bytes > 0 {
+            self.had = Some(report.bytes);
+        }
         let is_whole = self.wish.is_send() && report.size == Some(report.bytes);
         if is_whole && self.resumed {
             return self.bar.show_resumed(now, report, self.moved);
