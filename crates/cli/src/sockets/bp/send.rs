@@ -118,6 +118,16 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
 impl SendArgs {
     /// Error if options exclude each other.
     fn check(&self) -> Result<()> {
+        let is_endpoint = |text: &str| text.starts_with("ipn:") || text.starts_with("dtn:");
+        if let [file] = self.files.as_slice()
+            && let Some(file) = file.to_str().filter(|file| is_endpoint(file))
+            && !is_endpoint(&self.to)
+        {
+            let to = &self.to;
+            let message =
+                format!("{to} is no endpoint; did you mean: slowlight bp send {file} {to}");
+            return Err(crate::Usage(message).into());
+        }
         let wrong = match (self.bundle_version, self.custody, self.hop_limit) {
             (7, true, _) => "--custody needs --bundle-version 6: version 7 has no custody",
             (6, _, Some(_)) => "--hop-limit needs --bundle-version 7: version 6 has no hop limit",
