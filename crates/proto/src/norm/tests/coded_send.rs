@@ -171,8 +171,8 @@ fn delivered_one_way(len: usize, lost_of: (u64, u64), seeds: u64) -> u64 {
 }
 
 /// Objects of one segment, of fewer than receivers keep without NORM_INFO, of more, and of those
-/// whose digest is known only at their end. With only the usual copies of NORM_INFO, 4 to 32 % of
-/// them fail.
+/// whose digest is known only at their end. With only the usual copies of NORM_INFO, one in seven
+/// of the first fails.
 #[test]
 fn one_way_delivery_does_not_depend_on_the_first_info() {
     for (len, lost_of, seeds, failures_max) in [
