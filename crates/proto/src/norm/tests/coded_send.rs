@@ -176,12 +176,12 @@ fn delivered_one_way(len: usize, lost_of: (u64, u64), seeds: u64) -> u64 {
 #[test]
 fn one_way_delivery_does_not_depend_on_the_first_info() {
     for (len, lost_of, seeds, failures_max) in [
-        // Two standard deviations more than one in a thousand.
+        // Two to three standard deviations more than one in a thousand.
         (1_000, (1, 2), 1_000, 3),
         (20_000, (7, 10), 1_000, 3),
-        (270_000, (1, 100), 100, 0),
-        (270_000, (1, 2), 60, 0),
-        (500_000, (1, 2), 60, 0),
+        (270_000, (1, 100), 100, 1),
+        (270_000, (1, 2), 60, 1),
+        (500_000, (1, 2), 60, 1),
     ] {
         let failures = seeds - delivered_one_way(len, lost_of, seeds);
         assert!(failures <= failures_max, "{len}, {lost_of:?}: {failures} of {seeds}");
