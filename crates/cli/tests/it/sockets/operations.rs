@@ -195,6 +195,7 @@ fn missing_replies_time_out() {
 
 #[test]
 fn a_peer_that_does_not_reply_is_reported_with_its_port_and_protocol() {
+    let place = tempfile::tempdir().unwrap();
     for (protocol, server) in [("cfdp", "recv --protocol cfdp`"), ("saratoga", "saratoga --serve`")]
     {
         let (_socket, address) = silent();
@@ -203,7 +204,9 @@ fn a_peer_that_does_not_reply_is_reported_with_its_port_and_protocol() {
         let running = commands.map(|command| {
             let file = if command == ["ls"] { &[][..] } else { &["file"][..] };
             let options = ["--protocol", protocol, "--timeout", "5500 ms"];
-            Running::start(&[command, &[&address], file, &options].concat())
+            let mut command = program(&[command, &[&address], file, &options].concat());
+            command.current_dir(place.path());
+            Running::of(command)
         });
         for ended in running.map(Running::end) {
             let silence = format!("no answer from {address} for 5 s; still trying");
