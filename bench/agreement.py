@@ -159,11 +159,11 @@ def _rows() -> list[Row]:
     ):
         lossy_link = {**_link(rate, delay), **few, "per": per}
         name = f"{rate} Mbit/s, {delay} ms, {100 * float(per):g} %, queue of 500"
-        add(f"{name}, Linux's buffers", lossy_link, size, ("bbr",), (40, 8), buffers="linux")
+        add(f"{name}, Linux's buffers", lossy_link, size, ("bbr",), (40, 5), buffers="linux")
     for rate, delay in (("100", "150"), ("50", "300")):
         lossy_link = {**_link(rate, delay), **few, "per": "0.005"}
         name = f"{rate} Mbit/s, {delay} ms, 0.5 %, queue of 500"
-        add(name, lossy_link, 0.6 * float(rate), ("bbr",), (40, 8))
+        add(name, lossy_link, 0.6 * float(rate), ("bbr",), (40, 5))
     return rows
 
 

@@ -159,13 +159,17 @@ fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
+/// Delay up to which the standard bounds of lateness grow.
+const SCALED_MOST: Duration = Duration::from_secs(10);
+
 /// Returns the lateness bounds of a scenario. The standard ones grow with the light time: where it
 /// is 8 s on all links, a packet that is 8 ms late is late by one part in a thousand.
 #[must_use]
 pub fn bounds(scenario: &Scenario) -> Bounds {
     let delays =
         scenario.links.iter().map(|link| link.delay.map_or(Duration::ZERO, |delay| delay.0));
-    let shortest = delays.min().unwrap_or_default();
+    // Timers of protocols do not grow with it, so the bounds are at most ten times the standard.
+    let shortest = delays.min().unwrap_or_default().min(SCALED_MOST);
     let (standard, limits) = (Bounds::default(), &scenario.limits);
     Bounds {
         usual: limits.late.map_or_else(|| standard.usual.max(shortest / 1000), |late| late.0),
@@ -190,6 +194,9 @@ mod tests {
         let mut far = scenario("");
         far.links[0].delay = Some("8 s".parse().unwrap());
         let (usual, most) = (Duration::from_millis(8), Duration::from_millis(80));
+        assert_eq!(bounds(&far), Bounds { usual, most });
+        far.links[0].delay = Some("22 min".parse().unwrap());
+        let (usual, most) = (Duration::from_millis(10), Duration::from_millis(100));
         assert_eq!(bounds(&far), Bounds { usual, most });
         let own = scenario("limits = { late = \"5 ms\", late_most = \"1 s\" }");
         let expected = Bounds { usual: Duration::from_millis(5), most: Duration::from_secs(1) };

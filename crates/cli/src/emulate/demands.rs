@@ -27,12 +27,12 @@ pub(super) struct Demands {
     strict: bool,
 
     /// Lateness bound for 99 % of each link's packets in a trusted run [default: the scenario's, or
-    /// 1 ms or a thousandth of the shortest delay, whichever is longer]
+    /// 1 ms, with long delays a thousandth of the shortest one, up to 10 ms]
     #[arg(long, help_heading = "Exactness", value_name = "DURATION")]
     late: Option<Span>,
 
-    /// Lateness bound for every packet in a trusted run [default: the scenario's, or 10 ms or a
-    /// hundredth of the shortest delay, whichever is longer]
+    /// Lateness bound for every packet in a trusted run [default: the scenario's, or 10 ms, with long
+    /// delays a hundredth of the shortest one, up to 100 ms]
     #[arg(long, help_heading = "Exactness", value_name = "DURATION")]
     late_most: Option<Span>,
 

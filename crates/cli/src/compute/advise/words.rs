@@ -177,7 +177,8 @@ fn next(question: &Question, best: &Candidate, second: &Candidate) -> String {
             let why = why(question, best, second);
             // Two daemons may not be worth a small difference.
             let is_simpler = has_nodes(best) && !has_nodes(second);
-            let simpler = if is_simpler { "; it needs no nodes, one command each side" } else { "" };
+            let simpler =
+                if is_simpler { "; it needs no nodes, one command each side" } else { "" };
             format!("{name} is next, with {about}{time} ({more}){why}{simpler}.")
         }
         (_, Some(mean)) => {
