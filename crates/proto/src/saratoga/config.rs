@@ -40,6 +40,9 @@ settings! {
         /// Paths of configured peers besides those of `remotes`. Others get no file before they
         /// have proved that they receive.
         pub known: BTreeSet<PathId> = BTreeSet::new(),
+        /// Whether configured peers, too, prove that they receive before they get a file. Nothing
+        /// in version 0 can prove it.
+        pub proof_from_all: bool = false,
         /// Settings for all other peers.
         pub default_remote: Remote = Remote::default(),
         /// Bits of the widest descriptor (§4.2). Files that need more are refused.
@@ -74,6 +77,12 @@ impl Config {
     #[must_use]
     pub fn knows(&self, path: PathId) -> bool {
         self.known.contains(&path) || self.remotes.contains_key(&path)
+    }
+
+    /// Whether a requester has to prove that it receives.
+    #[must_use]
+    pub fn wants_proof(&self, path: PathId) -> bool {
+        !self.knows(path) || self.proof_from_all && self.version != Version::V0
     }
 
     fn check_version(&mut self) -> Result<(), Wrong> {

@@ -101,7 +101,7 @@ enum Failed {
 impl Sender {
     pub(crate) fn new(base: Base<Alarm>, id: SessionId, order: Order, core: &mut Core) -> Self {
         let remote = core.config.remote(id.peer).clone();
-        let unproven = (order.is_requested && !core.config.knows(id.peer))
+        let unproven = (order.is_requested && core.config.wants_proof(id.peer))
             .then(|| Unproven::new(core.arrived));
         let requests = match unproven {
             Some(_) => Requests::masked(&mut core.rng),

@@ -106,6 +106,8 @@ impl Adapter for Saratoga {
         config.eid = format!("ipn:{entity}.0");
         // In a simulated world of their own, any peer may fetch files.
         config.permissions.get = true;
+        // Their hosts stand for a server that does not know who requests files.
+        config.proof_from_all = true;
         Ok(Box::new(SaratogaConfig { config, ..SaratogaConfig::default() }))
     }
 }
@@ -166,6 +168,7 @@ impl Configuration for SaratogaConfig {
         self.config.catch_up = process.catch_up;
         self.config.default_remote.unpaced_window = Some(process.unpaced_window);
         self.config.permissions = saratoga::Permissions::default();
+        self.config.proof_from_all = false;
         Ok(())
     }
 

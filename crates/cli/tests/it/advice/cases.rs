@@ -117,6 +117,7 @@ pub(super) const DAILY: &[(&str, &str)] = &[
     ("plain", "cfdp-ltp"),
     ("plain", "ltp"),
     ("plain", "ltp-t"),
+    ("plain", "saratoga-get"),
     ("plain", "norm-fec"),
     ("plain", "bp-ltp"),
     ("plain", "bp-saratoga"),
@@ -149,12 +150,6 @@ pub(super) const DAILY: &[(&str, &str)] = &[
 
 /// Transports whose commands do not run: case (all if empty), part of the name, reason.
 pub(super) const UNTRIED: &[(&str, &str, &str)] = &[
-    (
-        "",
-        "saratoga-get",
-        "the server wants a proof of an unknown requester's address, a round trip that scenarios \
-         do not simulate",
-    ),
     ("thin return", "cp", "the kernel's TCP takes 23 to 30 s, the simulator's 19 to 20 s"),
     ("bit errors", "cp", "the kernel's TCP takes 14 to 19 s, the simulator's 28 to 82 s"),
     ("outages", "bp-mtcp", "the kernel's TCP takes 4.9 s, the simulator's 6.1 s"),
