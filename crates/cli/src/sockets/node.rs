@@ -84,10 +84,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let rereading = Arc::clone(&reload);
     let shared = Shared { node: name, handle, hub, spool, layers, reload };
     let ends = || {
-        if rereads.swap(false, Ordering::Relaxed)
-            && let Err(error) = rereading.read()
-        {
-            tracing::error!(%error, "the settings are not applied");
+        if rereads.swap(false, Ordering::Relaxed) {
+            match rereading.read() {
+                // Settings that need a restart are warned of.
+                Ok(_) => tracing::info!("read the settings again, and applied them"),
+                Err(error) => tracing::error!(%error, "the settings are not applied"),
+            }
         }
         stop.load(Ordering::Relaxed) || node.has_failed()
     };

@@ -94,6 +94,7 @@ fn strange_saratoga() -> SaratogaConfig {
         eid: "dtn://strange".to_owned(),
         remotes: std::collections::BTreeMap::new(),
         known: std::collections::BTreeSet::new(),
+        proof_from_all: false,
         default_remote: remote.clone(),
         descriptor: s::packet::Width::W128,
         checksum: s::ChecksumKind::None,

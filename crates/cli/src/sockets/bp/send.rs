@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use service::api::NodeClient;
 use service::http::ClientError;
 use transport::quantity::{Size, Span};
+use wire::eid::Eid;
 
 use super::{Place, cut, print};
 use crate::exit::Exit;
@@ -127,6 +128,9 @@ impl SendArgs {
             let message =
                 format!("{to} is no endpoint; did you mean: slowlight bp send {file} {to}");
             return Err(crate::Usage(message).into());
+        }
+        if let Err(error) = self.to.parse::<Eid>() {
+            return Err(crate::Usage(error.to_string()).into());
         }
         let wrong = match (self.bundle_version, self.custody, self.hop_limit) {
             (7, true, _) => "--custody needs --bundle-version 6: version 7 has no custody",
