@@ -233,11 +233,12 @@ fn ltp_weighs_a_thin_return_link() {
     weighs_the_return_link("ltp/async-reports", 1.5, 2.0);
 }
 
-/// As for CFDP; the REQUEST of `saratoga-get` takes 0.23 s and 0.47 s before that.
+/// As for CFDP; before that, the REQUEST of `saratoga-get` and the STATUS that proves its address
+/// take 0.38 s and 1.9 s.
 #[test]
 fn saratoga_weighs_a_thin_return_link() {
     weighs_the_return_link("saratoga", 1.5, 2.0);
-    weighs_the_return_link("saratoga-get", 1.6, 2.0);
+    weighs_the_return_link("saratoga-get", 1.8, 2.2);
 }
 
 #[test]

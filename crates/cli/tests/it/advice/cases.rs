@@ -147,11 +147,3 @@ pub(super) const DAILY: &[(&str, &str)] = &[
     ("no return, losses", "norm/coded carousel"),
     ("three", "norm/coded"),
 ];
-
-/// Transports whose commands do not run: case (all if empty), part of the name, reason.
-pub(super) const UNTRIED: &[(&str, &str, &str)] = &[
-    ("thin return", "cp", "the kernel's TCP takes 23 to 30 s, the simulator's 19 to 20 s"),
-    ("bit errors", "cp", "the kernel's TCP takes 14 to 19 s, the simulator's 28 to 82 s"),
-    ("outages", "bp-mtcp", "the kernel's TCP takes 4.9 s, the simulator's 6.1 s"),
-    ("outages", "bp-stcp", "the kernel's TCP takes 4.9 s, the simulator's 6.1 s"),
-];

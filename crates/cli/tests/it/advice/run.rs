@@ -155,15 +155,13 @@ impl<'a> Roles<'a> {
             );
             fs::write(folder.path().join(host).join("NODE.toml"), toml).unwrap();
         }
-        // The simulator's nodes have this congestion control; the default of kernels differs.
-        let cubic = "sysctl -qw net.ipv4.tcp_congestion_control=cubic\n";
         let start = "slowlight node NODE.toml &\nnode=$!\n\
                      until [ -S NODE.sock ]; do sleep 0.01; done\n";
         let ready = "until [ -e ../far/ready ]; do sleep 0.01; done\n";
-        let server = format!("{cubic}{start}touch ready\nexec {}", self.receiver);
+        let server = format!("{start}touch ready\nexec {}", self.receiver);
         // A node that starts refuses bundles until it has read its store.
         let send = format!("until {}; do sleep 0.01; done", self.sender);
-        (server, format!("{cubic}{ready}{STARTED}{start}{send}"))
+        (server, format!("{ready}{STARTED}{start}{send}"))
     }
 
     /// Runs scripts at both ends of the emulated link of the case.
