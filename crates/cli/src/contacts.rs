@@ -55,10 +55,16 @@ pub(crate) struct Listed {
     /// From the peer, as they leave there.
     pub(crate) back: Option<Vec<link::Window>>,
     /// Contacts from the peer as they arrive here, if the file has light times.
+    #[cfg_attr(
+        not(any(feature = "sockets", test)),
+        expect(dead_code, reason = "simulations have the light times of their links")
+    )]
     pub(crate) arriving: Option<Vec<link::Window>>,
     /// Light time at the first contact, if the file has light times.
+    #[cfg_attr(not(feature = "compute"), expect(dead_code, reason = "only simulations need it"))]
     pub(crate) light: Option<Duration>,
     /// Numbers of both ends, in a contact plan.
+    #[cfg_attr(not(feature = "compute"), expect(dead_code, reason = "only simulations need it"))]
     pub(crate) ends: Option<(u64, u64)>,
     /// Whether all times count from the start of the command.
     pub(crate) is_relative: bool,

@@ -333,7 +333,7 @@ impl LinkOptions {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sockets"))]
 mod tests {
     use std::fs;
 
