@@ -32,7 +32,7 @@ const AT_ONCE: usize = 6;
 const ATTEMPTS: usize = 4;
 /// Share by which a time may differ from its prediction.
 const TOLERANCE: f64 = 0.05;
-/// The same over the kernel's TCP, from which the simulator's differs by up to a tenth.
+/// Share for the kernel's TCP, from which the simulator's differs by up to a tenth.
 const KERNEL_TOLERANCE: f64 = 0.1;
 /// Seconds in which programs start, and in which the end of a file is noticed.
 const START_S: f64 = 0.4;
