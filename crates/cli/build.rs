@@ -13,7 +13,8 @@ fn main() {
         None => version.to_owned(),
     };
     println!("cargo::rustc-env=SLOWLIGHT_VERSION={version}");
-    println!("cargo::rerun-if-changed=build.rs");
+    // The file has another path in the package of the Python module.
+    watch(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/build.rs"));
 }
 
 /// Abbreviated hash and day of the commit, as `abcdef123 2026-11-28`; `-dirty` behind the hash if
@@ -28,7 +29,8 @@ fn commit() -> Option<String> {
     for file in ["HEAD", "logs/HEAD"] {
         watch(&root.join(git(&root, &["rev-parse", "--git-path", file])?));
     }
-    let sources = ["Cargo.toml", "Cargo.lock", "crates/*/src", "crates/*/Cargo.toml"];
+    let sources =
+        ["Cargo.toml", "Cargo.lock", ":(glob)crates/*/src/**", ":(glob)crates/*/Cargo.toml"];
     for folder in std::fs::read_dir(root.join("crates")).ok()?.flatten() {
         watch(&folder.path().join("src"));
     }

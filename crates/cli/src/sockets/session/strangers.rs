@@ -37,10 +37,11 @@ impl Strangers {
         datagram: &[u8],
     ) -> Option<String> {
         let own = self.own?;
-        let other = dissect::other_than(own, datagram)?;
+        // A flood costs no more than this once no report is left.
         if !self.takes(now) || self.reported.contains(&from) {
             return None;
         }
+        let other = dissect::other_than(own, datagram)?;
         if self.reported.len() >= PEERS_MAX {
             self.reported.clear();
         }
