@@ -422,14 +422,11 @@ async fn ping_once(
         agent.send(now, request).map(|id| (started, id))
     });
     let (started, id) = reply.await?.map_err(refused)?;
+    let asked = Asked { shared: Arc::clone(&from.shared), id: Some(id) };
     let until = tokio::time::Instant::from_std(started + timeout);
     let timeout_ms = timeout.as_millis() as u64;
     loop {
         let Ok(Some(delivered)) = tokio::time::timeout_at(until, from.bundles.recv()).await else {
-            from.shared.handle.ask(move |now, agent| {
-                // If it has not left, its echo would be for nobody.
-                let _ = agent.cancel(now, &id);
-            });
             return Ok(Pong { number, rtt_us: None, timeout_ms });
         };
         let Delivered { delivery, payload, at, .. } = delivered;
@@ -439,10 +436,34 @@ async fn ping_once(
             let _ = agent.confirm(now, delivery);
         });
         if is_it {
+            asked.end();
             let rtt = at.saturating_duration_since(started);
             let rtt_us = Some(rtt.as_secs_f64() * 1e6);
             return Ok(Pong { number, rtt_us, timeout_ms });
         }
+    }
+}
+
+/// A ping without an echo. When it is dropped, after its time or because the client is gone, its
+/// bundle is cancelled: if it has not left, its echo would be for nobody.
+struct Asked {
+    shared: Arc<Shared>,
+    id: Option<BundleId>,
+}
+
+impl Asked {
+    /// The echo is there.
+    fn end(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        self.shared.handle.ask(move |now, agent| {
+            let _ = agent.cancel(now, &id);
+        });
     }
 }
 

@@ -1,6 +1,7 @@
 mod applications;
 mod receivers;
 
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -278,6 +279,27 @@ fn pings_are_timed_and_lost_ones_reported() {
     assert_eq!(silent, [Pong { number: 0, rtt_us: None, timeout_ms: 50 }]);
     let text = client.get::<model::Node>("/node", &[]).unwrap();
     assert!(text.endpoints.is_empty(), "its endpoint is nobody's again: {text:?}");
+}
+
+#[test]
+fn an_interrupted_ping_leaves_no_bundle() {
+    use std::io::Write as _;
+
+    let place = Place::new(false);
+    let mut client = place.client();
+    let mut interrupted = UnixStream::connect(place.socket()).unwrap();
+    let head = "POST /ping?to=ipn:2.1&timeout_ms=600000 HTTP/1.1\r\nhost: x\r\n\r\n";
+    interrupted.write_all(head.as_bytes()).unwrap();
+    let limit = Instant::now() + Duration::from_secs(30);
+    let mut holds = |count: usize| {
+        while client.get::<Vec<Bundle>>("/bundles", &[]).unwrap().len() != count {
+            assert!(Instant::now() < limit, "the node does not hold {count} bundles");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    holds(1);
+    drop(interrupted);
+    holds(0);
 }
 
 #[test]

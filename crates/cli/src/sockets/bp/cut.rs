@@ -88,7 +88,8 @@ pub(super) fn send(
     let bar = screen.bar(name, Some(transfer.what.bytes));
     bar.set_position(transfer.kept);
     let file = Arc::new(file);
-    while transfer.kept < transfer.what.bytes {
+    // An empty file is one part of no bytes.
+    loop {
         let len = transfer.what.part.min(transfer.what.bytes - transfer.kept);
         let part = FilePart {
             transfer: transfer.number,
@@ -109,11 +110,14 @@ pub(super) fn send(
             bar: bar.clone(),
         })?;
         transfer.kept += len;
+        if transfer.kept == transfer.what.bytes {
+            break;
+        }
         kept::write(&record, &transfer)?;
     }
     bar.finish_and_clear();
     std::fs::remove_file(&record).with_context(|| record.display().to_string())?;
-    Ok(transfer.what.bytes.div_ceil(transfer.what.part))
+    Ok(transfer.what.bytes.div_ceil(transfer.what.part).max(1))
 }
 
 /// Transfer that an earlier command recorded, or a new one.

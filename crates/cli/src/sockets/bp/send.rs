@@ -100,7 +100,7 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
             let in_file = || file.display().to_string();
             let opened = File::open(file).with_context(in_file)?;
             let found = opened.metadata().with_context(in_file)?;
-            let has_parts = found.len() > args.part.bytes() || args.keep_names && found.len() > 0;
+            let has_parts = found.len() > args.part.bytes() || args.keep_names;
             if found.is_file() && has_parts {
                 let parts =
                     cut::send(args, &mut client, file, opened, &screen).with_context(in_file)?;

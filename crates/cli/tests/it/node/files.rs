@@ -289,14 +289,17 @@ fn receivers_share_an_endpoint() {
 fn short_files_keep_their_names_on_request() {
     let row = Row::new(2);
     let (file, inbox) = (row.folder.path().join("log.txt"), row.folder.path().join("inbox"));
+    let empty = row.folder.path().join("nothing.txt");
     fs::write(&file, "content").unwrap();
+    fs::write(&empty, "").unwrap();
     fs::create_dir(&inbox).unwrap();
     let path = file.to_str().unwrap();
-    let sent = row.bp(1, &["send", "ipn:2.1", path, "--keep-names"]);
+    let sent = row.bp(1, &["send", "ipn:2.1", path, empty.to_str().unwrap(), "--keep-names"]);
     assert!(sent.status.success(), "{}", text(&sent));
-    let received = row.bp(2, &["recv", "1", inbox.to_str().unwrap(), "--count", "1"]);
+    let received = row.bp(2, &["recv", "1", inbox.to_str().unwrap(), "--count", "2"]);
     assert!(received.status.success(), "{}", text(&received));
     assert_eq!(fs::read_to_string(inbox.join("log.txt")).unwrap(), "content");
+    assert_eq!(fs::read_to_string(inbox.join("nothing.txt")).unwrap(), "");
     let swapped = row.bp(1, &["send", path, "ipn:2.1"]);
     assert_eq!(swapped.status.code(), Some(2));
     let right = format!("did you mean: slowlight bp send ipn:2.1 {path}");
