@@ -29,14 +29,19 @@ fn commit() -> Option<String> {
     for file in ["HEAD", "logs/HEAD"] {
         watch(&root.join(git(&root, &["rev-parse", "--git-path", file])?));
     }
-    let sources =
-        ["Cargo.toml", "Cargo.lock", ":(glob)crates/*/src/**", ":(glob)crates/*/Cargo.toml"];
+    let common = ["Cargo.toml", "Cargo.lock", "adapters", "scenarios", "studies"];
+    for path in common {
+        watch(&root.join(path));
+    }
     for folder in std::fs::read_dir(root.join("crates")).ok()?.flatten() {
         watch(&folder.path().join("src"));
+        watch(&folder.path().join("Cargo.toml"));
     }
+    let crates = [":(glob)crates/*/src/**", ":(glob)crates/*/Cargo.toml"];
     let head = git(&root, &["log", "-1", "--abbrev=9", "--format=%h %cs"])?;
     let (hash, day) = head.split_once(' ')?;
-    let state = [&["status", "--porcelain", "--untracked-files=no", "--"][..], &sources].concat();
+    let state =
+        [&["status", "--porcelain", "--untracked-files=no", "--"][..], &common, &crates].concat();
     let dirty = if git(&root, &state)?.is_empty() { "" } else { "-dirty" };
     Some(format!("{hash}{dirty} {day}"))
 }

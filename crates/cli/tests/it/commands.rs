@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::guard::guarded;
@@ -46,18 +46,23 @@ fn version() -> String {
     done(&["--version"]).trim_end().strip_prefix("slowlight ").unwrap().to_owned()
 }
 
-/// Output of git in the folder of this source, if it is a checkout.
-fn git(args: &[&str]) -> Option<String> {
-    let output =
-        Command::new("git").current_dir(env!("CARGO_MANIFEST_DIR")).args(args).output().ok()?;
-    output.status.success().then(|| out(&output).trim_end().to_owned())
+/// Hash and day of the last commit, if the source is a checkout: an archive may be in a folder of
+/// another repository.
+fn head() -> Option<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let git = |args: &[&str]| {
+        let output = Command::new("git").current_dir(&root).args(args).output().ok()?;
+        output.status.success().then(|| out(&output).trim_end().to_owned())
+    };
+    let top = Path::new(&git(&["rev-parse", "--show-toplevel"])?).canonicalize().ok()?;
+    (top == root).then(|| git(&["log", "-1", "--abbrev=9", "--format=%h %cs"]))?
 }
 
 #[test]
 fn the_version_names_the_commit() {
     let version = version();
     let number = env!("CARGO_PKG_VERSION");
-    let Some(head) = git(&["log", "-1", "--abbrev=9", "--format=%h %cs"]) else {
+    let Some(head) = head() else {
         assert_eq!(version, number);
         return;
     };
