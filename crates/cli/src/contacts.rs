@@ -1,4 +1,4 @@
-//! Files of contacts between two ends: contact plans, and lists.
+//! Contacts between two ends and outages of their path: contact plans, lists, and options.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,8 +8,9 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use engine::Time;
 use proto::routing::contacts::ContactPlan;
 use transport::contact_plan::{self, Base, Format};
+use transport::quantity::{Periodic, Window};
 
-use crate::EPOCH;
+use crate::{EPOCH, Usage};
 
 /// Heading of the options.
 pub(crate) const CONTACTS: &str = "Contacts and outages";
@@ -17,15 +18,21 @@ pub(crate) const CONTACTS: &str = "Contacts and outages";
 /// Times below are not dates, which are later than 2001.
 const DATES: Time = Time::from_secs(1_000_000_000);
 
-/// File of contacts, the two ends in it, and the zero of its times.
+/// File of contacts with the two ends in it, or outages, and the zero of their times.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct ContactFile {
+pub(crate) struct Contacts {
     /// Contacts with the peer: a contact plan of `slowlight route`, or a list (.txt, .csv) with
     /// lines "BEGIN, END"
     ///
     /// Times are dates (2026-11-22T08:00:00Z), or count from --epoch ("10 s").
-    #[arg(long, value_name = "FILE", help_heading = CONTACTS, conflicts_with_all = ["outage", "outage_every"])]
-    pub(crate) contacts: Option<PathBuf>,
+    #[arg(
+        id = "contacts",
+        long = "contacts",
+        value_name = "FILE",
+        help_heading = CONTACTS,
+        conflicts_with_all = ["outage", "outage_every"]
+    )]
+    pub(crate) file: Option<PathBuf>,
 
     /// Node of this end in the contact plan [default: its entity number]
     #[arg(long, value_name = "NODE", requires = "contacts", help_heading = CONTACTS)]
@@ -39,6 +46,22 @@ pub(crate) struct ContactFile {
     /// the start of the command]
     #[arg(long, value_name = "DATE", value_parser = date, help_heading = CONTACTS)]
     pub(crate) epoch: Option<SystemTime>,
+
+    /// Outage of both directions: begin and length, e.g. "10 s+30 s"; repeatable
+    #[arg(long, value_name = "WINDOW", help_heading = CONTACTS, allow_hyphen_values = true)]
+    pub(crate) outage: Vec<Window>,
+
+    /// Periodic outages of both directions, e.g. "95 min+87 min+8 min"
+    ///
+    /// Period, length, and begin of the first [default of the third: 0 s].
+    #[arg(
+        long,
+        value_name = "DURATION+DURATION[+DURATION]",
+        help_heading = CONTACTS,
+        allow_hyphen_values = true,
+        conflicts_with = "outage"
+    )]
+    pub(crate) outage_every: Option<Periodic>,
 }
 
 /// A date of the command line.
@@ -71,7 +94,7 @@ pub(crate) struct Listed {
     notes: Vec<String>,
 }
 
-impl ContactFile {
+impl Contacts {
     /// The epoch of the options, or of the emulated world.
     pub(crate) fn epoch(&self) -> Result<Option<SystemTime>> {
         match (self.epoch, std::env::var(EPOCH)) {
@@ -88,7 +111,7 @@ impl ContactFile {
         (own, remote): (u64, Option<u64>),
         now: SystemTime,
     ) -> Result<Option<Listed>> {
-        let Some(path) = &self.contacts else { return Ok(None) };
+        let Some(path) = &self.file else { return Ok(None) };
         let numbers = (self.own_node.unwrap_or(own), self.remote_node.or(remote));
         let epoch = self.epoch()?;
         let origin = path.display().to_string();
@@ -108,6 +131,20 @@ impl ContactFile {
             "{origin}: all contacts are over; give a plan with later ones"
         );
         Ok(Some(listed))
+    }
+
+    /// The outages of --outage, in time order.
+    pub(crate) fn outages(&self) -> Result<Vec<Window>> {
+        let mut outages = self.outage.clone();
+        outages.sort_by_key(|outage| outage.at);
+        for pair in outages.windows(2) {
+            let &[before, after] = pair else { continue };
+            if before.at.duration() + before.lasts.duration() > after.at.duration() {
+                let message = format!("--outage \"{before}\" and \"{after}\" overlap");
+                return Err(Usage(message).into());
+            }
+        }
+        Ok(outages)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Numbers with units, for people.
+//! Numbers with units, and arguments of commands, for people.
 
 /// A rate with four significant digits.
 pub(crate) fn rate(bps: f64) -> String {
@@ -15,6 +15,19 @@ pub(crate) fn bytes(bytes: f64) -> String {
     let step = 10_f64.powf(bytes.log10().floor() - 2.0);
     let (value, prefix) = scaled((bytes / step).round() * step);
     format!("{} {prefix}B", digits(value, 3))
+}
+
+/// An argument as a shell takes it.
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+,=[]".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    // A shell replaces these between double quotes.
+    if text.contains(['"', '$', '`', '\\', '!']) {
+        return format!("'{}'", text.replace('\'', "'\\''"));
+    }
+    format!("\"{text}\"")
 }
 
 /// A time with four significant digits.
@@ -83,6 +96,19 @@ fn digits(value: f64, significant: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_are_quoted_where_a_shell_needs_it() {
+        let cases = [
+            ("plan.toml", "plan.toml"),
+            ("my plan.toml", "\"my plan.toml\""),
+            ("", "\"\""),
+            ("it's $5", r"'it'\''s $5'"),
+        ];
+        for (text, argument) in cases {
+            assert_eq!(quoted(text), argument);
+        }
+    }
 
     #[test]
     fn rates_and_times_have_four_digits_and_bytes_three() {

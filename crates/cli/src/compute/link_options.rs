@@ -5,15 +5,16 @@ use std::time::{Duration, SystemTime};
 
 use engine::Time;
 use lab::link_spec::{
-    Bucket, Burst, Erasure, Errors, Framing, LinkSpec, OnError, Periodic, Queue, Reorder, WhileDown,
+    Bucket, Burst, Erasure, Errors, Framing, LinkSpec, OnError, Queue, Reorder, WhileDown,
 };
 use lab::preset::Preset;
 use transport::quantity::Window;
 use transport::quantity::{Probability, Rate, Size, Span};
 
 use crate::Usage;
-use crate::contacts::{ContactFile, Listed, since_1970};
+use crate::contacts::{Contacts, Listed, since_1970};
 use crate::known;
+use crate::show::quoted;
 use crate::switch::Switch;
 
 /// Number of the sender in a contact plan, unless given: that of its entity.
@@ -38,7 +39,7 @@ pub(crate) struct LinkOptions {
     back: Back,
 
     #[command(flatten)]
-    contacts: ContactFile,
+    contacts: Contacts,
 }
 
 /// Changes to the link, applied to each of its hops.
@@ -111,21 +112,6 @@ struct Forward {
     /// Van Jacobson header compression of TCP in both directions; needs a PPP framing
     #[arg(long, value_name = "ON|OFF")]
     header_compression: Option<Switch>,
-
-    /// Outage of both directions: begin and length, e.g. "10 s+30 s"; repeatable
-    #[arg(long, value_name = "WINDOW", allow_hyphen_values = true)]
-    outage: Vec<Window>,
-
-    /// Periodic outages of both directions, e.g. "60 s+5 s"
-    ///
-    /// Period, length, and begin of the first [default of the third: 0 s].
-    #[arg(
-        long,
-        value_name = "DURATION+DURATION[+DURATION]",
-        allow_hyphen_values = true,
-        conflicts_with = "outage"
-    )]
-    outage_every: Option<Periodic>,
 
     /// Packets during outages: hold them in the queue, or drop them
     #[arg(long, value_name = "HOLD|DROP")]
@@ -221,8 +207,8 @@ impl LinkOptions {
             reorder: self.forward.reorder,
             framing: self.forward.framing,
             header_compression: self.forward.header_compression.map(bool::from),
-            outages: self.outages()?,
-            outage_every: self.forward.outage_every,
+            outages: Some(self.contacts.outages()?).filter(|outages| !outages.is_empty()),
+            outage_every: self.contacts.outage_every,
             while_down: self.forward.while_down,
             errors: Errors {
                 per: self.forward.per,
@@ -266,7 +252,11 @@ impl LinkOptions {
 
     /// Contacts of --contacts; `None` if there is no file. Transfers begin at the epoch.
     fn listed(&self) -> anyhow::Result<Option<(Listed, SystemTime)>> {
-        if self.contacts.contacts.is_none() {
+        if self.contacts.file.is_none() {
+            if self.contacts.epoch.is_some() {
+                let message = "--epoch is the zero of --contacts here, which is not given";
+                return Err(Usage(message.to_owned()).into());
+            }
             return Ok(None);
         }
         let start = self.contacts.epoch()?.unwrap_or_else(SystemTime::now);
@@ -303,8 +293,8 @@ impl LinkOptions {
     /// Options of `send` and of `recv` with the contacts of the link, if a file has them.
     pub(crate) fn contact_options(&self) -> anyhow::Result<Option<Ends>> {
         let Some((listed, _)) = self.listed()? else { return Ok(None) };
-        let path = self.contacts.contacts.as_deref().unwrap_or(Path::new("")).display().to_string();
-        let path = if path.contains(' ') { format!("\"{path}\"") } else { path };
+        let path = self.contacts.file.as_deref().unwrap_or(Path::new(""));
+        let path = quoted(&path.display().to_string());
         let epoch = self.contacts.epoch.map_or(String::new(), |epoch| {
             format!(" --epoch {}", humantime::format_rfc3339_seconds(epoch))
         });
@@ -316,20 +306,6 @@ impl LinkOptions {
         };
         let (sender, receiver) = (end(listed.ends), end(listed.ends.map(|(own, it)| (it, own))));
         Ok(Some(Ends { sender, receiver, is_relative: listed.is_relative }))
-    }
-
-    /// Outages in time order.
-    fn outages(&self) -> anyhow::Result<Option<Vec<Window>>> {
-        let mut outages = self.forward.outage.clone();
-        outages.sort_by_key(|outage| outage.at);
-        for pair in outages.windows(2) {
-            let &[before, after] = pair else { continue };
-            if before.at.duration() + before.lasts.duration() > after.at.duration() {
-                let message = format!("--outage \"{before}\" and \"{after}\" overlap");
-                return Err(Usage(message).into());
-            }
-        }
-        Ok(Some(outages).filter(|outages| !outages.is_empty()))
     }
 }
 
@@ -395,6 +371,13 @@ mod tests {
         assert_eq!((hop.contacts, hop.delay), (contacts, Some(Span(Duration::from_secs(1)))));
         let ends = options.contact_options().expect("a file").expect("options");
         assert!(ends.sender.ends_with(" --epoch 2026-12-01T08:00:20Z"), "{ends:?}");
+    }
+
+    #[test]
+    fn an_epoch_without_contacts_is_refused() {
+        let line = Line::try_parse_from(["line", "--epoch", "2026-12-01T08:00:20Z"]);
+        let error = line.expect("options").link.preset().expect_err("no contacts").to_string();
+        assert!(error.contains("--epoch") && error.contains("--contacts"), "{error}");
     }
 
     #[test]

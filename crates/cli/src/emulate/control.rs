@@ -60,7 +60,7 @@ pub(super) enum Action {
 #[derive(Debug, clap::Args)]
 pub(super) struct UpArgs {
     /// Scenario [default: two hosts and the link of --link]
-    #[arg(value_name = "SCENARIO.toml", conflicts_with_all = ["LinkOptions", "Forward", "Back", "ContactFile"])]
+    #[arg(value_name = "SCENARIO.toml", conflicts_with_all = ["LinkOptions", "Forward", "Back", "Contacts"])]
     scenario: Option<PathBuf>,
 
     /// Name of the world

@@ -8,28 +8,13 @@ use engine::{Engine, Time};
 use link::{Back, Outages, PathOutages};
 use transport::quantity::{Periodic, Span, Window};
 
-use crate::contacts::{CONTACTS, ContactFile, since_1970};
+use crate::contacts::{CONTACTS, Contacts, since_1970};
 
 /// Contacts and outages of the path to the peer.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct ContactOptions {
     #[command(flatten)]
-    file: ContactFile,
-
-    /// Outage of both directions: begin and length, e.g. "10 s+30 s"; repeatable
-    #[arg(long, value_name = "WINDOW", help_heading = CONTACTS)]
-    outage: Vec<Window>,
-
-    /// Periodic outages of both directions, e.g. "95 min+87 min+8 min"
-    ///
-    /// Period, length, and begin of the first [default of the third: 0 s].
-    #[arg(
-        long,
-        value_name = "DURATION+DURATION[+DURATION]",
-        help_heading = CONTACTS,
-        conflicts_with = "outage"
-    )]
-    outage_every: Option<Periodic>,
+    path: Contacts,
 
     /// Give up after this time without a reply; outages that are known do not count [default: the
     /// MIB's, or 1 h and eight reply times]
@@ -41,10 +26,10 @@ impl ContactOptions {
     /// The first of the options that were given, for errors.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
-            (self.file.contacts.is_some(), "--contacts"),
-            (!self.outage.is_empty(), "--outage"),
-            (self.outage_every.is_some(), "--outage-every"),
-            (self.file.epoch.is_some(), "--epoch"),
+            (self.path.file.is_some(), "--contacts"),
+            (!self.path.outage.is_empty(), "--outage"),
+            (self.path.outage_every.is_some(), "--outage-every"),
+            (self.path.epoch.is_some(), "--epoch"),
             (self.inactivity.is_some(), "--inactivity"),
         ];
         given.iter().find(|(is_given, _)| *is_given).map(|(_, option)| *option)
@@ -58,9 +43,9 @@ impl ContactOptions {
         (own, remote): (u64, Option<u64>),
         light: Duration,
     ) -> Result<()> {
-        let schedule = match &self.file.contacts {
+        let schedule = match &self.path.file {
             Some(path) => self.planned(path, (own, remote), light)?,
-            None => self.repeated((self.file.epoch()?, light))?,
+            None => self.repeated((self.path.epoch()?, light))?,
         };
         if let Some(schedule) = schedule {
             driver.follow(schedule);
@@ -77,21 +62,19 @@ impl ContactOptions {
             Some(epoch) => (rt::Zero::Unix, Time::ZERO + since_1970(epoch)),
             None => (rt::Zero::Start, Time::ZERO),
         };
-        let outages = match self.outage_every {
+        let outages = match self.path.outage_every {
             Some(Periodic { period, down, first }) => Outages::Periodic {
                 period: period.duration(),
                 down: down.duration(),
                 offset: begin + first.duration(),
             },
-            None if self.outage.is_empty() => return Ok(None),
+            None if self.path.outage.is_empty() => return Ok(None),
             None => {
                 let window = |window: &Window| {
                     let start = begin + window.at.duration();
                     link::Window { start, end: start + window.lasts.duration() }
                 };
-                let mut windows: Vec<_> = self.outage.iter().map(window).collect();
-                windows.sort_by_key(|window| window.start);
-                Outages::List(windows)
+                Outages::List(self.path.outages()?.iter().map(window).collect())
             }
         };
         outages.validate()?;
@@ -107,7 +90,7 @@ impl ContactOptions {
         light: Duration,
     ) -> Result<Option<rt::Schedule>> {
         let origin = path.display();
-        let Some(listed) = self.file.read(numbers, SystemTime::now())? else { return Ok(None) };
+        let Some(listed) = self.path.read(numbers, SystemTime::now())? else { return Ok(None) };
         let zero = if listed.is_relative { rt::Zero::Start } else { rt::Zero::Unix };
         let contacts = |windows| {
             let outages = Outages::Contacts(windows);

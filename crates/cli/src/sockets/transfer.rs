@@ -9,6 +9,7 @@ use engine::PathInfo;
 use transport::protocol::Protocol;
 use transport::quantity::{Rate, Size, Span};
 
+use crate::show;
 use crate::sockets::contacts::ContactOptions;
 use crate::sockets::scope;
 
@@ -195,8 +196,8 @@ pub(crate) fn check_order(command: &str, address: &str, file: &str) -> Result<()
     ensure!(
         !is_swapped,
         "{file} is an address, and {address} is none; did you mean: slowlight {command} {} {}",
-        quoted(first),
-        quoted(second)
+        show::quoted(first),
+        show::quoted(second)
     );
     Ok(())
 }
@@ -205,15 +206,6 @@ pub(crate) fn check_order(command: &str, address: &str, file: &str) -> Result<()
 fn looks_like_address(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     port.parse::<u16>().is_ok() && !host.contains('/')
-}
-
-/// An argument as a shell takes it.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+,=[]".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// Local address: the one given, or the unspecified one of the destination's family.

@@ -422,7 +422,7 @@ async fn ping_once(
         agent.send(now, request).map(|id| (started, id))
     });
     let (started, id) = reply.await?.map_err(refused)?;
-    let asked = Asked { shared: Arc::clone(&from.shared), id: Some(id) };
+    let unanswered = Unanswered { shared: Arc::clone(&from.shared), id: Some(id) };
     let until = tokio::time::Instant::from_std(started + timeout);
     let timeout_ms = timeout.as_millis() as u64;
     loop {
@@ -436,7 +436,7 @@ async fn ping_once(
             let _ = agent.confirm(now, delivery);
         });
         if is_it {
-            asked.end();
+            unanswered.end();
             let rtt = at.saturating_duration_since(started);
             let rtt_us = Some(rtt.as_secs_f64() * 1e6);
             return Ok(Pong { number, rtt_us, timeout_ms });
@@ -446,19 +446,19 @@ async fn ping_once(
 
 /// A ping without an echo. When it is dropped, after its time or because the client is gone, its
 /// bundle is cancelled: if it has not left, its echo would be for nobody.
-struct Asked {
+struct Unanswered {
     shared: Arc<Shared>,
     id: Option<BundleId>,
 }
 
-impl Asked {
+impl Unanswered {
     /// The echo is there.
     fn end(mut self) {
         self.id = None;
     }
 }
 
-impl Drop for Asked {
+impl Drop for Unanswered {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         self.shared.handle.ask(move |now, agent| {
