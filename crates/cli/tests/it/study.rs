@@ -82,6 +82,33 @@ fn tables_are_identical_for_any_number_of_jobs() {
     }
     let one = table(folder.path(), "one");
     assert!(one.starts_with(b"PAR1") && one == table(folder.path(), "three"));
+    assert_eq!(conditions(folder.path(), "one"), conditions(folder.path(), "three"));
+}
+
+#[test]
+fn conditions_have_the_values_of_all_cells_that_were_run() {
+    let folder = folder();
+    let values = |args: &[&str]| {
+        let output =
+            run(folder.path(), &[&["study", "run", "own.toml", "--runs", "1"], args].concat());
+        assert!(output.status.success(), "{}", message(&output));
+        let text = conditions(folder.path(), "results/own-own");
+        let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(found["links"][0]["from"], serde_json::json!(["a"]));
+        let count = |values: &serde_json::Value| values.as_array().map_or(0, Vec::len);
+        (count(&found["transfers"][0]["protocol"]), count(&found["links"][1]["per"]))
+    };
+    assert_eq!(values(&["--filter", "per=0", "--filter", "protocol=cfdp,ltp"]), (2, 1));
+    assert_eq!(values(&["--resume"]), (3, 3));
+    let there = folder.path().join("results/own-own/small.conditions.json");
+    fs::write(&there, "of an earlier run").unwrap();
+    let wrong = ["study", "run", "own.toml", "--again", "--filter", "per=3"];
+    assert!(!run(folder.path(), &wrong).status.success() && there.is_file());
+    assert_eq!(values(&["--again"]), (3, 3));
+}
+
+fn conditions(folder: &Path, results: &str) -> String {
+    fs::read_to_string(folder.join(results).join("small.conditions.json")).unwrap()
 }
 
 /// Complete lines of the journal.

@@ -12,6 +12,7 @@
 mod axes;
 mod built_in;
 mod cells;
+mod conditions;
 mod emulated;
 mod figures;
 mod journal;
@@ -28,6 +29,7 @@ use transport::text::{self, SpecError};
 pub use axes::{Axis, Number, Unit, Value, changed};
 pub use built_in::{BUILT_IN, Given, SCENARIOS, Source, scenario};
 pub use cells::Cell;
+pub use conditions::Conditions;
 pub use journal::{Journal, JournalError};
 pub use runner::{
     Done, Filter, Finished, How, Job, Place, Selection, StudyError, digest_of, jobs, once, run,

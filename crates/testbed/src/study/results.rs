@@ -1,6 +1,7 @@
 //! Folder of results: the study as it was run, a table for each sheet, and a manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use serde::Serialize;
 use transport::text::{self, SpecError};
 
 use super::journal::JOURNAL;
-use super::{Edition, Finished, Given, Source, Study, table};
+use super::{Conditions, Edition, Finished, Given, Selection, Source, Study, jobs, table};
 
 /// The study as it was run.
 const STUDY: &str = "study.toml";
@@ -16,6 +17,8 @@ const STUDY: &str = "study.toml";
 const WORLDS: &str = "worlds.toml";
 /// Manifest.
 const MANIFEST: &str = "manifest.json";
+/// Ending of the conditions of a sheet, behind its name.
+const CONDITIONS: &str = ".conditions.json";
 
 /// Origin of results.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +59,11 @@ struct Part<'a> {
 /// Whether a file of a folder is written by this module.
 #[must_use]
 pub fn is_ours(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "parquet")
+    let ends_with = |ending| {
+        path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.ends_with(ending))
+    };
+    ends_with(".parquet")
+        || ends_with(CONDITIONS)
         || [JOURNAL, MANIFEST, STUDY, WORLDS].iter().any(|name| path.ends_with(name))
 }
 
@@ -122,21 +129,35 @@ pub fn cell(
     sheet.world(&source)?.given(&sheet.cell_of(labels)?)
 }
 
+/// Returns the conditions of a sheet in a folder's results, from its scenarios.
+///
+/// # Errors
+///
+/// The folder has no results, or the sheet does not exist.
+pub fn conditions(folder: &Path, edition: &str, sheet: &str) -> Result<Conditions, SpecError> {
+    let (study, source) = kept_study(folder)?;
+    let (_, edition) = study.edition(Some(edition))?;
+    let sheets = vec![sheet.to_owned()];
+    let selection = Selection { sheets, runs: Some(1), ..Selection::default() };
+    Conditions::read(&jobs(edition, &source, &selection)?)
+}
+
 /// Writes a file atomically.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     table::replace(path, |mut file| file.write_all(content))
 }
 
 impl Of<'_> {
-    /// Writes the table of each sheet that has runs, and the manifest.
+    /// Writes the table and conditions of each sheet that has runs, and the manifest.
     ///
     /// # Errors
     ///
-    /// The system refuses.
+    /// A file that a scenario names has gone, or the system refuses.
     pub fn write(&self, folder: &Path, all: &Finished<'_>, complete: bool) -> io::Result<()> {
         let mut sheets = Vec::new();
         for sheet in &self.edition.sheets {
-            let runs = all.jobs.iter().filter(|job| job.sheet.name == sheet.name).count();
+            let jobs = all.jobs.iter().filter(|job| job.sheet.name == sheet.name);
+            let runs = jobs.clone().count();
             if runs == 0 {
                 continue;
             }
@@ -149,6 +170,9 @@ impl Of<'_> {
             ];
             let name = format!("{}.parquet", sheet.name);
             table::write(&folder.join(&name), &table::table(sheet, all), &about)?;
+            let conditions = Conditions::read(jobs).map_err(io::Error::other)?.to_json()?;
+            let place = folder.join(format!("{}{CONDITIONS}", sheet.name));
+            replace(&place, conditions.as_bytes())?;
             sheets.push(Part { name: &sheet.name, table: name, runs, first_seed: sheet.seed });
         }
         let manifest = Manifest {
