@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -49,7 +50,7 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         rest.extend(["--out".into(), out.clone().into()]);
     }
-    call("slowlight.report", "slowlight", &rest)
+    call(REPORTS, &rest)
 }
 
 pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
@@ -57,7 +58,7 @@ pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     rest.extend(args.only.iter().map(OsString::from));
     rest.extend(["--results".into(), args.results.clone().into()]);
     rest.extend(args.json.then(|| "--json".into()));
-    call("slowlight.report", "slowlight", &rest)
+    call(REPORTS, &rest)
 }
 
 /// Runs a study on a Dask cluster, or on one of this machine's processes if `address` is `local`.
@@ -83,7 +84,7 @@ pub(super) fn run_on(
     if let Some(jobs) = args.jobs {
         rest.extend(["--jobs".into(), jobs.to_string().into()]);
     }
-    call("slowlight.cluster", "slowlight.cluster", &rest)
+    call(CLUSTERS, &rest)
 }
 
 /// Python interpreter: `$SLOWLIGHT_PYTHON`, that of an active environment, that of `make python`,
@@ -95,21 +96,61 @@ fn interpreter() -> PathBuf {
     given.or_else(active).or_else(made).unwrap_or_else(|| "python3".into())
 }
 
-/// Runs a module, once another is known to be there with all that it needs.
-fn call(needs: &str, module: &str, rest: &[OsString]) -> anyhow::Result<ExitCode> {
+/// A module of the Python package that is run.
+#[derive(Clone, Copy)]
+struct Module {
+    name: &'static str,
+    /// Modules that it imports, some of them only when it is used.
+    needs: &'static str,
+    /// Remedy if one of them is missing.
+    remedy: &'static str,
+}
+
+/// Reports and claims are pure Python.
+const REPORTS: Module = Module {
+    name: "slowlight",
+    needs: "slowlight.report",
+    remedy: "in a clone, name an interpreter with polars and matplotlib in SLOWLIGHT_PYTHON, or \
+             install the package with `make python`",
+};
+
+const CLUSTERS: Module = Module {
+    name: "slowlight.cluster",
+    needs: "slowlight._native, slowlight.cluster",
+    remedy: "install the package with `make python`, or name an interpreter that has it in \
+             SLOWLIGHT_PYTHON",
+};
+
+/// Runs a module with the interpreter's package, or else with that of a clone in the current
+/// folder.
+fn call(module: Module, rest: &[OsString]) -> anyhow::Result<ExitCode> {
     let python = interpreter();
-    let check = Command::new(&python).args(["-c", &format!("import {needs}")]).output();
-    let check = check.with_context(|| format!("cannot start {}", python.display()))?;
-    if !check.status.success() {
-        bail!(
-            "{} has no package slowlight with what this needs: install it with `make python`, or name \
-             an interpreter that has it in SLOWLIGHT_PYTHON ({})",
-            python.display(),
-            String::from_utf8_lossy(&check.stderr).trim_end().lines().last().unwrap_or_default()
-        );
+    let context = || format!("cannot start {}", python.display());
+    let mut refused = String::new();
+    for package in [None, Some("python")] {
+        let check = format!("import {}", module.needs);
+        let check = command(&python, package)?.args(["-c", &check]).output();
+        let check = check.with_context(context)?;
+        if !check.status.success() {
+            let error = String::from_utf8_lossy(&check.stderr);
+            refused = error.trim_end().lines().last().unwrap_or_default().to_owned();
+            continue;
+        }
+        let status = command(&python, package)?.args(["-m", module.name]).args(rest).status();
+        let code = status.with_context(context)?.code().and_then(|code| u8::try_from(code).ok());
+        return Ok(code.map_or(Exit::Failed.into(), ExitCode::from));
     }
-    let status = Command::new(&python).args(["-m", module]).args(rest).status();
-    let status = status.with_context(|| format!("cannot start {}", python.display()))?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(code.map_or(Exit::Failed.into(), ExitCode::from))
+    bail!("{} lacks what this needs ({refused}): {}", python.display(), module.remedy)
+}
+
+/// An interpreter that looks for packages in this folder, too.
+fn command(python: &Path, package: Option<&str>) -> anyhow::Result<Command> {
+    let mut command = Command::new(python);
+    if let Some(package) = package {
+        let others = env::var_os("PYTHONPATH");
+        let others = others.iter().flat_map(env::split_paths);
+        let folders = iter::once(PathBuf::from(package)).chain(others);
+        command.env("PYTHONPATH", env::join_paths(folders)?);
+    }
+    Ok(command)
 }
