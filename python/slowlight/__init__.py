@@ -22,10 +22,10 @@ _PLACES = {
     "Scenario": "scenario",
     "Study": "study",
     "Sweep": "scenario",
-    "decode": "_native",
+    "decode": "native",
     "read_capture": "packets",
     "studies": "study",
-    "version": "_native",
+    "version": "native",
 }
 
 

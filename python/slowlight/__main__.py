@@ -52,13 +52,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _claims(words: argparse.Namespace, results: Sequence[Path]) -> int:
+    from slowlight import checkout
     from slowlight.claims import catalogue, table
 
     entries = catalogue.chosen(catalogue.read(), words.only)
     checked = catalogue.check(entries, results)
     print(table.as_json(checked) if words.json else table.as_text(checked))
     if words.accept:
-        place = catalogue.path()
+        place = checkout.file(catalogue.FILE)
         if place is None:
             raise UserError(f"no {catalogue.FILE} here; accept claims in a checkout")
         place.write_text(catalogue.with_held(place.read_text(), checked))
@@ -94,6 +95,7 @@ def _figures(words: argparse.Namespace, results: Sequence[Path]) -> int:
     for name in only:
         if name not in known:
             raise report.unknown("figure", name, known)
+    status = 0
     for spec in specs:
         if only and (spec.figure or spec.name) not in only:
             continue
@@ -101,13 +103,21 @@ def _figures(words: argparse.Namespace, results: Sequence[Path]) -> int:
             print(f"{spec.name}: edition {spec.edition} has no results", file=sys.stderr)
             continue
         endings = words.format or figures.WRITTEN
-        for path in figures.write(spec, study.editions[spec.edition], out, endings):
+        try:
+            written = figures.write(spec, study.editions[spec.edition], out, endings)
+        except UserError as error:
+            print(f"{spec.name}: not drawn: {error}", file=sys.stderr)
+            status = 2
+            continue
+        for path in written:
             print(path)
-    return 0
+    return status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command. 0: done; 1: a claim no longer holds; 2: wrong usage or missing results."""
+    """Runs a command. 0: done; 1: a claim no longer holds; 2: wrong usage, or results or
+    figures are missing.
+    """
     words = _parser().parse_args(arguments)
     results = words.results or [Path()]
     run = {"claims": _claims, "report": _report, "figures": _figures}[words.command]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from slowlight.errors import UserError
 from slowlight.results import Results
@@ -26,6 +25,8 @@ TRANSFER_KEYS = {"protocol": "Protocol", "tool": "Tool", "size": "Size", "file":
 OTHER = "Other settings"
 # Maximum number of listed values, and of their characters.
 VALUES_MAX, TEXT_MAX = 12, 160
+# Values of each setting of a link or transfer over all cells; `None` for cells without the setting.
+Settings: TypeAlias = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -45,26 +46,13 @@ def of_sheet(results: Results, sheet: str) -> list[Table]:
         rows = [(axis, ", ".join(labels)) for axis, labels in axes.items()]
         tables.append(Table("Varied", ("Axis", "Values"), rows))
     try:
-        worlds = _worlds(results, sheet, axes)
+        kept = results.conditions(sheet)
+        tables += [_links(kept["links"]), _transfers(kept["transfers"])]
     except (UserError, ValueError) as error:
         # Results of another version may have a scenario that this version cannot read.
         tables.append(Table("Scenario", ("Setting", "Value"), [("not read", str(error))]))
-        worlds = []
-    if worlds:
-        tables.append(_links(worlds))
-        tables.append(_transfers(worlds))
     tables.append(_runs(results, sheet))
     return tables
-
-
-def _worlds(
-    results: Results, sheet: str, axes: Mapping[str, Sequence[str]]
-) -> list[dict[str, Any]]:
-    """Resolved scenario of the first cell, and scenarios that differ from it in one axis."""
-    chosen: list[dict[str, str]] = [{}]
-    for axis, labels in axes.items():
-        chosen += [{axis: label} for label in labels[1:]]
-    return [tomllib.loads(results.cell(sheet, labels).resolved()) for labels in chosen]
 
 
 def _text(key: str, value: Any) -> str:
@@ -73,7 +61,7 @@ def _text(key: str, value: Any) -> str:
 
 
 def _of_key(key: str, values: Iterable[Any]) -> str:
-    """Value of a key in the scenarios, or that it varies, and all values; empty without any."""
+    """Value of a key in all cells, or that it varies, and the values; empty without any."""
     found = list(dict.fromkeys("none" if v is None else _text(key, v) for v in values))
     if found == ["none"]:
         return ""
@@ -82,14 +70,11 @@ def _of_key(key: str, values: Iterable[Any]) -> str:
     return f"varied: {values}" if len(found) > 1 else values
 
 
-def _row(
-    tables: Sequence[Mapping[str, Any]], columns: Mapping[str, str], skipped: frozenset[str]
-) -> dict[str, str]:
-    """Cells of one link or transfer over all scenarios, by heading."""
-    keys = dict.fromkeys(key for table in tables for key in table if key not in skipped)
+def _row(settings: Settings, columns: Mapping[str, str], skipped: frozenset[str]) -> dict[str, str]:
+    """Texts of one link or transfer over all cells of the sheet, by heading."""
     cells: dict[str, list[str]] = {}
-    for key in keys:
-        text = _of_key(key, [table.get(key) for table in tables])
+    for key, values in settings.items():
+        text = "" if key in skipped else _of_key(key, values)
         if text:
             is_named = key in NAMED or key not in columns
             name = key.replace("_", " ")
@@ -112,23 +97,22 @@ def _listed(
     return Table(title, (title.removesuffix("s"), *heads), body)
 
 
-def _links(worlds: Sequence[Mapping[str, Any]]) -> Table:
+def _links(links: Sequence[Settings]) -> Table:
     skipped = frozenset(("from", "to", "link"))
-    rows = []
-    for index, link in enumerate(worlds[0]["links"]):
-        tables = [world["links"][index] for world in worlds if index < len(world["links"])]
-        rows.append((f"{link['from']} → {link['to']}", _row(tables, LINK_KEYS, skipped)))
+    rows = [
+        (f"{link['from'][0]} → {link['to'][0]}", _row(link, LINK_KEYS, skipped)) for link in links
+    ]
     return _listed("Links", rows, LINK_KEYS)
 
 
-def _transfers(worlds: Sequence[Mapping[str, Any]]) -> Table:
+def _transfers(transfers: Sequence[Settings]) -> Table:
     skipped = frozenset(("from", "to", "name", "overlay", "start"))
     rows = []
-    for index, transfer in enumerate(worlds[0]["transfers"]):
-        tables = [w["transfers"][index] for w in worlds if index < len(w["transfers"])]
-        to = transfer["to"]
+    for transfer in transfers:
+        to = transfer["to"][0]
         receivers = to if isinstance(to, str) else ", ".join(to)
-        rows.append((f"{transfer['from']} → {receivers}", _row(tables, TRANSFER_KEYS, skipped)))
+        name = f"{transfer['from'][0]} → {receivers}"
+        rows.append((name, _row(transfer, TRANSFER_KEYS, skipped)))
     return _listed("Transfers", rows, TRANSFER_KEYS)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from slowlight import _native
+from slowlight import native
 from slowlight.errors import user_errors
 
 # Columns of IP, UDP and TCP headers, of the decoded datagram, and of the capture's comment.
@@ -49,7 +49,7 @@ def read_capture(capture: bytes | str | Path, protocol: str | None = None) -> pl
     """
     content = capture if isinstance(capture, bytes) else Path(capture).read_bytes()
     with user_errors():
-        columns, cut = _native.packets(content, protocol)
+        columns, cut = native.packets(content, protocol)
     if cut:
         warnings.warn(cut, stacklevel=2)
     return pl.DataFrame(columns, schema=SCHEMA)

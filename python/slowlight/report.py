@@ -21,7 +21,7 @@ import matplotlib
 import polars as pl
 from matplotlib.figure import Figure
 
-from slowlight import _native, alternative, conditions, figures, html, pages
+from slowlight import alternative, checkout, conditions, figures, html, native, pages
 from slowlight.claims import catalogue
 from slowlight.conditions import Table
 from slowlight.errors import UserError, unknown
@@ -107,10 +107,18 @@ def load(name: str, results: Sequence[Path]) -> Study:
             f"`slowlight study run {name}{resume}`"
         )
     # The current study may have more figures than at the time of the run.
-    there = next((path for path in (Path(name), Path(f"{name}.toml")) if path.is_file()), None)
-    now = there.read_text() if there else _native.study_text(name)
+    now = _current(name)
     ran = next(iter(editions.values())).study
     return Study(stem, tomllib.loads(now) if now else ran, editions)
+
+
+def _current(name: str) -> str | None:
+    """Text of a study now: its file, or a built-in study; `None` if neither is known."""
+    given = next((path for path in (Path(name), Path(f"{name}.toml")) if path.is_file()), None)
+    file = given or checkout.file(f"studies/{name}.toml")
+    if file:
+        return file.read_text(encoding="utf-8")
+    return native.study_text(name) if native.is_compiled() else None
 
 
 def _conditions(study: Study) -> list[tuple[str, Sequence[Table]]]:
@@ -195,6 +203,8 @@ def _table(edition: str, results: Results, sheet: str) -> Table:
 
 def _claims(study: Study, results: Sequence[Path]) -> list[catalogue.Checked]:
     paper = str(study.text.get("paper", ""))
+    if not paper:
+        return []
     entries = [entry for entry in catalogue.read() if entry.paper == paper]
     return catalogue.check(entries, results)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import polars as pl
 
-from slowlight import _native
+from slowlight import native
 from slowlight.errors import UserError, unknown, user_errors
 from slowlight.scenario import Scenario
 
@@ -104,7 +104,7 @@ class Results:
         """Returns the scenario of a cell, with the first label of axes that are not named."""
         name = str(self.sheet(sheet)["name"])
         with user_errors():
-            text, folder = _native.cell(str(self.folder), self.edition, name, dict(labels))
+            text, folder = native.cell(str(self.folder), self.edition, name, dict(labels))
         where = ", ".join(f"{axis} = {label}" for axis, label in labels.items())
         return Scenario(text, Path(folder), f"{self.name}, {name}, {where}")
 
@@ -113,8 +113,25 @@ class Results:
         if not name.endswith(".toml"):
             return Scenario.find(name)
         with user_errors():
-            text, folder = _native.kept(str(self.folder), name)
+            text, folder = native.kept(str(self.folder), name)
         return Scenario(text, Path(folder), name)
+
+    def conditions(self, sheet: str) -> dict[str, list[dict[str, list[Any]]]]:
+        """Returns the links and transfers of a sheet: the values of each setting over its cells."""
+        path = self.folder / f"{sheet}.conditions.json"
+        if path.is_file():
+            text = path.read_text(encoding="utf-8")
+        elif native.is_compiled():
+            # Results of an earlier version.
+            with user_errors():
+                text = native.conditions(str(self.folder), self.edition, sheet)
+        else:
+            raise UserError(
+                f"these results are of a version without {path.name}: run the study again, or "
+                "build the compiled module with `make python` in a clone"
+            )
+        conditions: dict[str, list[dict[str, list[Any]]]] = json.loads(text)
+        return conditions
 
     def metadata(self, sheet: str | None = None) -> dict[str, str]:
         """Returns the metadata of the table's file: slowlight, study, edition, sheet, paper."""

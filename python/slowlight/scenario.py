@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import polars as pl
-from tqdm.auto import tqdm
 
-from slowlight import _native
+from slowlight import native
 from slowlight.errors import user_errors
 
 __all__ = ["Run", "Scenario", "Sweep", "frame_of"]
@@ -89,7 +88,7 @@ class Scenario:
         if name.endswith(".toml"):
             return cls.read(name)
         with user_errors():
-            return cls(_native.scenario(name), origin=name)
+            return cls(native.scenario(name), origin=name)
 
     @classmethod
     def between(
@@ -123,7 +122,7 @@ class Scenario:
     def resolved(self) -> str:
         """Returns the scenario with all defaults, as TOML."""
         with user_errors():
-            return _native.resolve(self.text, self.origin, str(self.folder))
+            return native.resolve(self.text, self.origin, str(self.folder))
 
     def changed(self, changes: Mapping[str, Any], without: Iterable[str] = ()) -> Self:
         """Returns the scenario with keys set, like `links.*.per`, after others were removed.
@@ -134,7 +133,7 @@ class Scenario:
         ['1 s', '1 s']
         """
         with user_errors():
-            text = _native.changed(self.text, self.origin, json.dumps(changes), list(without))
+            text = native.changed(self.text, self.origin, json.dumps(changes), list(without))
         return replace(self, text=text)
 
     def table(self) -> dict[str, Any]:
@@ -150,7 +149,7 @@ class Scenario:
         """
         world = self if seed is None else self.changed({"seed": seed})
         with user_errors():
-            metrics, lines, capture = _native.single(
+            metrics, lines, capture = native.single(
                 world.text, world.origin, str(world.folder), trace, capture_at
             )
         frame = pl.DataFrame(schema=TRACE)
@@ -216,10 +215,10 @@ class Sweep:
         study = {"about": self.base.origin, "editions": {"swept": edition}}
         return "\n".join(f"{key} = {inline_toml(value)}" for key, value in study.items()) + "\n"
 
-    def plan(self) -> _native.Plan:
+    def plan(self) -> native.Plan:
         """Returns the planned runs."""
         worlds = {WORLD: self.base.text}
-        return _native.Plan.given(self.study(), "sweep", worlds, str(self.base.folder))
+        return native.Plan.given(self.study(), "sweep", worlds, str(self.base.folder))
 
     def run(
         self,
@@ -234,6 +233,9 @@ class Sweep:
         `folder`, results are stored there run by run, and another call resumes. `progress` shows a
         progress bar; by default on a terminal or in a notebook.
         """
+        # Reports import this module, and show no progress.
+        from tqdm.auto import tqdm
+
         plan = self.plan()
         hidden = None if progress is None else not progress
         with tqdm(total=len(plan), unit="run", disable=hidden) as bar:
@@ -254,7 +256,7 @@ COUNTS = frozenset(
 )
 
 
-def frame_of(columns: Mapping[str, _native.Column]) -> pl.DataFrame:
+def frame_of(columns: Mapping[str, native.Column]) -> pl.DataFrame:
     """Converts the compiled module's columns to a data frame."""
     series = []
     for name, values in columns.items():

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 from tqdm.auto import tqdm
 
-from slowlight import _native
+from slowlight import native
 from slowlight.scenario import frame_of
 
 __all__ = ["Study", "studies"]
@@ -23,7 +23,7 @@ __all__ = ["Study", "studies"]
 
 def studies() -> list[tuple[str, str]]:
     """Returns the built-in studies: name and description."""
-    return _native.studies()
+    return native.studies()
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Study:
     filters: dict[str, Sequence[str]] = field(default_factory=dict)
     runs: int | None = None
 
-    def plan(self) -> _native.Plan:
+    def plan(self) -> native.Plan:
         """Returns the planned runs."""
         filters = list(self.filters.items())
-        return _native.Plan.find(self.name, self.edition, self.sheets, filters, self.runs)
+        return native.Plan.find(self.name, self.edition, self.sheets, filters, self.runs)
 
     def folder(self) -> Path:
         """Default folder of its results."""
@@ -82,7 +82,7 @@ class Study:
         from distributed import as_completed
 
         plan = self.plan()
-        results = _native.Results(str(folder))
+        results = native.Results(str(folder))
         missing = plan.missing(results)
         batches = [missing[at : at + batch] for at in range(0, len(missing), batch)]
         hidden = None if progress is None else not progress

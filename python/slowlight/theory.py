@@ -8,7 +8,7 @@
 9.6
 """
 
-from slowlight._native import (
+from slowlight.native import (
     best_payload_bits,
     coded_s,
     deferred_nak_s,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import StatisticsError
 
-from slowlight import _native
+from slowlight import checkout, native
 from slowlight.claims import PAPERS
 from slowlight.claims.evidence import Evidence, Finding, NotRunError, Verdict
 from slowlight.errors import UserError, unknown
@@ -56,20 +56,14 @@ class Checked:
                 if held and part not in holding]  # fmt: skip
 
 
-def path() -> Path | None:
-    """Path of the catalogue in a checkout: the current folder's, or this package's."""
-    places = [Path(FILE), Path(__file__).resolve().parents[3] / FILE]
-    return next((place for place in places if place.is_file()), None)
-
-
 def read(file: Path | None = None) -> list[Entry]:
     """Reads the claims in order, from a checkout or else from the package.
 
     Raises a `UserError` that names a wrong key.
     """
-    place = file or path()
+    place = file or checkout.file(FILE)
     try:
-        text = place.read_text() if place else _native.claims()
+        text = place.read_text() if place else native.claims()
         tables = tomllib.loads(text).get("claims", [])
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"{place}: {error}") from error
