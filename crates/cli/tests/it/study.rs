@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -170,6 +171,25 @@ fn results_are_resumed_or_restarted_as_requested() {
     let version = String::from_utf8(version).unwrap();
     let version = version.trim_end().strip_prefix("slowlight ").unwrap();
     assert!(manifest.contains(&format!("\"slowlight\": \"{version}\"")), "{manifest}");
+}
+
+#[test]
+fn reports_are_written_with_the_package_of_a_clone() {
+    let folder = tempfile::tempdir().unwrap();
+    let python = folder.path().join("interpreter");
+    let with = |script: &str| {
+        fs::write(&python, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut report = slowlight(folder.path(), &["study", "report", "grc-2012"]);
+        report.env("SLOWLIGHT_PYTHON", &python).env("PYTHONPATH", "/others").output().unwrap()
+    };
+    let output = with(r#"[ "$PYTHONPATH" = python:/others ] && echo "$@""#);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(printed, "-m slowlight report grc-2012\n", "{}", message(&output));
+    let output = with("echo no polars >&2; exit 1");
+    assert_eq!(output.status.code(), Some(1));
+    let text = message(&output);
+    assert!(text.contains("(no polars)") && text.contains("polars and matplotlib"), "{text}");
 }
 
 #[test]
