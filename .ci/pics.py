@@ -36,8 +36,7 @@ LEVELS = ("shall", "should", "may", "mandatory", "optional", "conditional")
 SUPPORT = {"yes": "yes", "partly": "partly", "no": "no", "inspection": "yes, by inspection"}
 # Names of folders on the page.
 FOLDERS = {
-    "bp/": "crates/proto/src/bp/",
-    "wire/": "crates/wire/src/",
+    "bp/": "crates/bp/src/",
     "rt/": "crates/rt/src/",
     "service/": "crates/service/src/",
     "cli/": "crates/cli/tests/it/",

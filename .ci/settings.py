@@ -4,7 +4,8 @@
 .ci/settings.py --check    fails if they are not what they would be
 
 A table stands between `<!-- settings: FILE STRUCT -->` and `<!-- end of settings -->`, where FILE
-is below crates/proto/src and STRUCT is declared there by the macro `settings!`.
+is below crates (`ltp/config.rs` is crates/ltp/src/config.rs) and STRUCT is declared there by the
+macro `settings!`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PROTO = ROOT / "crates" / "proto" / "src"
+CRATES = ROOT / "crates"
 MARKED = re.compile(r"(<!-- settings: (\S+) (\w+) -->\n).*?(<!-- end of settings -->)", re.DOTALL)
 FIELD = re.compile(
     r"((?:/// ?[^\n]*\n)+)pub (\w+)(?:\(\"(\w+)\"\))?: (.+?)"
@@ -33,7 +34,7 @@ FORMS = {
     "Span": "time",
     "Rate": "rate",
     "Text": "text",
-    "Octets": "number",
+    "WidthForm": "number",
     "Keys": 'a table of keys, or `"off"`',
     "Routes": "a table of numbers",
     "BeaconInterval": "time, at least 1 ms",
@@ -50,10 +51,16 @@ FORMS = {
     "ByRate": 'rate, `"interface"` or `"off"`',
 }
 # Structs whose settings are part of the enclosing table.
-INLINE = {"Buffers": "buffers.rs"}
+INLINE = {"Buffers": "session/buffers.rs"}
 # Optional parts of structs whose settings are part of the enclosing table.
 PARTS = {"Scps": (("tcp/scps/snack.rs", "Snack"), ("tcp/scps/rate.rs", "RateControl"))}
 BOUNDED = {"Interval": ", at least 1 ms", "Seconds": ", whole seconds"}
+
+
+def source_of(path: str) -> Path:
+    """The file `CRATE/FILE` in the sources of a crate."""
+    crate, _, file = path.partition("/")
+    return CRATES / crate / "src" / file
 
 
 @dataclass
@@ -70,7 +77,7 @@ class Setting:
 
 def declared(path: str, struct: str) -> list[Setting]:
     """The settings of a struct."""
-    source = (PROTO / path).read_text(encoding="utf-8")
+    source = source_of(path).read_text(encoding="utf-8")
     found = re.search(rf"pub struct {struct}( \[[^\]]*\])? \{{\n(.*?)\n    \}}", source, re.DOTALL)
     if found is None:
         sys.exit(f"{path} declares no settings {struct}")
@@ -93,7 +100,7 @@ def declared(path: str, struct: str) -> list[Setting]:
 
 def visited(source: str) -> list[Setting]:
     """Returns the settings that a file visits by itself, with the defaults of all buffers."""
-    buffers = {setting.key: setting.default for setting in declared("buffers.rs", "Buffers")}
+    buffers = {setting.key: setting.default for setting in declared(INLINE["Buffers"], "Buffers")}
     settings = []
     for comment, key, form, bound in VISITED.findall(source):
         doc = " ".join(line.strip().removeprefix("///").strip() for line in comment.splitlines())
@@ -103,10 +110,11 @@ def visited(source: str) -> list[Setting]:
 
 def named(path: str, kind: str) -> str:
     """The macro `words!` or `numbers!` of an enum, from the file or others of its protocol."""
-    protocol = (PROTO / path.split("/")[0]).rglob("*.rs")
-    for file in (PROTO / path, *sorted(protocol)):
+    protocol = (CRATES / path.split("/")[0]).rglob("src/**/*.rs")
+    shared = source_of("session/settings/form.rs")
+    for file in (source_of(path), shared, *sorted(protocol)):
         source = file.read_text(encoding="utf-8")
-        pattern = rf"(?:words|numbers)!\({kind}\b[^;]*?\{{(.*?)\}}\);"
+        pattern = rf"(?:words|numbers)!\((?:\w+::)*{kind}\b[^;]*?\{{(.*?)\}}\);"
         if macro := re.search(pattern, source, re.DOTALL):
             return macro[1]
     return ""
@@ -126,8 +134,8 @@ def name_of(path: str, kind: str, value: str) -> str:
 
 def number(path: str, text: str) -> int:
     """The value of an expression: literals, shifts and constants of the file."""
-    source = (PROTO / path).read_text(encoding="utf-8")
-    others = (PROTO / "buffers.rs", ROOT / "crates" / "engine" / "src" / "path.rs")
+    source = source_of(path).read_text(encoding="utf-8")
+    others = (source_of("session/buffers.rs"), source_of("engine/path.rs"))
     files = "\n".join([source, *(other.read_text(encoding="utf-8") for other in others)])
     while constant := re.search(r"[A-Z][A-Z_]+", text):
         value = re.search(rf"const {constant[0]}: \w+ = ([^;]+);", files)
@@ -148,7 +156,7 @@ def size(value: int) -> str:
 
 def span(path: str, text: str) -> str:
     """A time as slowlight prints it."""
-    source = (PROTO / path).read_text(encoding="utf-8")
+    source = source_of(path).read_text(encoding="utf-8")
     if found := re.fullmatch(r"[A-Z_]+", text):
         constant = re.search(rf"const {found[0]}: Duration = ([^;]+);", source)
         text = constant[1] if constant else text
@@ -249,7 +257,7 @@ def table(path: str, struct: str) -> str:
     """The table of a struct's settings."""
     lines = ["| key | value | default | what it sets |", "|---|---|---|---|"]
     for setting in declared(path, struct):
-        home = INLINE.get("Buffers") if setting in declared("buffers.rs", "Buffers") else path
+        home = INLINE.get("Buffers") if setting in declared(INLINE["Buffers"], "Buffers") else path
         cells = (f"`{setting.key}`", values(home or path, setting), default(home or path, setting))
         lines.append(f"| {' | '.join(cells)} | {first_sentence(setting.doc)} |")
     return "\n" + "\n".join(lines) + "\n\n"

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use engine::{Rng, Time};
-use proto::routing::changes::{Change, Draft};
-use proto::routing::contacts::{Contact, ContactPlan, Range};
-use proto::routing::routes::{Priority, Router, Wanted};
-use proto::routing::settings::Settings;
+use routing::changes::{Change, Draft};
+use routing::contacts::{Contact, ContactPlan, Range};
+use routing::routes::{Priority, Router, Wanted};
+use routing::settings::Settings;
 
 const NODES: u64 = 200;
 const CONTACTS: u64 = 16_000;

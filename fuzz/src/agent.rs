@@ -3,20 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use bytes::Bytes;
-use engine::{Area, Effect, EffectError, Engine as _, Input, MemoryStore, Rng, StoreEffect, Time};
-use proto::bp::agent::{
+use bp::agent::{
     Agent, Config, Custody, DeliveryId, Entry, Indication, Limits, Pattern, Reports, Routing,
     SendRequest, Version,
 };
-use proto::bp::layer::{
-    Command, Content, Event, LinkId, Neighbour, Outcome, Refusal, Tag, TransferId,
-};
-use wire::bp6;
-use wire::bp7::{
+use bp::codec::bp6;
+use bp::codec::bp7::{
     Block, BlockFlags, Bundle, BundleFlags, CrcType, CreationTimestamp, Eid, Fragment, Head,
     Payload, Primary,
 };
+use bp::layer::{Command, Content, Event, LinkId, Neighbour, Outcome, Refusal, Tag, TransferId};
+use bytes::Bytes;
+use engine::{Area, Effect, EffectError, Engine as _, Input, MemoryStore, Rng, StoreEffect, Time};
 
 use crate::script::Script;
 

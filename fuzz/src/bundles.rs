@@ -1,10 +1,14 @@
 //! Bundles, their security blocks, and the TCP convergence layer.
 
-use wire::bpsec::{AesGcm, HmacSha2, SecurityBlock};
-use wire::eid::Eid;
-use wire::mtcp::Framing;
-use wire::udpcl::{Datagram, Fragment};
-use wire::{bp6, bp7, bpsec, tcpcl3, tcpcl4};
+use bp::codec::bp6;
+use bp::codec::bp7;
+use bp::codec::bpsec;
+use bp::codec::bpsec::{AesGcm, HmacSha2, SecurityBlock};
+use bp::codec::eid::Eid;
+use bp::codec::mtcp::Framing;
+use bp::codec::tcpcl3;
+use bp::codec::tcpcl4;
+use bp::codec::udpcl::{Datagram, Fragment};
 
 /// Decodes a bundle of version 7, also from prefixes, and an administrative record in it; or an
 /// endpoint as text.
@@ -169,7 +173,7 @@ pub fn udpcl(data: &[u8]) {
 /// # Panics
 /// If a decoded message does not survive encoding, or a prefix decodes to another message.
 pub fn tcpcl(data: &[u8]) {
-    match wire::tcpcl::version(data) {
+    match bp::codec::tcpcl::version(data) {
         Ok(Some(tcpcl4::VERSION)) => tcpcl_4(data),
         Ok(Some(_)) => tcpcl_3(data),
         Ok(None) | Err(_) => {}
@@ -240,7 +244,7 @@ fn behind(rest: &[u8], len: usize, data: u64) -> Option<&[u8]> {
 /// # Panics
 /// If a decoded header does not survive encoding.
 pub fn file_part(data: &[u8]) {
-    let Ok((part, crc)) = wire::file_part::FilePart::decode(data) else { return };
+    let Ok((part, crc)) = bp::codec::file_part::FilePart::decode(data) else { return };
     assert!(!part.to_string().is_empty());
     let encoded = part.encode(crc).expect("decoded values fit their fields");
     assert_eq!(encoded.len(), part.header_len());
@@ -253,8 +257,8 @@ pub fn file_part(data: &[u8]) {
 /// # Panics
 /// If a decoded beacon does not survive encoding.
 pub fn ipnd_beacon(data: &[u8]) {
-    let Ok(beacon) = wire::ipnd::Beacon::decode(data) else { return };
+    let Ok(beacon) = bp::codec::ipnd::Beacon::decode(data) else { return };
     assert!(!beacon.to_string().is_empty());
     let encoded = beacon.encode().expect("decoded values are within their bounds");
-    assert_eq!(wire::ipnd::Beacon::decode(&encoded), Ok(beacon));
+    assert_eq!(bp::codec::ipnd::Beacon::decode(&encoded), Ok(beacon));
 }

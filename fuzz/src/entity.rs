@@ -1,9 +1,9 @@
 //! The CFDP entity, driven by a script of bytes.
 
 use bytes::Bytes;
+use cfdp::pdu::TransmissionMode;
+use cfdp::{Config, Entity, PutRequest};
 use engine::{EffectError, Rng, Time};
-use proto::cfdp::{Config, Entity, PutRequest};
-use wire::cfdp::TransmissionMode;
 use wire::checksum::crc32c;
 
 use crate::nodes::{DESTINATION, MTU, Protocol, World, source};

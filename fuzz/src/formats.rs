@@ -2,16 +2,16 @@
 
 use std::net::Ipv6Addr;
 
+use cfdp::pdu::{Body, Pdu, UserOperation};
+use ltp::segment::ltpt::Transport;
+use ltp::segment::{Extension, Extensions, Segment};
+use norm::message;
 use pcap::{Datagrams, Reader};
+use saratoga::packet::{Packet, v0};
 use transport::dissect;
 use wire::EncodeError;
-use wire::cfdp::{Body, Pdu, UserOperation};
 use wire::icmp::{self, Quoted, TooBig};
 use wire::ip::{self, Ipv4};
-use wire::ltp::{Extension, Extensions, Segment};
-use wire::ltpt::Transport;
-use wire::norm;
-use wire::saratoga::{Packet, v0};
 use wire::udp::{self, Udp};
 
 /// Decodes a CFDP PDU with everything in it.
@@ -42,7 +42,7 @@ pub fn cfdp_pdu(data: &[u8]) {
 /// If a decoded segment does not survive encoding.
 pub fn ltp_segment(data: &[u8]) {
     // Also decodes the units of an aggregated block.
-    drop(wire::ltp::Unit::decode_all(data));
+    drop(ltp::segment::Unit::decode_all(data));
     let first = Segment::len_of_first(data);
     assert!(first.as_ref().is_ok_and(|len| (1..=data.len()).contains(len)) || first.is_err());
     let Ok(segment) = Segment::decode(data) else { return };
@@ -70,47 +70,47 @@ fn ltpt_extensions(extensions: Extensions<'_>) {
 pub fn norm_message(data: &[u8]) {
     let Some((&field_bits, data)) = data.split_first() else { return };
     // Header of a stream's symbol.
-    if let Ok((header, bytes)) = norm::StreamHeader::decode(data) {
+    if let Ok((header, bytes)) = message::StreamHeader::decode(data) {
         assert_eq!(usize::from(header.len), bytes.len());
-        assert_eq!(header.encode(), data[..norm::STREAM_HEADER_LEN]);
+        assert_eq!(header.encode(), data[..message::STREAM_HEADER_LEN]);
     }
-    let Ok(message) = norm::Message::decode_with(data, field_bits) else { return };
+    let Ok(message) = message::Message::decode_with(data, field_bits) else { return };
     assert!(!message.to_string().is_empty());
     let mut encoded = vec![0xa5; message.encoded_len()];
     let written = message.encode_with(&mut encoded, field_bits);
     assert_eq!(written, Ok(encoded.len()), "decoded values fit their fields");
     assert!(encoded.len() <= data.len());
-    assert_eq!(norm::Message::decode_with(&encoded, field_bits), Ok(message));
+    assert_eq!(message::Message::decode_with(&encoded, field_bits), Ok(message));
     match message.body {
-        norm::Body::Nack(norm::Nack { requests, .. })
-        | norm::Body::Command(norm::Command::RepairAdv { requests, .. }) => {
+        message::Body::Nack(message::Nack { requests, .. })
+        | message::Body::Command(message::Command::RepairAdv { requests, .. }) => {
             norm_requests(requests, field_bits);
         }
-        norm::Body::Ack(ack) => {
-            let Ok(position) = norm::Position::decode(ack.payload, field_bits) else { return };
+        message::Body::Ack(ack) => {
+            let Ok(position) = message::Position::decode(ack.payload, field_bits) else { return };
             let mut out = [0xa5; 12];
             let len = position.encode(&mut out, field_bits).expect("it was decoded");
-            assert_eq!(norm::Position::decode(&out[..len], field_bits), Ok(position));
+            assert_eq!(message::Position::decode(&out[..len], field_bits), Ok(position));
         }
-        norm::Body::Info(_)
-        | norm::Body::Data(_)
-        | norm::Body::Command(_)
-        | norm::Body::Report(_) => {}
+        message::Body::Info(_)
+        | message::Body::Data(_)
+        | message::Body::Command(_)
+        | message::Body::Report(_) => {}
     }
 }
 
 /// Re-encoded requests for repair request the same.
-fn norm_requests(requests: norm::Requests<'_>, field_bits: u8) {
+fn norm_requests(requests: message::Requests<'_>, field_bits: u8) {
     let mut out = vec![0xa5; requests.bytes().len()];
-    let mut writer = norm::RequestWriter::new(&mut out, field_bits);
+    let mut writer = message::RequestWriter::new(&mut out, field_bits);
     for request in requests.iter() {
         for (first, last) in request.ranges() {
             let flags = request.flags;
             let written = match request.form {
-                norm::Form::Items => writer.item(flags, first),
-                norm::Form::Ranges => writer.range(flags, first, last),
-                norm::Form::Erasures => writer.erasures(flags, first),
-                norm::Form::Other(_) => unreachable!("unknown forms have no positions"),
+                message::Form::Items => writer.item(flags, first),
+                message::Form::Ranges => writer.range(flags, first, last),
+                message::Form::Erasures => writer.erasures(flags, first),
+                message::Form::Other(_) => unreachable!("unknown forms have no positions"),
             };
             // Consecutive requests that share a head may exceed the head's length field.
             if written == Err(EncodeError::TooLarge { field: "the length of a repair request" }) {
@@ -119,14 +119,14 @@ fn norm_requests(requests: norm::Requests<'_>, field_bits: u8) {
             written.expect("it needs no more room than before");
         }
     }
-    let items = |requests: norm::Requests<'_>| -> Vec<_> {
+    let items = |requests: message::Requests<'_>| -> Vec<_> {
         let pairs = requests.iter().flat_map(|request| {
             request.ranges().map(move |pair| (request.form, request.flags, pair))
         });
         pairs.collect()
     };
     let written = writer.finish();
-    let read = norm::Requests::decode(written.bytes(), field_bits).expect("written bytes");
+    let read = message::Requests::decode(written.bytes(), field_bits).expect("written bytes");
     assert_eq!(items(read), items(requests));
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::{Rng, Time};
-use proto::ltp::{
+use ltp::{
     Aggregation, Authentication, Ciphersuite, Config, Format, Key, Limits, Node, Red, Remote,
     SendRequest,
 };
@@ -56,7 +56,7 @@ impl Protocol for Ltp {
                 block: 1 << 16,
                 units: 1 << 10,
                 units_total: 4 << 10,
-                buffers: proto::Buffers {
+                buffers: session::Buffers {
                     write_buffer: 4096,
                     write_piece: 512,
                     read_ahead: 2048,

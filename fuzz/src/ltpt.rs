@@ -7,13 +7,13 @@ use engine::{
     Area, Completion, Effect, EffectError, Engine as _, FilestoreRequest, IndexRequest, Input,
     MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, StoreEffect, Ticket, Time, TxBuf,
 };
-use proto::ltp::{Config, Limits, Node, Remote};
-use proto::ltpt::{self, Otherwise, Routing};
-use wire::ltp::{
+use ltp::ltpt::{self, Otherwise, Routing};
+use ltp::segment::ltpt::{Address, Congestion, CongestionReason, End, Lifetime, Transport};
+use ltp::segment::{
     Body, CancelReason, Checkpoint, Claim, Claims, Data, DataKind, End as By, Extension,
     Extensions, Report, Segment, SessionId,
 };
-use wire::ltpt::{Address, Congestion, CongestionReason, End, Lifetime, Transport};
+use ltp::{Config, Limits, Node, Remote};
 
 use crate::script::Script;
 
@@ -93,7 +93,7 @@ fn new_node(options: u8, restarts: u64) -> Node {
             gaps: 16,
             gaps_total: 64,
             block: 1 << 13,
-            buffers: proto::Buffers {
+            buffers: session::Buffers {
                 write_buffer: 2048,
                 write_piece: 256,
                 read_ahead: if has(5) { 256 } else { 2048 },

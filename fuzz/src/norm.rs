@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{FileName, Rng, Time};
-use proto::norm::{
+use norm::{
     Config, Content, EndGame, Join, Limits, Nacking, Node, ReceiverConfig, RepairBoundary,
     SPOOL_PREFIX, Scheme, SendRequest, StreamOptions, SyncPolicy,
 };
@@ -117,7 +117,7 @@ impl Protocol for Norm {
             stream: 2048,
             assembly: 4096,
             coding_work: 1 << 10,
-            buffers: proto::Buffers {
+            buffers: session::Buffers {
                 write_buffer: 2048,
                 write_piece: 512,
                 read_ahead: 1024,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use engine::{Rng, Time};
-use proto::saratoga::packet::Width;
-use proto::saratoga::{
+use saratoga::packet::Width;
+use saratoga::{
     Beacons, ChecksumKind, Config, GetRequest, Limits, Node, Permissions, Put, PutRequest, Remote,
     Timer,
 };
@@ -61,7 +61,7 @@ impl Protocol for Saratoga {
                 gaps: 16,
                 file: 1 << 16,
                 directory: 1 << 12,
-                buffers: proto::Buffers {
+                buffers: session::Buffers {
                     write_buffer: 4096,
                     write_piece: 512,
                     read_ahead: 2048,

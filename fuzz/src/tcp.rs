@@ -4,18 +4,18 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::{Engine, Input, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf};
-use proto::tcp::scps::{Bets, LossCause, RateControl, Scps, Snack, SnackForm};
-use proto::tcp::{
+use tcp::scps::{Bets, LossCause, RateControl, Scps, Snack, SnackForm};
+use tcp::segment::scps::{self, Compressed, Inherited};
+use tcp::segment::{
+    HEADER_LEN, Header, OPTIONS_MAX, PROTOCOL, PseudoHeader, Segment, encode, options_len,
+};
+use tcp::{
     Backlog, Buffer, Config, ConnectionId, Cookies, Indication, KeepAlive, Limits, LossRecovery,
     Options, Stack,
 };
 use wire::icmp;
 use wire::ip::{self, Ipv4};
 use wire::ipv6::Ipv6;
-use wire::scps::{self, Compressed, Inherited};
-use wire::tcp::{
-    HEADER_LEN, Header, OPTIONS_MAX, PROTOCOL, PseudoHeader, Segment, encode, options_len,
-};
 
 use crate::script::Script;
 

@@ -13,15 +13,15 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use bp::agent::{Agent, Indication, SendRequest};
+use bp::codec::bp7::Eid;
 use bytes::Bytes;
 use engine::Time;
 use mimalloc::MiMalloc;
-use proto::bp::agent::{Agent, Indication, SendRequest};
 use rt::node::Node;
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 use service::node::{NodeSpec, PlanInForce};
 use transport::text;
-use wire::bp7::Eid;
 
 /// As in `slowlight`.
 #[global_allocator]

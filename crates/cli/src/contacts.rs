@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use engine::Time;
-use proto::routing::contacts::ContactPlan;
+use routing::contacts::ContactPlan;
 use transport::contact_plan::{self, Base, Format};
 use transport::quantity::{Periodic, Window};
 

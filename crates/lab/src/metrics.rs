@@ -8,7 +8,7 @@
 
 use engine::Time;
 use link::LossCause;
-use proto::programs::Latency;
+use models::programs::Latency;
 use serde::{Deserialize, Serialize};
 use sim::HostStats;
 use transport::Ended;

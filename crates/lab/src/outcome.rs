@@ -6,7 +6,7 @@ use bytes::Bytes;
 use engine::{FileName, Time};
 use sim::HostStats;
 
-use proto::programs::Latency;
+use models::programs::Latency;
 use transport::Ended;
 use transport::contract::BufferLimits;
 use transport::overlay::Overlay;

@@ -5,9 +5,9 @@ use std::io::Read;
 
 use engine::Time;
 use pcap::{ReadError, Reader, Record};
+use tcp::segment::{self, Flags, SackBlock, Segment, TcpOption};
 use wire::DecodeError;
 use wire::ip::Ipv4;
-use wire::tcp::{self, Flags, SackBlock, Segment, TcpOption};
 
 use crate::decode::{self, How, Language, Pdus, Votes};
 
@@ -98,7 +98,7 @@ fn read_record(
         return datagrams(&packet, datagram.data, language);
     }
     // Checksums are not checked: network cards write them after the capture.
-    if ip.protocol == tcp::PROTOCOL
+    if ip.protocol == segment::PROTOCOL
         && !ip.is_fragment()
         && let Ok(segment) = Segment::decode_unchecked(payload)
     {
@@ -176,8 +176,9 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use pcap::{Direction as PathPlan, LinkType, Writer};
-    use wire::tcp::{HEADER_LEN, Header, PseudoHeader};
-    use wire::{ip, tcp};
+    use tcp::segment;
+    use tcp::segment::{HEADER_LEN, Header, PseudoHeader};
+    use wire::ip;
 
     use super::*;
 
@@ -187,16 +188,16 @@ mod tests {
         let (source, destination) = (address(from), address(3 - from));
         let ports = if from == 1 { (1000, 2000) } else { (2000, 1000) };
         let header = Header { source: ports.0, destination: ports.1, window: 1000, ..header };
-        let mut segment = vec![0; HEADER_LEN + tcp::options_len(options) + data];
-        let pseudo = PseudoHeader::new(source.into(), destination.into(), tcp::PROTOCOL);
-        tcp::encode(&header, options, pseudo, &mut segment).unwrap();
+        let mut segment = vec![0; HEADER_LEN + segment::options_len(options) + data];
+        let pseudo = PseudoHeader::new(source.into(), destination.into(), segment::PROTOCOL);
+        segment::encode(&header, options, pseudo, &mut segment).unwrap();
         let ip = Ipv4 {
             traffic_class: 0,
             total_len: (ip::HEADER_LEN + segment.len()) as u16,
             id: 0,
             fragment: 0,
             ttl: 64,
-            protocol: tcp::PROTOCOL,
+            protocol: segment::PROTOCOL,
             source,
             destination,
         };

@@ -1,6 +1,6 @@
 //! Bundles that are too long for the contacts of a link.
 
-use proto::bp::files::PART;
+use bp::files::PART;
 use transport::quantity::Size;
 
 use crate::link_spec::LinkSpec;

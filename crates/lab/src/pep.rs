@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use engine::{
     Deadline, Effect, Engine, Input, PathId, PathInfo, PathKind, Rng, Time, Transmit, TxBuf,
 };
-use proto::stack::{Gateway, GatewayConfig};
-use proto::tcp::{Counts, Route};
 use serde::Serialize;
+use stack::{Gateway, GatewayConfig};
+use tcp::{Counts, Route};
 use transport::pep::{PepConfig, PepSettings, buffer_for};
 use transport::text::SpecError;
 use transport::{Event, Transport};

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 use bytes::Bytes;
 use engine::{FileName, PathId, PathInfo, PathKind};
-use proto::ltpt::Otherwise;
+use ltp::ltpt::Otherwise;
 use transport::overlay::Overlay;
 use transport::quantity::Size;
 use transport::text::SpecError;

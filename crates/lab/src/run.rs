@@ -246,7 +246,7 @@ impl<'a> Simulation<'a> {
         for (name, node) in &scenario.nodes {
             let address = node.address.ok_or_else(|| unresolved(name))?;
             // A gateway intercepts TCP segments of others, and forwards everything else.
-            let intercepts = node.pep.iter().map(|_| wire::tcp::PROTOCOL).collect();
+            let intercepts = node.pep.iter().map(|_| tcp::segment::PROTOCOL).collect();
             let config = HostConfig::new(name.clone(), address);
             hosts.push(world.add_host(HostConfig { intercepts, ..config }));
         }

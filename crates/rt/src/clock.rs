@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use bp::agent::Boot;
 use engine::Time;
-use proto::bp::agent::Boot;
 
 /// Nanoseconds since the clock was made; monotonic, unaffected by the wall clock. Counts the time
 /// in which the machine is suspended.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bp::discovery::{Config, Discovery, Found, Link, News, Statistics};
 use engine::{Ecn, Rng, Time};
-use proto::bp::discovery::{Config, Discovery, Found, Link, News, Statistics};
 
 use crate::group::watch;
 use crate::interface::addresses;

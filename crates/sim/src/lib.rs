@@ -25,9 +25,9 @@ mod store;
 mod trace;
 mod world;
 
+pub use self::stack::HostConfig;
 pub use host::{Host, HostId};
 pub use packet::{HEADERS_LEN, Packet};
-pub use stack::HostConfig;
 pub use stats::{HostStats, PortStats, Traffic};
 pub use store::{Store, StoreFaults};
 pub use trace::{Description, PacketFate, TraceRow};

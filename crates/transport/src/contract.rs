@@ -46,8 +46,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Engine, FileName, PathId, Rng, Time};
-use proto::norm::Piece;
-use proto::{cfdp, ltpt};
+use ltp::ltpt;
+use norm::Piece;
 use thiserror::Error;
 
 pub use self::adapter::{Adapter, Spool};
@@ -165,7 +165,7 @@ pub trait CfdpUser {
         &mut self,
         now: Time,
         request: cfdp::PutRequest,
-    ) -> Result<wire::cfdp::TransactionId, cfdp::RequestError>;
+    ) -> Result<cfdp::pdu::TransactionId, cfdp::RequestError>;
 
     /// Event that other protocols report in place of an indication of the entity.
     fn report(&self, indication: cfdp::Indication) -> Event;

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use bytes::Bytes;
-use proto::programs::Latency;
-use proto::{cfdp, ltpt, saratoga};
-use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId};
+use cfdp::pdu::{ConditionCode, DeliveryCode, TransactionId};
+use ltp::ltpt;
+use models::programs::Latency;
 
 /// Number of a transfer, as people read it and as its transport looks it up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,6 @@
 //! Transmission classes that the management information base of a CFDP entity sets.
 
-use wire::cfdp::TransmissionMode;
+use cfdp::pdu::TransmissionMode;
 
 use crate::settings::Values;
 

@@ -1,11 +1,11 @@
-//! Gateways that split TCP connections (see [`proto::pep`]), as users configure them.
+//! Gateways that split TCP connections (see [`pep`]), as users configure them.
 
 use std::time::Duration;
 
 use engine::Receive;
-use proto::settings::form::{self, Leaf};
-use proto::settings::{Base, Kind, Settings, Value, Visited, Visitor};
-use proto::{tcp, visit};
+use session::settings::form::{self, Leaf};
+use session::settings::{Base, Kind, Settings, Value, Visited, Visitor};
+use session::visit;
 
 use crate::adapter::over_tcp::config::OverTcpConfig;
 use crate::quantity::Size;
@@ -13,12 +13,12 @@ use crate::settings::Changes;
 use crate::settings::tcp::TcpBuffers;
 use crate::text::{self, SpecError};
 
-proto::settings! {
+session::settings! {
     /// Configuration of a gateway.
     #[derive(Clone, Debug)]
     pub struct PepConfig {
         /// The proxy.
-        pub proxy: proto::pep::Config as Inline = proto::pep::Config::default(),
+        pub proxy: pep::Config as Inline = pep::Config::default(),
         /// Whether clients are accepted before their servers have accepted.
         pub early_accept: bool as Flag = true,
         /// Connections on the satellite's side.

@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
+use models::ftp::message::{Range, ReadControl, TO_END, UpdateControl};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use wire::ftp::{Range, ReadControl, TO_END, UpdateControl};
 
 use crate::text::SpecError;
 

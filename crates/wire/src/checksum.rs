@@ -2,7 +2,7 @@
 
 use crc::{Algorithm, Crc, Table};
 
-use crate::codes::named_codes;
+use crate::named_codes;
 
 /// CRC-32 of the Proximity-1 link protocol (CCSDS 211.2-B): not reflected, initial register 0.
 const PROXIMITY_1_ALGORITHM: Algorithm<u32> = Algorithm {

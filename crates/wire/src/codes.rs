@@ -1,6 +1,7 @@
 //! Macros for enums of one-byte codes and for sets of flags.
 
 /// Defines an enum of one-byte codes, with a variant for unknown ones.
+#[macro_export]
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident { $($(#[$case_doc:meta])* $case:ident = $code:literal,)* }) => {
         $(#[$doc])*
@@ -32,9 +33,9 @@ macro_rules! codes {
         }
     };
 }
-pub(crate) use codes;
 
 /// Defines an enum of codes whose `Display` is their name, with a variant for unknown ones.
+#[macro_export]
 macro_rules! named_codes {
     ($(#[$about:meta])* $name:ident {
         $($(#[$doc:meta])* $variant:ident = $value:literal, $text:literal;)+
@@ -77,9 +78,9 @@ macro_rules! named_codes {
         }
     };
 }
-pub(crate) use named_codes;
 
 /// Implements the methods of sets of flags, which are structs of one number.
+#[macro_export]
 macro_rules! flags {
     ($name:ident) => {
         impl $name {
@@ -109,4 +110,3 @@ macro_rules! flags {
         }
     };
 }
-pub(crate) use flags;

@@ -121,13 +121,14 @@ impl fmt::Display for Ipv4 {
     }
 }
 
-pub(crate) const fn truncated(needed: usize, found: usize) -> DecodeError {
+/// Error of a packet that is shorter than its headers say.
+pub const fn truncated(needed: usize, found: usize) -> DecodeError {
     DecodeError { offset: 0, kind: DecodeErrorKind::Truncated { needed, found } }
 }
 
 /// Returns the error of a checksum whose covered bytes, including itself, sum to `total` instead
 /// of 0xffff.
-pub(crate) fn checksum_error(offset: usize, found: [u8; 2], total: u16) -> DecodeError {
+pub fn checksum_error(offset: usize, found: [u8; 2], total: u16) -> DecodeError {
     let found = u16::from_be_bytes(found);
     // One's complement: the correct value is the complement of the sum of all but the value found.
     let computed = !fold(u64::from(total) + u64::from(!found));

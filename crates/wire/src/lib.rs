@@ -3,38 +3,17 @@
 
 #![forbid(unsafe_code)]
 
-pub mod bp6;
-pub mod bp7;
-pub mod bpsec;
-mod cbor;
-pub mod cfdp;
 pub mod checksum;
 mod codes;
-mod cursor;
-pub mod eid;
+pub mod cursor;
 mod error;
 mod excerpt;
-pub mod file_part;
-pub mod ftp;
-#[cfg(test)]
-mod hex;
 pub mod icmp;
 pub mod ip;
-pub mod ipnd;
 pub mod ipv6;
-pub mod ltp;
-pub mod ltpt;
-pub mod mtcp;
-pub mod norm;
 pub mod ppp;
-pub mod saratoga;
-pub mod scps;
-pub mod tcp;
-pub mod tcpcl;
-pub mod tcpcl3;
-pub mod tcpcl4;
+pub mod sdnv;
 pub mod udp;
-pub mod udpcl;
 pub mod vj;
 
 pub use error::{DecodeError, DecodeErrorKind, EncodeError};

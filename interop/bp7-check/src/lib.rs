@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use bp::codec::bp7::{
+    Block, BlockFlags, Bundle, BundleFlags, CrcType, Eid, Extension, Fragment, Head, HopCount,
+    Payload, Primary,
+};
 use bp7::canonical::CanonicalBlockBuilder;
 use bp7::crc::CrcValue;
 use bp7::primary::PrimaryBlockBuilder;
 use bp7::{CanonicalBlock, CanonicalData, CreationTimestamp, EndpointID};
-use wire::bp7::{
-    Block, BlockFlags, Bundle, BundleFlags, CrcType, Eid, Extension, Fragment, Head, HopCount,
-    Payload, Primary,
-};
 
 const CHECKS: [CrcType; 3] = [CrcType::None, CrcType::Crc16, CrcType::Crc32c];
 
@@ -114,9 +114,9 @@ fn extensions(
     checks: &[CrcType],
 ) -> Vec<(CanonicalBlock, Block)> {
     let mut types = Vec::new();
-    types.extend(has_age.then_some(wire::bp7::BUNDLE_AGE));
-    types.extend((numbers.below(2) == 0).then_some(wire::bp7::PREVIOUS_NODE));
-    types.extend((numbers.below(2) == 0).then_some(wire::bp7::HOP_COUNT));
+    types.extend(has_age.then_some(bp::codec::bp7::BUNDLE_AGE));
+    types.extend((numbers.below(2) == 0).then_some(bp::codec::bp7::PREVIOUS_NODE));
+    types.extend((numbers.below(2) == 0).then_some(bp::codec::bp7::HOP_COUNT));
     match kinds {
         Kinds::All | Kinds::Registered => types.extend((0..numbers.below(3)).map(|_| 192)),
         Kinds::Plain => types.sort_unstable(),
@@ -130,15 +130,15 @@ fn extensions(
         };
         let (flags, crc) = (numbers.one_of(flags), numbers.one_of(checks));
         let (data, extension) = match kind {
-            wire::bp7::BUNDLE_AGE => {
+            bp::codec::bp7::BUNDLE_AGE => {
                 let age = numbers.number();
                 (CanonicalData::BundleAge(age), Some(Extension::BundleAge { age_ms: age }))
             }
-            wire::bp7::PREVIOUS_NODE => {
+            bp::codec::bp7::PREVIOUS_NODE => {
                 let (theirs, ours) = eid(numbers, kinds, false);
                 (CanonicalData::PreviousNode(theirs), Some(Extension::PreviousNode(ours)))
             }
-            wire::bp7::HOP_COUNT => {
+            bp::codec::bp7::HOP_COUNT => {
                 let (limit, count) = (1 + numbers.below(255), numbers.below(256));
                 let theirs = CanonicalData::HopCount(limit as u8, count as u8);
                 (theirs, Some(Extension::HopCount(HopCount { limit, count })))
@@ -217,8 +217,8 @@ pub fn made(numbers: &mut Numbers, kinds: Kinds) -> Both {
     let payload_crc = numbers.one_of(checks);
     let payload_flags = numbers.one_of(&block_flags);
     let block = CanonicalBlockBuilder::new()
-        .block_type(wire::bp7::PAYLOAD)
-        .block_number(wire::bp7::PAYLOAD_NUMBER)
+        .block_type(bp::codec::bp7::PAYLOAD)
+        .block_number(bp::codec::bp7::PAYLOAD_NUMBER)
         .block_control_flags(payload_flags as u8)
         .crc(crc_of(payload_crc))
         .data(CanonicalData::Data(payload.clone()));
@@ -230,7 +230,7 @@ pub fn made(numbers: &mut Numbers, kinds: Kinds) -> Both {
         destination: destination.1,
         source: source.1,
         report_to: report_to.1,
-        creation: wire::bp7::CreationTimestamp { time_ms: time, sequence },
+        creation: bp::codec::bp7::CreationTimestamp { time_ms: time, sequence },
         lifetime_ms,
         fragment,
     };

@@ -9,8 +9,8 @@
 
 use std::io::Write;
 
+use bp::codec::bp7::{Bounds, Bundle};
 use bp7_check::{Both, Kinds, Numbers, made};
-use wire::bp7::{Bounds, Bundle};
 
 /// Compares encodings, and decodes each with the other implementation.
 fn check(numbers: &mut Numbers) -> Result<bool, String> {

@@ -8,9 +8,9 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::Context as _;
 use engine::Time;
-use proto::routing::contacts::{Contact, ContactPlan};
-use proto::routing::routes::{Priority, Route, Router, Wanted};
-use proto::routing::settings::Settings;
+use routing::contacts::{Contact, ContactPlan};
+use routing::routes::{Priority, Route, Router, Wanted};
+use routing::settings::Settings;
 use serde::Serialize;
 use transport::contact_plan::{self, Base, Format};
 use transport::quantity::{Size, Span};

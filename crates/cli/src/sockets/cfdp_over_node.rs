@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use bp::codec::bp7::Eid;
 use service::api::model;
 use service::api::{EntityConfig, EntityDriver, NodeClient, Receives};
 use transport::adapter::bundles::config::{CfdpUser, CfdpUserSettings};
 use transport::quantity::Span;
-use wire::bp7::Eid;
 
 use crate::sockets::scope;
 use crate::sockets::transfer::Options;
@@ -85,7 +85,7 @@ impl NodeOptions {
             node.id
         );
         let mut user = CfdpUser::default();
-        user.cfdp.sequence_width = wire::cfdp::Width::FOUR;
+        user.cfdp.sequence_width = cfdp::pdu::Width::FOUR;
         if let Some(path) = &options.mib {
             CfdpUserSettings::apply_file(path, &mut user)?;
         }
@@ -105,7 +105,7 @@ impl Node {
     }
 
     /// Configuration of the entity.
-    pub(crate) fn cfdp(&mut self) -> &mut proto::cfdp::Config {
+    pub(crate) fn cfdp(&mut self) -> &mut cfdp::Config {
         &mut self.user.cfdp
     }
 

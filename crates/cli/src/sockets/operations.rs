@@ -11,18 +11,18 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use engine::{FileName, PathId, Time};
-use proto::cfdp::{
-    Entity, FilestoreRequest, Indication, OperationIndication, ProxyPutRequest, PutRequest,
-    RequestError, Role, TransactionFinished,
-};
-use serde_json::{Value, json};
-use transport::quantity::Span;
-use transport::{Event, Transport};
-use wire::cfdp::{
+use cfdp::pdu::{
     ConditionCode, DeliveryCode, EntityId, FilestoreAction, TransactionId, TransactionStatus,
     TransmissionMode,
 };
+use cfdp::{
+    Entity, FilestoreRequest, Indication, OperationIndication, ProxyPutRequest, PutRequest,
+    RequestError, Role, TransactionFinished,
+};
+use engine::{FileName, PathId, Time};
+use serde_json::{Value, json};
+use transport::quantity::Span;
+use transport::{Event, Transport};
 
 use crate::sockets::contacts;
 use crate::sockets::screen::Screen;

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use proto::cfdp::TransactionFinished;
+use cfdp::TransactionFinished;
+use cfdp::pdu::{DeliveryCode, FileStatus};
 use serde::Serialize;
 use transport::protocol::Protocol;
 use transport::{Ended, TransferId};
-use wire::cfdp::{DeliveryCode, FileStatus};
 
 use crate::show;
 

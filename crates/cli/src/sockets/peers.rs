@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use engine::{PathId, PathInfo, Time};
-use proto::saratoga::{self, About, Indication, Node, packet::Ability};
+use saratoga::{self, About, Indication, Node, packet::Ability};
 use serde_json::json;
 use transport::quantity::Span;
 

@@ -116,7 +116,7 @@ struct NormOptions {
 /// Probability of an option.
 fn probability(text: &str) -> Result<f64, String> {
     let wrong = || format!("{text:?} is no probability; write it like 0.999 or \"99.9 %\"");
-    let share = proto::settings::form::Share::parse(text).map_err(|_| wrong())?;
+    let share = ::session::settings::form::Share::parse(text).map_err(|_| wrong())?;
     if share > 0.0 && share < 1.0 { Ok(share) } else { Err(wrong()) }
 }
 

@@ -13,8 +13,19 @@ use crate::dependency_directions::root;
 use crate::modules::{code, rust_files};
 
 /// Places that distinguish protocols by name: engines and codecs, rows, adapters and dissectors.
-const HOMES: [&str; 6] = [
-    "crates/proto/",
+const HOMES: [&str; 17] = [
+    "crates/bp/",
+    "crates/cfdp/",
+    "crates/ltp/",
+    "crates/models/",
+    "crates/norm/",
+    "crates/pep/",
+    "crates/routing/",
+    "crates/saratoga/",
+    "crates/session/",
+    "crates/stack/",
+    "crates/tcp/",
+    "crates/ut/",
     "crates/wire/",
     "crates/transport/src/protocol.rs",
     "crates/transport/src/protocol/",

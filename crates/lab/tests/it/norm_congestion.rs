@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lab::run::{Recorders, Run};
+use norm::message::{self, Body, Command, Message};
 use slowlight_lab as lab;
-use wire::norm::{self, Body, Command, Message};
 
 use crate::bottleneck::bottleneck;
 use crate::runs::{Shared, row, run_once};
@@ -16,7 +16,7 @@ fn rates(capture: &Shared) -> Vec<(f64, f64)> {
         let datagram = record.udp()?;
         match Message::decode(datagram.data).ok()?.body {
             Body::Command(Command::Cc { rate: Some(rate), .. }) => {
-                Some((record.at.as_secs_f64(), 8e-6 * norm::rate(rate)))
+                Some((record.at.as_secs_f64(), 8e-6 * message::rate(rate)))
             }
             _ => None,
         }
@@ -133,7 +133,7 @@ fn random_losses_count_as_congestion() {
         let settled = &rates[rates.len() / 4..];
         let mean = settled.iter().map(|(_, rate)| rate).sum::<f64>() / settled.len() as f64;
         // RFC 4654 §2.1, with messages of 1,472 bytes and the round trip in messages.
-        let rtt = norm::rtt(norm::quantise_rtt(std::time::Duration::from_millis(50)));
+        let rtt = message::rtt(message::quantise_rtt(std::time::Duration::from_millis(50)));
         let slowness = (2.0 * per / 3.0_f64).sqrt()
             + 12.0 * (3.0 * per / 8.0).sqrt() * per * (1.0 + 32.0 * per * per);
         let fair = 8e-6 * 1472.0 / (rtt.as_secs_f64() * slowness);

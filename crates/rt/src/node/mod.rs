@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
+use bp::agent::{self, Agent, Indication, LinkRef};
+use bp::layer::{Command, Configured, Layer, LinkId};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use engine::{PathId, Rng, Time};
-use proto::bp::agent::{self, Agent, Indication, LinkRef};
-use proto::bp::layer::{Command, Configured, Layer, LinkId};
 use thiserror::Error;
 
 use self::turns::{Port, Turns};

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
+use bp::agent::{Entry, Limits, Pattern, Routing, SendRequest};
+use bp::codec::bp7::{BundleId, Eid};
+use bp::layer::Content;
+use bp::tcpcl::{self, Peer, Tcpcl};
 use crossbeam_channel::Receiver;
-use proto::bp::agent::{Entry, Limits, Pattern, Routing, SendRequest};
-use proto::bp::layer::Content;
-use proto::bp::tcpcl::{self, Peer, Tcpcl};
-use wire::bp7::{BundleId, Eid};
 
 use super::*;
 use crate::StoreConfig;

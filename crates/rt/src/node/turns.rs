@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bp::agent::{Agent, Indication, LinkRef};
+use bp::layer::Command;
 use crossbeam_channel::{Receiver, Sender};
 use engine::{Effect, EffectError, Engine as _, Input, Time};
-use proto::bp::agent::{Agent, Indication, LinkRef};
-use proto::bp::layer::Command;
 
 use super::wired::{Events, ForLayer};
 use super::{LayerUpdate, OnStep, Order};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use bp::layer::{Command, Configured, Event, Layer};
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use engine::{Deadline, Effect, Engine, Input, PathId, Time, Transmit, TxBuf};
-use proto::bp::layer::{Command, Configured, Event, Layer};
 
 use crate::{Destination, Waker};
 

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use bp::agent::{self, Agent, Indication, Limits, Routing, SendRequest};
+use bp::codec::bp7::BundleId;
+use bp::contacts::{Contact, ContactPlan};
+use bp::routes::Router;
 use engine::{Rng, Time};
-use proto::bp::agent::{self, Agent, Indication, Limits, Routing, SendRequest};
-use proto::bp::contacts::{Contact, ContactPlan};
-use proto::bp::routes::Router;
-use proto::routing::settings::Settings;
+use routing::settings::Settings;
 use slowlight_rt::node::Node;
-use wire::bp7::BundleId;
 
 use crate::link::Link;
 use crate::node::{Spec, ask, endpoint, payload, wait_until_ready};

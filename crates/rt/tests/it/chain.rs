@@ -14,9 +14,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bp::agent::{self, Agent, Indication, SendRequest};
+use bp::codec::bp7::BundleId;
 use engine::Time;
-use proto::bp::agent::{self, Agent, Indication, SendRequest};
-use wire::bp7::BundleId;
 
 use crate::node::{Spec, ask, endpoint, free_address, payload, row, wait_until_ready};
 

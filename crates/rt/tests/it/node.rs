@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bp::agent::{self, Agent, Entry, Indication, LinkRef, Pattern, Routing};
+use bp::codec::bp7::Eid;
+use bp::layer::{Content, LinkId};
+use bp::tcpcl::{self, Peer, Tcpcl};
 use engine::{PathId, Time};
-use proto::bp::agent::{self, Agent, Entry, Indication, LinkRef, Pattern, Routing};
-use proto::bp::layer::{Content, LinkId};
-use proto::bp::tcpcl::{self, Peer, Tcpcl};
 use slowlight_rt::node::{Carrier, LayerConfig, Node, NodeConfig, WallClock};
 use slowlight_rt::streams::{Listening, StreamConfig, StreamOptions};
 use slowlight_rt::{FileStore, RecordsIn, StoreConfig, Waker};
-use wire::bp7::Eid;
 
 /// Bytes of a store in memory.
 const MEMORY: u64 = 1 << 30;

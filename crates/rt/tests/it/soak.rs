@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bp::agent::{self, Agent, Indication, Limits, SendRequest};
 use engine::Time;
-use proto::bp::agent::{self, Agent, Indication, Limits, SendRequest};
 use slowlight_rt::node::{Handle, Node};
 
 use crate::node::{Spec, ask, endpoint, payload, row, wait_until_ready};

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
+use bp::agent::{Agent, DeliveryId, SendRequest};
+use bp::codec::bp7::{BundleId, Eid};
+use bp::layer::Content;
 use engine::Time;
-use proto::bp::agent::{Agent, DeliveryId, SendRequest};
-use proto::bp::layer::Content;
-use wire::bp7::{BundleId, Eid};
 
 use super::receivers::Delivered;
 
@@ -190,7 +190,7 @@ fn confirm(now: Time, agent: &mut Agent, delivery: DeliveryId) {
 
 #[cfg(test)]
 mod tests {
-    use wire::bp7::CreationTimestamp;
+    use bp::codec::bp7::CreationTimestamp;
 
     use super::*;
 

@@ -7,13 +7,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bp::codec::bp7::Eid;
+use cfdp::pdu::{Body, Direction, Header, Pdu};
 use engine::{Effect, Engine as _, Input, Rng, Time};
-use proto::cfdp;
-use proto::ut::{self, Arrival, Order, OverService, ServiceLayer, Unit};
 use thiserror::Error;
 use transport::{CfdpOverService, Event, Transport};
-use wire::bp7::Eid;
-use wire::cfdp::{Body, Direction, Header, Pdu};
+use ut::{self, Arrival, Order, OverService, ServiceLayer, Unit};
 
 use super::courier::{Courier, CourierConfig, Handed, News, Outcome, Outgoing};
 use super::model::Delivery;

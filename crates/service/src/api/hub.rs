@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use bp::agent::{Agent, Indication, Limit, RequestError, SendRequest};
+use bp::codec::bp7::{BundleId, Eid, Reason, StatusReport};
 use engine::Time;
-use proto::bp::agent::{Agent, Indication, Limit, RequestError, SendRequest};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use wire::bp7::{BundleId, Eid, Reason, StatusReport};
 
 use super::echo::Echo;
 use super::log::{Kind, Log};

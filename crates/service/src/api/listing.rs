@@ -4,9 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use bp::agent::{Agent, Pattern, RequestError, Summary};
+use bp::codec::bp7::Eid;
 use engine::Time;
-use proto::bp::agent::{Agent, Pattern, RequestError, Summary};
-use wire::bp7::Eid;
 
 use super::Shared;
 use super::model::{Bundle, Purged, Which};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use bp::agent::Statistics;
+use bp::codec::bp7::{BundleId, Eid, Reason};
 use engine::Time;
-use proto::bp::agent::Statistics;
-use wire::bp7::{BundleId, Eid, Reason};
 
 /// Lines of a kind within [`PERIOD`]; further ones are counted.
 const LINES_MAX: u32 = 10;

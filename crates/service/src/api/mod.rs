@@ -27,9 +27,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bp::codec::bp7::Eid;
 use rt::node::Handle;
 use tokio::net::UnixListener;
-use wire::bp7::Eid;
 
 pub use self::client::{Coming, NodeClient};
 pub use self::courier::{Courier, CourierConfig, Handed, News, Outcome, Outgoing};

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::BodyDataStream;
+use bp::layer::Content;
 use bytes::{Bytes, BytesMut};
 use engine::FileName;
 use futures_util::{Stream, StreamExt as _};
-use proto::bp::layer::Content;
 
 /// Bytes of a file read at a time.
 const PIECE: u64 = 256 << 10;

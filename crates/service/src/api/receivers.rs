@@ -7,11 +7,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use bp::agent::{Agent, DeliveryId, Received, RequestError, Version};
+use bp::codec::bp7::{BundleId, Eid};
+use bp::layer::Content;
 use engine::Time;
-use proto::bp::agent::{Agent, DeliveryId, Received, RequestError, Version};
-use proto::bp::layer::Content;
 use tokio::sync::mpsc::UnboundedSender;
-use wire::bp7::{BundleId, Eid};
 
 use super::model::Share;
 

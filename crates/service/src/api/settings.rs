@@ -7,7 +7,7 @@ use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{post, put};
 use axum::{Json, Router};
-use proto::bp::agent::Routing;
+use bp::agent::Routing;
 use serde::Deserialize;
 use transport::contact_plan::{self, Format};
 use transport::text::SpecError;

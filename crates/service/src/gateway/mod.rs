@@ -9,10 +9,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use proto::settings::form::{self, Off};
-use proto::settings::{Bound, Value};
-use proto::tcp;
 use serde::{Deserialize, Serialize};
+use session::settings::form::{self, Off};
+use session::settings::{Bound, Value};
 use transport::adapter::over_tcp::config::OverTcpConfig;
 use transport::quantity::{Rate, Size, Span};
 use transport::settings::tcp::TcpSettings;
@@ -170,7 +169,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let pep = proto::pep::Config::default();
+        let pep = pep::Config::default();
         Self {
             connections: pep.connections,
             buffer: Size(pep.buffer as u64),
@@ -353,10 +352,10 @@ impl Gateway {
 
     /// Returns the configuration of the proxy.
     #[must_use]
-    pub fn proxy(&self) -> proto::pep::Config {
+    pub fn proxy(&self) -> pep::Config {
         let limits = &self.limits;
         let bytes = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
-        proto::pep::Config {
+        pep::Config {
             connections: limits.connections,
             buffer: bytes(limits.buffer),
             buffer_total: bytes(limits.buffer_total),

@@ -14,13 +14,13 @@ fn interfaces_are_the_only_required_settings() {
     assert_eq!(gateway.intercept.taken(), Ports::default());
     assert_eq!(gateway.rules.ports(), [7430, 7431]);
     let pep = gateway.proxy();
-    let default = proto::pep::Config::default();
+    let default = pep::Config::default();
     assert_eq!((pep.connections, pep.buffer), (default.connections, default.buffer));
     for kernel in [&gateway.lan.kernel, &gateway.wan.kernel.clone().unwrap_or_default()] {
         assert_eq!(kernel.keep_alive, Some(Duration::from_secs(60)));
     }
     let own: Vec<_> = gateway.listening().collect();
-    assert_eq!(pep, proto::pep::Config { own, ..default });
+    assert_eq!(pep, pep::Config { own, ..default });
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use proto::bp::admission::{Admission, Network};
-use proto::bp::agent::{Acceptance, By};
+use bp::admission::{Admission, Network};
+use bp::agent::{Acceptance, By};
+use bp::codec::bp7::Eid;
 use serde::{Deserialize, Serialize};
 use transport::quantity::{Size, Span};
 use transport::text::SpecError;
-use wire::bp7::Eid;
 
 use super::{NodeSpec, node, pattern};
 
@@ -25,7 +25,7 @@ pub enum Strangers {
     Both,
 }
 
-impl From<Strangers> for proto::bp::admission::Strangers {
+impl From<Strangers> for bp::admission::Strangers {
     fn from(strangers: Strangers) -> Self {
         match strangers {
             Strangers::Refuse => Self::Refuse,

@@ -1,8 +1,8 @@
 //! CRC of the primary blocks of bundles from this node.
 
-use proto::bp::agent::Checks;
+use bp::agent::Checks;
+use bp::codec::bp7::CrcType;
 use serde::{Deserialize, Serialize};
-use wire::bp7::CrcType;
 
 /// CRC of the primary block, in version 7.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

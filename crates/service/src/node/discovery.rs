@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bp::codec::bp7::Eid;
+use bp::discovery::{Config, Found, News, Statistics};
 use engine::Rng;
-use proto::bp::discovery::{Config, Found, News, Statistics};
 use rt::{Discoverer, DiscoveryConfig};
 use serde::{Deserialize, Serialize};
 use transport::quantity::Span;
 use transport::settings::check_interval;
 use transport::text::SpecError;
-use wire::bp7::Eid;
 
 use super::admit::Strangers;
 use super::{Layer, NodeSpec, Way, node};

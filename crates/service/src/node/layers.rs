@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use bp::admission::{Admission, Strangers};
+use bp::codec::bp7::Eid;
+use bp::codec::mtcp::Framing;
+use bp::layer::{self, LinkId};
+use bp::tcpcl::{Protocol, Version3};
 use engine::Rng;
-use proto::bp::admission::{Admission, Strangers};
-use proto::bp::layer::{self, LinkId};
-use proto::bp::tcpcl::{Protocol, Version3};
 use rt::Destination;
 use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
@@ -14,8 +16,6 @@ use transport::adapter::saratoga::SaratogaSettings;
 use transport::quantity::Size;
 use transport::settings::NormSettings;
 use transport::text::SpecError;
-use wire::bp7::Eid;
-use wire::mtcp::Framing;
 
 use super::over_streams::Streams;
 use super::{OverFiles, OverLtp, OverStreams, OverUdp, Way};

@@ -25,18 +25,18 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use bp::agent::{self, LinkRef, Pattern, Routing};
+use bp::codec::bp7::Eid;
+use bp::layer::LinkId;
 use engine::{PathId, PathInfo, Rng};
-use proto::bp::agent::{self, LinkRef, Pattern, Routing};
-use proto::bp::layer::LinkId;
-use proto::settings::form::{self, Number, Off};
-use proto::settings::{Bound, Value};
 use rt::Destination;
 use rt::node::{Carrier, LayerConfig, NodeConfig};
 use serde::{Deserialize, Serialize};
+use session::settings::form::{self, Number, Off};
+use session::settings::{Bound, Value};
 use transport::quantity::{Rate, Size, Span};
 use transport::settings::{self, read_as, write_as};
 use transport::text::{self, SpecError};
-use wire::bp7::Eid;
 
 pub use self::admit::{AcceptRule, Strangers};
 pub use self::clock::ClockUse;

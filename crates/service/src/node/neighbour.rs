@@ -1,6 +1,6 @@
 //! A neighbour of a node, configured by TOML.
 
-use proto::bp::admission::Network;
+use bp::admission::Network;
 use rt::Destination;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use transport::text::SpecError;

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
+use bp::codec::bp7::Eid;
+use bp::filecl;
+use bp::normcl::NormCl;
+use bp::saratogacl::SaratogaCl;
 use engine::PathId;
-use proto::bp::filecl;
-use proto::bp::normcl::NormCl;
-use proto::bp::saratogacl::SaratogaCl;
-use proto::{norm, saratoga};
 use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
 use transport::adapter::bundles::config::check_saratoga;
@@ -16,7 +16,6 @@ use transport::protocol::Protocol;
 use transport::quantity::{Rate, Size, Span};
 use transport::settings::NormSettings;
 use transport::text::SpecError;
-use wire::bp7::Eid;
 
 use super::layers::{Built, Host, LayerSpec};
 use super::{CATCH_UP, datagram, patience};

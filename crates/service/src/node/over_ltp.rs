@@ -2,15 +2,14 @@
 
 use std::net::SocketAddr;
 
+use bp::codec::bp7::Eid;
+use bp::layer::LinkId;
+use bp::ltpcl::{self, Color, ColorForm, Ltpcl, Sharing};
 use engine::PathId;
-use proto::bp::layer::LinkId;
-use proto::bp::ltpcl::{self, Color, ColorForm, Ltpcl, Sharing};
-use proto::ltp;
 use serde::{Deserialize, Serialize};
 use transport::quantity::{Rate, Size, Span};
 use transport::settings::{LtpSettings, read_as, write_as};
 use transport::text::SpecError;
-use wire::bp7::Eid;
 
 use super::layers::{Built, Host, LayerSpec};
 use super::{CATCH_UP, NO_ENGINE, Way, check_datagrams, datagram, datagrams, patience, window};

@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use bp::codec::bp7::Eid;
+use bp::layer::LinkId;
+use bp::tcpcl::{self, Peer, Protocol, Tcpcl, WholeSeconds};
 use engine::PathId;
-use proto::bp::layer::LinkId;
-use proto::bp::tcpcl::{self, Peer, Protocol, Tcpcl, WholeSeconds};
-use proto::settings::form::{self, Off};
 use rt::node::Carrier;
 use rt::streams::{Listening, StreamConfig, StreamOptions};
 use serde::{Deserialize, Deserializer, Serialize, de};
+use session::settings::form::{self, Off};
 use transport::quantity::{Size, Span};
 use transport::settings::{check_interval, read_as, write_as};
 use transport::text::SpecError;
-use wire::bp7::Eid;
 
 use super::layers::{Built, Host, LayerSpec, NamesFiles};
 use super::tls::Tls;

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
+use bp::codec::bp7::Eid;
+use bp::udpcl::{self, Fragmentation, Udpcl};
 use engine::PathId;
-use proto::bp::udpcl::{self, Fragmentation, Udpcl};
 use serde::{Deserialize, Serialize};
 use transport::quantity::{Rate, Size};
 use transport::text::SpecError;
-use wire::bp7::Eid;
 
 use super::layers::{Built, Host, LayerSpec};
 use super::{check_datagrams, datagram, datagrams, window};

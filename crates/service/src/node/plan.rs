@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use bp::agent::{Agent, Routing};
+use bp::codec::bp7::Eid;
+use bp::contacts::ContactPlan;
+use bp::routes::Router;
 use engine::Time;
-use proto::bp::agent::{Agent, Routing};
-use proto::bp::contacts::ContactPlan;
-use proto::bp::routes::Router;
-use proto::routing::changes::{Change, Draft};
-use proto::routing::settings::Settings;
+use routing::changes::{Change, Draft};
+use routing::settings::Settings;
 use rt::node::OnStep;
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -18,7 +19,6 @@ use transport::contact_plan::{self, Base, Changes, Format};
 use transport::quantity::Span;
 use transport::settings::{RouterSettings, check_interval};
 use transport::text::{self, SpecError};
-use wire::bp7::Eid;
 
 /// Notes about a plan that are logged.
 const NOTES_LOGGED: usize = 20;

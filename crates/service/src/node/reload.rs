@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use bp::admission::Admission;
+use bp::agent::{Agent, LinkRef};
+use bp::codec::bp7::Eid;
+use bp::discovery::Statistics;
+use bp::layer::{Configured, LinkId, Remote};
 use engine::{PathId, Time};
-use proto::bp::admission::Admission;
-use proto::bp::agent::{Agent, LinkRef};
-use proto::bp::discovery::Statistics;
-use proto::bp::layer::{Configured, LinkId, Remote};
 use rt::node::{Handle, LayerUpdate};
 use serde::Deserialize;
 use tracing::warn;
 use transport::text::{self, SpecError};
-use wire::bp7::Eid;
 
 use super::discovery::{Discovering, Listed, text as text_of};
 use super::plan::{InForce, NO_PLAN, Outcome};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use proto::bp::agent::{Entry, Pattern};
+use bp::agent::{Entry, Pattern};
+use bp::codec::bp7::Eid;
 use serde::{Deserialize, Deserializer, Serialize};
 use transport::text::SpecError;
-use wire::bp7::Eid;
 
 use super::{NodeSpec, node, pattern};
 

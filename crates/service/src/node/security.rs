@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use proto::bp::agent;
-use proto::bp::security::{self, Key, OnFault, Operation, Policy};
+use bp::agent;
+use bp::codec::bpsec::{AesVariant, Scope, ShaVariant};
+use bp::security::{self, Key, OnFault, Operation, Policy};
 use serde::{Deserialize, Serialize};
 use transport::quantity::Span;
 use transport::settings::keys::bytes_of;
 use transport::text::{SpecError, did_you_mean};
-use wire::bpsec::{AesVariant, Scope, ShaVariant};
 
 use super::pattern;
 

@@ -1,8 +1,8 @@
 mod running;
 
+use bp::codec::bp7::CrcType;
 use engine::Time;
 use rt::node::{WallClock, dtn_ms};
-use wire::bp7::CrcType;
 
 use super::*;
 
@@ -486,8 +486,8 @@ kind = "tcpcl4"
 
 #[test]
 fn security_custody_and_copies_are_configured() {
-    use proto::bp::security::{OnFault, Operation, Role};
-    use wire::bpsec::{AesVariant, ShaVariant};
+    use bp::codec::bpsec::{AesVariant, ShaVariant};
+    use bp::security::{OnFault, Operation, Role};
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("node.toml");
@@ -548,8 +548,8 @@ fn invalid_security_settings_are_refused() {
 
 #[test]
 fn admission_is_configured() {
-    use proto::bp::admission::Strangers as Rights;
-    use proto::bp::agent::By;
+    use bp::admission::Strangers as Rights;
+    use bp::agent::By;
 
     let spec = NodeSpec::parse(WHOLE, "node.toml").unwrap();
     let admission = spec.admission().unwrap();

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use proto::bp::layer::LinkId;
-use proto::bp::tcpcl;
+use bp::codec::bp7::Eid;
+use bp::layer::LinkId;
+use bp::tcpcl;
 use rt::streams::TlsFiles;
 use serde::{Deserialize, Serialize};
 use transport::text::SpecError;
-use wire::bp7::Eid;
 
 /// TLS of streams (RFC 9174 §4.4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use bp::codec::bp7::Eid;
+use bp::codec::ipnd::{Beacon, Offer};
 use rt::node::Node;
 use rt::{FileStore, Waker};
 use service::api::{Hub, NodeClient, NodeServer, Shared, model};
 use service::node::{NodeSpec, PlanInForce, Reload};
-use wire::bp7::Eid;
-use wire::ipnd::{Beacon, Offer};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Set in the namespace.

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
+use bp::agent::{Agent, Indication, SendRequest};
+use bp::codec::bp7::{BundleId, Eid};
+use bp::layer::Content;
 use engine::{FileName, Time};
-use proto::bp::agent::{Agent, Indication, SendRequest};
-use proto::bp::layer::Content;
 use rt::node::Node;
 use rt::{FileStore, StoreConfig, Waker};
 use service::node::{NodeSpec, PlanInForce};
-use wire::bp7::{BundleId, Eid};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

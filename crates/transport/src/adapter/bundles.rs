@@ -6,14 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use bp::agent::{Agent, LinkRef};
+use bp::codec::bp7::Eid;
+use bp::files::{self, Files};
+use bp::layer::Command;
+use bp::node::{Node, Paths};
 use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf};
-use proto::bp::agent::{Agent, LinkRef};
-use proto::bp::files::{self, Files};
-use proto::bp::layer::Command;
-use proto::bp::node::{Node, Paths};
-use proto::cfdp;
-use proto::ut::{self, OverBundles};
-use wire::bp7::Eid;
+use ut::{self, OverBundles};
 
 use self::config::{BundlesConfig, Carrier, CfdpUser, LAYER, SERVICE, node};
 use super::cfdp::tell_of_ends;
@@ -36,7 +35,7 @@ impl Schema for Bundles {
         "bundle nodes"
     }
 
-    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+    fn settings(&self) -> Box<dyn session::settings::Settings> {
         Box::new(BundlesConfig::default())
     }
 

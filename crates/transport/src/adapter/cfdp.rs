@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use engine::{Engine as _, PathId, Rng, Time};
-use proto::cfdp::{
+use cfdp::pdu::{ConditionCode, DeliveryCode, FaultHandler, FileStatus, TransactionId, Width};
+use cfdp::{
     self, Entity, Indication, Limit, NoRoom, OperationIndication, Role, State, TransactionFinished,
 };
-use wire::cfdp::{ConditionCode, DeliveryCode, FaultHandler, FileStatus, TransactionId, Width};
+use engine::{Engine as _, PathId, Rng, Time};
 
 use super::{engine_in, no_profile, repeated_silence};
 use crate::adapter::layered_cfdp::{put_request, transactions};
@@ -58,7 +58,7 @@ impl Schema for Cfdp {
         "CFDP"
     }
 
-    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+    fn settings(&self) -> Box<dyn session::settings::Settings> {
         Box::new(cfdp::Config::default())
     }
 }

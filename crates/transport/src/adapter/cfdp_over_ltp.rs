@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use cfdp::pdu::{TransactionId, Width};
+use cfdp::{self, Entity};
 use engine::{Engine as _, PathId, Rng, Time};
-use proto::cfdp::{self, Entity};
-use proto::ltp;
-use proto::ut::{self, Below, LayeredEntity, LtpLayer, OverLtp, ServiceLayer};
-use wire::cfdp::{TransactionId, Width};
+use ut::{self, Below, LayeredEntity, LtpLayer, OverLtp, ServiceLayer};
 
 use super::cfdp::{progress, report, sent, tell_of_ends, transaction};
 use super::{engine_in, repeated_silence};
@@ -30,7 +29,7 @@ impl Schema for CfdpOverLtp {
         "CFDP over LTP"
     }
 
-    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+    fn settings(&self) -> Box<dyn session::settings::Settings> {
         Box::new(CfdpLtpConfig::default())
     }
 }

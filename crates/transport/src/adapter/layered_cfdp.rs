@@ -1,10 +1,8 @@
 //! CFDP entities over another protocol: LTP or bundles.
-
-use proto::cfdp;
-use proto::settings::form::{Number, visit_if};
-use proto::settings::{Field, Settings, Visited, Visitor};
-use proto::ut::{self, Below, LayeredEntity};
-use proto::visit;
+use session::settings::form::{Number, visit_if};
+use session::settings::{Field, Settings, Visited, Visitor};
+use session::visit;
+use ut::{self, Below, LayeredEntity};
 
 use crate::adapter::ltp::ltp_config;
 use crate::contract::{Protocol, SendRequest};
@@ -64,7 +62,7 @@ pub(crate) fn carried_cfdp() -> cfdp::Config {
 }
 
 fn of_class_1(mut config: cfdp::Config) -> cfdp::Config {
-    config.default_remote.mode = wire::cfdp::TransmissionMode::Unacknowledged;
+    config.default_remote.mode = cfdp::pdu::TransmissionMode::Unacknowledged;
     config
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{Engine as _, PathId, Rng, Time};
-use proto::{ltp, ltpt};
+use ltp::ltpt;
 
 use super::{engine_in, no_profile, repeated_silence};
 use crate::adapter::bundles::config::EPOCH;
@@ -47,7 +47,7 @@ impl Schema for Ltp {
         "LTP"
     }
 
-    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+    fn settings(&self) -> Box<dyn session::settings::Settings> {
         Box::new(ltp::Config::default())
     }
 }

@@ -100,7 +100,6 @@ use engine_in;
 
 #[cfg(test)]
 mod tests {
-    use proto::{cfdp, ltp, norm, saratoga};
 
     use super::cfdp::CFDP_PROFILES;
     use super::ltp::LTP_PROFILES;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{Engine as _, PathId, Rng, Time};
-use proto::norm::{self, Piece};
+use norm::{self, Piece};
 
 use super::{engine_in, no_profile};
 use crate::contract::{
@@ -62,7 +62,7 @@ impl Schema for Norm {
         "NORM"
     }
 
-    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+    fn settings(&self) -> Box<dyn session::settings::Settings> {
         Box::new(norm::Config::default())
     }
 }

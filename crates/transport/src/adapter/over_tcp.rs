@@ -7,8 +7,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf};
-use proto::{ftp, programs, stack, tcp};
-use wire::ftp::ReadControl;
+use models::ftp;
+use models::ftp::message::ReadControl;
+use models::programs;
 
 use self::config::OverTcpConfig;
 use super::engine_in;
@@ -28,7 +29,7 @@ impl Schema for OverTcp {
         "FTP and programs over TCP"
     }
 
-    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+    fn settings(&self) -> Box<dyn session::settings::Settings> {
         Box::new(OverTcpConfig::default())
     }
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{Engine as _, PathId, Rng, Time};
-use proto::saratoga;
-use proto::settings::{Visited, Visitor, Wrong};
+use session::settings::{Visited, Visitor, Wrong};
 
 use super::{engine_in, no_profile};
 use crate::contract::{
@@ -30,7 +29,7 @@ pub struct SaratogaConfig {
     pub paths: BTreeMap<u64, PathId>,
 }
 
-impl proto::settings::Settings for SaratogaConfig {
+impl session::settings::Settings for SaratogaConfig {
     fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
         let Self { config, remotes, .. } = self;
         saratoga::Named { config, remotes }.visit(visitor)
@@ -83,7 +82,7 @@ impl Schema for Saratoga {
         "Saratoga"
     }
 
-    fn settings(&self) -> Box<dyn proto::settings::Settings> {
+    fn settings(&self) -> Box<dyn session::settings::Settings> {
         Box::new(SaratogaConfig::default())
     }
 }

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use engine::Time;
-use proto::routing::changes::ChangeError;
-use proto::routing::contacts::{Contact, ContactPlan, Range};
+use routing::changes::ChangeError;
+use routing::contacts::{Contact, ContactPlan, Range};
 use wire::excerpt;
 
 use super::{Base, Document, Losses, OVERLAPS, Reading, longest, malformed, without_confidence};

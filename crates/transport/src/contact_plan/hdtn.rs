@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use engine::Time;
-use proto::routing::contacts::{Contact, ContactPlan};
+use routing::contacts::{Contact, ContactPlan};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;

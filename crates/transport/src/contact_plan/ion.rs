@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use engine::Time;
-use proto::routing::changes::{Change, ChangeError};
-use proto::routing::contacts::{Begin, Contact, ContactPlan, Range};
+use routing::changes::{Change, ChangeError};
+use routing::contacts::{Begin, Contact, ContactPlan, Range};
 use wire::{EXCERPT_MAX, excerpt};
 
 use super::times::clamped;

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
-use proto::routing::changes::{Change, ChangeError, Draft};
-use proto::routing::contacts::{Begin, Contact, ContactPlan, Range};
+use routing::changes::{Change, ChangeError, Draft};
+use routing::contacts::{Begin, Contact, ContactPlan, Range};
 use wire::{EXCERPT_MAX, excerpt};
 
 pub use self::list::read_list;

@@ -7,8 +7,8 @@
 use std::f64::consts::TAU;
 use std::time::Duration;
 
+use bp::contacts::{Contact, ContactPlan, NodeNumber, PlanError, Range};
 use engine::Time;
-use proto::bp::contacts::{Contact, ContactPlan, NodeNumber, PlanError, Range};
 
 use crate::quantity::{Span, Window};
 

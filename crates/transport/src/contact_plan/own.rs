@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::Time;
-use proto::routing::contacts::{Contact, ContactPlan, Range};
+use routing::contacts::{Contact, ContactPlan, Range};
 use serde::{Deserialize, Serialize};
 
 use super::{Base, Document, Reading, malformed};

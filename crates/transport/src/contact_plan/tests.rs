@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::Time;
-use proto::routing::changes::Change;
-use proto::routing::contacts::{Contact, ContactPlan, Range};
-use proto::routing::routes::{Priority, Router, Wanted};
-use proto::routing::settings::Settings;
+use routing::changes::Change;
+use routing::contacts::{Contact, ContactPlan, Range};
+use routing::routes::{Priority, Router, Wanted};
+use routing::settings::Settings;
 
 use super::{Base, Document, Format, read, read_changes, write};
 

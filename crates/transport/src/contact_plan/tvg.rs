@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::Time;
-use proto::routing::contacts::{Contact, ContactPlan};
+use routing::contacts::{Contact, ContactPlan};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use wire::excerpt;

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use proto::ltp::Red;
-use proto::programs::Tool;
-use proto::saratoga::Put;
+use ltp::Red;
+use models::programs::Tool;
+use saratoga::Put;
 
 use super::{Adapter, Convergence, Feature, Layer, Spool};
 use crate::dissect::Dissector;

@@ -1,7 +1,7 @@
 //! Facts about the layers of protocols.
 
-use proto::ltp::Red;
-use proto::programs::Tool;
+use ltp::Red;
+use models::programs::Tool;
 
 use super::{Adapter, Spool};
 use crate::dissect::Dissector;

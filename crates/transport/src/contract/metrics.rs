@@ -1,7 +1,6 @@
 //! Counters that transports report to their users.
 
-use proto::bp::agent;
-use proto::tcp;
+use bp::agent;
 use serde::{Deserialize, Serialize};
 
 /// Times in seconds for which buffers, instead of the congestion window, stopped a sender of TCP,

@@ -1,7 +1,7 @@
 //! PDUs of CFDP.
 
+use cfdp::pdu::{Body, Pdu};
 use wire::DecodeError;
-use wire::cfdp::{Body, Pdu};
 
 use super::{Described, Dissector, by_length};
 

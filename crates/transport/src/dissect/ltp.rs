@@ -1,7 +1,7 @@
 //! Segments of LTP.
 
+use ltp::segment::{Body, Segment};
 use wire::DecodeError;
-use wire::ltp::{Body, Segment};
 
 use super::{Described, Dissector, by_length};
 

@@ -174,8 +174,8 @@ pub fn describe(dissectors: &[&Dissector], packet: &[u8]) -> Described {
 
 #[cfg(test)]
 mod tests {
+    use ::saratoga::packet::{Content, Data, Packet, Width, v0};
     use proptest::prelude::*;
-    use wire::saratoga::{Content, Data, Packet, Width, v0};
 
     use super::*;
 
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn bundles_are_known_in_datagrams_and_over_tcp() {
-        let fragment = wire::udpcl::Fragment { bundle: 3, length: 40, offset: 7, data: b"x" };
+        let fragment = bp::codec::udpcl::Fragment { bundle: 3, length: 40, offset: 7, data: b"x" };
         let fragment = [&fragment.header()[..], b"x"].concat();
         let both = [&tcp::DISSECTOR, &udpcl::DISSECTOR];
         for (datagram, what) in [

@@ -1,7 +1,7 @@
 //! Messages of NORM.
 
+use norm::message::{Ack, Body, Command, Message};
 use wire::DecodeError;
-use wire::norm::{Ack, Body, Command, Message};
 
 use super::{Described, Dissector, by_likeness, single};
 

@@ -1,7 +1,7 @@
 //! Packets of Saratoga, of either version.
 
+use saratoga::packet::{Packet, v0};
 use wire::DecodeError;
-use wire::saratoga::{Packet, v0};
 
 use super::{Described, Dissector, ETHERNET_MAX, by_likeness, single};
 

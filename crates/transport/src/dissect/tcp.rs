@@ -1,7 +1,7 @@
 //! Packets of TCP, and of SCPS-TP.
 
+use tcp::segment::{Flags, Segment};
 use wire::ip::Ipv4;
-use wire::tcp::{Flags, Segment};
 
 use super::{Described, Dissector, single};
 
@@ -14,8 +14,10 @@ pub const DISSECTOR: Dissector =
 fn describe(packet: &[u8]) -> Described {
     let segment = match Ipv4::decode(packet) {
         Ok((header, payload)) => match header.protocol {
-            wire::tcp::PROTOCOL | wire::scps::PROTOCOL => Segment::decode_unchecked(payload),
-            wire::scps::COMPRESSED_PROTOCOL => return describe_compressed(payload),
+            tcp::segment::PROTOCOL | tcp::segment::scps::PROTOCOL => {
+                Segment::decode_unchecked(payload)
+            }
+            tcp::segment::scps::COMPRESSED_PROTOCOL => return describe_compressed(payload),
             _ => return ("not TCP".to_owned(), None),
         },
         Err(error) => return (format!("not TCP: {error}"), None),
@@ -30,7 +32,7 @@ fn describe(packet: &[u8]) -> Described {
 
 /// Description of a packet with a compressed header, which may omit the sequence number.
 fn describe_compressed(packet: &[u8]) -> Described {
-    match wire::scps::Compressed::decode_unchecked(packet) {
+    match tcp::segment::scps::Compressed::decode_unchecked(packet) {
         Ok((packet, _)) => {
             let parts = name(packet.head.flags, !packet.payload.is_empty());
             (parts, packet.head.sequence.map(u64::from))

@@ -1,6 +1,6 @@
 //! Bundles in datagrams of UDPCL.
 
-use wire::udpcl::Datagram;
+use bp::codec::udpcl::Datagram;
 
 use super::{Described, Dissector, UNKNOWN, single};
 

@@ -1,7 +1,7 @@
 //! The table of layers: a row each.
 
-use proto::ltp::Red;
-use proto::programs::{Tool, Version};
+use ::ltp::Red;
+use models::programs::{Tool, Version};
 
 use crate::adapter::bundles::config as nodes;
 use crate::adapter::over_tcp::config::OverTcpConfig;

@@ -1,7 +1,7 @@
 //! Application of a table of settings.
 
-use proto::settings::form::OFF;
-use proto::settings::{Field, Optional, Peers, Setting, Settings, Stop, Visited, Visitor, Wrong};
+use session::settings::form::OFF;
+use session::settings::{Field, Optional, Peers, Setting, Settings, Stop, Visited, Visitor, Wrong};
 use toml::{Table, Value};
 
 use super::read::{DEFAULT, REMOTES};

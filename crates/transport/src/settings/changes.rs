@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
-use proto::settings::Settings;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use session::settings::Settings;
 use toml::{Table, Value};
 
 use super::{Values, apply, read, write};

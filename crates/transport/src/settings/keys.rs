@@ -4,7 +4,6 @@ use std::fmt;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use proto::ltp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::Value;
 

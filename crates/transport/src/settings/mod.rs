@@ -18,10 +18,9 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
-use proto::settings::form::{Leaf, Word, Words};
-use proto::settings::{self, Bound, Value};
-use proto::{cfdp, ltp, norm};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use session::settings::form::{Leaf, Word, Words};
+use session::settings::{self, Bound, Value};
 
 pub use self::changes::Changes;
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
@@ -48,7 +47,7 @@ pub type LtpSettings = Changes<ltp::Config>;
 pub type NormSettings = Changes<norm::Config>;
 
 /// Changes of a router's settings.
-pub type RouterSettings = Changes<proto::routing::settings::Settings>;
+pub type RouterSettings = Changes<routing::settings::Settings>;
 
 /// Protocol whose settings are in tables of users.
 pub trait Schema: Sync {

@@ -3,12 +3,12 @@
 
 use std::fmt;
 
-use proto::settings::form::OFF;
-use proto::settings::{
-    Base, Field, Kind, Optional, Peers, Setting, Settings, Stop, Visited, Visitor,
-};
 use serde::Deserialize as _;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess};
+use session::settings::form::OFF;
+use session::settings::{
+    Base, Field, Kind, Optional, Peers, Setting, Settings, Stop, Visited, Visitor,
+};
 use toml::{Table, Value};
 
 use super::keys::Authentication;

@@ -1,8 +1,6 @@
 //! Changes of TCP's connections.
-
-use proto::tcp;
-pub use proto::tcp::BufferLimit as TcpBuffers;
-pub use proto::tcp::cc::Named as Congestion;
+pub use tcp::BufferLimit as TcpBuffers;
+pub use tcp::cc::Named as Congestion;
 
 use super::Changes;
 use crate::quantity::Size;

@@ -2,8 +2,9 @@ mod mib;
 
 use std::time::Duration;
 
+use ltp as l;
 use proptest::prelude::*;
-use proto::{ltp as l, saratoga as s};
+use saratoga as s;
 
 use super::*;
 use crate::adapter::saratoga::{Remotes, SaratogaConfig, SaratogaSettings};
@@ -57,7 +58,7 @@ fn strange_ltp(keys: Option<l::Authentication>) -> l::Config {
             block: 922,
             units: 923,
             units_total: 924,
-            buffers: proto::Buffers {
+            buffers: session::Buffers {
                 write_buffer: 92_500,
                 write_piece: 926,
                 read_ahead: 927,
@@ -113,7 +114,7 @@ fn strange_saratoga() -> SaratogaConfig {
             gaps: 914,
             file: 915,
             directory: 916,
-            buffers: proto::Buffers {
+            buffers: session::Buffers {
                 write_buffer: 91_700,
                 write_piece: 918,
                 read_ahead: 919,
@@ -427,8 +428,7 @@ fn assert_refused(cases: &[(&str, &str, &str)]) {
 #[test]
 fn gateways_have_the_buffers_of_hosts() {
     let unlimited = TcpBuffers::Unlimited.most();
-    let of =
-        |options: &proto::tcp::Options| (options.send_buffer.max(), options.receive_buffer.max());
+    let of = |options: &::tcp::Options| (options.send_buffer.max(), options.receive_buffer.max());
     let mut settings = PepSettings::default();
     let both = |settings: &PepSettings| {
         let mut pep = PepConfig::default();

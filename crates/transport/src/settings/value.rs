@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use proto::settings::{Base, Bound, Kind, Value};
 use serde::de::Unexpected;
+use session::settings::{Base, Bound, Kind, Value};
 use toml::Value as Toml;
 
 use super::keys::Authentication;

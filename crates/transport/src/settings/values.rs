@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
-use proto::settings::{Base, Field, Peers, Setting, Settings, Visited, Visitor};
 use serde::{Serialize, Serializer};
+use session::settings::{Base, Field, Peers, Setting, Settings, Visited, Visitor};
 use toml::{Table, Value};
 
 use super::read::{DEFAULT, REMOTES};

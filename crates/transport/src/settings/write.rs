@@ -1,7 +1,7 @@
 //! Writing settings as a table.
 
-use proto::settings::form::OFF;
-use proto::settings::{Field, Optional, Peers, Setting, Settings, Visited, Visitor};
+use session::settings::form::OFF;
+use session::settings::{Field, Optional, Peers, Setting, Settings, Visited, Visitor};
 use toml::{Table, Value};
 
 use super::read::{DEFAULT, REMOTES};

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
+use testing::hex::vector;
 
 use super::*;
-use crate::hex::vector;
 use crate::ip::Ipv4;
 use crate::ipv6::Ipv6;
 

@@ -1,5 +1,3 @@
-//! This codec's encodings, decoded by independent implementations.
+//! Encodings of this crate, decoded by independent implementations.
 
-mod corpus;
-mod spacepackets;
 mod tshark;

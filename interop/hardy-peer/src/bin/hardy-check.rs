@@ -9,6 +9,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bp::agent::Pattern;
+use bp::codec::bp7::{Bounds, Bundle, Head};
+use bp::codec::bpsec::{AesVariant, Scope, ShaVariant};
+use bp::security::{self as ours};
+use bp::security::{OnFault, Opened, Policy, Role, Rule, Vectors};
 use bp7_check::{Kinds, Numbers, made};
 use engine::Rng;
 use hardy_bpv7::block::{self, Type};
@@ -21,11 +26,6 @@ use hardy_bpv7::crc::CrcType;
 use hardy_bpv7::creation_timestamp::CreationTimestamp;
 use hardy_bpv7::dtn_time::DtnTime;
 use hardy_bpv7::eid::Eid;
-use proto::bp::agent::Pattern;
-use proto::bp::security::{self as ours};
-use proto::bp::security::{OnFault, Opened, Policy, Role, Rule, Vectors};
-use wire::bp7::{Bounds, Bundle, Head};
-use wire::bpsec::{AesVariant, Scope, ShaVariant};
 
 const CRCS: [CrcType; 3] = [CrcType::None, CrcType::CRC16_X25, CrcType::CRC32_CASTAGNOLI];
 /// A block type that neither implementation knows.
@@ -241,7 +241,7 @@ impl Protection {
                 ..Key::default()
             }
         });
-        let mut targets = vec![wire::bp7::PAYLOAD];
+        let mut targets = vec![bp::codec::bp7::PAYLOAD];
         if has_unknown && numbers.below(2) == 0 {
             targets.push(UNKNOWN);
         }
@@ -360,7 +360,7 @@ fn checked_by_hardy(protection: &Protection, plain: &[u8], at: u64) -> Result<()
     let before = opened(plain)?;
     let mut made = before.clone();
     let mut vectors = Vectors::new(&mut Rng::new(at, "vectors"));
-    let node = wire::bp7::Eid::ipn(977, 0);
+    let node = bp::codec::bp7::Eid::ipn(977, 0);
     let policy = protection.policy(Role::Source);
     policy.protect(&mut made, &node, &mut vectors).map_err(|fault| format!("{fault:?}"))?;
     let protected = Bundle { head: made.head, payload: &made.payload }.to_vec();
@@ -387,7 +387,7 @@ fn read_protected(protection: &Protection, bytes: &[u8]) -> Result<Vec<Vec<u8>>,
     let parsed = ParsedBundle::parse_with_keys(bytes, protection);
     let found = parsed.map_err(|error| format!("Hardy: {error}"))?.bundle;
     let mut contents = Vec::new();
-    for kind in [UNKNOWN, wire::bp7::PAYLOAD] {
+    for kind in [UNKNOWN, bp::codec::bp7::PAYLOAD] {
         let Some(number) = number(&found, kind) else { continue };
         let is_target = protection.targets.contains(&kind);
         if protection.signs.is_some() && is_target {

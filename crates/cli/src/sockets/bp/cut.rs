@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow};
+use bp::codec::file_part::{FilePart, crc_append};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use service::api::NodeClient;
 use service::api::model::Node;
 use service::http::ClientError;
-use wire::file_part::{FilePart, crc_append};
 
 use super::kept;
 use super::send::SendArgs;

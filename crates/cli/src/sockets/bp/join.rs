@@ -11,11 +11,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use bp::codec::file_part::{FilePart, HEADER_MAX, crc_append};
 use engine::FileName;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use service::api::model::Delivery;
-use wire::file_part::{FilePart, HEADER_MAX, crc_append};
 
 use super::recv::Payload;
 use super::{kept, names};

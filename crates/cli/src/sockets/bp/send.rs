@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use bp::codec::eid::Eid;
 use service::api::NodeClient;
 use service::http::ClientError;
 use transport::quantity::{Size, Span};
-use wire::eid::Eid;
 
 use super::{Place, cut, print};
 use crate::exit::Exit;
@@ -36,7 +36,7 @@ pub(super) struct SendArgs {
     pub(super) lifetime: Span,
 
     /// Size of the parts of a longer file; `slowlight bp recv` joins them
-    #[arg(long, value_name = "SIZE", default_value_t = Size(proto::bp::files::PART))]
+    #[arg(long, value_name = "SIZE", default_value_t = Size(bp::files::PART))]
     pub(super) part: Size,
 
     /// Send short files like long ones, with their names, for `slowlight bp recv`

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use engine::Time;
-use proto::pep::{Indication, Pep};
+use pep::{Indication, Pep};
 use rt::streams::{
     Listening, StreamConfig, StreamDriver, StreamEvent, StreamOptions, allow_descriptors,
 };

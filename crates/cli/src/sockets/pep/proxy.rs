@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::Result;
 use engine::{Engine, Time};
-use proto::pep::{Indication, Pep};
-use proto::stack::{self, OverTcp};
-use proto::tcp::{self, Stack};
+use pep::{Indication, Pep};
 use service::gateway::Gateway;
+use stack::{self, OverTcp};
+use tcp::{self, Stack};
 
 /// Engine that contains a proxy.
 pub(super) trait Proxy: Engine<Indication = Indication> {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use engine::Time;
-use proto::pep::{End, Indication, Pep, Refusal, Report};
-use proto::tcp::Stack;
+use pep::{End, Indication, Pep, Refusal, Report};
 use rt::TunStatistics;
 use rt::streams::StreamStatistics;
 use serde_json::{Value, json};
+use tcp::Stack;
 
 use super::proxy::Proxy;
 use crate::Usage;

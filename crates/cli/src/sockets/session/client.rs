@@ -7,14 +7,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use cfdp::pdu::{FileStatus, TransmissionMode};
 use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
-use proto::cfdp;
-use proto::ltpt::Otherwise;
+use ltp::ltpt::Otherwise;
 use service::api::Receives;
 use transport::quantity::Span;
 use transport::{Configuration, Ended, Event, Progress, Role, SendRequest, TransferId, Transport};
-use wire::cfdp::{FileStatus, TransmissionMode};
 
 use super::job::{Ends, Job, SendFile, Wish};
 use super::place::Place;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use proto::cfdp::PutRequest;
+use cfdp::PutRequest;
 use transport::quantity::Span;
 
 use super::put::CfdpOptions;

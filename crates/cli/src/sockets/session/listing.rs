@@ -4,7 +4,6 @@ use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Result;
-use proto::saratoga;
 
 /// Prints the entries of a directory, one per line, as text or JSON.
 pub(super) fn print(entries: &[saratoga::Listed], json: bool) -> Result<()> {

@@ -12,6 +12,19 @@ mod server;
 mod strangers;
 mod stream;
 
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use engine::{PathId, PathInfo, Time};
+use saratoga::lite;
+use service::api::{EntityDriver, Observer};
+use transport::contract::Spool;
+use transport::quantity::Rate;
+use transport::settings::check_interval;
+use transport::{Configuration, Event, Process, Role, TransferId, Transport};
+
 pub(crate) use self::client::run;
 pub(crate) use self::job::{Ends, Job, SendFile, Wish};
 pub(crate) use self::place::hash;
@@ -19,20 +32,6 @@ pub(crate) use self::put::{CfdpOptions, mode};
 pub(crate) use self::routes::Routes;
 pub(crate) use self::server::{Beacons, Service, serve};
 pub(crate) use self::stream::{Source, receive as receive_stream, send as send_stream};
-
-use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime};
-
-use anyhow::{Context as _, Result, anyhow, ensure};
-use engine::{PathId, PathInfo, Time};
-use proto::saratoga::lite;
-use service::api::{EntityDriver, Observer};
-use transport::contract::Spool;
-use transport::quantity::Rate;
-use transport::settings::check_interval;
-use transport::{Configuration, Event, Process, Role, TransferId, Transport};
-
 use crate::sockets::transfer::{self, CATCH_UP, Options, UNPACED_WINDOW, bind_error};
 
 /// Time for which an end stays to reply to peers that missed its last message.

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context as _, Result, anyhow};
+use cfdp::PutRequest;
 use engine::FileName;
-use proto::cfdp::PutRequest;
 use serde::{Deserialize, Serialize};
 
 use super::job::{Job, SendFile, Wish};

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use bytes::Bytes;
+use cfdp::pdu::{
+    ChecksumType, ConditionCode, FaultHandler, FilestoreAction, FilestoreStatus, TransmissionMode,
+};
+use cfdp::{Config, FilestoreRequest, FilestoreResponse, PutRequest};
 use engine::FileName;
-use proto::cfdp::{Config, FilestoreRequest, FilestoreResponse, PutRequest};
 use transport::protocol::Kind;
 use transport::quantity::Span;
 use transport::settings::named;
-use wire::cfdp::{
-    ChecksumType, ConditionCode, FaultHandler, FilestoreAction, FilestoreStatus, TransmissionMode,
-};
 
 use super::job::SendFile;
 use crate::sockets::scope;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, ensure};
-use proto::ltpt::{Indication, Otherwise, Transfer};
+use ltp::ltpt::{Indication, Otherwise, Transfer};
+use ltp::segment::ltpt::Address;
 use transport::Configuration;
-use wire::ltpt::Address;
 
 use crate::sockets::outcome::print_json;
 use crate::sockets::peers::paths;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
-use proto::ltpt;
+use ltp::ltpt;
 use service::api::Receives;
 use transport::{Configuration, Ended, Event, Role, TransferId, Transport};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, PathInfo, Time};
 use indicatif::ProgressBar;
-use proto::norm::Piece;
+use norm::Piece;
 use transport::quantity::Span;
 use transport::{Configuration, Ended, Event, Role, StreamEvent, Streams, TransferId, Transport};
 

@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context as _, Result, anyhow};
 use engine::Time;
-use proto::tcp::{CloseReason, Config, Stack};
 use rt::{Control, TunDriver, TunEvent, Waker};
+use tcp::{CloseReason, Config, Stack};
 use transport::quantity::Span;
 
 use self::device::Device;

@@ -3,10 +3,8 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use proto::tcp::cc::IdleRule;
-use proto::tcp::{
-    AckPolicy, Buffer, InitialWindow, KeepAlive, LossRecovery, Options, Profile, Timeouts,
-};
+use tcp::cc::IdleRule;
+use tcp::{AckPolicy, Buffer, InitialWindow, KeepAlive, LossRecovery, Options, Profile, Timeouts};
 use transport::quantity::{Size, Span};
 use transport::settings::tcp::{Congestion, TcpBuffers};
 

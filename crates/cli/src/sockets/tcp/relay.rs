@@ -4,9 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::Time;
-use proto::tcp::{
-    Backlog, CloseReason, ConnectionId, Indication, Info, ListenerId, Options, Stack,
-};
+use tcp::{Backlog, CloseReason, ConnectionId, Indication, Info, ListenerId, Options, Stack};
 
 use super::streams::{Sink, Source};
 
@@ -107,7 +105,7 @@ impl Relay {
         stack: &mut Stack,
         local: SocketAddr,
         options: &Options,
-    ) -> Result<(), proto::tcp::RequestError> {
+    ) -> Result<(), tcp::RequestError> {
         match self.role {
             Role::Connect { to, from_port } => {
                 let local = SocketAddr::new(local.ip(), from_port.unwrap_or(local.port()));

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use proto::tcp::scps::SnackForm;
-use proto::tcp::{CloseReason, Info, Statistics};
 use rt::TunStatistics;
 use serde_json::{Value, json};
+use tcp::scps::SnackForm;
+use tcp::{CloseReason, Info, Statistics};
 
 use super::relay::Outcome;
 use crate::sockets::punctuality::Account;

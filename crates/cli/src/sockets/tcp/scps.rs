@@ -1,7 +1,7 @@
 //! Options of SCPS-TP.
 
 use clap::ValueEnum;
-use proto::tcp::scps::{Carrier, LossCause, RateControl, Scps, Snack, SnackForm};
+use tcp::scps::{Carrier, LossCause, RateControl, Scps, Snack, SnackForm};
 use transport::quantity::{Rate, Span};
 
 /// Form of selective negative acknowledgments.

@@ -1,5 +1,5 @@
 use clap::Parser as _;
-use proto::tcp::{Buffer, InitialWindow, LossRecovery, Options, Profile};
+use tcp::{Buffer, InitialWindow, LossRecovery, Options, Profile};
 use transport::settings::tcp::TcpBuffers;
 
 use super::options::{Room, TcpOptions};

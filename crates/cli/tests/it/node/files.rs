@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use wire::file_part::{FilePart, crc_append};
+use bp::codec::file_part::{FilePart, crc_append};
 
 use super::row::{Row, SLOWLIGHT, bytes, text, wait_for};
 use crate::guard::guarded;

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use proto::norm::message::{Body, Command, Message};
+use norm::message::{Body, Command, Message};
 use serde_json::{Value, json};
 
 use super::process::{Place, Running, await_that, check, make, silent};

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use engine::{Engine as _, PathId, Rng, Time};
-use proto::ltp::Node;
+use ltp::Node;
+use ltp::segment::{Body, Data, End, Extension, Segment};
 use transport::Configuration as _;
 use transport::adapter::ltp::ltp_config;
 use transport::protocol::Protocol;
 use transport::settings::Settings;
-use wire::ltp::{Body, Data, End, Extension, Segment};
 
 use super::{DEAF, Observations, World, evenly};
 

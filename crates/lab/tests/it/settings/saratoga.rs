@@ -1,6 +1,6 @@
 //! Saratoga.
 
-use wire::saratoga::{FileChecksum, Packet, Width};
+use saratoga::packet::{FileChecksum, Packet, Width};
 
 use super::{DEAF, Observations, World, evenly};
 

@@ -1,9 +1,9 @@
 use std::net::IpAddr;
 
 use proptest::prelude::*;
+use tcp::segment::{self, Flags, Header, PseudoHeader, Segment, TcpOption};
 use wire::ip::{self, Ipv4};
 use wire::ipv6::Ipv6;
-use wire::tcp::{self, Flags, Header, PseudoHeader, Segment, TcpOption};
 
 use super::super::shape::IPV4_LEN;
 use super::*;
@@ -35,7 +35,8 @@ fn segment(v6: bool, (sequence, flags, len): Summary) -> Vec<u8> {
         window: 500,
         ..Header::default()
     };
-    tcp::encode(&header, &STAMPS, PseudoHeader::new(from, to, tcp::PROTOCOL), rest).unwrap();
+    segment::encode(&header, &STAMPS, PseudoHeader::new(from, to, segment::PROTOCOL), rest)
+        .unwrap();
     let total = (ip + rest.len()) as u16;
     match (from, to) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -45,7 +46,7 @@ fn segment(v6: bool, (sequence, flags, len): Summary) -> Vec<u8> {
                 id: sequence as u16,
                 fragment: ip::DONT_FRAGMENT,
                 ttl: 64,
-                protocol: tcp::PROTOCOL,
+                protocol: segment::PROTOCOL,
                 source,
                 destination,
             };
@@ -56,7 +57,7 @@ fn segment(v6: bool, (sequence, flags, len): Summary) -> Vec<u8> {
                 traffic_class: 0,
                 flow_label: 0,
                 payload_len: total - IPV6_LEN as u16,
-                next_header: tcp::PROTOCOL,
+                next_header: segment::PROTOCOL,
                 hop_limit: 64,
                 source,
                 destination,
@@ -200,7 +201,7 @@ proptest! {
         }
         let ip = if v6 { IPV6_LEN } else { IPV4_LEN };
         let (from, to) = if v6 { ("fd00::1", "fd00::2") } else { ("10.9.0.1", "10.9.0.2") };
-        let pseudo = PseudoHeader::new(from.parse().unwrap(), to.parse().unwrap(), tcp::PROTOCOL);
+        let pseudo = PseudoHeader::new(from.parse().unwrap(), to.parse().unwrap(), segment::PROTOCOL);
         prop_assert!(Segment::decode(&packets[0][ip..], pseudo).is_ok());
     }
 

@@ -1,6 +1,6 @@
 //! Nodes that use TLS, or refuse to.
 
-use proto::bp::tcpcl::{Proof, Tls as When};
+use bp::tcpcl::{Proof, Tls as When};
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair,

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bp::agent::{Config, Indication, SendRequest};
 use engine::{Effect, Engine as _, Input, MemoryStore, Rng};
-use proto::bp::agent::{Config, Indication, SendRequest};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;

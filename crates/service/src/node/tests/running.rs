@@ -2,9 +2,9 @@
 
 use std::sync::mpsc;
 
+use bp::agent::Agent;
+use bp::routes::{Priority, Wanted};
 use engine::Time;
-use proto::bp::agent::Agent;
-use proto::bp::routes::{Priority, Wanted};
 use rt::node::{Node, OnStep};
 use rt::{FileStore, Waker};
 

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use engine::Time;
 use link::{ErrorKind, ErrorModel};
-use proto::pep;
-use proto::tcp::{Buffer, KeepAlive};
 use slowlight_sim::Action;
+use tcp::{Buffer, KeepAlive};
 
 use super::talker::Manner;
 use super::world::{CLIENT, GATES, PORT, Plan, SERVER, address};

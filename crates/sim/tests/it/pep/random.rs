@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::Receive;
 use link::{Delay, ErrorKind, ErrorModel};
 use proptest::prelude::*;
-use proto::tcp::Profile;
+use tcp::Profile;
 
 use super::talker::Manner;
 use super::world::{CLIENT, GATES, PORT, Plan, SERVER, satellite};

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use engine::{Deadline, Effect, Engine, Input, PathId, PathInfo, Rng, Time, Transmit, TxBuf};
 use link::{Delay, Framing, Rate};
-use proto::stack::{self, Gateway, GatewayConfig, OverTcp};
-use proto::tcp::{self, Buffer, Options, Route};
-use proto::{pep, tcp::Profile};
 use slowlight_sim::{HostConfig, HostId, Limit, LinkId, Outcome, World};
+use stack::{self, Gateway, GatewayConfig, OverTcp};
+use tcp::Profile;
+use tcp::{self, Buffer, Options, Route};
 
 use super::mangler::Mangler;
 use super::talker::{Manner, Stream, Talker};
@@ -208,7 +208,7 @@ impl Plan {
             |host: usize| GATES.into_iter().zip(self.gates).any(|gate| gate == (host, true));
         let takes = |host: usize| is_gate(host) || (host == SKY && self.mangles);
         let hosts = [0, 1, 2, 3, 4].map(|host| {
-            let intercepts = if takes(host) { vec![wire::tcp::PROTOCOL] } else { Vec::new() };
+            let intercepts = if takes(host) { vec![tcp::segment::PROTOCOL] } else { Vec::new() };
             let config = HostConfig::new(NAMES[host], address(host));
             world.add_host(HostConfig { intercepts, batch: 16, ..config })
         });

@@ -6,12 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use engine::PathId;
-use proto::programs::{self, Tool, Version};
-use proto::settings::form::Refusal;
-use proto::settings::{Field, Optional, Settings, Visited, Visitor};
-use proto::stack::{self, Host};
-use proto::tcp::scps::Bets;
-use proto::{ftp, tcp, visit};
+use models::ftp;
+use models::programs::{self, Tool, Version};
+use session::settings::form::Refusal;
+use session::settings::{Field, Optional, Settings, Visited, Visitor};
+use session::visit;
+use stack::{self, Host};
+use tcp::scps::Bets;
 
 use crate::contract::Protocol;
 use crate::settings::Changes;

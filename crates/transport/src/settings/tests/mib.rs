@@ -1,7 +1,6 @@
 use std::time::Duration;
 
-use proto::cfdp;
-use wire::cfdp::{ChecksumType, ConditionCode, FaultHandler, TransmissionMode, Version, Width};
+use cfdp::pdu::{ChecksumType, ConditionCode, FaultHandler, TransmissionMode, Version, Width};
 
 use super::super::Mib;
 
@@ -189,7 +188,7 @@ fn the_manual_is_complete() {
         let Some(last) = last.filter(|key| !group.iter().any(|part| key.contains(part))) else {
             continue;
         };
-        let fault = proto::settings::form::value_of::<ConditionCode>(&last).is_some();
+        let fault = session::settings::form::value_of::<ConditionCode>(&last).is_some();
         assert!(fault || named.contains(&last), "{last} is not in docs/cfdp.md");
     }
 }

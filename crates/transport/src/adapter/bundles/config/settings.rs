@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use proto::bp::contacts::ContactPlan;
-use proto::settings::form::{Leaf, visit_part};
-use proto::settings::{Base, Kind, Settings, Value, Visited, Visitor, Wrong};
-use proto::{saratoga, visit};
+use bp::contacts::ContactPlan;
+use session::settings::form::{Leaf, visit_part};
+use session::settings::{Base, Kind, Settings, Value, Visited, Visitor, Wrong};
+use session::visit;
 
 use super::{BundlesConfig, CfdpUser, epoch};
 use crate::adapter::layered_cfdp::Ut;

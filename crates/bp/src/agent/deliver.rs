@@ -1,0 +1,176 @@
+//! Delivery of bundles to this node (RFC 9171 §5.7).
+
+use engine::Time;
+
+use super::super::layer::Content;
+use super::custody::Signaller;
+use super::head::{Head, bounds_of_six};
+use super::{Agent, DeliveryId, Indication, RequestError};
+use crate::codec::bp6;
+use crate::codec::bp7::{AdministrativeRecord, BundleFlags, BundleId, Eid, Reason};
+
+impl Agent {
+    /// Registers a user for an endpoint. Bundles that wait for it are delivered.
+    ///
+    /// # Errors
+    ///
+    /// The endpoint is null or already registered.
+    pub fn register(&mut self, endpoint: &Eid) -> Result<(), RequestError> {
+        if endpoint.is_none() {
+            return Err(RequestError::NoDestination);
+        }
+        if endpoint.is_singleton() && !self.is_ours(endpoint) {
+            return Err(RequestError::NotOurs);
+        }
+        if self.users.is_registered(endpoint) {
+            return Err(RequestError::Taken);
+        }
+        self.users.register(endpoint);
+        self.offer(endpoint);
+        Ok(())
+    }
+
+    /// Deregisters an endpoint. Unconfirmed bundles wait for the next registration.
+    pub fn deregister(&mut self, endpoint: &Eid) {
+        // The next user gets an indication of its own.
+        self.user.withdraw(|indication| match indication {
+            Indication::Delivered { endpoint: of, .. } => of == endpoint,
+            _ => false,
+        });
+        for number in self.users.deregister(endpoint) {
+            if let Some(held) = self.bundles.get_mut(&number) {
+                (held.delivering, held.waits) = (false, true);
+                self.users.wait(endpoint, number);
+            }
+        }
+    }
+
+    /// Identity of the bundle of a delivery. After a restart the same number may belong to another
+    /// bundle.
+    #[must_use]
+    pub fn delivery(&self, delivery: DeliveryId) -> Option<BundleId> {
+        let held = self.bundles.get(&delivery.0).filter(|held| held.delivering);
+        held.map(|held| held.id())
+    }
+
+    /// Confirms a delivery: the agent may delete the bundle.
+    ///
+    /// # Errors
+    ///
+    /// No such delivery: it was confirmed, or has expired.
+    pub fn confirm(&mut self, now: Time, delivery: DeliveryId) -> Result<(), RequestError> {
+        let DeliveryId(number) = delivery;
+        let held = self.bundles.get_mut(&number).filter(|held| held.delivering);
+        let held = held.ok_or(RequestError::NoDelivery)?;
+        held.delivering = false;
+        let endpoint = held.destination().clone();
+        self.statistics.delivered += 1;
+        self.report(now, number, BundleFlags::REPORT_DELIVERY, Reason::NoInformation);
+        self.users.confirm(&endpoint, number);
+        self.settle(number);
+        self.offer(&endpoint);
+        Ok(())
+    }
+
+    /// Delivers a bundle to its user, or keeps it until there is one.
+    pub(super) fn deliver(&mut self, now: Time, number: u64) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        if held.head.fragment().is_some() {
+            return self.collect(now, number);
+        }
+        if !self.joins.is_empty() {
+            let key = held.key();
+            self.joined(now, &key);
+        }
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        if held.requests(BundleFlags::ADMINISTRATIVE) {
+            self.administrative(now, number);
+            return;
+        }
+        let endpoint = held.destination().clone();
+        if !self.users.has_waiting(&endpoint) && self.user_takes(&endpoint) {
+            self.hand_to_user(&endpoint, number);
+            return;
+        }
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        held.waits = true;
+        self.users.wait(&endpoint, number);
+        self.offer(&endpoint);
+    }
+
+    /// Delivers the bundles waiting for an endpoint in order of arrival, as long as its user takes
+    /// more.
+    fn offer(&mut self, endpoint: &Eid) {
+        while self.user_takes(endpoint) {
+            let Some(number) = self.users.pop_waiting(endpoint) else { return };
+            self.hand_to_user(endpoint, number);
+        }
+    }
+
+    /// Whether an endpoint has a user that takes more deliveries.
+    fn user_takes(&self, endpoint: &Eid) -> bool {
+        self.users.takes(endpoint, self.config.limits.delivering)
+    }
+
+    /// Delivers a bundle to the user of an endpoint.
+    fn hand_to_user(&mut self, endpoint: &Eid, number: u64) {
+        let Some(held) = self.bundles.get_mut(&number) else { return };
+        if !self.users.hand_over(endpoint, number) {
+            return;
+        }
+        (held.waits, held.delivering) = (false, true);
+        self.user.indicate(Indication::Delivered {
+            delivery: DeliveryId(number),
+            endpoint: endpoint.clone(),
+            id: held.id(),
+            version: held.head.version(),
+            verified: held.arrival.verified.clone(),
+            payload: held.payload.clone(),
+        });
+    }
+
+    /// Handles an administrative record for this node.
+    fn administrative(&mut self, now: Time, number: u64) {
+        let bounds = self.config.limits.head;
+        let Some(held) = self.bundles.get(&number) else { return };
+        let from = held.head.source().clone();
+        let signaller = Signaller { source: from.clone(), by: held.arrival.by.clone() };
+        let (bytes, head) = match &held.payload {
+            Content::Bytes(bytes) => (bytes.clone(), held.head.clone()),
+            // No record is that long.
+            Content::File { .. } => return self.no_record(number),
+        };
+        match head {
+            Head::Seven(_) => match AdministrativeRecord::decode(&bytes, &bounds) {
+                Ok(AdministrativeRecord::StatusReport(report)) => {
+                    self.user.indicate(Indication::Report { from, report });
+                }
+                Ok(AdministrativeRecord::Other { .. }) | Err(_) => return self.no_record(number),
+            },
+            Head::Six(_) => {
+                match bp6::AdministrativeRecord::decode(&bytes, &bounds_of_six(&bounds)) {
+                    Ok(bp6::AdministrativeRecord::StatusReport(report)) => {
+                        let report = super::reports::of_six(&report);
+                        self.user.indicate(Indication::Report { from, report });
+                    }
+                    Ok(bp6::AdministrativeRecord::CustodySignal(signal)) => {
+                        self.custody_signal(&signaller, &signal);
+                    }
+                    Ok(bp6::AdministrativeRecord::AggregateCustodySignal(signal)) => {
+                        self.aggregate_signal(&signaller, &signal);
+                    }
+                    Ok(bp6::AdministrativeRecord::Other { .. }) | Err(_) => {
+                        return self.no_record(number);
+                    }
+                }
+            }
+        }
+        self.settle(number);
+        self.pump_freed(now);
+    }
+
+    fn no_record(&mut self, number: u64) {
+        self.statistics.malformed += 1;
+        self.settle(number);
+    }
+}

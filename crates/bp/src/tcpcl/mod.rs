@@ -1,0 +1,686 @@
+//! Convergence layers over streams: TCPCL, versions 4 (RFC 9174) and 3 (RFC 7242), MTCP and STCP.
+//!
+//! A [`Tcpcl`] is a [`Layer`]: it serves any number of neighbours, each over a stream that it
+//! opened or accepted. Streams may come from a simulator's TCP or the kernel's, with TLS where
+//! both sides support it.
+
+mod config;
+mod out;
+mod places;
+mod protocol;
+mod receiving;
+mod sending;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId,
+    PathInfo, Receive, StreamEffect, Ticket, Time, Timers, Transmit, TxBuf,
+};
+
+pub use self::config::{Config, Limits, Peer, Proof, Tls, WholeSeconds};
+pub use self::protocol::{Protocol, Version3};
+pub use crate::codec::mtcp::Framing;
+
+use self::places::Remote;
+use self::sending::Sending;
+use self::session::{Phase, Session};
+use super::admission::Standing;
+use super::layer::{Command, Configured, Event, Layer, LinkId, Neighbour, Outcome, Outgoing, Tag};
+use super::source::Files;
+use crate::codec::bp7::Eid;
+use crate::codec::tcpcl3;
+use crate::codec::tcpcl4::{ContactHeader, Extensions, Message, SessionInit, TermReason};
+
+/// Unsent bytes of a session beyond which no further segment is made.
+const OUT: usize = 128 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Alarm {
+    /// Timeout of a slow or silent peer.
+    Silence(PathId),
+    /// A keepalive is due.
+    Keepalive(PathId),
+    /// Timeout of a transfer that stands still.
+    Stall(PathId),
+    /// A connection is retried.
+    Reconnect(LinkId),
+}
+
+/// A neighbour to connect to.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    /// Pause before the next attempt.
+    pause: Duration,
+    is_opening: bool,
+}
+
+/// Purpose of a read or an opened file.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    path: PathId,
+    tag: Tag,
+}
+
+/// Counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Sessions established.
+    pub sessions: u64,
+    /// Streams that ended before that.
+    pub failed: u64,
+    /// Bundles acknowledged by neighbours, or sent if the protocol has no acknowledgments.
+    pub sent: u64,
+    /// Bundles received whole.
+    pub received: u64,
+    /// Protocol violations by peers.
+    pub faults: u64,
+}
+
+/// The convergence layer over streams.
+#[derive(Debug)]
+pub struct Tcpcl {
+    config: Config,
+    sessions: BTreeMap<PathId, Session>,
+    paths: BTreeMap<LinkId, PathId>,
+    /// Links to nodes that announced themselves.
+    discovered: BTreeSet<LinkId>,
+    wanted: BTreeMap<LinkId, Wanted>,
+    /// Sessions that may have data to send.
+    ready: BTreeSet<PathId>,
+    events: VecDeque<Event>,
+    effects: VecDeque<Effect>,
+    files: Files<Use>,
+    timers: Timers<Alarm>,
+    next_transfer: u64,
+    next_came: u32,
+    statistics: Statistics,
+}
+
+impl Tcpcl {
+    /// A layer with these settings.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            sessions: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            discovered: BTreeSet::new(),
+            wanted: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            events: VecDeque::new(),
+            effects: VecDeque::new(),
+            files: Files::default(),
+            timers: Timers::new(),
+            next_transfer: 0,
+            next_came: LinkId::CAME.0,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    fn stream_up(&mut self, now: Time, path: PathId, info: &PathInfo) {
+        if self.sessions.contains_key(&path) {
+            return;
+        }
+        let configured = self.config.peers.iter().find(|(_, peer)| peer.path == path);
+        let (link, is_active) = match configured.map(|(link, _)| *link) {
+            Some(link) => (link, true),
+            None => {
+                self.next_came = self.next_came.wrapping_add(1).max(LinkId::CAME.0);
+                (LinkId(self.next_came), false)
+            }
+        };
+        if let Some(wanted) = self.wanted.get_mut(&link) {
+            wanted.is_opening = false;
+        }
+        let address = info.ends.map(|(_, far)| far.ip());
+        let Some(standing) = self.place(now, (link, is_active), address) else {
+            self.effects.push_back(StreamEffect::Reset { path }.into());
+            self.try_later(now, link);
+            return;
+        };
+        let protocol = self.config.protocol;
+        let peer = Remote { address, standing, node: None, since: now };
+        let mut session = Session::new(link, is_active, protocol, peer);
+        // In version 4 the listening side waits for the contact header of the connecting side (RFC
+        // 9174 §4.3).
+        if is_active || matches!(protocol, Protocol::Tcpcl3(_)) {
+            self.contact(&mut session);
+        }
+        self.sessions.insert(path, session);
+        self.paths.insert(link, path);
+        self.ready.insert(path);
+        let greeting = if is_active { self.config.patience } else { self.config.greeting };
+        let at = now + greeting.min(self.config.patience);
+        self.timers.set(Alarm::Silence(path), at, "a session being established");
+        if let Some(address) = address.filter(|_| !is_active) {
+            let here: BTreeSet<Eid> = self.config.admission.at(address).cloned().collect();
+            self.connect_soon(now, |node| here.contains(node));
+        }
+        if self.config.tls == Tls::Always && protocol != Protocol::Tcpcl4 {
+            self.fault(path, "TLS is required, but the protocol has none");
+        } else if let Protocol::Framed(framing) = protocol {
+            self.established_framed(now, path, framing);
+        }
+    }
+
+    fn contact(&self, session: &mut Session) {
+        let bytes = match self.config.protocol {
+            Protocol::Tcpcl4 => {
+                let can_tls = self.config.tls != Tls::Never;
+                Bytes::copy_from_slice(&ContactHeader { can_tls }.encode())
+            }
+            Protocol::Tcpcl3(settings) => self.contact_3(settings).into(),
+            Protocol::Framed(_) => return,
+        };
+        session.out.push(bytes);
+    }
+
+    fn contact_3(&self, settings: Version3) -> Vec<u8> {
+        let Version3 { acks, reactive_fragmentation, refusals, lengths, .. } = settings;
+        let flags = tcpcl3::Flags { acks, reactive_fragmentation, refusals, lengths };
+        let (keepalive_s, eid) = (self.config.keepalive_s, self.node_id());
+        tcpcl3::ContactHeader { version: tcpcl3::VERSION, flags, keepalive_s, eid: &eid }.to_vec()
+    }
+
+    /// Node ID announced to peers.
+    fn node_id(&self) -> String {
+        if self.config.node.is_none() { String::new() } else { self.config.node.to_string() }
+    }
+
+    /// Handles the end of a stream, and of all its transfers.
+    fn stream_down(&mut self, now: Time, path: PathId, why: &'static str) {
+        self.timers.cancel(Alarm::Silence(path));
+        self.timers.cancel(Alarm::Keepalive(path));
+        self.timers.cancel(Alarm::Stall(path));
+        self.ready.remove(&path);
+        let opening = self.config.peers.iter().find(|(_, peer)| peer.path == path);
+        let link = opening.map(|(link, _)| *link);
+        let session = self.sessions.remove(&path);
+        let is_new = session.as_ref().is_none_or(|session| session.phase != Phase::Established);
+        let was_opening = |link: &LinkId| {
+            session.is_some() || self.wanted.get(link).is_some_and(|wanted| wanted.is_opening)
+        };
+        let failed = link.filter(|link| is_new && was_opening(link));
+        if let Some(session) = session {
+            self.paths.remove(&session.link);
+            if let Some(coming) = session.incoming.coming.filter(|coming| !coming.is_unwanted) {
+                let (link, transfer) = (session.link, coming.id);
+                let keep = session.agreement.reactive && coming.received > 0;
+                self.events.push_back(Event::Broken { link, transfer, keep });
+            }
+            for sending in session.sending {
+                self.leave(&sending);
+                if !sending.is_dropped {
+                    let acknowledged =
+                        if session.agreement.reactive { sending.acknowledged } else { 0 };
+                    let outcome = Outcome::Failed { acknowledged };
+                    self.report_sent(session.link, sending.tag, outcome);
+                }
+            }
+            if session.phase == Phase::Established {
+                self.events.push_back(Event::Down { link: session.link, why });
+            } else {
+                self.statistics.failed += 1;
+            }
+        }
+        if let Some(link) = failed {
+            self.events.push_back(Event::Down { link, why });
+        }
+        if let Some(link) = link {
+            self.try_later(now, link);
+        }
+    }
+
+    fn report_sent(&mut self, link: LinkId, tag: Tag, outcome: Outcome) {
+        self.events.push_back(Event::Sent { link, tag, outcome });
+    }
+
+    fn leave(&mut self, sending: &Sending) {
+        sending.source.close(&mut self.effects);
+    }
+
+    fn try_later(&mut self, now: Time, link: LinkId) {
+        let longest = self.config.reconnect_max;
+        let Some(wanted) = self.wanted.get_mut(&link) else { return };
+        wanted.is_opening = false;
+        let at = now + wanted.pause;
+        wanted.pause = (2 * wanted.pause).min(longest);
+        self.timers.set(Alarm::Reconnect(link), at, "a reconnection");
+    }
+
+    fn open(&mut self, link: LinkId) {
+        let Some(peer) = self.config.peers.get(&link) else { return };
+        let path = peer.path;
+        let Some(wanted) = self.wanted.get_mut(&link) else { return };
+        if !wanted.is_opening && !self.paths.contains_key(&link) {
+            wanted.is_opening = true;
+            self.effects.push_back(PathEffect::Open { path }.into());
+        }
+    }
+
+    /// Closes a neighbour. Returns whether its stream is still being opened.
+    fn close(&mut self, now: Time, link: LinkId) -> bool {
+        let was_opening = self.wanted.remove(&link).is_some_and(|wanted| wanted.is_opening);
+        self.timers.cancel(Alarm::Reconnect(link));
+        let path = self.paths.get(&link).copied();
+        if let Some(path) = path {
+            self.end(now, path, TermReason::Unknown);
+        }
+        was_opening && path.is_none()
+    }
+
+    fn send(&mut self, link: LinkId, tag: Tag, bundle: Outgoing) {
+        let session = self.paths.get(&link).and_then(|path| self.sessions.get_mut(path));
+        let open = |session: &&mut Session| {
+            let is_open = session.phase == Phase::Established && session.ends == (false, false);
+            // MTCP and STCP are one-way.
+            is_open && (session.is_active || !session.agreement.is_framed())
+        };
+        let Some(session) = session.filter(open) else {
+            self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+            return;
+        };
+        let sending = Sending::new(tag, session.next_transfer, bundle);
+        session.next_transfer += 1;
+        let path = self.paths[&link];
+        self.files.open(Use { path, tag }, &sending.source, &mut self.effects);
+        session.sending.push_back(sending);
+        self.ready.insert(path);
+    }
+
+    fn cancel(&mut self, link: LinkId, tag: Tag) {
+        let Some(session) = self.paths.get(&link).and_then(|path| self.sessions.get_mut(path))
+        else {
+            return;
+        };
+        let of = |sending: &&mut Sending| sending.tag == tag && !sending.is_dropped;
+        let Some(sending) = session.sending.iter_mut().find(of) else { return };
+        if sending.sent == 0 {
+            let at = session.sending.iter().position(|sending| sending.tag == tag);
+            if let Some(sending) = at.and_then(|at| session.sending.remove(at)) {
+                self.leave(&sending);
+            }
+            self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+        }
+        // A transfer in progress completes: only the end of the session could stop it.
+    }
+
+    /// Requests a peer to end the session.
+    fn end(&mut self, now: Time, path: PathId, reason: TermReason) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        if !session.ends.0 {
+            let is_reply = session.ends.1;
+            session.ends.0 = true;
+            match session.agreement.protocol {
+                Protocol::Tcpcl4 => session.send(&Message::Terminate { is_reply, reason }),
+                // These send their only end message last, and it has no reply.
+                Protocol::Tcpcl3(_) | Protocol::Framed(_) => {
+                    (session.ends.1, session.end_reason) = (true, reason);
+                }
+            }
+            let at = now + self.config.patience;
+            self.timers.set(Alarm::Silence(path), at, "a session being ended");
+        }
+        let (link, mut unsent) = (session.link, Vec::new());
+        // First report that the window is closed, or the agent would send returned bundles to this
+        // neighbour again.
+        if let Some(neighbour) = session.neighbour.take() {
+            let neighbour = Neighbour { window: 0, window_bytes: 0, ..neighbour };
+            self.events.push_back(Event::Up { link, neighbour });
+        }
+        // Bundles not started are returned to the agent.
+        session.sending.retain(|sending| {
+            let stays = sending.sent > 0;
+            if !stays {
+                unsent.push(sending.tag);
+            }
+            stays
+        });
+        for tag in unsent {
+            self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+        }
+        self.ready.insert(path);
+        self.end_if_done(path);
+    }
+
+    /// Closes a stream that both sides have ended, once no transfer is left.
+    fn end_if_done(&mut self, path: PathId) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let quiet = session.sending.is_empty()
+            && session.replies.is_empty()
+            && session.incoming.coming.is_none_or(|coming| coming.is_unwanted);
+        if session.ends == (true, true) && quiet && !session.is_over {
+            if matches!(session.agreement.protocol, Protocol::Tcpcl3(_)) {
+                let reason = session.end_reason;
+                session.send(&Message::Terminate { is_reply: false, reason });
+            }
+            session.is_over = true;
+            self.ready.insert(path);
+        }
+    }
+
+    /// Ends the session of a peer that violated the protocol.
+    fn fault(&mut self, path: PathId, what: &'static str) {
+        self.statistics.faults += 1;
+        if let Some(session) = self.sessions.get_mut(&path) {
+            session.is_over = true;
+            self.events.push_back(Event::PeerFault { link: session.link, what });
+            self.ready.insert(path);
+        }
+    }
+
+    fn init(&self, session: &mut Session) {
+        let node_id = self.node_id();
+        let init = SessionInit {
+            keepalive_s: self.config.keepalive_s,
+            segment_mru: self.config.segment_mru,
+            transfer_mru: self.config.transfer_mru,
+            node_id: &node_id,
+            extensions: Extensions::NONE,
+        };
+        session.send(&Message::Init(init));
+        session.phase = Phase::Init;
+    }
+
+    fn established(&mut self, now: Time, path: PathId, init: &SessionInit<'_>) {
+        if !self.is_welcome(now, path, init.node_id) {
+            return;
+        }
+        let Limits { window, window_bytes, .. } = self.config.limits;
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        session.phase = Phase::Established;
+        session.segment_mru = init.segment_mru;
+        session.silence.keepalive_s = init.keepalive_s.min(self.config.keepalive_s);
+        session.silence.last_sent = now;
+        let node = session.peer.node.clone();
+        let is_authenticated = node.is_some() && session.tls.names_itself(init.node_id);
+        let bundle_max = init.transfer_mru;
+        // Nothing is sent to strangers that connect.
+        let (window, window_bytes) = match session.peer.standing {
+            Standing::Stranger if !session.is_active => (0, 0),
+            Standing::Stranger | Standing::Neighbour => (window.max(1), window_bytes),
+        };
+        let neighbour = Neighbour { node, is_authenticated, bundle_max, window, window_bytes };
+        session.neighbour = Some(neighbour.clone());
+        let is_active = session.is_active;
+        self.events.push_back(Event::Up { link: session.link, neighbour: neighbour.clone() });
+        self.statistics.sessions += 1;
+        let shortest = self.config.reconnect;
+        if let Some(wanted) = self.wanted.get_mut(&session.link) {
+            wanted.pause = shortest;
+        }
+        self.timers.cancel(Alarm::Silence(path));
+        self.watch(now, path);
+        if let Some(node) = neighbour.node.filter(|_| !is_active) {
+            self.connect_soon(now, |other| *other == node);
+            self.report_second(path);
+        }
+    }
+
+    /// Establishes a session without messages: the connecting side sends, the listening side
+    /// receives.
+    fn established_framed(&mut self, now: Time, path: PathId, framing: Framing) {
+        let is_active = self.sessions.get(&path).is_some_and(|session| session.is_active);
+        let (keepalive_s, transfer_mru) =
+            if is_active { (self.config.keepalive_s, framing.bundle_max()) } else { (0, 0) };
+        let init = SessionInit {
+            keepalive_s,
+            segment_mru: u64::MAX,
+            transfer_mru,
+            node_id: "",
+            extensions: Extensions::NONE,
+        };
+        self.established(now, path, &init);
+    }
+
+    /// Sets the timers of an established session.
+    fn watch(&mut self, now: Time, path: PathId) {
+        let Some(session) = self.sessions.get(&path) else { return };
+        if session.phase != Phase::Established || session.ends.0 {
+            return;
+        }
+        if let Some(interval) = session.silence.interval() {
+            let due = (session.silence.last_sent + interval).max(now);
+            self.timers.set(Alarm::Keepalive(path), due, "a keepalive");
+        }
+        if let Some(silent) = self.silent_at(session) {
+            self.timers.set(Alarm::Silence(path), silent.max(now), "a silent peer");
+        }
+    }
+
+    fn keepalive(&mut self, now: Time, path: PathId) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let Some(interval) = session.silence.interval() else { return };
+        if session.silence.last_sent + interval <= now {
+            session.send(&Message::Keepalive);
+            session.silence.last_sent = now;
+            self.ready.insert(path);
+        }
+        let at = self.sessions[&path].silence.last_sent + interval;
+        self.timers.set(Alarm::Keepalive(path), at, "a keepalive");
+    }
+
+    fn silence(&mut self, now: Time, path: PathId) {
+        let Some(session) = self.sessions.get(&path) else { return };
+        if session.phase == Phase::Established && !session.ends.0 {
+            let Some(silent) = self.silent_at(session) else { return };
+            // A peer that is not read is not silent.
+            if silent > now || session.is_paused {
+                let wait = silent.since(session.silence.last_received);
+                let at = if silent > now { silent } else { now + wait };
+                self.timers.set(Alarm::Silence(path), at, "a silent peer");
+                return;
+            }
+            self.timers.cancel(Alarm::Keepalive(path));
+            self.end(now, path, TermReason::IdleTimeout);
+            return;
+        }
+        // The time to establish or end the session has expired.
+        self.effects.push_back(StreamEffect::Reset { path }.into());
+        self.stream_down(now, path, "the peer does not respond");
+    }
+
+    /// Makes the next segments of a session, as far as its buffers allow.
+    fn fill(&mut self, path: PathId) {
+        let most = self.config.segment as u64;
+        let ahead = self.config.limits.read_ahead;
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        if session.phase != Phase::Established || session.is_over {
+            return;
+        }
+        let most = most.min(session.segment_mru).max(1);
+        let window = self.config.limits.unacknowledged;
+        let mut room = if window == u64::MAX || !session.agreement.acks {
+            u64::MAX
+        } else {
+            window.saturating_sub(session.unacknowledged())
+        };
+        for sending in &mut session.sending {
+            while session.out.waiting() < OUT && room > 0 {
+                let before = sending.sent;
+                if !sending.next_segment(most.min(room), session.agreement, &mut session.out) {
+                    break;
+                }
+                room -= sending.sent - before;
+            }
+            let of = Use { path, tag: sending.tag };
+            self.files.read(of, &mut sending.source, ahead, &mut self.effects);
+            // Segments of two bundles do not mix (RFC 9174 §5.2.2).
+            if !sending.is_out && !sending.is_dropped {
+                break;
+            }
+        }
+    }
+
+    /// Reports unacknowledged bundles whose last byte has been sent.
+    fn left(&mut self, path: PathId) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let (link, taken) = (session.link, session.out.taken());
+        let mut left = Vec::new();
+        while session.sending.front().is_some_and(|first| first.is_out && first.ends_at <= taken) {
+            left.extend(session.sending.pop_front());
+        }
+        for sending in left {
+            self.leave(&sending);
+            self.statistics.sent += 1;
+            self.report_sent(link, sending.tag, Outcome::Left);
+        }
+        self.end_if_done(path);
+    }
+
+    fn done(&mut self, ticket: Ticket, result: Result<Completion, EffectError>) {
+        let Some(Use { path, tag }) = self.files.completed(ticket) else { return };
+        let sending = self
+            .sessions
+            .get_mut(&path)
+            .and_then(|session| session.sending.iter_mut().find(|sending| sending.tag == tag));
+        let Some(sending) = sending else {
+            Files::<Use>::orphaned(&result, &mut self.effects);
+            return;
+        };
+        if sending.source.completed(result) {
+            self.ready.insert(path);
+        } else {
+            self.unreadable(path, tag);
+        }
+    }
+
+    /// Fails a bundle whose file cannot be read. A transfer in progress can only be ended with
+    /// its session.
+    fn unreadable(&mut self, path: PathId, tag: Tag) {
+        let Some(session) = self.sessions.get_mut(&path) else { return };
+        let at = session.sending.iter().position(|sending| sending.tag == tag);
+        let Some(at) = at else { return };
+        if session.sending[at].sent > 0 {
+            session.is_over = true;
+            self.ready.insert(path);
+            return;
+        }
+        let link = session.link;
+        if let Some(sending) = session.sending.remove(at) {
+            self.leave(&sending);
+        }
+        self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+    }
+}
+
+impl Layer for Tcpcl {
+    fn command(&mut self, now: Time, command: Command) {
+        match command {
+            Command::Open { link } => {
+                let pause = self.config.reconnect;
+                if self.config.peers.contains_key(&link) {
+                    // A contact begins: what failed before it says nothing of it.
+                    let first = Wanted { pause, is_opening: false };
+                    self.wanted.entry(link).or_insert(first).pause = pause;
+                    self.open(link);
+                }
+            }
+            Command::Close { link } => {
+                self.close(now, link);
+            }
+            Command::Send { link, tag, bundle } => self.send(link, tag, bundle),
+            Command::Cancel { link, tag } => self.cancel(link, tag),
+            Command::Accept { link, transfer } => self.decided(link, transfer, None),
+            Command::Refuse { link, transfer, why } => self.decided(link, transfer, Some(why)),
+            Command::Pause { link } => self.hold(link, true),
+            Command::Resume { link } => self.hold(link, false),
+        }
+    }
+
+    fn configure(&mut self, now: Time, configured: Configured) {
+        self.replace_peers(now, configured);
+    }
+}
+
+impl Engine for Tcpcl {
+    type Indication = Event;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match input {
+            Input::Receive(Receive { path, bytes, .. }) => self.receive(now, path, bytes),
+            Input::Path(path, event) => match event {
+                PathEvent::Up(info) => self.stream_up(now, path, &info),
+                PathEvent::Down => self.stream_down(now, path, "the stream broke"),
+                PathEvent::Blocked | PathEvent::Writable => {
+                    if let Some(session) = self.sessions.get_mut(&path) {
+                        session.is_blocked = event == PathEvent::Blocked;
+                        self.ready.insert(path);
+                    }
+                }
+                PathEvent::ReadClosed => self.read_closed(now, path),
+                PathEvent::Secured(names) => self.secured(path, names),
+                PathEvent::Unsent | PathEvent::ReturnDown | PathEvent::ReturnUp => {}
+                // Best effort was not requested: a stream with a gap is useless.
+                PathEvent::Missing { .. } => self.fault(path, "bytes of the stream are missing"),
+            },
+            Input::Done(ticket, result) => self.done(ticket, result),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(alarm) = self.timers.pop_due(now) {
+            match alarm {
+                Alarm::Silence(path) => self.silence(now, path),
+                Alarm::Keepalive(path) => self.keepalive(now, path),
+                Alarm::Stall(path) => self.stalled(now, path),
+                Alarm::Reconnect(link) => self.open(link),
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        while let Some(path) = self.ready.first().copied() {
+            self.fill(path);
+            let session = self.sessions.get_mut(&path).filter(|session| !session.is_blocked);
+            let Some(session) = session else {
+                self.ready.remove(&path);
+                continue;
+            };
+            let len = session.out.waiting().min(tx.longest()).min(Receive::PIECE_MAX);
+            if len == 0 {
+                self.ready.remove(&path);
+                if let Some((server_name, early)) = session.tls.secures.take() {
+                    self.effects
+                        .push_back(StreamEffect::StartTls { path, server_name, early }.into());
+                }
+                if session.is_over {
+                    self.effects.push_back(PathEffect::Close { path }.into());
+                    self.stream_down(now, path, "the session ended");
+                }
+                continue;
+            }
+            session.out.fill(tx.push(len)?);
+            session.silence.last_sent = now;
+            if !session.agreement.acks {
+                self.left(path);
+            }
+            return tx.transmit(path, now);
+        }
+        None
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    fn poll_indication(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.timers.next()
+    }
+}

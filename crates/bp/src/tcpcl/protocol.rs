@@ -1,0 +1,238 @@
+//! Encoding of the protocols over streams. Sessions use the messages of version 4, a superset of
+//! the others. Messages that a protocol lacks are inferred on reception and omitted on
+//! transmission.
+
+use wire::DecodeError;
+
+use super::session::Session;
+use crate::codec::mtcp::Framing;
+use crate::codec::tcpcl3;
+use crate::codec::tcpcl4::{
+    Bounds, Extensions, Message, RefuseReason, Segment, SegmentFlags, TermReason,
+};
+
+/// The protocol of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCPCL version 4 (RFC 9174).
+    Tcpcl4,
+    /// TCPCL version 3 (RFC 7242).
+    Tcpcl3(Version3),
+    /// MTCP or STCP: length-prefixed bundles from the connecting to the listening side. There are
+    /// no acknowledgments and no refusals.
+    Framed(Framing),
+}
+
+/// Capabilities of this side in version 3 (RFC 7242 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version3 {
+    /// Whether segments are acknowledged if the peer agrees. Without acknowledgments a bundle has
+    /// only left.
+    pub acks: bool,
+    /// Whether the acknowledged part of a bundle is kept as a fragment when its stream breaks, if
+    /// the peer agrees. The receiver acknowledges before the data is on disk: a crash at the same
+    /// time loses them.
+    pub reactive_fragmentation: bool,
+    /// Whether bundles may be refused, if the peer agrees.
+    pub refusals: bool,
+    /// Whether the peer is requested to announce the lengths of bundles.
+    pub lengths: bool,
+    /// Seconds after which a peer may reconnect after a shutdown, 0 for never; `None` leaves it to
+    /// the peer.
+    pub reconnect_s: Option<u64>,
+}
+
+impl Default for Version3 {
+    fn default() -> Self {
+        Self {
+            acks: true,
+            reactive_fragmentation: false,
+            refusals: true,
+            lengths: true,
+            reconnect_s: None,
+        }
+    }
+}
+
+/// Parameters of a session agreed by both sides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreement {
+    pub(super) protocol: Protocol,
+    /// Whether segments are acknowledged.
+    pub(super) acks: bool,
+    /// Whether bundles can be refused.
+    pub(super) refusals: bool,
+    /// Whether the acknowledged part of a bundle is kept when the stream breaks.
+    pub(super) reactive: bool,
+    /// Whether lengths of bundles are announced to the peer.
+    pub(super) lengths: bool,
+}
+
+impl Agreement {
+    /// Parameters before the negotiation.
+    pub(super) const fn new(protocol: Protocol) -> Self {
+        let has_acks = matches!(protocol, Protocol::Tcpcl4);
+        Self { protocol, acks: has_acks, refusals: has_acks, reactive: false, lengths: has_acks }
+    }
+
+    /// Negotiates the capabilities of a version 3 session (RFC 7242 §4.2).
+    pub(super) const fn agree(&mut self, ours: Version3, theirs: tcpcl3::Flags) {
+        self.acks = ours.acks && theirs.acks;
+        self.reactive = self.acks && ours.reactive_fragmentation && theirs.reactive_fragmentation;
+        // Refusals require acknowledgments (§5.4), and lengths the peer's request (§5.5).
+        self.refusals = self.acks && ours.refusals && theirs.refusals;
+        self.lengths = theirs.lengths;
+    }
+
+    /// Whether a bundle is one segment, whose data is sent while it is read.
+    pub(super) const fn is_framed(self) -> bool {
+        match self.protocol {
+            Protocol::Framed(_) => true,
+            Protocol::Tcpcl4 | Protocol::Tcpcl3(_) => false,
+        }
+    }
+
+    /// Encodes a message; `None` if the protocol lacks it.
+    pub(super) fn write(self, message: &Message<'_>) -> Option<Vec<u8>> {
+        match self.protocol {
+            Protocol::Tcpcl4 => {
+                Some(message.to_vec().expect("sessions make messages that have a form"))
+            }
+            Protocol::Tcpcl3(settings) => self.write_3(settings, message),
+            Protocol::Framed(framing) => {
+                let length = match message {
+                    Message::Segment(segment) => segment.length,
+                    Message::Keepalive => 0,
+                    Message::Ack { .. }
+                    | Message::Refuse { .. }
+                    | Message::Terminate { .. }
+                    | Message::Reject { .. }
+                    | Message::Init(_)
+                    | Message::Unknown { .. } => return None,
+                };
+                Some(framing.to_vec(length).expect("neighbours are not handed longer bundles"))
+            }
+        }
+    }
+
+    fn write_3(self, settings: Version3, message: &Message<'_>) -> Option<Vec<u8>> {
+        use tcpcl3::Message as Three;
+        let bytes = |message: Three| message.to_vec().expect("all reasons are known ones");
+        match *message {
+            Message::Segment(Segment { flags, extensions, length, .. }) => {
+                let announced = extensions.transfer_length().filter(|_| self.lengths);
+                let mut out =
+                    announced.map_or_else(Vec::new, |length| bytes(Three::Length { length }));
+                let SegmentFlags { start, end } = flags;
+                out.extend(bytes(Three::Segment { start, end, length }));
+                Some(out)
+            }
+            Message::Ack { length, .. } => self.acks.then(|| bytes(Three::Ack { length })),
+            Message::Refuse { reason, .. } => {
+                let reason = match reason {
+                    RefuseReason::Completed => tcpcl3::RefuseReason::Completed,
+                    RefuseReason::NoResources => tcpcl3::RefuseReason::NoResources,
+                    RefuseReason::Retransmit => tcpcl3::RefuseReason::Retransmit,
+                    RefuseReason::Unknown
+                    | RefuseReason::NotAcceptable
+                    | RefuseReason::ExtensionFailure
+                    | RefuseReason::SessionTerminating
+                    | RefuseReason::Other(_) => tcpcl3::RefuseReason::Unknown,
+                };
+                self.refusals.then(|| bytes(Three::Refuse { reason }))
+            }
+            Message::Keepalive => Some(bytes(Three::Keepalive)),
+            Message::Terminate { reason, .. } => {
+                let reason = match reason {
+                    TermReason::IdleTimeout => Some(tcpcl3::ShutdownReason::IdleTimeout),
+                    TermReason::VersionMismatch => Some(tcpcl3::ShutdownReason::VersionMismatch),
+                    TermReason::Busy | TermReason::ResourceExhaustion => {
+                        Some(tcpcl3::ShutdownReason::Busy)
+                    }
+                    TermReason::Unknown | TermReason::ContactFailure | TermReason::Other(_) => None,
+                };
+                Some(bytes(Three::Shutdown { reason, reconnect_s: settings.reconnect_s }))
+            }
+            Message::Reject { .. } | Message::Init(_) | Message::Unknown { .. } => None,
+        }
+    }
+}
+
+/// Item read from a stream.
+#[derive(Debug)]
+pub(super) enum Received<'a> {
+    /// Message of version 4, or its equivalent.
+    Message(Message<'a>),
+    /// Length of the next bundle in bytes.
+    Length(u64),
+    /// End of the session; seconds until the peer may be connected to again, if announced.
+    Shutdown(Option<u64>),
+}
+
+/// Decodes a message. Returns it and its length in bytes; `None` if more bytes are needed.
+pub(super) fn read<'a>(
+    session: &mut Session,
+    bytes: &'a [u8],
+    bounds: &Bounds,
+) -> Result<Option<(Received<'a>, usize)>, DecodeError> {
+    match session.agreement.protocol {
+        Protocol::Tcpcl4 => {
+            let read = Message::decode(bytes, bounds)?;
+            Ok(read.map(|(message, len)| (Received::Message(message), len)))
+        }
+        Protocol::Tcpcl3(_) => {
+            let read = tcpcl3::Message::decode(bytes)?;
+            Ok(read.map(|(message, len)| (received_3(session, message), len)))
+        }
+        Protocol::Framed(framing) => {
+            let read = framing.decode(bytes)?;
+            Ok(read.map(|(length, len)| {
+                let flags = SegmentFlags { start: true, end: true };
+                let message = match length {
+                    0 => Message::Keepalive,
+                    _ => segment(session, flags, length),
+                };
+                (Received::Message(message), len)
+            }))
+        }
+    }
+}
+
+/// Segment of the bundle being received. Without transfer numbers, transfers are counted.
+fn segment<'a>(session: &mut Session, flags: SegmentFlags, length: u64) -> Message<'a> {
+    session.incoming.transfers_begun += u64::from(flags.start);
+    let transfer = session.incoming.transfers_begun;
+    Message::Segment(Segment { flags, transfer, extensions: Extensions::NONE, length })
+}
+
+/// Message of version 3, converted to version 4. Replies have no number: they refer to the first
+/// bundle that was started and has no reply (RFC 7242 §5.3 and §5.4).
+fn received_3<'a>(session: &mut Session, message: tcpcl3::Message) -> Received<'a> {
+    let first = session.sending.iter().find(|sending| sending.sent > 0 || sending.is_out);
+    let message = match message {
+        tcpcl3::Message::Segment { start, end, length } => {
+            segment(session, SegmentFlags { start, end }, length)
+        }
+        tcpcl3::Message::Ack { length } => {
+            let transfer = first.map_or(u64::MAX, |sending| sending.transfer);
+            Message::Ack { flags: SegmentFlags::default(), transfer, length }
+        }
+        tcpcl3::Message::Refuse { reason } => {
+            let transfer = first.map_or(u64::MAX, |sending| sending.transfer);
+            let reason = match reason {
+                tcpcl3::RefuseReason::Completed => RefuseReason::Completed,
+                tcpcl3::RefuseReason::NoResources => RefuseReason::NoResources,
+                tcpcl3::RefuseReason::Retransmit => RefuseReason::Retransmit,
+                tcpcl3::RefuseReason::Unknown | tcpcl3::RefuseReason::Other(_) => {
+                    RefuseReason::Unknown
+                }
+            };
+            Message::Refuse { reason, transfer }
+        }
+        tcpcl3::Message::Keepalive => Message::Keepalive,
+        tcpcl3::Message::Shutdown { reconnect_s, .. } => return Received::Shutdown(reconnect_s),
+        tcpcl3::Message::Length { length } => return Received::Length(length),
+        tcpcl3::Message::Unknown { first } => Message::Unknown { kind: first },
+    };
+    Received::Message(message)
+}

@@ -1,0 +1,3 @@
+//! Encodings of this crate, decoded by independent implementations.
+
+mod tshark;

@@ -1,0 +1,130 @@
+//! Decoding and encoding of messages to user that are user operations.
+
+use bytes::Bytes;
+
+use crate::pdu::{IdField, Lv, SfoRequest, TransactionField, TransactionId, UserOperation, Width};
+use crate::request::FilestoreResponse;
+
+/// User operations among the messages of one transaction, in order. Malformed ones are skipped.
+pub(super) fn operations(messages: &[Bytes]) -> Vec<UserOperation<'_>> {
+    messages.iter().filter_map(|message| UserOperation::decode(message).ok().flatten()).collect()
+}
+
+/// Whether one of the messages may be a user operation.
+pub(crate) fn has_operation(messages: &[Bytes]) -> bool {
+    messages.iter().any(|message| message.starts_with(b"cfdp"))
+}
+
+/// Request in a user operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Request<'a> {
+    ProxyPut(ProxyPut<'a>),
+    ProxyPutCancel,
+    DirectoryListing { directory: Lv<'a>, file: Lv<'a> },
+    StatusReport { transaction: TransactionField, file: Lv<'a> },
+    Suspend(TransactionField),
+    Resume(TransactionField),
+    Sfo(SfoRequest<'a>),
+}
+
+/// Put requested by another entity.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProxyPut<'a> {
+    pub(super) destination: IdField,
+    pub(super) source_name: Lv<'a>,
+    pub(super) destination_name: Lv<'a>,
+}
+
+/// Request of an operation; `None` if it is a response, or belongs to another operation.
+pub(super) fn request<'a>(operation: &UserOperation<'a>) -> Option<Request<'a>> {
+    match *operation {
+        UserOperation::ProxyPutRequest { destination, source_name, destination_name } => {
+            Some(Request::ProxyPut(ProxyPut { destination, source_name, destination_name }))
+        }
+        UserOperation::ProxyPutCancel => Some(Request::ProxyPutCancel),
+        UserOperation::DirectoryListingRequest { directory, file } => {
+            Some(Request::DirectoryListing { directory, file })
+        }
+        UserOperation::RemoteStatusReportRequest { transaction, file } => {
+            Some(Request::StatusReport { transaction, file })
+        }
+        UserOperation::RemoteSuspendRequest(transaction) => Some(Request::Suspend(transaction)),
+        UserOperation::RemoteResumeRequest(transaction) => Some(Request::Resume(transaction)),
+        UserOperation::SfoRequest(request) => Some(Request::Sfo(request)),
+        UserOperation::ProxyMessageToUser(_)
+        | UserOperation::ProxyFilestoreRequest(_)
+        | UserOperation::ProxyFaultHandlerOverride { .. }
+        | UserOperation::ProxyTransmissionMode(_)
+        | UserOperation::ProxyFlowLabel(_)
+        | UserOperation::ProxySegmentationControl(_)
+        | UserOperation::ProxyPutResponse { .. }
+        | UserOperation::ProxyFilestoreResponse(_)
+        | UserOperation::OriginatingTransactionId(_)
+        | UserOperation::ProxyClosureRequest(_)
+        | UserOperation::DirectoryListingResponse { .. }
+        | UserOperation::RemoteStatusReportResponse { .. }
+        | UserOperation::RemoteSuspendResponse { .. }
+        | UserOperation::RemoteResumeResponse { .. }
+        | UserOperation::SfoMessageToUser(_)
+        | UserOperation::SfoFlowLabel(_)
+        | UserOperation::SfoFaultHandlerOverride { .. }
+        | UserOperation::SfoFilestoreRequest(_)
+        | UserOperation::SfoReport(_)
+        | UserOperation::SfoFilestoreResponse(_)
+        | UserOperation::Other { .. } => None,
+    }
+}
+
+/// First request among the operations.
+pub(super) fn first_request<'a>(operations: &[UserOperation<'a>]) -> Option<Request<'a>> {
+    operations.iter().find_map(request)
+}
+
+/// Store-and-forward request among the operations, if any.
+pub(super) fn sfo_request<'a>(operations: &[UserOperation<'a>]) -> Option<SfoRequest<'a>> {
+    operations.iter().find_map(|operation| {
+        if let UserOperation::SfoRequest(request) = operation { Some(*request) } else { None }
+    })
+}
+
+/// Transaction that caused the one with which these operations arrived. The first such message
+/// counts: messages that a proxy passes on follow the proxy's own.
+pub(super) fn originating(operations: &[UserOperation<'_>]) -> Option<TransactionId> {
+    operations.iter().find_map(|operation| {
+        if let UserOperation::OriginatingTransactionId(field) = operation {
+            Some(field.id())
+        } else {
+            None
+        }
+    })
+}
+
+/// Encodes one operation; `None` if a value in it does not fit a message of 255 bytes.
+pub(super) fn encode(operation: &UserOperation<'_>) -> Option<Bytes> {
+    let message = operation.to_vec().ok()?;
+    (message.len() <= 255).then(|| message.into())
+}
+
+/// Appends a message if it fits.
+pub(super) fn push(messages: &mut Vec<Bytes>, operation: &UserOperation<'_>) {
+    messages.extend(encode(operation));
+}
+
+/// Transaction identifier in as few bytes as possible.
+pub(super) fn field(id: TransactionId) -> TransactionField {
+    TransactionField::new(id, Width::fitting(id.source.0), Width::fitting(id.sequence))
+}
+
+/// Filestore response, without names that would make it too long.
+pub(super) fn short(response: &FilestoreResponse) -> FilestoreResponse {
+    let long = response.first.len() + response.second.len() + response.message.len() > 230;
+    if !long {
+        return response.clone();
+    }
+    FilestoreResponse { message: String::new(), ..response.clone() }
+}
+
+/// Entity number in as few bytes as possible.
+pub(super) fn entity(number: u64) -> IdField {
+    IdField::new(crate::pdu::EntityId(number), Width::fitting(number))
+}

@@ -1,0 +1,501 @@
+//! Session at the engine that receives the block (RFC 5326 §6, §8.2).
+//!
+//! A report is a promise: the sender forgets the claimed data. The report that claims all of the
+//! red part is therefore sent only when that part is safely stored. For a file, this is when it
+//! has its name.
+
+mod blocks;
+mod ending;
+mod extent;
+mod filing;
+mod giving_way;
+mod memory;
+mod relaying;
+mod reporting;
+mod sink;
+
+use ::session::UnexpectedLength;
+use bytes::Bytes;
+use engine::{Completion, EffectError, Time};
+use session::Base;
+use session::path::{Burst, Class, Turn};
+use session::ranges::Ranges;
+use session::storage::Storage as _;
+
+use self::extent::{Extent, Misfit, ends_block};
+use self::reporting::Reporting;
+use self::sink::{Filing, Sink};
+use super::config::Format;
+use super::core::{Alarm, Core, Job, Peer, Task};
+use super::file::NAME_MAX;
+use super::indication::{Cause, Failure, Indication, Limit, PeerError, Report};
+use super::marks::Mark;
+use super::silence::backed_off;
+use super::transport::flow::{Last, Seq};
+use crate::segment::{
+    AGGREGATION_SERVICE, Body, CancelReason, Claims, Data, End, Report as ReportSegment, SessionId,
+};
+
+/// Transmissions of a cancellation after which it backs off.
+const STEADY_CANCELS: u32 = 2;
+
+/// Session that receives.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) base: Base<Alarm>,
+    pub(crate) peer: Peer,
+    /// All data received, red and green.
+    ranges: Ranges,
+    /// Number of ranges included in the engine's total.
+    ranges_counted: usize,
+    extent: Extent,
+    /// Client service of the block.
+    service: u64,
+    sink: Sink,
+    /// LTP-T transfer of which this session is a hop.
+    flow: Option<Seq>,
+    reporting: Reporting,
+    /// Whether the red part is safely stored.
+    is_safe: bool,
+    cancel_ack_due: bool,
+    syncs: u32,
+    mark: Mark,
+    is_half_open: bool,
+    /// Number of data segments received.
+    segments: u32,
+    refused: Option<CancelReason>,
+    /// Whether it was removed to make room for another, and may begin again.
+    is_displaced: bool,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Receiving,
+    /// Complete; the checksum is being computed.
+    Verifying,
+    Syncing,
+    Installing,
+    /// Successful: the final report is being sent.
+    Telling,
+    /// Cancelled here; waits for the acknowledgement.
+    Cancelling {
+        reason: CancelReason,
+        due: bool,
+        attempts: u32,
+        /// Retransmissions before the session closes without a reply.
+        most: u32,
+    },
+    /// Ended by the sender: the acknowledgement is queued.
+    Closing,
+    Done,
+}
+
+impl Receiver {
+    pub(crate) fn new(
+        base: Base<Alarm>,
+        peer: Peer,
+        core: &mut Core,
+        now: Time,
+        service: u64,
+    ) -> Self {
+        let is_units = service == AGGREGATION_SERVICE && core.config.aggregation.is_some();
+        let service = if is_units { AGGREGATION_SERVICE } else { core.config.service };
+        let sink = match (core.blocks.is_some(), is_units) {
+            (true, _) => Sink::Block(Vec::new()),
+            (false, true) => Sink::Units(Vec::new()),
+            (false, false) => Sink::File(Box::new(Filing::new(peer.session))),
+        };
+        let mut receiver = Self::with(base, peer, core, (service, sink));
+        receiver.is_half_open = true;
+        receiver.begin(core, now)
+    }
+
+    /// Makes this session the last hop of a transfer, which receives its result.
+    pub(crate) fn set_flow(&mut self, flow: Seq) {
+        self.flow = Some(flow);
+    }
+
+    fn begin(mut self, core: &mut Core, now: Time) -> Self {
+        self.watch_silence(core, now);
+        self
+    }
+
+    fn with(base: Base<Alarm>, peer: Peer, core: &mut Core, (service, sink): (u64, Sink)) -> Self {
+        Self {
+            base,
+            peer,
+            ranges: Ranges::new(),
+            ranges_counted: 0,
+            extent: Extent::new(),
+            service,
+            sink,
+            flow: None,
+            reporting: Reporting::new(core.first_serial()),
+            is_safe: false,
+            cancel_ack_due: false,
+            syncs: 0,
+            mark: Mark::None,
+            is_half_open: false,
+            segments: 0,
+            refused: None,
+            is_displaced: false,
+            phase: Phase::Receiving,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    pub(crate) fn id(&self) -> SessionId {
+        self.peer.session
+    }
+
+    /// Reason of the local cancellation, if any.
+    pub(crate) fn refused(&self) -> Option<CancelReason> {
+        self.refused
+    }
+
+    /// End of the red part, if all of it is safely stored.
+    pub(crate) fn delivered(&self) -> Option<u64> {
+        self.extent.red.filter(|_| self.is_safe)
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        Report {
+            id: self.peer.session,
+            role: End::Receiver,
+            progress: self.ranges.covered(),
+            size: self.extent.end,
+            name: self.sink.file().map(|file| file.name.clone()).unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.ranges.len() * size_of::<(u64, u64)>() + self.reporting.memory() + self.sink.memory()
+    }
+
+    /// Processes a data segment.
+    pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
+        self.base.last_received = now;
+        self.segments = self.segments.saturating_add(1);
+        let is_first = self.segments == 1;
+        self.reporting.arrivals.arrived(now, data.data.len());
+        let is_last = data.kind.ends_red() || ends_block(data.kind);
+        if self.is_half_open && (!is_first || is_last || data.checkpoint.is_some()) {
+            self.establish(core);
+        }
+        let (start, end) = (data.offset, data.offset + data.data.len() as u64);
+        // A sender that retransmits known data as a checkpoint has missed a report: it needs a full
+        // one.
+        let is_here = self.ranges.gaps(start, end).next().is_none();
+        let covered = self.ranges.covered();
+        if self.phase == Phase::Receiving {
+            if data.service != self.service && is_first {
+                self.cancel(core, CancelReason::Unreachable);
+                return;
+            }
+            if data.service != self.service {
+                // The segment is damaged, because the block is for the service here.
+                core.stats.data_dropped += 1;
+                return;
+            }
+            self.open_file(core);
+            if !self.take(core, data) {
+                return;
+            }
+            self.open_file(core);
+        } else {
+            core.stats.duplicate_data += 1;
+        }
+        self.count_ranges(core, self.ranges.len());
+        // Ranking at each doubling keeps the work of a segment small.
+        if covered.leading_zeros() != self.ranges.covered().leading_zeros() {
+            core.shared.places.gained(self.base.seat.handle, self.ranges.covered());
+        }
+        if let Some(checkpoint) = data.checkpoint {
+            self.on_checkpoint(core, checkpoint, if is_here { 0 } else { start }, end);
+        }
+        self.check_complete(core);
+    }
+
+    /// Takes the data of a segment. Returns `false` if the segment ends the session, or was
+    /// dropped.
+    fn take(&mut self, core: &mut Core, data: &Data<'_>) -> bool {
+        let (start, end) = (data.offset, data.offset + data.data.len() as u64);
+        let misfit = self.extent.misfit(data.kind, (start, end), self.ranges.end());
+        if misfit == Some(Misfit::Miscolored) {
+            self.cancel(core, CancelReason::Miscolored);
+            return false;
+        }
+        let is_too_long = end > core.config.limits.block;
+        if is_too_long && misfit.is_none() && ends_block(data.kind) && core.blocks.is_some() {
+            // No retransmission would help the block's sender.
+            let failure = Failure::new(End::Receiver, CancelReason::Unreachable);
+            self.fail(core, Failure { cause: Some(Cause::TooLong), ..failure });
+            return false;
+        }
+        if is_too_long || misfit == Some(Misfit::Beyond) {
+            core.stats.data_dropped += 1;
+            return false;
+        }
+        if misfit == Some(Misfit::ConflictingEnd) {
+            let error = PeerError::ConflictingEnd;
+            core.user.indicate(Indication::PeerError { id: self.peer.session, error });
+            return false;
+        }
+        let is_last = ends_block(data.kind);
+        if !self.accept(core, start, end, data.data, is_last) {
+            return false;
+        }
+        if data.kind.is_red() {
+            self.look_for_gaps(core, start, end);
+        }
+        if is_last
+            && self.extent.end.is_none()
+            && let Some(relay) = self.sink.relay_mut()
+        {
+            let bytes = Bytes::copy_from_slice(data.data);
+            relay.last = Some(Last { offset: start, bytes });
+        }
+        self.extent.learn(data.kind, (start, end));
+        true
+    }
+
+    fn accept(&mut self, core: &mut Core, start: u64, end: u64, data: &[u8], last: bool) -> bool {
+        if start == end {
+            return true;
+        }
+        let (limits, len) = (&core.config.limits, self.ranges.len());
+        // Each session may have one range, so that data in order is always accepted.
+        let is_full = len > limits.gaps || len > 0 && core.ranges > limits.gaps_total;
+        if is_full && self.ranges.would_add_range(start, end) {
+            core.stats.data_dropped += 1;
+            core.user.limit_reached(Limit::Gaps);
+            return false;
+        }
+        let gaps: Vec<_> = self.ranges.gaps(start, end).collect();
+        if gaps.is_empty() {
+            core.stats.duplicate_data += 1;
+            return true;
+        }
+        if self.is_beyond_memory(core, end) {
+            self.spill(core);
+        }
+        match &mut self.sink {
+            Sink::Units(_) | Sink::Block(_) => self.accept_in_memory(core, start, end, data),
+            Sink::File(filing) if last && core.config.format == Format::Described => {
+                if data.len() > NAME_MAX + 64 {
+                    let error = PeerError::NotDescribed;
+                    core.user.indicate(Indication::PeerError { id: self.peer.session, error });
+                    return false;
+                }
+                filing.describe(start, data);
+                self.ranges.insert(start, end);
+                true
+            }
+            Sink::File(_) | Sink::Relay(_) => self.append(core, start, data, &gaps),
+        }
+    }
+
+    /// Appends the new part of a segment to the working file. Returns `false` if there is no room
+    /// for it.
+    fn append(&mut self, core: &mut Core, start: u64, data: &[u8], new: &[(u64, u64)]) -> bool {
+        for &(from, to) in new {
+            let part = &data[(from - start) as usize..(to - start) as usize];
+            let Some(spool) = self.sink.spool_mut() else { return false };
+            if !spool.append(&mut core.shared, self.base.seat.handle, from, part) {
+                core.no_room();
+                if let Some(path) = self.base.seat.path.filter(|_| spool.is_writing()) {
+                    core.shared.pause(path);
+                }
+                return false;
+            }
+            self.ranges.insert(from, to);
+            if let Some(relay) = self.sink.relay_mut() {
+                relay.fresh.push((from, Bytes::copy_from_slice(part)));
+            }
+        }
+        true
+    }
+
+    /// Accounts for the ranges tracked here.
+    fn count_ranges(&mut self, core: &mut Core, len: usize) {
+        core.ranges = core.ranges - self.ranges_counted + len;
+        self.ranges_counted = len;
+    }
+
+    /// Releases accounted resources.
+    pub(crate) fn let_go(&mut self, core: &mut Core) {
+        self.count_ranges(core, 0);
+        core.units -= self.sink.in_memory();
+    }
+
+    /// Whether all of the red part has arrived.
+    fn red_is_here(&self) -> bool {
+        self.extent.red.is_some_and(|red| self.ranges.gaps(0, red).next().is_none())
+    }
+
+    /// Sends queued segments: a receiver only has reports and cancellations.
+    pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
+        self.report_gaps(core, burst.departure());
+        self.report_repeats(core);
+        let may_report = self.reporting.due.is_empty() || self.may_report(core);
+        while let Some(&serial) = self.reporting.due.front().filter(|_| may_report) {
+            self.refresh(core, serial);
+            let Some(sent) = self.reporting.reports.get(serial) else {
+                self.reporting.due.pop_front();
+                continue;
+            };
+            let body = Body::Report(ReportSegment {
+                serial,
+                checkpoint: sent.checkpoint,
+                upper: sent.upper,
+                lower: sent.lower,
+                claims: Claims::new(&sent.claims),
+            });
+            if !self.peer.push(core, burst, body) {
+                return Turn::More;
+            }
+            self.reporting.due.pop_front();
+            self.report_left(core, burst.departure(), serial);
+        }
+        if self.cancel_ack_due {
+            if !self.peer.push(core, burst, Body::CancelAck { by: End::Sender }) {
+                return Turn::More;
+            }
+            self.cancel_ack_due = false;
+        }
+        match self.phase {
+            Phase::Closing => self.close(core),
+            Phase::Cancelling { reason, due: true, attempts, most } => {
+                let path = self.base.seat.path.unwrap_or_default();
+                if !core.shared.replies.refusals.admit(core.now, path) {
+                    // The sender is informed when it retransmits.
+                    core.stats.refusals_left_out += 1;
+                    core.user.limit_reached(Limit::Refusals);
+                    self.close(core);
+                    return Turn::Over;
+                }
+                if !self.peer.push(core, burst, Body::Cancel { by: End::Receiver, reason }) {
+                    return Turn::More;
+                }
+                let attempts = attempts + 1;
+                self.phase = Phase::Cancelling { reason, due: false, attempts, most };
+                let auto = core.answer_time(&self.base, &self.peer.remote);
+                let timer = self.peer.remote.cancel_timer;
+                let wait = backed_off(timer, auto, attempts - 1, STEADY_CANCELS);
+                self.base.alarm(&mut core.shared, Alarm::Cancel, burst.departure(), wait);
+            }
+            Phase::Cancelling { .. }
+            | Phase::Receiving
+            | Phase::Verifying
+            | Phase::Syncing
+            | Phase::Installing
+            | Phase::Telling
+            | Phase::Done => {}
+        }
+        Turn::Over
+    }
+
+    /// Processes the result of an effect of this session.
+    pub(crate) fn done(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        job: Job,
+        answer: Result<Completion, EffectError>,
+    ) {
+        let is_over = matches!(
+            self.phase,
+            Phase::Cancelling { .. } | Phase::Closing | Phase::Done | Phase::Telling
+        );
+        match (job, answer) {
+            (Job::Write { cost }, answer) => {
+                if let Some(spool) = self.sink.spool_mut() {
+                    spool.written();
+                }
+                core.shared.written(cost);
+                if answer.is_err() && !is_over {
+                    self.storage_failed(core);
+                }
+            }
+            (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
+                if is_over {
+                    core.shared.close(file);
+                    self.remove(core);
+                    return;
+                }
+                self.opened(core, file, len);
+            }
+            _ if is_over => {}
+            (Job::Own(Task::Mark), Ok(_)) => {
+                self.mark = Mark::Kept;
+                self.base.want(&mut core.shared, Class::Control);
+            }
+            (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
+                let Some(spool) = self.sink.spool_mut() else { return };
+                match spool.read_done(offset, len, bytes) {
+                    Ok(()) => self.summed_up(core),
+                    Err(UnexpectedLength) => self.storage_failed(core),
+                }
+            }
+            (Job::Own(Task::Record), Ok(_)) => self.written_down(core),
+            (Job::Sync, Ok(_)) => self.synced(core),
+            (Job::Install, Ok(_)) => self.installed(core, now),
+            (
+                Job::Open
+                | Job::Read { .. }
+                | Job::Sync
+                | Job::Install
+                | Job::Own(Task::Mark | Task::Record),
+                _,
+            ) => {
+                self.storage_failed(core);
+            }
+            (Job::Repair { .. } | Job::Forget | Job::Own(Task::Load), _) => {}
+        }
+    }
+
+    /// Processes a timer.
+    pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
+        match alarm {
+            Alarm::Report(serial) => self.is_overdue(core, now, serial),
+            Alarm::Cancel => {
+                let Phase::Cancelling { reason, attempts, most, .. } = self.phase else { return };
+                if attempts > most {
+                    self.close(core);
+                    return;
+                }
+                self.phase = Phase::Cancelling { reason, due: true, attempts, most };
+                self.base.want(&mut core.shared, Class::Control);
+            }
+            Alarm::Inactivity => self.look_for_life(core, now),
+            Alarm::Gaps => {
+                if self.reporting.gaps.rested() {
+                    self.base.want(&mut core.shared, Class::Control);
+                }
+            }
+            Alarm::Checkpoint(_)
+            | Alarm::Units(_)
+            | Alarm::Host
+            | Alarm::Retry(_)
+            | Alarm::Expiry(_) => {}
+        }
+    }
+
+    /// Resumes at once when the path or its return link comes up.
+    pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
+        if let Phase::Cancelling { due, .. } = &mut self.phase {
+            *due = true;
+        }
+        self.resume_reports(core, now);
+        self.want_all(core);
+    }
+
+    /// Requests a turn for everything queued.
+    pub(crate) fn want_all(&mut self, core: &mut Core) {
+        self.base.want(&mut core.shared, Class::Control);
+    }
+}

@@ -1,0 +1,134 @@
+//! End of a received object: its name, its result, and what is left of it.
+
+use bytes::Bytes;
+use engine::{FileName, NameError};
+
+use super::{Incoming, State};
+use crate::core::Core;
+use crate::indication::{Failure, Finished, Indication};
+use crate::message::Flags;
+use crate::refusal::Reason;
+
+impl Incoming {
+    /// Local file name: NORM_INFO of a file, otherwise the object's number (RFC 5740 §4.2.2 leaves
+    /// the content of NORM_INFO to the sender).
+    fn destination(&self) -> Result<FileName, NameError> {
+        let info = self.info.as_deref().filter(|_| self.flags.contains(Flags::FILE));
+        let info = info.unwrap_or_default();
+        match std::str::from_utf8(info) {
+            // Other implementations terminate the name with a zero.
+            Ok(name) if !info.is_empty() => FileName::file(name.trim_end_matches('\0')),
+            Ok(_) | Err(_) => {
+                // Numbers are unwrapped from 1 << 16 on.
+                let number = self.id.number.checked_sub(1 << 16).unwrap_or(self.id.number);
+                FileName::file(&format!("norm-{:08x}.{number}", self.id.sender))
+            }
+        }
+    }
+
+    pub(super) fn synced(&mut self, core: &mut Core) {
+        if !self.sink.is_open() {
+            return;
+        }
+        let Ok(to) = self.destination() else {
+            self.fail(core, Failure::Name);
+            return;
+        };
+        self.state = State::Installing;
+        self.sink.install(core, to);
+    }
+
+    pub(super) fn finished(
+        &mut self,
+        core: &mut Core,
+        result: Result<(), Failure>,
+        data: Option<Bytes>,
+    ) {
+        if result.is_ok() {
+            self.show(core);
+        }
+        if !self.is_announced || self.is_held {
+            return;
+        }
+        let name = self.sink.take_name().filter(|_| result.is_ok());
+        core.user.indicate(Indication::Finished(Finished {
+            id: self.id,
+            is_sender: false,
+            is_confirmed: result.is_ok()
+                && self.stream.as_ref().is_none_or(|stream| stream.is_whole()),
+            result,
+            acknowledged: 0,
+            info: self.info.clone().unwrap_or_default(),
+            name,
+            data,
+            size: match (&self.stream, &self.shape) {
+                (Some(stream), _) => stream.delivered(),
+                (None, Some(shape)) => shape.fti.object_size,
+                (None, None) => 0,
+            },
+        }));
+    }
+
+    /// Gives up missing parts because the sender abandoned the object. A complete object stays.
+    pub(crate) fn abandon(&mut self, core: &mut Core, failure: Failure) {
+        if self.state == State::Receiving {
+            self.fail(core, failure);
+        }
+    }
+
+    /// Reason of a failure, if it is reported to the sender.
+    fn storage_reason(failure: &Failure) -> Option<Reason> {
+        match failure {
+            Failure::Storage(error) => Some(Reason::from(error)),
+            Failure::Name => Some(Reason::NotAllowed),
+            Failure::Abandoned
+            | Failure::Ended
+            | Failure::Resumed
+            | Failure::Cancelled
+            | Failure::Silence
+            | Failure::NoReceiver
+            | Failure::Unacknowledged { .. }
+            | Failure::Refused(_)
+            | Failure::Changed
+            | Failure::Damaged
+            | Failure::Settings(_) => None,
+        }
+    }
+
+    /// Fails the object, and discards its data unless a later session may resume it.
+    pub(crate) fn fail(&mut self, core: &mut Core, failure: Failure) {
+        if self.is_over() {
+            return;
+        }
+        let is_refused = match failure {
+            Failure::Abandoned | Failure::Ended | Failure::Resumed => false,
+            Failure::Cancelled
+            | Failure::Silence
+            | Failure::NoReceiver
+            | Failure::Unacknowledged { .. }
+            | Failure::Storage(_)
+            | Failure::Refused(_)
+            | Failure::Changed
+            | Failure::Damaged
+            | Failure::Name
+            | Failure::Settings(_) => true,
+        };
+        let is_kept = (!is_refused || failure == Failure::Silence)
+            && self.state == State::Receiving
+            && self.suspend(core);
+        if !is_kept {
+            self.forget_record(core);
+        }
+        self.state = State::Failed { is_refused, cannot_store: Self::storage_reason(&failure) };
+        self.release(core);
+        for block in std::mem::take(&mut self.blocks).into_values() {
+            core.assembling -= block.cost;
+        }
+        if let Some(stream) = self.stream.as_mut() {
+            stream.clear(core);
+        }
+        drop(self.run.take(core));
+        self.sink.discard(core);
+        self.finished(core, Err(failure), None);
+    }
+}

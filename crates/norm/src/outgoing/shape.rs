@@ -1,0 +1,54 @@
+//! Blocks and segments of an object.
+
+use session::fec::Partition;
+
+use crate::coding::Coding;
+use crate::message::{Fti, PayloadId};
+
+/// Partition of an object into blocks and segments.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) partition: Partition,
+    pub(super) coding: Coding,
+    pub(super) fti: Fti,
+    /// Whether NORM_DATA carries it.
+    pub(super) has_fti: bool,
+    /// Bytes of a coded segment.
+    pub(super) symbol_len: u16,
+    /// Whether the object has no known end, and all blocks have the full length.
+    pub(super) is_stream: bool,
+}
+
+impl Shape {
+    pub(super) fn id(&self, block: u32, symbol: u16) -> PayloadId {
+        self.coding.payload_id(self.block_len(block), block, symbol)
+    }
+
+    /// Number of source segments of a block.
+    pub(super) fn block_len(&self, block: u32) -> u16 {
+        if self.is_stream { self.coding.block_len() } else { self.partition.block_len(block) }
+    }
+
+    /// Number of source and parity segments of a block.
+    pub(super) fn symbols(&self, block: u32) -> u32 {
+        u32::from(self.block_len(block)) + u32::from(self.coding.parity())
+    }
+
+    /// Offsets at which a block begins and ends.
+    pub(super) fn span(&self, block: u32) -> (u64, u64) {
+        (self.partition.block_offset(block), self.partition.block_offset(block + 1))
+    }
+}
+
+/// Rules for the partition, from settings and the path's MTU.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
+    pub(crate) segment: u16,
+    /// Longest segment that the path's MTU allows, in bytes.
+    pub(crate) room: u16,
+    pub(crate) coding: Coding,
+    /// Loss that determines the parity positions of long blocks, if known.
+    pub(crate) loss: Option<f64>,
+    /// Whether NORM_DATA carries the FEC object transmission information.
+    pub(crate) has_fti: bool,
+}

@@ -1,0 +1,134 @@
+//! Report of a receiver that cannot store an object: header extension EXT_REFUSED of this
+//! implementation, in a NORM_ACK that replies to a probe. RFC 5740 has no message for it.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | `het`, 74 |
+//! | 1 | `hel`, 2 |
+//! | 2 | object |
+//! | 1 | reason: 0 other, 1 no space left, 2 not allowed |
+//! | 3 | 0 |
+
+use engine::EffectError;
+
+use crate::message::Extensions;
+
+/// Type of the extension.
+pub(crate) const EXT_REFUSED: u8 = 74;
+
+/// Reason why a receiver cannot store an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Other,
+    NoSpace,
+    NotAllowed,
+}
+
+impl From<&EffectError> for Reason {
+    fn from(error: &EffectError) -> Self {
+        match error {
+            EffectError::NoSpace => Self::NoSpace,
+            EffectError::NotAllowed => Self::NotAllowed,
+            EffectError::NotFound
+            | EffectError::Exists
+            | EffectError::WrongKind
+            | EffectError::NotEmpty
+            | EffectError::Changed
+            | EffectError::Failed(_) => Self::Other,
+        }
+    }
+}
+
+impl Reason {
+    /// Error as the sender reports it.
+    pub(crate) fn error(self) -> EffectError {
+        match self {
+            Self::NoSpace => EffectError::NoSpace,
+            Self::NotAllowed => EffectError::NotAllowed,
+            Self::Other => EffectError::Failed("its output has the reason".to_owned()),
+        }
+    }
+}
+
+/// Content of the extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) object: u16,
+    pub(crate) reason: Reason,
+}
+
+impl Refusal {
+    /// Content of the extension.
+    pub(crate) fn encode(self) -> [u8; 6] {
+        let [high, low] = self.object.to_be_bytes();
+        let reason = match self.reason {
+            Reason::Other => 0,
+            Reason::NoSpace => 1,
+            Reason::NotAllowed => 2,
+        };
+        [high, low, reason, 0, 0, 0]
+    }
+
+    /// Finds the extension among others.
+    pub(crate) fn find(extensions: &Extensions<'_>) -> Option<Self> {
+        let found = extensions.iter().find(|extension| extension.kind == EXT_REFUSED)?;
+        let [high, low, reason] = *found.value.first_chunk::<3>()?;
+        let reason = match reason {
+            1 => Reason::NoSpace,
+            2 => Reason::NotAllowed,
+            _ => Reason::Other,
+        };
+        Some(Self { object: u16::from_be_bytes([high, low]), reason })
+    }
+}
+
+/// Last object that a receiver could not store.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    last: Option<(u64, Reason)>,
+    is_due: bool,
+}
+
+impl Refused {
+    /// Notes an object that cannot be stored.
+    pub(crate) fn note(&mut self, number: u64, reason: Reason) {
+        self.last = Some((number, reason));
+        self.is_due = true;
+    }
+
+    /// Repeats the report if it is about this object. Returns whether it is.
+    pub(crate) fn repeat(&mut self, number: u64) -> bool {
+        self.is_due |= self.last.is_some_and(|(last, _)| last == number);
+        self.is_due
+    }
+
+    /// Report to be sent.
+    pub(crate) fn due(&self) -> Option<Refusal> {
+        let (number, reason) = self.last.filter(|_| self.is_due)?;
+        Some(Refusal { object: number as u16, reason })
+    }
+
+    /// Notes that the report was sent.
+    pub(crate) fn sent(&mut self) {
+        self.is_due = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::message::Extension;
+
+    use super::*;
+
+    #[test]
+    fn refusals_round_trip() {
+        for reason in [Reason::Other, Reason::NoSpace, Reason::NotAllowed] {
+            let refusal = Refusal { object: 0x1234, reason };
+            let value = refusal.encode();
+            let fields = [Extension { kind: EXT_REFUSED, value: &value }];
+            assert_eq!(Refusal::find(&Extensions::new(&fields)), Some(refusal));
+            assert_eq!(Reason::from(&reason.error()), reason);
+        }
+        assert_eq!(Refusal::find(&Extensions::NONE), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! Records of received files, so that a session replayed after a restart does not replace a newer
+//! file.
+//!
+//! A session is identified by its number and the METADATA of its file: paths change with a
+//! restart, and a replay may come from anywhere.
+
+use bytes::Bytes;
+use engine::IndexRequest;
+use session::path::Handle;
+use wire::checksum::crc32c;
+
+use super::core::{Core, Job};
+
+/// Prefix of the keys of records.
+const PREFIX: &str = "sard-";
+
+/// Number of a session, and the CRC-32C of its METADATA.
+pub(crate) type Key = (u32, u32);
+
+/// Key of a session.
+pub(crate) fn key(number: u32, identity: &[u8]) -> Key {
+    (number, crc32c(identity))
+}
+
+/// Records that the file of a session was received.
+pub(crate) fn record(core: &mut Core, key: Key, len: u64) {
+    // Bundles are recorded by the agent that receives them.
+    if !core.config.journal.enabled || core.takes_bundles {
+        return;
+    }
+    let (value, oldest) = core.received.add(key, len, core.config.limits.closed);
+    let request = IndexRequest::Put { key: name(key), value };
+    core.shared.index(Handle::NOBODY, Job::Forget, request);
+    remove(core, oldest);
+}
+
+/// Restores the records of an earlier run.
+pub(crate) fn restore(core: &mut Core, records: &[(String, Bytes)]) {
+    let known = records.iter().filter_map(|(name, value)| Some((parsed(name)?, value)));
+    let (_, surplus) = core.received.restore(known, core.config.limits.closed);
+    remove(core, surplus);
+}
+
+fn remove(core: &mut Core, keys: impl IntoIterator<Item = Key>) {
+    for key in keys {
+        let request = IndexRequest::Remove { key: name(key) };
+        core.shared.index(Handle::NOBODY, Job::Forget, request);
+    }
+}
+
+fn name((number, identity): Key) -> String {
+    format!("{PREFIX}{number:08x}-{identity:08x}")
+}
+
+fn parsed(name: &str) -> Option<Key> {
+    let (number, identity) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    Some((u32::from_str_radix(number, 16).ok()?, u32::from_str_radix(identity, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_records_can_be_read() {
+        let key = key(0xa0b, b"metadata");
+        assert_eq!(parsed(&name(key)), Some(key));
+        assert_eq!((parsed("sar-00000a0b"), parsed("sard-00000a0b")), (None, None));
+    }
+}

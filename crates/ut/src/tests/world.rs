@@ -1,0 +1,188 @@
+//! Two entities over LTP or bundles, and a link between them with chosen losses.
+
+use ::cfdp::pdu::{ConditionCode, DeliveryCode, Pdu, TransmissionMode};
+use ::cfdp::{self, PutRequest, Role, TransactionFinished};
+use ::ltp::segment::{Body, Segment};
+use bp::agent::{self, Agent, Entry, LinkRef, Pattern, Routing};
+use bp::codec::bp7::Eid;
+use bp::layer::{Command, LinkId};
+use bp::ltpcl::{self, Ltpcl};
+use bp::node::{Node, Paths};
+use engine::{FilestoreRequest, PathId, Rng, StoreEffect, Ticket, Time};
+
+use super::super::{
+    Below, BundleLayer, BundlesConfig, Color, Config, Indication, LayeredEntity, Limits, LtpConfig,
+    LtpLayer, OverBundles, OverLtp,
+};
+pub(super) use crate::test_world::{PATH, content, lose_numbers, name, path_info};
+
+pub(super) type World<B> = crate::test_world::World<LayeredEntity<B>>;
+
+const LINK: LinkId = LinkId(1);
+
+/// A bundle node whose only neighbour is at the other end of `path`, over LTP.
+pub(super) fn bundle_node(number: u64, ltp: ltp::Config, path: PathId, seed: u64) -> Node {
+    let node = |number| Eid::Ipn { node: number, service: 0 };
+    let peer = 3 - number;
+    let config = agent::Config {
+        node: node(number),
+        clock: Some(800_000_000_000),
+        routing: Routing::Static(vec![Entry {
+            to: Pattern::Node(node(peer)),
+            via: vec![node(peer)],
+        }]),
+        links: [(LinkRef { layer: 0, link: LINK }, node(peer))].into(),
+        ..agent::Config::default()
+    };
+    let agent = Agent::new(config, Rng::new(seed, "agent"));
+    let layer = ltpcl::Config {
+        ltp: ltp::Config { engine: number, ..ltp },
+        peers: [(LINK, ltpcl::Peer { engine: peer, path })].into(),
+        ..ltpcl::Config::default()
+    };
+    let layer = Ltpcl::new(layer, Rng::new(seed, "ltp"));
+    let paths = Paths { known: [(path, 0)].into(), ..Paths::default() };
+    Node::new(agent, vec![Box::new(layer)], paths)
+}
+
+/// Opens its link.
+pub(super) fn open(node: &mut Node) {
+    node.command(Time::ZERO, 0, Command::Open { link: LINK });
+}
+
+pub(super) const CLASS_1: TransmissionMode = TransmissionMode::Unacknowledged;
+pub(super) const CLASS_2: TransmissionMode = TransmissionMode::Acknowledged;
+
+/// Settings of one of the two.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) mode: TransmissionMode,
+    pub(super) color: Color,
+    pub(super) pdu_max: usize,
+    pub(super) window: usize,
+    pub(super) closure: bool,
+    pub(super) ltp: ltp::Config,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Self {
+            mode: CLASS_1,
+            color: Color::Red,
+            pdu_max: 5_000,
+            window: 16,
+            closure: false,
+            ltp: ltp::Config::default(),
+        }
+    }
+}
+
+impl Case {
+    pub(super) fn entity(&self, number: u64) -> cfdp::Config {
+        let remote = cfdp::Remote { mode: self.mode, closure: self.closure, ..Default::default() };
+        cfdp::Config { entity: number, default_remote: remote, ..cfdp::Config::default() }
+    }
+
+    pub(super) fn config(&self, number: u64) -> Config {
+        Config {
+            pdu_max: self.pdu_max,
+            peers: [3 - number].into(),
+            limits: Limits { window: self.window, ..Limits::default() },
+            ..Config::default()
+        }
+    }
+
+    pub(super) fn over_ltp(&self, number: u64, seed: u64) -> OverLtp {
+        let below = LtpConfig { ltp: self.ltp.clone(), color: self.color };
+        let rng = Rng::new(seed, "over ltp");
+        OverLtp::over_ltp(self.entity(number), self.config(number), &below, rng)
+    }
+
+    pub(super) fn over_bundles(&self, number: u64, seed: u64) -> OverBundles {
+        let node = bundle_node(number, self.ltp.clone(), PATH, seed);
+        let (entity, below) = (self.entity(number), BundlesConfig::default());
+        let rng = Rng::new(seed, "over bundles");
+        let mut engine = OverBundles::over_bundles(entity, self.config(number), &below, node, rng);
+        engine.with_node(Time::ZERO, open);
+        engine
+    }
+
+    pub(super) fn world(&self) -> World<LtpLayer> {
+        World::between([self.over_ltp(1, 1), self.over_ltp(2, 2)], path_info())
+    }
+
+    pub(super) fn bundle_world(&self) -> World<BundleLayer> {
+        let mut world =
+            World::between([self.over_bundles(1, 1), self.over_bundles(2, 2)], path_info());
+        for side in &mut world.sides {
+            let request = FilestoreRequest::CreateDirectory(agent::Config::default().directory);
+            side.store.execute(StoreEffect::Filestore { ticket: Ticket(0), request });
+        }
+        world
+    }
+}
+
+pub(super) fn request() -> PutRequest {
+    PutRequest {
+        destination: 2,
+        source: Some(name("source")),
+        destination_name: "copy".to_owned(),
+        ..PutRequest::default()
+    }
+}
+
+/// Lets the first send a file of `size` bytes.
+pub(super) fn put<B: Below>(world: &mut World<B>, size: usize) -> ::cfdp::pdu::TransactionId {
+    world.sides[0].store.insert(name("source"), content(size));
+    let now = world.now;
+    let id = world.sides[0].engine.put(now, request()).expect("a sound put");
+    world.drain(0);
+    id
+}
+
+/// Result of the transaction at a side.
+pub(super) fn end<B: Below>(world: &World<B>, side: usize) -> Option<&TransactionFinished> {
+    let role = [Role::Sender, Role::Receiver][side];
+    world.sides[side].indications.iter().find_map(|indication| match indication {
+        Indication::Cfdp(cfdp::Indication::TransactionFinished(finished))
+            if finished.role == role =>
+        {
+            Some(finished)
+        }
+        _ => None,
+    })
+}
+
+pub(super) fn is_good(finished: &TransactionFinished) -> bool {
+    finished.condition == ConditionCode::NoError && finished.delivery == DeliveryCode::Complete
+}
+
+/// Checks that the copy arrived and both sides report success.
+pub(super) fn assert_arrived<B: Below>(world: &World<B>, size: usize) {
+    assert!(world.sides[1].store.get(&name("copy")) == Some(&content(size)[..]), "no such copy");
+    for side in 0..2 {
+        let finished = end(world, side).unwrap_or_else(|| panic!("no end at {side}"));
+        assert!(is_good(finished), "{finished:?}");
+        assert_eq!(world.sides[side].engine.under_way(), 0);
+        assert!(world.sides[side].engine.entity().transactions().next().is_none());
+    }
+}
+
+/// A segment, and the PDU that begins with it.
+pub(super) fn describe(datagram: &[u8]) -> String {
+    let Ok(segment) = Segment::decode(datagram) else { return "?".to_owned() };
+    match segment.body {
+        Body::Data(data) if data.offset == 0 => {
+            let Ok(len) = Pdu::len_of_first(data.data) else {
+                return format!("{} {}", data.service, "PDU, cut");
+            };
+            let pdu = Pdu::decode(&data.data[..len]).expect("a PDU");
+            format!("{} {pdu}", data.service)
+        }
+        Body::Data(_) => "data".to_owned(),
+        Body::Report(_) => "report".to_owned(),
+        Body::ReportAck { .. } => "report ack".to_owned(),
+        Body::Cancel { reason, .. } => format!("cancel {reason}"),
+        Body::CancelAck { .. } => "cancel ack".to_owned(),
+    }
+}
