@@ -306,7 +306,9 @@ class Journal:
         """Its trusted runs, or all if there are none. Where both sides lose the same packets, the
         simulator's are those of the kernel's seeds: a dozen loss patterns may be favourable ones.
         """
-        found = {key[2]: run for key, run in sorted(self.runs.items()) if key[:2] == (row.key, side)}
+        found = {
+            key[2]: run for key, run in sorted(self.runs.items()) if key[:2] == (row.key, side)
+        }
         if side == "sim" and row.shares_losses:
             kernel = {key[2] for key in self.runs if key[:2] == (row.key, "kernel")}
             found = {seed: run for seed, run in found.items() if not kernel or seed in kernel}
@@ -466,10 +468,10 @@ def page(rows: list[Row], journal: Journal) -> str:
         "",
         "* Each cell has the mean in seconds, half of its 95 % interval after ±, and the number of",
         "  runs in parentheses. `?` marks runs in which the emulator was late.",
-        "* simulator: `transfer_s` of `ftp/…` in `slowlight compare`, on links with packet errors in",
-        "  `slowlight sim` between hosts with the emulator's names. With the same seed the simulator",
-        "  and the emulator then lose the same packets. CUBIC and NewReno are compared over the same",
-        "  seeds, because a few seeds can have fewer losses than the mean.",
+        "* simulator: `transfer_s` of `ftp/…` in `slowlight compare`, on links with packet errors",
+        "  in `slowlight sim` between hosts with the emulator's names. With the same seed the",
+        "  simulator and the emulator then lose the same packets. CUBIC and NewReno are compared",
+        "  over the same seeds, because a few seeds can have fewer losses than the mean.",
         "* ours, emulated: `slowlight tcp send` to a receiving kernel. `-`: not possible, because",
         "  relays do not forward to the address of slowlight's TCP.",
         "* kernel, emulated: Linux at both ends.",
