@@ -277,7 +277,7 @@ mod tests {
             check_order(command, address, file).unwrap_err().to_string()
         };
         let text = error("send", "a b.bin", "10.0.0.7:7542");
-        assert!(text.ends_with("did you mean: slowlight send 'a b.bin' 10.0.0.7:7542"), "{text}");
+        assert!(text.ends_with("did you mean: slowlight send \"a b.bin\" 10.0.0.7:7542"), "{text}");
         let text = error("get", "a.bin", "host:7542");
         assert!(text.ends_with("did you mean: slowlight get host:7542 a.bin"), "{text}");
         for (address, file) in [("host:7542", "a.bin"), ("host", "a.bin"), ("[::1]:9", "b:9")] {
