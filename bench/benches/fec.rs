@@ -12,10 +12,8 @@ use std::time::Duration;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use engine::Rng;
+use norm::fec::{Code, Decoder, Encoder, Field, Long, LongWork, Path, ReadColumns, SliceColumns};
 use reed_solomon_erasure::galois_8::ReedSolomon;
-use session::fec::{
-    Code, Decoder, Encoder, Field, Long, LongWork, Path, ReadColumns, SliceColumns,
-};
 
 /// Length of a segment, in bytes.
 const SEGMENT: usize = 1_400;

@@ -18,11 +18,11 @@ use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 
 use engine::Rng;
+use norm::fec::{Code, Decoder, Encoder, Field, Long, LongWork, ReadColumns, SliceColumns};
 use raptorq::{
     EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder,
     SourceBlockEncoder, SourceBlockEncodingPlan,
 };
-use session::fec::{Code, Decoder, Encoder, Field, Long, LongWork, ReadColumns, SliceColumns};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

@@ -1,7 +1,7 @@
 //! FEC coding of blocks: the scheme named in messages, and its code.
 
+use crate::fec::{BlockCode, Code, Encoder, Field, Long, LongWork, Partition, ReadColumns};
 use bytes::Bytes;
-use session::fec::{BlockCode, Code, Encoder, Field, Long, LongWork, Partition, ReadColumns};
 
 use super::bits::Bits;
 use super::config::{EndGame, SenderConfig};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ::session::fec::{Code, Decoder, Field, LongWork};
+use crate::fec::{Code, Decoder, Field, LongWork};
 use ::session::path::{Burst, Handle};
 use ::session::{self, User};
 use engine::{Completion, EffectError, FileName, FilestoreRequest, Rng, Time};

@@ -17,9 +17,9 @@ mod stream;
 
 use std::collections::BTreeMap;
 
+use crate::fec::Partition;
 use bytes::Bytes;
 use engine::{Completion, EffectError};
-use session::fec::Partition;
 use session::path::Handle;
 use session::ranges::Ranges;
 

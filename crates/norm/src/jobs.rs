@@ -9,7 +9,7 @@ use bytes::Bytes;
 use engine::{EffectError, FileBytes, FileJob};
 use sha2::{Digest as _, Sha256};
 
-use session::fec::{BlockCode, Columns, LongError, LongWork, Received};
+use crate::fec::{BlockCode, Columns, LongError, LongWork, Received};
 
 /// Bytes read at once.
 const PIECE: usize = 1 << 20;

@@ -7,6 +7,26 @@
 //!
 //! Where the reference implementation of the U.S. Naval Research Laboratory differs from the RFC,
 //! this one follows the implementation, as it is the one deployed.
+//!
+//! # States
+//!
+//! A sender opens an object, sends NORM_INFO and its segments, then flushes: it asks for requests,
+//! or for acknowledgments by name, until no receiver lacks anything. Requests lead to repairs,
+//! parity first. A carousel starts again instead.
+//!
+//! A receiver synchronises with a sender at an object's first segments, collects blocks, requests
+//! what a completed block lacks after a random wait, recovers blocks from any sufficient set of
+//! segments, and syncs and renames the file when all are there.
+//!
+//! # Driving it
+//!
+//! `examples/norm_lossy_link.rs` has a driver of 20 lines. A path is a peer or a group
+//! ([`Config::groups`]). [`Node::send`] starts an object, whose end is [`Indication::Finished`].
+//!
+//! # What it bounds
+//!
+//! [`Limits`] bounds objects, senders, buffered blocks and streams; reaching one is an
+//! [`Indication`].
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +38,7 @@ mod config;
 mod congestion;
 mod core;
 mod digest;
+pub mod fec;
 mod group_size;
 mod grtt;
 mod incoming;
@@ -48,11 +69,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+/// The contract with a driver.
+pub use engine;
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, Rng, Ticket, Time,
     Transmit, TxBuf,
 };
 use session::path::{Burst, Class, Handle, Pacing, Path, Turn};
+
 pub use session::timer::Timer;
 use session::{Base, Change, Seat, Slots, Turns};
 

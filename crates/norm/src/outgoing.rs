@@ -20,10 +20,10 @@ mod stream;
 
 use std::collections::BTreeMap;
 
+use crate::fec::Partition;
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileId, OpenMode, StoreEffect, Time};
 use session::UnexpectedLength;
-use session::fec::Partition;
 use session::path::{Burst, Handle, Turn};
 use session::source::Source;
 use session::storage::Storage as _;

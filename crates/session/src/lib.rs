@@ -10,7 +10,6 @@ mod base;
 pub mod buffers;
 pub mod credit;
 pub mod done;
-pub mod fec;
 pub mod journal;
 pub mod losses;
 pub mod path;

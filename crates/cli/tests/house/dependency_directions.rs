@@ -75,7 +75,7 @@ fn protocols_do_not_use_each_other() {
 
 /// Features of pure crates. `raptorq`: patents may concern who builds and sells this code, so that
 /// only a build that names the feature has it.
-const PURE_FEATURES: [(&str, &str); 2] = [("session", "raptorq"), ("norm", "raptorq")];
+const PURE_FEATURES: [(&str, &str); 1] = [("norm", "raptorq")];
 
 #[test]
 fn pure_crates_have_only_the_listed_features() {

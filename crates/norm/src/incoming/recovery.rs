@@ -1,6 +1,6 @@
 //! Recovery of lost segments by parity, and the check of the result.
 
-use session::fec::{Received, SliceColumns};
+use crate::fec::{Received, SliceColumns};
 
 use super::{Block, Incoming, Verdict};
 use crate::coding::Coding;

@@ -4,7 +4,7 @@
 //! which nothing is sent. [`Waste::Share`] limits both to a share of the least time of the
 //! transfer.
 
-use session::fec::{needed, quantile};
+use crate::fec::{needed, quantile};
 
 use crate::config::Waste;
 

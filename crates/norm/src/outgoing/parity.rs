@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
+use crate::fec::{Encoder, LongWork};
 use bytes::Bytes;
-use session::fec::{Encoder, LongWork};
 
 use super::Shape;
 use crate::bits::Bits;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::fec::Partition;
 use engine::Time;
-use session::fec::Partition;
 use session::path::Turn;
 use session::ranges::Ranges;
 

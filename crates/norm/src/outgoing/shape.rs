@@ -1,6 +1,6 @@
 //! Blocks and segments of an object.
 
-use session::fec::Partition;
+use crate::fec::Partition;
 
 use crate::coding::Coding;
 use crate::message::{Fti, PayloadId};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use crate::fec::Partition;
 use engine::Time;
-use session::fec::Partition;
 use session::path::Burst;
 
 use super::ring::{Place, Ring, Size};
@@ -44,7 +44,7 @@ impl Outgoing {
             ring.close();
         }
         let fti = cut.coding.fti(ring.bytes(), segment);
-        let settings = |error: session::fec::PartitionError| Failure::Settings(error.to_string());
+        let settings = |error: crate::fec::PartitionError| Failure::Settings(error.to_string());
         let partition = Partition::new(0, segment, size.block_len).map_err(settings)?;
         self.shape = Some(Shape {
             partition,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::fec::{Long, LongWork, ReadColumns};
 use engine::{PathInfo, Rng};
-use session::fec::{Long, LongWork, ReadColumns};
 
 use super::world::{World, content, lose_one_in, name};
 use crate::digest::{BlockDigest, EXT_DIGEST, digest_of};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::fec::LongWork;
 use bytes::Bytes;
 use engine::{Area, PathInfo, Rng, Time};
-use session::fec::LongWork;
 use session::timer::Timer;
 
 use super::world::{World, content, name};

@@ -1,9 +1,9 @@
 //! Transfers with RaptorQ, FEC scheme 6.
 
+use crate::fec::{BlockCode, LongError, LongWork, ReadColumns, Received, SliceColumns};
 use bytes::Bytes;
 use engine::Time;
 use raptorq::{EncodingPacket, ObjectTransmissionInformation, SourceBlockDecoder};
-use session::fec::{BlockCode, LongError, LongWork, ReadColumns, Received, SliceColumns};
 
 use super::resume::{Interrupted, RECEIVER, SENDER};
 use super::world::{World, content, lose_one_in, name};
