@@ -6,6 +6,30 @@
 //! Received data is written to a working file, verified, synced and renamed in one step; only then
 //! is the sender notified that the file was retained. The progress of receptions and all puts
 //! under way are recorded, so both sides resume after a restart.
+//!
+//! # States
+//!
+//! A sender opens its file, sends Metadata, data and EOF, and answers NAKs until Finished arrives,
+//! which it acknowledges; it then remembers the transaction for repeated Finished PDUs. Without
+//! acknowledgment (class 1) it ends with the EOF, or with Finished if closure is requested.
+//!
+//! A receiver collects data in any order. When the EOF has arrived it requests what is missing.
+//! When nothing is missing it verifies the checksum, syncs the file, records the outcome, renames
+//! the file, carries out filestore requests, and sends Finished until it is acknowledged. Either
+//! side suspends, resumes, reports and cancels. Timers stop while the path or its return is down.
+//!
+//! # Driving it
+//!
+//! `examples/cfdp_lossy_link.rs` has a driver of 20 lines: pass datagrams and path events to
+//! [`handle_input`](engine::Engine::handle_input), then poll effects, indications and datagrams
+//! until there are none, then wait for the earlier of
+//! [`poll_timeout`](engine::Engine::poll_timeout) and the next datagram. [`Entity::put`] starts a
+//! transaction, whose end is [`Indication::TransactionFinished`].
+//!
+//! # What it bounds
+//!
+//! [`Limits`] bounds transactions, unwritten data, requests for missing data and replies to
+//! strangers; reaching one is an [`Indication`]. A file is never held in memory.
 
 #![forbid(unsafe_code)]
 
@@ -38,6 +62,9 @@ use engine::{Deadline, Effect, Engine, IndexRequest, Input, PathId, Rng, Time, T
 use session::path::{Burst, Class, Clock, Handle, Turn};
 use session::recent::Recent;
 use session::{Reason, Seat, Slots, Turns};
+
+/// The contract with a driver.
+pub use engine;
 
 pub use self::config::{
     Config, Faults, HostDelays, Indications, JournalPolicy, Limits, NakMode, Naks, Remote, Timer,

@@ -5,6 +5,28 @@
 //! arrives, so that a block may be larger than memory. A report claims the whole red part only
 //! when it is safely stored. A session does not survive a restart of either side: it is cancelled
 //! or restarted.
+//!
+//! # States
+//!
+//! A sending session opens its file, sends the red part with a checkpoint at its end and the
+//! green part after it, and retransmits what reports do not claim, each time with a new
+//! checkpoint. It is closed when a report claims all red data. Checkpoints without a report are
+//! repeated.
+//!
+//! A receiving session collects data in any order and answers each checkpoint with reports, which
+//! it repeats until they are acknowledged. When the red part is complete it verifies, syncs and
+//! renames the file, and then claims it. Either side cancels, and repeats that until it is
+//! acknowledged. Timers stop while the path or its return is down.
+//!
+//! # Driving it
+//!
+//! `examples/ltp_lossy_link.rs` has a driver of 20 lines. [`Node::send`] starts a session, whose
+//! end is [`Indication::Finished`] at both sides.
+//!
+//! # What it bounds
+//!
+//! [`Limits`] bounds sessions, unwritten data, claims and replies to strangers; reaching one is an
+//! [`Indication`].
 
 #![forbid(unsafe_code)]
 
@@ -51,6 +73,9 @@ use engine::{
     Completion, Deadline, Effect, EffectError, Engine, IndexRequest, Input, PathEvent, PathId, Rng,
     Ticket, Time, Transmit, TxBuf,
 };
+
+/// The contract with a driver.
+pub use engine;
 
 pub use self::config::{Aggregation, Config, FILE_SERVICE, Format, Limits, Pin, Remote, Timer};
 pub use self::indication::{

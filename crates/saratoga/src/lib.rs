@@ -7,6 +7,27 @@
 //!
 //! Incomplete files are kept, so that a later session resumes them, even after a restart of either
 //! side: a file is recognised by its METADATA.
+//!
+//! # States
+//!
+//! A sender opens its file, computes the checksum, announces it (METADATA, or after a request),
+//! and sends DATA. A STATUS of the receiver lists holes, which are sent again. The session ends
+//! when a STATUS claims everything.
+//!
+//! A receiver collects data in any order, and reports holes when asked, at its interval, or at
+//! the end. When nothing is missing it verifies the checksum, syncs and renames the file, and
+//! only then claims it. Either side ends a session with an error code. Timers stop while the path
+//! or its return is down.
+//!
+//! # Driving it
+//!
+//! `examples/saratoga_lossy_link.rs` has a driver of 20 lines. [`Node::put`] and [`Node::get`]
+//! start a session, whose end is [`Indication::Finished`].
+//!
+//! # What it bounds
+//!
+//! [`Limits`] bounds sessions, unwritten data, directory listings and replies to strangers;
+//! reaching one is an [`Indication`].
 
 #![forbid(unsafe_code)]
 
@@ -42,6 +63,9 @@ use engine::{
 };
 use session::path::{Burst, Class, Handle, Pacing, Turn};
 use session::{Change, Seat, Turns};
+
+/// The contract with a driver.
+pub use engine;
 
 pub use self::config::{
     Beacons, ChecksumKind, Config, Congestion, JournalPolicy, Limits, Named, Permissions, Remote,

@@ -556,7 +556,7 @@ pub trait Turns {
     /// Jobs of the engine's effects.
     type Job;
 
-    /// What its sessions share.
+    /// State common to its sessions.
     fn shared(&mut self) -> &mut Shared<Self::Alarm, Self::Job>;
 
     /// Seat of a session.

@@ -24,6 +24,23 @@
 //!
 //! Not supported: urgent data (treated like other data), PSH control (everything is pushed),
 //! source routes and other options of IP, other messages of ICMP, data in a SYN.
+//!
+//! # States
+//!
+//! [`State`] has those of RFC 9293 §3.3.2: a connection is requested by [`Stack::connect`] or by a
+//! peer at a [`Stack::listen`]er, established after three packets, and closed in each direction by
+//! [`Stack::shut_down`]. [`Indication::Closed`] gives the reason.
+//!
+//! # Driving it
+//!
+//! `examples/tcp_lossy_link.rs` has two stacks and their users in one loop: pass packets to
+//! [`handle_input`](engine::Engine::handle_input), act on indications, poll packets, then wait for
+//! the earlier of [`poll_timeout`](engine::Engine::poll_timeout) and the next packet.
+//!
+//! # What it bounds
+//!
+//! [`Limits`] bounds connections, half-open ones and memory, [`Options`] the buffers of each
+//! connection.
 
 #![forbid(unsafe_code)]
 
@@ -48,6 +65,9 @@ mod stack;
 #[cfg(test)]
 mod tests;
 mod time_wait;
+
+/// The contract with a driver.
+pub use engine;
 
 pub use self::config::{
     AckPolicy, Backlog, Buffer, BufferLimit, Config, Cookies, InitialWindow, KeepAlive, Limits,

@@ -1,0 +1,115 @@
+//! Two bundle nodes over LTP, and a link in memory that loses one datagram in ten.
+//!
+//! `cargo run --package slowlight-bp --example bp_lossy_link`
+
+#![expect(clippy::print_stdout, reason = "it shows what happens")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use slowlight_bp::agent::{self, Agent, Entry, Indication, LinkRef, Pattern, Routing, SendRequest};
+use slowlight_bp::codec::eid::Eid;
+use slowlight_bp::engine::{
+    Effect, Engine as _, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf,
+};
+use slowlight_bp::layer::{Command, LinkId};
+use slowlight_bp::ltp;
+use slowlight_bp::ltpcl::{self, Ltpcl};
+use slowlight_bp::node::{Node, Paths};
+
+/// The datagram path to the other node, and the link of the convergence layer over it.
+const PATH: PathId = PathId(1);
+const LINK: LinkId = LinkId(1);
+const LIGHT: Duration = Duration::from_millis(1_300);
+
+const fn endpoint(node: u64, service: u64) -> Eid {
+    Eid::Ipn { node, service }
+}
+
+/// Node 1 or 2, which reaches the other by LTP.
+fn node(number: u64) -> Node {
+    let peer = endpoint(3 - number, 0);
+    let config = agent::Config {
+        node: endpoint(number, 0),
+        clock: Some(800_000_000_000),
+        routing: Routing::Static(vec![Entry {
+            to: Pattern::Node(peer.clone()),
+            via: vec![peer.clone()],
+        }]),
+        links: [(LinkRef { layer: 0, link: LINK }, peer)].into(),
+        ..agent::Config::default()
+    };
+    let layer = ltpcl::Config {
+        ltp: ltp::Config { engine: number, ..ltp::Config::default() },
+        peers: [(LINK, ltpcl::Peer { engine: 3 - number, path: PATH })].into(),
+        ..ltpcl::Config::default()
+    };
+    let layer = Ltpcl::new(layer, Rng::new(number, "layer"));
+    let paths = Paths { known: [(PATH, 0)].into(), ..Paths::default() };
+    let mut node =
+        Node::new(Agent::new(config, Rng::new(number, "agent")), vec![Box::new(layer)], paths);
+    node.command(Time::ZERO, 0, Command::Open { link: LINK });
+    let info = PathInfo { owlt: Some(LIGHT), ..PathInfo::datagram(1_024) };
+    node.handle_input(Time::ZERO, Input::Path(PATH, PathEvent::Up(info)));
+    node
+}
+
+/// Does what a node asks for until it asks for nothing, and returns the datagrams to send.
+fn drive(now: Time, node: &mut Node, store: &mut MemoryStore) -> Vec<Vec<u8>> {
+    let mut sent = Vec::new();
+    loop {
+        let mut tx = TxBuf::new(1);
+        if let Some(effect) = node.poll_effect() {
+            if let Effect::Store(effect) = effect
+                && let Some((ticket, result)) = store.execute(effect)
+            {
+                node.handle_input(now, Input::Done(ticket, result));
+            }
+        } else if let Some(indication) = node.poll_indication() {
+            println!("{now}: {indication:?}");
+            if let Indication::Delivered { delivery, .. } = indication {
+                node.with_agent(now, |agent| agent.confirm(now, delivery))
+                    .expect("it was delivered");
+            }
+        } else if node.poll_transmit(now, &mut tx).is_some() {
+            sent.extend(tx.datagrams().map(<[u8]>::to_vec));
+        } else {
+            return sent;
+        }
+    }
+}
+
+fn main() {
+    let mut now = Time::ZERO;
+    let mut nodes = [1, 2].map(|number| (node(number), MemoryStore::new()));
+    // A node reads the records of an earlier run first.
+    for (node, store) in &mut nodes {
+        drive(now, node, store);
+    }
+    nodes[1].0.with_agent(now, |agent| agent.register(&endpoint(2, 1))).expect("a free endpoint");
+    let request = SendRequest::new(endpoint(2, 1), vec![7; 100]);
+    nodes[0].0.with_agent(now, |agent| agent.send(now, request)).expect("a sound request");
+
+    // Datagrams in transit, by arrival and number: the receiver, and the bytes.
+    let (mut link, mut number, mut losses) = (BTreeMap::new(), 0, Rng::new(1, "losses"));
+    while now < Time::from_secs(60) {
+        for (from, (node, store)) in nodes.iter_mut().enumerate() {
+            for datagram in drive(now, node, store) {
+                number += 1;
+                if losses.below(10) > 0 {
+                    link.insert((now + LIGHT, number), (1 - from, datagram));
+                }
+            }
+        }
+        let timers = nodes.iter().filter_map(|(node, _)| node.poll_timeout()).map(|it| it.at);
+        let arrivals = link.keys().map(|(at, _)| *at);
+        let Some(next) = timers.chain(arrivals).min() else { break };
+        now = next;
+        if let Some((to, datagram)) =
+            link.first_entry().filter(|it| it.key().0 == now).map(|it| it.remove())
+        {
+            nodes[to].0.handle_input(now, Input::Receive(Receive::datagram(PATH, &datagram)));
+        }
+        nodes.iter_mut().for_each(|(node, _)| node.handle_timeout(now));
+    }
+}

@@ -1,0 +1,77 @@
+//! Two LTP engines send a file over a link in memory that loses one datagram in ten.
+//!
+//! `cargo run --package slowlight-ltp --example ltp_lossy_link`
+
+#![expect(clippy::print_stdout, reason = "it shows what happens")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use slowlight_ltp::engine::{
+    Effect, Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng,
+    Time, TxBuf,
+};
+use slowlight_ltp::{Config, Node, Red, SendRequest};
+
+/// The link, with 1.3 s of light and datagrams of at most 1,024 bytes.
+const LINK: PathId = PathId(1);
+const LIGHT: Duration = Duration::from_millis(1_300);
+
+/// Does what an engine asks for until it asks for nothing, and returns the datagrams to send.
+fn drive(now: Time, engine: &mut Node, files: &mut MemoryStore) -> Vec<Vec<u8>> {
+    let mut sent = Vec::new();
+    loop {
+        let mut tx = TxBuf::new(1);
+        if let Some(effect) = engine.poll_effect() {
+            let Effect::Store(effect) = effect else { continue };
+            if let Some((ticket, result)) = files.execute(effect) {
+                engine.handle_input(now, Input::Done(ticket, result));
+            }
+        } else if let Some(indication) = engine.poll_indication() {
+            println!("{now}: {indication:?}");
+        } else if engine.poll_transmit(now, &mut tx).is_some() {
+            sent.extend(tx.datagrams().map(<[u8]>::to_vec));
+        } else {
+            return sent;
+        }
+    }
+}
+
+fn main() {
+    let mut now = Time::ZERO;
+    let mut hosts = [1, 2].map(|number| {
+        let config = Config { engine: number, ..Config::default() };
+        let mut engine = Node::new(config, Rng::new(number, "example"));
+        let info = PathInfo { owlt: Some(LIGHT), ..PathInfo::datagram(1_024) };
+        engine.handle_input(now, Input::Path(LINK, PathEvent::Up(info)));
+        (engine, MemoryStore::new())
+    });
+    let name = |path| FileName::file(path).expect("a plain name");
+    hosts[0].1.insert(name("picture.raw"), vec![7; 100_000]);
+    let (source, copy) = (name("picture.raw"), "copy.raw".to_owned());
+    let request = SendRequest { destination: 2, source, name: copy, red: Red::All };
+    hosts[0].0.send(Time::ZERO, request).expect("a sound request");
+
+    // Datagrams in transit, by arrival and number: the receiver, and the bytes.
+    let (mut link, mut number, mut losses) = (BTreeMap::new(), 0, Rng::new(1, "losses"));
+    loop {
+        for (from, (engine, files)) in hosts.iter_mut().enumerate() {
+            for datagram in drive(now, engine, files) {
+                number += 1;
+                if losses.below(10) > 0 {
+                    link.insert((now + LIGHT, number), (1 - from, datagram));
+                }
+            }
+        }
+        let timers = hosts.iter().filter_map(|(engine, _)| engine.poll_timeout()).map(|it| it.at);
+        let Some(next) = timers.chain(link.keys().map(|(at, _)| *at)).min() else { break };
+        now = next;
+        if let Some(arrival) = link.first_entry().filter(|arrival| arrival.key().0 == now) {
+            let (to, datagram) = arrival.remove();
+            hosts[to].0.handle_input(now, Input::Receive(Receive::datagram(LINK, &datagram)));
+        }
+        hosts.iter_mut().for_each(|(engine, _)| engine.handle_timeout(now));
+    }
+    let copy = hosts[1].1.get(&name("copy.raw")).expect("it arrived");
+    println!("{now}: {} bytes arrived, {number} datagrams were sent", copy.len());
+}
