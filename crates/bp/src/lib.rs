@@ -38,6 +38,7 @@ pub mod ltpcl;
 mod neighbours;
 pub mod node;
 pub mod normcl;
+pub mod pattern;
 pub mod saratogacl;
 pub mod security;
 mod source;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, StoreEffect, Ticket};
 
-use crate::ftp::message::{Crc, Representation};
+use crate::message::{Crc, Representation};
 
 /// Purpose of an effect of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

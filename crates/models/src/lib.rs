@@ -5,4 +5,5 @@
 
 mod flow;
 pub mod ftp;
+pub mod message;
 pub mod programs;

@@ -38,6 +38,7 @@ mod config;
 mod congestion;
 mod core;
 mod digest;
+mod endgame;
 pub mod fec;
 mod group_size;
 mod grtt;

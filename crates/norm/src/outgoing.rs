@@ -3,7 +3,6 @@
 mod again;
 mod carousel;
 mod coded;
-mod endgame;
 mod fresh;
 mod info;
 mod known;
@@ -30,7 +29,6 @@ use session::storage::Storage as _;
 use wire::checksum::ChecksumType;
 
 use self::coded::{BLOCKS_MAX, Coded, Step};
-pub(crate) use self::endgame::{Terms, info_copies};
 use self::info::InfoTurn;
 use self::marks::{Mark, Marks};
 use self::parity::{ProactiveParity, RepairParity};

@@ -9,7 +9,7 @@ use super::congestion::Congestion;
 use super::core::Core;
 use super::grtt::Grtt;
 use super::losses::Losses;
-use super::outgoing::Terms;
+use crate::endgame::Terms;
 use crate::message::{self, Body};
 
 /// State of a sender's messages on its path.

@@ -1,6 +1,38 @@
 //! Volume of a contact that is booked for bundles.
 
-use super::routes::Priority;
+/// Class of service of version 6 bundles; all version 7 bundles are normal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Lowest.
+    Bulk,
+    /// Above bulk.
+    #[default]
+    Normal,
+    /// Highest.
+    Expedited,
+}
+
+impl Priority {
+    pub(super) const COUNT: usize = 3;
+
+    /// Name in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bulk => "bulk",
+            Self::Normal => "normal",
+            Self::Expedited => "expedited",
+        }
+    }
+
+    pub(super) const fn index(self) -> usize {
+        match self {
+            Self::Bulk => 0,
+            Self::Normal => 1,
+            Self::Expedited => 2,
+        }
+    }
+}
 
 /// Busy interval: its begin and end in nanoseconds.
 type Busy = (u64, u64);

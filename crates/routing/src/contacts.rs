@@ -8,6 +8,10 @@ use std::time::Duration;
 use engine::Time;
 use thiserror::Error;
 
+/// Identifier of a contact, which it keeps when the plan changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContactId(pub(super) u32);
+
 /// A node of the `ipn` scheme, with the allocator in the upper 32 bits (RFC 9758 §4).
 pub type NodeNumber = u64;
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::booking::Bookings;
-use super::contacts::{Contact, ContactPlan, NodeNumber};
-use super::routes::ContactId;
+use super::contacts::{Contact, ContactId, ContactPlan, NodeNumber};
 use super::settings::{LightTime, Queueing, Settings};
 
 /// Index of a contact in [`Graph::slots`].

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use engine::Time;
 
 use super::booking::Bookings;
+pub use super::booking::Priority;
+pub use super::contacts::ContactId;
 use super::contacts::{Contact, ContactPlan, NodeNumber};
 use super::graph::{Graph, Load, NodeIndex};
 use super::list::{EXAMINED_MAX, Routes};
@@ -13,44 +15,6 @@ use super::search::{Source, follow};
 use super::selection::Found;
 use super::settings::{Exclusion, List, Settings};
 use super::trees::Trees;
-
-/// Class of service of version 6 bundles; all version 7 bundles are normal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Priority {
-    /// Lowest.
-    Bulk,
-    /// Above bulk.
-    #[default]
-    Normal,
-    /// Highest.
-    Expedited,
-}
-
-impl Priority {
-    pub(super) const COUNT: usize = 3;
-
-    /// Name in lower case.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bulk => "bulk",
-            Self::Normal => "normal",
-            Self::Expedited => "expedited",
-        }
-    }
-
-    pub(super) const fn index(self) -> usize {
-        match self {
-            Self::Bulk => 0,
-            Self::Normal => 1,
-            Self::Expedited => 2,
-        }
-    }
-}
-
-/// Identifier of a contact, which it keeps when the plan changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ContactId(pub(super) u32);
 
 /// Requirements of a route.
 #[derive(Clone, Copy, Debug)]

@@ -12,8 +12,10 @@ use super::codec::Coded;
 use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, Stats};
 use super::partials::{self, Partial, Partials};
-use super::received;
 use crate::packet::Packet;
+
+/// Number of a session whose file was received, and the CRC-32C of its METADATA.
+pub(crate) type ReceivedKey = (u32, u32);
 
 /// A session's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,7 +95,7 @@ pub(crate) struct Core {
     pub(crate) rng: Rng,
     pub(crate) partials: Partials,
     /// Sessions whose files were received.
-    pub(crate) received: Done<received::Key>,
+    pub(crate) received: Done<ReceivedKey>,
     /// Bytes of listings being sent.
     pub(crate) listings: u64,
     /// Whether the peer accepts only bundles.

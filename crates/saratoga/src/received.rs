@@ -9,21 +9,18 @@ use engine::IndexRequest;
 use session::path::Handle;
 use wire::checksum::crc32c;
 
-use super::core::{Core, Job};
+use super::core::{Core, Job, ReceivedKey};
 
 /// Prefix of the keys of records.
 const PREFIX: &str = "sard-";
 
-/// Number of a session, and the CRC-32C of its METADATA.
-pub(crate) type Key = (u32, u32);
-
-/// Key of a session.
-pub(crate) fn key(number: u32, identity: &[u8]) -> Key {
+/// ReceivedKey of a session.
+pub(crate) fn key(number: u32, identity: &[u8]) -> ReceivedKey {
     (number, crc32c(identity))
 }
 
 /// Records that the file of a session was received.
-pub(crate) fn record(core: &mut Core, key: Key, len: u64) {
+pub(crate) fn record(core: &mut Core, key: ReceivedKey, len: u64) {
     // Bundles are recorded by the agent that receives them.
     if !core.config.journal.enabled || core.takes_bundles {
         return;
@@ -41,18 +38,18 @@ pub(crate) fn restore(core: &mut Core, records: &[(String, Bytes)]) {
     remove(core, surplus);
 }
 
-fn remove(core: &mut Core, keys: impl IntoIterator<Item = Key>) {
+fn remove(core: &mut Core, keys: impl IntoIterator<Item = ReceivedKey>) {
     for key in keys {
         let request = IndexRequest::Remove { key: name(key) };
         core.shared.index(Handle::NOBODY, Job::Forget, request);
     }
 }
 
-fn name((number, identity): Key) -> String {
+fn name((number, identity): ReceivedKey) -> String {
     format!("{PREFIX}{number:08x}-{identity:08x}")
 }
 
-fn parsed(name: &str) -> Option<Key> {
+fn parsed(name: &str) -> Option<ReceivedKey> {
     let (number, identity) = name.strip_prefix(PREFIX)?.split_once('-')?;
     Some((u32::from_str_radix(number, 16).ok()?, u32::from_str_radix(identity, 16).ok()?))
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
-use models::ftp::message::{Range, ReadControl, TO_END, UpdateControl};
+use models::message::{Range, ReadControl, TO_END, UpdateControl};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::text::SpecError;

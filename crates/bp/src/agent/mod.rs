@@ -50,11 +50,12 @@ use session::User;
 
 pub use self::config::{
     Acceptance, Believe, Boot, By, COPIES, Checks, Config, Custody, Entry, Limits, LinkRef,
-    Pattern, Reports, Routing, Version,
+    Reports, Routing, Version,
 };
 pub use self::indication::{DeliveryId, Indication, Limit, RequestError, Statistics};
 pub use self::inventory::{NeighbourTraffic, Received, State, Summary};
 pub use self::source::SendRequest;
+pub use crate::pattern::Pattern;
 
 use self::clock::Clock;
 use self::config::millis;

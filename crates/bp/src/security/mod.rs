@@ -21,7 +21,7 @@ use std::fmt;
 use engine::Rng;
 
 pub use self::blocks::{Added, Opened};
-use super::agent::Pattern;
+use super::pattern::Pattern;
 use crate::codec::bp7::{BlockFlags, Eid, PAYLOAD, PAYLOAD_NUMBER, PRIMARY_NUMBER, Reason};
 use crate::codec::bpsec::{
     AesGcm, AesVariant, CONFIDENTIALITY, HmacSha2, INTEGRITY, Scope, SecurityBlock, ShaVariant,

@@ -11,8 +11,7 @@ use crate::dependency_directions::root;
 
 /// Cycles that are still there: sessions, settings and indications of these engines know each
 /// other. A module may leave this list, and none may join it.
-const KNOWN: [(&str, &[&str]); 8] = [
-    ("bp", &["agent", "security"]),
+const KNOWN: [(&str, &[&str]); 3] = [
     (
         "cfdp",
         &[
@@ -27,11 +26,7 @@ const KNOWN: [(&str, &[&str]); 8] = [
         ],
     ),
     ("ltp", &["config", "core", "indication", "marks", "sealed", "sender", "supply", "transport"]),
-    ("models", &["flow", "ftp"]),
     ("norm", &["coding", "config", "core", "incoming"]),
-    ("norm", &["outgoing", "transmission"]),
-    ("routing", &["booking", "graph", "list", "routes", "search", "selection", "trees"]),
-    ("saratoga", &["core", "received"]),
 ];
 
 /// Modules that each module of a crate imports.

@@ -23,7 +23,7 @@ use super::data::{DataEvent, DataId, Flow};
 use super::indication::{Failure, Indication, RequestId};
 use super::relay::Relayed;
 use crate::flow::{Inflow, Outflow};
-use crate::ftp::message::{Command, LineError, Reply, Representation};
+use crate::message::{Command, LineError, Reply, Representation};
 
 /// Purpose of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use session::settings::{Field, Kind, Setting, Settings, Value, Visited, Visitor}
 use session::visit;
 use session::words;
 
-pub use crate::ftp::message::Representation;
+pub use crate::message::Representation;
 
 /// Settings of a node: client for its user's requests, and server for its peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::indication::{Indication, RequestId};
 use super::relay::Relayed;
 use super::{client, server};
 use crate::flow::{Job, ReadAhead};
-use crate::ftp::message::{LineError, Lines};
+use crate::message::{LineError, Lines};
 
 /// Purpose of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use engine::{EffectError, PathId};
 use thiserror::Error;
 
-use crate::ftp::message::Reply;
+use crate::message::Reply;
 
 /// Request of this node's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

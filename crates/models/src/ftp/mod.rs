@@ -34,7 +34,6 @@ mod core;
 mod data;
 mod indication;
 mod listing;
-pub mod message;
 mod relay;
 mod server;
 #[cfg(test)]
@@ -49,7 +48,7 @@ use engine::{
     PathId, PathInfo, StoreEffect, Ticket, Time, Transmit, TxBuf,
 };
 
-use crate::ftp::message::{CONTROL_FILE, Command, ReadControl, UpdateControl};
+use crate::message::{CONTROL_FILE, Command, ReadControl, UpdateControl};
 pub use config::{
     Accounts, ClientConfig, Config, DataConnection, Limits, Representation, ScpsClient,
     ServerConfig,

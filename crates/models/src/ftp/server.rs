@@ -19,7 +19,7 @@ use super::core::{Control, Core, Use};
 use super::data::{DataId, Flow};
 use super::listing;
 use crate::flow::{Inflow, Outflow};
-use crate::ftp::message::{Command, HostPort, LineError, Representation};
+use crate::message::{Command, HostPort, LineError, Representation};
 
 /// Purpose of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use engine::{
 
 use super::core::Core;
 use crate::flow::{Inflow, Job as FlowJob, Outflow, ReadAhead};
-use crate::ftp::message::Representation;
+use crate::message::Representation;
 
 /// Purpose of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use engine::Time;
 
-use super::{Outgoing, Terms};
+use super::Outgoing;
 use crate::digest::DIGESTS_MAX;
+use crate::endgame::Terms;
 
 /// Copies of NORM_INFO in a round, at least. A receiver needs one before anything else.
 const COPIES: u32 = 24;

@@ -8,14 +8,14 @@ use session::path::Burst;
 use sha2::{Digest as _, Sha256};
 
 use super::carousel::Rounds;
-use super::endgame::{Ending, Observed};
 use super::info::InfoSchedule;
 use super::parity::Windows;
 use super::runs::Runs;
 use super::states::Kept;
-use super::{Content, Core, Job, Outgoing, Shape, Task, Terms, Transmission, data_body};
+use super::{Content, Core, Job, Outgoing, Shape, Task, Transmission, data_body};
 use crate::bits::Bits;
 use crate::digest::{BlockDigest, DIGEST_LEN, DIGESTS_MAX, Digest, digest_of, first_bytes};
+use crate::endgame::{Ending, Observed, Terms};
 use crate::jobs::{Encode, Span};
 use crate::losses::Loss;
 use crate::message::{Flags, NodeId};

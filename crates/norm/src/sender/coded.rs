@@ -8,8 +8,9 @@ use session::path::{Class, Path};
 use super::Sender;
 use crate::config::SenderConfig;
 use crate::core::{Alarm, Core};
+use crate::endgame::{Terms, info_copies};
 use crate::message::{Extensions, Form, Nack, NodeId, RequestFlags};
-use crate::outgoing::{List, Outgoing, Terms, info_copies};
+use crate::outgoing::{List, Outgoing};
 use crate::report::{ListOf, REPORT_LEN, Report};
 
 /// Number of probes in a round trip.

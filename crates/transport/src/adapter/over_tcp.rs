@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf};
 use models::ftp;
-use models::ftp::message::ReadControl;
+use models::message::ReadControl;
 use models::programs;
 
 use self::config::OverTcpConfig;

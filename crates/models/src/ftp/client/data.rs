@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::ftp::message::{self, Command, Reply};
+use crate::message::{self, Command, Reply};
 
 use super::request::{Half, Request, What};
 use super::{Awaited, Session};

@@ -1,6 +1,6 @@
 //! Replies of one or several lines (RFC 959 §4.2).
 
-use crate::ftp::message::{Reply, ReplyLine};
+use crate::message::{Reply, ReplyLine};
 
 /// Maximum bytes kept of the text of a multi-line reply.
 const TEXT_MAX: usize = 16 << 10;

@@ -6,7 +6,7 @@ use super::request::{Source, What};
 use super::{Awaited, Current, Job, Session, number_behind};
 use crate::ftp::core::{Core, Use};
 use crate::ftp::indication::Failure;
-use crate::ftp::message::{Command, Crc, Reply};
+use crate::message::{Command, Crc, Reply};
 
 /// CRC of the read part of a sent file.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::flow::Outflow;
 use crate::ftp::core::{Core, Use};
 use crate::ftp::data::Flow;
 use crate::ftp::indication::Indication;
-use crate::ftp::message::{Command, Crc, ReadControl, UpdateControl};
+use crate::message::{Command, Crc, ReadControl, UpdateControl};
 
 /// SCPS-FP state of a session.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! SCPS-FP extensions.
 
-use crate::ftp::message::{Change, Crc, Range, ReadControl, TO_END, UpdateControl};
+use crate::message::{Change, Crc, Range, ReadControl, TO_END, UpdateControl};
 
 use super::*;
 

@@ -58,30 +58,30 @@ impl Default for Terms {
 
 /// Block whose end is near, and the object that it belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ending {
+pub(crate) struct Ending {
     /// Segments of the object.
-    pub(super) segments: f64,
+    pub(crate) segments: f64,
     /// Number of blocks that end in the same round trip.
-    pub(super) blocks: u32,
+    pub(crate) blocks: u32,
     /// Number of receivers whose need is unknown.
-    pub(super) receivers: u32,
+    pub(crate) receivers: u32,
 }
 
 /// Losses as a receiver reported them, or as they are assumed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Observed {
-    pub(super) loss: f64,
+pub(crate) struct Observed {
+    pub(crate) loss: f64,
     /// Factor by which bursts of losses widen the distribution of arrivals.
-    pub(super) spread: f64,
+    pub(crate) spread: f64,
     /// Whether receivers reported.
-    pub(super) is_reported: bool,
+    pub(crate) is_reported: bool,
 }
 
 impl Observed {
     /// Share of segments that are of no use to a receiver that lacks `lacking` segments of a block
     /// after `sent` were sent. Once all source and parity segments were sent, those sent again are
     /// lost, or there already.
-    pub(super) fn once_repeated(
+    pub(crate) fn once_repeated(
         self,
         (block_len, parity): (u32, u32),
         sent: u64,
@@ -103,7 +103,7 @@ impl Observed {
 impl Terms {
     /// Segments to send to a receiver that lacks `lacking` segments of a block, not counting those
     /// in flight.
-    pub(super) fn further(&self, ending: Ending, lacking: u32, observed: Observed) -> u32 {
+    pub(crate) fn further(&self, ending: Ending, lacking: u32, observed: Observed) -> u32 {
         let Observed { loss, spread, is_reported } = observed;
         let most = |loss| needed(lacking, loss, DEVIATES_MAX * spread);
         let further = match self.waste {
@@ -132,19 +132,19 @@ impl Terms {
 
     /// Segments to send to a receiver that lacks `lacking` segments of a block while enough other
     /// data follows for another round of repairs.
-    pub(super) fn meanwhile(lacking: u32, observed: Observed) -> u32 {
+    pub(crate) fn meanwhile(lacking: u32, observed: Observed) -> u32 {
         needed(lacking, observed.loss, 0.0).min(most_of(lacking))
     }
 
     /// Likely number of segments to send to a receiver that lacks `lacking` segments.
-    pub(super) fn likely(lacking: u32, observed: Observed) -> f64 {
+    pub(crate) fn likely(lacking: u32, observed: Observed) -> f64 {
         let arrive = (1.0 - observed.loss).max(1e-3);
         (f64::from(lacking) / arrive).min(most_of(lacking).into())
     }
 
     /// Segments of a block of `block_len` segments to send to receivers that cannot reply, if it is
     /// one of `blocks`.
-    pub(super) fn unheard(&self, confidence: f64, block_len: u32, blocks: u32) -> u32 {
+    pub(crate) fn unheard(&self, confidence: f64, block_len: u32, blocks: u32) -> u32 {
         let each = libm::pow(confidence, 1.0 / f64::from(blocks.max(1)));
         needed(block_len, self.loss, quantile(each)).saturating_add(1)
     }
