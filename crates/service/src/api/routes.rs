@@ -109,6 +109,9 @@ pub(super) fn refused(error: RequestError) -> Refusal {
     Refusal::new(status, error.to_string())
 }
 
+/// Error of a request that the agent has not processed.
+const STOPPED: &str = "the node is being stopped";
+
 impl Shared {
     /// Runs a request in the agent's thread, and waits for the reply.
     pub(super) async fn ask<T: Send + 'static>(
@@ -120,9 +123,7 @@ impl Shared {
             // The client may have gone.
             let _ = answer.send(request(now, agent));
         });
-        answered
-            .await
-            .map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the node is being stopped"))
+        answered.await.map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, STOPPED))
     }
 
     async fn report(&self) -> Answer<Node> {
@@ -417,11 +418,17 @@ async fn ping_once(
     let Times { timeout, lifetime } = times;
     let source = Some(from.endpoint.clone());
     let request = SendRequest { source, lifetime, ..SendRequest::new(to.clone(), bytes) };
-    let reply = from.shared.ask(move |now, agent| {
+    let (answer, answered) = oneshot::channel();
+    from.shared.handle.ask(move |now, agent| {
         let started = Instant::now();
-        agent.send(now, request).map(|id| (started, id))
+        let sent = agent.send(now, request).map(|id| (started, id));
+        if let Err(Ok((_, id))) = answer.send(sent) {
+            // The client is gone already.
+            let _ = agent.cancel(now, &id);
+        }
     });
-    let (started, id) = reply.await?.map_err(refused)?;
+    let stopped = |_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, STOPPED);
+    let (started, id) = answered.await.map_err(stopped)?.map_err(refused)?;
     let unanswered = Unanswered { shared: Arc::clone(&from.shared), id: Some(id) };
     let until = tokio::time::Instant::from_std(started + timeout);
     let timeout_ms = timeout.as_millis() as u64;
