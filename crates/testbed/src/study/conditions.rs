@@ -35,10 +35,10 @@ impl Conditions {
     pub(super) fn read<'a>(runs: impl IntoIterator<Item = &'a Job<'a>>) -> Result<Self, SpecError> {
         let mut conditions = Self::default();
         // The runs of a cell differ by their seeds only.
-        for job in runs.into_iter().filter(|job| job.run == 0) {
+        for (cell, job) in runs.into_iter().filter(|job| job.run == 0).enumerate() {
             let scenario = job.scenario()?;
-            add(&mut conditions.links, &scenario.links)?;
-            add(&mut conditions.transfers, &scenario.transfers)?;
+            add(&mut conditions.links, &scenario.links, cell == 0)?;
+            add(&mut conditions.transfers, &scenario.transfers, cell == 0)?;
         }
         Ok(conditions)
     }
@@ -53,8 +53,12 @@ impl Conditions {
     }
 }
 
-/// Adds the values of a cell's links or transfers.
-fn add<T: Serialize>(all: &mut Vec<Settings>, of_cell: &[T]) -> Result<(), SpecError> {
+/// Adds the values of a cell's links or transfers; `is_first` if it is the first cell.
+fn add<T: Serialize>(
+    all: &mut Vec<Settings>,
+    of_cell: &[T],
+    is_first: bool,
+) -> Result<(), SpecError> {
     for (index, settings) in of_cell.iter().enumerate() {
         let invalid = |error: serde_json::Error| SpecError::invalid(error.to_string());
         let Value::Object(settings) = serde_json::to_value(settings).map_err(invalid)? else {
@@ -62,7 +66,12 @@ fn add<T: Serialize>(all: &mut Vec<Settings>, of_cell: &[T]) -> Result<(), SpecE
         };
         match all.get_mut(index) {
             Some(known) => widen(known, settings),
-            None => all.push(settings.into_iter().map(|(k, v)| (k, vec![shortened(v)])).collect()),
+            None => {
+                // Earlier cells do not have it.
+                let before = (!is_first).then_some(Value::Null);
+                let values = |value| before.iter().cloned().chain([shortened(value)]).collect();
+                all.push(settings.into_iter().map(|(key, value)| (key, values(value))).collect());
+            }
         }
     }
     Ok(())
