@@ -92,4 +92,4 @@ nightly: setup build ## a build for browsers, a toy protocol, 10,000 random scen
 
 clean: ## remove everything that was built
 	@cargo clean
-	@rm -rf demo-out site .venv interop/.venv fuzz/target interop/*/target
+	@rm -rf demo-out site .venv interop/.venv fuzz/target interop/*/target examples/*/target

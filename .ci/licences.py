@@ -1,6 +1,6 @@
 """Refuses dependencies under a licence that `deny.toml` does not allow, or from another source.
 
-Reads Cargo's metadata of the two workspaces, so it needs only Cargo. `cargo deny` checks more
+Reads Cargo's metadata of all workspaces, so it needs only Cargo. `cargo deny` checks more
 (advisories, for example), where it is installed.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-MANIFESTS = ("Cargo.toml", "interop/Cargo.toml")
+MANIFESTS = ("Cargo.toml", "interop/Cargo.toml", "examples/embed/Cargo.toml")
 CRATES_IO = "registry+https://github.com/rust-lang/crates.io-index"
 TOKEN = re.compile(r"\(|\)|/|[\w.+-]+")
 

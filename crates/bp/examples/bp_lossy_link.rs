@@ -54,8 +54,12 @@ fn node(number: u64) -> Node {
     node
 }
 
-/// Does what a node asks for until it asks for nothing, and returns the datagrams to send.
-fn drive(now: Time, node: &mut Node, store: &mut MemoryStore) -> Vec<Vec<u8>> {
+/// Executes the effects of a node until none is left, and returns the datagrams to send.
+fn drive(
+    now: Time,
+    (node, store): (&mut Node, &mut MemoryStore),
+    delivered: &mut u32,
+) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
     loop {
         let mut tx = TxBuf::new(1);
@@ -70,8 +74,10 @@ fn drive(now: Time, node: &mut Node, store: &mut MemoryStore) -> Vec<Vec<u8>> {
             if let Indication::Delivered { delivery, .. } = indication {
                 node.with_agent(now, |agent| agent.confirm(now, delivery))
                     .expect("it was delivered");
+                *delivered += 1;
             }
         } else if node.poll_transmit(now, &mut tx).is_some() {
+            // Due at once, as the path has no rate: see `Transmit::not_before`.
             sent.extend(tx.datagrams().map(<[u8]>::to_vec));
         } else {
             return sent;
@@ -80,11 +86,11 @@ fn drive(now: Time, node: &mut Node, store: &mut MemoryStore) -> Vec<Vec<u8>> {
 }
 
 fn main() {
-    let mut now = Time::ZERO;
+    let (mut now, mut delivered) = (Time::ZERO, 0);
     let mut nodes = [1, 2].map(|number| (node(number), MemoryStore::new()));
     // A node reads the records of an earlier run first.
     for (node, store) in &mut nodes {
-        drive(now, node, store);
+        drive(now, (node, store), &mut delivered);
     }
     nodes[1].0.with_agent(now, |agent| agent.register(&endpoint(2, 1))).expect("a free endpoint");
     let request = SendRequest::new(endpoint(2, 1), vec![7; 100]);
@@ -94,7 +100,7 @@ fn main() {
     let (mut link, mut number, mut losses) = (BTreeMap::new(), 0, Rng::new(1, "losses"));
     while now < Time::from_secs(60) {
         for (from, (node, store)) in nodes.iter_mut().enumerate() {
-            for datagram in drive(now, node, store) {
+            for datagram in drive(now, (node, store), &mut delivered) {
                 number += 1;
                 if losses.below(10) > 0 {
                     link.insert((now + LIGHT, number), (1 - from, datagram));
@@ -112,4 +118,5 @@ fn main() {
         }
         nodes.iter_mut().for_each(|(node, _)| node.handle_timeout(now));
     }
+    assert_eq!(delivered, 1);
 }

@@ -326,7 +326,7 @@ pub trait Layer: Engine<Indication = Event> {
     fn configure(&mut self, now: Time, configured: Configured);
 }
 
-/// Layer over streams, on this crate's TCP.
+/// Layer over streams, on slowlight's TCP.
 impl<L: Layer> Layer for OverTcp<L> {
     fn command(&mut self, now: Time, command: Command) {
         self.call(now, |layer| layer.command(now, command));

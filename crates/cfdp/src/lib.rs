@@ -9,7 +9,7 @@
 //!
 //! # States
 //!
-//! A sender opens its file, sends Metadata, data and EOF, and answers NAKs until Finished arrives,
+//! A sender opens its file, sends Metadata, data and EOF, and replies to NAKs until Finished arrives,
 //! which it acknowledges; it then remembers the transaction for repeated Finished PDUs. Without
 //! acknowledgment (class 1) it ends with the EOF, or with Finished if closure is requested.
 //!

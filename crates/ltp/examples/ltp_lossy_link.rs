@@ -17,7 +17,7 @@ use slowlight_ltp::{Config, Node, Red, SendRequest};
 const LINK: PathId = PathId(1);
 const LIGHT: Duration = Duration::from_millis(1_300);
 
-/// Does what an engine asks for until it asks for nothing, and returns the datagrams to send.
+/// Executes the effects of an engine until none is left, and returns the datagrams to send.
 fn drive(now: Time, engine: &mut Node, files: &mut MemoryStore) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
     loop {
@@ -30,6 +30,7 @@ fn drive(now: Time, engine: &mut Node, files: &mut MemoryStore) -> Vec<Vec<u8>> 
         } else if let Some(indication) = engine.poll_indication() {
             println!("{now}: {indication:?}");
         } else if engine.poll_transmit(now, &mut tx).is_some() {
+            // Due at once, as the path has no rate: see `Transmit::not_before`.
             sent.extend(tx.datagrams().map(<[u8]>::to_vec));
         } else {
             return sent;
@@ -47,7 +48,8 @@ fn main() {
         (engine, MemoryStore::new())
     });
     let name = |path| FileName::file(path).expect("a plain name");
-    hosts[0].1.insert(name("picture.raw"), vec![7; 100_000]);
+    let picture: Vec<_> = (0..100_000_u32).map(|i| (i / 7) as u8).collect();
+    hosts[0].1.insert(name("picture.raw"), picture.clone());
     let (source, copy) = (name("picture.raw"), "copy.raw".to_owned());
     let request = SendRequest { destination: 2, source, name: copy, red: Red::All };
     hosts[0].0.send(Time::ZERO, request).expect("a sound request");
@@ -73,5 +75,6 @@ fn main() {
         hosts.iter_mut().for_each(|(engine, _)| engine.handle_timeout(now));
     }
     let copy = hosts[1].1.get(&name("copy.raw")).expect("it arrived");
+    assert!(copy == picture, "it differs");
     println!("{now}: {} bytes arrived, {number} datagrams were sent", copy.len());
 }

@@ -10,7 +10,7 @@
 //!
 //! # States
 //!
-//! A sender opens an object, sends NORM_INFO and its segments, then flushes: it asks for requests,
+//! A sender opens an object, sends NORM_INFO and its segments, then flushes: it requests NACKs,
 //! or for acknowledgments by name, until no receiver lacks anything. Requests lead to repairs,
 //! parity first. A carousel starts again instead.
 //!

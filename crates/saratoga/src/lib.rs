@@ -11,10 +11,10 @@
 //! # States
 //!
 //! A sender opens its file, computes the checksum, announces it (METADATA, or after a request),
-//! and sends DATA. A STATUS of the receiver lists holes, which are sent again. The session ends
+//! and sends DATA. A STATUS of the receiver lists holes, which are retransmitted. The session ends
 //! when a STATUS claims everything.
 //!
-//! A receiver collects data in any order, and reports holes when asked, at its interval, or at
+//! A receiver collects data in any order, and reports holes on request, at its interval, or at
 //! the end. When nothing is missing it verifies the checksum, syncs and renames the file, and
 //! only then claims it. Either side ends a session with an error code. Timers stop while the path
 //! or its return is down.

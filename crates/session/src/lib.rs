@@ -1,5 +1,7 @@
 //! Parts common to the engines: paths that take turns, effects and their completions, timers that
 //! stop while a path is down or a session suspended, and slots for sessions.
+//!
+//! Only the crates of slowlight use it, and it changes with them: it is no stable interface.
 
 #![forbid(unsafe_code)]
 

@@ -9,7 +9,7 @@ use engine::{Receive, Rng};
 
 use super::over_tcp::{Acceptance, Config, Limits, OverTcp};
 
-/// Proxy whose streams are connections of this crate's TCP.
+/// Proxy whose streams are connections of slowlight's TCP.
 ///
 /// Its paths are IP interfaces on which it also receives packets for other hosts, and sends
 /// packets with their addresses. Gateways in a chain are independent: each terminates the

@@ -2,7 +2,7 @@
 //!
 //! | stack | paths of the engine above |
 //! |---|---|
-//! | [`OverTcp`] | connections of this crate's [TCP](tcp), and the driver's own streams |
+//! | [`OverTcp`] | connections of slowlight's [TCP](tcp), and the driver's own streams |
 //!
 //! To its driver the parent is one engine, with the paths of the engine below. To the engine above
 //! it acts as the driver: it keeps a driver's part of the contract, and polls both engines within

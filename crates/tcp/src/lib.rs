@@ -39,8 +39,8 @@
 //!
 //! # What it bounds
 //!
-//! [`Limits`] bounds connections, half-open ones and memory, [`Options`] the buffers of each
-//! connection.
+//! [`Limits`] bounds connections, remembered ones, replies and gaps, [`Backlog`] half-open
+//! connections, and [`Options`] the buffers of each connection.
 
 #![forbid(unsafe_code)]
 

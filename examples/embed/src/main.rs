@@ -4,6 +4,7 @@
 //! embed 127.0.0.1:0 127.0.0.1:7001 picture.raw      sends one
 
 use std::error::Error;
+use std::io::Write as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,7 +14,11 @@ use slowlight_cfdp::engine::{
     Effect, Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng,
     Time, TxBuf,
 };
+use slowlight_cfdp::pdu::ConditionCode;
 use slowlight_cfdp::{Config, Entity, Indication, PutRequest, TransactionFinished};
+
+/// Time to answer the peer after the end: a few round trips.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// The engine knows peers by the numbers of their paths. This program has one peer.
 const PEER: PathId = PathId(1);
@@ -27,14 +32,14 @@ struct Program {
 }
 
 impl Program {
-    /// Tells the entity that its peer can be reached, with datagrams of at most 1,400 bytes.
+    /// Reports that the peer can be reached, with datagrams of at most 1,400 bytes.
     fn meet(&mut self, now: Time, peer: SocketAddr) {
         self.peer = Some(peer);
         let up = PathEvent::Up(PathInfo::datagram(1_400));
         self.entity.handle_input(now, Input::Path(PEER, up));
     }
 
-    /// Does what the entity asks for until it asks for nothing; returns the end of a transaction.
+    /// Executes effects and sends datagrams until none is left; returns the end of a transaction.
     fn drive(&mut self, now: Time) -> io::Result<Option<TransactionFinished>> {
         let mut end = None;
         loop {
@@ -49,6 +54,7 @@ impl Program {
                     end = Some(finished);
                 }
             } else if self.entity.poll_transmit(now, &mut tx).is_some() {
+                // Due at once, as the path has no rate: see `Transmit::not_before`.
                 for (datagram, peer) in tx.datagrams().zip(self.peer.iter().cycle()) {
                     self.socket.send_to(datagram, peer)?;
                 }
@@ -56,6 +62,14 @@ impl Program {
                 return Ok(end);
             }
         }
+    }
+
+    /// Writes a received file to the current folder, unless there is one of this name.
+    fn save(&self, finished: &TransactionFinished) -> io::Result<()> {
+        let name = FileName::file(&finished.destination_name).map_err(io::Error::other)?;
+        let place = Path::new(name.path()).file_name().unwrap_or_default();
+        let mut file = fs::File::create_new(place)?;
+        file.write_all(self.files.get(&name).unwrap_or_default())
     }
 
     /// Waits for a datagram, at most until the entity's next deadline.
@@ -107,19 +121,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         program.entity.put(Time::ZERO, request)?;
     }
-    loop {
+    // The peer may still need an acknowledgment after the end.
+    let mut until = None;
+    while until.is_none_or(|until| start.elapsed() < until) {
         let now = Time::ZERO + start.elapsed();
         program.entity.handle_timeout(now);
         if let Some(finished) = program.drive(now)? {
             println!("{finished:?}");
-            break;
+            if finished.condition != ConditionCode::NoError {
+                return Err(finished.condition.to_string().into());
+            }
+            if rest.is_empty() {
+                program.save(&finished)?;
+            }
+            until = Some(start.elapsed() + LINGER);
         }
         program.wait(now, start)?;
-    }
-    if rest.is_empty() {
-        for name in program.files.names(slowlight_cfdp::engine::Area::Files) {
-            fs::write(name.path(), program.files.get(name).unwrap_or_default())?;
-        }
     }
     Ok(())
 }

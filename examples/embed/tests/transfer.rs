@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 fn a_file_arrives() {
     let folder = std::env::temp_dir().join(format!("embed-{}", std::process::id()));
     fs::create_dir_all(folder.join("inbox")).expect("a folder");
-    let content: Vec<u8> = (0..300_000_u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let content: Vec<u8> = (0..300_000_u32).map(|i| ((i * 7) >> 3) as u8).collect();
     fs::write(folder.join("picture.raw"), &content).expect("a file");
     let program = env!("CARGO_BIN_EXE_embed");
     let mut receiver = Command::new(program)

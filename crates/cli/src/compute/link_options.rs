@@ -254,7 +254,8 @@ impl LinkOptions {
     fn listed(&self) -> anyhow::Result<Option<(Listed, SystemTime)>> {
         if self.contacts.file.is_none() {
             if self.contacts.epoch.is_some() {
-                let message = "--epoch is the zero of --contacts here, which is not given";
+                let message =
+                    "--epoch needs --contacts: outages of a simulated link count from its start";
                 return Err(Usage(message.to_owned()).into());
             }
             return Ok(None);

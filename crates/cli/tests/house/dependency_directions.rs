@@ -108,8 +108,10 @@ fn integration_tests_of_a_crate_are_one_binary() {
 /// Every source file of the workspace with the given ending, without generated files.
 pub(super) fn sources(ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders: Vec<_> =
-        ["crates", "fuzz", "interop", "bench"].iter().map(|name| root().join(name)).collect();
+    let mut folders: Vec<_> = ["crates", "fuzz", "interop", "bench", "examples"]
+        .iter()
+        .map(|name| root().join(name))
+        .collect();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();

@@ -2,7 +2,7 @@
 //! 3659 where they amend it).
 //!
 //! A [`Node`] is a client for its user's requests and a server for its peers. Its paths are
-//! streams over the driver's sockets or this crate's TCP. Data connections use the addresses in
+//! streams over the driver's sockets or slowlight's TCP. Data connections use the addresses in
 //! the protocol's messages, with [`engine::StreamEffect::Connect`] and
 //! [`engine::StreamEffect::Listen`].
 //!

@@ -114,6 +114,6 @@ fn random_worlds_complete() {
 
 #[test]
 #[ignore = "takes minutes: run at night"]
-fn many_random_worlds_complete() {
+fn very_many_random_worlds_complete() {
     run_all(300..10_300);
 }

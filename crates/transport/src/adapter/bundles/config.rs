@@ -53,7 +53,7 @@ pub(crate) const LAYER: usize = 0;
 /// Convergence layer of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// TCPCL and this crate's TCP.
+    /// TCPCL and slowlight's TCP.
     Tcp,
     /// UDP.
     Udp,
