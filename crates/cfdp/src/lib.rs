@@ -9,9 +9,10 @@
 //!
 //! # States
 //!
-//! A sender opens its file, sends Metadata, data and EOF, and replies to NAKs until Finished arrives,
-//! which it acknowledges; it then remembers the transaction for repeated Finished PDUs. Without
-//! acknowledgment (class 1) it ends with the EOF, or with Finished if closure is requested.
+//! A sender opens its file, sends Metadata, data and EOF, and replies to NAKs until Finished
+//! arrives, which it acknowledges; it then remembers the transaction for repeated Finished PDUs.
+//! Without acknowledgment (class 1) it ends with the EOF, or with Finished if closure is
+//! requested.
 //!
 //! A receiver collects data in any order. When the EOF has arrived it requests what is missing.
 //! When nothing is missing it verifies the checksum, syncs the file, records the outcome, renames

@@ -13,9 +13,9 @@
 //! checkpoint. It is closed when a report claims all red data. Checkpoints without a report are
 //! repeated.
 //!
-//! A receiving session collects data in any order and replies to each checkpoint with reports, which
-//! it repeats until they are acknowledged. When the red part is complete it verifies, syncs and
-//! renames the file, and then claims it. Either side cancels, and repeats that until it is
+//! A receiving session collects data in any order and replies to each checkpoint with reports,
+//! which it repeats until they are acknowledged. When the red part is complete it verifies, syncs
+//! and renames the file, and then claims it. Either side cancels, and repeats that until it is
 //! acknowledged. Timers stop while the path or its return is down.
 //!
 //! # Driving it

@@ -1,5 +1,5 @@
-//! Codecs of formats that several protocols need. They do no I/O and are stateless, except for header compression
-//! ([`vj`]) and the reader of frames from a line ([`ppp::Deframer`]).
+//! Codecs of formats that several protocols need. They do no I/O and are stateless, except for
+//! header compression ([`vj`]) and the reader of frames from a line ([`ppp::Deframer`]).
 
 #![forbid(unsafe_code)]
 
