@@ -10,6 +10,7 @@ mod journal;
 mod parked;
 pub(crate) mod partials;
 mod pieces;
+pub(crate) mod price;
 mod recovery;
 mod requests;
 mod sink;

@@ -9,8 +9,8 @@ use engine::Time;
 
 use super::super::layer::{Command, LinkId, Neighbour};
 use super::config::Routing;
-use super::forward::Retry;
 use super::forwarder::{Down, Up};
+use super::outgoing::Retry;
 use super::planned::node;
 use super::{Agent, Alarm, Indication, LinkRef};
 use crate::codec::bp7::Eid;

@@ -10,24 +10,13 @@ use super::super::routes::{Priority, Route};
 use super::config::Routing;
 use super::forwarder::{Place, Reception};
 use super::held::Sending;
-use super::outgoing::{Load, Unfit};
+use super::outgoing::{Load, Retry, Unfit};
 use super::{Agent, Alarm, Indication, LinkRef};
 use crate::codec::bp7::{BundleFlags, Eid, Reason};
 
 /// Bundles in a queue that are passed over for one that can be sent now, for example because the
 /// link that takes their length is busy.
 const SKIPPED_MAX: usize = 64;
-
-/// Next attempt to send a bundle whose transmission failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Retry {
-    /// At once, by the best route.
-    Now,
-    /// At once by another neighbour; by this one in its next session.
-    NextSession,
-    /// When bundles without a route are routed again.
-    Later,
-}
 
 impl Agent {
     /// Routes a bundle.

@@ -8,13 +8,23 @@ use bytes::{Bytes, BytesMut};
 use engine::{Completion, EffectError, FileId, OpenMode, Time};
 
 use super::super::layer::{Command, Content, Outgoing, Tag};
-use super::forward::Retry;
 use super::head::{Check, Departure, Head};
 use super::intake::READ;
 use super::join::part as part_of;
 use super::store::Job;
 use super::{Agent, Held, LinkRef, Routing, Version};
 use crate::codec::bp7::{CrcType, Eid};
+
+/// Next attempt to send a bundle whose transmission failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// At once, by the best route.
+    Now,
+    /// At once by another neighbour; by this one in its next session.
+    NextSession,
+    /// When bundles without a route are routed again.
+    Later,
+}
 
 /// Fragments of [`Config::fragment`](super::Config::fragment) in transit over a link at one time.
 /// The next one waits for the end of one of them, and bundles of higher priority go first.

@@ -1,12 +1,22 @@
 //! State shared by the sessions of a node.
 
+use crate::flow::Job as FlowJob;
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::{Effect, PathId, Ticket, Timers};
 
 use super::config::Limits;
-use super::files::Job;
 use super::indication::Indication;
+
+/// Purpose of an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    Open,
+    Flow(FlowJob),
+    Install,
+    /// The result is ignored.
+    Forget,
+}
 
 /// Timer of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

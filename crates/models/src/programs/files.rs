@@ -4,19 +4,9 @@ use engine::{
     Completion, EffectError, FileName, FilestoreRequest, OpenMode, PathId, StoreEffect, Ticket,
 };
 
-use super::core::Core;
+use super::core::{Core, Job};
 use crate::flow::{Inflow, Job as FlowJob, Outflow, ReadAhead};
 use crate::message::Representation;
-
-/// Purpose of an effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Job {
-    Open,
-    Flow(FlowJob),
-    Install,
-    /// The result is ignored.
-    Forget,
-}
 
 #[derive(Debug, Default)]
 enum State {

@@ -7,8 +7,8 @@ use engine::{
 use super::app::{Io, Progress};
 use super::config::{Config, Tool, Version};
 use super::conn::Conn;
-use super::core::{Core, Wait};
-use super::files::{Files, Job};
+use super::core::{Core, Job, Wait};
+use super::files::Files;
 use super::indication::{Failure, Indication, RequestId};
 use super::rsync::Rsync;
 use super::ssh::Command;

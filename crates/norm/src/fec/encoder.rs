@@ -150,3 +150,34 @@ impl Encoder {
         self.numbers.clear();
     }
 }
+
+impl Code {
+    /// Computes parity symbol `row`, counted from 0, from source symbols read again. For several,
+    /// [`Encoder::reset_rows`] saves most of the work.
+    ///
+    /// `sources` yields each source symbol of the block once, in any order, with its number. Short
+    /// symbols are padded with zeros, missing ones are zero (including symbols of a short block
+    /// beyond its end). `out` is overwritten, and has the length of the symbols.
+    ///
+    /// # Errors
+    ///
+    /// [`CodeError::SymbolLength`] for an unusable length of `out`.
+    ///
+    /// # Panics
+    ///
+    /// If the code has no such parity or source symbol, or a source is longer than `out`.
+    pub fn encode_row<'a>(
+        &self,
+        row: usize,
+        sources: impl IntoIterator<Item = (u16, &'a [u8])>,
+        out: &mut [u8],
+    ) -> Result<(), CodeError> {
+        let mut encoder = Encoder::of_some(self.clone(), out.len(), 1)?;
+        encoder.reset_rows(row..row + 1);
+        for (esi, segment) in sources {
+            encoder.add(esi, segment);
+        }
+        out.copy_from_slice(encoder.parity(row));
+        Ok(())
+    }
+}

@@ -3,7 +3,7 @@
 use engine::Time;
 use session::ranges::Ranges;
 
-use super::joined::ItemPrice;
+use super::price::ItemPrice;
 use super::{Incoming, Shape, State};
 use crate::bits::{Bits, len_of};
 use crate::coding::{first_id, is_long};

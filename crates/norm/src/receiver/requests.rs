@@ -11,7 +11,8 @@ use crate::config::Nacking;
 use crate::core::{Alarm, Core};
 use crate::grtt::backoff;
 use crate::incoming::Incoming;
-use crate::incoming::joined::{EXT_LACKS, ItemPrice};
+use crate::incoming::joined::EXT_LACKS;
+use crate::incoming::price::ItemPrice;
 use crate::message::{
     Body, Extension, Extensions, FIELD_BITS_ASSUMED, Nack, RequestWriter, Requests,
 };

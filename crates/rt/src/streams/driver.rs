@@ -15,9 +15,10 @@ use engine::{
 };
 use rustix::event::epoll::EventFlags;
 
+use super::Got;
 use super::attempts::Attempts;
 use super::config::{StreamConfig, StreamEvent, StreamStatistics};
-use super::kernel_stream::{Got, KernelStream, Phase};
+use super::kernel_stream::{KernelStream, Phase};
 use super::listeners::{Accepted, Listeners};
 use super::options::{reset_at_close, why_not};
 use super::poll::{News, Poll, Space};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use engine::Ticket;
 use socket2::SockRef;
 
+use super::Got;
 use super::options::{StreamOptions, deliver_at_close, reset_at_close};
 use super::tls::{Tls, TlsStream};
 
@@ -19,21 +20,6 @@ pub(super) enum Phase {
     Up,
     /// Left by the engine; sent data is still to be delivered.
     Left,
-}
-
-/// Result of reading.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Got {
-    /// TLS is established; the node IDs in the peer's certificate.
-    Secured(Vec<String>),
-    /// This many bytes.
-    Bytes(usize),
-    /// Nothing for now.
-    Nothing,
-    /// The peer has ended its direction, with a TLS close alert where TLS is used.
-    End,
-    /// The connection has ended: reset, or timed out by the system.
-    Lost,
 }
 
 /// A stream of the kernel's TCP.

@@ -18,6 +18,21 @@ pub use self::driver::StreamDriver;
 pub use self::options::StreamOptions;
 pub use self::tls::{Tls, TlsError, TlsFiles};
 
+/// Result of reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Got {
+    /// TLS is established; the node IDs in the peer's certificate.
+    Secured(Vec<String>),
+    /// This many bytes.
+    Bytes(usize),
+    /// Nothing for now.
+    Nothing,
+    /// The peer has ended its direction, with a TLS close alert where TLS is used.
+    End,
+    /// The connection has ended: reset, or timed out by the system.
+    Lost,
+}
+
 /// Raises the limit of open descriptors to `wanted`, as far as possible. Returns the limit.
 ///
 /// # Errors

@@ -21,7 +21,7 @@ use x509_parser::asn1_rs::{FromDer as _, Ia5String, TaggedExplicit};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::X509Certificate;
 
-use super::kernel_stream::Got;
+use super::Got;
 
 /// `id-kp-bundleSecurity`, as encoded in a certificate's extended key usage: 1.3.6.1.5.5.7.3.35
 /// (RFC 9174 §4.4.2.1).

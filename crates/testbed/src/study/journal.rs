@@ -12,10 +12,29 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use lab::metrics::TransferMetrics;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::runner::Done;
+/// Result of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// Digest of its world, including its seed.
+    pub world: String,
+    /// Reason for its end, as [`run::Run::ended`].
+    pub ended: String,
+    /// Virtual time at the end, in seconds.
+    pub time_s: f64,
+    /// Events until then.
+    pub events: u64,
+    /// Packets lost by links, for any cause.
+    pub lost: u64,
+    /// Whether the emulator was in time; `None` for simulated runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trusted: Option<bool>,
+    /// Results of its transfers.
+    pub transfers: Vec<TransferMetrics>,
+}
 
 /// Name of the file.
 pub(super) const JOURNAL: &str = "runs.jsonl";

@@ -30,9 +30,9 @@ pub use axes::{Axis, Number, Unit, Value, changed};
 pub use built_in::{BUILT_IN, Given, SCENARIOS, Source, scenario};
 pub use cells::Cell;
 pub use conditions::Conditions;
-pub use journal::{Journal, JournalError};
+pub use journal::{Done, Journal, JournalError};
 pub use runner::{
-    Done, Filter, Finished, How, Job, Place, Selection, StudyError, digest_of, jobs, once, run,
+    Filter, Finished, How, Job, Place, Selection, StudyError, digest_of, jobs, once, run,
 };
 
 /// A parameter study and its figures.

@@ -6,40 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::Rng;
-use lab::metrics::TransferMetrics;
 use lab::run::{self, Recorders, RunError};
 use lab::scenario::Scenario;
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use transport::quantity::Span;
 use transport::text::SpecError;
 
 use super::emulated::{self, Emulated};
-use super::journal::{Journal, JournalError};
+use super::journal::{Done, Journal, JournalError};
 use super::{Cell, Edition, Sheet, Source, cells};
 use crate::emulation::transfers::TransfersError;
-
-/// Result of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Done {
-    /// Digest of its world, including its seed.
-    pub world: String,
-    /// Reason for its end, as [`run::Run::ended`].
-    pub ended: String,
-    /// Virtual time at the end, in seconds.
-    pub time_s: f64,
-    /// Events until then.
-    pub events: u64,
-    /// Packets lost by links, for any cause.
-    pub lost: u64,
-    /// Whether the emulator was in time; `None` for simulated runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trusted: Option<bool>,
-    /// Results of its transfers.
-    pub transfers: Vec<TransferMetrics>,
-}
 
 /// Reason why a study stopped.
 #[derive(Debug, Error)]
