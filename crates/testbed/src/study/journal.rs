@@ -21,7 +21,7 @@ use thiserror::Error;
 pub struct Done {
     /// Digest of its world, including its seed.
     pub world: String,
-    /// Reason for its end, as [`run::Run::ended`].
+    /// Reason for its end, as [`lab::run::Run::ended`].
     pub ended: String,
     /// Virtual time at the end, in seconds.
     pub time_s: f64,
