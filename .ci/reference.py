@@ -93,7 +93,7 @@ def columns() -> str:
     # The fields of a part are more specific than the field that has the part.
     transfer |= documented("crates/lab/src/metrics.rs", "Traffic")
     transfer |= documented("crates/lab/src/metrics.rs", "Least")
-    done = documented("crates/testbed/src/study/runner.rs", "Done")
+    done = documented("crates/testbed/src/study/journal.rs", "Done")
     lines = [
         "# Columns of tables",
         "",
