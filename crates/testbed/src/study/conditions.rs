@@ -64,24 +64,20 @@ fn add<T: Serialize>(
         let Value::Object(settings) = serde_json::to_value(settings).map_err(invalid)? else {
             return Err(SpecError::invalid("a link or transfer is no table"));
         };
-        match all.get_mut(index) {
-            Some(known) => widen(known, settings),
-            None => {
-                // Earlier cells do not have it.
-                let before = (!is_first).then_some(Value::Null);
-                let values = |value| before.iter().cloned().chain([shortened(value)]).collect();
-                all.push(settings.into_iter().map(|(key, value)| (key, values(value))).collect());
-            }
+        if all.len() == index {
+            all.push(Settings::new());
         }
+        // Earlier cells do not have a new setting.
+        let before = if is_first { Vec::new() } else { vec![Value::Null] };
+        widen(&mut all[index], settings, &before);
     }
     Ok(())
 }
 
-/// Adds the values of another cell.
-fn widen(known: &mut Settings, mut settings: Map<String, Value>) {
+/// Adds the values of a cell; a setting that no earlier cell has begins with those `before` it.
+fn widen(known: &mut Settings, mut settings: Map<String, Value>, before: &[Value]) {
     for key in settings.keys() {
-        // Earlier cells do not have it.
-        known.entry(key.clone()).or_insert_with(|| vec![Value::Null]);
+        known.entry(key.clone()).or_insert_with(|| before.to_vec());
     }
     for (key, values) in known {
         let value = settings.remove(key).map_or(Value::Null, shortened);
