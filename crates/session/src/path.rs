@@ -69,7 +69,7 @@ const REPLY_LEN: usize = 32;
 
 /// Minimum time of a short reply on a return link that counts as thin. On faster links, hosts and
 /// queues delay a reply by a similar time.
-pub const THIN_LEAST: Duration = Duration::from_millis(100);
+pub(crate) const THIN_LEAST: Duration = Duration::from_millis(100);
 
 /// A path.
 #[derive(Debug)]
@@ -261,7 +261,7 @@ impl Path {
     }
 
     /// Returns a transaction to the front of its queue.
-    pub fn requeue_front(&mut self, class: Class, handle: Handle) {
+    pub(crate) fn requeue_front(&mut self, class: Class, handle: Handle) {
         self.ready[class as usize].push_front(handle);
     }
 

@@ -53,7 +53,7 @@ impl Replies {
     }
 
     /// Drops the replies for a path that went down: the peer will request them again.
-    pub fn drop_path(&mut self, path: PathId) {
+    pub(crate) fn drop_path(&mut self, path: PathId) {
         self.refusals.forget(path);
         if self.of_path.remove(&path).is_some() {
             self.waiting.retain(|(to, _)| *to != path);

@@ -13,7 +13,7 @@ use crate::path::Handle;
 use crate::storage::Storage;
 
 /// Pending reads of a file to sum up.
-pub const READS_MAX: usize = 4;
+pub(crate) const READS_MAX: usize = 4;
 
 /// A checksum being computed.
 #[derive(Clone, Debug)]

@@ -26,9 +26,6 @@ mod ltp;
 mod sending;
 mod service;
 #[cfg(test)]
-#[path = "../../testing/src/world.rs"]
-pub mod test_world;
-#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -467,7 +467,7 @@ pub trait Words: Sized {
 }
 
 /// The word for a value, if there is one.
-pub fn word_of<T: Words + PartialEq>(value: &T) -> Option<&'static str> {
+pub(crate) fn word_of<T: Words + PartialEq>(value: &T) -> Option<&'static str> {
     T::words().into_iter().find(|(_, other)| other == value).map(|(word, _)| word)
 }
 

@@ -12,7 +12,7 @@ use super::super::{Arrival, Order, OverService, ServiceLayer};
 use super::world::{
     CLASS_1, CLASS_2, Case, World, assert_arrived, content, end, is_good, name, put,
 };
-use crate::test_world::path_info;
+use testing::world::path_info;
 
 const DAY: Duration = Duration::from_secs(86_400);
 

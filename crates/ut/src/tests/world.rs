@@ -14,9 +14,9 @@ use super::super::{
     Below, BundleLayer, BundlesConfig, Color, Config, Indication, LayeredEntity, Limits, LtpConfig,
     LtpLayer, OverBundles, OverLtp,
 };
-pub(super) use crate::test_world::{PATH, content, lose_numbers, name, path_info};
+pub(super) use testing::world::{PATH, content, lose_numbers, name, path_info};
 
-pub(super) type World<B> = crate::test_world::World<LayeredEntity<B>>;
+pub(super) type World<B> = testing::world::World<LayeredEntity<B>>;
 
 const LINK: LinkId = LinkId(1);
 
