@@ -9,6 +9,7 @@ use bp::codec::mtcp::Framing;
 use bp::codec::tcpcl3;
 use bp::codec::tcpcl4;
 use bp::codec::udpcl::{Datagram, Fragment};
+use engine::IndexRequest;
 
 /// Decodes a bundle of version 7, also from prefixes, and an administrative record in it; or an
 /// endpoint as text.
@@ -250,6 +251,23 @@ pub fn file_part(data: &[u8]) {
     assert_eq!(encoded.len(), part.header_len());
     assert_eq!(encoded, data[..encoded.len()]);
     assert!(part.crc().is_ok());
+}
+
+/// Decodes a record of a file in parts, whose key comes first, and encodes it again.
+///
+/// # Panics
+/// If a decoded record does not survive encoding.
+pub fn file_record(data: &[u8]) {
+    let Some(at) = data.iter().position(|byte| *byte == b'\n') else { return };
+    let (key, value) = (&data[..at], &data[at + 1..]);
+    let Ok(key) = std::str::from_utf8(key) else { return };
+    let Some(IndexRequest::Put { key: other, value: again }) = bp::files::reencoded(key, value)
+    else {
+        return;
+    };
+    assert_eq!(key, other);
+    let reencoded = bp::files::reencoded(key, &again);
+    assert_eq!(reencoded, Some(IndexRequest::Put { key: other, value: again }));
 }
 
 /// Decodes a beacon of a node and encodes it again.

@@ -22,7 +22,7 @@ mod texts;
 
 pub use agent::bp_agent;
 pub use bundles::{
-    bp6_bundle, bp7_bundle, bpsec_block, file_part, ipnd_beacon, mtcp, tcpcl, udpcl,
+    bp6_bundle, bp7_bundle, bpsec_block, file_part, file_record, ipnd_beacon, mtcp, tcpcl, udpcl,
 };
 pub use entity::{cfdp_entity, cfdp_journal};
 pub use formats::{
@@ -57,6 +57,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("contact_plan", contact_plan),
     ("file_name", file_name),
     ("file_part", file_part),
+    ("file_record", file_record),
     ("frame", frame),
     ("ftp", ftp),
     ("icmp_too_big", icmp_too_big),

@@ -27,12 +27,14 @@
 
 pub mod admission;
 pub mod agent;
+pub mod app;
 mod arrivals;
 mod blocks;
 pub mod codec;
 pub mod discovery;
 pub mod filecl;
 pub mod files;
+pub mod hosted;
 pub mod layer;
 pub mod ltpcl;
 mod neighbours;

@@ -2,9 +2,10 @@
 //! driver with a thread for each layer carries the commands and events itself.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use engine::{
-    Deadline, Effect, Engine, Input, PathEvent, PathId, PathKind, Ticket, Time, Transmit, TxBuf,
+    Deadline, Effect, Engine, Input, PathEvent, PathId, PathKind, Tickets, Time, Transmit, TxBuf,
 };
 
 use super::agent::{Agent, Indication};
@@ -35,18 +36,23 @@ pub struct Node {
     paths: Paths,
     /// Layers of paths that are up.
     up: BTreeMap<PathId, usize>,
-    tickets: BTreeMap<Ticket, (Owner, Ticket)>,
-    next_ticket: u64,
+    tickets: Tickets<Owner>,
     /// Layer that is polled first for a datagram to send.
     turn: usize,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("paths", &self.paths).finish_non_exhaustive()
+    }
 }
 
 impl Node {
     /// A node of these parts.
     #[must_use]
     pub fn new(agent: Agent, layers: Vec<Box<dyn Layer>>, paths: Paths) -> Self {
-        let (up, tickets) = (BTreeMap::new(), BTreeMap::new());
-        Self { agent, layers, paths, up, tickets, next_ticket: 0, turn: 0 }
+        let (up, tickets) = (BTreeMap::new(), Tickets::new());
+        Self { agent, layers, paths, up, tickets, turn: 0 }
     }
 
     /// The agent.
@@ -108,16 +114,6 @@ impl Node {
         self.up.insert(path, layer);
         Some(layer)
     }
-
-    fn own(&mut self, owner: Owner, mut effect: Effect) -> Effect {
-        if let Some(theirs) = effect.ticket() {
-            let ours = Ticket(self.next_ticket);
-            self.next_ticket += 1;
-            self.tickets.insert(ours, (owner, theirs));
-            effect.set_ticket(ours);
-        }
-        effect
-    }
 }
 
 impl Engine for Node {
@@ -125,7 +121,7 @@ impl Engine for Node {
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
-            Input::Done(ticket, result) => match self.tickets.remove(&ticket) {
+            Input::Done(ticket, result) => match self.tickets.take(ticket) {
                 Some((Owner::Agent, theirs)) => {
                     self.agent.handle_input(now, Input::Done(theirs, result));
                 }
@@ -184,12 +180,12 @@ impl Engine for Node {
 
     fn poll_effect(&mut self) -> Option<Effect> {
         if let Some(effect) = self.agent.poll_effect() {
-            return Some(self.own(Owner::Agent, effect));
+            return Some(self.tickets.renumbered(Owner::Agent, effect));
         }
         let found = self.layers.iter_mut().enumerate();
         let (number, effect) =
             found.filter_map(|(number, layer)| Some((number, layer.poll_effect()?))).next()?;
-        Some(self.own(Owner::Layer(number), effect))
+        Some(self.tickets.renumbered(Owner::Layer(number), effect))
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {

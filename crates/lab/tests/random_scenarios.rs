@@ -17,6 +17,7 @@ use lab::groups::Group;
 use lab::link_spec::{Bucket, Burst, LinkSpec, OnError, Queue, WhileDown};
 use lab::run::{self, Recorders, Run};
 use lab::scenario::{Capture, Crash, Limits, Node, Scenario, StoreFaults, Transfer};
+use transport::adapter::bundles::config::BundlesConfig;
 use transport::adapter::over_tcp::config::OverTcpSettings;
 use transport::adapter::saratoga::SaratogaSettings;
 use transport::quantity::Window;
@@ -192,6 +193,13 @@ fn other_settings(seed: u64, family: &str) -> Option<Settings> {
         "norm" => Some(norm_settings(rng).into()),
         "coded" => Some(coded_settings(rng).into()),
         "ftp" => Some(ftp_settings(rng).into()),
+        "bp-tcpcl" => {
+            let mut node = Changes::<BundlesConfig>::default();
+            let part = rng.chance(0.6).then(|| Size(spread(rng, 2e3, 1e6) as u64));
+            maybe(&mut node, &["bundle_size"], part);
+            maybe(&mut node, &["reports"], rng.chance(0.2).then_some(false));
+            Some(node.into())
+        }
         _ => None,
     }
 }

@@ -34,7 +34,6 @@ impl Ranges {
     }
 
     /// Number of ranges.
-    /// Number of ranges.
     pub fn len(&self) -> usize {
         self.below.len() + usize::from(self.last.is_some())
     }

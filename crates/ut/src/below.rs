@@ -79,7 +79,7 @@ pub enum Event {
 }
 
 /// Report of a layer that concerns no PDU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// An LTP engine sends from an address other than the configured one.
     Elsewhere {
@@ -90,6 +90,10 @@ pub enum Note {
         /// Whether its segments are accepted.
         is_taken: bool,
     },
+    /// The node does not take a bundle, for this reason.
+    Refused(String),
+    /// A bundle of this many bytes, which contains no PDUs, was dropped.
+    TooLong(u64),
     /// A limit of LTP was reached, for the first time or again after it was no longer reached.
     LimitReached(ltp::Limit),
 }
@@ -107,6 +111,10 @@ impl fmt::Display for Note {
                     true => "; replies go to its own address",
                     false => "; its segments are dropped, as that is not its host",
                 })
+            }
+            Self::Refused(why) => write!(f, "the node does not take a bundle: {why}"),
+            Self::TooLong(bytes) => {
+                write!(f, "a bundle of {bytes} bytes is longer than PDUs are; it is dropped")
             }
             Self::LimitReached(limit) => write!(f, "LTP: limit reached: {limit:?}"),
         }

@@ -2,9 +2,9 @@
 //! §4.1.
 //!
 //! A [`LayeredEntity`] is an [entity](::cfdp::Entity) on an engine below it. [`OverLtp`]
-//! carries each PDU in a block of [LTP](::ltp), [`OverBundles`] in a bundle of a
-//! [node](bp::node), [`OverService`] in a bundle of another program's node. To its driver
-//! it is one engine, with the paths of the engine below.
+//! carries each PDU in a block of [LTP](::ltp); to its driver it is one engine, with the paths of
+//! the engine below. [`OverService`] carries it in a bundle: it is an [application](bp::app) of a
+//! bundle node, in one engine with it ([`OverBundles`]) or of another program's.
 //!
 //! * *The layer below is slow and reliable.* An entity makes a PDU only when fewer than
 //!   [`Limits::window`] are in transit to its peer; PDUs are long; one that failed below is sent
@@ -20,7 +20,6 @@
 
 mod arrivals;
 mod below;
-mod bundles;
 mod config;
 mod ltp;
 mod sending;
@@ -34,14 +33,15 @@ use ::cfdp::pdu::TransactionId;
 use ::cfdp::{self, Entity, PutRequest, RequestError};
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId,
-    PathKind, Rng, Ticket, Time, Transmit, TxBuf,
+    PathKind, Rng, Tickets, Time, Transmit, TxBuf,
 };
 
 pub use self::below::{Arrival, Below, Event, Note, Refused, Unit};
-pub use self::bundles::{BundleLayer, BundlesConfig, CFDP_ENDPOINT, OverBundles};
 pub use self::config::{Config, Limits};
 pub use self::ltp::{CFDP_SERVICE, Color, LtpConfig, LtpLayer, OverLtp};
-pub use self::service::{Order, OverService, ServiceLayer};
+pub use self::service::{
+    BundlesConfig, CFDP_ENDPOINT, OverBundles, OverService, Receives, ServiceLayer,
+};
 
 use self::arrivals::Arrivals;
 use self::sending::Sending;
@@ -121,8 +121,7 @@ pub struct LayeredEntity<B> {
     next_arrival: u64,
     sending: Sending,
     arrivals: Arrivals,
-    tickets: BTreeMap<Ticket, (Owner, Ticket)>,
-    next_ticket: u64,
+    tickets: Tickets<Owner>,
     effects: VecDeque<Effect>,
     indications: VecDeque<Indication>,
     statistics: Statistics,
@@ -170,8 +169,7 @@ impl<B: Below> LayeredEntity<B> {
             next_arrival: 0,
             sending: Sending::default(),
             arrivals: Arrivals::default(),
-            tickets: BTreeMap::new(),
-            next_ticket: 0,
+            tickets: Tickets::new(),
             effects: VecDeque::new(),
             indications: VecDeque::new(),
             statistics: Statistics::default(),
@@ -194,6 +192,10 @@ impl<B: Below> LayeredEntity<B> {
     #[must_use]
     pub fn below(&self) -> &B {
         &self.below
+    }
+
+    pub(crate) fn below_mut(&mut self) -> &mut B {
+        &mut self.below
     }
 
     /// Calls the layer below with a request.
@@ -293,14 +295,8 @@ impl<B: Below> LayeredEntity<B> {
         some
     }
 
-    fn ask(&mut self, owner: Owner, mut effect: Effect) {
-        if let Some(theirs) = effect.ticket() {
-            let ours = Ticket(self.next_ticket);
-            self.next_ticket += 1;
-            self.tickets.insert(ours, (owner, theirs));
-            effect.set_ticket(ours);
-        }
-        self.effects.push_back(effect);
+    fn ask(&mut self, owner: Owner, effect: Effect) {
+        self.effects.push_back(self.tickets.renumbered(owner, effect));
     }
 
     fn on_event(&mut self, now: Time, event: Event) {
@@ -433,7 +429,7 @@ impl<B: Below> Engine for LayeredEntity<B> {
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
-            Input::Done(ticket, result) => match self.tickets.remove(&ticket) {
+            Input::Done(ticket, result) => match self.tickets.take(ticket) {
                 Some((Owner::Entity, theirs)) => {
                     self.prepare_ways(&result);
                     self.entity.handle_input(now, Input::Done(theirs, result));

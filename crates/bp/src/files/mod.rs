@@ -1,42 +1,71 @@
-//! Files over bundles: a user of a bundle node that sends files, in one bundle or several, and
-//! joins received parts ([`crate::codec::file_part`]).
+//! Files over bundles: an application of a bundle node that sends files, in one bundle or several,
+//! and joins received parts ([`crate::codec::file_part`]).
 //!
-//! A file is complete when all its parts have arrived. The agent keeps the bundles until the file
-//! has its name, so a restarted node joins them again. Parts not yet handed to the sender's agent
-//! when its node ends are not sent.
+//! *Sending.* The parts of a file are handed to the node one after the other, each once the one
+//! before is in the node's store. After a restart, sending continues behind the last of these.
+//!
+//! *Receiving.* The bytes of a part are written at their place in a working file. The part is
+//! recorded, and its bundle confirmed; once all parts are there, the file gets its name. A payload
+//! that is no part becomes a file with a name made from the bundle's identifier. No file is ever
+//! replaced.
 
 mod joining;
+mod names;
+mod part;
+mod receiving;
+mod record;
 mod sending;
 #[cfg(test)]
 mod tests;
+mod whole;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, FileName, Input, OpenMode, Rng, StoreEffect,
-    Ticket, Time, Timers, Transmit, TxBuf,
+    Completion, Deadline, Effect, EffectError, Engine, FileId as OpenFile, FileName,
+    FilestoreRequest, IndexRequest, Input, OpenMode, Rng, StoreEffect, Ticket, Time, Timers,
+    Transmit, TxBuf,
 };
 use session::settings;
 use session::settings::Wrong;
 use thiserror::Error;
 
-use self::joining::{File, Joining, Part, PartId};
+use self::receiving::Receiving;
 use self::sending::Sending;
-use super::agent::{Agent, Indication as AgentIndication, RequestError, Version};
-use super::layer::Content;
-use super::node::Node;
-use crate::codec::bp7::{BundleId, Eid};
+use crate::agent::Version;
+use crate::app::{Application, ArrivalId, Event, NodeFacts, Order, OutgoingId};
+use crate::codec::bp7::{BundleFlags, Eid};
+use crate::codec::file_part::NAME_MAX;
+use crate::routes::Priority;
+
+pub use self::joining::Joined;
+#[doc(hidden)]
+pub use self::record::reencoded;
 
 /// Bytes of a file in one bundle by default.
 pub const PART: u64 = 64 << 20;
+
+/// Prefixes of working files, and those of the keys of their records: a working file without a
+/// record is left over.
+pub const SPOOLS: [(&str, &str); 2] = [(JOINED_PREFIX, "join-"), (PAYLOAD_PREFIX, "none-")];
+const JOINED_PREFIX: &str = "file-";
+const PAYLOAD_PREFIX: &str = "payload-";
+
+/// Bytes read or copied at a time.
+const PIECE: u64 = 256 << 10;
 
 settings! {
     /// Settings of a [`Files`].
     #[derive(Clone, Debug)]
     pub struct Config [check: Self::check_custody] {
-        /// The endpoint that receives files.
-        pub endpoint: Eid = Eid::None,
+        /// The endpoint that receives files, and sends them; without one, the node's own sends.
+        pub endpoint: Option<Eid> = None,
+        /// Whether bundles to the endpoint are received.
+        pub receives: bool = true,
+        /// Payloads to receive: none is accepted after them.
+        pub most: Option<u64> = None,
         /// Most bytes of a file in one bundle; `off` sends a file in one bundle.
         pub part("bundle_size"): Option<u64> as Off<Size> [Least(1)] = Some(PART),
         /// Lifetime of the bundles.
@@ -47,6 +76,17 @@ settings! {
         pub version: Version as Numbered = Version::Seven,
         /// Whether custody is requested, in version 6.
         pub custody: bool as Flag = false,
+        /// Other requested reports, and whether fragmentation is forbidden.
+        pub flags: BundleFlags = BundleFlags::default(),
+        /// Priority of the bundles.
+        pub priority: Priority = Priority::Normal,
+        /// Endpoint that gets the reports; `None` is the node's own.
+        pub report_to: Option<Eid> = None,
+        /// Hop limit, in version 7; `None` is the node's.
+        pub hop_limit: Option<u8> = None,
+        /// Milliseconds since the beginning of 2000 at [`Time::ZERO`]. With a clock, a file whose
+        /// first parts have expired begins again after a restart.
+        pub clock_ms: Option<u64> = None,
         /// Bounds on memory and work.
         pub limits: Limits = Limits::default(),
     }
@@ -65,23 +105,33 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Files being sent.
-    pub files: usize,
-    /// Parts of a file. The receiver's agent must allow as many unconfirmed deliveries
-    /// ([`Limits::delivering`](super::agent::Limits::delivering)).
-    pub parts: u64,
-    /// Parts of a file queued at this node.
+    pub sending: usize,
+    /// Parts of a file that the node has not forwarded, if it tells.
     pub ahead: usize,
-    /// Bytes read at one time.
-    pub read: usize,
+    /// Incomplete files, and complete ones that are remembered because a part may arrive again.
+    pub joining: usize,
+    /// Bytes of a joined file: the payload of a bundle that announces more is no part.
+    pub file: u64,
+    /// Separate ranges of an incomplete file.
+    pub ranges: usize,
+    /// Deliveries that wait here.
+    pub arrivals: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { files: 1024, parts: 1024, ahead: 64, read: 256 << 10 }
+        Self {
+            sending: 1024,
+            ahead: 64,
+            joining: 16_384,
+            file: 8 << 40,
+            ranges: 65_536,
+            arrivals: 64,
+        }
     }
 }
 
-/// Identifier of a file being sent.
+/// Identifier of a file being sent: the number of its transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u64);
 
@@ -92,41 +142,25 @@ pub enum SendError {
     #[error("too many files are being sent; wait until one has finished")]
     Full,
     /// The name is too long.
-    #[error("the name is longer than 1,024 bytes")]
+    #[error("the name is longer than {NAME_MAX} bytes")]
     Name,
 }
 
 /// Reason for a failed file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
     /// The store failed.
+    #[error("the store failed: {0}")]
     Store(EffectError),
-    /// The agent refused a bundle.
-    Refused(RequestError),
-    /// It has too many parts.
-    TooManyParts,
+    /// The node refused a bundle.
+    #[error("{0}")]
+    Refused(String),
     /// A bundle was deleted before delivery.
+    #[error("a bundle was deleted in transit")]
     Deleted,
     /// No delivery report came within the lifetime.
+    #[error("the receiver did not report delivery")]
     Unreported,
-    /// The parts contradict each other, or the name is not acceptable here.
-    Contradiction,
-    /// The checksum does not match.
-    Damaged,
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Store(error) => write!(f, "the store failed: {error}"),
-            Self::Refused(error) => error.fmt(f),
-            Self::TooManyParts => f.write_str("the file has too many parts; make them longer"),
-            Self::Deleted => f.write_str("a bundle was deleted in transit"),
-            Self::Unreported => f.write_str("the receiver did not report delivery"),
-            Self::Contradiction => f.write_str("the received parts contradict each other"),
-            Self::Damaged => f.write_str("a part is damaged"),
-        }
-    }
 }
 
 /// Indication to users.
@@ -138,112 +172,125 @@ pub enum Indication {
         file: FileId,
         /// Its name at the receiver.
         name: String,
-        /// Success: delivery was reported or, without reports, the first neighbour accepted it.
+        /// Number of its bundles.
+        bundles: u64,
+        /// Success: delivery was reported; without reports, the first neighbour accepted it; where
+        /// the node tells neither, it is in the node's store.
         result: Result<(), Failure>,
         /// Whether the receiver reported delivery.
         is_reported: bool,
     },
-    /// A file was received, or failed.
-    Received {
-        /// The sending node.
-        from: Eid,
-        /// Its name.
-        name: String,
-        /// The result.
-        result: Result<(), Failure>,
+    /// The node has no room for a part, which waits.
+    Waiting {
+        /// The file.
+        file: FileId,
+        /// Reason as text.
+        why: String,
     },
-    /// Another indication of the agent.
-    Bundles(AgentIndication),
+    /// A file was received.
+    Received {
+        /// Source endpoint of its bundles.
+        from: Eid,
+        /// Its name as sent; empty if it is the payload of a bundle that is no part.
+        name: String,
+        /// Its name here.
+        place: FileName,
+        /// Its size in bytes.
+        bytes: u64,
+    },
+    /// A payload with the header of a part has another checksum. It is kept as a file of its own.
+    Damaged {
+        /// Identifier of the bundle.
+        bundle: String,
+        /// Its header.
+        part: String,
+    },
+    /// A payload could not be stored: its bundle stays in the node.
+    SetAside {
+        /// Identifier of the bundle.
+        bundle: String,
+        /// Reason.
+        error: EffectError,
+    },
 }
 
 /// Purpose of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
+    Load,
     Send(FileId),
-    /// Reads the header of a part.
-    Look(PartId),
-    Join(File),
-    Forget,
+    Receive(ArrivalId),
+    Nobody,
 }
 
+/// The lifetime of the last part ended without what was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Alarm {
-    /// The lifetime ended without a delivery report.
-    Unreported(FileId),
-}
+struct Expiry(FileId);
 
-/// First ticket of this user; tickets of the node count from 0.
-const TICKETS: u64 = 1 << 63;
-
-/// A bundle node with a user that sends and receives files.
+/// An application that sends and receives files.
+#[derive(Debug)]
 pub struct Files {
-    node: Node,
     config: Config,
     rng: Rng,
+    /// Whether the records of an earlier run were read.
+    is_ready: bool,
+    is_stopped: bool,
+    node: Option<NodeFacts>,
     sending: BTreeMap<FileId, Sending>,
-    /// Bundles in transit, and their files.
-    bundles: BTreeMap<BundleId, FileId>,
-    /// Files waiting for room in the agent's store.
-    stalled: BTreeSet<FileId>,
-    parts: BTreeMap<PartId, Part>,
-    joining: BTreeMap<File, Joining>,
+    /// Bundles being sent.
+    outgoing: BTreeMap<OutgoingId, FileId>,
+    receiving: Receiving,
     uses: BTreeMap<Ticket, Use>,
     next: u64,
+    orders: VecDeque<Order>,
     effects: VecDeque<Effect>,
     indications: VecDeque<Indication>,
-    timers: Timers<Alarm>,
-}
-
-impl std::fmt::Debug for Files {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Files").field("config", &self.config).finish_non_exhaustive()
-    }
+    timers: Timers<Expiry>,
 }
 
 impl Files {
-    /// A user of `node`, which must be new.
+    /// An application with these settings.
     #[must_use]
-    pub fn new(mut node: Node, config: Config, rng: Rng) -> Self {
-        // A node without such an endpoint only forwards.
-        let register = |agent: &mut Agent| agent.register(&config.endpoint);
-        let _ = node.with_agent(Time::ZERO, register);
-        Self {
-            node,
+    pub fn new(config: Config, rng: Rng) -> Self {
+        let mut files = Self {
+            receiving: Receiving::new(config.limits),
             config,
             rng,
+            is_ready: false,
+            is_stopped: false,
+            node: None,
             sending: BTreeMap::new(),
-            bundles: BTreeMap::new(),
-            stalled: BTreeSet::new(),
-            parts: BTreeMap::new(),
-            joining: BTreeMap::new(),
+            outgoing: BTreeMap::new(),
             uses: BTreeMap::new(),
             next: 0,
+            orders: VecDeque::new(),
             effects: VecDeque::new(),
             indications: VecDeque::new(),
             timers: Timers::new(),
-        }
+        };
+        files.index(Use::Load, IndexRequest::Load);
+        files
     }
 
-    /// The node.
-    #[must_use]
-    pub fn node(&self) -> &Node {
-        &self.node
-    }
-
-    /// The node, for requests.
-    pub fn node_mut(&mut self) -> &mut Node {
-        &mut self.node
-    }
-
-    /// Number of files being sent or received.
+    /// Number of files being sent, and of payloads being received.
     #[must_use]
     pub fn under_way(&self) -> usize {
-        self.sending.len() + self.joining.len()
+        self.sending.len() + self.receiving.under_way()
+    }
+
+    /// Whether it accepts requests: not while it reads the records of an earlier run.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
     }
 
     fn ask(&mut self, of: Use, effect: impl FnOnce(Ticket) -> StoreEffect) {
-        let ticket = Ticket(TICKETS + self.next);
-        self.next += 1;
+        let ticket = Ticket(self.number());
         self.uses.insert(ticket, of);
         self.effects.push_back(effect(ticket).into());
     }
@@ -252,73 +299,108 @@ impl Files {
         self.ask(of, |ticket| StoreEffect::Open { ticket, name, mode });
     }
 
-    fn read(&mut self, of: Use, file: engine::FileId, offset: u64, len: usize) {
+    fn read(&mut self, of: Use, file: OpenFile, offset: u64, left: u64) {
+        let len = usize::try_from(left.min(PIECE)).unwrap_or(usize::MAX);
         self.ask(of, |ticket| StoreEffect::Read { ticket, file, offset, len });
     }
 
-    fn write(&mut self, of: Use, file: engine::FileId, offset: u64, bytes: bytes::Bytes) {
+    fn write(&mut self, of: Use, file: OpenFile, offset: u64, bytes: Bytes) {
         self.ask(of, |ticket| StoreEffect::Write { ticket, file, offset, bytes });
     }
 
-    fn sync(&mut self, of: Use, file: engine::FileId) {
+    fn sync(&mut self, of: Use, file: OpenFile) {
         self.ask(of, |ticket| StoreEffect::Sync { ticket, file });
     }
 
-    fn close(&mut self, file: engine::FileId) {
-        self.effects.push_back(StoreEffect::Close { file }.into());
+    fn filestore(&mut self, of: Use, request: FilestoreRequest) {
+        self.ask(of, |ticket| StoreEffect::Filestore { ticket, request });
+    }
+
+    fn index(&mut self, of: Use, request: IndexRequest) {
+        self.ask(of, |ticket| StoreEffect::Index { ticket, request });
+    }
+
+    fn close(&mut self, file: Option<OpenFile>) {
+        if let Some(file) = file {
+            self.effects.push_back(StoreEffect::Close { file }.into());
+        }
     }
 
     fn done(&mut self, now: Time, ticket: Ticket, result: Result<Completion, EffectError>) {
         match self.uses.remove(&ticket) {
-            Some(Use::Send(file)) => self.sending_effect_done(now, file, result),
-            Some(Use::Look(part)) => self.looked(now, part, result),
-            Some(Use::Join(file)) => self.joining_effect_done(now, &file, result),
-            Some(Use::Forget) | None => {
-                if let Ok(Completion::Opened { file, .. }) = result {
-                    self.close(file);
-                }
+            Some(Use::Load) => self.loaded(now, result),
+            Some(Use::Send(file)) => self.sending_done(now, file, result),
+            Some(Use::Receive(arrival)) => self.receiving_done(arrival, result),
+            Some(Use::Nobody) | None => self.close_orphan(&result),
+        }
+    }
+
+    /// Closes the file of a completion that nobody waits for.
+    fn close_orphan(&mut self, result: &Result<Completion, EffectError>) {
+        if let Ok(Completion::Opened { file, .. }) = result {
+            self.close(Some(*file));
+        }
+    }
+
+    /// Continues with the records of an earlier run.
+    fn loaded(&mut self, now: Time, result: Result<Completion, EffectError>) {
+        self.is_ready = true;
+        let Ok(Completion::Records(records)) = result else { return };
+        for (key, value) in records {
+            if let Some(sent) = record::Sent::decode(&key, &value) {
+                self.resume(now, sent);
+            } else if let Some(joined) = Joined::decode(&key, &value) {
+                self.receiving.files.restore(joined);
             }
         }
     }
 
-    /// Handles the agent's indications.
-    fn listen(&mut self, now: Time) {
-        while let Some(indication) = self.node.poll_indication() {
-            match &indication {
-                AgentIndication::Delivered { delivery, endpoint, id, payload, .. }
-                    if *endpoint == self.config.endpoint =>
-                {
-                    let (delivery, from) = (*delivery, id.source.node());
-                    self.delivered(now, delivery, id.clone(), from, payload.clone());
-                    continue;
-                }
-                AgentIndication::Forwarded { id, .. } => self.forwarded(now, id),
-                AgentIndication::Deleted { id, .. } => {
-                    self.deleted(now, id);
-                    self.lost(id);
-                }
-                AgentIndication::Report { report, .. } => self.reported(report),
-                AgentIndication::Delivered { .. }
-                | AgentIndication::Stored { .. }
-                | AgentIndication::Up { .. }
-                | AgentIndication::Down { .. }
-                | AgentIndication::CustodyTaken { .. }
-                | AgentIndication::SignalIgnored { .. }
-                | AgentIndication::Discarded { .. }
-                | AgentIndication::LimitReached(_)
-                | AgentIndication::Notice { .. }
-                | AgentIndication::StoreFailed(_) => {}
+    fn now_ms(&self, now: Time) -> Option<u64> {
+        let since = u64::try_from(now.since(Time::ZERO).as_millis()).unwrap_or(u64::MAX);
+        Some(self.config.clock_ms?.saturating_add(since))
+    }
+}
+
+impl Application for Files {
+    fn endpoint(&self) -> Option<Eid> {
+        self.config.endpoint.clone().filter(|_| self.config.receives)
+    }
+
+    fn poll_order(&mut self) -> Option<Order> {
+        self.orders.pop_front()
+    }
+
+    fn handle_event(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Up(facts) => self.node_up(now, facts),
+            Event::Down => {
+                self.node = None;
+                self.forget_arrivals();
             }
-            self.indications.push_back(Indication::Bundles(indication));
+            Event::Came(delivery) => self.came(delivery),
+            Event::Read { arrival, piece } => self.on_read(arrival, piece),
+            Event::Expired(arrival) => self.on_expired(arrival),
+            Event::Waiting { id, why } => {
+                if let Some(file) = self.outgoing.get(&id).copied() {
+                    self.indications.push_back(Indication::Waiting { file, why });
+                }
+            }
+            Event::Passed { id, bytes } => self.on_passed(id, bytes),
+            Event::Stored(id) => self.on_stored(now, id),
+            Event::Refused { id, why } => self.on_lost(id, Failure::Refused(why)),
+            Event::Forwarded(id) => self.on_forwarded(now, id),
+            Event::Delivered(id) => self.on_delivered(now, id),
+            Event::Deleted(id) => self.on_lost(id, Failure::Deleted),
         }
     }
 
-    /// File name, offset and length of a part in the store.
-    fn place(content: &Content) -> Option<(FileName, u64, u64)> {
-        match content {
-            Content::Bytes(_) => None,
-            Content::File { name, offset, len } => Some((name.clone(), *offset, *len)),
-        }
+    fn takes_more(&self) -> bool {
+        self.is_ready && !self.is_stopped && self.receiving.takes_more()
+    }
+
+    fn stop(&mut self) {
+        self.is_stopped = true;
+        self.leave_arrivals();
     }
 }
 
@@ -326,31 +408,23 @@ impl Engine for Files {
     type Indication = Indication;
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
-        match input {
-            Input::Done(ticket, result) if ticket.0 >= TICKETS => self.done(now, ticket, result),
-            Input::Done(..) | Input::Path(..) | Input::Receive(_) => {
-                self.node.handle_input(now, input);
-            }
+        if let Input::Done(ticket, result) = input {
+            self.done(now, ticket, result);
         }
-        self.listen(now);
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.node.handle_timeout(now);
-        self.listen(now);
-        while let Some(Alarm::Unreported(file)) = self.timers.pop_due(now) {
-            self.end(file, Err(Failure::Unreported));
+        while let Some(Expiry(file)) = self.timers.pop_due(now) {
+            self.expire(file);
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        let transmit = self.node.poll_transmit(now, tx);
-        self.listen(now);
-        transmit
+    fn poll_transmit(&mut self, _now: Time, _tx: &mut TxBuf) -> Option<Transmit> {
+        None
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front().or_else(|| self.node.poll_effect())
+        self.effects.pop_front()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
@@ -358,7 +432,6 @@ impl Engine for Files {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        let own = self.timers.next();
-        [self.node.poll_timeout(), own].into_iter().flatten().min_by_key(|deadline| deadline.at)
+        self.timers.next()
     }
 }

@@ -3,61 +3,73 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use engine::{Completion, EffectError, FileName, OpenMode, Time};
+use engine::{Completion, EffectError, FileId as OpenFile, FileName, OpenMode, Time};
 
-use super::super::agent::{Agent, RequestError, SendRequest};
-use super::super::layer::Content;
-use super::super::routes::Priority;
-use super::{Alarm, Failure, FileId, Files, Indication, SendError, Use};
-use crate::codec::bp7::{BundleFlags, BundleId, Eid, Status, StatusReport};
+use super::{Expiry, Failure, FileId, Files, Indication, SendError, Use, record};
+use crate::agent::SendRequest;
+use crate::app::{Excerpt, NodeFacts, Order, Outgoing, OutgoingId};
+use crate::codec::bp7::{BundleFlags, Eid};
 use crate::codec::file_part::{FilePart, NAME_MAX, crc_append};
 
 /// A file being sent.
 #[derive(Debug)]
 pub(super) struct Sending {
-    name: String,
-    to: Eid,
-    transfer: u64,
+    record: record::Sent,
     step: Step,
-    /// The file, once open, and its length in bytes.
-    source: Option<(engine::FileId, u64)>,
-    /// Offset of the next part; `None` after the last.
-    next: Option<u64>,
-    parts: u64,
-    /// Bundles still at this node; bundles whose delivery is not reported.
-    here: BTreeSet<BundleId>,
-    unreported: BTreeSet<BundleId>,
+    source: Option<OpenFile>,
+    /// Bytes of the part being handed in that the node has read.
+    passed: u64,
+    /// Bundles not forwarded yet, and those whose delivery is not reported.
+    queued: BTreeSet<OutgoingId>,
+    unreported: BTreeSet<OutgoingId>,
+    /// Whether it was started by an earlier run.
+    is_resumed: bool,
 }
 
 /// Current step.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Opening the file.
     Opening,
-    /// Opening the working file of a part.
-    Making(Making),
-    /// Reading or writing a piece of the part, at this offset of it.
-    Copying { making: Making, file: engine::FileId, crc: u32, at: u64 },
-    /// Writing its header, then syncing.
-    Ending { making: Making, file: engine::FileId, is_written: bool },
-    /// Waiting for room in the agent's store.
-    Stalled(Making),
-    /// Waiting until bundles have been sent.
-    Waiting,
+    Recording,
+    /// Waiting for the node, or until fewer bundles are queued in it.
+    Ready,
+    /// Computing the checksum of the next part.
+    Checking {
+        len: u64,
+        at: u64,
+        crc: u32,
+    },
+    /// The node is about to store a part.
+    Handing {
+        id: OutgoingId,
+        len: u64,
+    },
+    /// The node has all parts.
+    Handed,
 }
 
-/// Part that is being written.
-#[derive(Clone, Debug)]
-pub(super) struct Making {
-    working: FileName,
-    offset: u64,
-    len: u64,
-    header: u64,
+impl Sending {
+    fn new(record: record::Sent, is_resumed: bool) -> Self {
+        Self {
+            record,
+            step: Step::Opening,
+            source: None,
+            passed: 0,
+            queued: BTreeSet::new(),
+            unreported: BTreeSet::new(),
+            is_resumed,
+        }
+    }
+
+    fn part(&self, offset: u64) -> FilePart<'_> {
+        let record::Sent { transfer, total, name, .. } = &self.record;
+        FilePart { transfer: *transfer, total: *total, offset, name }
+    }
 }
 
 impl Files {
-    /// Sends a file of this node's store to another node under a name. Ends with
-    /// [`Indication::Sent`].
+    /// Sends a file of the store to an endpoint under a name. Ends with [`Indication::Sent`].
+    /// Continues the transfer that an earlier run started for the same request.
     ///
     /// # Errors
     ///
@@ -69,7 +81,18 @@ impl Files {
         name: &str,
         to: &Eid,
     ) -> Result<FileId, SendError> {
-        if self.sending.len() >= self.config.limits.files {
+        let part = self.config.part;
+        let is_it = |sending: &Sending| {
+            let record::Sent { source: earlier, name: called, to: there, part: of, .. } =
+                &sending.record;
+            sending.is_resumed
+                && (earlier, called.as_str(), there, of) == (&source, name, to, &part)
+        };
+        let earlier = self.sending.iter().find(|(_, sending)| is_it(sending));
+        if let Some((id, _)) = earlier {
+            return Ok(*id);
+        }
+        if self.sending.len() >= self.config.limits.sending {
             return Err(SendError::Full);
         }
         if name.len() > NAME_MAX {
@@ -77,252 +100,289 @@ impl Files {
         }
         let transfer = self.rng.next_u64();
         let id = FileId(transfer);
-        let sending = Sending {
+        let record = record::Sent {
+            source: source.clone(),
             name: name.to_owned(),
             to: to.clone(),
             transfer,
-            step: Step::Opening,
-            source: None,
+            total: 0,
+            modified: None,
+            part,
             next: Some(0),
-            parts: 0,
-            here: BTreeSet::new(),
-            unreported: BTreeSet::new(),
+            bundles: 0,
+            started_ms: self.now_ms(now),
+            memory_of: None,
         };
-        self.sending.insert(id, sending);
+        self.sending.insert(id, Sending::new(record, false));
         self.open(Use::Send(id), source, OpenMode::Read);
-        self.listen(now);
         Ok(id)
     }
 
-    pub(super) fn sending_effect_done(
+    /// Bytes of a file that the node has, and its size; `None` once it is over.
+    #[must_use]
+    pub fn progress(&self, id: FileId) -> Option<(u64, u64)> {
+        let Sending { record, passed, .. } = self.sending.get(&id)?;
+        Some((record.next.map_or(record.total, |next| next + passed), record.total))
+    }
+
+    /// Continues a file of an earlier run. Its first parts may have expired since.
+    pub(super) fn resume(&mut self, now: Time, mut record: record::Sent) {
+        let id = FileId(record.transfer);
+        let age_ms = self.now_ms(now).zip(record.started_ms);
+        let age_ms = age_ms.map_or(Some(0), |(now, started)| now.checked_sub(started));
+        if age_ms.is_none_or(|age| u128::from(age) >= self.config.lifetime.as_millis()) {
+            record.next = Some(0);
+            record.bundles = 0;
+            record.started_ms = self.now_ms(now);
+        }
+        let source = record.source.clone();
+        self.sending.insert(id, Sending::new(record, true));
+        self.open(Use::Send(id), source, OpenMode::Read);
+    }
+
+    pub(super) fn node_up(&mut self, now: Time, facts: NodeFacts) {
+        self.node = Some(facts);
+        for id in self.sending.keys().copied().collect::<Vec<_>>() {
+            self.next_part(now, id);
+        }
+    }
+
+    pub(super) fn sending_done(
         &mut self,
         now: Time,
         id: FileId,
         result: Result<Completion, EffectError>,
     ) {
-        let Some(sending) = self.sending.get_mut(&id) else {
-            if let Ok(Completion::Opened { file, .. }) = result {
-                self.close(file);
-            }
-            return;
-        };
+        let Some(sending) = self.sending.get_mut(&id) else { return self.close_orphan(&result) };
         let result = match result {
             Ok(result) => result,
             Err(error) => return self.end(id, Err(Failure::Store(error))),
         };
-        match (std::mem::replace(&mut sending.step, Step::Waiting), result) {
-            (Step::Opening, Completion::Opened { file, len, .. }) => {
-                sending.source = Some((file, len));
-                let parts = self.config.part.map_or(1, |part| len.div_ceil(part.max(1)));
-                if parts > self.config.limits.parts {
-                    return self.end(id, Err(Failure::TooManyParts));
+        match (sending.step, result) {
+            (Step::Opening, Completion::Opened { file, len, modified }) => {
+                sending.source = Some(file);
+                let record = &mut sending.record;
+                if !sending.is_resumed {
+                    (record.total, record.modified) = (len, modified);
+                } else if (record.total, record.modified) != (len, modified) {
+                    return self.end(id, Err(Failure::Store(EffectError::Changed)));
                 }
-                self.next_part(id);
+                self.record(id);
             }
-            (Step::Making(making), Completion::Opened { file, .. }) => {
-                let Some(part) = self.part(id, &making) else { return };
-                let crc = part.crc().unwrap_or_default();
-                self.copy(id, making, file, crc, 0);
+            (Step::Recording, _) => {
+                sending.step = match sending.record.next {
+                    Some(_) => Step::Ready,
+                    None => Step::Handed,
+                };
+                self.next_part(now, id);
+                self.end_if_done(id);
             }
-            (Step::Copying { making, file, crc, at }, Completion::Read(bytes)) => {
+            (Step::Checking { len, at, crc }, Completion::Read(bytes)) => {
                 if bytes.is_empty() {
-                    let cut = EffectError::Failed("the file shrank".to_owned());
-                    return self.end(id, Err(Failure::Store(cut)));
+                    return self.end(id, Err(Failure::Store(EffectError::Changed)));
                 }
-                let (crc, to) = (crc_append(crc, &bytes), making.header + at);
-                let at = at + bytes.len() as u64;
-                if let Some(sending) = self.sending.get_mut(&id) {
-                    sending.step = Step::Copying { making, file, crc, at };
-                }
-                self.write(Use::Send(id), file, to, bytes);
+                let (at, crc) = (at + bytes.len() as u64, crc_append(crc, &bytes));
+                sending.step = Step::Checking { len, at, crc };
+                self.check(now, id);
             }
-            (Step::Copying { making, file, crc, at }, _) => self.copy(id, making, file, crc, at),
-            (Step::Ending { making, file, is_written: false }, _) => {
-                sending.step = Step::Ending { making, file, is_written: true };
-                self.sync(Use::Send(id), file);
-            }
-            (Step::Ending { making, file, is_written: true }, _) => {
-                self.close(file);
-                self.hand_in(now, id, making);
-            }
-            (step, _) => sending.step = step,
+            _ => {}
         }
     }
 
-    fn part<'a>(&'a self, id: FileId, making: &Making) -> Option<FilePart<'a>> {
-        let sending = self.sending.get(&id)?;
-        let (_, total) = sending.source?;
-        let Sending { transfer, name, .. } = sending;
-        Some(FilePart { transfer: *transfer, total, offset: making.offset, name })
+    fn record(&mut self, id: FileId) {
+        let Some(sending) = self.sending.get_mut(&id) else { return };
+        sending.step = Step::Recording;
+        let put = sending.record.put();
+        self.index(Use::Send(id), put);
     }
 
-    /// Starts the next part of a file, if there is one and few enough are queued.
-    fn next_part(&mut self, id: FileId) {
-        let (most, ahead) = (self.config.part, self.config.limits.ahead.max(1));
+    /// Begins the next part of a file, if there is one and few enough are queued.
+    fn next_part(&mut self, now: Time, id: FileId) {
+        let Some(facts) = self.node.filter(|_| !self.is_stopped) else { return };
+        let ahead = self.config.limits.ahead.max(1);
         let Some(sending) = self.sending.get_mut(&id) else { return };
-        let (Step::Waiting, Some((_, total)), Some(offset)) =
-            (&sending.step, sending.source, sending.next)
+        if sending.step != Step::Ready || sending.queued.len() >= ahead {
+            return;
+        }
+        let record = &mut sending.record;
+        if record.memory_of != facts.memory_of {
+            // The node has lost the earlier parts. A receiver that has them skips them.
+            record.next = Some(0);
+            record.bundles = 0;
+            record.memory_of = facts.memory_of;
+        }
+        let Some(offset) = record.next else { return };
+        let left = record.total - offset;
+        let len = record.part.unwrap_or(u64::MAX).min(left);
+        let crc = sending.part(offset).crc().unwrap_or_default();
+        sending.step = Step::Checking { len, at: 0, crc };
+        self.check(now, id);
+    }
+
+    /// Reads the next bytes of a part for its checksum, or hands it to the node.
+    fn check(&mut self, now: Time, id: FileId) {
+        let Some(sending) = self.sending.get(&id) else { return };
+        let (Step::Checking { len, at, .. }, Some(file), Some(offset)) =
+            (sending.step, sending.source, sending.record.next)
         else {
             return;
         };
-        if sending.here.len() >= ahead {
-            return;
+        if at < len {
+            self.read(Use::Send(id), file, offset + at, len - at);
+        } else {
+            self.hand_in(now, id);
         }
-        let len = most.map_or(total, |most| most.max(1)).min(total - offset);
-        let working = format!("files-{:016x}-{}", sending.transfer, sending.parts);
-        let working = FileName::spool(&working).expect("letters and digits are a name");
-        let making = Making { working: working.clone(), offset, len, header: 0 };
-        let Some(part) = self.part(id, &making) else { return };
-        let header = part.header_len() as u64;
-        let Some(sending) = self.sending.get_mut(&id) else { return };
-        sending.parts += 1;
-        sending.next = Some(offset + len).filter(|next| *next < total);
-        sending.step = Step::Making(Making { header, ..making });
-        self.open(Use::Send(id), working, OpenMode::Truncate);
     }
 
-    /// Copies the next piece of a part, or ends it.
-    fn copy(&mut self, id: FileId, making: Making, file: engine::FileId, crc: u32, at: u64) {
-        let read = self.config.limits.read.max(1) as u64;
-        if at == making.len {
-            let header = self.part(id, &making).and_then(|part| part.encode(crc).ok());
-            let Some(sending) = self.sending.get_mut(&id) else { return };
-            sending.step = Step::Ending { making, file, is_written: false };
-            self.write(Use::Send(id), file, 0, Bytes::from(header.unwrap_or_default()));
+    fn hand_in(&mut self, now: Time, id: FileId) {
+        let outgoing = OutgoingId(self.number());
+        let request = self.request();
+        let (is_followed, is_reported) =
+            (self.node.is_some_and(|facts| facts.follows), self.config.reports);
+        let Some(sending) = self.sending.get_mut(&id) else { return };
+        let (Step::Checking { len, crc, .. }, Some(offset)) = (sending.step, sending.record.next)
+        else {
             return;
-        }
-        let here = usize::try_from(read.min(making.len - at)).unwrap_or(usize::MAX);
-        let from = making.offset + at;
-        let Some(sending) = self.sending.get_mut(&id) else { return };
-        let Some((source, _)) = sending.source else { return };
-        sending.step = Step::Copying { making, file, crc, at };
-        self.read(Use::Send(id), source, from, here);
-    }
-
-    /// Hands a part to the agent.
-    fn hand_in(&mut self, now: Time, id: FileId, making: Making) {
-        let Some(sending) = self.sending.get_mut(&id) else { return };
-        let flags =
-            if self.config.reports { BundleFlags::REPORT_DELIVERY } else { BundleFlags::default() };
-        let len = making.header + making.len;
-        let request = SendRequest {
-            source: Some(self.config.endpoint.clone()),
-            destination: sending.to.clone(),
-            report_to: None,
-            lifetime: self.config.lifetime,
-            flags,
-            priority: Priority::Normal,
-            version: self.config.version,
-            custody: self.config.custody,
-            hop_limit: None,
-            key: None,
-            payload: Content::File { name: making.working.clone(), offset: 0, len },
-            owns_file: true,
         };
-        match self.node.with_agent(now, |agent: &mut Agent| agent.send(now, request)) {
-            Ok(bundle) => {
-                sending.here.insert(bundle.clone());
-                if self.config.reports {
-                    sending.unreported.insert(bundle.clone());
-                }
-                self.bundles.insert(bundle, id);
-                let until = now + self.config.lifetime;
-                self.timers.set(Alarm::Unreported(id), until, "a file without a delivery report");
-                sending.step = Step::Waiting;
-                self.next_part(id);
-            }
-            Err(RequestError::Full) => {
-                sending.step = Step::Stalled(making);
-                self.stalled.insert(id);
-            }
-            Err(error) => self.end(id, Err(Failure::Refused(error))),
-        }
-    }
-
-    /// Handles a bundle that was sent to a neighbour.
-    pub(super) fn forwarded(&mut self, now: Time, bundle: &BundleId) {
-        if let Some(id) = self.bundles.get(bundle).copied()
-            && let Some(sending) = self.sending.get_mut(&id)
-        {
-            sending.here.remove(bundle);
-            self.next_part(id);
-            self.end_if_done(id);
-        }
-        self.room(now);
-    }
-
-    /// Retries files that wait for room.
-    fn room(&mut self, now: Time) {
-        for id in std::mem::take(&mut self.stalled) {
-            let Some(sending) = self.sending.get_mut(&id) else { continue };
-            if let Step::Stalled(making) = std::mem::replace(&mut sending.step, Step::Waiting) {
-                self.hand_in(now, id, making);
+        let part = sending.part(offset);
+        let excerpt = Excerpt {
+            file: sending.record.source.clone(),
+            offset,
+            len,
+            crc_before: part.crc().unwrap_or_default(),
+            crc_after: crc,
+        };
+        let header = part.encode(crc).unwrap_or_default();
+        let request = SendRequest {
+            destination: sending.record.to.clone(),
+            // If the node's reply is lost, the part is not sent twice.
+            key: Some(u128::from(sending.record.transfer) << 64 | u128::from(offset)),
+            payload: crate::layer::Content::Bytes(Bytes::from(header)),
+            ..request
+        };
+        sending.step = Step::Handing { id: outgoing, len };
+        sending.passed = 0;
+        if is_followed {
+            sending.queued.insert(outgoing);
+            if is_reported {
+                sending.unreported.insert(outgoing);
             }
         }
+        self.outgoing.insert(outgoing, id);
+        let until = now + self.config.lifetime;
+        self.timers.set(Expiry(id), until, "a file without a delivery report");
+        let excerpt = Some(excerpt).filter(|excerpt| excerpt.len > 0);
+        self.orders.push_back(Order::Send(Box::new(Outgoing { id: outgoing, request, excerpt })));
     }
 
-    pub(super) fn deleted(&mut self, now: Time, bundle: &BundleId) {
-        if let Some(id) = self.bundles.get(bundle).copied() {
-            self.end(id, Err(Failure::Deleted));
+    /// A request with these settings, without destination and payload.
+    fn request(&self) -> SendRequest {
+        let config = &self.config;
+        let mut flags = config.flags;
+        if config.reports {
+            flags = flags.with(BundleFlags::REPORT_DELIVERY);
         }
-        self.room(now);
+        SendRequest {
+            source: config.endpoint.clone(),
+            report_to: config.report_to.clone(),
+            lifetime: config.lifetime,
+            flags,
+            priority: config.priority,
+            version: config.version,
+            custody: config.custody,
+            hop_limit: config.hop_limit,
+            ..SendRequest::new(Eid::None, Bytes::new())
+        }
     }
 
-    pub(super) fn reported(&mut self, report: &StatusReport) {
-        let StatusReport { source, creation, .. } = report;
-        let bundle = BundleId { source: source.clone(), creation: *creation, offset: None };
-        let Some(id) = self.bundles.get(&bundle).copied() else { return };
-        if report.deleted != Status::NotAsserted {
-            return self.end(id, Err(Failure::Deleted));
+    pub(super) fn on_passed(&mut self, id: OutgoingId, bytes: u64) {
+        let file = self.outgoing.get(&id);
+        if let Some(sending) = file.and_then(|file| self.sending.get_mut(file)) {
+            sending.passed = bytes;
         }
-        if report.delivered == Status::NotAsserted {
+    }
+
+    pub(super) fn on_stored(&mut self, now: Time, id: OutgoingId) {
+        let Some(file) = self.outgoing.get(&id).copied() else { return };
+        let Some(sending) = self.sending.get_mut(&file) else { return };
+        let Step::Handing { id: handed, len } = sending.step else { return };
+        if handed != id {
             return;
         }
-        if let Some(sending) = self.sending.get_mut(&id) {
-            sending.unreported.remove(&bundle);
+        let record = &mut sending.record;
+        record.bundles += 1;
+        let next = record.next.map(|next| next + len);
+        record.next = next.filter(|next| *next < record.total);
+        sending.passed = 0;
+        self.record(file);
+        self.next_part(now, file);
+    }
+
+    pub(super) fn on_forwarded(&mut self, now: Time, id: OutgoingId) {
+        let Some(file) = self.outgoing.get(&id).copied() else { return };
+        if let Some(sending) = self.sending.get_mut(&file) {
+            sending.queued.remove(&id);
         }
-        self.end_if_done(id);
+        self.next_part(now, file);
+        self.end_if_done(file);
+    }
+
+    pub(super) fn on_delivered(&mut self, now: Time, id: OutgoingId) {
+        let Some(file) = self.outgoing.get(&id).copied() else { return };
+        if let Some(sending) = self.sending.get_mut(&file) {
+            sending.unreported.remove(&id);
+        }
+        // A reported delivery counts even without an acknowledgment.
+        self.on_forwarded(now, id);
+    }
+
+    pub(super) fn on_lost(&mut self, id: OutgoingId, failure: Failure) {
+        if let Some(file) = self.outgoing.get(&id).copied() {
+            self.end(file, Err(failure));
+        }
+    }
+
+    /// Ends a file whose last part has expired.
+    pub(super) fn expire(&mut self, id: FileId) {
+        let Some(sending) = self.sending.get(&id) else { return };
+        let failure = match sending.step {
+            Step::Handing { .. } => {
+                Failure::Refused("the node had no room for a part within its lifetime".to_owned())
+            }
+            _ => Failure::Unreported,
+        };
+        self.end(id, Err(failure));
     }
 
     fn end_if_done(&mut self, id: FileId) {
         let Some(sending) = self.sending.get(&id) else { return };
-        let is_made = sending.next.is_none() && matches!(sending.step, Step::Waiting);
-        let is_gone = sending.unreported.is_empty();
-        // A reported delivery counts even without an acknowledgment.
-        if is_made && is_gone && (self.config.reports || sending.here.is_empty()) {
+        let waits_for = if self.config.reports { &sending.unreported } else { &sending.queued };
+        if sending.step == Step::Handed && waits_for.is_empty() {
             self.end(id, Ok(()));
         }
     }
 
     pub(super) fn end(&mut self, id: FileId, result: Result<(), Failure>) {
         let Some(sending) = self.sending.remove(&id) else { return };
-        self.timers.cancel(Alarm::Unreported(id));
-        self.stalled.remove(&id);
-        let open = [
-            sending.source.map(|(file, _)| file),
-            match &sending.step {
-                Step::Copying { file, .. } | Step::Ending { file, .. } => Some(*file),
-                Step::Opening | Step::Making(_) | Step::Stalled(_) | Step::Waiting => None,
-            },
-        ];
-        for file in open.into_iter().flatten() {
-            self.close(file);
-        }
-        let working = match sending.step {
-            Step::Making(making)
-            | Step::Copying { making, .. }
-            | Step::Ending { making, .. }
-            | Step::Stalled(making) => Some(making.working),
-            Step::Opening | Step::Waiting => None,
-        };
-        if let Some(working) = working {
-            self.remove(working);
-        }
-        self.bundles.retain(|_, of| *of != id);
+        self.timers.cancel(Expiry(id));
+        self.close(sending.source);
+        self.index(Use::Nobody, sending.record.removal());
+        self.outgoing.retain(|bundle, of| {
+            let is_other = *of != id;
+            if !is_other {
+                self.orders.push_back(Order::Forget(*bundle));
+            }
+            is_other
+        });
+        let is_followed = self.node.is_some_and(|facts| facts.follows);
         self.indications.push_back(Indication::Sent {
             file: id,
-            name: sending.name,
-            is_reported: self.config.reports && result.is_ok(),
+            is_reported: self.config.reports
+                && is_followed
+                && result.is_ok()
+                && !sending.is_resumed,
+            name: sending.record.name,
+            bundles: sending.record.bundles,
             result,
         });
     }

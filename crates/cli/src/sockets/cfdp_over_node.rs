@@ -6,9 +6,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bp::codec::bp7::Eid;
 use service::api::model;
-use service::api::{EntityConfig, EntityDriver, NodeClient, Receives};
+use service::api::{ApplicationDriver, DriverConfig, NodeClient};
+use transport::CfdpOverService;
 use transport::adapter::bundles::config::{CfdpUser, CfdpUserSettings};
 use transport::quantity::Span;
+use ut::{OverService, Receives};
 
 use crate::sockets::scope;
 use crate::sockets::transfer::Options;
@@ -120,10 +122,12 @@ impl Node {
         store: rt::FileStore,
         waker: rt::Waker,
         (tick, receives): (Duration, Receives),
-    ) -> Result<EntityDriver> {
+    ) -> Result<ApplicationDriver<CfdpOverService>> {
         let Self { entity: _, user: CfdpUser { cfdp, ut, service }, socket, lifetime } = self;
-        let config = EntityConfig { cfdp, ut, service, socket, lifetime, receives, tick };
         let rng = rt::entropy().context("no entropy")?;
-        EntityDriver::start(config, store, waker, rng).context("cannot start")
+        let below = ut::BundlesConfig { service, lifetime, receives, ..Default::default() };
+        let entity = CfdpOverService::new(OverService::over_service(cfdp, ut, below, rng));
+        let config = DriverConfig { socket, share: None, persists: true, tick };
+        ApplicationDriver::start(entity, config, store, waker).context("cannot start")
     }
 }

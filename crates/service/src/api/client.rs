@@ -104,6 +104,11 @@ impl Connection {
         Ok(Coming { body: response.into_body(), bytes: BytesMut::new() })
     }
 
+    pub(super) async fn get<T: DeserializeOwned>(&mut self, uri: &str) -> Result<T, ClientError> {
+        let response = self.exchange(Method::GET, uri, Body::empty()).await?;
+        serde_json::from_slice(&whole(response).await?).map_err(|error| wrong(&error))
+    }
+
     pub(super) async fn confirm(&mut self, delivery: &Delivery) -> Result<(), ClientError> {
         let path = format!("/deliveries/{}", delivery.delivery);
         let uri = uri(&path, &[("id", &delivery.id)]);
@@ -155,8 +160,7 @@ impl NodeClient {
         path: &str,
         query: &[(&str, &str)],
     ) -> Result<T, ClientError> {
-        let response = self.exchange(Method::GET, &uri(path, query), Body::empty())?;
-        serde_json::from_slice(&self.whole(response)?).map_err(|error| wrong(&error))
+        self.runtime.block_on(self.connection.get(&uri(path, query)))
     }
 
     /// Sends a DELETE request.

@@ -14,8 +14,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::body::Body;
+use bp::agent::Version;
+use bp::app::{NodeFacts, Outgoing, OutgoingId, Piece};
+use bp::codec::bp7::BundleFlags;
+use bp::layer::Content;
+use bp::routes::Priority;
 use bytes::{Bytes, BytesMut};
-use futures_util::stream;
 use hyper::Method;
 use rt::Waker;
 use tokio::runtime::{Builder, Runtime};
@@ -25,7 +29,8 @@ use tokio::sync::mpsc::{
 use tokio::sync::oneshot;
 
 use super::client::{Coming, Connection, uri};
-use super::model::{Delivery, Send, StreamSent};
+use super::model::{Delivery, Node, REPORTS, Send, StreamSent};
+use super::upload::{Faults, Load, Upload, stream_of};
 use crate::http::{ClientError, wrong};
 
 /// Maximum number of bundles that wait for the node's disk.
@@ -34,55 +39,43 @@ const IN_PROGRESS: usize = 64;
 /// Pause before retrying a node that does not reply, or has no room.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Longest pause before a long payload is sent again to a node without room.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
 /// Attempts to get an endpoint that is in use: a killed predecessor of this application may still
 /// hold it.
 const TAKEN_TRIES: u32 = 15;
 
-/// Maximum length of a received payload in bytes.
-const PAYLOAD_MAX: u64 = 1 << 20;
+/// Bytes of a payload that are read at a time.
+const PIECE: usize = 256 << 10;
 
-/// Bundles read ahead of the application.
+/// Pieces read ahead of the application.
 const READ_AHEAD: usize = 8;
+
+/// HTTP status of a node whose store has no room.
+const NO_ROOM: u16 = 507;
 
 /// Configuration of a [`Courier`].
 #[derive(Clone, Debug)]
 pub struct CourierConfig {
     /// Socket of the node.
     pub socket: PathBuf,
-    /// Endpoint that bundles are sent from and received at.
-    pub endpoint: String,
-    /// Whether bundles to it are received.
-    pub takes: bool,
-    /// Lifetime of bundles.
-    pub lifetime: Duration,
+    /// Folder of the files that excerpts are from.
+    pub root: PathBuf,
+    /// Endpoint at which bundles are received, if any.
+    pub endpoint: Option<String>,
+    /// Use of the endpoint together with other applications.
+    pub share: Option<&'static str>,
+    /// Whether a node that does not reply is tried again.
+    pub persists: bool,
 }
 
-/// A bundle to send.
-#[derive(Clone, Debug)]
-pub struct Outgoing {
-    /// Number that identifies its outcome.
-    pub number: u64,
-    /// Destination endpoint.
-    pub to: String,
-    /// Payload.
-    pub payload: Bytes,
-}
-
-/// Outcome of a bundle that was sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Number of the bundle.
-    pub number: u64,
-    /// Reason if the node refused it; otherwise it is in the node's store.
-    pub refused: Option<String>,
-}
-
-/// Event at the endpoint.
+/// Event at the node.
 #[derive(Clone, Debug)]
 pub enum News {
     /// The node is reachable and delivers bundles.
-    There,
-    /// The node is unreachable for this reason, and is retried. Its deliveries are repeated.
+    There(NodeFacts),
+    /// The node is unreachable for this reason. Its deliveries are repeated when it is back.
     Gone(String),
     /// The node refuses this application the endpoint. Nothing is delivered any more.
     Refused {
@@ -93,24 +86,36 @@ pub enum News {
     },
 }
 
-/// A delivered bundle.
+/// Fate of a bundle that is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is in the node's store.
+    Stored(OutgoingId),
+    /// The node refuses it for this reason.
+    Refused(OutgoingId, String),
+    /// The node has no room for it.
+    Waiting(OutgoingId, String),
+    /// This number of bytes of its excerpt was sent.
+    Passed(OutgoingId, u64),
+}
+
+/// Part of a delivery.
 #[derive(Clone, Debug)]
-pub struct Handed {
-    /// Delivery to confirm, valid while its node runs.
-    pub delivery: Delivery,
-    /// Payload; `None` if it is longer than the maximum.
-    pub payload: Option<Bytes>,
-    /// Session of the node, counted by reconnections.
-    session: u64,
+pub enum Handed {
+    /// The next delivery, valid while its node runs, with its first bytes.
+    Came(Delivery, Piece),
+    /// More bytes of it.
+    More(Piece),
 }
 
 /// The application's side. Dropping it drops bundles not sent yet.
 #[derive(Debug)]
 pub struct Courier {
-    outgoing: UnboundedSender<Outgoing>,
+    outgoing: UnboundedSender<Box<Outgoing>>,
     confirmed: UnboundedSender<Delivery>,
     news: UnboundedReceiver<News>,
-    bundles: Receiver<Handed>,
+    /// Deliveries, with the session of their node, counted by reconnections.
+    bundles: Receiver<(u64, Handed)>,
     outcomes: UnboundedReceiver<Outcome>,
     /// Bundles and confirmations passed to the thread and not done.
     pending: Arc<AtomicUsize>,
@@ -118,8 +123,8 @@ pub struct Courier {
     is_away: Arc<AtomicBool>,
     /// Sessions of the node reported so far.
     session: u64,
-    /// A bundle that arrived before the event of its session.
-    early: Option<Handed>,
+    /// A delivery that arrived before the event of its session.
+    early: Option<(u64, Handed)>,
     /// Ends the thread when it is dropped.
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -170,7 +175,7 @@ impl Courier {
     }
 
     /// Sends a bundle.
-    pub fn send(&self, bundle: Outgoing) {
+    pub fn send(&self, bundle: Box<Outgoing>) {
         self.pending.fetch_add(1, atomic::Ordering::Relaxed);
         // The thread lives as long as this.
         let _ = self.outgoing.send(bundle);
@@ -197,21 +202,21 @@ impl Courier {
     /// Returns the next event, if any. Must be called before [`Courier::bundle`].
     pub fn news(&mut self) -> Option<News> {
         let news = self.news.try_recv().ok()?;
-        self.session += u64::from(matches!(news, News::There));
+        self.session += u64::from(matches!(news, News::There(_)));
         Some(news)
     }
 
-    /// Returns the next delivered bundle, if any.
+    /// Returns the next part of a delivery, if any.
     pub fn bundle(&mut self) -> Option<Handed> {
         loop {
-            let handed = self.early.take().or_else(|| self.bundles.try_recv().ok())?;
-            match handed.session.cmp(&self.session) {
+            let (session, handed) = self.early.take().or_else(|| self.bundles.try_recv().ok())?;
+            match session.cmp(&self.session) {
                 // The node of this delivery has ended, and will deliver it again.
                 Ordering::Less => {}
                 Ordering::Equal => return Some(handed),
                 // The event of its session came after the last call of `news`.
                 Ordering::Greater => {
-                    self.early = Some(handed);
+                    self.early = Some((session, handed));
                     return None;
                 }
             }
@@ -237,7 +242,7 @@ impl Drop for Courier {
 struct Rounds {
     config: CourierConfig,
     tells: UnboundedSender<News>,
-    hands: Sender<Handed>,
+    hands: Sender<(u64, Handed)>,
     answers: UnboundedSender<Outcome>,
     pending: Arc<AtomicUsize>,
     is_away: Arc<AtomicBool>,
@@ -249,7 +254,7 @@ struct Rounds {
 fn run(
     runtime: &Runtime,
     rounds: &Rounds,
-    (to_send, to_confirm): (UnboundedReceiver<Outgoing>, UnboundedReceiver<Delivery>),
+    (to_send, to_confirm): (UnboundedReceiver<Box<Outgoing>>, UnboundedReceiver<Delivery>),
     ends: oneshot::Receiver<()>,
 ) {
     runtime.block_on(async {
@@ -264,23 +269,53 @@ fn run(
 
 impl Rounds {
     /// Sends bundles, in as many streams as it takes.
-    async fn send(&self, mut bundles: UnboundedReceiver<Outgoing>) {
+    async fn send(&self, mut bundles: UnboundedReceiver<Box<Outgoing>>) {
         let mut unstored = VecDeque::new();
+        let mut pause = PAUSE;
         loop {
             if unstored.is_empty() {
                 let Some(bundle) = bundles.recv().await else { return };
                 unstored.push_back(bundle);
+                pause = PAUSE;
             }
-            let ended = self.send_stream(&mut bundles, &mut unstored).await;
+            let faults = Faults::default();
+            let before = unstored.len();
+            let ended = self.send_stream(&mut bundles, &mut unstored, &faults).await;
+            self.refuse_broken(&mut unstored, &faults);
             let is_away = matches!(ended, Err(ClientError::Unreachable { .. }));
             self.is_away.store(is_away, atomic::Ordering::Release);
             match ended {
                 Ok(()) => {}
-                // The node has no room now, or is starting or stopping.
+                Err(_) if unstored.is_empty() => continue,
+                Err(ClientError::Refused { status: NO_ROOM, error }) => {
+                    let first = unstored.front();
+                    if let Some(Outgoing { id, .. }) = first.map(|bundle| &**bundle) {
+                        self.answer(Outcome::Waiting(*id, error));
+                    }
+                    // While there is no room, a long payload is sent for nothing.
+                    let is_long = first.is_some_and(|bundle| bundle.excerpt.is_some());
+                    let has_advanced = unstored.len() < before;
+                    pause = if is_long && !has_advanced { pause * 2 } else { PAUSE }.min(PAUSE_MAX);
+                }
+                Err(error) if !self.config.persists => {
+                    return self.tell(News::Gone(error.to_string()));
+                }
+                // The node is starting or stopping.
                 Err(ClientError::Refused { status, .. }) if status >= 500 => {}
                 Err(error) => tracing::debug!(%error, "bundles are sent to the node again"),
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Refuses bundles whose files cannot be read, or have changed.
+    fn refuse_broken(&self, unstored: &mut VecDeque<Box<Outgoing>>, faults: &Faults) {
+        for (id, why) in faults.take() {
+            if let Some(at) = unstored.iter().position(|bundle| bundle.id == id) {
+                unstored.remove(at);
+                self.answer(Outcome::Refused(id, why));
+                self.is_done();
+            }
         }
     }
 
@@ -288,23 +323,34 @@ impl Rounds {
     /// ones, which are added to them.
     async fn send_stream(
         &self,
-        bundles: &mut UnboundedReceiver<Outgoing>,
-        unstored: &mut VecDeque<Outgoing>,
+        bundles: &mut UnboundedReceiver<Box<Outgoing>>,
+        unstored: &mut VecDeque<Box<Outgoing>>,
+        faults: &Faults,
     ) -> Result<(), ClientError> {
-        let (pieces, sent) = unbounded_channel();
-        let body = stream::unfold(sent, async |mut sent: UnboundedReceiver<Bytes>| {
-            Some((Ok::<_, std::io::Error>(sent.recv().await?), sent))
-        });
+        let (loads, to_send) = unbounded_channel();
+        let body = Body::from_stream(stream_of(to_send));
         let mut connection = Connection::new(&self.config.socket);
         let uri = uri("/bundles/stream", &[("ordered", "true")]);
-        let mut replies = connection.stream(Method::POST, &uri, Body::from_stream(body)).await?;
+        let mut replies = connection.stream(Method::POST, &uri, body).await?;
         self.is_away.store(false, atomic::Ordering::Release);
         // The thread of the connection lives as long as this.
         let pass = |bundle: &Outgoing| {
-            let _ =
-                pieces.send(self.line(bundle)).and_then(|()| pieces.send(bundle.payload.clone()));
+            let _ = loads.send(Load::Bytes(self.line(bundle)));
+            if let Content::Bytes(bytes) = &bundle.request.payload {
+                let _ = loads.send(Load::Bytes(bytes.clone()));
+            }
+            if let Some(excerpt) = &bundle.excerpt {
+                let _ = loads.send(Load::Excerpt(Box::new(Upload {
+                    id: bundle.id,
+                    path: self.config.root.join(excerpt.file.path()),
+                    excerpt: excerpt.clone(),
+                    answers: self.answers.clone(),
+                    waker: self.waker.clone(),
+                    faults: faults.clone(),
+                })));
+            }
         };
-        unstored.iter().for_each(pass);
+        unstored.iter().for_each(|bundle| pass(bundle));
         loop {
             tokio::select! {
                 line = replies.line() => match line? {
@@ -321,14 +367,33 @@ impl Rounds {
 
     /// Line of a bundle in a stream.
     fn line(&self, bundle: &Outgoing) -> Bytes {
+        let request = &bundle.request;
+        let has = |flag| request.flags.contains(flag);
+        let reports = REPORTS.iter().filter(|(flag, _)| has(*flag)).map(|(_, name)| *name);
+        let reports = reports.collect::<Vec<_>>().join(",");
+        // If the bundle was stored and the response was lost, it is not sent twice.
+        let key = match request.key {
+            Some(key) => format!("{key:032x}"),
+            None => format!("{:016x}-{}", self.run, bundle.id.0),
+        };
         let send = Send {
-            to: bundle.to.clone(),
-            from: Some(self.config.endpoint.clone()),
-            lifetime_ms: Some(u64::try_from(self.config.lifetime.as_millis()).unwrap_or(u64::MAX)),
-            // If the bundle was stored and the response was lost, it is not sent twice.
-            key: Some(format!("{:016x}-{}", self.run, bundle.number)),
-            bytes: Some(bundle.payload.len() as u64),
-            ..Send::default()
+            to: request.destination.to_string(),
+            from: request.source.as_ref().map(ToString::to_string),
+            lifetime_ms: Some(u64::try_from(request.lifetime.as_millis()).unwrap_or(u64::MAX)),
+            priority: match request.priority {
+                Priority::Bulk => Some("bulk".to_owned()),
+                Priority::Normal => None,
+                Priority::Expedited => Some("expedited".to_owned()),
+            },
+            report_to: request.report_to.as_ref().map(ToString::to_string),
+            reports: Some(reports).filter(|reports| !reports.is_empty()),
+            report_times: has(BundleFlags::STATUS_TIME),
+            must_not_fragment: has(BundleFlags::MUST_NOT_FRAGMENT),
+            hop_limit: request.hop_limit,
+            key: Some(key),
+            bytes: Some(bundle.payload_len()),
+            version: (request.version == Version::Six).then_some(6),
+            custody: request.custody,
         };
         let mut line = serde_json::to_vec(&send).expect("texts and numbers are JSON");
         line.push(b'\n');
@@ -336,7 +401,11 @@ impl Rounds {
     }
 
     /// Handles the node's reply to the first of the bundles that are not stored.
-    fn settle(&self, line: &[u8], unstored: &mut VecDeque<Outgoing>) -> Result<(), ClientError> {
+    fn settle(
+        &self,
+        line: &[u8],
+        unstored: &mut VecDeque<Box<Outgoing>>,
+    ) -> Result<(), ClientError> {
         let reply: StreamSent = serde_json::from_slice(line).map_err(|error| wrong(&error))?;
         let refused = match (reply.status, reply.error.unwrap_or_default()) {
             (None, _) => None,
@@ -345,13 +414,21 @@ impl Rounds {
             }
             (Some(_), error) => Some(error),
         };
-        let Some(Outgoing { number, .. }) = unstored.pop_front() else {
+        let Some(bundle) = unstored.pop_front() else {
             return Err(ClientError::Answer("a reply without a bundle".to_owned()));
         };
-        // The application may have ended.
-        let _ = self.answers.send(Outcome { number, refused });
+        self.answer(match refused {
+            None => Outcome::Stored(bundle.id),
+            Some(why) => Outcome::Refused(bundle.id, why),
+        });
         self.is_done();
         Ok(())
+    }
+
+    fn answer(&self, outcome: Outcome) {
+        // The application may have ended.
+        let _ = self.answers.send(outcome);
+        self.waker.wake();
     }
 
     /// Confirms one delivery after the other.
@@ -376,15 +453,13 @@ impl Rounds {
         self.waker.wake();
     }
 
-    /// Receives bundles while the endpoint is available.
+    /// Reports the node, and receives bundles while the endpoint is available.
     async fn take(&self) {
-        if !self.config.takes {
-            return self.tell(News::There);
-        }
         let (mut session, mut taken) = (0, 0);
         loop {
             let before = session;
             match self.take_from(&mut session).await {
+                Ok(()) if self.config.endpoint.is_none() => return,
                 Err(ClientError::Refused { status: 409, .. }) if taken < TAKEN_TRIES => taken += 1,
                 // The node is starting or stopping.
                 Err(ClientError::Refused { status, .. }) if status >= 500 => {}
@@ -406,16 +481,34 @@ impl Rounds {
 
     async fn take_from(&self, session: &mut u64) -> Result<(), ClientError> {
         let mut connection = Connection::new(&self.config.socket);
-        let mut coming = connection.take(&[("endpoint", &self.config.endpoint)]).await?;
+        let node: Node = connection.get("/node").await?;
+        let memory_of = (!node.is_persistent).then_some(node.pid);
+        let there = News::There(NodeFacts { memory_of, follows: false });
+        let Some(endpoint) = &self.config.endpoint else {
+            self.tell(there);
+            return Ok(());
+        };
+        let share = self.config.share.map(|share| ("share", share));
+        let query: Vec<_> = [("endpoint", endpoint.as_str())].into_iter().chain(share).collect();
+        let mut coming = connection.take(&query).await?;
         *session += 1;
-        self.tell(News::There);
+        self.tell(there);
         while let Some(delivery) = coming.next().await? {
-            let payload = payload(&mut coming, delivery.bytes).await?;
-            // The application may have ended.
-            let _ = self.hands.send(Handed { delivery, payload, session: *session }).await;
-            self.waker.wake();
+            let mut left = delivery.bytes;
+            let first = piece(&mut coming, &mut left).await?;
+            self.hand(*session, Handed::Came(delivery, first)).await;
+            while left > 0 {
+                let more = piece(&mut coming, &mut left).await?;
+                self.hand(*session, Handed::More(more)).await;
+            }
         }
         Ok(())
+    }
+
+    async fn hand(&self, session: u64, handed: Handed) {
+        // The application may have ended.
+        let _ = self.hands.send((session, handed)).await;
+        self.waker.wake();
     }
 
     fn tell(&self, news: News) {
@@ -424,28 +517,28 @@ impl Rounds {
     }
 }
 
-/// Reads a payload; one that is too long is read and dropped.
-async fn payload(coming: &mut Coming, bytes: u64) -> Result<Option<Bytes>, ClientError> {
-    let mut payload = BytesMut::new();
-    let mut left = bytes;
-    while left > 0 {
-        let piece = coming.piece(left).await?;
-        left -= piece.len() as u64;
-        if bytes <= PAYLOAD_MAX {
-            payload.extend_from_slice(&piece);
+/// Reads the next piece of a payload of which `left` bytes are to come.
+async fn piece(coming: &mut Coming, left: &mut u64) -> Result<Piece, ClientError> {
+    let mut bytes = BytesMut::new();
+    while *left > 0 && bytes.len() < PIECE {
+        let next = coming.piece((*left).min((PIECE - bytes.len()) as u64)).await?;
+        *left -= next.len() as u64;
+        if *left == 0 && bytes.is_empty() {
+            return Ok(Piece { bytes: next, is_last: true });
         }
+        bytes.extend_from_slice(&next);
     }
-    Ok((bytes <= PAYLOAD_MAX).then(|| payload.freeze()))
+    Ok(Piece { bytes: bytes.freeze(), is_last: *left == 0 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn handed(session: u64) -> Handed {
+    fn handed(session: u64) -> (u64, Handed) {
         let (id, source) = (format!("bundle of session {session}"), "ipn:1.9".to_owned());
         let delivery = Delivery { delivery: session, id, source, ..Delivery::default() };
-        Handed { delivery, payload: Some(Bytes::new()), session }
+        (session, Handed::Came(delivery, Piece::default()))
     }
 
     /// The courier's thread may report a session and deliver a bundle between any two calls.
@@ -469,21 +562,24 @@ mod tests {
             end: None,
             thread: None,
         };
-        let next = |courier: &mut Courier| courier.bundle().map(|handed| handed.session);
+        let next = |courier: &mut Courier| match courier.bundle()? {
+            Handed::Came(delivery, _) => Some(delivery.delivery),
+            Handed::More(_) => None,
+        };
         for session in 1..=2 {
             assert!(courier.news().is_none());
-            tells.send(News::There).unwrap();
+            tells.send(News::There(NodeFacts::default())).unwrap();
             hands.try_send(handed(session)).unwrap();
             assert_eq!(next(&mut courier), None, "the news come first");
-            assert!(matches!(courier.news(), Some(News::There)));
+            assert!(matches!(courier.news(), Some(News::There(_))));
             assert_eq!(next(&mut courier), Some(session));
             tells.send(News::Gone("it ended".to_owned())).unwrap();
             assert!(matches!(courier.news(), Some(News::Gone(_))));
         }
         // The node has restarted since: it delivers this one again.
         hands.try_send(handed(3)).unwrap();
-        tells.send(News::There).unwrap();
-        tells.send(News::There).unwrap();
+        tells.send(News::There(NodeFacts::default())).unwrap();
+        tells.send(News::There(NodeFacts::default())).unwrap();
         while courier.news().is_some() {}
         assert_eq!(next(&mut courier), None);
     }

@@ -6,8 +6,8 @@
 
 mod client;
 mod courier;
+mod driver;
 mod echo;
-mod entity;
 mod hub;
 mod listing;
 mod log;
@@ -20,6 +20,7 @@ mod sending;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod upload;
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -32,8 +33,8 @@ use rt::node::Handle;
 use tokio::net::UnixListener;
 
 pub use self::client::{Coming, NodeClient};
-pub use self::courier::{Courier, CourierConfig, Handed, News, Outcome, Outgoing};
-pub use self::entity::{EntityConfig, EntityDriver, EntityError, Observer, Receives};
+pub use self::courier::{Courier, CourierConfig, Handed, News, Outcome};
+pub use self::driver::{ApplicationDriver, DriverConfig, DriverError, Observer};
 pub use self::hub::Hub;
 
 use crate::http::{Access, Clients, ServeError, Times, accept, bind_unix, remove_socket};

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use bp::codec::bp7::BundleFlags;
 use serde::{Deserialize, Serialize};
 
 /// A running node.
@@ -239,6 +240,30 @@ pub struct Send {
     /// Whether custody is requested (version 6).
     #[serde(default)]
     pub custody: bool,
+}
+
+/// Requests for reports by their names.
+pub(super) const REPORTS: [(BundleFlags, &str); 4] = [
+    (BundleFlags::REPORT_RECEPTION, "received"),
+    (BundleFlags::REPORT_FORWARDING, "forwarded"),
+    (BundleFlags::REPORT_DELIVERY, "delivered"),
+    (BundleFlags::REPORT_DELETION, "deleted"),
+];
+
+/// Parses names of requested reports, separated by commas.
+///
+/// # Errors
+///
+/// There is no such report.
+pub fn report_flags(names: &str) -> Result<BundleFlags, String> {
+    names.split(',').try_fold(BundleFlags::default(), |flags, name| {
+        let known = REPORTS.iter().find(|(_, known)| *known == name.trim());
+        let (flag, _) = known.ok_or_else(|| {
+            let known = REPORTS.map(|(_, known)| known).join(", ");
+            format!("reports: {:?} is none of {known}", name.trim())
+        })?;
+        Ok(flags.with(*flag))
+    })
 }
 
 /// Options of a stream of bundles.

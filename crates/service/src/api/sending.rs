@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Shared;
 use super::hub::Submitted;
-use super::model::{Send, SendStream, Sent, StreamSent};
+use super::model::{Send, SendStream, Sent, StreamSent, report_flags};
 use super::payload::{self, Fault, Place};
 use super::routes::{Answer, Queried, Running, eid, endpoint, query, refused};
 use crate::http::{Pause, Refusal};
@@ -176,20 +176,10 @@ fn request(shared: &Shared, send: &Send) -> Answer<SendRequest> {
 }
 
 fn flags(send: &Send, source: Option<&Eid>) -> Answer<BundleFlags> {
-    let mut flags = BundleFlags::default();
-    for name in send.reports.iter().flat_map(|names| names.split(',')) {
-        flags = flags.with(match name.trim() {
-            "received" => BundleFlags::REPORT_RECEPTION,
-            "forwarded" => BundleFlags::REPORT_FORWARDING,
-            "delivered" => BundleFlags::REPORT_DELIVERY,
-            "deleted" => BundleFlags::REPORT_DELETION,
-            other => {
-                return Err(Refusal::wrong(format!(
-                    "reports: {other:?} is none of received, forwarded, delivered, deleted"
-                )));
-            }
-        });
-    }
+    let mut flags = match &send.reports {
+        Some(names) => report_flags(names).map_err(Refusal::wrong)?,
+        None => BundleFlags::default(),
+    };
     if send.report_times {
         flags = flags.with(BundleFlags::STATUS_TIME);
     }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use bytes::Bytes;
+use bp::agent::SendRequest;
+use bp::app::{Excerpt, Outgoing, OutgoingId};
 use rt::node::Node;
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 
@@ -389,11 +390,21 @@ fn invalid_requests_are_refused_with_a_reason() {
 fn courier(place: &Place, endpoint: &str, takes: bool) -> Courier {
     let config = CourierConfig {
         socket: place.socket(),
-        endpoint: endpoint.to_owned(),
-        takes,
-        lifetime: Duration::from_secs(60),
+        root: place.folder.path().to_owned(),
+        endpoint: takes.then(|| endpoint.to_owned()),
+        share: None,
+        persists: true,
     };
     Courier::start(config, Waker::new().unwrap()).unwrap()
+}
+
+/// Sends a bundle from `ipn:1.9`.
+fn send(courier: &Courier, number: u64, to: &str, payload: Vec<u8>, excerpt: Option<Excerpt>) {
+    let request = SendRequest {
+        source: Some("ipn:1.9".parse().unwrap()),
+        ..SendRequest::new(to.parse().unwrap(), payload)
+    };
+    courier.send(Box::new(Outgoing { id: OutgoingId(number), request, excerpt }));
 }
 
 /// Waits until `ask` returns something.
@@ -408,70 +419,118 @@ fn await_some<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Receives a bundle, and confirms it if wanted.
+fn take_one(taker: &mut Courier, confirms: bool) -> Vec<u8> {
+    let Handed::Came(delivery, first) = await_some("a bundle", || taker.bundle()) else {
+        panic!("a bundle begins")
+    };
+    let (mut payload, mut is_last) = (first.bytes.to_vec(), first.is_last);
+    while !is_last {
+        let Handed::More(piece) = await_some("more of it", || taker.bundle()) else {
+            panic!("it has not ended")
+        };
+        payload.extend_from_slice(&piece.bytes);
+        is_last = piece.is_last;
+    }
+    assert_eq!(delivery.source, "ipn:1.9");
+    if confirms {
+        taker.confirm(delivery);
+    }
+    payload
+}
+
 #[test]
 fn couriers_wait_for_a_node_that_is_away() {
     let mut place = Place::new(true);
     let mut taker = courier(&place, "ipn:1.5", true);
-    assert!(matches!(await_some("it is there", || taker.news()), News::There));
+    assert!(matches!(await_some("it is there", || taker.news()), News::There(_)));
     place.stop();
     assert!(matches!(await_some("it is gone", || taker.news()), News::Gone(_)));
     let mut sender = courier(&place, "ipn:1.9", false);
+    let len = |number: u64| 1000 * usize::try_from(number).unwrap();
     for number in 0..20 {
-        let payload = bytes(1000 * usize::try_from(number).unwrap()).into();
-        sender.send(Outgoing { number, to: "ipn:1.5".to_owned(), payload });
+        send(&sender, number, "ipn:1.5", bytes(len(number)), None);
     }
-    // One bundle that the node never accepts, and one longer than a courier accepts.
-    let long = bytes((1 << 20) + 1).into();
-    sender.send(Outgoing { number: 20, to: "ipn:1.5".to_owned(), payload: long });
-    sender.send(Outgoing { number: 21, to: "nobody".to_owned(), payload: Bytes::new() });
     std::thread::sleep(Duration::from_millis(50));
     assert!(sender.outcome().is_none() && !sender.is_idle());
     place.start(true);
-    let mut refused = Vec::new();
-    for _ in 0..22 {
+    for number in 0..20 {
         let outcome = await_some("what became of it", || sender.outcome());
-        refused.extend(outcome.refused.map(|why| (outcome.number, why)));
+        assert_eq!(outcome, Outcome::Stored(OutgoingId(number)));
     }
     assert!(sender.is_idle());
-    assert!(refused.len() == 1 && refused[0].0 == 21, "{refused:?}");
-    let mut take_all = |restarts: Option<&mut Place>| {
-        let (mut lengths, mut too_long) = (Vec::new(), 0);
-        assert!(matches!(await_some("it is there", || taker.news()), News::There));
-        while lengths.len() + too_long < 21 {
-            let Handed { delivery, payload, .. } = await_some("a bundle", || taker.bundle());
-            let Some(payload) = payload else {
-                too_long += 1;
-                continue;
-            };
-            assert_eq!(delivery.source, "ipn:1.9");
-            assert!(payload[..] == bytes(payload.len())[..]);
-            lengths.push(payload.len());
-            if restarts.is_none() {
-                taker.confirm(delivery);
-            }
-        }
-        if let Some(place) = restarts {
+    let mut take_all = |confirms| {
+        assert!(matches!(await_some("it is there", || taker.news()), News::There(_)));
+        let mut payloads: Vec<_> = (0..20).map(|_| take_one(&mut taker, confirms)).collect();
+        payloads.sort_by_key(Vec::len);
+        assert!(payloads.into_iter().eq((0..20).map(|number| bytes(len(number)))));
+        if confirms {
+            await_some("all are confirmed", || taker.is_idle().then_some(()));
+        } else {
             place.stop();
             assert!(matches!(await_some("it is gone", || taker.news()), News::Gone(_)));
             place.start(true);
-        } else {
-            await_some("all are confirmed", || taker.is_idle().then_some(()));
         }
-        lengths.sort_unstable();
-        assert_eq!(lengths, (0..20).map(|number| number * 1000).collect::<Vec<_>>());
     };
     // Nothing is confirmed: all are delivered again.
-    take_all(Some(&mut place));
-    take_all(None);
+    take_all(false);
+    take_all(true);
     let held: Vec<Bundle> = place.client().get("/bundles", &[]).unwrap();
-    assert_eq!(held.len(), 1, "the one that is too long was not confirmed");
+    assert!(held.is_empty(), "{held:?}");
     // A killed predecessor may still hold the endpoint, so a courier waits for a while.
     let mut second = courier(&place, "ipn:1.5", true);
     std::thread::sleep(Duration::from_millis(300));
     assert!(second.news().is_none());
     drop(taker);
-    assert!(matches!(await_some("it has it", || second.news()), News::There));
+    assert!(matches!(await_some("it has it", || second.news()), News::There(_)));
     let mut third = courier(&place, "ipn:1.5", true);
     let event = await_some("it is refused", || third.news());
     assert!(matches!(event, News::Refused { is_taken: true, .. }), "{event:?}");
+}
+
+#[test]
+fn couriers_send_excerpts_of_files() {
+    let place = Place::new(true);
+    let content = bytes(600_000);
+    std::fs::write(place.folder.path().join("file"), &content).unwrap();
+    let crc = bp::codec::file_part::crc_append(7, &content[20_000..]);
+    let excerpt = |name: &str, crc_after, len| Excerpt {
+        file: engine::FileName::file(name).unwrap(),
+        offset: 20_000,
+        len,
+        crc_before: 7,
+        crc_after,
+    };
+    let mut sender = courier(&place, "ipn:1.9", false);
+    let head = content[..20_000].to_vec();
+    for (number, to, excerpt) in [
+        (0, "ipn:1.5", excerpt("file", crc, 580_000)),
+        // It has changed, is shorter, or is gone, or the node never accepts the bundle.
+        (1, "ipn:1.5", excerpt("file", crc + 1, 580_000)),
+        (2, "ipn:1.5", excerpt("file", crc, 580_001)),
+        (3, "ipn:1.5", excerpt("other", crc, 580_000)),
+        (4, "dtn:none", excerpt("file", crc, 580_000)),
+        (5, "ipn:1.5", excerpt("file", crc, 580_000)),
+    ] {
+        send(&sender, number, to, head.clone(), Some(excerpt));
+    }
+    let (mut stored, mut refused, mut passed) = (Vec::new(), Vec::new(), 0);
+    while stored.len() + refused.len() < 6 {
+        match await_some("what became of it", || sender.outcome()) {
+            Outcome::Stored(OutgoingId(number)) => stored.push(number),
+            Outcome::Refused(OutgoingId(number), why) => refused.push((number, why)),
+            Outcome::Passed(_, bytes) => passed = passed.max(bytes),
+            Outcome::Waiting(..) => panic!("there is room"),
+        }
+    }
+    assert!(sender.is_idle() && passed >= 580_000, "{passed}");
+    assert_eq!(stored, [0, 5]);
+    refused.sort();
+    let whys = ["changed while it was sent", "changed while it was sent", "No such file", "no"];
+    for ((number, why), (expected, text)) in refused.iter().zip((1..5).zip(whys)) {
+        assert!(*number == expected && why.contains(text), "{refused:?}");
+    }
+    let mut taker = courier(&place, "ipn:1.5", true);
+    await_some("it is there", || taker.news());
+    (0..2).for_each(|_| assert!(take_one(&mut taker, true) == content));
 }

@@ -9,10 +9,11 @@ use std::time::Duration;
 use bp::agent::{Agent, LinkRef};
 use bp::codec::bp7::Eid;
 use bp::files::{self, Files};
+use bp::hosted::{self, Hosted};
 use bp::layer::Command;
 use bp::node::{Node, Paths};
 use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf};
-use ut::{self, OverBundles};
+use ut::{self, OverBundles, OverService};
 
 use self::config::{BundlesConfig, Carrier, CfdpUser, LAYER, SERVICE, node};
 use super::cfdp::tell_of_ends;
@@ -154,21 +155,23 @@ impl Configuration for BundlesConfig {
 fn user(config: &BundlesConfig, node: Node, rng: Rng) -> User {
     let Some(CfdpUser { cfdp, ut, service }) = &config.cfdp else {
         let endpoint = Eid::Ipn { node: config.entity, service: SERVICE };
-        let files = files::Config { endpoint, ..config.files.clone() };
-        return User::Files(Box::new(Files::new(node, files, rng)));
+        let files = files::Config { endpoint: Some(endpoint), ..config.files.clone() };
+        return User::Files(Box::new(Hosted::new(Files::new(files, rng), node)));
     };
     let cfdp = cfdp::Config { entity: config.entity, ..cfdp.clone() };
     let peers = config.paths.keys().chain(config.routes.keys()).copied().collect();
     let ut = ut::Config { peers, ..ut.clone() };
     let files::Config { lifetime, version, custody, .. } = config.files;
-    let below = ut::BundlesConfig { service: *service, lifetime, version, custody };
-    User::Cfdp(Box::new(OverBundles::over_bundles(cfdp, ut, &below, node, rng)))
+    let receives = ut::Receives::All;
+    let below = ut::BundlesConfig { service: *service, lifetime, version, custody, receives };
+    let entity = OverService::over_service(cfdp, ut, below, rng);
+    User::Cfdp(Box::new(Hosted::new(entity, node)))
 }
 
 /// User of a node that sends and receives files.
 #[derive(Debug)]
 enum User {
-    Files(Box<Files>),
+    Files(Box<Hosted<Files>>),
     Cfdp(Box<OverBundles>),
 }
 
@@ -182,15 +185,15 @@ impl User {
 
     fn command(&mut self, now: Time, command: Command) {
         match self {
-            Self::Files(files) => files.node_mut().command(now, LAYER, command),
+            Self::Files(files) => files.with_node(now, |node| node.command(now, LAYER, command)),
             Self::Cfdp(entity) => entity.with_node(now, |node| node.command(now, LAYER, command)),
         }
     }
 
     fn under_way(&self) -> usize {
         match self {
-            Self::Files(files) => files.under_way(),
-            Self::Cfdp(entity) => carried_under_way(entity),
+            Self::Files(files) => files.application().under_way(),
+            Self::Cfdp(entity) => carried_under_way(entity.application()),
         }
     }
 }
@@ -228,8 +231,8 @@ impl Engine for User {
 
     fn poll_indication(&mut self) -> Option<Event> {
         match self {
-            Self::Files(files) => files.poll_indication().map(of_files),
-            Self::Cfdp(entity) => entity.poll_indication().map(event),
+            Self::Files(files) => files.poll_indication().map(|it| of_application(it, of_files)),
+            Self::Cfdp(entity) => entity.poll_indication().map(|it| of_application(it, event)),
         }
     }
 
@@ -346,10 +349,14 @@ impl Transport for BundleTransport {
         let sent = match &mut self.user {
             User::Files(files) => {
                 let to = Eid::Ipn { node: number, service: SERVICE };
-                let sent = files.send(now, request.source.clone(), &request.name, &to);
+                let source = request.source.clone();
+                let send = |files: &mut Files| files.send(now, source, &request.name, &to);
+                let sent = files.with_application(now, send);
                 sent.map(|file| TransferId::new(file.0)).map_err(RequestError::new)
             }
-            User::Cfdp(entity) => super::cfdp::sent(entity.put(now, put_request(request))),
+            User::Cfdp(entity) => super::cfdp::sent(
+                entity.with_application(now, |entity| entity.put(now, put_request(request))),
+            ),
         };
         self.keep_links(now);
         sent
@@ -362,8 +369,8 @@ impl Transport for BundleTransport {
 
     fn is_ready(&self) -> bool {
         let user = match &self.user {
-            User::Files(_) => true,
-            User::Cfdp(entity) => entity.entity().is_restored(),
+            User::Files(files) => files.application().is_ready(),
+            User::Cfdp(entity) => entity.application().entity().is_restored(),
         };
         user && self.agent().is_ready()
     }
@@ -373,15 +380,29 @@ impl Transport for BundleTransport {
     }
 }
 
+fn of_application<I>(indication: hosted::Indication<I>, event: impl Fn(I) -> Event) -> Event {
+    match indication {
+        hosted::Indication::Application(indication) => event(indication),
+        hosted::Indication::Node(_) => Event::Update,
+    }
+}
+
 fn of_files(indication: files::Indication) -> Event {
     match indication {
-        files::Indication::Sent { file, name, result, is_reported } => {
+        files::Indication::Sent { file, name, result, is_reported, .. } => {
             let end = Ended::new(TransferId::new(file.0), true, name, &result);
             Ended { is_confirmed: is_reported, ..end }.into()
         }
-        files::Indication::Received { name, result, .. } => {
-            Ended::new(TransferId::default(), false, name, &result).into()
+        files::Indication::Received { place, .. } => {
+            let result: Result<(), files::Failure> = Ok(());
+            Ended::new(TransferId::default(), false, place.path().to_owned(), &result).into()
         }
-        files::Indication::Bundles(_) => Event::Update,
+        files::Indication::SetAside { bundle, error } => {
+            Event::Warning(format!("bundle {bundle} is set aside: {error}"))
+        }
+        files::Indication::Damaged { part, .. } => {
+            Event::Warning(format!("{part}: its checksum is wrong"))
+        }
+        files::Indication::Waiting { .. } => Event::Update,
     }
 }

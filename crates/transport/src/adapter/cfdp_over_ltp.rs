@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bp::app::{self, Application, Order};
+use bp::codec::bp7::Eid;
 use cfdp::pdu::{TransactionId, Width};
 use cfdp::{self, Entity};
 use engine::{Engine as _, PathId, Rng, Time};
@@ -188,6 +190,28 @@ pub struct EntityOver<L: Layer> {
 
 /// Transport of a CFDP entity whose PDUs are bundles of a node elsewhere.
 pub type CfdpOverService = EntityOver<ServiceLayer>;
+
+impl Application for CfdpOverService {
+    fn endpoint(&self) -> Option<Eid> {
+        self.entity.endpoint()
+    }
+
+    fn poll_order(&mut self) -> Option<Order> {
+        self.entity.poll_order()
+    }
+
+    fn handle_event(&mut self, now: Time, event: app::Event) {
+        self.entity.handle_event(now, event);
+    }
+
+    fn takes_more(&self) -> bool {
+        self.entity.takes_more()
+    }
+
+    fn stop(&mut self) {
+        self.entity.stop();
+    }
+}
 
 engine_in!(EntityOver<L>, entity, L: Layer);
 

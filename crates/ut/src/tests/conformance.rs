@@ -8,17 +8,17 @@ use engine::conformance::{self, Check, Options, PATH, Role, Subject, Verdict};
 use engine::{FilestoreRequest, MemoryStore, PathInfo, Rng, StoreEffect, Ticket, Time};
 
 use super::super::{
-    Below, BundleLayer, BundlesConfig, Color, Config, Indication, LayeredEntity, Limits, LtpConfig,
-    LtpLayer, OverBundles, OverLtp,
+    BundlesConfig, Color, Config, Indication, Limits, LtpConfig, OverBundles, OverLtp, OverService,
 };
-use super::world::{CLASS_1, CLASS_2, bundle_node, content, name, open, request};
+use super::world::{CLASS_1, CLASS_2, Carried, bundle_node, content, name, open, request};
+use bp::hosted::Hosted;
 
 /// Three PDUs in about twelve datagrams.
 const SIZE: usize = 1_800;
 
 /// An entity over a layer, in a class.
-struct Over<B> {
-    engine: fn(&Self, Role, u64) -> LayeredEntity<B>,
+struct Over<C> {
+    engine: fn(&Self, Role, u64) -> C,
     mode: TransmissionMode,
     color: Color,
     closure: bool,
@@ -26,7 +26,7 @@ struct Over<B> {
     inactivity: ltp::Timer,
 }
 
-impl<B> Over<B> {
+impl<C> Over<C> {
     fn entity(&self, number: u64) -> cfdp::Config {
         cfdp::Config {
             entity: number,
@@ -97,14 +97,14 @@ fn ltp_config(inactivity: ltp::Timer) -> ltp::Config {
     }
 }
 
-fn over_ltp(over: &Over<LtpLayer>, role: Role, seed: u64) -> OverLtp {
+fn over_ltp(over: &Over<OverLtp>, role: Role, seed: u64) -> OverLtp {
     let number = number(role);
     let below = LtpConfig { ltp: ltp_config(over.inactivity), color: over.color };
     let rng = Rng::new(seed, "over ltp");
     OverLtp::over_ltp(over.entity(number), config(number), &below, rng)
 }
 
-fn over_bundles(over: &Over<BundleLayer>, role: Role, seed: u64) -> OverBundles {
+fn over_bundles(over: &Over<OverBundles>, role: Role, seed: u64) -> OverBundles {
     let number = number(role);
     let ltp = ltp::Config {
         limits: ltp::Limits { block: 1 << 20, ..ltp_config(over.inactivity).limits },
@@ -113,16 +113,16 @@ fn over_bundles(over: &Over<BundleLayer>, role: Role, seed: u64) -> OverBundles 
     let node = bundle_node(number, ltp, PATH, seed);
     let rng = Rng::new(seed, "over bundles");
     let below = BundlesConfig::default();
-    let mut engine =
-        OverBundles::over_bundles(over.entity(number), config(number), &below, node, rng);
+    let entity = OverService::over_service(over.entity(number), config(number), below, rng);
+    let mut engine = Hosted::new(entity, node);
     engine.with_node(Time::ZERO, open);
     engine
 }
 
-impl<B: Below> Subject for Over<B> {
-    type Engine = LayeredEntity<B>;
+impl<C: Carried> Subject for Over<C> {
+    type Engine = C;
 
-    fn engine(&self, role: Role, seed: u64) -> LayeredEntity<B> {
+    fn engine(&self, role: Role, seed: u64) -> C {
         (self.engine)(self, role, seed)
     }
 
@@ -134,7 +134,7 @@ impl<B: Below> Subject for Over<B> {
         }
     }
 
-    fn start(&self, engine: &mut LayeredEntity<B>, now: Time) -> bool {
+    fn start(&self, engine: &mut C, now: Time) -> bool {
         match engine.put(now, request()) {
             Ok(_) => true,
             Err(RequestError::NotReady) => false,
@@ -142,8 +142,8 @@ impl<B: Below> Subject for Over<B> {
         }
     }
 
-    fn verdict(&self, role: Role, indication: &Indication) -> Option<Verdict> {
-        match indication {
+    fn verdict(&self, role: Role, indication: &C::Indication) -> Option<Verdict> {
+        match C::indication(indication)? {
             Indication::Cfdp(cfdp::Indication::TransactionFinished(finished)) => {
                 let good = finished.condition == ConditionCode::NoError
                     && finished.delivery == DeliveryCode::Complete;
@@ -172,11 +172,11 @@ impl<B: Below> Subject for Over<B> {
         }
     }
 
-    fn is_busy(&self, engine: &LayeredEntity<B>) -> bool {
+    fn is_busy(&self, engine: &C) -> bool {
         engine.entity().transactions().next().is_some()
     }
 
-    fn memory(&self, engine: &LayeredEntity<B>) -> usize {
+    fn memory(&self, engine: &C) -> usize {
         engine.memory()
     }
 
@@ -203,7 +203,7 @@ impl<B: Below> Subject for Over<B> {
         self.mode == CLASS_2 || self.color == Color::Red && role == Role::Receiver && !self.closure
     }
 
-    fn restart(&self, role: Role, engine: &mut LayeredEntity<B>, now: Time) -> bool {
+    fn restart(&self, role: Role, engine: &mut C, now: Time) -> bool {
         if role == Role::Receiver || self.mode == CLASS_1 {
             return true;
         }
@@ -215,14 +215,14 @@ impl<B: Below> Subject for Over<B> {
     }
 }
 
-const OVER_LTP: Over<LtpLayer> = Over {
+const OVER_LTP: Over<OverLtp> = Over {
     engine: over_ltp,
     mode: CLASS_1,
     color: Color::Red,
     closure: false,
     inactivity: ltp::Timer::Auto,
 };
-const OVER_BUNDLES: Over<BundleLayer> = Over {
+const OVER_BUNDLES: Over<OverBundles> = Over {
     engine: over_bundles,
     mode: CLASS_1,
     color: Color::Red,
@@ -230,7 +230,7 @@ const OVER_BUNDLES: Over<BundleLayer> = Over {
     inactivity: ltp::Timer::Auto,
 };
 
-fn check_all<B: Below>(subject: &Over<B>, positions: u64) {
+fn check_all<C: Carried>(subject: &Over<C>, positions: u64) {
     // Up to twelve blocks repeat their checkpoints until LTP's inactivity ends them.
     let events_max = 2_000_000;
     let options = Options { runs: 8, positions, events_max, ..Options::default() };

@@ -10,7 +10,7 @@ use cfdp::pdu::{
 use engine::{Input, PathEvent, PathId, PathInfo, Receive, Time};
 use ltp::segment::{Body, Checkpoint, Data, DataKind, Segment, SessionId};
 
-use super::super::{CFDP_SERVICE, LtpLayer};
+use super::super::{CFDP_SERVICE, OverLtp};
 use super::world::{CLASS_1, CLASS_2, Case, World, end, is_good, put};
 
 /// Block of one segment.
@@ -68,7 +68,7 @@ enum Flood {
     Files { engines: u64, mode: TransmissionMode },
 }
 
-fn send(world: &mut World<LtpLayer>, n: u64, flood: Flood) {
+fn send(world: &mut World<OverLtp>, n: u64, flood: Flood) {
     let path = PathId(1000 + (n % 50) as u32);
     let number = 10_000 + 2 * n;
     let blocks = match flood {

@@ -149,7 +149,9 @@ fn either_side_may_cancel() {
             let id = put(&mut world, 500_000);
             world.run_until(world.now + Duration::from_millis(80));
             let now = world.now;
-            world.sides[side].engine.cancel(now, id).expect("it is under way");
+            let cancel = |entity: &mut super::super::OverService| entity.cancel(now, id);
+            let cancelled = world.sides[side].engine.with_application(now, cancel);
+            cancelled.expect("it is under way");
             world.drain(side);
             world.run();
             assert_eq!(world.sides[1].store.get(&name("copy")), None);

@@ -7,7 +7,7 @@ use ::cfdp::pdu::{
 };
 use engine::{Engine as _, Input, PathEvent, PathId, Receive, Rng, Time};
 
-use super::super::{Below as _, Color, Indication, LtpLayer, Note};
+use super::super::{Below as _, Color, Indication, Note, OverLtp};
 use super::world::{
     CLASS_1, CLASS_2, Case, PATH, World, assert_arrived, content, describe, end, is_good,
     lose_numbers, name, path_info, put,
@@ -20,7 +20,7 @@ fn silent_for(seconds: u64) -> ltp::Config {
     ltp::Config { default_remote, ..ltp::Config::default() }
 }
 
-fn assert_idle(world: &World<LtpLayer>, side: usize) {
+fn assert_idle(world: &World<OverLtp>, side: usize) {
     let engine = &world.sides[side].engine;
     assert_eq!(engine.under_way(), 0);
     assert_eq!(engine.ltp().sessions().count(), 0);
@@ -309,7 +309,7 @@ fn lonely_end(sequence: u64) -> bytes::Bytes {
     Pdu { header, body: Body::Eof(eof) }.to_vec().expect("a sound PDU").into()
 }
 
-fn send_ends(world: &mut World<LtpLayer>, count: u64) {
+fn send_ends(world: &mut World<OverLtp>, count: u64) {
     let now = world.now;
     for sequence in 1..=count {
         let pdu = lonely_end(sequence);

@@ -8,10 +8,13 @@ use bytes::Bytes;
 use cfdp::pdu::{ConditionCode, DeliveryCode, TransmissionMode};
 use engine::{Rng, Time};
 
-use super::super::{Arrival, Order, OverService, ServiceLayer};
+use super::super::{BundlesConfig, OverService};
 use super::world::{
     CLASS_1, CLASS_2, Case, World, assert_arrived, content, end, is_good, name, put,
 };
+use bp::app::{Application as _, ArrivalId, Delivery, Event, NodeFacts, Order, Piece};
+use bp::codec::bp7::Eid;
+use bp::layer::Content;
 use testing::world::path_info;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -19,11 +22,11 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Two entities with their nodes' bundles.
 struct Nodes {
     case: Case,
-    world: World<ServiceLayer>,
+    world: World<OverService>,
     /// Unconfirmed bundles for a side, in order of arrival.
     held: [BTreeMap<u64, Bytes>; 2],
     /// Delivered bundles among them.
-    handed: [BTreeMap<Arrival, u64>; 2],
+    handed: [BTreeMap<ArrivalId, u64>; 2],
     next: u64,
     rng: Rng,
     /// One in this many bundles is sent twice, as if the node's reply was lost.
@@ -44,16 +47,15 @@ impl Nodes {
             doubles: u64::MAX,
         };
         for side in 0..2 {
-            nodes.at(side, ServiceLayer::is_there);
+            nodes.at(side, Event::Up(NodeFacts::default()));
         }
         nodes
     }
 
-    fn at<T>(&mut self, side: usize, report: impl FnOnce(&mut ServiceLayer) -> T) -> T {
+    fn at(&mut self, side: usize, event: Event) {
         let now = self.world.now;
-        let result = self.world.sides[side].engine.with_below(now, report);
+        self.world.sides[side].engine.handle_event(now, event);
         self.world.drain(side);
-        result
     }
 
     /// Executes a side's orders; returns whether there were any.
@@ -62,20 +64,25 @@ impl Nodes {
         while let Some(order) = self.world.sides[side].engine.poll_order() {
             some = true;
             match order {
-                Order::Send { unit, to, pdu } => {
-                    let there = usize::try_from(to - 1).expect("one of two");
+                Order::Send(outgoing) => {
+                    let Eid::Ipn { node, .. } = outgoing.request.destination else {
+                        panic!("an entity's node")
+                    };
+                    let Content::Bytes(pdu) = &outgoing.request.payload else { panic!("a PDU") };
+                    let there = usize::try_from(node - 1).expect("one of two");
                     let times = if self.rng.below(self.doubles) == 0 { 2 } else { 1 };
                     for _ in 0..times {
                         self.next += 1;
                         self.held[there].insert(self.next, pdu.clone());
                     }
-                    self.at(side, |layer| layer.sent(unit));
+                    self.at(side, Event::Stored(outgoing.id));
                 }
                 Order::Confirm(arrival) => {
                     if let Some(number) = self.handed[side].remove(&arrival) {
                         self.held[side].remove(&number);
                     }
                 }
+                Order::Leave(_) | Order::Read(_) | Order::Forget(_) => {}
             }
         }
         some
@@ -86,14 +93,15 @@ impl Nodes {
         let handed: Vec<u64> = self.handed[side].values().copied().collect();
         let waiting = self.held[side].keys().filter(|number| !handed.contains(number));
         let waiting: Vec<u64> = waiting.copied().collect();
-        if waiting.is_empty() || !self.world.sides[side].engine.below().takes_more() {
+        if waiting.is_empty() || !self.world.sides[side].engine.takes_more() {
             return false;
         }
         let at = usize::try_from(self.rng.below(waiting.len() as u64)).expect("one of them");
         let payload = self.held[side][&waiting[at]].clone();
-        let (from, now) = (if side == 0 { 2 } else { 1 }, self.world.now);
-        let arrival = self.at(side, |layer| layer.came(now, from, payload));
+        self.next += 1;
+        let arrival = ArrivalId(self.next);
         self.handed[side].insert(arrival, waiting[at]);
+        self.at(side, came(arrival, if side == 0 { 2 } else { 1 }, payload));
         true
     }
 
@@ -119,8 +127,8 @@ impl Nodes {
     /// Restarts a node.
     fn restart_node(&mut self, side: usize) {
         self.handed[side].clear();
-        self.at(side, ServiceLayer::is_gone);
-        self.at(side, ServiceLayer::is_there);
+        self.at(side, Event::Down);
+        self.at(side, Event::Up(NodeFacts::default()));
     }
 
     /// Restarts an entity.
@@ -128,7 +136,7 @@ impl Nodes {
         self.handed[side].clear();
         let engine = self.case.over_service(side as u64 + 1, self.rng.next_u64());
         self.world.replace(side, engine);
-        self.at(side, ServiceLayer::is_there);
+        self.at(side, Event::Up(NodeFacts::default()));
     }
 }
 
@@ -136,8 +144,20 @@ impl Case {
     fn over_service(&self, number: u64, seed: u64) -> OverService {
         let (entity, mut config) = (self.entity(number), self.config(number));
         config.peers.clear();
-        OverService::over_service(entity, config, DAY, &mut Rng::new(seed, "over service"))
+        let below = BundlesConfig { lifetime: DAY, ..BundlesConfig::default() };
+        OverService::over_service(entity, config, below, Rng::new(seed, "over service"))
     }
+}
+
+/// A bundle that came from a node.
+fn came(arrival: ArrivalId, from: u64, payload: Bytes) -> Event {
+    Event::Came(Delivery {
+        arrival,
+        bundle: format!("ipn:{from}.65 1.{}", arrival.0),
+        source: Eid::Ipn { node: from, service: 65 },
+        len: payload.len() as u64,
+        first: Piece { bytes: payload, is_last: true },
+    })
 }
 
 #[test]
@@ -212,10 +232,10 @@ fn a_receiver_may_restart_at_any_point() {
 fn a_bundle_refused_by_the_node_breaks_a_put_of_class_1() {
     let mut nodes = Nodes::new(CLASS_1);
     put(&mut nodes.world, 60_000);
-    let Some(Order::Send { unit, .. }) = nodes.world.sides[0].engine.poll_order() else {
+    let Some(Order::Send(outgoing)) = nodes.world.sides[0].engine.poll_order() else {
         panic!("something is to be sent");
     };
-    nodes.at(0, |layer| layer.not_sent(unit, "too long"));
+    nodes.at(0, Event::Refused { id: outgoing.id, why: "too long".to_owned() });
     nodes.run();
     let finished = end(&nodes.world, 0).expect("it is over");
     assert_eq!(finished.condition, ConditionCode::CancelRequestReceived);
@@ -228,25 +248,25 @@ fn arrivals_are_bounded() {
         // An entity that has not read its records accepts nothing, so everything waits.
         let mut engine = Case::default().over_service(2, 2);
         let mut taken = 0;
-        while engine.below().takes_more() {
+        while engine.takes_more() {
             taken += 1;
             assert!(taken < most, "memory is bounded");
             let payload = Bytes::from(vec![0; len]);
-            engine.with_below(Time::ZERO, |layer| layer.came(Time::ZERO, 1, payload));
+            engine.handle_event(Time::ZERO, came(ArrivalId(taken), 1, payload));
         }
         assert!(engine.memory() < 40 << 20, "{}", engine.memory());
         assert!(engine.poll_order().is_none(), "nothing is confirmed");
-        engine.with_below(Time::ZERO, ServiceLayer::is_gone);
-        assert!(engine.below().takes_more() && engine.memory() < 1 << 20);
+        engine.handle_event(Time::ZERO, Event::Down);
+        assert!(engine.takes_more() && engine.memory() < 1 << 20);
     }
 }
 
 #[test]
 fn without_a_node_no_pdus_are_made() {
     let mut nodes = Nodes::new(CLASS_2);
-    nodes.at(0, ServiceLayer::is_gone);
+    nodes.at(0, Event::Down);
     put(&mut nodes.world, 60_000);
     assert!(nodes.world.sides[0].engine.poll_order().is_none());
-    nodes.at(0, ServiceLayer::is_there);
+    nodes.at(0, Event::Up(NodeFacts::default()));
     assert!(nodes.world.sides[0].engine.poll_order().is_some());
 }

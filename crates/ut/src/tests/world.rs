@@ -1,22 +1,77 @@
 //! Two entities over LTP or bundles, and a link between them with chosen losses.
 
-use ::cfdp::pdu::{ConditionCode, DeliveryCode, Pdu, TransmissionMode};
-use ::cfdp::{self, PutRequest, Role, TransactionFinished};
+use ::cfdp::pdu::{ConditionCode, DeliveryCode, Pdu, TransactionId, TransmissionMode};
+use ::cfdp::{self, Entity, PutRequest, RequestError, Role, TransactionFinished};
 use ::ltp::segment::{Body, Segment};
 use bp::agent::{self, Agent, Entry, LinkRef, Pattern, Routing};
 use bp::codec::bp7::Eid;
+use bp::hosted::{self, Hosted};
 use bp::layer::{Command, LinkId};
 use bp::ltpcl::{self, Ltpcl};
 use bp::node::{Node, Paths};
-use engine::{FilestoreRequest, PathId, Rng, StoreEffect, Ticket, Time};
+use engine::{Engine, FilestoreRequest, PathId, Rng, StoreEffect, Ticket, Time};
 
 use super::super::{
-    Below, BundleLayer, BundlesConfig, Color, Config, Indication, LayeredEntity, Limits, LtpConfig,
-    LtpLayer, OverBundles, OverLtp,
+    Below, BundlesConfig, Color, Config, Indication, LayeredEntity, Limits, LtpConfig, OverBundles,
+    OverLtp, OverService,
 };
-pub(super) use testing::world::{PATH, content, lose_numbers, name, path_info};
+pub(super) use testing::world::{PATH, World, content, lose_numbers, name, path_info};
 
-pub(super) type World<B> = testing::world::World<LayeredEntity<B>>;
+/// An entity over a layer, or with its node.
+pub(super) trait Carried: Engine {
+    fn entity(&self) -> &Entity;
+    fn under_way(&self) -> usize;
+    fn memory(&self) -> usize;
+    fn put(&mut self, now: Time, request: PutRequest) -> Result<TransactionId, RequestError>;
+    fn indication(indication: &Self::Indication) -> Option<&Indication>;
+}
+
+impl<B: Below> Carried for LayeredEntity<B> {
+    fn entity(&self) -> &Entity {
+        self.entity()
+    }
+
+    fn under_way(&self) -> usize {
+        self.under_way()
+    }
+
+    fn memory(&self) -> usize {
+        self.memory()
+    }
+
+    fn put(&mut self, now: Time, request: PutRequest) -> Result<TransactionId, RequestError> {
+        self.put(now, request)
+    }
+
+    fn indication(indication: &Indication) -> Option<&Indication> {
+        Some(indication)
+    }
+}
+
+impl Carried for OverBundles {
+    fn entity(&self) -> &Entity {
+        self.application().entity()
+    }
+
+    fn under_way(&self) -> usize {
+        self.application().under_way()
+    }
+
+    fn memory(&self) -> usize {
+        self.application().memory()
+    }
+
+    fn put(&mut self, now: Time, request: PutRequest) -> Result<TransactionId, RequestError> {
+        self.with_application(now, |entity| entity.put(now, request))
+    }
+
+    fn indication(indication: &hosted::Indication<Indication>) -> Option<&Indication> {
+        match indication {
+            hosted::Indication::Application(indication) => Some(indication),
+            hosted::Indication::Node(_) => None,
+        }
+    }
+}
 
 const LINK: LinkId = LinkId(1);
 
@@ -102,16 +157,17 @@ impl Case {
         let node = bundle_node(number, self.ltp.clone(), PATH, seed);
         let (entity, below) = (self.entity(number), BundlesConfig::default());
         let rng = Rng::new(seed, "over bundles");
-        let mut engine = OverBundles::over_bundles(entity, self.config(number), &below, node, rng);
+        let entity = OverService::over_service(entity, self.config(number), below, rng);
+        let mut engine = Hosted::new(entity, node);
         engine.with_node(Time::ZERO, open);
         engine
     }
 
-    pub(super) fn world(&self) -> World<LtpLayer> {
+    pub(super) fn world(&self) -> World<OverLtp> {
         World::between([self.over_ltp(1, 1), self.over_ltp(2, 2)], path_info())
     }
 
-    pub(super) fn bundle_world(&self) -> World<BundleLayer> {
+    pub(super) fn bundle_world(&self) -> World<OverBundles> {
         let mut world =
             World::between([self.over_bundles(1, 1), self.over_bundles(2, 2)], path_info());
         for side in &mut world.sides {
@@ -132,7 +188,7 @@ pub(super) fn request() -> PutRequest {
 }
 
 /// Lets the first send a file of `size` bytes.
-pub(super) fn put<B: Below>(world: &mut World<B>, size: usize) -> ::cfdp::pdu::TransactionId {
+pub(super) fn put<C: Carried>(world: &mut World<C>, size: usize) -> TransactionId {
     world.sides[0].store.insert(name("source"), content(size));
     let now = world.now;
     let id = world.sides[0].engine.put(now, request()).expect("a sound put");
@@ -141,9 +197,10 @@ pub(super) fn put<B: Below>(world: &mut World<B>, size: usize) -> ::cfdp::pdu::T
 }
 
 /// Result of the transaction at a side.
-pub(super) fn end<B: Below>(world: &World<B>, side: usize) -> Option<&TransactionFinished> {
+pub(super) fn end<C: Carried>(world: &World<C>, side: usize) -> Option<&TransactionFinished> {
     let role = [Role::Sender, Role::Receiver][side];
-    world.sides[side].indications.iter().find_map(|indication| match indication {
+    let mut indications = world.sides[side].indications.iter().filter_map(C::indication);
+    indications.find_map(|indication| match indication {
         Indication::Cfdp(cfdp::Indication::TransactionFinished(finished))
             if finished.role == role =>
         {
@@ -158,7 +215,7 @@ pub(super) fn is_good(finished: &TransactionFinished) -> bool {
 }
 
 /// Checks that the copy arrived and both sides report success.
-pub(super) fn assert_arrived<B: Below>(world: &World<B>, size: usize) {
+pub(super) fn assert_arrived<C: Carried>(world: &World<C>, size: usize) {
     assert!(world.sides[1].store.get(&name("copy")) == Some(&content(size)[..]), "no such copy");
     for side in 0..2 {
         let finished = end(world, side).unwrap_or_else(|| panic!("no end at {side}"));

@@ -1,11 +1,8 @@
 //! `slowlight bp`: client of a running bundle node.
 
 mod ask;
-mod cut;
 mod held;
-mod join;
-mod kept;
-mod names;
+mod parts;
 mod recv;
 mod send;
 
@@ -53,6 +50,10 @@ pub(super) struct Place {
 }
 
 impl Place {
+    fn socket(&self) -> PathBuf {
+        self.node.clone()
+    }
+
     fn connect(&self) -> Result<NodeClient> {
         NodeClient::connect(&self.node).map_err(|error| {
             let hint = "is the node running? `slowlight node CONFIG.toml` starts it, --node names its socket";

@@ -1,27 +1,29 @@
 //! `slowlight bp recv`: receives payloads of an endpoint.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use bytes::{Bytes, BytesMut};
-use service::api::model::Delivery;
-use service::api::{Coming, NodeClient};
+use bp::codec::bp7::Eid;
+use bp::files::{self, Files, Indication, Joined};
+use indicatif::ProgressBar;
+use service::api::{ApplicationDriver, DriverConfig, DriverError, NodeClient, model};
 use service::http::ClientError;
 
-use super::join::{Joins, Outcome};
-use super::{Place, names, print};
+use super::{Place, print};
 use crate::exit::Exit;
 use crate::sockets::screen::Screen;
-
-/// Bytes per read of a file.
-const PIECE: u64 = 256 << 10;
+use crate::sockets::session::hash;
 
 /// Bundles set aside after a fault: the node delivers 1,024 at most that are not confirmed.
 const ASIDE_MAX: u64 = 512;
+
+/// Time between two updates of the bars.
+const TICK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RecvArgs {
@@ -73,183 +75,157 @@ pub(super) fn run(args: &RecvArgs) -> Result<ExitCode> {
         ))
         .into());
     }
-    let mut client = args.place.connect()?;
+    let client = args.place.connect()?;
+    if to_output { copy(args, client) } else { store(args, client) }
+}
+
+/// Writes payloads to the standard output, one after the other.
+fn copy(args: &RecvArgs, mut client: NodeClient) -> Result<ExitCode> {
     // The first connection carries the stream of deliveries.
     let mut confirming = args.place.connect()?;
     let share = args.share.map(|share| ("share", share.word()));
     let query: Vec<_> = [("endpoint", args.endpoint.as_str())].into_iter().chain(share).collect();
     let mut coming = client.take(&query)?;
-    let screen = Screen::new(args.quiet || to_output);
-    let mut joins = Joins::new(&args.into, &screen);
-    let (mut done, mut aside) = (0, 0);
+    let mut done = 0;
     while args.count.is_none_or(|count| done < count) {
-        let Some(delivery) = client.next(&mut coming)? else {
-            return Err(anyhow!(
-                "the node has ended; what was not confirmed comes again when it runs"
-            ));
-        };
-        let mut payload = Payload::new(&mut client, &mut coming, delivery.bytes);
-        if to_output {
-            payload.copy_to(&mut io::stdout())?;
-            done += 1;
-        } else {
-            match take(args, &delivery, &mut payload, &mut joins) {
-                Ok(Some((place, bytes))) => {
-                    done += 1;
-                    let text =
-                        format!("{} from {}: {bytes} bytes", place.display(), delivery.source);
-                    if !args.quiet {
-                        screen.above(|| print(&text))?;
-                    }
-                }
-                Ok(None) => {}
-                // Without the node no other bundle comes either.
-                Err(error) if error.is::<ClientError>() => return Err(error),
-                Err(error) => {
-                    payload.discard()?;
-                    aside += 1;
-                    set_aside(&delivery, &error, aside)?;
-                    continue;
+        let delivery = client.next(&mut coming)?.ok_or_else(gone)?;
+        let mut left = delivery.bytes;
+        let mut output = io::stdout();
+        while left > 0 {
+            let piece = client.piece(&mut coming, left)?;
+            left -= piece.len() as u64;
+            output.write_all(&piece)?;
+        }
+        output.flush()?;
+        done += 1;
+        match confirming.confirm(&delivery) {
+            Err(ClientError::Refused { status: 404, .. }) => {
+                tracing::info!(id = delivery.id, "the bundle expired while it was received");
+            }
+            confirmed => confirmed?,
+        }
+    }
+    Ok(Exit::Done.into())
+}
+
+fn gone() -> anyhow::Error {
+    anyhow!("the node has ended; what was not confirmed comes again when it runs")
+}
+
+/// Stores payloads in a folder.
+fn store(args: &RecvArgs, mut client: NodeClient) -> Result<ExitCode> {
+    let node: model::Node = client.get("/node", &[])?;
+    let endpoint = node.id.parse::<Eid>()?.endpoint(&args.endpoint)?;
+    let waker = rt::Waker::new().context("cannot start")?;
+    let mut config = rt::StoreConfig::new(&args.into);
+    // Other receivers may use the same folder.
+    let own = format!("bundles-{:016x}", hash(endpoint.to_string().as_bytes()));
+    config.state = config.state.join(own);
+    let mut store = rt::FileStore::open(config, &waker)?;
+    for (prefix, record_prefix) in files::SPOOLS {
+        store.sweep(prefix, record_prefix).context("cannot look through the working files")?;
+    }
+    let config =
+        files::Config { endpoint: Some(endpoint), most: args.count, ..files::Config::default() };
+    let files = Files::new(config, rt::entropy()?);
+    let driver = DriverConfig {
+        socket: args.place.socket(),
+        share: args.share.map(Share::word),
+        persists: false,
+        tick: TICK,
+    };
+    let mut driver = ApplicationDriver::start(files, driver, store, waker)?;
+    let mut receiving = Receiving::new(args);
+    let ran = driver.run(&AtomicBool::new(false), &mut |_, files, event| {
+        match event {
+            rt::Event::Indication(indication) => receiving.on(indication),
+            _ => receiving.show(files),
+        }
+        if receiving.is_over() { rt::Control::Stop } else { rt::Control::Continue }
+    });
+    match ran {
+        Ok(()) => {}
+        Err(DriverError::Gone(_)) => return Err(gone()),
+        Err(error) => return Err(error.into()),
+    }
+    receiving.fault.map_or(Ok(()), Err)?;
+    if receiving.aside >= ASIDE_MAX {
+        bail!(
+            "{} bundles are set aside; fix the cause, and run the command again",
+            receiving.aside
+        );
+    }
+    Ok(Exit::of(receiving.aside == 0).into())
+}
+
+/// Progress of the command.
+struct Receiving<'a> {
+    args: &'a RecvArgs,
+    screen: Screen,
+    /// Bars of incomplete files, by transfer and source.
+    bars: BTreeMap<(u64, String), ProgressBar>,
+    done: u64,
+    aside: u64,
+    fault: Option<anyhow::Error>,
+}
+
+impl<'a> Receiving<'a> {
+    fn new(args: &'a RecvArgs) -> Self {
+        let screen = Screen::new(args.quiet);
+        Self { args, screen, bars: BTreeMap::new(), done: 0, aside: 0, fault: None }
+    }
+
+    fn is_over(&self) -> bool {
+        self.args.count.is_some_and(|count| self.done >= count)
+            || self.aside >= ASIDE_MAX
+            || self.fault.is_some()
+    }
+
+    fn on(&mut self, indication: Indication) {
+        match indication {
+            Indication::Received { from, place, bytes, .. } => {
+                self.done += 1;
+                let place = self.args.into.join(place.path());
+                let text = format!("{} from {from}: {bytes} bytes", place.display());
+                if !self.args.quiet
+                    && let Err(error) = self.screen.above(|| print(&text))
+                {
+                    self.fault = Some(error);
                 }
             }
+            Indication::SetAside { bundle, error } => {
+                self.aside += 1;
+                tracing::warn!(
+                    id = bundle,
+                    "{error}; the bundle is set aside, and delivered again to the next `bp recv`"
+                );
+            }
+            Indication::Damaged { part, .. } => {
+                tracing::warn!(
+                    part,
+                    "what looks like a part of a file is damaged, or something else"
+                );
+            }
+            Indication::Sent { .. } | Indication::Waiting { .. } => {}
         }
-        confirm(&mut confirming, &delivery)?;
     }
-    Ok(Exit::of(aside == 0).into())
-}
 
-/// Logs the fault of a bundle, which is not confirmed: the node keeps it and delivers it to the
-/// next application.
-fn set_aside(delivery: &Delivery, error: &anyhow::Error, aside: u64) -> Result<()> {
-    let id = &delivery.id;
-    tracing::warn!(
-        id,
-        "{error:#}; the bundle is set aside, and delivered again to the next `bp recv`"
-    );
-    if aside >= ASIDE_MAX {
-        bail!("{aside} bundles are set aside; fix the cause, and run the command again");
-    }
-    Ok(())
-}
-
-/// Confirms a delivery.
-fn confirm(client: &mut NodeClient, delivery: &Delivery) -> Result<()> {
-    match client.confirm(delivery) {
-        Err(ClientError::Refused { status: 404, .. }) => {
-            tracing::info!(id = delivery.id, "the bundle expired while it was received");
-            Ok(())
+    fn show(&mut self, files: &Files) {
+        let arriving = files.arriving();
+        let bytes_of = |file: &Joined| {
+            let more = arriving
+                .filter(|(other, _)| std::ptr::eq(*other, file))
+                .map_or(0, |(_, bytes)| bytes);
+            file.there.covered() + more
+        };
+        let mut before = std::mem::take(&mut self.bars);
+        for file in files.joined() {
+            let key = (file.transfer, file.source.clone());
+            let bar = before.remove(&key);
+            let bar = bar.unwrap_or_else(|| self.screen.bar(&file.name, Some(file.total)));
+            bar.set_position(bytes_of(file));
+            self.bars.insert(key, bar);
         }
-        confirmed => confirmed.map_err(Into::into),
+        before.into_values().for_each(|bar| bar.finish_and_clear());
     }
-}
-
-/// Payload of a bundle while it is received.
-pub(super) struct Payload<'a> {
-    client: &'a mut NodeClient,
-    coming: &'a mut Coming,
-    /// Bytes that the node has not sent yet.
-    left: u64,
-    /// Bytes to return first.
-    ahead: Bytes,
-    /// Bytes to return next: a file and their range in it.
-    lying: Option<(File, u64, u64)>,
-}
-
-impl<'a> Payload<'a> {
-    fn new(client: &'a mut NodeClient, coming: &'a mut Coming, left: u64) -> Self {
-        Self { client, coming, left, ahead: Bytes::new(), lying: None }
-    }
-
-    /// Next bytes, or `None` at the end.
-    pub(super) fn piece(&mut self) -> Result<Option<Bytes>> {
-        if !self.ahead.is_empty() {
-            return Ok(Some(std::mem::take(&mut self.ahead)));
-        }
-        if let Some((file, at, end)) = &mut self.lying
-            && at < end
-        {
-            let mut piece = vec![0; usize::try_from(PIECE.min(*end - *at))?];
-            file.read_exact_at(&mut piece, *at)?;
-            *at += piece.len() as u64;
-            return Ok(Some(piece.into()));
-        }
-        if self.left == 0 {
-            return Ok(None);
-        }
-        let piece = self.client.piece(self.coming, self.left)?;
-        self.left -= piece.len() as u64;
-        Ok(Some(piece))
-    }
-
-    /// First `most` bytes at most; they stay in the payload.
-    pub(super) fn peek(&mut self, most: usize) -> Result<Bytes> {
-        let mut beginning = BytesMut::new();
-        while beginning.len() < most {
-            let Some(piece) = self.piece()? else { break };
-            beginning.extend_from_slice(&piece);
-        }
-        self.ahead = beginning.freeze();
-        Ok(self.ahead.slice(..most.min(self.ahead.len())))
-    }
-
-    /// Takes the first `len` bytes, which were peeked at.
-    pub(super) fn take(&mut self, len: usize) -> Bytes {
-        self.ahead.split_to(len.min(self.ahead.len()))
-    }
-
-    /// Discards the rest.
-    pub(super) fn skip(&mut self) -> Result<()> {
-        while self.piece()?.is_some() {}
-        Ok(())
-    }
-
-    /// Discards all that the node sends of it.
-    fn discard(&mut self) -> Result<()> {
-        (self.ahead, self.lying) = (Bytes::new(), None);
-        self.skip()
-    }
-
-    /// Puts bytes back: a beginning, then a range of a file.
-    pub(super) fn put_back(&mut self, beginning: Bytes, file: File, (from, to): (u64, u64)) {
-        self.ahead = beginning;
-        self.lying = Some((file, from, to));
-    }
-
-    fn copy_to(&mut self, to: &mut impl io::Write) -> Result<()> {
-        while let Some(piece) = self.piece()? {
-            to.write_all(&piece)?;
-        }
-        to.flush().map_err(Into::into)
-    }
-}
-
-/// Stores a payload durably; returns the path and size of a file that it completes, or is itself.
-fn take(
-    args: &RecvArgs,
-    delivery: &Delivery,
-    payload: &mut Payload<'_>,
-    joins: &mut Joins<'_>,
-) -> Result<Option<(PathBuf, u64)>> {
-    Ok(match joins.take(delivery, payload)? {
-        Outcome::Part => None,
-        Outcome::Whole(place, bytes) => Some((place, bytes)),
-        Outcome::Other => Some((write(args, delivery, payload)?, delivery.bytes)),
-    })
-}
-
-/// Writes a payload into its own file.
-fn write(args: &RecvArgs, delivery: &Delivery, payload: &mut Payload<'_>) -> Result<PathBuf> {
-    let new = args.into.join(format!(".{}.new", names::of_bundle(&delivery.id)));
-    let mut written = || -> Result<PathBuf> {
-        let mut file = File::create(&new)?;
-        payload.copy_to(&mut file)?;
-        file.sync_all()?;
-        Ok(names::publish(&new, &args.into, &delivery.id)?)
-    };
-    let place = written();
-    if place.is_err() {
-        // It is written again when the bundle is delivered again.
-        let _ = std::fs::remove_file(&new);
-    }
-    place.with_context(|| new.display().to_string())
 }

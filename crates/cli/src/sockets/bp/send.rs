@@ -11,7 +11,7 @@ use service::api::NodeClient;
 use service::http::ClientError;
 use transport::quantity::{Size, Span};
 
-use super::{Place, cut, print};
+use super::{Place, parts, print};
 use crate::exit::Exit;
 use crate::sockets::screen::Screen;
 
@@ -47,31 +47,31 @@ pub(super) struct SendArgs {
 
     /// Priority in this node's queues: bulk, normal or expedited
     #[arg(long, default_value = "normal", value_parser = ["bulk", "normal", "expedited"], hide_possible_values = true)]
-    priority: String,
+    pub(super) priority: String,
 
     /// Bundle protocol version: 6 or 7
     #[arg(long, value_name = "VERSION", default_value_t = 7, value_parser = clap::value_parser!(u8).range(6..=7))]
-    bundle_version: u8,
+    pub(super) bundle_version: u8,
 
     /// Request custody transfer; needs --bundle-version 6
     #[arg(long)]
-    custody: bool,
+    pub(super) custody: bool,
 
     /// Requested status reports, separated by commas: received, forwarded, delivered, deleted
     #[arg(long, value_name = "EVENTS")]
-    reports: Option<String>,
+    pub(super) reports: Option<String>,
 
     /// Endpoint that gets the status reports [default: the node's endpoint]
     #[arg(long, value_name = "ENDPOINT")]
-    report_to: Option<String>,
+    pub(super) report_to: Option<String>,
 
     /// Hop limit [default: the node's]
     #[arg(long, value_name = "N")]
-    hop_limit: Option<u8>,
+    pub(super) hop_limit: Option<u8>,
 
     /// Forbid fragmentation
     #[arg(long)]
-    must_not_fragment: bool,
+    pub(super) must_not_fragment: bool,
 
     /// Folder for the state of files in parts, to resume by the same command [default: the state
     /// folder]
@@ -95,18 +95,17 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
     let screen = Screen::new(args.quiet);
     for file in &args.files {
         let line = if file == Path::new("-") {
-            args.hand_in(&mut client, io::stdin(), None)?
+            args.hand_in(&mut client, io::stdin())?
         } else {
             let in_file = || file.display().to_string();
             let opened = File::open(file).with_context(in_file)?;
             let found = opened.metadata().with_context(in_file)?;
             let has_parts = found.len() > args.part.bytes() || args.keep_names;
             if found.is_file() && has_parts {
-                let parts =
-                    cut::send(args, &mut client, file, opened, &screen).with_context(in_file)?;
-                format!("{}: {} bytes in {parts} bundles", file.display(), found.len())
+                let count = parts::send(args, &mut client, file, &screen).with_context(in_file)?;
+                format!("{}: {} bytes in {count} bundles", file.display(), found.len())
             } else {
-                args.hand_in(&mut client, opened, None)?
+                args.hand_in(&mut client, opened)?
             }
         };
         if !args.quiet {
@@ -143,13 +142,11 @@ impl SendArgs {
         Err(crate::Usage(wrong.to_owned()).into())
     }
 
-    /// Submits a bundle; returns its identifier. A repeated call with the same `key` sends no second
-    /// bundle.
-    pub(super) fn hand_in(
+    /// Submits a bundle; returns its identifier.
+    fn hand_in(
         &self,
         client: &mut NodeClient,
         payload: impl Read + Send + 'static,
-        key: Option<&str>,
     ) -> Result<String, ClientError> {
         let lifetime = self.lifetime.duration().as_millis().to_string();
         let version = self.bundle_version.to_string();
@@ -171,7 +168,6 @@ impl SendArgs {
             ("reports", self.reports.as_deref()),
             ("report_to", self.report_to.as_deref()),
             ("hop_limit", hop_limit.as_deref()),
-            ("key", key),
         ];
         query.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
         Ok(client.send(&query, payload)?.id)

@@ -11,9 +11,9 @@ use cfdp::pdu::{FileStatus, TransmissionMode};
 use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
 use ltp::ltpt::Otherwise;
-use service::api::Receives;
 use transport::quantity::Span;
 use transport::{Configuration, Ended, Event, Progress, Role, SendRequest, TransferId, Transport};
+use ut::Receives;
 
 use super::job::{Ends, Job, SendFile, Wish};
 use super::place::Place;

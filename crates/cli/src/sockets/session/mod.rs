@@ -19,15 +19,15 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use engine::{PathId, PathInfo, Time};
 use saratoga::lite;
-use service::api::{EntityDriver, Observer};
+use service::api::{ApplicationDriver, DriverError};
 use transport::contract::Spool;
 use transport::quantity::Rate;
 use transport::settings::check_interval;
-use transport::{Configuration, Event, Process, Role, TransferId, Transport};
+use transport::{CfdpOverService, Configuration, Event, Process, Role, TransferId, Transport};
 
 pub(crate) use self::client::run;
 pub(crate) use self::job::{Ends, Job, SendFile, Wish};
-pub(crate) use self::place::hash;
+pub(crate) use self::place::{Place, State, hash};
 pub(crate) use self::put::{CfdpOptions, mode};
 pub(crate) use self::routes::Routes;
 pub(crate) use self::server::{Beacons, Service, serve};
@@ -40,12 +40,15 @@ const LINGER: Duration = Duration::from_millis(500);
 /// Driver of a transport's socket.
 pub(crate) type Driver = rt::Driver<Box<dyn Transport>>;
 
+/// Observer of a transport that runs.
+type Observer<'a> = dyn FnMut(Time, &mut dyn Transport, rt::Event<Event>) -> rt::Control + 'a;
+
 /// Driver of a transport in the calling thread.
 enum Runner {
     /// Over UDP.
     Socket(Box<Driver>),
     /// At a bundle node.
-    Node(Box<EntityDriver>),
+    Node(Box<ApplicationDriver<CfdpOverService>>),
 }
 
 impl Runner {
@@ -55,7 +58,15 @@ impl Runner {
             Self::Socket(driver) => {
                 Ok(driver.run(stop, |now, transport, event| on(now, transport.as_mut(), event))?)
             }
-            Self::Node(driver) => Ok(driver.run(stop, on)?),
+            Self::Node(driver) => driver
+                .run(stop, &mut |now, entity, event| on(now, entity, event))
+                .map_err(|error| match error {
+                    DriverError::Refused { is_taken: true, .. } => anyhow!(
+                        "{error}; another entity runs beside it. End that one first; files of \
+                             class 1 without closure can be sent all the same"
+                    ),
+                    error => error.into(),
+                }),
         }
     }
 }

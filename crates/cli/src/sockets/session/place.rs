@@ -13,7 +13,7 @@ use crate::state::state_home;
 
 /// Place of the working files of one transfer.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// State that is kept until the transfer is over.
     Kept(State),
     /// A temporary folder of this process.
@@ -79,7 +79,7 @@ impl Place {
     }
 
     /// Removes the state of a transfer that has ended.
-    pub(super) fn forget(self) {
+    pub(crate) fn forget(self) {
         if let Self::Kept(state) = self
             && let Err(error) = std::fs::remove_dir_all(&state.directory)
         {
@@ -90,7 +90,7 @@ impl Place {
 
 /// Folder of one transfer: the engine's records, and the transfer they belong to.
 #[derive(Debug)]
-pub(super) struct State {
+pub(crate) struct State {
     directory: PathBuf,
     transfer: Transfer,
     /// Whether an earlier process began it.
@@ -114,19 +114,25 @@ const TRANSFER: &str = "transfer.json";
 impl State {
     /// State of sending a file to `to`, below --state or the user's state folder.
     fn open(file: &SendFile, to: &str) -> Result<Self> {
-        let base = match &file.cfdp.state {
-            Some(base) => base.clone(),
-            None => state_home()?,
-        };
         let path = file.root.join(&file.name);
         let request = match &file.put {
             Some(put) => described(put),
             None => format!("norm {}", file.remote),
         };
-        Self::of(&base, &path, to, request)
+        Self::of_file(file.cfdp.state.as_deref(), &path, to, request)
     }
 
-    fn of(base: &Path, file: &Path, to: &str, request: String) -> Result<Self> {
+    /// State of sending `file` to `to` on these terms, below `base` or the user's state folder.
+    pub(crate) fn of_file(
+        base: Option<&Path>,
+        file: &Path,
+        to: &str,
+        request: String,
+    ) -> Result<Self> {
+        let base = match base {
+            Some(base) => base.to_owned(),
+            None => state_home()?,
+        };
         let found = file.metadata()?;
         let modified = found.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
         let key = format!("{}\n{to}\n{request}", file.display());
@@ -139,6 +145,18 @@ impl State {
             request,
         };
         Ok(Self { directory, transfer, is_resumed: false })
+    }
+
+    /// Store that reads the file alone, with the records of an earlier process that sent the same.
+    pub(crate) fn open_store(self, waker: &rt::Waker) -> Result<(rt::FileStore, Place)> {
+        let file = &self.transfer.file;
+        let (root, name) = (file.parent().unwrap_or(Path::new("")), file.file_name());
+        let name = name.and_then(|name| name.to_str()).unwrap_or_default();
+        let access = rt::Access::ReadOne(FileName::file(name)?);
+        let state = self.directory.clone();
+        let config = rt::StoreConfig { access, state, ..rt::StoreConfig::new(root) };
+        let store = rt::FileStore::open(config, waker)?;
+        self.keep(store)
     }
 
     /// Keeps the store of an earlier process that sent the same, or clears it.
@@ -203,7 +221,9 @@ mod tests {
         std::fs::write(&file, b"one").unwrap();
         let to = "127.0.0.1:1";
         let put = PutRequest { destination_name: "there".into(), ..PutRequest::default() };
-        let open = |put: &PutRequest| State::of(place.path(), &file, to, described(put)).unwrap();
+        let open = |put: &PutRequest| {
+            State::of_file(Some(place.path()), &file, to, described(put)).unwrap()
+        };
         let mut state = open(&put);
         std::fs::create_dir(&state.directory).unwrap();
         assert!(!state.is_current().unwrap());

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
 use ltp::ltpt;
-use service::api::Receives;
 use transport::{Configuration, Ended, Event, Role, TransferId, Transport};
+use ut::Receives;
 
 use super::closing::Closing;
 use super::strangers::Strangers;

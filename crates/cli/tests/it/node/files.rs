@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bp::codec::file_part::{FilePart, crc_append};
+use sha2::{Digest as _, Sha256};
 
-use super::row::{Row, SLOWLIGHT, bytes, text, wait_for};
+use super::row::{Row, SLOWLIGHT, bytes, files, text, wait_for};
 use crate::guard::guarded;
 
 /// Bytes of a part here, and of a file with seven parts and a rest.
@@ -44,9 +45,9 @@ impl Files {
 
     /// Number of incomplete files.
     fn pieces(&self) -> usize {
-        let entries = fs::read_dir(self.inbox.join(".slowlight/parts")).unwrap();
-        let paths = entries.map(|entry| entry.unwrap().path());
-        paths.filter(|path| path.extension().unwrap() == "data").count()
+        let states = fs::read_dir(self.inbox.join(".slowlight")).unwrap();
+        let spools = states.map(|state| state.unwrap().path().join("spool"));
+        spools.map(|spool| fs::read_dir(spool).unwrap().count()).sum()
     }
 
     /// Records of the sender.
@@ -201,9 +202,7 @@ fn send_all(row: &Row, payloads: &[(&str, Vec<u8>)]) {
 
 /// Contents of the files in a folder, sorted.
 fn contents(folder: &Path) -> Vec<Vec<u8>> {
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut contents: Vec<_> =
-        paths.filter(|path| path.is_file()).map(|path| fs::read(path).unwrap()).collect();
+    let mut contents: Vec<_> = files(folder).iter().map(|path| fs::read(path).unwrap()).collect();
     contents.sort();
     contents
 }
@@ -238,16 +237,25 @@ fn a_bundle_that_cannot_be_stored_is_set_aside() {
     let files = Files::new(1);
     let sent = [("2", whole_part("log", b"a file")), ("2", b"the last".to_vec())];
     send_all(&files.row, &sent);
-    let obstacle = files.inbox.join(".slowlight");
-    fs::write(&obstacle, b"").unwrap();
+    // All names that the file may have are taken.
+    let mut hash = Sha256::new();
+    for part in [&b"log"[..], b"ipn:1.2", &9_u64.to_be_bytes()] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let names =
+        ["log".to_owned(), "log.0000000000000009".to_owned(), format!("bundle-{}", &hash[..32])];
+    let obstacles = names.map(|name| files.inbox.join(name));
+    obstacles.iter().for_each(|path| fs::write(path, b"").unwrap());
     let inbox = files.inbox.to_str().unwrap();
     let received = files.row.bp(1, &["recv", "1", inbox, "--count", "1"]);
     assert_eq!(received.status.code(), Some(1), "{}", text(&received));
     assert!(text(&received).contains("the bundle is set aside"), "{}", text(&received));
-    assert_eq!(contents(&files.inbox), [&b""[..], b"the last"]);
-    fs::remove_file(obstacle).unwrap();
+    assert_eq!(contents(&files.inbox), [&b""[..], b"", b"", b"the last"]);
+    fs::remove_file(&obstacles[0]).unwrap();
     files.receive(1, "1");
-    assert_eq!(fs::read(files.inbox.join("log")).unwrap(), b"a file");
+    assert_eq!(fs::read(&obstacles[0]).unwrap(), b"a file");
 }
 
 /// With `--share turns` each bundle is in one folder, with `--share copies` in all.
@@ -260,7 +268,7 @@ fn receivers_share_an_endpoint() {
         let folders = [0, 1].map(|n| row.folder.path().join(format!("{share}-{n}")));
         let more = ["--share", share];
         let _receivers = folders.each_ref().map(|into| row.receiver_at(1, service, into, &more));
-        let counts = || folders.each_ref().map(|folder| fs::read_dir(folder).unwrap().count());
+        let counts = || folders.each_ref().map(|folder| files(folder).len());
         let to = format!("ipn:1.{service}");
         let send = || {
             let sent = row.bp(1, &["send", &to, payload.to_str().unwrap()]);
@@ -280,8 +288,10 @@ fn receivers_share_an_endpoint() {
             "turns" => assert_eq!(counts().iter().sum::<usize>(), sent + 2),
             _ => assert_eq!(counts(), before.map(|count| count + 2)),
         }
-        let alone = row.bp(1, &["recv", service, folders[0].to_str().unwrap()]);
-        assert!(!alone.status.success() && text(&alone).contains("already"), "{}", text(&alone));
+        for (into, why) in [(row.folder.path(), "already"), (&folders[0], "in use by process")] {
+            let alone = row.bp(1, &["recv", service, into.to_str().unwrap()]);
+            assert!(!alone.status.success() && text(&alone).contains(why), "{}", text(&alone));
+        }
     }
 }
 

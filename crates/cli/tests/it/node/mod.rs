@@ -37,8 +37,7 @@ fn files_cross_a_relay_and_nodes_end_in_order() {
     let received = row.bp(3, &["recv", "ipn:3.1", inbox.to_str().unwrap(), "--count", "3"]);
     assert!(received.status.success(), "{}", text(&received));
     let contents = |folder: &Path| -> BTreeSet<Vec<u8>> {
-        let entries = fs::read_dir(folder).unwrap();
-        entries.map(|entry| fs::read(entry.unwrap().path()).unwrap()).collect()
+        row::files(folder).iter().map(|path| fs::read(path).unwrap()).collect()
     };
     assert_eq!(contents(&inbox).len(), 3);
     assert!(contents(&inbox) == contents(&outbox), "they are the same files");
@@ -148,7 +147,7 @@ fn acknowledged_bundles_survive_any_kill() {
         format!("bundle-{}", stamp.replace('.', "-"))
     };
     let arrived = || -> BTreeMap<String, PathBuf> {
-        let paths = fs::read_dir(&inbox).unwrap().map(|entry| entry.unwrap().path());
+        let paths = row::files(&inbox).into_iter();
         let named = |path: &Path| {
             let name = path.file_name().unwrap().to_str().unwrap();
             name.rsplit_once('-').unwrap().0.to_owned()
@@ -250,7 +249,7 @@ fn crosses_to_a_full_disk(has_reserve: bool) {
     fs::create_dir(&inbox).unwrap();
     let received = row.bp(2, &["recv", "1", inbox.to_str().unwrap(), "--count", "6"]);
     assert!(received.status.success(), "{}", text(&received));
-    assert_eq!(fs::read_dir(&inbox).unwrap().count(), 6);
+    assert_eq!(row::files(&inbox).len(), 6);
     wait_for("nothing is left", || row.query(2).unwrap()["counts"]["bundles"] == 0);
     let left = || fs::read_dir(format!("{inside}/.slowlight/spool/bp")).unwrap().count();
     wait_for("no payload is left", || left() == 0);

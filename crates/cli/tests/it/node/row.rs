@@ -170,6 +170,12 @@ pub(super) fn text(output: &Output) -> String {
     )
 }
 
+/// Files in a folder, without the working files of receivers.
+pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.is_file()).collect()
+}
+
 pub(super) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {

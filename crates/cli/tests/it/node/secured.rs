@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::row::{Row, bytes, text, wait_for};
+use super::row::{Row, bytes, files, text, wait_for};
 
 /// Rules of a node that adds, or verifies and removes, a signature and then encryption of payloads
 /// for the third node.
@@ -50,8 +50,7 @@ fn payloads_are_encrypted_in_transit_and_verified_on_arrival() {
     fs::create_dir(&inbox).unwrap();
     let received = row.bp(3, &["recv", "1", inbox.to_str().unwrap(), "--count", "1"]);
     assert!(received.status.success(), "{}", text(&received));
-    let entry = fs::read_dir(&inbox).unwrap().next().unwrap().unwrap();
-    assert!(fs::read(entry.path()).unwrap() == content, "it is the same payload");
+    assert!(fs::read(&files(&inbox)[0]).unwrap() == content, "it is the same payload");
 }
 
 #[test]

@@ -293,12 +293,11 @@ fn a_courier_keeps_the_order_of_bundles() {
         for number in 0..500_u64 {
             let mut payload = number.to_be_bytes().to_vec();
             payload.resize(len(number), 0);
-            let to = "ipn:1.5".to_owned();
-            courier.send(Outgoing { number, to, payload: payload.into() });
+            super::send(&courier, number, "ipn:1.5", payload, None);
         }
         await_some("all are stored", || courier.is_idle().then_some(()));
         let outcomes: Vec<_> = std::iter::from_fn(|| courier.outcome()).collect();
-        let stored = (0..500).map(|number| Outcome { number, refused: None });
+        let stored = (0..500).map(|number| Outcome::Stored(OutgoingId(number)));
         assert!(outcomes.into_iter().eq(stored));
         let mut client = place.client();
         let mut coming = client.take(&[("endpoint", "5"), ("confirm", "true")]).unwrap();

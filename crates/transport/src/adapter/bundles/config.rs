@@ -130,9 +130,7 @@ impl Default for CfdpUser {
 
 impl Default for BundlesConfig {
     fn default() -> Self {
-        // A receiver keeps the bundles of all incomplete files.
-        let limits = agent::Limits { delivering: usize::MAX, ..agent::Limits::default() };
-        let agent = agent::Config { clock: Some(EPOCH), limits, ..agent::Config::default() };
+        let agent = agent::Config { clock: Some(EPOCH), ..agent::Config::default() };
         // A world comes to rest when no work is left; keepalives would keep it running, so they are
         // off.
         let tcpcl = tcpcl::Config { keepalive_s: 0, ..tcpcl::Config::default() };
@@ -208,8 +206,6 @@ pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
     };
     config.use_profile(protocol)?;
     if protocol.kind.is_entity_in_bundles() {
-        // Bundles received by an entity are soon safe in its own store.
-        config.agent.limits.delivering = agent::Limits::default().delivering;
         let cfdp = crate::adapter::layered_cfdp::profiled_cfdp(protocol);
         config.cfdp = Some(CfdpUser { cfdp, ..CfdpUser::default() });
     }

@@ -1,0 +1,275 @@
+//! A payload that is a part of a file.
+
+use bytes::Bytes;
+use engine::{Completion, EffectError, FileId as OpenFile, FileName, FilestoreRequest, OpenMode};
+
+use super::joining::{Fit, Key};
+use super::receiving::{Step, Taking};
+use super::whole::Lying;
+use super::{Files, Indication, PIECE, Use};
+use crate::app::Order;
+use crate::codec::file_part::{FilePart, crc_append};
+
+/// A part of a file.
+#[derive(Debug)]
+pub(super) struct Part {
+    key: Key,
+    header: Bytes,
+    /// The header, for people.
+    text: String,
+    start: u64,
+    end: u64,
+    expected_crc: u32,
+    crc: u32,
+    /// Offset of the next byte.
+    at: u64,
+    file: Option<OpenFile>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Looking whether the working file of a file with a name is still there.
+    Looking,
+    /// Opening the working file.
+    Opening,
+    /// Writing this number of bytes.
+    Writing(u64),
+    /// Waiting for bytes.
+    Pulling,
+    Syncing,
+    /// Recording that the part is there.
+    Recording,
+    /// Recording the name that the complete file is to have.
+    Choosing(Candidates),
+    /// Giving it that name.
+    Renaming(Candidates),
+    /// Recording that it has it.
+    Finishing(FileName),
+}
+
+/// Names for a complete file: the current one, and those left.
+#[derive(Debug)]
+struct Candidates {
+    name: FileName,
+    left: Vec<String>,
+}
+
+impl Part {
+    pub(super) fn is_pulling(&self) -> bool {
+        matches!(self.state, State::Pulling)
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Bytes of it that are in the working file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.at - self.start
+    }
+}
+
+impl Files {
+    /// Begins with a payload that is a part of a file; returns any other.
+    pub(super) fn begin_part(&mut self, mut taking: Box<Taking>) -> Option<Box<Taking>> {
+        let beginning = taking.ahead.clone();
+        let Ok((part, expected_crc)) = FilePart::decode(&beginning) else { return Some(taking) };
+        let header_len = part.header_len();
+        let (Some(len), Ok(crc)) = (taking.delivery.len.checked_sub(header_len as u64), part.crc())
+        else {
+            return Some(taking);
+        };
+        let source = taking.delivery.source.to_string();
+        let limits = self.receiving.limits;
+        let (key, fit) = self.receiving.files.fit(&part, &source, len, limits);
+        if fit == Fit::Contradiction {
+            return Some(taking);
+        }
+        let header = taking.ahead.split_to(header_len);
+        let state = if fit == Fit::Complete { State::Looking } else { State::Opening };
+        taking.step = Step::Part(Part {
+            key,
+            header,
+            text: part.to_string(),
+            start: part.offset,
+            end: part.offset + len,
+            expected_crc,
+            crc,
+            at: part.offset,
+            file: None,
+            state,
+        });
+        self.begin_fitting(taking, fit);
+        None
+    }
+
+    fn begin_fitting(&mut self, mut taking: Box<Taking>, fit: Fit) {
+        let purpose = taking.purpose();
+        let Step::Part(part) = &mut taking.step else { return };
+        let file = self.receiving.files.get_mut(&part.key).map(|file| file.working_file());
+        let Some(working) = file else { return };
+        let (state, mode) = match fit {
+            Fit::Complete => (State::Looking, OpenMode::Read),
+            Fit::New => (State::Opening, OpenMode::Write),
+            Fit::Known | Fit::Contradiction => return self.part_over(taking),
+        };
+        part.state = state;
+        self.open(purpose, working, mode);
+        self.receiving.current = Some(taking);
+    }
+
+    /// Writes, asks for or ends the bytes of a part.
+    pub(super) fn go_on_with_part(&mut self, mut taking: Box<Taking>) {
+        let purpose = taking.purpose();
+        let Step::Part(part) = &mut taking.step else { return };
+        let Some(file) = part.file else { return };
+        if !taking.ahead.is_empty() {
+            let most = usize::try_from(PIECE).unwrap_or(usize::MAX);
+            let bytes = taking.ahead.split_to(most.min(taking.ahead.len()));
+            part.crc = crc_append(part.crc, &bytes);
+            part.state = State::Writing(bytes.len() as u64);
+            self.write(purpose, file, part.at, bytes);
+        } else if !taking.is_last {
+            part.state = State::Pulling;
+            return self.pull(taking);
+        } else if part.at != part.end || part.crc != part.expected_crc {
+            return self.damaged(taking);
+        } else {
+            part.state = State::Syncing;
+            self.sync(purpose, file);
+        }
+        self.receiving.current = Some(taking);
+    }
+
+    pub(super) fn part_done(
+        &mut self,
+        mut taking: Box<Taking>,
+        result: Result<Completion, EffectError>,
+    ) {
+        let purpose = taking.purpose();
+        let Step::Part(part) = &mut taking.step else { return };
+        let state = std::mem::replace(&mut part.state, State::Pulling);
+        let result = match (result, state) {
+            (Ok(result), state) => (result, state),
+            // It is complete, and was renamed.
+            (Err(EffectError::NotFound), State::Looking) => return self.confirm(&taking),
+            (Err(error), State::Renaming(Candidates { left, .. })) => {
+                return self.choose(taking, left, error);
+            }
+            // It has its name, even if that is not recorded.
+            (Err(_), state @ State::Finishing(_)) => (Completion::Done, state),
+            (Err(error), _) => return self.set_aside(taking, error),
+        };
+        match result {
+            (Completion::Opened { file, .. }, State::Looking) => {
+                // The process ended before it renamed the file.
+                self.close(Some(file));
+                if let Some(joined) = self.receiving.files.get_mut(&part.key) {
+                    joined.named = None;
+                    let is_there = joined.has(part.start, part.end);
+                    let fit = if is_there { Fit::Known } else { Fit::New };
+                    return self.begin_fitting(taking, fit);
+                }
+            }
+            (Completion::Opened { file, .. }, State::Opening) => {
+                part.file = Some(file);
+                return self.go_on_with_part(taking);
+            }
+            (_, State::Writing(len)) => {
+                part.at += len;
+                return self.go_on_with_part(taking);
+            }
+            (_, State::Syncing) => {
+                part.state = State::Recording;
+                if let Some(joined) = self.receiving.files.get_mut(&part.key) {
+                    joined.there.insert(part.start, part.end);
+                    let put = joined.put();
+                    self.index(purpose, put);
+                }
+            }
+            (_, State::Recording) => return self.part_over(taking),
+            (_, State::Choosing(names)) => {
+                if let Some(joined) = self.receiving.files.get_mut(&part.key) {
+                    let (from, to) = (joined.working_file(), names.name.clone());
+                    self.filestore(purpose, FilestoreRequest::RenameFile { from, to });
+                }
+                part.state = State::Renaming(names);
+            }
+            (_, State::Renaming(names)) => {
+                let (kept, removed) = self.receiving.files.completed(&part.key);
+                if let Some(record) = removed {
+                    self.index(Use::Nobody, record);
+                }
+                if let Some(record) = kept {
+                    self.index(purpose, record);
+                }
+                part.state = State::Finishing(names.name);
+            }
+            (_, State::Finishing(place)) => {
+                let joined = self.receiving.files.get_mut(&part.key);
+                if let Some((name, total)) = joined.map(|file| (file.name.clone(), file.total)) {
+                    self.received(&taking, name, place, total);
+                }
+                return;
+            }
+            (_, state) => part.state = state,
+        }
+        self.receiving.current = Some(taking);
+    }
+
+    /// Ends with a part that is there, and with its file if that is complete.
+    fn part_over(&mut self, mut taking: Box<Taking>) {
+        let Step::Part(part) = &mut taking.step else { return };
+        let file = part.file.take();
+        self.close(file);
+        let joined = self.receiving.files.get_mut(&part.key);
+        match joined.filter(|joined| joined.is_whole()).map(|joined| joined.names()) {
+            Some(names) => self.choose(taking, names.into(), EffectError::Exists),
+            None => self.confirm(&taking),
+        }
+    }
+
+    /// Chooses the next name for a complete file. Without any left, its last bundle stays in the
+    /// node, for the reason that the last name failed.
+    fn choose(&mut self, mut taking: Box<Taking>, mut left: Vec<String>, error: EffectError) {
+        let purpose = taking.purpose();
+        let Step::Part(part) = &mut taking.step else { return };
+        let Some(joined) = self.receiving.files.get_mut(&part.key) else { return };
+        while !left.is_empty() {
+            let Ok(name) = FileName::file(&left.remove(0)) else { continue };
+            joined.named = Some(name.path().to_owned());
+            part.state = State::Choosing(Candidates { name, left });
+            let put = joined.put();
+            self.index(purpose, put);
+            self.receiving.current = Some(taking);
+            return;
+        }
+        joined.named = None;
+        self.set_aside(taking, error);
+    }
+
+    fn confirm(&mut self, taking: &Taking) {
+        self.orders.push_back(Order::Confirm(taking.delivery.arrival));
+    }
+
+    /// Keeps a part with a wrong checksum as a payload of its own.
+    fn damaged(&mut self, mut taking: Box<Taking>) {
+        let Step::Part(part) = &mut taking.step else { return };
+        let (bundle, text) = (taking.delivery.bundle.clone(), part.text.clone());
+        self.indications.push_back(Indication::Damaged { bundle, part: text });
+        let lying = part.file.take().map(|file| Lying {
+            key: part.key.clone(),
+            file,
+            at: part.start,
+            end: part.at,
+        });
+        taking.ahead = part.header.clone();
+        self.begin_whole(taking, lying);
+    }
+
+    pub(super) fn abandon_part(&mut self, part: &Part) {
+        self.close(part.file);
+        self.drop_if_empty(&part.key);
+    }
+}

@@ -1,0 +1,228 @@
+//! A payload that becomes a file of its own.
+
+use engine::{Completion, EffectError, FileId as OpenFile, FileName, FilestoreRequest, OpenMode};
+use sha2::{Digest as _, Sha256};
+
+use super::joining::Key;
+use super::receiving::{Step, Taking};
+use super::{Files, PAYLOAD_PREFIX, PIECE, names};
+
+/// A payload that becomes a file of its own.
+#[derive(Debug)]
+pub(super) struct Whole {
+    hash: Sha256,
+    working: FileName,
+    file: Option<OpenFile>,
+    at: u64,
+    lying: Option<Lying>,
+    state: State,
+}
+
+/// Bytes of a payload that lie in the working file of what it looked like a part of.
+#[derive(Debug)]
+pub(super) struct Lying {
+    pub(super) key: Key,
+    pub(super) file: OpenFile,
+    pub(super) at: u64,
+    pub(super) end: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Opening,
+    /// Waiting for bytes.
+    Pulling,
+    /// Reading bytes that lie elsewhere.
+    Reading,
+    /// Writing this number of bytes.
+    Writing(u64),
+    Syncing,
+    /// Giving it a name; another one is left.
+    Renaming(Candidates),
+    /// Comparing it with the file of that name.
+    Comparing(Candidates, Comparing),
+}
+
+#[derive(Debug)]
+struct Candidates {
+    name: FileName,
+    other: Option<FileName>,
+}
+
+#[derive(Debug)]
+struct Comparing {
+    file: Option<OpenFile>,
+    at: u64,
+    hash: Sha256,
+}
+
+impl Whole {
+    pub(super) fn is_pulling(&self) -> bool {
+        matches!(self.state, State::Pulling)
+    }
+}
+
+/// Name made of a bundle's identifier.
+fn file_name(name: &str) -> FileName {
+    FileName::file(name).expect("letters, digits and hyphens are a name")
+}
+
+impl Files {
+    pub(super) fn begin_whole(&mut self, mut taking: Box<Taking>, lying: Option<Lying>) {
+        let working = format!("{PAYLOAD_PREFIX}{:016x}", taking.delivery.arrival.0);
+        let working = FileName::spool(&working).expect("letters and digits are a name");
+        taking.step = Step::Whole(Box::new(Whole {
+            hash: names::hash_of_bundle(&taking.delivery.bundle),
+            working: working.clone(),
+            file: None,
+            at: 0,
+            lying,
+            state: State::Opening,
+        }));
+        self.open(taking.purpose(), working, OpenMode::Truncate);
+        self.receiving.current = Some(taking);
+    }
+
+    /// Writes, reads or ends the bytes of a payload.
+    pub(super) fn go_on_with_whole(&mut self, mut taking: Box<Taking>) {
+        let purpose = taking.purpose();
+        let Step::Whole(whole) = &mut taking.step else { return };
+        let Some(file) = whole.file else { return };
+        if !taking.ahead.is_empty() {
+            let bytes = std::mem::take(&mut taking.ahead);
+            whole.hash.update(&bytes);
+            whole.state = State::Writing(bytes.len() as u64);
+            self.write(purpose, file, whole.at, bytes);
+        } else if let Some(lying) = whole.lying.as_ref().filter(|lying| lying.at < lying.end) {
+            whole.state = State::Reading;
+            self.read(purpose, lying.file, lying.at, lying.end - lying.at);
+        } else if taking.is_last {
+            whole.state = State::Syncing;
+            self.sync(purpose, file);
+        } else {
+            whole.state = State::Pulling;
+            return self.pull(taking);
+        }
+        self.receiving.current = Some(taking);
+    }
+
+    pub(super) fn whole_done(
+        &mut self,
+        mut taking: Box<Taking>,
+        result: Result<Completion, EffectError>,
+    ) {
+        let purpose = taking.purpose();
+        let bundle = taking.delivery.bundle.clone();
+        let Step::Whole(whole) = &mut taking.step else { return };
+        let state = std::mem::replace(&mut whole.state, State::Pulling);
+        match (state, result) {
+            (State::Opening, Ok(Completion::Opened { file, .. })) => {
+                whole.file = Some(file);
+                return self.go_on_with_whole(taking);
+            }
+            (State::Reading, Ok(Completion::Read(bytes))) if !bytes.is_empty() => {
+                if let Some(lying) = &mut whole.lying {
+                    lying.at += bytes.len() as u64;
+                }
+                taking.ahead = bytes;
+                return self.go_on_with_whole(taking);
+            }
+            (State::Reading, Ok(_)) => return self.set_aside(taking, EffectError::Changed),
+            (State::Writing(len), Ok(_)) => {
+                whole.at += len;
+                return self.go_on_with_whole(taking);
+            }
+            (State::Syncing, Ok(_)) => {
+                let (file, lying) = (whole.file.take(), whole.lying.take());
+                let other = names::of_hash(whole.hash.clone());
+                self.close(file);
+                self.drop_lying(lying);
+                let name = file_name(&names::of_bundle(&bundle));
+                let candidates = Candidates { name, other: Some(file_name(&other)) };
+                return self.rename(taking, candidates);
+            }
+            (State::Renaming(candidates), Ok(_)) => {
+                let bytes = taking.delivery.len;
+                return self.received(&taking, String::new(), candidates.name, bytes);
+            }
+            (State::Renaming(candidates), Err(EffectError::Exists)) => {
+                self.open(purpose, candidates.name.clone(), OpenMode::Read);
+                let hash = names::hash_of_bundle(&bundle);
+                whole.state = State::Comparing(candidates, Comparing { file: None, at: 0, hash });
+            }
+            (State::Comparing(candidates, comparing), result) => {
+                return self.compare(taking, candidates, comparing, result);
+            }
+            (_, Err(error)) => return self.set_aside(taking, error),
+            (state, Ok(_)) => whole.state = state,
+        }
+        self.receiving.current = Some(taking);
+    }
+
+    fn rename(&mut self, mut taking: Box<Taking>, candidates: Candidates) {
+        let purpose = taking.purpose();
+        let Step::Whole(whole) = &mut taking.step else { return };
+        let (from, to) = (whole.working.clone(), candidates.name.clone());
+        whole.state = State::Renaming(candidates);
+        self.filestore(purpose, FilestoreRequest::RenameFile { from, to });
+        self.receiving.current = Some(taking);
+    }
+
+    /// Compares a payload with a file that has its name. One of equal content is the result of an
+    /// earlier delivery; another one stays.
+    fn compare(
+        &mut self,
+        mut taking: Box<Taking>,
+        candidates: Candidates,
+        mut comparing: Comparing,
+        result: Result<Completion, EffectError>,
+    ) {
+        let (purpose, len) = (taking.purpose(), taking.delivery.len);
+        let Step::Whole(whole) = &mut taking.step else { return };
+        let mut is_other = true;
+        match result {
+            Ok(Completion::Opened { file, len: found, .. }) => {
+                comparing.file = Some(file);
+                is_other = found != len;
+            }
+            Ok(Completion::Read(bytes)) if !bytes.is_empty() => {
+                comparing.at += bytes.len() as u64;
+                comparing.hash.update(&bytes);
+                is_other = false;
+            }
+            Ok(_) | Err(_) => {}
+        }
+        if let Some(file) = comparing.file.filter(|_| !is_other && comparing.at < len) {
+            self.read(purpose, file, comparing.at, (len - comparing.at).min(PIECE));
+            whole.state = State::Comparing(candidates, comparing);
+            self.receiving.current = Some(taking);
+            return;
+        }
+        self.close(comparing.file);
+        if !is_other && comparing.hash.finalize() == whole.hash.clone().finalize() {
+            let working = whole.working.clone();
+            self.delete(working);
+            return self.received(&taking, String::new(), candidates.name, len);
+        }
+        match candidates.other {
+            Some(name) => self.rename(taking, Candidates { name, other: None }),
+            None => self.set_aside(taking, EffectError::Exists),
+        }
+    }
+
+    fn drop_lying(&mut self, lying: Option<Lying>) {
+        if let Some(Lying { key, file, .. }) = lying {
+            self.close(Some(file));
+            self.drop_if_empty(&key);
+        }
+    }
+
+    pub(super) fn abandon_whole(&mut self, whole: Whole) {
+        if let State::Comparing(_, Comparing { file, .. }) = whole.state {
+            self.close(file);
+        }
+        self.close(whole.file);
+        self.drop_lying(whole.lying);
+        self.delete(whole.working);
+    }
+}
