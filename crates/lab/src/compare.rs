@@ -59,6 +59,8 @@ pub struct Plan {
     /// Whether the hosts between the hops of the link are waypoints for protocols that support
     /// them: bundles, LTP-T, and CFDP's store-and-forward overlay. Otherwise they route.
     pub relay: bool,
+    /// Events after which a run ends; default: that of a scenario.
+    pub events: Option<u64>,
     /// Threads; `None` for one per core.
     pub jobs: Option<usize>,
 }
@@ -80,6 +82,7 @@ impl Plan {
             records: None,
             pep: None,
             relay: false,
+            events: None,
             jobs: None,
         }
     }
@@ -234,7 +237,7 @@ impl Plan {
         Scenario {
             seed,
             about: self.link.about.clone(),
-            limits: Limits::default(),
+            limits: Limits { events: self.events, ..Limits::default() },
             capture: Capture::default(),
             nodes: self.nodes(to, &ends),
             groups: group.map(|group| (STAR.1.to_owned(), group)).into_iter().collect(),

@@ -197,6 +197,7 @@ impl Args {
         let (name, content) = self.content()?;
         let plan = Plan {
             link: self.link.preset()?,
+            events: None,
             protocols: Vec::new(),
             content,
             name,

@@ -25,10 +25,10 @@ use serde::Serialize;
 
 use crate::compare::Plan;
 use crate::link_spec::LinkSpec;
-use crate::parallel;
 use crate::preset::{Preset, Sharing};
 use crate::run::RunError;
 use crate::scenario::Scenario;
+use crate::parallel;
 
 use field::Field;
 pub use needs::{Deployment, candidates, contenders, deployment, is_controlled, possible, streams};
@@ -109,7 +109,7 @@ pub struct Advice {
     pub return_bps: Option<u64>,
     /// One-way light time, in seconds.
     pub delay_s: f64,
-    /// Number of worlds.
+    /// Number of worlds; none is simulated if the file cannot arrive.
     pub runs: usize,
 }
 

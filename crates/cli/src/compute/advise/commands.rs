@@ -19,7 +19,7 @@ const DELAY_MIN_S: f64 = 0.01;
 
 /// Commands to type on both sides, or the reason why there are none.
 pub(super) fn lines(request: &Request<'_>, advice: &Advice, best: &Candidate) -> Vec<String> {
-    if !best.delivers() {
+    if advice.runs == 0 || !best.delivers() {
         return Vec::new();
     }
     let has_commands = |candidate: &Candidate| has_commands(request, candidate);

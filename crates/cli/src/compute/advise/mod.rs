@@ -187,7 +187,10 @@ fn print(
         for line in conditions(args, question, suited, advice) {
             writeln!(out, "{}", page.wrapped(&line))?;
         }
-        writeln!(out, "\n{}\n", table(advice, usize::from(args.top)).drawn(page))?;
+        if advice.runs > 0 {
+            writeln!(out, "\n{}", table(advice, usize::from(args.top)).drawn(page))?;
+        }
+        writeln!(out)?;
         writeln!(out, "{}", page.paragraph(&paragraph))?;
     }
     for line in commands::lines(&request, advice, best) {
