@@ -187,7 +187,9 @@ fn nodes(request: &Request<'_>, advice: &Advice, protocol: &Protocol) -> Vec<Str
             .push("  sender:    slowlight send --node NODE.sock FILE --remote-entity 2".to_owned());
     } else {
         lines.push("  receiver:  slowlight bp recv 1 inbox --node NODE.sock".to_owned());
-        lines.push("  sender:    slowlight bp send ipn:2.1 FILE --node NODE.sock".to_owned());
+        let part = request.question.part();
+        let part = part.map_or(String::new(), |size| format!(" --part \"{size}\""));
+        lines.push(format!("  sender:    slowlight bp send ipn:2.1 FILE --node NODE.sock{part}"));
     }
     lines
 }

@@ -221,6 +221,7 @@ fn conditions(
     let mut lines = vec![format!("{size} over {link}{assumed}{to}{back}, seeds from {seed}")];
     lines.extend(conditions::of_link(&question.link));
     lines.extend(conditions::known_outages(&question.link));
+    lines.extend(conditions::of_parts(question.part()));
     lines.extend(suited.map(|size| {
         format!("  datagrams of {size} suit these bit errors; --datagram gives another size")
     }));
