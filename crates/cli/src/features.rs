@@ -26,7 +26,20 @@ const FEATURES: [Feature; 3] = [
     Feature {
         name: "sockets",
         is_built: cfg!(feature = "sockets"),
-        commands: &["recv", "send", "get", "ls", "rm", "peers", "cfdp", "tcp", "pep", "node", "bp"],
+        commands: &[
+            "recv",
+            "send",
+            "get",
+            "ls",
+            "rm",
+            "peers",
+            "unfinished",
+            "cfdp",
+            "tcp",
+            "pep",
+            "node",
+            "bp",
+        ],
     },
 ];
 

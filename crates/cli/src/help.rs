@@ -307,7 +307,7 @@ pub(crate) const ENVIRONMENT: &[Entry] = &[
     entry(
         "XDG_STATE_HOME",
         "base of the state folder [default: ~/.local/state]",
-        &["send", "bp", "link", "emu"],
+        &["send", "bp", "unfinished", "link", "emu"],
     ),
     entry(
         "XDG_RUNTIME_DIR",
@@ -340,7 +340,7 @@ pub(crate) const FILES: &[Entry] = &[
         "$XDG_STATE_HOME/slowlight, ~/.local/state/slowlight",
         "state folder: unfinished transfers of `send` and `bp send`, losses that `send` measured to \
          its peers (`loss.json`), and the baseline of `emu`",
-        &["send", "bp", "link", "emu"],
+        &["send", "bp", "unfinished", "link", "emu"],
     ),
     entry(
         "DIR/.slowlight",

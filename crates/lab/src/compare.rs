@@ -59,6 +59,10 @@ pub struct Plan {
     /// Whether the hosts between the hops of the link are waypoints for protocols that support
     /// them: bundles, LTP-T, and CFDP's store-and-forward overlay. Otherwise they route.
     pub relay: bool,
+    /// Length of bundles; default: that of bundle nodes.
+    pub part: Option<Size>,
+    /// Events after which a run ends; default: that of a scenario.
+    pub events: Option<u64>,
     /// Threads; `None` for one per core.
     pub jobs: Option<usize>,
 }
@@ -80,6 +84,8 @@ impl Plan {
             records: None,
             pep: None,
             relay: false,
+            part: None,
+            events: None,
             jobs: None,
         }
     }
@@ -229,12 +235,12 @@ impl Plan {
         let group = many.then(|| Group::made_up(ENDS.1, self.receivers)).transpose()?;
         let tcp = self.tcp.clone();
         let mib = tcp.and_then(|tcp| Settings::of_tcp(protocol.kind.adapter(), tcp));
-        let mib = settings.cloned().or(mib);
+        let mib = self.in_parts(protocol, settings.cloned().or(mib))?;
         let ends = Node { inactivity: self.inactivity, mib, ..Node::default() };
         Scenario {
             seed,
             about: self.link.about.clone(),
-            limits: Limits::default(),
+            limits: Limits { events: self.events, ..Limits::default() },
             capture: Capture::default(),
             nodes: self.nodes(to, &ends),
             groups: group.map(|group| (STAR.1.to_owned(), group)).into_iter().collect(),
@@ -256,6 +262,21 @@ impl Plan {
             }],
         }
         .resolved()
+    }
+
+    /// Settings of an end, with the length of bundles if the protocol sends files in bundles.
+    fn in_parts(
+        &self,
+        protocol: &Protocol,
+        mib: Option<Settings>,
+    ) -> Result<Option<Settings>, SpecError> {
+        let kind = protocol.kind;
+        let is_cut = kind.has_nodes() && !kind.is_entity_in_bundles();
+        let Some(part) = self.part.filter(|_| is_cut) else { return Ok(mib) };
+        let empty = || Settings::parse("", "settings", &[], kind.adapter());
+        let mut mib = mib.map_or_else(empty, Ok)?;
+        mib.set(&["bundle_size"], part.to_string());
+        Ok(Some(mib))
     }
 
     /// Waypoints of a transfer.

@@ -15,7 +15,7 @@ pub mod outcome;
 pub mod overlay;
 pub mod packets;
 mod parallel;
-mod passes;
+pub mod passes;
 pub mod pep;
 pub mod plan;
 pub mod preset;

@@ -1,11 +1,31 @@
-//! Bundles that are too long for the contacts of a link.
+//! Lengths of bundles for the contacts of a link.
 
 use bp::files::PART;
 use transport::quantity::Size;
 
 use crate::link_spec::LinkSpec;
+use crate::preset::Preset;
 use crate::scenario::{Scenario, Transfer};
 use crate::topology::Topology;
+
+/// Bundles that cross at the same time: the default `window` of the layers.
+const WINDOW: u64 = 64;
+/// Least length to choose: shorter bundles are mostly headers.
+const LEAST: u64 = 10_000;
+/// Most bundles of a transfer.
+const BUNDLES_MAX: u64 = 1024;
+
+/// Returns the length of bundles of which those that cross together take half of a contact. `None`
+/// if the file fits into one.
+#[must_use]
+pub fn part(link: &Preset, file: u64) -> Option<Size> {
+    let contact = link.hops.iter().filter_map(capacity).min().filter(|contact| file > *contact)?;
+    let part = contact / 2 / WINDOW;
+    // One digit suffices.
+    let step = 10_u64.pow(part.max(1).ilog10());
+    let least = LEAST.max(file.div_ceil(BUNDLES_MAX));
+    Some(Size((part / step * step).clamp(least, PART.max(least))))
+}
 
 /// Returns the reason why bundles of this transfer may be longer than the contacts of its path, if
 /// they are. After an outage that a layer does not wait for, they start again.
@@ -59,6 +79,16 @@ fn capacity(link: &LinkSpec) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bundles_that_cross_together_fit_into_a_contact() {
+        let keys = "rate = \"2 Mbit/s\"\n\
+                    outage_every = { period = \"95 min\", down = \"87 min\", first = \"4 min\" }";
+        let link = Preset::single(transport::text::parse(keys, "link").expect("a link"));
+        assert_eq!(part(&link, 300_000_000), Some(Size(900_000)));
+        assert_eq!(part(&link, 100_000_000), None, "one contact suffices");
+        assert_eq!(part(&Preset::single(LinkSpec::default()), 300_000_000), None);
+    }
 
     #[test]
     fn the_longest_contact_bounds_a_bundle() {

@@ -260,6 +260,9 @@ impl Sender {
     /// Resumes after an outage of the path or of its return link.
     pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
         self.resume_stream();
+        // Every flush restarts the wait for the next: outages that are more frequent would keep
+        // its end from ever coming.
+        self.finish_objects(core, now);
         self.flushes.repeat();
         self.base.want(&mut core.shared, Class::Control);
         self.advance(core, now);

@@ -36,19 +36,21 @@ impl Node {
                 if self.was_received(id, metadata, &identity) {
                     return;
                 }
-                self.unite(now, id, &identity);
+                let former = self.unite(now, id, &identity);
                 let Some(handle) =
                     self.reception(now, id, !metadata.is_over, !metadata.is_over, None)
                 else {
                     return;
                 };
                 if let Some(Session::Receiver(receiver)) = self.sessions.get_mut(handle) {
+                    receiver.former = former.or(receiver.former);
                     receiver.on_metadata(&mut self.core, now, metadata);
                 }
                 self.settle(handle);
             }
             Packet::Data(data) => {
                 let id = SessionId { peer: from, number: data.session, role: Role::Receiver };
+                self.continue_former(now, id);
                 let Some(handle) = self.reception(now, id, true, data.wants_status, data.timestamp)
                 else {
                     return;
@@ -80,23 +82,43 @@ impl Node {
 
     /// Continues an existing session under a new number, because a restarted sender describes the
     /// same file. On another path it may be another sender: there, it continues only if the session
-    /// was silent for a reply time.
-    fn unite(&mut self, now: Time, id: SessionId, identity: &[u8]) {
+    /// was silent for a reply time. Returns the session of another path that was not.
+    fn unite(&mut self, now: Time, id: SessionId, identity: &[u8]) -> Option<SessionId> {
         if self.sessions.is_closed(&id) {
-            return;
+            return None;
         }
         let about = |session: &Session| match session {
             Session::Receiver(receiver) => receiver.is_about(identity),
             Session::Sender(_) | Session::Errand(_) => false,
         };
         let other = self.sessions.iter().find(|session| about(session)).map(Session::id);
-        let Some(other) = other.filter(|other| *other != id) else { return };
+        let other = other.filter(|other| *other != id)?;
         if other.peer != id.peer && !self.is_silent(now, other) {
-            return;
+            return Some(other);
         }
-        if !self.sessions.forget_unknown(&mut self.core, &id) {
-            return;
+        if self.sessions.forget_unknown(&mut self.core, &id) {
+            self.move_to(now, other, id);
         }
+        None
+    }
+
+    /// Continues the session of an earlier sender of the same file once it was silent for a reply
+    /// time, if it has more data: a sender may restart within that time.
+    fn continue_former(&mut self, now: Time, id: SessionId) {
+        let Some(receiver) = self.sessions.receiver(&id) else { return };
+        let Some(former) = receiver.former else { return };
+        let progress = receiver.report().progress;
+        let identity = receiver.identity().cloned();
+        let Some(other) = self.sessions.receiver(&former) else { return };
+        let is_same = identity.is_some_and(|identity| other.is_about(&identity));
+        if is_same && other.report().progress > progress && self.is_silent(now, former) {
+            self.sessions.vanish(&mut self.core, &id);
+            self.move_to(now, former, id);
+        }
+    }
+
+    /// Continues a session under another number.
+    fn move_to(&mut self, now: Time, other: SessionId, id: SessionId) {
         if other.number != id.number {
             // If its sender is alive after all, it must not take the reception back, or both would
             // alternate for ever.

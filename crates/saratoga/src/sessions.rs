@@ -258,10 +258,26 @@ impl Sessions {
         if !receiver.is_unknown() {
             return false;
         }
-        receiver.vanish(core);
-        self.slots.take(handle);
-        self.by_id.remove(id);
+        self.vanish(core, id);
         true
+    }
+
+    /// Removes a reception without a trace.
+    pub(super) fn vanish(&mut self, core: &mut Core, id: &SessionId) {
+        if let Some(receiver) = self.receiver(id) {
+            receiver.vanish(core);
+        }
+        if let Some(handle) = self.by_id.remove(id) {
+            self.slots.take(handle);
+        }
+    }
+
+    /// Reception of this number.
+    pub(super) fn receiver(&mut self, id: &SessionId) -> Option<&mut Receiver> {
+        match self.slots.get_mut(*self.by_id.get(id)?) {
+            Some(Session::Receiver(receiver)) => Some(receiver),
+            Some(Session::Sender(_) | Session::Errand(_)) | None => None,
+        }
     }
 
     /// Continues a reception under another number.

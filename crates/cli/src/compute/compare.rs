@@ -12,6 +12,7 @@ use bytes::Bytes;
 use engine::FileName;
 use lab::advise;
 use lab::compare::{self, Between, Plan, Row};
+use lab::passes;
 use lab::preset::Preset;
 use serde::Serialize;
 use transport::SpecError;
@@ -195,8 +196,11 @@ impl Args {
     fn plan(&self) -> anyhow::Result<Plan> {
         self.check()?;
         let (name, content) = self.content()?;
+        let link = self.link.preset()?;
         let plan = Plan {
-            link: self.link.preset()?,
+            part: passes::part(&link, content.len() as u64),
+            link,
+            events: None,
             protocols: Vec::new(),
             content,
             name,
@@ -353,6 +357,8 @@ fn conditions(args: &Args, plan: &Plan) -> Vec<String> {
     lines.extend(between.map(|between| format!("  {between}")));
     lines.extend(conditions::of_link(&plan.link));
     lines.extend(conditions::known_outages(&plan.link).filter(|_| plan.pep.is_none()));
+    let has_bundles = plan.protocols.iter().any(|protocol| protocol.kind.has_nodes());
+    lines.extend(conditions::of_parts(plan.part.filter(|_| has_bundles)));
     lines
 }
 

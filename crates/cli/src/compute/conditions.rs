@@ -2,7 +2,7 @@
 
 use lab::link_spec::{Erasure, LinkSpec, WhileDown};
 use lab::preset::Preset;
-use transport::quantity::Window;
+use transport::quantity::{Size, Window};
 
 use super::table::FIXED;
 
@@ -32,6 +32,13 @@ pub(crate) fn known_outages(link: &Preset) -> Option<String> {
     let known = "  both hosts know the outages, as by --outage, --outage-every or --contacts of send \
                  and recv";
     hop.has_outages().then(|| known.to_owned())
+}
+
+/// Line on bundles that are shorter than by default.
+pub(crate) fn of_parts(part: Option<Size>) -> Option<String> {
+    part.map(|part| {
+        format!("  bundles of {part}, so that many fit into a contact (bp send --part)")
+    })
 }
 
 /// Lines for the links of a world, each direction by itself.

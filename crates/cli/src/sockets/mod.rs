@@ -17,6 +17,7 @@ mod send;
 mod session;
 mod tcp;
 pub(crate) mod transfer;
+mod unfinished;
 
 pub(crate) use self::scope::check;
 
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Rm(ask::RmArgs),
     /// List Saratoga peers discovered by beacon
     Peers(peers::Args),
+    /// List the state of unfinished transfers of `send` and `bp send`, or remove it
+    Unfinished(unfinished::Args),
     /// Send a request to a CFDP entity: listing, status, suspend, resume, file
     Cfdp(operations::Args),
     /// Run slowlight's own TCP on a TUN device
@@ -59,6 +62,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Ls(args) => ask::ls(args),
         Command::Rm(args) => ask::rm(args),
         Command::Peers(args) => peers::run(&args),
+        Command::Unfinished(args) => unfinished::run(&args),
         Command::Cfdp(args) => operations::run(args),
         Command::Tcp(args) => tcp::run(*args),
         Command::Pep(args) => pep::run(&args),

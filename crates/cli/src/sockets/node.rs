@@ -87,7 +87,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         if rereads.swap(false, Ordering::Relaxed) {
             match rereading.read() {
                 // Settings that need a restart are warned of.
-                Ok(_) => tracing::info!("read the settings again, and applied them"),
+                Ok(_) => {
+                    tracing::info!(target: "node", "read the settings again, and applied them")
+                }
                 Err(error) => tracing::error!(%error, "the settings are not applied"),
             }
         }

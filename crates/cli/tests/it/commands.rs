@@ -456,6 +456,15 @@ fn mistakes_exit_with_2_and_name_the_remedy() {
 }
 
 #[test]
+fn advice_for_a_link_on_which_nothing_arrives_simulates_nothing() {
+    for shared in ["--shared", "--dedicated"] {
+        let output = run(&["advise", "--per", "1", shared]);
+        let (code, text) = (output.status.code(), out(&output));
+        assert!(code == Some(1) && text.contains("No transport can deliver"), "{text}");
+    }
+}
+
+#[test]
 fn a_run_folder_keeps_everything() {
     let folder = tempfile::tempdir().unwrap();
     let out_dir = folder.path().join("run");

@@ -177,12 +177,13 @@ fn results_are_resumed_or_restarted_as_requested() {
 fn reports_are_written_with_the_package_of_a_clone() {
     let folder = tempfile::tempdir().unwrap();
     let python = folder.path().join("interpreter");
-    let with = |script: &str| {
+    let of = |study: &str, script: &str| {
         fs::write(&python, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
-        let mut report = slowlight(folder.path(), &["study", "report", "grc-2012"]);
+        let mut report = slowlight(folder.path(), &["study", "report", study]);
         report.env("SLOWLIGHT_PYTHON", &python).env("PYTHONPATH", "/others").output().unwrap()
     };
+    let with = |script| of("grc-2012", script);
     let output = with(r#"[ "$PYTHONPATH" = python:/others ] && echo "$@""#);
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(printed, "-m slowlight report grc-2012\n", "{}", message(&output));
@@ -190,6 +191,9 @@ fn reports_are_written_with_the_package_of_a_clone() {
     assert_eq!(output.status.code(), Some(1));
     let text = message(&output);
     assert!(text.contains("(no polars)") && text.contains("polars and matplotlib"), "{text}");
+    let output = of("grc-2021", "exit 1");
+    let text = message(&output);
+    assert!(output.status.code() == Some(2) && text.contains("did you mean"), "{text}");
 }
 
 #[test]

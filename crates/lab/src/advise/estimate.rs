@@ -45,8 +45,10 @@ pub(super) struct Facts {
     pub(super) loss_there: f64,
     /// Bytes of the file per packet.
     pub(super) payload: u64,
-    /// Bound of the whole file in seconds; `None` if it cannot arrive.
+    /// Bound of the whole file in seconds; `None` if it cannot arrive, with some seed.
     pub(super) bound_s: Option<f64>,
+    /// Whether the file can arrive.
+    pub(super) is_possible: bool,
     /// Bound without losses in seconds: no run is faster.
     pub(super) floor_s: f64,
 }
@@ -154,6 +156,7 @@ mod tests {
         loss: Some(0.0),
         loss_there: 0.0,
         payload: 1000,
+        is_possible: true,
         bound_s: None,
         floor_s: 0.0,
     };

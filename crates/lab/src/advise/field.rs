@@ -48,6 +48,12 @@ const FINALISTS: usize = 6;
 const CLOSE: f64 = 1.05;
 const CERTAIN: f64 = 0.004;
 const RUNS_MAX: usize = 12;
+/// Share of the budget that one run of the first rounds may take, and packets per packet of its
+/// file below which it never ends early.
+const RUN_SHARE: f64 = 0.1;
+const RUN_LEAST: f64 = 20.0;
+/// Events of a simulation per packet.
+const EVENTS_PER_PACKET: f64 = 3.0;
 /// Round trips of the largest shorter file from which a code over whole files is estimated.
 const CODED_ROUNDS: f64 = 2.0;
 /// Factor within which times tie, and factor within which means tie if they agree within their
@@ -126,6 +132,7 @@ impl<'a> Field<'a> {
     /// Simulates as much as the budget allows. Returns `false` if it was cancelled.
     pub(super) fn play(&mut self, cancelled: &AtomicBool) -> Result<bool, RunError> {
         match self.short {
+            _ if !self.facts.is_possible => Ok(true),
             None => self.eliminate(cancelled),
             Some(sizes) => Ok(self.survey(sizes, cancelled)? && self.finish(cancelled)?),
         }
@@ -162,7 +169,8 @@ impl<'a> Field<'a> {
     fn survey(&mut self, sizes: [u64; 3], cancelled: &AtomicBool) -> Result<bool, RunError> {
         let content = crate::content::made_up(self.question.seed, 0, sizes[2])?;
         for (index, size) in sizes.into_iter().enumerate() {
-            let plan = self.question.plan(content.slice(..usize::try_from(size).unwrap_or(0)));
+            let content = content.slice(..usize::try_from(size).unwrap_or(0));
+            let plan = self.plan(content, RUN_SHARE);
             let tasks: Vec<_> = self
                 .tried
                 .iter()
@@ -188,7 +196,8 @@ impl<'a> Field<'a> {
         if copies > MEMORY_MAX || costs.first().is_none_or(|c| *c > self.budget) {
             return Ok(true);
         }
-        let mut plan = self.question.plan(crate::content::made_up(self.question.seed, 0, size)?);
+        let content = crate::content::made_up(self.question.seed, 0, size)?;
+        let mut plan = self.plan(content, 1.0);
         // Another ranking may run at the same time.
         let memory = if self.question.is_controlled() { MEMORY_MAX / 2 } else { MEMORY_MAX };
         let at_once = usize::try_from(memory / copies.max(1)).unwrap_or(1);
@@ -220,6 +229,15 @@ impl<'a> Field<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// Comparison of this content whose runs end once they take a share of the budget, or many
+    /// times what the file needs.
+    fn plan(&self, content: Bytes, share: f64) -> Plan {
+        let packets = (content.len() as u64).div_ceil(self.facts.payload).max(1) as f64;
+        let least = RUN_LEAST * packets * f64::from(self.question.receivers.max(1));
+        let most = least.max(share * self.budget) * EVENTS_PER_PACKET;
+        Plan { events: Some(most as u64), ..self.question.plan(content) }
     }
 
     /// Factor on the best time within which transports may be recommended.
@@ -277,7 +295,7 @@ impl<'a> Field<'a> {
     /// Runs the first `count` until each has `runs` runs of the whole file.
     fn run(&mut self, count: usize, runs: u32, cancelled: &AtomicBool) -> Result<bool, RunError> {
         let content = crate::content::made_up(self.question.seed, 0, self.question.size.bytes())?;
-        let plan = self.question.plan(content);
+        let plan = self.plan(content, RUN_SHARE);
         let open = |tried: &Tried| {
             let from = u32::try_from(tried.runs.len()).unwrap_or(runs);
             if tried.is_settled() { runs..runs } else { from..runs }

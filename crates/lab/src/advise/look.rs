@@ -66,9 +66,10 @@ pub(super) fn look(scenario: &Scenario, bytes: u64) -> Result<Facts, SpecError> 
         && ways[0].iter().any(Hop::is_random)
         && !(ways[0].len() == 1 && ways[0][0].channel().is_some());
     let seeds = if is_drawn && bytes < MANY_BOUNDS_MAX { 5 } else { 1 };
-    let bounds: Option<Vec<_>> =
+    let bounds: Vec<_> =
         (0..seeds).map(|seed| bound(&ways, scenario.seed.wrapping_add(seed))).collect();
-    facts.bound_s = bounds.map(|bounds| mean(&bounds));
+    facts.is_possible = bounds.iter().any(Option::is_some);
+    facts.bound_s = bounds.into_iter().collect::<Option<Vec<_>>>().map(|bounds| mean(&bounds));
     for hop in ways.iter_mut().flatten() {
         *hop = hop.without_errors();
     }

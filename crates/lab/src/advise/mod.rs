@@ -25,10 +25,10 @@ use serde::Serialize;
 
 use crate::compare::Plan;
 use crate::link_spec::LinkSpec;
-use crate::parallel;
 use crate::preset::{Preset, Sharing};
 use crate::run::RunError;
 use crate::scenario::Scenario;
+use crate::{parallel, passes};
 
 use field::Field;
 pub use needs::{Deployment, candidates, contenders, deployment, is_controlled, possible, streams};
@@ -109,7 +109,7 @@ pub struct Advice {
     pub return_bps: Option<u64>,
     /// One-way light time, in seconds.
     pub delay_s: f64,
-    /// Number of worlds.
+    /// Number of worlds; none is simulated if the file cannot arrive.
     pub runs: usize,
 }
 
@@ -277,6 +277,12 @@ impl Question {
         Ok(size)
     }
 
+    /// Returns the length of bundles that suits the contacts of the link, if the default may not.
+    #[must_use]
+    pub fn part(&self) -> Option<Size> {
+        passes::part(&self.link, self.size.bytes())
+    }
+
     /// Returns the datagram size that the link gives.
     #[must_use]
     pub fn datagram(&self) -> Option<Size> {
@@ -306,6 +312,7 @@ impl Question {
             relay: self.relay,
             seed: self.seed,
             jobs: self.jobs,
+            part: self.part(),
             ..Plan::of(link, Vec::new(), content)
         }
     }

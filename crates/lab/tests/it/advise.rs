@@ -508,6 +508,15 @@ fn transports_that_deliver_late_come_before_those_that_do_not() {
 }
 
 #[test]
+fn one_run_takes_a_share_of_the_budget() {
+    // Many outages pass within a round trip, and each takes time to simulate.
+    let every = "20 ms+10 ms".parse().unwrap();
+    let spec = LinkSpec { outage_every: Some(every), ..link(10_000_000, 100.0, 0.0) };
+    let found = advice(&Question { budget: seconds(0.01), ..question(spec, 10_000) });
+    assert!(found.ranking.iter().all(|row| row.mean_s.is_none()), "{found:?}");
+}
+
+#[test]
 fn deadlines_are_met_or_missed() {
     let within = |seconds| Question {
         deadline: Some(Span(Duration::from_secs(seconds))),

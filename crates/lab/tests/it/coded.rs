@@ -68,6 +68,24 @@ fn ten_megabytes_from_the_moon_with_a_tenth_lost() {
     assert!(row.spent.unwrap() <= most, "{:?} of {most}", row.spent);
 }
 
+/// Outages that are more frequent than flushes, whose timer they restart.
+#[test]
+fn frequent_outages_of_a_path_end_no_later() {
+    let link = "rate = \"400 kbit/s\"\ndelay = \"182 s\"\n\
+                outage_every = { period = \"30 s\", down = \"2 s\", first = \"10 s\" }";
+    // Parity crosses the acknowledgement.
+    let row = row(link, "norm/coded", 10_000_000, 1);
+    let (delivered, confirmed) = (row.delivered_s.unwrap().mean, row.confirmed_s.unwrap().mean);
+    println!("{delivered} s, confirmed after {confirmed} s");
+    assert!(confirmed - delivered < 190.0, "{delivered} s, confirmed after {confirmed} s");
+    // A receiver that is never heard.
+    let link = format!("{link}\nreturn = {{ per = 1 }}");
+    let plan = plan(&link, "norm", 100_000, 1);
+    let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
+    let (_, failure) = rows[0].failures.first().expect("nothing is acknowledged");
+    assert!(!failure.contains("still waiting"), "{failure}");
+}
+
 #[test]
 fn losses_in_bursts() {
     // Bursts of 50 packets on average, which lose 5 %.

@@ -116,6 +116,11 @@ impl Sender {
         // segments.
         let due = is_end || wait.is_zero();
         self.flushes.under_way = Some(Flush { through, is_end, after: None, sent: 0, due });
+        // Acknowledgements that arrived during the repairs suffice.
+        self.finish_objects(core, now);
+        if self.objects.is_empty() {
+            return;
+        }
         if due {
             self.base.want(&mut core.shared, Class::Control);
         } else {

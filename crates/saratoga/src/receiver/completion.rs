@@ -199,6 +199,7 @@ impl Receiver {
 
     /// Ends silently, for another session in its place or about the same file.
     pub(crate) fn vanish(&mut self, core: &mut Core) {
+        self.forget_record(core);
         self.discard(core);
         self.close(core);
     }

@@ -75,6 +75,8 @@ pub(crate) struct Receiver {
     /// Result: [`StatusCode::Ok`] once the file has its name.
     outcome: Option<StatusCode>,
     phase: Phase,
+    /// Session of another path about the same file, which this one continues once it is silent.
+    pub(crate) former: Option<SessionId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +127,7 @@ impl Receiver {
             misses: 0,
             outcome: None,
             phase: if asking { Phase::Asking } else { Phase::Receiving },
+            former: None,
         };
         if asking {
             receiver.base.want(&mut core.shared, Class::Control);
@@ -146,6 +149,10 @@ impl Receiver {
     /// Whether it still accepts data.
     pub(crate) fn is_receiving(&self) -> bool {
         matches!(self.phase, Phase::Asking | Phase::Receiving)
+    }
+
+    pub(crate) fn identity(&self) -> Option<&bytes::Bytes> {
+        self.description.as_ref().map(|description| &description.identity)
     }
 
     /// Whether this METADATA describes the session's file.

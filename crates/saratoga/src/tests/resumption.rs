@@ -125,6 +125,38 @@ fn other_paths_take_over_only_silent_sessions() {
     assert_eq!(owner_after(Duration::from_secs(20)), PathId(9));
 }
 
+/// A sender that restarts at once, on another path, resumes once its former session is silent.
+#[test]
+fn a_sender_restarted_within_a_reply_time_resumes() {
+    let other = PathId(9);
+    let mut world = World::alone(quiet());
+    world.input(0, Input::Path(other, PathEvent::Up(world.info.clone())));
+    let described = metadata(1000, FileChecksum::Crc32(1));
+    let hear = |world: &mut World, packet: Packet<'_>| {
+        let packet = packet.to_vec().expect("a packet");
+        world.input(0, Input::Receive(Receive::datagram(other, &packet)));
+    };
+    world.say(0, Packet::Metadata(described));
+    world.say(0, Packet::Data(data(0, &[1; 100])));
+    hear(&mut world, Packet::Metadata(packet::Metadata { session: 78, ..described }));
+    let later = |offset| packet::Data { session: 78, ..data(offset, &[1; 10]) };
+    let progress = |world: &World| {
+        let mut all: Vec<_> =
+            world.sides[0].engine.sessions().map(|it| (it.id.peer, it.progress)).collect();
+        all.sort();
+        all
+    };
+    hear(&mut world, Packet::Data(later(0)));
+    assert_eq!(progress(&world), [(PATH, 100), (other, 10)], "the first may be alive");
+    world.run_until(world.now + Duration::from_secs(20));
+    hear(&mut world, Packet::Data(later(100)));
+    assert_eq!(progress(&world), [(other, 110)]);
+    // The first is not taken back.
+    world.say(0, Packet::Data(data(200, &[1; 100])));
+    assert_eq!(progress(&world), [(other, 110)]);
+    assert_eq!(world.sides[0].store.records().count(), 1, "only that of the first is left");
+}
+
 /// The packets of the first session arrive again at a receiver that was restarted. Meanwhile,
 /// another file has the name.
 #[test]

@@ -19,7 +19,7 @@ const DELAY_MIN_S: f64 = 0.01;
 
 /// Commands to type on both sides, or the reason why there are none.
 pub(super) fn lines(request: &Request<'_>, advice: &Advice, best: &Candidate) -> Vec<String> {
-    if !best.delivers() {
+    if advice.runs == 0 || !best.delivers() {
         return Vec::new();
     }
     let has_commands = |candidate: &Candidate| has_commands(request, candidate);
@@ -187,7 +187,9 @@ fn nodes(request: &Request<'_>, advice: &Advice, protocol: &Protocol) -> Vec<Str
             .push("  sender:    slowlight send --node NODE.sock FILE --remote-entity 2".to_owned());
     } else {
         lines.push("  receiver:  slowlight bp recv 1 inbox --node NODE.sock".to_owned());
-        lines.push("  sender:    slowlight bp send ipn:2.1 FILE --node NODE.sock".to_owned());
+        let part = request.question.part();
+        let part = part.map_or(String::new(), |size| format!(" --part \"{size}\""));
+        lines.push(format!("  sender:    slowlight bp send ipn:2.1 FILE --node NODE.sock{part}"));
     }
     lines
 }

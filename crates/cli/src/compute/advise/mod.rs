@@ -187,7 +187,10 @@ fn print(
         for line in conditions(args, question, suited, advice) {
             writeln!(out, "{}", page.wrapped(&line))?;
         }
-        writeln!(out, "\n{}\n", table(advice, usize::from(args.top)).drawn(page))?;
+        if advice.runs > 0 {
+            writeln!(out, "\n{}", table(advice, usize::from(args.top)).drawn(page))?;
+        }
+        writeln!(out)?;
         writeln!(out, "{}", page.paragraph(&paragraph))?;
     }
     for line in commands::lines(&request, advice, best) {
@@ -218,6 +221,7 @@ fn conditions(
     let mut lines = vec![format!("{size} over {link}{assumed}{to}{back}, seeds from {seed}")];
     lines.extend(conditions::of_link(&question.link));
     lines.extend(conditions::known_outages(&question.link));
+    lines.extend(conditions::of_parts(question.part()));
     lines.extend(suited.map(|size| {
         format!("  datagrams of {size} suit these bit errors; --datagram gives another size")
     }));

@@ -14,6 +14,10 @@ pub(super) fn paragraph(
     best: &Candidate,
     in_order: bool,
 ) -> String {
+    if advice.runs == 0 {
+        let link = "No transport can deliver the file over this link: too little of it arrives.";
+        return format!("{link} Nothing was simulated (slowlight {}).", crate::VERSION);
+    }
     let mut sentences = Vec::new();
     if !best.delivers() {
         let why = best.failures.keys().next().map_or("the file is incomplete", String::as_str);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
-use testbed::study::Filter;
+use testbed::study::{Filter, Study};
 
 use crate::exit::Exit;
 
@@ -50,7 +50,9 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         rest.extend(["--out".into(), out.clone().into()]);
     }
-    call(REPORTS, &rest)
+    // Results of a study that is not here suffice, but need the package.
+    let unknown = || Study::find(&args.name).err();
+    call(REPORTS, &rest).map_err(|error| unknown().map_or(error, Into::into))
 }
 
 pub(crate) fn claims(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {

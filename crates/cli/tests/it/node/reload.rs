@@ -56,6 +56,7 @@ fn a_node_reads_its_settings_again_and_keeps_running() {
     fs::write(&toml, format!("{before}\n{}", route("ipn:9.0"))).unwrap();
     hang_up();
     wait_for("one bundle leaves", || held(&row) == 1);
+    wait_for("it is logged", || has("read the settings again, and applied them"));
     let (status, body) =
         request(&row, 1, "PUT /routes", "[[route]]\nto = \"*\"\nvia = \"ipn:7.0\"");
     assert!(status == 422 && body.contains("ipn:7.0 is no neighbour"), "{status} {body}");
