@@ -14,6 +14,7 @@ use transport::quantity::{Size, Span};
 use crate::Usage;
 use crate::exit::Exit;
 use crate::show;
+use crate::sockets::session::{BUNDLES, TRANSFER};
 use crate::state::state_home;
 
 /// Options of `unfinished`.
@@ -43,7 +44,7 @@ pub(crate) struct Args {
 /// State of one transfer.
 #[derive(Debug, Serialize)]
 struct Kept {
-    /// Name of its folder or file.
+    /// Name of its folder.
     name: String,
     /// Command that resumes it.
     command: &'static str,
@@ -56,26 +57,21 @@ struct Kept {
     bytes: u64,
 }
 
-/// Prefixes of the state of `send` and of `bp send`.
+/// Prefix of the folders.
 const SEND: &str = "send-";
-const BP_SEND: &str = "bp-send-";
 
 impl Kept {
     /// Reads an entry of the state folder; `None` for other files.
     fn read(path: &Path, now: SystemTime) -> Result<Option<Self>> {
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(None) };
-        let is_folder = path.is_dir();
-        let is_record = path.extension().is_some_and(|extension| extension == "json");
-        let (command, record) = match is_folder {
-            true if name.starts_with(SEND) => ("send", path.join("transfer.json")),
-            false if name.starts_with(BP_SEND) && is_record => ("bp send", path.to_owned()),
-            true | false => return Ok(None),
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.filter(|name| name.starts_with(SEND) && path.is_dir()) else {
+            return Ok(None);
         };
-        let text = fs::read(record).ok();
+        let text = fs::read(path.join(TRANSFER)).ok();
         let value: Value =
             text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-        let what = value.get("what").unwrap_or(&value);
-        let field = |key: &str| what[key].as_str().unwrap_or_default().to_owned();
+        let field = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        let command = if field("request").starts_with(BUNDLES) { "bp send" } else { "send" };
         let (bytes, changed) = extent(path)?;
         let age = now.duration_since(changed).unwrap_or_default();
         let (file, to) = (field("file"), field("to"));
@@ -85,9 +81,6 @@ impl Kept {
     /// Removes the state, unless a process uses it.
     fn remove(&self, base: &Path) -> Result<()> {
         let path = base.join(&self.name);
-        if !path.is_dir() {
-            return fs::remove_file(&path).with_context(|| path.display().to_string());
-        }
         let waker = rt::Waker::new()?;
         let config = rt::StoreConfig { state: path.clone(), ..rt::StoreConfig::new(&path) };
         // Holds the lock until the folder is gone.
@@ -177,15 +170,16 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let base = place.path();
         fs::write(base.join("loss.json"), "{}").unwrap();
-        fs::write(base.join("bp-send-1.json"), r#"{"what":{"file":"/f","to":"ipn:2.1"}}"#).unwrap();
-        for folder in ["send-2", "send-3"] {
+        for folder in ["send-1", "send-2", "send-3"] {
             fs::create_dir(base.join(folder)).unwrap();
         }
         let transfer = r#"{"file":"/g","to":"far:7542","bytes":3}"#;
         fs::write(base.join("send-2/transfer.json"), transfer).unwrap();
+        let bundles = r#"{"file":"/f","to":"ipn:2.1","request":"bundles None"}"#;
+        fs::write(base.join("send-1/transfer.json"), bundles).unwrap();
         let found = all(base).unwrap();
         let of = |name: &str| found.iter().find(|kept| kept.name == name).unwrap();
-        let (bundles, file) = (of("bp-send-1.json"), of("send-2"));
+        let (bundles, file) = (of("send-1"), of("send-2"));
         assert_eq!((bundles.command, &*bundles.file, &*bundles.to), ("bp send", "/f", "ipn:2.1"));
         assert_eq!((file.command, &*file.file, &*file.to), ("send", "/g", "far:7542"));
         assert_eq!((file.bytes, &*of("send-3").file), (transfer.len() as u64, ""));
@@ -197,9 +191,9 @@ mod tests {
             state: Some(base.to_owned()),
         };
         run(&args(&[], "1 d")).unwrap();
-        assert_eq!(names(base), ["bp-send-1.json", "send-2", "send-3"], "all are young");
+        assert_eq!(names(base), ["send-1", "send-2", "send-3"], "all are young");
         run(&args(&["send-2"], "0 s")).unwrap();
-        assert_eq!(names(base), ["bp-send-1.json", "send-3"]);
+        assert_eq!(names(base), ["send-1", "send-3"]);
         let error = run(&args(&["send-2"], "0 s")).unwrap_err();
         assert!(error.is::<Usage>(), "{error}");
         // Of a transfer that runs, nothing is removed.

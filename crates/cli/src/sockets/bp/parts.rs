@@ -17,7 +17,7 @@ use service::api::{ApplicationDriver, DriverConfig, DriverError, NodeClient};
 
 use super::send::SendArgs;
 use crate::sockets::screen::Screen;
-use crate::sockets::session::{Place, State};
+use crate::sockets::session::{BUNDLES, Place, State};
 
 /// Time between two updates of the bar.
 const TICK: Duration = Duration::from_millis(100);
@@ -100,7 +100,7 @@ fn config(args: &SendArgs, node: &Eid) -> Result<files::Config> {
 /// Store that reads the file, with the state from which the same command resumes.
 fn open(args: &SendArgs, path: &Path, waker: &rt::Waker) -> Result<(rt::FileStore, Place)> {
     let path = path.canonicalize()?;
-    let request = format!("bundles {:?} {} {}", args.from, args.part, args.lifetime);
+    let request = format!("{BUNDLES} {:?} {} {}", args.from, args.part, args.lifetime);
     let to = format!("{} at {}", args.to, args.place.socket().display());
     State::of_file(args.state.as_deref(), &path, &to, request)?.open_store(waker)
 }

@@ -27,7 +27,7 @@ use transport::{CfdpOverService, Configuration, Event, Process, Role, TransferId
 
 pub(crate) use self::client::run;
 pub(crate) use self::job::{Ends, Job, SendFile, Wish};
-pub(crate) use self::place::{Place, State, hash};
+pub(crate) use self::place::{BUNDLES, Place, State, TRANSFER, hash};
 pub(crate) use self::put::{CfdpOptions, mode};
 pub(crate) use self::routes::Routes;
 pub(crate) use self::server::{Beacons, Service, serve};

@@ -108,8 +108,11 @@ struct Transfer {
     request: String,
 }
 
+/// Beginning of the requests of bundles.
+pub(crate) const BUNDLES: &str = "bundles";
+
 /// Name of the file that holds the [`Transfer`].
-const TRANSFER: &str = "transfer.json";
+pub(crate) const TRANSFER: &str = "transfer.json";
 
 impl State {
     /// State of sending a file to `to`, below --state or the user's state folder.
