@@ -259,7 +259,7 @@ impl Entity {
     /// Finds a place for another reception. If none is free, the weakest one gives way.
     fn find_place(&mut self, now: Time, guest: Guest) -> bool {
         let config = &self.core.config;
-        let shares = Admission::of(config.limits.transactions)
+        let shares = Admission::with_places(config.limits.transactions)
             .reserving_for_known(!config.remotes.is_empty());
         loop {
             match self.core.shared.places.search(shares, self.by_id.len(), now, guest) {
@@ -350,7 +350,7 @@ impl Entity {
         let is_limited_below = path.is_some_and(Path::is_above_a_layer);
         base.credit = match guest.is_known || is_limited_below {
             true => Credit::Unlimited,
-            false => Credit::of(0),
+            false => Credit::for_received(0),
         };
         self.core.shared.places.enter(handle, now, guest);
         let receiver = Receiver::new(base, &mut self.core, now);
@@ -404,7 +404,7 @@ impl Entity {
             self.core.user.limit_reached(Limit::Refusals);
             return;
         }
-        let mut credit = Credit::of(pdu.encoded_len() as u64);
+        let mut credit = Credit::for_received(pdu.encoded_len() as u64);
         let subtype = u8::from(of == Acknowledged::Finished);
         let body = Body::Ack(Ack { directive: of, subtype, condition, status });
         let ack = Pdu { header: reverse(&pdu.header), body };

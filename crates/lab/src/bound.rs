@@ -448,7 +448,7 @@ fn send(rate: &Rate, outages: &Outages, from: f64, bytes: f64) -> Option<(f64, b
     let mut at = up_from(outages, from)?;
     let (mut bits, mut cut) = (8.0 * bytes, at > from);
     loop {
-        let Some(bps) = rate.at(moment(at)) else { return Some((at, cut)) };
+        let Some(bps) = rate.bps_at(moment(at)) else { return Some((at, cut)) };
         let end = at + bits / bps as f64;
         let step = match rate {
             Rate::Infinite | Rate::Constant(_) => None,
@@ -470,7 +470,7 @@ fn send(rate: &Rate, outages: &Outages, from: f64, bytes: f64) -> Option<(f64, b
 
 /// Earliest arrival of a departure from `at` on.
 fn arrival(delay: &Delay, at: f64) -> f64 {
-    let now = at + delay.at(moment(at)).as_secs_f64();
+    let now = at + delay.propagation_at(moment(at)).as_secs_f64();
     match delay {
         Delay::Constant(_) => now,
         Delay::Table { points, .. } => points

@@ -495,7 +495,7 @@ impl LinkSpec {
         let code = self.erasure.and_then(Erasure::code)?;
         let mut link = code.model();
         if code.close.is_none()
-            && let Some(bps) = self.line_rate().at(Time::ZERO)
+            && let Some(bps) = self.line_rate().bps_at(Time::ZERO)
         {
             let framed = self
                 .framing

@@ -144,7 +144,7 @@ pub(crate) fn settle(scenario: &mut Scenario) -> Result<(), SpecError> {
 
 /// One-way delay of a link at the start.
 fn owlt(link: &LinkSpec) -> Time {
-    link.config().map_or(Time::ZERO, |config| Time::ZERO + config.delay.at(Time::ZERO))
+    link.config().map_or(Time::ZERO, |config| Time::ZERO + config.delay.propagation_at(Time::ZERO))
 }
 
 /// Neighbour on the satellite's side: the configured one, else the only gateway, else the

@@ -48,7 +48,7 @@ struct Pace {
 impl Pace {
     fn new(hop: &Hop) -> Self {
         let config = hop.config();
-        let (mtu, owlt) = (hop.payload_max, config.delay.at(Time::ZERO));
+        let (mtu, owlt) = (hop.payload_max, config.delay.propagation_at(Time::ZERO));
         let Some(rate) = config.rate_at(Time::ZERO) else {
             return Self { mtu, owlt, limit: None, busy: Duration::ZERO };
         };

@@ -46,7 +46,7 @@ impl Config {
     #[must_use]
     pub fn rate_at(&self, at: Time) -> Option<u64> {
         let shaped = self.shaper.as_ref().map(|shaper| shaper.rate);
-        let rate = self.rate.at(at).into_iter().chain(shaped).min();
+        let rate = self.rate.bps_at(at).into_iter().chain(shaped).min();
         rate.map(|bps| self.erasure.as_ref().map_or(bps, |code| code.share(bps)))
     }
 
@@ -168,7 +168,7 @@ pub enum Interpolation {
 impl Delay {
     /// Returns the propagation time of a packet that leaves the near end at `at`.
     #[must_use]
-    pub fn at(&self, at: Time) -> Duration {
+    pub fn propagation_at(&self, at: Time) -> Duration {
         let (points, interpolation) = match self {
             Self::Constant(delay) => return *delay,
             Self::Table { points, interpolation } => (points, interpolation),

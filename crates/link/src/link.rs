@@ -302,7 +302,7 @@ impl<T> Link<T> {
     /// Returns the one-way propagation time of a packet that leaves the near end at `now`.
     #[must_use]
     pub fn delay_at(&self, now: Time) -> Duration {
-        self.config.delay.at(now)
+        self.config.delay.propagation_at(now)
     }
 
     /// Returns the bytes that framing adds to each IP packet, without stuffing.
@@ -434,7 +434,7 @@ impl<T> Link<T> {
             Outcome::Sent | Outcome::Cut => {
                 let reorder =
                     self.config.reorder.filter(|reorder| self.rng.chance(reorder.probability));
-                let at = plan.released + self.config.delay.at(plan.released);
+                let at = plan.released + self.config.delay.propagation_at(plan.released);
                 (at, reorder.map(|reorder| reorder.by))
             }
         };
@@ -473,7 +473,7 @@ impl<T> Link<T> {
                 plan.outcome == Outcome::Sent && fate == Fate::Delivered
             }
         };
-        let at = self.flight.pass(plan.released + self.config.delay.at(plan.released));
+        let at = self.flight.pass(plan.released + self.config.delay.propagation_at(plan.released));
         let Some(recovered) = self.matrix.parity(arrived, last) else { return };
         for (number, departure) in self.matrix.take() {
             let fate = if recovered { Fate::Delivered } else { departure.fate };

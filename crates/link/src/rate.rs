@@ -37,7 +37,7 @@ impl From<Option<u64>> for Rate {
 impl Rate {
     /// Returns bit/s at `at`; `None` if infinite.
     #[must_use]
-    pub fn at(&self, at: Time) -> Option<u64> {
+    pub fn bps_at(&self, at: Time) -> Option<u64> {
         match self {
             Self::Infinite => None,
             Self::Constant(bps) => Some(*bps),

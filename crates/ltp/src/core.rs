@@ -145,7 +145,7 @@ impl Core {
 
     /// Notes bytes of a peer that has not proven itself; replies leave on this path.
     pub(crate) fn earn(&mut self, path: PathId, len: usize) {
-        let credit = self.credit.entry(path).or_insert(Credit::of(0));
+        let credit = self.credit.entry(path).or_insert(Credit::for_received(0));
         credit.earn(len);
         credit.cap();
     }

@@ -113,7 +113,7 @@ impl Node {
     /// Makes room for a reception: the weakest one gives way.
     fn make_room(&mut self, now: Time, guest: Guest) -> bool {
         let limits = &self.core.config.limits;
-        let shares = session::Admission::of(limits.sessions)
+        let shares = session::Admission::with_places(limits.sessions)
             .with_path_share(limits.sessions_per_path)
             .counting_own()
             .reserving_for_known(!self.core.config.remotes.is_empty());
@@ -169,7 +169,7 @@ impl Node {
     /// Makes room for a session to an engine that has not proven that it receives any: the oldest
     /// such session ends.
     pub(super) fn make_room_for_answer(&mut self) {
-        let most = session::Admission::of(self.core.config.limits.sessions).half_open;
+        let most = session::Admission::with_places(self.core.config.limits.sessions).half_open;
         while self.answers.len() >= most {
             let Some((oldest, ())) = self.answers.forget_oldest() else { break };
             let Some(handle) = self.by_id.get(&oldest).copied() else { continue };

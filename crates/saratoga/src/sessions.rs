@@ -294,7 +294,8 @@ impl Sessions {
     /// is dropped.
     pub(super) fn has_place(&mut self, core: &mut Core, now: Time, from: PathId) -> bool {
         let limits = &core.config.limits;
-        let admission = Admission::of(limits.sessions).with_path_share(limits.sessions_per_path);
+        let admission =
+            Admission::with_places(limits.sessions).with_path_share(limits.sessions_per_path);
         let theirs = || self.slots.iter().filter(|session| session.is_theirs());
         let paths = theirs().map(|session| Some(session.id().peer));
         let place = admission.place(self.by_id.len(), paths, from);

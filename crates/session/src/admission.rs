@@ -46,7 +46,7 @@ pub enum Place {
 
 impl Admission {
     /// Shares of `places` places.
-    pub fn of(places: usize) -> Self {
+    pub fn with_places(places: usize) -> Self {
         Self {
             all: places,
             of_peers: places - places / 8,
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn peers_leave_an_eighth_of_the_places() {
-        let admission = Admission::of(80);
+        let admission = Admission::with_places(80);
         assert_eq!(place(admission, 20, 49, 0), Place::Free);
         assert_eq!(place(admission, 20, 50, 0), Place::OfAny);
         assert_eq!(place(admission, 20, 40, 19), Place::Free, "own sessions have other places");
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn paths_are_limited_to_a_share_once_half_the_slots_are_used() {
-        let admission = Admission::of(80);
+        let admission = Admission::with_places(80);
         assert_eq!(place(admission, 59, 0, 0), Place::Free);
         assert_eq!(place(admission, 60, 0, 0), Place::OfPath);
         let narrow = admission.with_path_share(10);

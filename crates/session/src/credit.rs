@@ -21,7 +21,7 @@ pub enum Credit {
 
 impl Credit {
     /// Credit for `received` bytes.
-    pub const fn of(received: u64) -> Self {
+    pub const fn for_received(received: u64) -> Self {
         Self::Limited(received.saturating_mul(FACTOR))
     }
 

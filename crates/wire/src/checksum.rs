@@ -85,7 +85,7 @@ impl Checksum {
 
     /// Returns the checksum of a file in memory; `None` if the type is unknown.
     #[must_use]
-    pub fn of(kind: ChecksumType, file: &[u8]) -> Option<u32> {
+    pub fn compute(kind: ChecksumType, file: &[u8]) -> Option<u32> {
         let mut checksum = Self::new(kind)?;
         checksum.update(0, file);
         Some(checksum.finish())
@@ -172,11 +172,11 @@ mod tests {
             (ChecksumType::Null, 0),
         ];
         for (kind, expected) in cases {
-            assert_eq!(Checksum::of(kind, b"123456789"), Some(expected), "{kind}");
+            assert_eq!(Checksum::compute(kind, b"123456789"), Some(expected), "{kind}");
         }
         let bytes: Vec<u8> = (0..=0x0e).collect();
-        assert_eq!(Checksum::of(ChecksumType::Modular, &bytes), Some(0x181c_2015));
-        assert_eq!(Checksum::of(ChecksumType::Other(7), b""), None);
+        assert_eq!(Checksum::compute(ChecksumType::Modular, &bytes), Some(0x181c_2015));
+        assert_eq!(Checksum::compute(ChecksumType::Other(7), b""), None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Creates a reader whose first byte is byte `base` of the whole input.
-    pub const fn at(base: usize, bytes: &'a [u8]) -> Self {
+    pub const fn with_base(base: usize, bytes: &'a [u8]) -> Self {
         Self { bytes, base, position: 0 }
     }
 
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
     /// Returns a reader for the next `count` bytes.
     pub fn part(&mut self, count: usize) -> Result<Self, DecodeError> {
         let base = self.offset();
-        Ok(Self::at(base, self.take(count)?))
+        Ok(Self::with_base(base, self.take(count)?))
     }
 
     /// The next byte.

@@ -367,7 +367,9 @@ impl<'a> Tlv<'a> {
                 }
             }
             5 => Self::FlowLabel(Lv(value.rest())),
-            6 => Self::EntityId(IdField::read_all(Reader::at(value.offset(), value.rest()))?),
+            6 => {
+                Self::EntityId(IdField::read_all(Reader::with_base(value.offset(), value.rest()))?)
+            }
             code => Self::Other { code, value: Lv(value.rest()) },
         };
         value.finish()?;

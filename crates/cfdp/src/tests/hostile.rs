@@ -74,7 +74,7 @@ trait Of {
 
 impl Of for ChecksumType {
     fn of(self, file: &[u8]) -> u32 {
-        wire::checksum::Checksum::of(self, file).expect("a known type")
+        wire::checksum::Checksum::compute(self, file).expect("a known type")
     }
 }
 

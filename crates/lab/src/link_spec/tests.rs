@@ -257,8 +257,8 @@ fn tables_replace_constants_of_the_base() {
     let over = table(&[STEPS, POINTS].concat()).over(&base);
     assert_eq!((over.rate, over.delay), (None, None));
     let config = over.config().unwrap();
-    assert_eq!(config.rate.at(Time::ZERO), Some(1_000_000));
-    assert_eq!(config.delay.at(Time::ZERO), Duration::from_secs(2));
+    assert_eq!(config.rate.bps_at(Time::ZERO), Some(1_000_000));
+    assert_eq!(config.delay.propagation_at(Time::ZERO), Duration::from_secs(2));
     let linear = table("delay_between = \"linear\"").over(&over);
     assert!(matches!(linear.config().unwrap().delay, link::Delay::Table { .. }));
     let constant = table("delay = \"3 s\"").over(&linear);

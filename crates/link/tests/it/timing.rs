@@ -177,7 +177,7 @@ proptest! {
         }
         let mut latest = Time::ZERO;
         for departure in drain(&mut link) {
-            let own = departure.item + delay.at(departure.item);
+            let own = departure.item + delay.propagation_at(departure.item);
             prop_assert_eq!(departure.at, own.max(latest));
             latest = departure.at;
         }
@@ -373,7 +373,9 @@ fn linear_delay_is_a_straight_line() {
     let points = vec![(at(10), ms(100)), (at(20), ms(300)), (at(30), ms(200))];
     let linear = Delay::Table { points: points.clone(), interpolation: Interpolation::Linear };
     let step = Delay::Table { points, interpolation: Interpolation::Step };
-    let values = |delay: &Delay| [0, 10, 15, 20, 25, 30, 99].map(|s| delay.at(at(s)).as_millis());
+    let values = |delay: &Delay| {
+        [0, 10, 15, 20, 25, 30, 99].map(|s| delay.propagation_at(at(s)).as_millis())
+    };
     assert_eq!(values(&linear), [100, 100, 200, 300, 250, 200, 200]);
     assert_eq!(values(&step), [100, 100, 100, 300, 300, 200, 200]);
 }

@@ -295,8 +295,10 @@ fn player<'a>(
                 let route = peer.and_then(|peer| topology.route(peer, index));
                 let last = route.and_then(|route| route.last().copied());
                 let back = last.map(|last| scenario.links[last].config()).transpose()?;
-                let back = back
-                    .map(|link| Back { delay: link.delay.at(Time::ZERO), outages: link.outages });
+                let back = back.map(|link| Back {
+                    delay: link.delay.propagation_at(Time::ZERO),
+                    outages: link.outages,
+                });
                 let outages = PathOutages { first, back };
                 known.push(KnownPath { path, info, outages });
             }
@@ -574,10 +576,10 @@ impl Watch<'_> {
             return false;
         }
         let Some(report) = self.world.links().report() else { return true };
-        let light = |config: &link::Config| config.delay.at(now);
+        let light = |config: &link::Config| config.delay.propagation_at(now);
         let queue = |index: usize, config: &link::Config| {
             let bits = 8 * report.links.get(index).map_or(0, |link| link.stats.queued.bytes);
-            let rate = config.rate.at(now).filter(|rate| *rate > 0);
+            let rate = config.rate.bps_at(now).filter(|rate| *rate > 0);
             rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bits as f64 / rate as f64))
         };
         let way = |(index, config): &(usize, link::Config)| light(config) + queue(*index, config);

@@ -417,6 +417,6 @@ fn an_engine_at_another_address_is_reported_once() {
     let note = Note::Elsewhere { entity: 1, address: None, is_taken: false };
     let indications = world.sides[1].indications.iter();
     let notes = indications.filter(|indication| matches!(indication, Indication::Noted(_)));
-    assert_eq!(notes.collect::<Vec<_>>(), [&Indication::Noted(note)]);
+    assert_eq!(notes.collect::<Vec<_>>(), [&Indication::Noted(note.clone())]);
     assert!(note.to_string().contains("another address"));
 }

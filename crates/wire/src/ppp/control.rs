@@ -126,7 +126,7 @@ impl<'a> Packet<'a> {
     /// Returns the options of a Configure packet.
     #[must_use]
     pub fn options(&self) -> Options<'a> {
-        Options { reader: Reader::at(HEADER_LEN, self.data) }
+        Options { reader: Reader::with_base(HEADER_LEN, self.data) }
     }
 }
 
@@ -152,7 +152,7 @@ impl<'a> Iterator for Options<'a> {
         let option = RawOption::read(&mut self.reader);
         if option.is_err() {
             // The start of the next option is unknown.
-            self.reader = Reader::at(self.reader.offset(), &[]);
+            self.reader = Reader::with_base(self.reader.offset(), &[]);
         }
         Some(option)
     }

@@ -145,7 +145,7 @@ impl Framing {
     /// Returns the framing for a protocol: LCP always uses the defaults (RFC 1661 §6.5, §6.6; RFC
     /// 1662 §7.1).
     #[must_use]
-    pub fn of(&self, protocol: u16) -> Self {
+    pub fn for_protocol(&self, protocol: u16) -> Self {
         if protocol == LCP { Self::default() } else { *self }
     }
 
@@ -178,7 +178,7 @@ impl Framing {
 
     /// Appends a frame. If the last byte of `out` is a flag, it is also the frame's first.
     pub fn encode(&self, protocol: u16, information: &[u8], out: &mut Vec<u8>) {
-        let framing = self.of(protocol);
+        let framing = self.for_protocol(protocol);
         let ((head, head_len), (fcs, fcs_len)) = framing.around(protocol, information);
         if out.last() != Some(&FLAG) {
             out.push(FLAG);
@@ -204,7 +204,7 @@ impl Framing {
     /// them.
     #[must_use]
     pub fn encoded_len(&self, protocol: u16, information: &[u8]) -> usize {
-        let framing = self.of(protocol);
+        let framing = self.for_protocol(protocol);
         let ((head, head_len), (fcs, fcs_len)) = framing.around(protocol, information);
         let stuffed = |bytes: &[u8]| {
             bytes.len() + bytes.iter().filter(|byte| framing.escapes(**byte)).count()

@@ -151,7 +151,7 @@ proptest! {
         let line = sent(framing, protocol, &information);
         prop_assert_eq!(line.len() - 1, framing.encoded_len(protocol, &information));
         let inside = &line[1..line.len() - 1];
-        let escapes = |byte: &u8| framing.of(protocol).escapes(*byte) && *byte != ESCAPE;
+        let escapes = |byte: &u8| framing.for_protocol(protocol).escapes(*byte) && *byte != ESCAPE;
         prop_assert!(!inside.iter().any(escapes));
         prop_assert_eq!(received(framing, &line), [Ok((protocol, information))]);
     }

@@ -277,7 +277,7 @@ impl<'a> Bundle<'a> {
         let cut = DecodeError { offset: bytes.len(), kind };
         let head = Head::decode(bytes, bounds)?.ok_or(cut)?;
         let start = head.encoded_len();
-        let mut reader = Reader::at(start, &bytes[start..]);
+        let mut reader = Reader::with_base(start, &bytes[start..]);
         let len = usize::try_from(head.payload.len).unwrap_or(usize::MAX);
         let payload = reader.take(len)?;
         let at = reader.offset();

@@ -385,7 +385,7 @@ impl<'a> Bundle<'a> {
             DecodeError { offset: bytes.len(), kind }
         };
         let head = Head::decode(bytes, bounds)?.ok_or_else(|| cut(1))?;
-        let mut reader = Reader::at(head.payload_offset, &bytes[head.payload_offset..]);
+        let mut reader = Reader::with_base(head.payload_offset, &bytes[head.payload_offset..]);
         let payload = reader.take(usize::try_from(head.payload.len).unwrap_or(usize::MAX))?;
         let mut crc = PayloadCrc::new(&head);
         crc.update(payload);
