@@ -453,7 +453,7 @@ impl<'a> Simulation<'a> {
     /// Metrics of bundle nodes, by node.
     fn bundle_nodes(&self) -> BTreeMap<String, BundleMetrics> {
         let of = |host: &HostId| {
-            let metrics = self.world.engine(*host)?.engine()?.bundle_metrics()?;
+            let metrics = self.world.engine(*host)?.engine()?.counters().bundles?;
             Some((self.world.host_name(*host).to_owned(), metrics))
         };
         self.hosts.iter().filter_map(of).collect()
@@ -478,8 +478,8 @@ impl<'a> Simulation<'a> {
             }
         }
         let engine = |host: &HostId| self.world.engine(*host).and_then(HostEngine::engine);
-        let repairs = |host: &HostId| engine(host)?.repairs();
-        let buffers = |host: &HostId| engine(host)?.buffer_limits();
+        let repairs = |host: &HostId| engine(host)?.counters().repairs;
+        let buffers = |host: &HostId| engine(host)?.counters().buffers;
         Observations {
             answers: self.answers.clone(),
             begins,

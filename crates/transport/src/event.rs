@@ -192,7 +192,8 @@ pub enum Event {
     Lost(&'static str),
     /// Event of a stream.
     Stream(StreamEvent),
-    /// The end of the session was sent, as [`Transport::leave`](crate::Transport::leave) requests.
+    /// The end of the session was sent, as
+    /// [`Groups::leave`](crate::contract::Groups::leave) requests.
     Left,
     /// Text for people.
     Notice(String),

@@ -20,7 +20,8 @@ use super::cfdp_over_ltp::event;
 use super::over_tcp::config as streams;
 use crate::adapter::layered_cfdp::{carried_under_way, put_request};
 use crate::contract::{
-    Adapter, BundleMetrics, Configuration, Protocol, RequestError, SendRequest, Transport,
+    Adapter, BundleMetrics, Configuration, Counters, Interfaces, Protocol, RequestError,
+    SendRequest, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
 use crate::mib::Class;
@@ -136,10 +137,12 @@ impl Configuration for BundlesConfig {
         self.files.lifetime = silence;
     }
 
-    fn has_interfaces(&self) -> bool {
-        self.carrier == Carrier::Tcp
+    fn interfaces(&mut self) -> Option<&mut dyn Interfaces> {
+        (self.carrier == Carrier::Tcp).then_some(self)
     }
+}
 
+impl Interfaces for BundlesConfig {
     fn set_own(&mut self, (address, port): (Ipv4Addr, u16), interfaces: &[PathId]) {
         streams::take_place(&mut self.streams, address, port);
         self.interfaces = interfaces.iter().copied().collect();
@@ -368,8 +371,9 @@ impl Transport for BundleTransport {
         user && self.agent().is_ready()
     }
 
-    fn bundle_metrics(&self) -> Option<BundleMetrics> {
-        Some(BundleMetrics::new(&self.agent().statistics()))
+    fn counters(&self) -> Counters {
+        let bundles = Some(BundleMetrics::new(&self.agent().statistics()));
+        Counters { bundles, ..Counters::default() }
     }
 }
 

@@ -11,7 +11,7 @@ use engine::{Engine as _, PathId, Rng, Time};
 use super::{engine_in, no_profile, repeated_silence};
 use crate::adapter::layered_cfdp::{put_request, transactions};
 use crate::contract::{
-    Adapter, CfdpUser, Configuration, Kind, Process, Progress, Protocol, RequestError,
+    Adapter, CfdpUser, Configuration, Counters, Kind, Process, Progress, Protocol, RequestError,
     Role as ProcessRole, SendRequest, Spool, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
@@ -190,11 +190,7 @@ impl Configuration for EntityConfiguration {
         Ok(remote.unwrap_or(&config.default_remote).rate_bps)
     }
 
-    fn cfdp(&self) -> Option<&cfdp::Config> {
-        Some(&self.config)
-    }
-
-    fn cfdp_mut(&mut self) -> Option<&mut cfdp::Config> {
+    fn cfdp(&mut self) -> Option<&mut cfdp::Config> {
         Some(&mut self.config)
     }
 }
@@ -248,9 +244,10 @@ impl Transport for EntityTransport {
         self.entity.is_restored()
     }
 
-    fn datagrams(&self) -> Option<(u64, u64)> {
+    fn counters(&self) -> Counters {
         let stats = self.entity.stats();
-        Some((stats.sent.total(), stats.received.total()))
+        let datagrams = Some((stats.sent.total(), stats.received.total()));
+        Counters { datagrams, ..Counters::default() }
     }
 
     fn silence(&self) -> Option<Duration> {
@@ -281,6 +278,10 @@ impl CfdpUser for EntityTransport {
 
     fn report(&self, indication: Indication) -> Event {
         report(&self.entity, indication)
+    }
+
+    fn replies_below(&self) -> bool {
+        false
     }
 
     fn operate(&mut self, _now: Time, operation: &mut dyn FnMut(&mut Entity)) {

@@ -13,8 +13,8 @@ use crate::adapter::layered_cfdp::{
     CfdpLtpConfig, carried_under_way, cfdp_ltp_config, put_request,
 };
 use crate::contract::{
-    Adapter, CfdpUser, Configuration, Kind, Process, Progress, Protocol, RequestError, SendRequest,
-    Spool, Transport,
+    Adapter, CfdpUser, Configuration, Counters, Kind, Process, Progress, Protocol, RequestError,
+    SendRequest, Spool, Transport,
 };
 use crate::event::{Event, TransferId};
 use crate::mib::Class;
@@ -129,11 +129,7 @@ impl Configuration for CfdpLtpConfig {
         super::ltp::PEER_PORTS
     }
 
-    fn cfdp(&self) -> Option<&cfdp::Config> {
-        Some(&self.cfdp)
-    }
-
-    fn cfdp_mut(&mut self) -> Option<&mut cfdp::Config> {
+    fn cfdp(&mut self) -> Option<&mut cfdp::Config> {
         Some(&mut self.cfdp)
     }
 }
@@ -247,16 +243,12 @@ impl<L: Layer> Transport for EntityOver<L> {
         self.entity.entity().is_restored()
     }
 
-    fn datagrams(&self) -> Option<(u64, u64)> {
-        Some(L::datagrams(&self.entity))
+    fn counters(&self) -> Counters {
+        Counters { datagrams: Some(L::datagrams(&self.entity)), ..Counters::default() }
     }
 
     fn silence(&self) -> Option<Duration> {
         repeated_silence(self.transfers().is_empty() && L::is_confirmed(&self.entity))
-    }
-
-    fn replies_below(&self) -> bool {
-        L::REPLIES
     }
 
     fn cfdp(&self) -> Option<&dyn CfdpUser> {
@@ -283,6 +275,10 @@ impl<L: Layer> CfdpUser for EntityOver<L> {
 
     fn report(&self, indication: cfdp::Indication) -> Event {
         report(self.entity(), indication)
+    }
+
+    fn replies_below(&self) -> bool {
+        L::REPLIES
     }
 
     fn operate(&mut self, now: Time, operation: &mut dyn FnMut(&mut Entity)) {

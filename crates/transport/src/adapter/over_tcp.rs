@@ -14,7 +14,8 @@ use models::programs;
 use self::config::OverTcpConfig;
 use super::engine_in;
 use crate::contract::{
-    Adapter, BufferLimits, Configuration, Protocol, RequestError, SendRequest, Transport,
+    Adapter, BufferLimits, Configuration, Counters, Interfaces, Protocol, RequestError,
+    SendRequest, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
 use crate::records::{self, ContentKind};
@@ -81,10 +82,12 @@ impl Configuration for OverTcpConfig {
         self.set_silence(silence);
     }
 
-    fn has_interfaces(&self) -> bool {
-        true
+    fn interfaces(&mut self) -> Option<&mut dyn Interfaces> {
+        Some(self)
     }
+}
 
+impl Interfaces for OverTcpConfig {
     fn set_own(&mut self, (address, port): (Ipv4Addr, u16), _interfaces: &[PathId]) {
         config::take_place(&mut self.streams, address, port);
     }
@@ -300,13 +303,6 @@ fn all_but(missing: u64) -> Result<(), String> {
 const BROKE_OFF: &str = "the transfer was interrupted";
 const NO_ROOM: &str = "there was no room, or no login in time";
 
-impl TcpTransport {
-    /// Counts of all its connections, summed.
-    fn counts(&self) -> tcp::Counts {
-        self.node.below().totals()
-    }
-}
-
 impl Transport for TcpTransport {
     fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
         let known = self.paths.get(&request.destination).copied();
@@ -323,12 +319,13 @@ impl Transport for TcpTransport {
         self.node.above().under_way()
     }
 
-    fn repairs(&self) -> Option<(u64, u64)> {
-        // Acknowledgments request nothing.
-        Some((self.counts().retransmissions, 0))
-    }
-
-    fn buffer_limits(&self) -> Option<BufferLimits> {
-        Some(BufferLimits::of(&self.counts()))
+    fn counters(&self) -> Counters {
+        let counts = self.node.below().totals();
+        Counters {
+            // Acknowledgments request nothing.
+            repairs: Some((counts.retransmissions, 0)),
+            buffers: Some(BufferLimits::of(&counts)),
+            ..Counters::default()
+        }
     }
 }

@@ -10,10 +10,13 @@ use anyhow::{Context as _, Result, ensure};
 use cfdp::pdu::{FileStatus, TransmissionMode};
 use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
-use ltp::ltpt::Otherwise;
+use ltp::ltpt::{Otherwise, Routing};
 use service::api::Receives;
+use transport::contract::Directories;
 use transport::quantity::Span;
-use transport::{Configuration, Ended, Event, Progress, Role, SendRequest, TransferId, Transport};
+use transport::{
+    CfdpUser, Configuration, Ended, Event, Progress, Role, SendRequest, TransferId, Transport,
+};
 
 use super::job::{Ends, Job, SendFile, Wish};
 use super::place::Place;
@@ -68,10 +71,11 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
         return Ok((Runner::Node(Box::new(driver)), client, place));
     }
     let (mut configuration, path) = configuration(&job)?;
-    if let Some(config) = configuration.cfdp_mut() {
+    if let Some(config) = configuration.cfdp() {
         plan_put(&mut job, config)?;
     }
-    let (resumes, is_one_way) = (configuration.resumes(), configuration.is_one_way());
+    let resumes = configuration.file_code().is_some_and(|code| code.resumes());
+    let is_one_way = configuration.membership().is_some_and(|group| group.is_one_way());
     let (store, place) = Place::open(&job, &job.ends.to.to_string(), resumes, &waker)?;
     let transport = configuration.build(rt::entropy().context("no entropy")?);
     let settings = rt::Config {
@@ -113,21 +117,25 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
     );
     let peer = PathId(0);
     configuration.set_path(ends.next(), peer);
-    configuration.set_routes([(ends.remote_entity, ends.next())].into(), Otherwise::Nowhere);
-    if ends.group.is_some() {
-        configuration.add_group(peer);
+    if let Some(routing) = configuration.relaying() {
+        let to = [(ends.remote_entity, ends.next())].into();
+        *routing = Routing::Static { to, otherwise: Otherwise::Nowhere };
     }
-    if wish.is_send()
-        && let Some(loss) = losses::remembered(&ends.to.to_string())
-    {
-        configuration.remember_loss(loss);
+    if let Some(membership) = configuration.membership() {
+        if ends.group.is_some() {
+            membership.join(peer);
+        }
+        let loss = wish.is_send().then(|| losses::remembered(&ends.to.to_string())).flatten();
+        if let Some(loss) = loss {
+            membership.set_earlier_loss(loss);
+        }
     }
     if let Wish::Send(file) = wish {
         send_one_way(configuration.as_mut(), file, options)?;
     }
-    let named = super::named_peers(configuration.as_ref(), options)?;
+    let named = super::named_peers(configuration.as_mut(), options)?;
     if let Some((_, name)) = named.into_iter().find(|(address, _)| *address == ends.to) {
-        let rate = configuration.use_named(&name, peer);
+        let rate = configuration.named_peers().and_then(|peers| peers.apply_to(peer, &name));
         path.rate_bps = rate.or(path.rate_bps).filter(|rate| *rate > 0);
     }
     Ok((configuration, path))
@@ -140,10 +148,16 @@ fn send_one_way(
     options: &Options,
 ) -> Result<()> {
     let protocol = &options.protocol;
-    let is_set = file.confidence.map(|probability| configuration.set_confidence(probability));
-    let is_repeated = file.carousel.map(|time| configuration.set_carousel(time.duration()));
-    for (option, is_taken) in [("--confidence", is_set), ("--carousel", is_repeated)] {
-        ensure!(is_taken != Some(false), "{option} is for --protocol norm/coded, not {protocol}");
+    let (confidence, carousel) = (file.confidence, file.carousel.map(Span::duration));
+    let code = configuration.file_code();
+    for (option, is_given) in
+        [("--confidence", confidence.is_some()), ("--carousel", carousel.is_some())]
+    {
+        let is_taken = !is_given || code.is_some();
+        ensure!(is_taken, "{option} is for --protocol norm/coded, not {protocol}");
+    }
+    if let Some(code) = code {
+        code.send_one_way(confidence, carousel);
     }
     let checked = configuration.check(protocol);
     checked.map_err(|error| super::within(options, error.into()))
@@ -274,7 +288,8 @@ impl Client {
         match event {
             rt::Event::Tick => {
                 self.is_answered |= self.has_answered(transport);
-                self.loss = transport.loss().or(self.loss);
+                let loss = transport.groups().and_then(|groups| groups.loss());
+                self.loss = loss.or(self.loss);
                 self.progress(now, transport);
                 self.warn_of_silence(now);
             }
@@ -360,10 +375,10 @@ impl Client {
             }
             Wish::Get { remote, name, takes, .. } => {
                 let request = SendRequest { takes: *takes, ..request(name, remote)? };
-                transport.fetch(now, &request)
+                directories(transport)?.fetch(now, &request)
             }
-            Wish::List(directory) => transport.list(now, peer, directory),
-            Wish::Delete(file) => transport.delete(now, peer, file),
+            Wish::List(directory) => directories(transport)?.list(now, peer, directory),
+            Wish::Delete(file) => directories(transport)?.delete(now, peer, file),
         };
         Ok(id?)
     }
@@ -442,7 +457,7 @@ impl Client {
         let SendFile { put: Some(put), cfdp, .. } = &**file else { return usual };
         let given = cfdp.linger.map(Span::duration);
         let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
-        let time = match (is_acknowledged, transport.replies_below()) {
+        let time = match (is_acknowledged, replies_below(transport)) {
             // A node sends what it holds without this process.
             _ if !self.is_quick => given.unwrap_or_default(),
             // Until the ACK of the Finished PDU is sent.
@@ -467,7 +482,7 @@ impl Client {
         let measures = Measures {
             elapsed: Some(now.since(self.bar.began)),
             moved,
-            datagrams: transport.datagrams(),
+            datagrams: transport.counters().datagrams,
             resumed: self.resumed,
         };
         let outcome = Outcome::of(&self.options.protocol, ended, self.wish.local(), measures);
@@ -555,7 +570,7 @@ impl Client {
         let expects = match (&self.wish, self.wish.put()) {
             (_, Some(put)) => {
                 let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
-                is_acknowledged || transport.replies_below()
+                is_acknowledged || replies_below(transport)
             }
             // Members of a group only request retransmissions.
             (Wish::Send(_), None) => {
@@ -563,7 +578,7 @@ impl Client {
             }
             (Wish::Get { .. } | Wish::List(_) | Wish::Delete(_), None) => true,
         };
-        !expects || transport.datagrams().is_none_or(|(_, received)| received > 0)
+        !expects || transport.counters().datagrams.is_none_or(|(_, received)| received > 0)
     }
 
     /// Reports once that a peer does not reply, when nothing was sent for a while either.
@@ -642,6 +657,14 @@ impl Client {
         }
         Ok(Exit::Failed.into())
     }
+}
+
+fn directories(transport: &mut dyn Transport) -> Result<&mut dyn Directories> {
+    transport.directories().context("it has no directories")
+}
+
+fn replies_below(transport: &dyn Transport) -> bool {
+    transport.cfdp().is_some_and(CfdpUser::replies_below)
 }
 
 fn size(path: &Path) -> u64 {

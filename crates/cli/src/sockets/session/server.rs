@@ -76,14 +76,14 @@ impl Beacons {
         group: PathId,
         number: Option<u64>,
     ) -> Result<()> {
-        configuration.add_beacon(group, Some(self.interval));
+        let Some(beacons) = configuration.beacons() else { return Ok(()) };
+        beacons.add(group, Some(self.interval));
         if let Some(eid) = &self.eid {
-            configuration.set_identifier(eid);
-        } else if number.is_none() && configuration.identifier() == Some(&format!("ipn:{ENTITY}.0"))
-        {
+            beacons.set_identifier(eid);
+        } else if number.is_none() && beacons.identifier() == format!("ipn:{ENTITY}.0") {
             // All other ends without settings have that number too.
             let name = peers::machine().context("this machine has no name; give --eid")?;
-            configuration.set_identifier(&name);
+            beacons.set_identifier(&name);
         }
         Ok(())
     }
@@ -147,10 +147,9 @@ fn open(
         beacons.settle(configuration.as_mut(), group, service.entity)?;
     }
     if service.group.is_some() {
-        configuration.add_group(group);
+        super::join_group(configuration.as_mut(), group);
     }
-    // Files without a name are named by their number.
-    configuration.receive_unnamed();
+    configuration.store_unnamed(None);
     let transport = configuration.build(rt::entropy().context("no entropy")?);
     let settings = rt::Config {
         peers_max: service.peers_max,
@@ -201,10 +200,15 @@ fn named_peers(
 ) -> Result<Vec<SocketAddr>> {
     let named = super::named_peers(configuration, options)?;
     for ((_, name), path) in named.iter().zip(0..) {
-        configuration.use_named(name, PathId(path));
-        configuration.add_beacon(PathId(path), None);
+        if let Some(peers) = configuration.named_peers() {
+            peers.apply_to(PathId(path), name);
+        }
+        if let Some(beacons) = configuration.beacons() {
+            beacons.add(PathId(path), None);
+        }
     }
-    let has_peers = !configuration.has_beacons() || has_group || !named.is_empty();
+    let has_beacons = configuration.beacons().is_some_and(|beacons| beacons.is_on());
+    let has_peers = !has_beacons || has_group || !named.is_empty();
     let hint = "beacons go to peers that are known: name them in [remotes], as [remotes.\"192.0.2.7:7542\"]";
     has_peers
         .then(|| named.into_iter().map(|(address, _)| address).collect())
@@ -215,7 +219,9 @@ fn named_peers(
 const ROOM: Duration = Duration::from_secs(1);
 
 fn announce_room(transport: &mut dyn Transport, root: &Path) {
-    transport.set_free_space(rt::free_bytes(root).ok().map(|bytes| bytes / 1024));
+    if let Some(directories) = transport.directories() {
+        directories.set_free_space(rt::free_bytes(root).ok().map(|bytes| bytes / 1024));
+    }
 }
 
 struct Server {
