@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 use bytes::Bytes;
 use engine::{FileName, PathId, PathInfo, PathKind};
 use ltp::ltpt::{Otherwise, Routing};
+use transport::contract::Feature;
 use transport::overlay::Overlay;
 use transport::quantity::Size;
 use transport::text::SpecError;
@@ -239,7 +240,8 @@ impl Planner<'_> {
     fn next_engines(&self, name: &str) -> Result<BTreeMap<u64, u64>, SpecError> {
         let mut routes = BTreeMap::new();
         let entity = |name: &str| self.scenario.nodes[name].entity.ok_or_else(|| unresolved(name));
-        let is_passed_on = |t: &&Transfer| t.protocol.as_ref().is_some_and(|p| p.kind.has_relays());
+        let is_passed_on =
+            |t: &&Transfer| t.protocol.as_ref().is_some_and(|p| p.kind.has(Feature::Relays));
         for transfer in self.scenario.transfers.iter().filter(is_passed_on) {
             for Hop { next, to, .. } in transfer.ways().flat_map(hops).filter(|hop| hop.at == name)
             {
@@ -289,7 +291,7 @@ pub fn requests<'s>(
     let group = transfer.group.as_ref().filter(|_| transfer.is_multicast());
     let group = group.and_then(|name| scenario.groups.keys().position(|known| known == name));
     let request = |receiver: &'s str| {
-        let (begins, other) = if protocol.kind.is_fetched() {
+        let (begins, other) = if protocol.kind.top().is_fetched {
             (receiver, transfer.from.as_str())
         } else {
             (transfer.from.as_str(), receiver)

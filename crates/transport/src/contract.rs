@@ -24,9 +24,8 @@
 //! the rate of the path, then paths, groups and routes. [`Transport::is_ready`] is `false` until
 //! the records of an earlier process were read.
 //!
-//! [`Kind`] describes the properties of a protocol, for checks of options: `is_entity`,
-//! `has_groups`, `has_directories`, `has_relays`, `has_sockets`, `spools` and others. No user
-//! matches on a protocol.
+//! [`Kind`] is a stack of [`Layer`]s, which have the properties of the protocol as data:
+//! [`Kind::has`] a [`Feature`], and the fields of [`Kind::top`]. No user matches on a protocol.
 //!
 //! **Capabilities.** [`Transport`] and [`Configuration`] have the methods that most protocols
 //! need. Operations of some protocols are separate traits, which a transport returns if it

@@ -84,6 +84,7 @@ impl<'de> Deserialize<'de> for Protocol {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::Feature;
     use crate::mib::Class;
 
     #[test]
@@ -95,7 +96,7 @@ mod tests {
             let below = Kind::named(name).unwrap();
             assert_eq!((kind.red(), kind.dissector()), (below.red(), below.dissector()));
             assert_eq!(kind.class(), Class::Unacknowledged);
-            assert!(below.has_nodes());
+            assert!(below.has(Feature::Nodes));
         }
     }
 

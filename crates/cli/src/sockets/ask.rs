@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
+use transport::contract::Feature;
 
 use crate::sockets::operations::{self, Common, Operation};
 use crate::sockets::scope;
@@ -97,7 +98,7 @@ fn request(common: Common, wish: Wish) -> Result<ExitCode> {
 fn ends(common: &Common) -> Result<Ends> {
     let protocol = &common.options.protocol;
     ensure!(
-        protocol.kind.has_directories(),
+        protocol.kind.has(Feature::Directories),
         "{protocol} cannot fetch, list or delete; use --protocol saratoga or cfdp"
     );
     let (to, listen) = common.addresses()?;

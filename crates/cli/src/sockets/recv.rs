@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
+use transport::contract::Feature;
 use transport::quantity::Span;
 
 use crate::sockets::cfdp_over_node::{Node, NodeOptions};
@@ -105,7 +106,7 @@ impl Args {
     fn beacons(&self, listen: SocketAddr) -> Result<Option<Beacons>> {
         let SaratogaOptions { beacon, eid, .. } = &self.saratoga;
         let Some(interval) = *beacon else {
-            let joins = self.options.protocol.kind.has_groups();
+            let joins = self.options.protocol.kind.has(Feature::Groups);
             let is_given = eid.is_some() || !joins && self.group != GroupOptions::default();
             ensure!(
                 !is_given,

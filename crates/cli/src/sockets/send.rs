@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use transport::contract::Feature;
 use transport::protocol::Protocol;
 use transport::quantity::Span;
 
@@ -161,7 +162,7 @@ impl Args {
         if group.is_some() {
             return options.of_norm().map(Some);
         }
-        let joins = protocol.kind.has_groups();
+        let joins = protocol.kind.has(Feature::Groups);
         let Some(to) = self.address.as_deref().filter(|_| joins) else { return Ok(None) };
         let to = resolve(to)?;
         to.ip().is_multicast().then(|| options.reached(to)).transpose()
@@ -171,7 +172,7 @@ impl Args {
     fn ends(&self) -> Result<Ends> {
         let protocol = &self.options.protocol;
         ensure!(
-            !protocol.kind.is_fetched(),
+            !protocol.kind.top().is_fetched,
             "{protocol} is for fetching: the receiver runs `slowlight get --protocol saratoga`"
         );
         let group = self.group(protocol)?;

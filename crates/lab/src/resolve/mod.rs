@@ -8,6 +8,7 @@ use std::path::Path;
 
 use engine::Rng;
 use transport::Configuration;
+use transport::contract::Feature;
 use transport::overlay::Overlay;
 use transport::protocol::Protocol;
 use transport::quantity::Span;
@@ -335,8 +336,9 @@ impl Scenario {
                 let settings = |protocol: &Protocol| {
                     let Protocol { kind, profile, layers } = protocol.clone();
                     // A bundle node has one layer.
-                    let layer = Some(kind).filter(|kind| kind.has_nodes());
-                    let engine = (kind.adapter().title(), kind.program(), kind.is_scps_fp());
+                    let layer = Some(kind).filter(|kind| kind.has(Feature::Nodes));
+                    let engine =
+                        (kind.adapter().title(), kind.top().program, kind.has(Feature::Scps));
                     (engine, layer, profile, layers)
                 };
                 let spoken = self.nodes[waypoint].protocol.as_ref().map(settings);

@@ -8,8 +8,8 @@ use ltp::ltpt;
 use super::{engine_in, no_profile, repeated_silence};
 use crate::adapter::bundles::config::EPOCH;
 use crate::contract::{
-    Adapter, Configuration, Counters, Process, Progress, Protocol, RequestError, SendRequest,
-    Spool, Transport,
+    Adapter, Configuration, Counters, Feature, Process, Progress, Protocol, RequestError,
+    SendRequest, Spool, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
 use crate::settings::{Schema, Settings};
@@ -34,7 +34,7 @@ pub fn ltp_config(protocol: &Protocol) -> Result<ltp::Config, SpecError> {
         None => ltp::Config::default(),
     };
     let transport = ltpt::Config { clock: EPOCH, ..ltpt::Config::default() };
-    let transport = protocol.kind.has_relays().then_some(transport);
+    let transport = protocol.kind.has(Feature::Relays).then_some(transport);
     Ok(ltp::Config { transport, ..config })
 }
 

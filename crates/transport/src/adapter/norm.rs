@@ -8,8 +8,8 @@ use norm::{self, Piece};
 
 use super::{engine_in, no_profile};
 use crate::contract::{
-    Adapter, Configuration, Counters, FileCode, Groups, Membership, Process, Progress, Protocol,
-    RequestError, SendRequest, Spool, Streams, Transport,
+    Adapter, Configuration, Counters, Feature, FileCode, Groups, Membership, Process, Progress,
+    Protocol, RequestError, SendRequest, Spool, Streams, Transport,
 };
 use crate::event::{Ended, Event, StreamEvent, TransferId};
 use crate::settings::{Schema, Settings};
@@ -42,7 +42,7 @@ pub fn norm_config(protocol: &Protocol) -> Result<norm::Config, SpecError> {
     let name = protocol.profile.as_deref().unwrap_or("default");
     let config = norm::profile(name);
     let mut config = config.ok_or_else(|| no_profile(protocol.kind.name(), name, NORM_PROFILES))?;
-    if protocol.kind.is_coded() {
+    if protocol.kind.has(Feature::Coded) {
         config.use_proactive_parity();
     }
     Ok(config)

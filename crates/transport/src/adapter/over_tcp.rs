@@ -126,7 +126,7 @@ impl Above {
         let (source, name) = (send.source.clone(), send.name.as_str());
         match self {
             Self::Ftp(node) => {
-                let id = match send.kind.carries() {
+                let id = match send.kind.top().carries {
                     ContentKind::Records => {
                         let ranges = records::ranges(&send.records);
                         let path = name.to_owned();
@@ -138,7 +138,7 @@ impl Above {
                     }
                     ContentKind::Changes => node.update_by(peer, source),
                     ContentKind::Copy => node.copy(peer, &records::original_of(name), name),
-                    ContentKind::File if send.kind.is_fetched() => node.get(peer, name, source),
+                    ContentKind::File if send.kind.top().is_fetched => node.get(peer, name, source),
                     ContentKind::File => node.put(peer, source, name),
                 };
                 id.map(|id| id.0).map_err(|error| error.to_string())
@@ -307,7 +307,7 @@ impl Transport for TcpTransport {
     fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
         let known = self.paths.get(&request.destination).copied();
         let peer = known.ok_or_else(|| RequestError::no_path(request.destination))?;
-        let (name, is_fetched) = (request.name.clone(), request.kind.is_fetched());
+        let (name, is_fetched) = (request.name.clone(), request.kind.top().is_fetched);
         // The request is known before its first indication is polled.
         let id = self.node.call(now, |node| node.request(peer, request));
         let id = id.map_err(RequestError::new)?;

@@ -63,7 +63,7 @@ pub(crate) fn check_version(
     protocol: &Protocol,
     version: saratoga::Version,
 ) -> Result<(), SpecError> {
-    if version == saratoga::Version::V1 || protocol.kind.is_fetched() {
+    if version == saratoga::Version::V1 || protocol.kind.top().is_fetched {
         return Ok(());
     }
     let profile = protocol.profile.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
@@ -288,7 +288,11 @@ impl SaratogaTransport {
         request: &SendRequest,
         peer: PathId,
     ) -> Result<saratoga::SessionId, saratoga::RequestError> {
-        let put = if request.asks_first { saratoga::Put::Ask } else { request.kind.put() };
+        let put = match request.kind.is_reliable() {
+            _ if request.asks_first => saratoga::Put::Ask,
+            true => saratoga::Put::Push,
+            false => saratoga::Put::Blind,
+        };
         let request = saratoga::PutRequest {
             peer,
             source: request.source.clone(),
@@ -309,7 +313,7 @@ fn sent(
 
 impl Transport for SaratogaTransport {
     fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
-        if request.kind.is_fetched() {
+        if request.kind.top().is_fetched {
             return self.fetch(now, request);
         }
         let peer = self.path(request)?;

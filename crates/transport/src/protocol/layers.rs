@@ -17,6 +17,7 @@ fn none() -> Vec<&'static str> {
 const fn layer(name: &'static str, needs: &'static [Service], offers: &'static [Service]) -> Layer {
     Layer {
         name,
+        family: name,
         needs,
         offers,
         features: &[],
@@ -46,6 +47,7 @@ const fn cfdp_layer(
     features: &'static [Feature],
 ) -> Layer {
     Layer {
+        family: "CFDP",
         features,
         dissector: Some(&dissect::cfdp::DISSECTOR),
         adapter: Some(&cfdp::Cfdp),
@@ -56,6 +58,7 @@ const fn cfdp_layer(
 
 const fn ltp_layer(name: &'static str, offers: &'static [Service], red: Red) -> Layer {
     Layer {
+        family: "LTP",
         features: &[Feature::PeerNumbers],
         red,
         dissector: Some(&dissect::ltp::DISSECTOR),
@@ -71,6 +74,7 @@ const fn ltp_layer(name: &'static str, offers: &'static [Service], red: Red) -> 
 
 const fn saratoga_layer(name: &'static str, offers: &'static [Service]) -> Layer {
     Layer {
+        family: "Saratoga",
         features: &[Feature::Directories],
         dissector: Some(&dissect::saratoga::DISSECTOR),
         convergence: Some(Convergence::Saratoga),
@@ -85,6 +89,7 @@ const fn saratoga_layer(name: &'static str, offers: &'static [Service]) -> Layer
 
 const fn norm_layer(name: &'static str, features: &'static [Feature]) -> Layer {
     Layer {
+        family: "NORM",
         features,
         dissector: Some(&dissect::norm::DISSECTOR),
         convergence: Some(Convergence::Norm),
@@ -101,6 +106,7 @@ const fn norm_layer(name: &'static str, features: &'static [Feature]) -> Layer {
 /// File protocol over TCP, which has the profile.
 const fn over_streams(name: &'static str, features: &'static [Feature], port: u16) -> Layer {
     Layer {
+        family: "FTP over TCP",
         features,
         port: Some(port),
         adapter: Some(&over_tcp::OverTcp),
@@ -108,13 +114,20 @@ const fn over_streams(name: &'static str, features: &'static [Feature], port: u1
     }
 }
 
-const SCPS: &[Feature] = &[Feature::Scps, Feature::InOrder];
-
-/// Program of the reference implementation, in contrast to a server of FTP.
-const SCPS_PORT: u16 = 2121;
+/// SCPS-FP, at the port of the reference implementation, which has no server of FTP.
+const fn scps_fp(name: &'static str) -> Layer {
+    Layer {
+        family: "SCPS-FP over TCP",
+        ..over_streams(name, &[Feature::Scps, Feature::InOrder], 2121)
+    }
+}
 
 const fn program(name: &'static str, tool: Tool, port: u16) -> Layer {
-    Layer { program: Some(tool), ..over_streams(name, &[Feature::InOrder], port) }
+    Layer {
+        family: "programs over TCP",
+        program: Some(tool),
+        ..over_streams(name, &[Feature::InOrder], port)
+    }
 }
 
 /// A program over OpenSSH, whose releases are profiles.
@@ -182,15 +195,11 @@ pub const LAYERS: &[Layer] = &[
         ..over_streams("ftp", &[Feature::InOrder], 21)
     },
     Layer { is_fetched: true, ..over_streams("ftp-get", &[Feature::InOrder], 21) },
-    over_streams("scps-fp", SCPS, SCPS_PORT),
-    Layer { is_fetched: true, ..over_streams("scps-fp-get", SCPS, SCPS_PORT) },
-    Layer {
-        is_fetched: true,
-        carries: ContentKind::Records,
-        ..over_streams("scps-fp-read", SCPS, SCPS_PORT)
-    },
-    Layer { carries: ContentKind::Changes, ..over_streams("scps-fp-update", SCPS, SCPS_PORT) },
-    Layer { carries: ContentKind::Copy, ..over_streams("scps-fp-copy", SCPS, SCPS_PORT) },
+    scps_fp("scps-fp"),
+    Layer { is_fetched: true, ..scps_fp("scps-fp-get") },
+    Layer { is_fetched: true, carries: ContentKind::Records, ..scps_fp("scps-fp-read") },
+    Layer { carries: ContentKind::Changes, ..scps_fp("scps-fp-update") },
+    Layer { carries: ContentKind::Copy, ..scps_fp("scps-fp-copy") },
     over_ssh("scp", Tool::Scp, "scp FILE RECEIVER:"),
     over_ssh("sftp", Tool::Sftp, "sftp RECEIVER: <<< \"put FILE\""),
     over_ssh("rsync", Tool::Rsync, "rsync FILE RECEIVER:"),
@@ -199,7 +208,7 @@ pub const LAYERS: &[Layer] = &[
         ..program("rsync-daemon", Tool::RsyncDaemon, 873)
     },
     Layer { features: &[Feature::InOrder, Feature::Typed], ..program("telnet", Tool::Telnet, 23) },
-    layer("file", &[Service::Bundles], &[Service::Files]),
+    Layer { family: "files", ..layer("file", &[Service::Bundles], &[Service::Files]) },
     Layer {
         features: &[Feature::Routes, Feature::Nodes],
         port: Some(nodes::PORT),
@@ -220,7 +229,7 @@ pub const LAYERS: &[Layer] = &[
         ..convergence("udpcl", &[Service::Datagrams], Convergence::Udp, "udpcl")
     },
     Layer {
-        features: &[Feature::Simulated, Feature::Controlled],
+        features: &[Feature::Tcp, Feature::Controlled],
         dissector: Some(&dissect::tcp::DISSECTOR),
         profiles: OverTcpConfig::profiles,
         ..layer("tcp", &[Service::Packets], &[Service::Streams])

@@ -166,7 +166,7 @@ fn joined(mut protocol: Protocol) -> Protocol {
     let mut layers = protocol.layers.iter();
     let (Some((_, first)), None) = (layers.next(), layers.next()) else { return protocol };
     let whole = match &protocol.profile {
-        Some(profile) if protocol.kind.program().is_some() => {
+        Some(profile) if protocol.kind.top().program.is_some() => {
             format!("{first}{SEPARATOR}{profile}")
         }
         Some(_) => return protocol,
@@ -174,7 +174,7 @@ fn joined(mut protocol: Protocol) -> Protocol {
     };
     let short = Protocol::with_profile(protocol.kind, &whole);
     let is_of_top = protocol.layers.contains_key(protocol.kind.layers()[0].name)
-        && protocol.kind.program().is_none();
+        && protocol.kind.top().program.is_none();
     if !is_of_top && adapter::check_profile(&short).is_ok() {
         protocol = short;
     }

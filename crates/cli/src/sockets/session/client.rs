@@ -13,6 +13,7 @@ use indicatif::ProgressBar;
 use ltp::ltpt::{Otherwise, Routing};
 use service::api::Receives;
 use transport::contract::Directories;
+use transport::contract::Feature;
 use transport::quantity::Span;
 use transport::{
     CfdpUser, Configuration, Ended, Event, Progress, Role, SendRequest, TransferId, Transport,
@@ -252,7 +253,7 @@ impl Client {
     fn new(job: Job, now: Time, is_quick: bool) -> Self {
         let Job { options, ends, wish, timeout, node: _ } = job;
         let screen = Screen::new(options.json);
-        let resumes = options.protocol.kind.resumes();
+        let resumes = options.protocol.kind.adapter().resumes(options.protocol.kind);
         let bar = match &wish {
             Wish::Send(_) | Wish::Get { .. } => screen.bar(wish.remote(), None),
             Wish::List(_) | Wish::Delete(_) => ProgressBar::hidden(),
@@ -585,7 +586,8 @@ impl Client {
     fn warn_of_silence(&mut self, now: Time) {
         let patience = transfer::patience(self.options.light_time());
         // Without --rate a sender may be slow until receivers report their rate.
-        let is_slow = self.options.rate.is_none() && self.options.protocol.kind.is_multicast();
+        let is_slow =
+            self.options.rate.is_none() && self.options.protocol.kind.has(Feature::Multicast);
         let since = if is_slow { self.bar.began } else { self.advanced };
         let is_late = now.since(since) >= patience;
         if self.is_warned
@@ -620,7 +622,7 @@ impl Client {
     /// it.
     fn to_cancel(&self) -> Option<TransferId> {
         let is_kept =
-            self.wish.is_send() && self.resumes && self.options.protocol.kind.has_groups()
+            self.wish.is_send() && self.resumes && self.options.protocol.kind.has(Feature::Groups)
                 || self.wish.put().is_some();
         self.active().filter(|_| !is_kept).cloned()
     }

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
 use ltp::ltpt;
 use service::api::Receives;
+use transport::contract::Feature;
 use transport::{Configuration, Ended, Event, Role, TransferId, Transport};
 
 use super::closing::Closing;
@@ -109,7 +110,7 @@ fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Ru
     let screen = Screen::new(options.json);
     let open_store = || -> Result<rt::FileStore> {
         let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;
-        super::sweep(&mut store, options.protocol.kind.spools())?;
+        super::sweep(&mut store, options.protocol.kind.adapter().spools())?;
         Ok(store)
     };
     let Some(mut node) = node else {
@@ -178,7 +179,7 @@ fn open(
         options.full_protocol()?,
     ));
     if !options.protocol.kind.is_entity() {
-        service.routes.print(screen, options.protocol.kind.has_relays());
+        service.routes.print(screen, options.protocol.kind.has(Feature::Relays));
     }
     Ok(driver)
 }
