@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use transport::contract::BufferLimits;
-use transport::contract::Feature;
+use transport::contract::{BufferLimits, Feature};
 use transport::pep::PepSettings;
 use transport::protocol::{ContentKind, Protocol};
 use transport::quantity::{Rate, Size, Span};

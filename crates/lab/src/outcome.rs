@@ -8,8 +8,7 @@ use sim::HostStats;
 
 use models::programs::Latency;
 use transport::Ended;
-use transport::contract::BufferLimits;
-use transport::contract::Feature;
+use transport::contract::{BufferLimits, Feature};
 use transport::overlay::Overlay;
 use transport::protocol::ContentKind;
 use transport::text::SpecError;

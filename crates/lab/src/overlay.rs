@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use transport::contract::Adapter;
-use transport::contract::Feature;
+use transport::contract::{Adapter, Feature};
 use transport::overlay::Overlay;
 use transport::protocol::Protocol;
 use transport::settings::Settings;

@@ -15,10 +15,8 @@ use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf
 use ut::{self, OverBundles};
 
 use self::config::{BundlesConfig, Carrier, CfdpUser, LAYER, SERVICE, node};
-use super::cfdp::tell_of_ends;
-use super::cfdp_over_ltp::event;
+use super::cfdp::{carried_under_way, put_request, sent, tell_of_ends};
 use super::over_tcp::config as streams;
-use crate::adapter::layered_cfdp::{carried_under_way, put_request};
 use crate::contract::{
     Adapter, BundleMetrics, Configuration, Counters, Interfaces, Protocol, RequestError,
     SendRequest, Transport,
@@ -232,7 +230,7 @@ impl Engine for User {
     fn poll_indication(&mut self) -> Option<Event> {
         match self {
             Self::Files(files) => files.poll_indication().map(of_files),
-            Self::Cfdp(entity) => entity.poll_indication().map(event),
+            Self::Cfdp(entity) => entity.poll_indication().map(Event::from),
         }
     }
 
@@ -352,7 +350,7 @@ impl Transport for BundleTransport {
                 let sent = files.send(now, request.source.clone(), &request.name, &to);
                 sent.map(|file| TransferId::new(file.0)).map_err(RequestError::new)
             }
-            User::Cfdp(entity) => super::cfdp::sent(entity.put(now, put_request(request))),
+            User::Cfdp(entity) => sent(entity.put(now, put_request(request))),
         };
         self.keep_links(now);
         sent

@@ -5,8 +5,7 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use ltp::ltpt;
 
-use super::{engine_in, no_profile, repeated_silence};
-use crate::adapter::bundles::config::EPOCH;
+use super::{EPOCH, engine_in, no_profile, repeated_silence};
 use crate::contract::{
     Adapter, Configuration, Counters, Feature, Process, Progress, Protocol, RequestError,
     SendRequest, Spool, Transport,
@@ -16,7 +15,7 @@ use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 
 /// Ports from which an LTP engine may send besides its listening port.
-pub(super) const PEER_PORTS: usize = 64;
+const PEER_PORTS: usize = 64;
 
 /// Profiles of LTP.
 pub const LTP_PROFILES: &[&str] =

@@ -2,8 +2,6 @@
 
 pub mod bundles;
 pub mod cfdp;
-pub mod cfdp_over_ltp;
-pub mod layered_cfdp;
 pub mod ltp;
 pub mod norm;
 pub mod over_tcp;
@@ -14,6 +12,9 @@ use std::time::Duration;
 use crate::contract::{Configuration, Protocol};
 use crate::settings::Settings;
 use crate::text::SpecError;
+
+/// Milliseconds from the beginning of 2000 to that of 2026, where a world begins: 9,497 days.
+pub(crate) const EPOCH: u64 = 9_497 * 86_400_000;
 
 /// Configuration of entity `entity` under `protocol`, changed by `settings`.
 ///

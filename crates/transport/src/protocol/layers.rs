@@ -5,7 +5,7 @@ use models::programs::{Tool, Version};
 
 use crate::adapter::bundles::config as nodes;
 use crate::adapter::over_tcp::config::OverTcpConfig;
-use crate::adapter::{bundles, cfdp, cfdp_over_ltp, ltp, norm, over_tcp, saratoga};
+use crate::adapter::{bundles, cfdp, ltp, norm, over_tcp, saratoga};
 use crate::contract::{Convergence, Feature, Layer, Service};
 use crate::dissect;
 use crate::records::ContentKind;
@@ -50,7 +50,7 @@ const fn cfdp_layer(
         family: "CFDP",
         features,
         dissector: Some(&dissect::cfdp::DISSECTOR),
-        adapter: Some(&cfdp::Cfdp),
+        adapter: Some(&cfdp::Cfdp::OverDatagrams),
         profiles: || cfdp::CFDP_PROFILES.to_vec(),
         ..layer(name, needs, &[Service::Files])
     }
@@ -66,7 +66,7 @@ const fn ltp_layer(name: &'static str, offers: &'static [Service], red: Red) -> 
         node_layer: Some("ltpcl"),
         // Blocks become payloads under their own names, so no file remains.
         adapter: Some(&ltp::Ltp),
-        adapter_above: Some(&cfdp_over_ltp::CfdpOverLtp),
+        adapter_above: Some(&cfdp::Cfdp::OverLtp),
         profiles: || ltp::LTP_PROFILES.to_vec(),
         ..layer(name, &[Service::Datagrams], offers)
     }

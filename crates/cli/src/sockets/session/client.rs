@@ -12,8 +12,7 @@ use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
 use ltp::ltpt::{Otherwise, Routing};
 use service::api::Receives;
-use transport::contract::Directories;
-use transport::contract::Feature;
+use transport::contract::{Directories, Feature};
 use transport::quantity::Span;
 use transport::{
     CfdpUser, Configuration, Ended, Event, Progress, Role, SendRequest, TransferId, Transport,
