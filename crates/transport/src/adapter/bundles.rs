@@ -16,6 +16,7 @@ use ut::{self, OverBundles};
 
 use self::config::{BundlesConfig, Carrier, CfdpUser, LAYER, SERVICE, node};
 use super::cfdp::{carried_under_way, put_request, sent, tell_of_ends};
+use super::engine_of;
 use super::over_tcp::config as streams;
 use crate::contract::{
     Adapter, BundleMetrics, Configuration, Counters, Interfaces, Protocol, RequestError,
@@ -196,51 +197,7 @@ impl User {
     }
 }
 
-impl Engine for User {
-    type Indication = Event;
-
-    fn handle_input(&mut self, now: Time, input: Input<'_>) {
-        match self {
-            Self::Files(files) => files.handle_input(now, input),
-            Self::Cfdp(entity) => entity.handle_input(now, input),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        match self {
-            Self::Files(files) => files.handle_timeout(now),
-            Self::Cfdp(entity) => entity.handle_timeout(now),
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        match self {
-            Self::Files(files) => files.poll_transmit(now, tx),
-            Self::Cfdp(entity) => entity.poll_transmit(now, tx),
-        }
-    }
-
-    fn poll_effect(&mut self) -> Option<Effect> {
-        match self {
-            Self::Files(files) => files.poll_effect(),
-            Self::Cfdp(entity) => entity.poll_effect(),
-        }
-    }
-
-    fn poll_indication(&mut self) -> Option<Event> {
-        match self {
-            Self::Files(files) => files.poll_indication().map(of_files),
-            Self::Cfdp(entity) => entity.poll_indication().map(Event::from),
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Deadline> {
-        match self {
-            Self::Files(files) => files.poll_timeout(),
-            Self::Cfdp(entity) => entity.poll_timeout(),
-        }
-    }
-}
+engine_of!(User, Event, { Files: of_files, Cfdp: Event::from });
 
 /// A link to a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -99,6 +99,46 @@ macro_rules! engine_in {
 
 use engine_in;
 
+/// Implements [`engine::Engine`] for an enum of engines, each with the conversion of its
+/// indications.
+macro_rules! engine_of {
+    ($type:ty, $indication:ty, { $($variant:ident: $convert:expr),+ $(,)? }) => {
+        impl engine::Engine for $type {
+            type Indication = $indication;
+
+            fn handle_input(&mut self, now: engine::Time, input: engine::Input<'_>) {
+                match self { $(Self::$variant(engine) => engine.handle_input(now, input)),+ }
+            }
+
+            fn handle_timeout(&mut self, now: engine::Time) {
+                match self { $(Self::$variant(engine) => engine.handle_timeout(now)),+ }
+            }
+
+            fn poll_transmit(
+                &mut self,
+                now: engine::Time,
+                tx: &mut engine::TxBuf,
+            ) -> Option<engine::Transmit> {
+                match self { $(Self::$variant(engine) => engine.poll_transmit(now, tx)),+ }
+            }
+
+            fn poll_effect(&mut self) -> Option<engine::Effect> {
+                match self { $(Self::$variant(engine) => engine.poll_effect()),+ }
+            }
+
+            fn poll_indication(&mut self) -> Option<$indication> {
+                match self { $(Self::$variant(engine) => engine.poll_indication().map($convert)),+ }
+            }
+
+            fn poll_timeout(&self) -> Option<engine::Deadline> {
+                match self { $(Self::$variant(engine) => engine.poll_timeout()),+ }
+            }
+        }
+    };
+}
+
+use engine_of;
+
 #[cfg(test)]
 mod tests {
 

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf};
+use engine::{Engine, PathId, Rng, Time};
 use models::ftp;
 use models::message::ReadControl;
 use models::programs;
 
 use self::config::OverTcpConfig;
-use super::engine_in;
+use super::{engine_in, engine_of};
 use crate::contract::{
     Adapter, BufferLimits, Configuration, Counters, Interfaces, Protocol, RequestError,
     SendRequest, Transport,
@@ -150,51 +150,7 @@ impl Above {
     }
 }
 
-impl Engine for Above {
-    type Indication = Indication;
-
-    fn handle_input(&mut self, now: Time, input: Input<'_>) {
-        match self {
-            Self::Ftp(node) => node.handle_input(now, input),
-            Self::Program(node) => node.handle_input(now, input),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        match self {
-            Self::Ftp(node) => node.handle_timeout(now),
-            Self::Program(node) => node.handle_timeout(now),
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        match self {
-            Self::Ftp(node) => node.poll_transmit(now, tx),
-            Self::Program(node) => node.poll_transmit(now, tx),
-        }
-    }
-
-    fn poll_effect(&mut self) -> Option<Effect> {
-        match self {
-            Self::Ftp(node) => node.poll_effect(),
-            Self::Program(node) => node.poll_effect(),
-        }
-    }
-
-    fn poll_indication(&mut self) -> Option<Indication> {
-        match self {
-            Self::Ftp(node) => node.poll_indication().map(Indication::Ftp),
-            Self::Program(node) => node.poll_indication().map(Indication::Program),
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Deadline> {
-        match self {
-            Self::Ftp(node) => node.poll_timeout(),
-            Self::Program(node) => node.poll_timeout(),
-        }
-    }
-}
+engine_of!(Above, Indication, { Ftp: Indication::Ftp, Program: Indication::Program });
 
 /// FTP, or a program, over TCP.
 #[derive(Debug)]
