@@ -357,9 +357,9 @@ impl<'a> Simulation<'a> {
         let trace = Arc::new(Mutex::new(TraceFile { sink, error: None }));
         let lines = Arc::clone(&trace);
         let spoken = scenario.nodes.values().filter_map(|node| node.protocol.as_ref());
-        let spoken: Vec<_> = spoken.filter_map(|protocol| protocol.kind.dissector()).collect();
-        let known = dissect::ALL.iter().copied().filter(|one| spoken.contains(one));
-        let known: Vec<_> = known.collect();
+        let mut known: Vec<_> = spoken.filter_map(|protocol| protocol.kind.dissector()).collect();
+        known.sort_by_key(|one| dissect::ALL.iter().position(|other| other == one));
+        known.dedup();
         let describe = move |datagram: &[u8]| dissect::describe(&known, datagram);
         self.world.trace(describe, move |row| {
             lines.lock().unwrap_or_else(PoisonError::into_inner).line(row);

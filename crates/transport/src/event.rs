@@ -82,7 +82,7 @@ pub struct Ended {
 
 impl Ended {
     /// A confirmed end with the result of an engine.
-    pub(crate) fn new(
+    pub fn new(
         id: TransferId,
         at_sender: bool,
         name: impl Into<String>,

@@ -45,7 +45,9 @@ pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
     protocol.kind.adapter().configuration(protocol, 1).map(drop)
 }
 
-pub(crate) fn no_profile(of: &str, name: &str, known: &[&str]) -> SpecError {
+/// Error about a profile that does not exist, with those that do.
+#[must_use]
+pub fn no_profile(of: &str, name: &str, known: &[&str]) -> SpecError {
     let near = crate::text::did_you_mean(name, known.iter().copied());
     let known = known.join(", ");
     SpecError::invalid(format!(

@@ -169,6 +169,39 @@ impl std::fmt::Debug for Layer {
 }
 
 impl Layer {
+    /// A layer that retransmits lost data, without other properties.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        needs: &'static [Service],
+        offers: &'static [Service],
+    ) -> Self {
+        Self {
+            name,
+            family: name,
+            needs,
+            offers,
+            features: &[],
+            red: Red::All,
+            carries: ContentKind::File,
+            is_fetched: false,
+            program: None,
+            command: None,
+            familiar: None,
+            port: None,
+            dissector: None,
+            convergence: None,
+            node_layer: None,
+            node_spools: &[],
+            adapter: None,
+            adapter_above: None,
+            profiles: Vec::new,
+            controlled_profiles: &[],
+            coded_profiles: &[],
+            tried: (&[None], &[]),
+        }
+    }
+
     /// Whether it has a property.
     #[must_use]
     pub fn has(&self, feature: Feature) -> bool {

@@ -1,5 +1,7 @@
 //! The table of layers: a row each.
 
+use std::sync::OnceLock;
+
 use ::ltp::Red;
 use models::programs::{Tool, Version};
 
@@ -9,37 +11,7 @@ use crate::adapter::{bundles, cfdp, ltp, norm, over_tcp, saratoga};
 use crate::contract::{Convergence, Feature, Layer, Service};
 use crate::dissect;
 use crate::records::ContentKind;
-
-fn none() -> Vec<&'static str> {
-    Vec::new()
-}
-
-const fn layer(name: &'static str, needs: &'static [Service], offers: &'static [Service]) -> Layer {
-    Layer {
-        name,
-        family: name,
-        needs,
-        offers,
-        features: &[],
-        red: Red::All,
-        carries: ContentKind::File,
-        is_fetched: false,
-        program: None,
-        command: None,
-        familiar: None,
-        port: None,
-        dissector: None,
-        convergence: None,
-        node_layer: None,
-        node_spools: &[],
-        adapter: None,
-        adapter_above: None,
-        profiles: none,
-        controlled_profiles: &[],
-        coded_profiles: &[],
-        tried: (&[None], &[]),
-    }
-}
+use crate::text::SpecError;
 
 const fn cfdp_layer(
     name: &'static str,
@@ -52,7 +24,7 @@ const fn cfdp_layer(
         dissector: Some(&dissect::cfdp::DISSECTOR),
         adapter: Some(&cfdp::Cfdp::OverDatagrams),
         profiles: || cfdp::CFDP_PROFILES.to_vec(),
-        ..layer(name, needs, &[Service::Files])
+        ..Layer::new(name, needs, &[Service::Files])
     }
 }
 
@@ -68,7 +40,7 @@ const fn ltp_layer(name: &'static str, offers: &'static [Service], red: Red) -> 
         adapter: Some(&ltp::Ltp),
         adapter_above: Some(&cfdp::Cfdp::OverLtp),
         profiles: || ltp::LTP_PROFILES.to_vec(),
-        ..layer(name, &[Service::Datagrams], offers)
+        ..Layer::new(name, &[Service::Datagrams], offers)
     }
 }
 
@@ -83,7 +55,7 @@ const fn saratoga_layer(name: &'static str, offers: &'static [Service]) -> Layer
         adapter: Some(&saratoga::Saratoga),
         profiles: || saratoga::SARATOGA_PROFILES.to_vec(),
         controlled_profiles: &["tfrc"],
-        ..layer(name, &[Service::Datagrams], offers)
+        ..Layer::new(name, &[Service::Datagrams], offers)
     }
 }
 
@@ -99,7 +71,7 @@ const fn norm_layer(name: &'static str, features: &'static [Feature]) -> Layer {
         profiles: || norm::NORM_PROFILES.to_vec(),
         controlled_profiles: &["cc", "coded-cc"],
         coded_profiles: &["coded", "coded-cc", "coded-eager"],
-        ..layer(name, &[Service::Datagrams], &[Service::Files, Service::Convergence])
+        ..Layer::new(name, &[Service::Datagrams], &[Service::Files, Service::Convergence])
     }
 }
 
@@ -110,7 +82,7 @@ const fn over_streams(name: &'static str, features: &'static [Feature], port: u1
         features,
         port: Some(port),
         adapter: Some(&over_tcp::OverTcp),
-        ..layer(name, &[Service::Streams], &[Service::Files])
+        ..Layer::new(name, &[Service::Streams], &[Service::Files])
     }
 }
 
@@ -145,11 +117,34 @@ const fn convergence(
     Layer {
         convergence: Some(convergence),
         node_layer: Some(node_layer),
-        ..layer(name, below, &[Service::Convergence])
+        ..Layer::new(name, below, &[Service::Convergence])
     }
 }
 
-/// Every layer.
+/// Layers of programs that use this crate.
+static REGISTERED: OnceLock<&[Layer]> = OnceLock::new();
+
+/// Every layer, and those that are registered, which are final from now on.
+pub(super) fn all() -> impl Iterator<Item = &'static Layer> + Clone {
+    LAYERS.iter().chain(*REGISTERED.get_or_init(|| &[]))
+}
+
+/// Adds layers of protocols that this crate does not have. A layer that moves files and needs only
+/// a host is a protocol by its name. Call it once, before any protocol is used.
+///
+/// # Errors
+///
+/// A protocol was used before, layers were registered before, or a name is taken.
+pub fn register(layers: &'static [Layer]) -> Result<(), SpecError> {
+    let is_taken = |layer: &&Layer| LAYERS.iter().any(|known| known.name == layer.name);
+    if let Some(layer) = layers.iter().find(is_taken) {
+        return Err(SpecError::invalid(format!("there is another layer {}", layer.name)));
+    }
+    let too_late = |_| SpecError::invalid("layers are registered before any protocol is used");
+    REGISTERED.set(layers).map_err(too_late)
+}
+
+/// Every layer of this crate.
 pub const LAYERS: &[Layer] = &[
     cfdp_layer(
         "cfdp",
@@ -208,12 +203,12 @@ pub const LAYERS: &[Layer] = &[
         ..program("rsync-daemon", Tool::RsyncDaemon, 873)
     },
     Layer { features: &[Feature::InOrder, Feature::Typed], ..program("telnet", Tool::Telnet, 23) },
-    Layer { family: "files", ..layer("file", &[Service::Bundles], &[Service::Files]) },
+    Layer { family: "files", ..Layer::new("file", &[Service::Bundles], &[Service::Files]) },
     Layer {
         features: &[Feature::Routes, Feature::Nodes],
         port: Some(nodes::PORT),
         adapter_above: Some(&bundles::Bundles),
-        ..layer("bp", &[Service::Convergence], &[Service::Bundles])
+        ..Layer::new("bp", &[Service::Convergence], &[Service::Bundles])
     },
     convergence("tcpcl", &[Service::Streams], Convergence::Tcpcl4, "tcpcl4"),
     Layer {
@@ -232,7 +227,7 @@ pub const LAYERS: &[Layer] = &[
         features: &[Feature::Tcp, Feature::Controlled],
         dissector: Some(&dissect::tcp::DISSECTOR),
         profiles: OverTcpConfig::profiles,
-        ..layer("tcp", &[Service::Packets], &[Service::Streams])
+        ..Layer::new("tcp", &[Service::Packets], &[Service::Streams])
     },
 ];
 
