@@ -131,7 +131,9 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
         }
     }
     if let Wish::Send(file) = wish {
-        send_one_way(configuration.as_mut(), file, options)?;
+        file.groups.send_one_way(configuration.as_mut(), &options.protocol)?;
+        let checked = configuration.check(&options.protocol);
+        checked.map_err(|error| super::within(options, error.into()))?;
     }
     let named = super::named_peers(configuration.as_mut(), options)?;
     if let Some((_, name)) = named.into_iter().find(|(address, _)| *address == ends.to) {
@@ -139,28 +141,6 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
         path.rate_bps = rate.or(path.rate_bps).filter(|rate| *rate > 0);
     }
     Ok((configuration, path))
-}
-
-/// Applies the options for receivers without return link.
-fn send_one_way(
-    configuration: &mut dyn Configuration,
-    file: &SendFile,
-    options: &Options,
-) -> Result<()> {
-    let protocol = &options.protocol;
-    let (confidence, carousel) = (file.confidence, file.carousel.map(Span::duration));
-    let code = configuration.file_code();
-    for (option, is_given) in
-        [("--confidence", confidence.is_some()), ("--carousel", carousel.is_some())]
-    {
-        let is_taken = !is_given || code.is_some();
-        ensure!(is_taken, "{option} is for --protocol norm/coded, not {protocol}");
-    }
-    if let Some(code) = code {
-        code.send_one_way(confidence, carousel);
-    }
-    let checked = configuration.check(protocol);
-    checked.map_err(|error| super::within(options, error.into()))
 }
 
 /// Limits an entity to one transaction, and makes the request for it.
@@ -368,9 +348,9 @@ impl Client {
                     let entity = transport.cfdp_mut().context("it has no entity")?;
                     return Ok(entity.put(now, put.clone())?.into());
                 }
-                let messages = file.commands.iter().map(|text| text.clone().into()).collect();
+                let messages = file.groups.command.iter().map(|text| text.clone().into()).collect();
                 let request = request(&file.name, &file.remote)?;
-                let request = SendRequest { asks_first: file.asks, messages, ..request };
+                let request = SendRequest { asks_first: file.directories.ask, messages, ..request };
                 transport.send(now, &request)
             }
             Wish::Get { remote, name, takes, .. } => {
@@ -507,7 +487,7 @@ impl Client {
         }
         self.print_details(ended);
         let is_there = ended.is_success() && ended.is_confirmed;
-        if is_there && matches!(&self.wish, Wish::Send(file) if file.gives) {
+        if is_there && matches!(&self.wish, Wish::Send(file) if file.directories.give) {
             let path = self.wish.local();
             std::fs::remove_file(&path)
                 .with_context(|| format!("cannot delete {}", path.display()))?;

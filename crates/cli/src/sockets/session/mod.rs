@@ -30,7 +30,7 @@ pub(crate) use self::job::{Ends, Job, SendFile, Wish};
 pub(crate) use self::place::hash;
 pub(crate) use self::put::{CfdpOptions, mode};
 pub(crate) use self::routes::Routes;
-pub(crate) use self::server::{Beacons, Service, serve};
+pub(crate) use self::server::{Service, serve};
 pub(crate) use self::stream::{Source, receive as receive_stream, send as send_stream};
 use crate::sockets::transfer::{self, CATCH_UP, Options, UNPACED_WINDOW, bind_error};
 

@@ -328,7 +328,7 @@ fn receiver(
     let is_standard = to == Path::new(STANDARD);
     ensure!(!is_standard || !options.json, "--json and the stream both want standard output");
     let (mut configuration, path): (Box<dyn Configuration>, PathInfo) =
-        configured(&options, service.listen, (service.entity, 2), None, service.role())?;
+        configured(&options, service.listen, (service.entity, 2), None, service.role)?;
     let no_streams = || format!("{} has no streams", options.protocol);
     let membership = configuration.membership().with_context(no_streams)?;
     if service.group.is_some() {
