@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use clap::Command;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::Error;
+use transport::contract::Feature;
 use transport::protocol::{Kind, Protocol};
 use transport::{SpecError, text};
 
@@ -115,8 +116,8 @@ type Takes = fn(Kind) -> bool;
 fn taken_by(command: &str) -> Takes {
     match command {
         "compare" => |_| true,
-        "send" => |kind| kind.has_sockets() && !kind.is_fetched(),
-        "get" | "rm" | "ls" => |kind| kind.is_entity() || kind.has_directories(),
+        "send" => |kind| kind.has_sockets() && !kind.top().is_fetched,
+        "get" | "rm" | "ls" => |kind| kind.is_entity() || kind.has(Feature::Directories),
         "status" | "suspend" | "resume" | "put-from" => Kind::is_entity,
         _ => Kind::has_sockets,
     }
@@ -138,8 +139,8 @@ fn read(text: &str, takes: Takes) -> Result<Protocol, SpecError> {
 }
 
 /// Names of the protocols that a command takes, by family.
-fn families(takes: Takes) -> Vec<(&'static str, Vec<&'static str>)> {
-    let mut families: Vec<(&str, Vec<&str>)> = Vec::new();
+fn families(takes: Takes) -> Vec<(String, Vec<&'static str>)> {
+    let mut families: Vec<(String, Vec<&str>)> = Vec::new();
     for kind in Kind::all().filter(|kind| takes(*kind)) {
         match families.iter_mut().find(|(family, _)| *family == kind.family()) {
             Some((_, names)) => names.push(kind.name()),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use transport::contract::BufferLimits;
+use transport::contract::{BufferLimits, Feature};
 use transport::pep::PepSettings;
 use transport::protocol::{ContentKind, Protocol};
 use transport::quantity::{Rate, Size, Span};
@@ -231,7 +231,7 @@ impl Plan {
             links.extend([there, back, branch, branch_back]);
         }
         let takes_records =
-            matches!(protocol.kind.carries(), ContentKind::Records | ContentKind::Changes);
+            matches!(protocol.kind.top().carries, ContentKind::Records | ContentKind::Changes);
         let group = many.then(|| Group::made_up(ENDS.1, self.receivers)).transpose()?;
         let tcp = self.tcp.clone();
         let mib = tcp.and_then(|tcp| Settings::of_tcp(protocol.kind.adapter(), tcp));
@@ -271,7 +271,7 @@ impl Plan {
         mib: Option<Settings>,
     ) -> Result<Option<Settings>, SpecError> {
         let kind = protocol.kind;
-        let is_cut = kind.has_nodes() && !kind.is_entity_in_bundles();
+        let is_cut = kind.has(Feature::Nodes) && !kind.is_entity_in_bundles();
         let Some(part) = self.part.filter(|_| is_cut) else { return Ok(mib) };
         let empty = || Settings::parse("", "settings", &[], kind.adapter());
         let mut mib = mib.map_or_else(empty, Ok)?;
@@ -538,7 +538,7 @@ impl Row {
         let each: Vec<_> = each.filter_map(|receiver| receiver.delivered_s).collect();
         Self {
             protocol: protocol.clone(),
-            multicast: (plan.receivers > 1).then(|| protocol.kind.is_multicast()),
+            multicast: (plan.receivers > 1).then(|| protocol.kind.has(Feature::Multicast)),
             runs: runs.len(),
             completed: completed.len(),
             file_bytes: plan.content.len() as u64,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use transport::contract::Feature;
 use transport::dissect::{self, Dissector};
 use transport::protocol::Protocol;
 use transport::text::SpecError;
@@ -33,7 +34,8 @@ impl FromStr for Language {
         let kind = text.parse::<Protocol>()?.kind;
         let readable = kind.dissector().filter(|dissector| dissector.line.is_some());
         readable.map(Self).ok_or_else(|| {
-            let what = if kind.has_nodes() { "bundles come in pieces" } else { "FTP is text" };
+            let what =
+                if kind.has(Feature::Nodes) { "bundles come in pieces" } else { "FTP is text" };
             SpecError::invalid(format!("{what} over TCP, which is not put together here"))
         })
     }

@@ -8,9 +8,9 @@ use sim::HostStats;
 
 use models::programs::Latency;
 use transport::Ended;
-use transport::contract::BufferLimits;
+use transport::contract::{BufferLimits, Feature};
 use transport::overlay::Overlay;
-use transport::protocol::{ContentKind, Kind};
+use transport::protocol::ContentKind;
 use transport::text::SpecError;
 
 use crate::link_spec::time;
@@ -119,13 +119,13 @@ impl Observations {
             let back = topology.route_by(&waypoints).unwrap_or_default();
             let kind = transfer.protocol.as_ref().map(|protocol| protocol.kind);
             receivers.push(ReceiverWatch {
-                restarts: kind.is_some_and(Kind::is_scps_fp),
+                restarts: kind.is_some_and(|kind| kind.has(Feature::Scps)),
                 verified: is_there(host, &file),
                 ends: self.ends_of(transfer, host, false, alone),
                 stats: self.hosts[host].clone(),
                 nacks: self.repairs[host].map(|(_, nacks)| nacks),
                 rtt: light_time(&route) + light_time(&back),
-                hops: if kind.is_some_and(Kind::runs_over_tcp) {
+                hops: if kind.is_some_and(|kind| kind.has(Feature::Tcp)) {
                     topology.hops_of_mtu(&route)
                 } else {
                     topology.hops(&route)
@@ -136,7 +136,7 @@ impl Observations {
         let first_link = receivers.first().and_then(|receiver| receiver.first_link);
         let sender = node(&transfer.from)?;
         let receiver = transfer.to.names().next().map_or(Ok(sender), node)?;
-        let is_fetched = transfer.protocol.as_ref().is_some_and(|p| p.kind.is_fetched());
+        let is_fetched = transfer.protocol.as_ref().is_some_and(|p| p.kind.top().is_fetched);
         Ok(Watch {
             alone: alone && self.alone,
             reliable: scenario.is_reliable(transfer),
@@ -186,7 +186,9 @@ impl Observations {
         // is no later report.
         let by_report = at_sender && transfer.overlay == Some(Overlay::Sfo);
         let kind = transfer.protocol.as_ref().map(|protocol| protocol.kind);
-        let by_first = at_sender && kind.is_some_and(Kind::has_relays) && !transfer.via.is_empty();
+        let by_first = at_sender
+            && kind.is_some_and(|kind| kind.has(Feature::Relays))
+            && !transfer.via.is_empty();
         // A reception that failed early may lack the file's name.
         let unnamed = if alone && !name.is_empty() { self.ends.of(host, "") } else { &[] };
         let mut ends: Vec<_> = self.ends.of(host, name).iter().chain(unnamed).collect();

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use transport::contract::Adapter;
+use transport::contract::{Adapter, Feature};
 use transport::overlay::Overlay;
 use transport::protocol::Protocol;
 use transport::settings::Settings;
@@ -93,7 +93,7 @@ pub(crate) fn settle(
                 kind.name()
             )));
         }
-        if kind.has_relays() {
+        if kind.has(Feature::Relays) {
             // The engines get their routes when they are made.
             continue;
         }

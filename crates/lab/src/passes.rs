@@ -1,6 +1,7 @@
 //! Lengths of bundles for the contacts of a link.
 
 use bp::files::PART;
+use transport::contract::Feature;
 use transport::quantity::Size;
 
 use crate::link_spec::LinkSpec;
@@ -35,7 +36,7 @@ pub(crate) fn too_long(
     transfer: &Transfer,
     file: u64,
 ) -> Option<String> {
-    transfer.protocol.as_ref().filter(|protocol| protocol.kind.has_nodes())?;
+    transfer.protocol.as_ref().filter(|protocol| protocol.kind.has(Feature::Nodes))?;
     let names = transfer.ways().next()?;
     let nodes = names.into_iter().map(|name| topology.node(name)).collect::<Option<Vec<_>>>()?;
     let route = topology.route_by(&nodes)?;

@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 
 use bytes::Bytes;
 use engine::{FileName, PathId, PathInfo, PathKind};
-use ltp::ltpt::Otherwise;
+use ltp::ltpt::{Otherwise, Routing};
+use transport::contract::Feature;
 use transport::overlay::Overlay;
 use transport::quantity::Size;
 use transport::text::SpecError;
@@ -104,7 +105,7 @@ impl Planner<'_> {
         let is_incoming = |t: &&Transfer| t.to.names().any(|to| to == name);
         let incoming = scenario.transfers.iter().find(is_incoming);
         if let Some(file) = incoming.and_then(|transfer| transfer.name.as_deref()) {
-            config.set_file_name(file);
+            config.store_unnamed(Some(file));
         }
         let interfaces = self.interfaces(index, node, config.as_mut());
         let mut paths = Vec::new();
@@ -129,12 +130,17 @@ impl Planner<'_> {
             let info = PathInfo { return_bps, ..topology.shared_info(&route, &shares) };
             paths.push(PathPlan::Peer { path, remote: (address, remote), link, info });
             config.set_path(entity, path);
-            config.set_peer(path, (address, remote), interface(link));
+            if let Some(interfaces) = config.interfaces() {
+                interfaces.set_peer(path, (address, remote), interface(link));
+            }
             for behind in self.behind(name, peer_name)? {
                 config.set_path(behind, path);
             }
         }
-        config.set_routes(self.next_engines(name)?, Otherwise::Itself);
+        let to = self.next_engines(name)?;
+        if let Some(routing) = config.relaying() {
+            *routing = Routing::Static { to, otherwise: Otherwise::Itself };
+        }
         self.join_groups(index, node, config.as_mut(), &mut paths)?;
         Ok(Some(EnginePlan { host: index, port, config, paths, interfaces }))
     }
@@ -146,14 +152,12 @@ impl Planner<'_> {
         node: &Node,
         config: &mut dyn Configuration,
     ) -> Vec<(PathId, usize, PathInfo)> {
-        if !config.has_interfaces() {
-            return Vec::new();
-        }
+        let Some(interfaces) = config.interfaces() else { return Vec::new() };
         let links = self.scenario.links.iter().enumerate();
         let own = links.filter(|(link, _)| self.topology.ends(*link).0 == index);
         if let (Some(address), Some(port)) = (node.address, node.port) {
-            let interfaces: Vec<_> = own.clone().map(|(link, _)| interface(link)).collect();
-            config.set_own((address, port), &interfaces);
+            let paths: Vec<_> = own.clone().map(|(link, _)| interface(link)).collect();
+            interfaces.set_own((address, port), &paths);
         }
         let info = |link: usize, mtu: u64| PathInfo {
             kind: PathKind::Datagram { mtu: usize::try_from(mtu).unwrap_or(usize::MAX) },
@@ -225,7 +229,9 @@ impl Planner<'_> {
             let info = topology.group_info(&routes);
             let path = group_path(scenario, number);
             paths.push(PathPlan::Group { path, remote: (address, remote), info, links, source });
-            config.add_group(path);
+            if let Some(membership) = config.membership() {
+                membership.join(path);
+            }
         }
         Ok(())
     }
@@ -234,7 +240,8 @@ impl Planner<'_> {
     fn next_engines(&self, name: &str) -> Result<BTreeMap<u64, u64>, SpecError> {
         let mut routes = BTreeMap::new();
         let entity = |name: &str| self.scenario.nodes[name].entity.ok_or_else(|| unresolved(name));
-        let is_passed_on = |t: &&Transfer| t.protocol.as_ref().is_some_and(|p| p.kind.has_relays());
+        let is_passed_on =
+            |t: &&Transfer| t.protocol.as_ref().is_some_and(|p| p.kind.has(Feature::Relays));
         for transfer in self.scenario.transfers.iter().filter(is_passed_on) {
             for Hop { next, to, .. } in transfer.ways().flat_map(hops).filter(|hop| hop.at == name)
             {
@@ -284,7 +291,7 @@ pub fn requests<'s>(
     let group = transfer.group.as_ref().filter(|_| transfer.is_multicast());
     let group = group.and_then(|name| scenario.groups.keys().position(|known| known == name));
     let request = |receiver: &'s str| {
-        let (begins, other) = if protocol.kind.is_fetched() {
+        let (begins, other) = if protocol.kind.top().is_fetched {
             (receiver, transfer.from.as_str())
         } else {
             (transfer.from.as_str(), receiver)

@@ -357,9 +357,9 @@ impl<'a> Simulation<'a> {
         let trace = Arc::new(Mutex::new(TraceFile { sink, error: None }));
         let lines = Arc::clone(&trace);
         let spoken = scenario.nodes.values().filter_map(|node| node.protocol.as_ref());
-        let spoken: Vec<_> = spoken.filter_map(|protocol| protocol.kind.dissector()).collect();
-        let known = dissect::ALL.iter().copied().filter(|one| spoken.contains(one));
-        let known: Vec<_> = known.collect();
+        let mut known: Vec<_> = spoken.filter_map(|protocol| protocol.kind.dissector()).collect();
+        known.sort_by_key(|one| dissect::ALL.iter().position(|other| other == one));
+        known.dedup();
         let describe = move |datagram: &[u8]| dissect::describe(&known, datagram);
         self.world.trace(describe, move |row| {
             lines.lock().unwrap_or_else(PoisonError::into_inner).line(row);
@@ -453,7 +453,7 @@ impl<'a> Simulation<'a> {
     /// Metrics of bundle nodes, by node.
     fn bundle_nodes(&self) -> BTreeMap<String, BundleMetrics> {
         let of = |host: &HostId| {
-            let metrics = self.world.engine(*host)?.engine()?.bundle_metrics()?;
+            let metrics = self.world.engine(*host)?.engine()?.counters().bundles?;
             Some((self.world.host_name(*host).to_owned(), metrics))
         };
         self.hosts.iter().filter_map(of).collect()
@@ -478,8 +478,8 @@ impl<'a> Simulation<'a> {
             }
         }
         let engine = |host: &HostId| self.world.engine(*host).and_then(HostEngine::engine);
-        let repairs = |host: &HostId| engine(host)?.repairs();
-        let buffers = |host: &HostId| engine(host)?.buffer_limits();
+        let repairs = |host: &HostId| engine(host)?.counters().repairs;
+        let buffers = |host: &HostId| engine(host)?.counters().buffers;
         Observations {
             answers: self.answers.clone(),
             begins,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use transport::contract::Feature;
 use transport::files;
 use transport::mib::Class;
 use transport::overlay::Overlay;
@@ -205,13 +206,13 @@ impl Transfer {
     /// Whether one transmission is for all of its receivers.
     #[must_use]
     pub fn is_multicast(&self) -> bool {
-        let knows_groups = |protocol: &Protocol| protocol.kind.is_multicast();
+        let knows_groups = |protocol: &Protocol| protocol.kind.has(Feature::Multicast);
         self.group.is_some() && self.protocol.as_ref().is_some_and(knows_groups)
     }
 
     /// Type of the transferred content.
     pub(crate) fn carries(&self) -> ContentKind {
-        self.protocol.as_ref().map_or(ContentKind::File, |protocol| protocol.kind.carries())
+        self.protocol.as_ref().map_or(ContentKind::File, |protocol| protocol.kind.top().carries)
     }
 
     /// States of its file before and after.
@@ -277,7 +278,7 @@ impl Scenario {
     #[must_use]
     pub fn class(&self, transfer: &Transfer, receiver: &str) -> Class {
         let kind = transfer.protocol.as_ref().unwrap_or(&Protocol::default()).kind;
-        if !kind.leaves_class_to_mib() {
+        if !kind.has(Feature::ClassOfMib) {
             return kind.class();
         }
         let mib = self.nodes.get(&transfer.from).and_then(|node| node.mib.as_ref());

@@ -24,37 +24,49 @@
 //! the rate of the path, then paths, groups and routes. [`Transport::is_ready`] is `false` until
 //! the records of an earlier process were read.
 //!
-//! [`Kind`] describes the properties of a protocol, for checks of options: `is_entity`,
-//! `has_groups`, `has_directories`, `has_relays`, `has_sockets`, `spools` and others. No user
-//! matches on a protocol.
+//! [`Kind`] is a stack of [`Layer`]s, which have the properties of the protocol as data:
+//! [`Kind::has`] a [`Feature`], and the fields of [`Kind::top`]. No user matches on a protocol.
 //!
-//! **Operations that only some protocols have** return [`RequestError::unsupported`] by default.
-//! Groups of operations are separate traits, which a transport returns if it supports them:
-//! [`Transport::cfdp`], the entity with its user operations, and [`Transport::streams`].
+//! **Capabilities.** [`Transport`] and [`Configuration`] have the methods that most protocols
+//! need. Operations of some protocols are separate traits, which a transport returns if it
+//! supports them:
+//!
+//! | Capability | [`Transport`] | [`Configuration`] |
+//! |---|---|---|
+//! | Entity of CFDP | [`CfdpUser`] | [`cfdp::Config`] |
+//! | Files of peers: fetch, list, delete | [`Directories`] | |
+//! | Groups of receivers | [`Groups`] | [`Membership`] |
+//! | Streams | [`Streams`] | [`Membership::receive_stream`] |
+//! | Code over whole files | | [`FileCode`] |
+//! | Blocks for other engines | | [`ltpt::Routing`] |
+//! | Peers with settings of their own | | [`NamedPeers`] |
+//! | Beacons | | [`Beacons`] |
+//! | IP interfaces as paths | | [`Interfaces`] |
 
 mod adapter;
+mod capabilities;
 mod kind;
 mod layer;
 mod metrics;
 mod protocol;
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Engine, FileName, PathId, Rng, Time};
 use ltp::ltpt;
-use norm::Piece;
 use thiserror::Error;
 
 pub use self::adapter::{Adapter, Spool};
+pub use self::capabilities::{
+    Beacons, CfdpUser, Directories, FileCode, Groups, Interfaces, Membership, NamedPeers, Streams,
+};
 pub use self::kind::Kind;
 pub(crate) use self::kind::Stack;
 pub use self::layer::{Convergence, Feature, Layer, Service};
-pub use self::metrics::{BufferLimits, BundleMetrics};
+pub use self::metrics::{BufferLimits, BundleMetrics, Counters};
 pub use self::protocol::Protocol;
 pub(crate) use self::protocol::{SEPARATOR, compose};
 use crate::event::{Event, TransferId};
@@ -74,12 +86,6 @@ impl RequestError {
     #[must_use]
     pub fn new(reason: impl fmt::Display) -> Self {
         Self(reason.to_string())
-    }
-
-    /// Request that the protocol does not support.
-    #[must_use]
-    pub fn unsupported(request: &str) -> Self {
-        Self(format!("{request} is not supported by this protocol"))
     }
 
     /// Entity without a path.
@@ -151,70 +157,6 @@ pub struct Progress {
     pub wait: Option<&'static str>,
 }
 
-/// Operations of a CFDP entity's user.
-pub trait CfdpUser {
-    /// The entity.
-    fn entity(&self) -> &cfdp::Entity;
-
-    /// Sends a file or messages.
-    ///
-    /// # Errors
-    ///
-    /// The entity refuses.
-    fn put(
-        &mut self,
-        now: Time,
-        request: cfdp::PutRequest,
-    ) -> Result<cfdp::pdu::TransactionId, cfdp::RequestError>;
-
-    /// Event that other protocols report in place of an indication of the entity.
-    fn report(&self, indication: cfdp::Indication) -> Event;
-
-    /// Carries out another request of the entity.
-    fn operate(&mut self, now: Time, operation: &mut dyn FnMut(&mut cfdp::Entity));
-}
-
-/// Streams of bytes without a length.
-pub trait Streams {
-    /// Begins a stream of this name on a path. With `push`, new data overwrites data that receivers
-    /// lack; without it, the writer waits for them.
-    ///
-    /// # Errors
-    ///
-    /// The transport refuses.
-    fn open(
-        &mut self,
-        now: Time,
-        path: PathId,
-        name: &str,
-        push: bool,
-    ) -> Result<TransferId, RequestError>;
-
-    /// Writes as many bytes as fit, and returns their number.
-    ///
-    /// # Errors
-    ///
-    /// The stream has ended.
-    fn write(&mut self, now: Time, id: &TransferId, bytes: &[u8]) -> Result<usize, RequestError>;
-
-    /// Sends all written data, however little.
-    ///
-    /// # Errors
-    ///
-    /// The stream has ended.
-    fn flush(&mut self, now: Time, id: &TransferId) -> Result<(), RequestError>;
-
-    /// Ends a stream after its last data is sent.
-    ///
-    /// # Errors
-    ///
-    /// The stream has ended.
-    fn close(&mut self, now: Time, id: &TransferId) -> Result<(), RequestError>;
-
-    /// Next bytes of a stream, or a gap in it; `None` if no more have arrived yet.
-    fn read(&mut self, now: Time, id: &TransferId) -> Option<Piece>;
-}
-
 /// Transport of files.
 pub trait Transport: Engine<Indication = Event> + fmt::Debug {
     /// Begins a transfer.
@@ -224,45 +166,8 @@ pub trait Transport: Engine<Indication = Event> + fmt::Debug {
     /// The transport refuses.
     fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError>;
 
-    /// Fetches a file of a peer.
-    ///
-    /// # Errors
-    ///
-    /// The transport refuses or does not support the request.
-    fn fetch(&mut self, _now: Time, _request: &SendRequest) -> Result<TransferId, RequestError> {
-        Err(RequestError::unsupported("fetching a file"))
-    }
-
     /// Ends a transfer early. A completed transfer is unaffected.
     fn cancel(&mut self, _now: Time, _id: &TransferId) {}
-
-    /// Requests the contents of a peer's directory.
-    ///
-    /// # Errors
-    ///
-    /// The transport refuses or does not support the request.
-    fn list(
-        &mut self,
-        _now: Time,
-        _peer: PathId,
-        _directory: &str,
-    ) -> Result<TransferId, RequestError> {
-        Err(RequestError::unsupported("listing a directory"))
-    }
-
-    /// Requests that a peer delete a file.
-    ///
-    /// # Errors
-    ///
-    /// The transport refuses or does not support the request.
-    fn delete(
-        &mut self,
-        _now: Time,
-        _peer: PathId,
-        _name: &str,
-    ) -> Result<TransferId, RequestError> {
-        Err(RequestError::unsupported("deleting a file"))
-    }
 
     /// Transfers under way, with their progress.
     fn transfers(&self) -> Vec<Progress> {
@@ -277,72 +182,49 @@ pub trait Transport: Engine<Indication = Event> + fmt::Debug {
         true
     }
 
-    /// Segments retransmitted or sent as parity to repair losses, and its requests for repairs;
-    /// `None` if it does not count them.
-    fn repairs(&self) -> Option<(u64, u64)> {
-        None
+    /// Counters, as far as it counts.
+    fn counters(&self) -> Counters {
+        Counters::default()
     }
 
-    /// Times for which the peers' receive windows and its send buffers blocked its connections;
-    /// `None` if it does not count them.
-    fn buffer_limits(&self) -> Option<BufferLimits> {
-        None
-    }
-
-    /// Counters of its bundle node, if it has one.
-    fn bundle_metrics(&self) -> Option<BundleMetrics> {
-        None
-    }
-
-    /// Datagrams with content, sent and received; `None` if it does not count them.
-    fn datagrams(&self) -> Option<(u64, u64)> {
-        None
-    }
-
-    /// Silence of the peers after which none needs another reply to a finished transfer; zero if all
-    /// have confirmed the last one, `None` if peers never confirm it.
+    /// Silence of the peers after which none needs another reply to a finished transfer; zero if
+    /// all have confirmed the last one, `None` if peers never confirm it.
     fn silence(&self) -> Option<Duration> {
         None
     }
 
-    /// Loss of segments to the receiver that lost most, and the number of segments that it was
-    /// measured with.
-    fn loss(&self) -> Option<(f64, f64)> {
-        None
-    }
-
-    /// Starts to notify the peer of the end of this process; `true` if [`Event::Left`] follows.
-    fn leave(&mut self, _now: Time, _peer: PathId) -> bool {
-        false
-    }
-
-    /// Whether the layer below needs time to reply to its peer after a transfer.
-    fn replies_below(&self) -> bool {
-        false
-    }
-
-    /// Sets the announced free space for files, in KiB.
-    fn set_free_space(&mut self, _kib: Option<u64>) {}
-
-    /// Its CFDP entity, if it has one.
+    /// Its CFDP entity.
     fn cfdp(&self) -> Option<&dyn CfdpUser> {
         None
     }
 
-    /// Mutable user operations of CFDP.
+    /// Its CFDP entity, for requests.
     fn cfdp_mut(&mut self) -> Option<&mut dyn CfdpUser> {
         None
     }
 
-    /// Converts an indication of its CFDP entity to the event that other protocols report.
-    fn reported(&self, event: Event) -> Event {
-        let Event::Entity(indication) = event else { return event };
-        self.cfdp().map_or(Event::Update, |user| user.report(*indication))
+    /// Directories of its peers.
+    fn directories(&mut self) -> Option<&mut dyn Directories> {
+        None
     }
 
-    /// Its streams, if it supports them.
+    /// Groups to which it sends.
+    fn groups(&mut self) -> Option<&mut dyn Groups> {
+        None
+    }
+
+    /// Streams.
     fn streams(&mut self) -> Option<&mut dyn Streams> {
         None
+    }
+}
+
+impl dyn Transport + '_ {
+    /// Converts an indication of its CFDP entity to the event that other protocols report.
+    #[must_use]
+    pub fn reported(&self, event: Event) -> Event {
+        let Event::Entity(indication) = event else { return event };
+        self.cfdp().map_or(Event::Update, |user| user.report(*indication))
     }
 }
 
@@ -408,28 +290,6 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     /// All settings; secrets are left out.
     fn settings(&self) -> Settings;
 
-    /// Applies the file at `path`.
-    ///
-    /// # Errors
-    ///
-    /// Names the place in the file, and the remedy.
-    fn apply_file(&mut self, path: &Path) -> Result<(), SpecError> {
-        let text = text::read_text(path)?;
-        let origin = path.display().to_string();
-        let mut settings = Settings::parse(&text, &origin, &[], self.adapter())?;
-        settings.place(path.parent().unwrap_or(Path::new("")));
-        self.apply(&settings).map_err(|error| error.within(path))
-    }
-
-    /// Checks that an engine with these settings can exist in a world of a scenario.
-    ///
-    /// # Errors
-    ///
-    /// Names the unsupported key.
-    fn check_simulated(&self) -> Result<(), SpecError> {
-        Ok(())
-    }
-
     /// Checks that it can speak `protocol`.
     ///
     /// # Errors
@@ -450,21 +310,11 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     /// Sets the path that leads to `entity`.
     fn set_path(&mut self, entity: u64, path: PathId);
 
-    /// Sets the last engine of each route, and the default next hop.
-    fn set_routes(&mut self, _to: BTreeMap<u64, u64>, _otherwise: ltpt::Otherwise) {}
-
-    /// Joins the group of a path.
-    fn add_group(&mut self, _path: PathId) {}
-
-    /// Sets the number of receivers of its group, unless `settings` do: the receivers to wait for,
-    /// and the assumed size of the group.
-    fn set_receivers(&mut self, _count: u32, _settings: Option<&Settings>) {}
-
     /// Sets the silence after which a transfer is given up, for any peer.
     fn set_inactivity(&mut self, silence: Duration);
 
-    /// Sets the name of a received file without one.
-    fn set_file_name(&mut self, _name: &str) {}
+    /// Stores received files without a name as `name`, or under a number if none is given.
+    fn store_unnamed(&mut self, _name: Option<&str>) {}
 
     /// Allows it to catch up at least this part of its rate when its driver is late.
     fn allow_catch_up(&mut self, _least: Duration) {}
@@ -483,17 +333,6 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     ) -> Result<Option<u64>, SpecError> {
         Ok(None)
     }
-
-    /// Whether its paths are IP interfaces.
-    fn has_interfaces(&self) -> bool {
-        false
-    }
-
-    /// Sets its own address and port, and its interfaces.
-    fn set_own(&mut self, _place: (Ipv4Addr, u16), _interfaces: &[PathId]) {}
-
-    /// Sets the address of the peer of a path, and the interface to it.
-    fn set_peer(&mut self, _path: PathId, _remote: (Ipv4Addr, u16), _by: PathId) {}
 
     /// Prepares it for a process with sockets, before settings are applied.
     ///
@@ -519,73 +358,53 @@ pub trait Configuration: fmt::Debug + Send + Sync {
         0
     }
 
-    /// Stores received files without a name under a number.
-    fn receive_unnamed(&mut self) {}
-
-    /// Sends files without acknowledgements, so that each is delivered with this probability;
-    /// `false` if it cannot.
-    fn set_confidence(&mut self, _probability: f64) -> bool {
-        false
-    }
-
-    /// Sends files again and again for this time, without acknowledgements; `false` if it cannot.
-    fn set_carousel(&mut self, _time: Duration) -> bool {
-        false
-    }
-
-    /// Whether files are sent without acknowledgements, by these or by the settings.
-    fn is_one_way(&self) -> bool {
-        false
-    }
-
-    /// Whether a file resumes if it is sent again from the same store after the process was killed,
-    /// besides the protocols of which all files do ([`Adapter::resumes`]).
-    fn resumes(&self) -> bool {
-        false
-    }
-
-    /// Uses the loss of an earlier transfer to the same peer, measured with this number of segments.
-    fn remember_loss(&mut self, _loss: (f64, f64)) {}
-
-    /// Receives a stream instead of files; `false` if it does not support streams.
-    fn receive_stream(&mut self) -> bool {
-        false
-    }
-
-    /// Names of peers in its settings, if these are addresses.
-    fn named_peers(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Applies the settings of a named peer to its path; returns its rate, if they contain one.
-    fn use_named(&mut self, _name: &str, _path: PathId) -> Option<u64> {
+    /// Configuration of its CFDP entity.
+    fn cfdp(&mut self) -> Option<&mut cfdp::Config> {
         None
     }
 
-    /// Whether it sends beacons.
-    fn has_beacons(&self) -> bool {
-        false
-    }
-
-    /// Sends beacons on one more path, at this interval if one is given, otherwise if it has
-    /// beacons.
-    fn add_beacon(&mut self, _path: PathId, _interval: Option<Duration>) {}
-
-    /// Identifier that its beacons announce.
-    fn identifier(&self) -> Option<&str> {
+    /// Routes of blocks for other engines.
+    fn relaying(&mut self) -> Option<&mut ltpt::Routing> {
         None
     }
 
-    /// Sets the identifier that its beacons announce.
-    fn set_identifier(&mut self, _identifier: &str) {}
-
-    /// Configuration of its CFDP entity, if it has one.
-    fn cfdp(&self) -> Option<&cfdp::Config> {
+    /// IP interfaces, if these are its paths.
+    fn interfaces(&mut self) -> Option<&mut dyn Interfaces> {
         None
     }
 
-    /// Mutable configuration of CFDP.
-    fn cfdp_mut(&mut self) -> Option<&mut cfdp::Config> {
+    /// Membership of groups.
+    fn membership(&mut self) -> Option<&mut dyn Membership> {
         None
+    }
+
+    /// Code over whole files, if its settings have one.
+    fn file_code(&mut self) -> Option<&mut dyn FileCode> {
+        None
+    }
+
+    /// Peers that its settings name.
+    fn named_peers(&mut self) -> Option<&mut dyn NamedPeers> {
+        None
+    }
+
+    /// Beacons.
+    fn beacons(&mut self) -> Option<&mut dyn Beacons> {
+        None
+    }
+}
+
+impl dyn Configuration + '_ {
+    /// Applies the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Names the place in the file, and the remedy.
+    pub fn apply_file(&mut self, path: &Path) -> Result<(), SpecError> {
+        let text = text::read_text(path)?;
+        let origin = path.display().to_string();
+        let mut settings = Settings::parse(&text, &origin, &[], self.adapter())?;
+        settings.place(path.parent().unwrap_or(Path::new("")));
+        self.apply(&settings).map_err(|error| error.within(path))
     }
 }

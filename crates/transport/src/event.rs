@@ -82,7 +82,7 @@ pub struct Ended {
 
 impl Ended {
     /// A confirmed end with the result of an engine.
-    pub(crate) fn new(
+    pub fn new(
         id: TransferId,
         at_sender: bool,
         name: impl Into<String>,
@@ -192,7 +192,8 @@ pub enum Event {
     Lost(&'static str),
     /// Event of a stream.
     Stream(StreamEvent),
-    /// The end of the session was sent, as [`Transport::leave`](crate::Transport::leave) requests.
+    /// The end of the session was sent, as
+    /// [`Groups::leave`](crate::contract::Groups::leave) requests.
     Left,
     /// Text for people.
     Notice(String),

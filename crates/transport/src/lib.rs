@@ -18,7 +18,7 @@ pub mod records;
 pub mod settings;
 pub mod text;
 
-pub use adapter::cfdp_over_ltp::CfdpOverService;
+pub use adapter::cfdp::CfdpOverService;
 pub use adapter::configure;
 pub use contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, Role, SendRequest, Streams, Transport,

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
-use self::layers::{LAYERS, SHORT};
+pub use self::layers::register;
 use self::stack::STACKS;
 use crate::adapter;
 use crate::contract::Spool;
@@ -21,7 +21,7 @@ use crate::text::{self, SpecError};
 impl Kind {
     /// Stacks with a short name, in the order of lists.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
-        STACKS.iter().take(SHORT.len()).map(Self)
+        STACKS.iter().filter(|stack| stack.is_short).map(Self)
     }
 
     /// Stack of a short name.
@@ -33,7 +33,7 @@ impl Kind {
     /// Working files that layers of bundle nodes leave in a node's store after a crash.
     pub fn node_spools() -> impl Iterator<Item = &'static Spool> {
         // Several layers are of one protocol.
-        let mut spools: Vec<_> = LAYERS.iter().flat_map(|layer| layer.node_spools).collect();
+        let mut spools: Vec<_> = layers::all().flat_map(|layer| layer.node_spools).collect();
         spools.dedup();
         spools.into_iter()
     }
@@ -84,6 +84,7 @@ impl<'de> Deserialize<'de> for Protocol {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::{Feature, Layer, Service};
     use crate::mib::Class;
 
     #[test]
@@ -95,8 +96,17 @@ mod tests {
             let below = Kind::named(name).unwrap();
             assert_eq!((kind.red(), kind.dissector()), (below.red(), below.dissector()));
             assert_eq!(kind.class(), Class::Unacknowledged);
-            assert!(below.has_nodes());
+            assert!(below.has(Feature::Nodes));
         }
+    }
+
+    #[test]
+    fn layers_are_registered_before_any_use_under_their_own_names() {
+        const TAKEN: &[Layer] = &[Layer::new("ltp", &[Service::Datagrams], &[Service::Files])];
+        const LATE: &[Layer] = &[Layer::new("late", &[Service::Datagrams], &[Service::Files])];
+        assert!(register(TAKEN).unwrap_err().to_string().contains("another layer ltp"));
+        assert!(Kind::named("ltp").is_some());
+        assert!(register(LATE).unwrap_err().to_string().contains("before any protocol is used"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use lab::passes;
 use lab::preset::Preset;
 use serde::Serialize;
 use transport::SpecError;
+use transport::contract::Feature;
 use transport::protocol::Protocol;
 use transport::quantity::{Size, Span};
 use transport::records::Record;
@@ -174,8 +175,9 @@ impl Args {
 
     /// Checks that options of TCP apply to at least one of the named protocols.
     fn check(&self) -> anyhow::Result<()> {
-        let is_over_tcp =
-            |protocol: &Protocol| protocol.kind.runs_over_tcp() || protocol.kind.has_nodes();
+        let is_over_tcp = |protocol: &Protocol| {
+            protocol.kind.has(Feature::Tcp) || protocol.kind.has(Feature::Nodes)
+        };
         let none = !self.protocol.is_empty() && !self.protocol.iter().any(is_over_tcp);
         let options = [
             ("--congestion", self.congestion.is_some()),
@@ -232,7 +234,7 @@ impl Args {
         let mut all = advise::contenders(self.receivers);
         for protocol in all.iter_mut().filter(|_| self.congestion.is_some()) {
             // The option replaces the congestion control that the profile stands for.
-            if protocol.kind.runs_over_tcp() {
+            if protocol.kind.has(Feature::Tcp) {
                 *protocol = Protocol::plain(protocol.kind);
             }
         }
@@ -357,7 +359,7 @@ fn conditions(args: &Args, plan: &Plan) -> Vec<String> {
     lines.extend(between.map(|between| format!("  {between}")));
     lines.extend(conditions::of_link(&plan.link));
     lines.extend(conditions::known_outages(&plan.link).filter(|_| plan.pep.is_none()));
-    let has_bundles = plan.protocols.iter().any(|protocol| protocol.kind.has_nodes());
+    let has_bundles = plan.protocols.iter().any(|protocol| protocol.kind.has(Feature::Nodes));
     lines.extend(conditions::of_parts(plan.part.filter(|_| has_bundles)));
     lines
 }

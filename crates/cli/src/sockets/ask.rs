@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
+use transport::contract::Feature;
 
+use crate::sockets::directories::FetchOptions;
 use crate::sockets::operations::{self, Common, Operation};
-use crate::sockets::scope;
 use crate::sockets::session::{self, Ends, Job, Wish};
 use crate::sockets::transfer;
 
@@ -27,9 +28,8 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
 
-    /// Delete the file at the peer after delivery
-    #[arg(long, help_heading = scope::SARATOGA)]
-    take: bool,
+    #[command(flatten)]
+    directories: FetchOptions,
 }
 
 /// List a directory of a peer by CFDP or Saratoga
@@ -55,7 +55,7 @@ pub(crate) struct RmArgs {
 
 /// Fetches a file.
 pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
-    let GetArgs { common, file, name, root, take } = args;
+    let GetArgs { common, file, name, root, directories } = args;
     common.check_order("get", &file)?;
     let last = Path::new(&file).file_name().and_then(|name| name.to_str());
     let name = name.or(last.map(str::to_owned));
@@ -64,7 +64,7 @@ pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
         let (name, to_entity) = (Some(name), None);
         return operations::carry_out(Operation::PutFrom { common, file, name, root, to_entity });
     }
-    request(common, Wish::Get { remote: file, root, name, takes: take })
+    request(common, Wish::Get { remote: file, root, name, takes: directories.take })
 }
 
 /// Lists a directory.
@@ -97,7 +97,7 @@ fn request(common: Common, wish: Wish) -> Result<ExitCode> {
 fn ends(common: &Common) -> Result<Ends> {
     let protocol = &common.options.protocol;
     ensure!(
-        protocol.kind.has_directories(),
+        protocol.kind.has(Feature::Directories),
         "{protocol} cannot fetch, list or delete; use --protocol saratoga or cfdp"
     );
     let (to, listen) = common.addresses()?;

@@ -1,9 +1,12 @@
 //! Commands that transport: files over UDP, bundle nodes, gateways.
 
 mod ask;
+mod beacons;
 mod bp;
 mod cfdp_over_node;
 pub(crate) mod contacts;
+mod directories;
+mod groups;
 mod node;
 mod operations;
 mod outcome;

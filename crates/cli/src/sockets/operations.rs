@@ -291,7 +291,7 @@ fn prepare(operation: Operation, place: &Path) -> Result<(Driver, Pending)> {
     let (mut configuration, path) =
         session::configured(&common.options, to, numbers, Some(remote), role)?;
     configuration.set_path(remote, PathId(0));
-    let config = configuration.cfdp_mut();
+    let config = configuration.cfdp();
     let config = config.with_context(|| format!("{} is not CFDP", common.options.protocol))?;
     // After an interruption, the command makes a new request instead of resuming the old one.
     config.journal.enabled = false;
@@ -413,7 +413,7 @@ impl Pending {
         let patience = transfer::patience(options.light_time());
         let is_waiting = matches!(self.phase, Phase::Requested(_))
             && self.contact == rt::Contact::Open
-            && transport.datagrams().is_none_or(|(_, received)| received == 0);
+            && transport.counters().datagrams.is_none_or(|(_, received)| received == 0);
         if self.is_warned || !is_waiting || now.since(self.began) < patience {
             return;
         }

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
-use transport::quantity::Span;
 
+use crate::sockets::beacons::BeaconOptions;
 use crate::sockets::cfdp_over_node::{Node, NodeOptions};
-use crate::sockets::peers::{self, GroupOptions};
+use crate::sockets::directories::ServeOptions;
+use crate::sockets::groups::ReceiveOptions;
+use crate::sockets::peers::GroupOptions;
 use crate::sockets::scope;
-use crate::sockets::session::{self, Beacons, Routes, Service};
+use crate::sockets::session::{self, Routes, Service};
 use crate::sockets::transfer::{self, Options, resolve};
 
 /// Receive files by CFDP, LTP, NORM or Saratoga
@@ -57,39 +59,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID=ID", requires = "peer", help_heading = scope::LTP_T)]
     route: Vec<String>,
 
-    /// Receive a stream instead of files into this file, or - for standard output
-    ///
-    /// Exits at the end of the stream, with status 1 if part of it is missing.
-    #[arg(long, value_name = "FILE", conflicts_with = "root", help_heading = scope::NORM)]
-    stream: Option<PathBuf>,
+    #[command(flatten)]
+    groups: ReceiveOptions,
 
     #[command(flatten, next_help_heading = scope::NORM_AND_SARATOGA)]
     group: GroupOptions,
 
     #[command(flatten)]
-    saratoga: SaratogaOptions,
-}
+    directories: ServeOptions,
 
-/// Options of Saratoga.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = scope::SARATOGA)]
-struct SaratogaOptions {
-    /// Let peers fetch files and list directories
-    #[arg(long)]
-    serve: bool,
-
-    /// Let peers delete files
-    #[arg(long)]
-    allow_delete: bool,
-
-    /// Interval of multicast beacons, which announce this end to peers, e.g. "5 s"
-    #[arg(long, value_name = "DURATION", value_parser = peers::listening)]
-    beacon: Option<Span>,
-
-    /// Unique identifier in beacons [default: ipn:N.0 with --entity N, or the MIB's, or the host
-    /// name]
-    #[arg(long, value_name = "TEXT")]
-    eid: Option<String>,
+    #[command(flatten)]
+    beacons: BeaconOptions,
 }
 
 impl Args {
@@ -101,30 +81,10 @@ impl Args {
         }
     }
 
-    /// Beacons to send, if requested.
-    fn beacons(&self, listen: SocketAddr) -> Result<Option<Beacons>> {
-        let SaratogaOptions { beacon, eid, .. } = &self.saratoga;
-        let Some(interval) = *beacon else {
-            let joins = self.options.protocol.kind.has_groups();
-            let is_given = eid.is_some() || !joins && self.group != GroupOptions::default();
-            ensure!(
-                !is_given,
-                "--eid, --group and --interface are for beacons; give --beacon, e.g. --beacon \"5 s\""
-            );
-            return Ok(None);
-        };
-        let fits = eid.as_ref().is_none_or(|eid| (1..=255).contains(&eid.len()));
-        ensure!(fits, "--eid has 1 to 255 bytes");
-        Ok(Some(Beacons {
-            interval: interval.duration(),
-            group: self.group.group(listen.ip())?,
-            eid: eid.clone(),
-        }))
-    }
-
     fn service(&self) -> Result<(Service, Option<Node>)> {
         let listen = self.listen()?;
-        let beacons = self.beacons(listen)?;
+        let kind = self.options.protocol.kind;
+        let beacons = self.beacons.beacons(kind, &self.group, listen.ip())?;
         let has_group = beacons.is_none() && self.group != GroupOptions::default();
         let service = Service {
             listen,
@@ -135,8 +95,7 @@ impl Args {
             once: self.once,
             routes: Routes::new(known_peers(&self.peer)?, &self.route)?,
             peers_max: self.peers_max,
-            gets: self.saratoga.serve,
-            deletes: self.saratoga.allow_delete,
+            role: self.directories.role(),
         };
         Ok((service, self.node.open(&self.options, self.entity)?))
     }
@@ -145,7 +104,7 @@ impl Args {
 /// Receives until a signal comes, or with `--once` the first transfer has ended.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let (service, node) = args.service().map_err(transfer::usage)?;
-    match args.stream {
+    match args.groups.stream {
         Some(to) => session::receive_stream(args.options, &service, &to),
         None => session::serve(args.options, service, node),
     }

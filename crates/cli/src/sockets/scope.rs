@@ -2,6 +2,7 @@
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
+use transport::contract::Feature;
 use transport::protocol::{Kind, Protocol};
 
 use crate::Usage;
@@ -33,10 +34,12 @@ const SCOPES: &[Scope] = &[
     scope(CFDP_REQUEST, CFDP, Kind::is_entity),
     scope(CFDP_IN_BUNDLES, "CFDP without a layer below", Kind::has_overlay),
     scope(CFDP_AND_LTP, CFDP_AND_LTP, Kind::has_peer_numbers),
-    scope(LTP_T, LTP_T, Kind::has_relays),
-    scope(NORM, NORM, Kind::has_groups),
-    scope(NORM_AND_SARATOGA, NORM_AND_SARATOGA, |kind| kind.has_groups() || kind.has_directories()),
-    scope(SARATOGA, SARATOGA, Kind::has_directories),
+    scope(LTP_T, LTP_T, |kind| kind.has(Feature::Relays)),
+    scope(NORM, NORM, |kind| kind.has(Feature::Groups)),
+    scope(NORM_AND_SARATOGA, NORM_AND_SARATOGA, |kind| {
+        kind.has(Feature::Groups) || kind.has(Feature::Directories)
+    }),
+    scope(SARATOGA, SARATOGA, |kind| kind.has(Feature::Directories)),
 ];
 
 /// Options that another protocol has under another name.

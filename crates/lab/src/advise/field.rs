@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
+use transport::contract::Feature;
 use transport::protocol::Protocol;
 use transport::settings::Settings;
 use transport::text::SpecError;
@@ -364,7 +365,7 @@ impl Tried {
 impl Field<'_> {
     /// Packets of some runs of a transport; multicast packets count for each receiver.
     fn packets(&self, tried: &Tried, runs: &[TransferMetrics]) -> f64 {
-        let receivers = match tried.protocol.kind.is_multicast() {
+        let receivers = match tried.protocol.kind.has(Feature::Multicast) {
             true => f64::from(self.question.receivers.max(1)),
             false => 1.0,
         };

@@ -1,5 +1,6 @@
 //! Candidates for a question, and the order of equally good ones.
 
+use transport::contract::Feature;
 use transport::protocol::{ContentKind, Kind, Protocol};
 use transport::text::SpecError;
 
@@ -17,7 +18,7 @@ pub fn candidates(question: &Question) -> Result<Vec<Protocol>, SpecError> {
     let Question { has_return, receivers, relay, .. } = *question;
     // Without a return link a transport cannot retransmit, and one that tries never ends; parity
     // needs none.
-    let is_whole = |kind: &Kind| kind.is_reliable() == has_return || kind.is_coded();
+    let is_whole = |kind: &Kind| kind.is_reliable() == has_return || kind.has(Feature::Coded);
     let forwards = |kind: &Kind| !relay || kind.hands_on();
     // The transports below CFDP are candidates themselves, and CFDP only adds its headers, except
     // via relays.
@@ -52,8 +53,8 @@ pub(super) fn coded() -> Option<Protocol> {
 /// Whether a transport carries files to this number of receivers.
 fn sends_files_to(kind: Kind, receivers: u32) -> bool {
     // Bundles and blocks go to one receiver at a time, over configured paths.
-    let to_many = receivers == 1 || !kind.has_nodes();
-    kind.carries() == ContentKind::File && !kind.is_typed() && to_many
+    let to_many = receivers == 1 || !kind.has(Feature::Nodes);
+    kind.top().carries == ContentKind::File && !kind.has(Feature::Typed) && to_many
 }
 
 /// Returns those of `all` that the links of their worlds support.
@@ -98,7 +99,7 @@ pub fn is_controlled(protocol: &Protocol) -> bool {
 /// Whether its receiver can deliver the bytes of a file in order while they arrive.
 #[must_use]
 pub fn streams(protocol: &Protocol) -> bool {
-    protocol.kind.is_in_order()
+    protocol.kind.has(Feature::InOrder)
 }
 
 /// Means to run a transport between real hosts.
@@ -117,7 +118,7 @@ pub enum Deployment {
 #[must_use]
 pub fn deployment(protocol: &Protocol, relay: bool) -> Deployment {
     let kind = protocol.kind;
-    if kind.has_nodes() {
+    if kind.has(Feature::Nodes) {
         Deployment::Nodes
     } else if !kind.has_sockets() || relay && kind.has_overlay() {
         // No command starts a transfer by CFDP's store-and-forward overlay.
@@ -132,15 +133,18 @@ pub fn deployment(protocol: &Protocol, relay: bool) -> Deployment {
 pub(super) fn simplicity(protocol: &Protocol, relay: bool) -> impl Ord {
     let kind = protocol.kind;
     // Every host has TCP.
-    let layers = kind.layers().len() - usize::from(kind.runs_over_tcp());
-    let layers =
-        if kind.has_nodes() { 2 + usize::from(kind.is_entity_in_bundles()) } else { layers - 1 };
+    let layers = kind.layers().len() - usize::from(kind.has(Feature::Tcp));
+    let layers = if kind.has(Feature::Nodes) {
+        2 + usize::from(kind.is_entity_in_bundles())
+    } else {
+        layers - 1
+    };
     let deployment = deployment(protocol, relay);
-    let coded = kind.is_coded() && kind.is_reliable();
+    let coded = kind.has(Feature::Coded) && kind.is_reliable();
     let place = Kind::all().position(|known| known == kind);
     let is_plain = protocol.profile.is_none();
     let other = deployment != Deployment::Commands;
-    (other, layers, kind.is_fetched(), deployment, coded, place, !is_plain)
+    (other, layers, kind.top().is_fetched, deployment, coded, place, !is_plain)
 }
 
 #[cfg(test)]

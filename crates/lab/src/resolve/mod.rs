@@ -7,6 +7,8 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use engine::Rng;
+use transport::Configuration;
+use transport::contract::Feature;
 use transport::overlay::Overlay;
 use transport::protocol::Protocol;
 use transport::quantity::Span;
@@ -196,11 +198,12 @@ impl Scenario {
             }
             let to_group = |t: &&Transfer| t.from == *name && t.is_multicast();
             let receivers = self.transfers.iter().filter(to_group).map(|t| t.to.0.len()).max();
-            if let Some(count) = receivers.and_then(|count| u32::try_from(count).ok()) {
-                config.set_receivers(count, node.mib.as_ref());
+            let receivers = receivers.and_then(|count| u32::try_from(count).ok());
+            if let (Some(count), Some(membership)) = (receivers, config.membership()) {
+                membership.set_receivers(count, node.mib.as_ref());
             }
             let below = |error: SpecError| error.below(&format!("nodes.{name}.mib"));
-            config.check_simulated().map_err(below)?;
+            check_simulated(config.as_mut()).map_err(below)?;
             let mut all = config.settings();
             if let Some(given) = &node.mib {
                 all.add_keys_of(given);
@@ -333,8 +336,9 @@ impl Scenario {
                 let settings = |protocol: &Protocol| {
                     let Protocol { kind, profile, layers } = protocol.clone();
                     // A bundle node has one layer.
-                    let layer = Some(kind).filter(|kind| kind.has_nodes());
-                    let engine = (kind.adapter().title(), kind.program(), kind.is_scps_fp());
+                    let layer = Some(kind).filter(|kind| kind.has(Feature::Nodes));
+                    let engine =
+                        (kind.adapter().title(), kind.top().program, kind.has(Feature::Scps));
                     (engine, layer, profile, layers)
                 };
                 let spoken = self.nodes[waypoint].protocol.as_ref().map(settings);
@@ -389,6 +393,20 @@ impl Scenario {
 
 fn of_node(name: &str, error: &SpecError) -> SpecError {
     SpecError::invalid(format!("nodes.{name}.mib: {error}"))
+}
+
+/// Checks that an engine with these settings can exist in a world of a scenario.
+fn check_simulated(config: &mut dyn Configuration) -> Result<(), SpecError> {
+    let names = config.named_peers().map_or(Vec::new(), |peers| peers.names());
+    if let Some(name) = names.iter().find(|name| name.parse::<u64>().is_err()) {
+        return Err(SpecError::invalid(format!(
+            "remotes.{name}: in a scenario, a peer is called by its number"
+        )));
+    }
+    if config.beacons().is_some_and(|beacons| beacons.is_on()) {
+        return Err(SpecError::invalid("beacons: a world with beacons never comes to rest"));
+    }
+    Ok(())
 }
 
 fn resolve_link(link: LinkSpec) -> Result<LinkSpec, SpecError> {

@@ -620,7 +620,7 @@ fn observations(
             })
             .collect(),
         repairs: (0..scenario.nodes.len())
-            .map(|host| of_host(host).and_then(EmulatedHost::engine)?.repairs())
+            .map(|host| of_host(host).and_then(EmulatedHost::engine)?.counters().repairs)
             .collect(),
         buffers: vec![None; scenario.nodes.len()],
         links: report.links.iter().map(|link| link.stats.clone()).collect(),

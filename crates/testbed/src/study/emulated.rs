@@ -10,6 +10,7 @@ use emu::World;
 use lab::adapter;
 use lab::run;
 use lab::scenario::{Node, Scenario};
+use transport::contract::Feature;
 use transport::quantity::Span;
 use transport::text::SpecError;
 
@@ -49,7 +50,7 @@ pub(super) fn emulated(mut scenario: Scenario, limit: Span) -> Result<Option<Emu
         if protocol.kind.has_sockets() {
             continue;
         }
-        if protocol.kind.has_nodes() {
+        if protocol.kind.has(Feature::Nodes) {
             return Ok(None);
         }
         let name = protocol.kind.name();

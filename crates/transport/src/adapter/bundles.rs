@@ -16,12 +16,12 @@ use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf
 use ut::{self, OverBundles, OverService};
 
 use self::config::{BundlesConfig, Carrier, CfdpUser, LAYER, SERVICE, node};
-use super::cfdp::tell_of_ends;
-use super::cfdp_over_ltp::event;
+use super::cfdp::{carried_under_way, put_request, sent, tell_of_ends};
+use super::engine_of;
 use super::over_tcp::config as streams;
-use crate::adapter::layered_cfdp::{carried_under_way, put_request};
 use crate::contract::{
-    Adapter, BundleMetrics, Configuration, Protocol, RequestError, SendRequest, Transport,
+    Adapter, BundleMetrics, Configuration, Counters, Interfaces, Protocol, RequestError,
+    SendRequest, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
 use crate::mib::Class;
@@ -137,10 +137,12 @@ impl Configuration for BundlesConfig {
         self.files.lifetime = silence;
     }
 
-    fn has_interfaces(&self) -> bool {
-        self.carrier == Carrier::Tcp
+    fn interfaces(&mut self) -> Option<&mut dyn Interfaces> {
+        (self.carrier == Carrier::Tcp).then_some(self)
     }
+}
 
+impl Interfaces for BundlesConfig {
     fn set_own(&mut self, (address, port): (Ipv4Addr, u16), interfaces: &[PathId]) {
         streams::take_place(&mut self.streams, address, port);
         self.interfaces = interfaces.iter().copied().collect();
@@ -198,51 +200,10 @@ impl User {
     }
 }
 
-impl Engine for User {
-    type Indication = Event;
-
-    fn handle_input(&mut self, now: Time, input: Input<'_>) {
-        match self {
-            Self::Files(files) => files.handle_input(now, input),
-            Self::Cfdp(entity) => entity.handle_input(now, input),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        match self {
-            Self::Files(files) => files.handle_timeout(now),
-            Self::Cfdp(entity) => entity.handle_timeout(now),
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        match self {
-            Self::Files(files) => files.poll_transmit(now, tx),
-            Self::Cfdp(entity) => entity.poll_transmit(now, tx),
-        }
-    }
-
-    fn poll_effect(&mut self) -> Option<Effect> {
-        match self {
-            Self::Files(files) => files.poll_effect(),
-            Self::Cfdp(entity) => entity.poll_effect(),
-        }
-    }
-
-    fn poll_indication(&mut self) -> Option<Event> {
-        match self {
-            Self::Files(files) => files.poll_indication().map(|it| of_application(it, of_files)),
-            Self::Cfdp(entity) => entity.poll_indication().map(|it| of_application(it, event)),
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Deadline> {
-        match self {
-            Self::Files(files) => files.poll_timeout(),
-            Self::Cfdp(entity) => entity.poll_timeout(),
-        }
-    }
-}
+engine_of!(User, Event, {
+    Files: |indication| of_application(indication, of_files),
+    Cfdp: |indication| of_application(indication, Event::from),
+});
 
 /// A link to a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -354,9 +315,10 @@ impl Transport for BundleTransport {
                 let sent = files.with_application(now, send);
                 sent.map(|file| TransferId::new(file.0)).map_err(RequestError::new)
             }
-            User::Cfdp(entity) => super::cfdp::sent(
-                entity.with_application(now, |entity| entity.put(now, put_request(request))),
-            ),
+            User::Cfdp(entity) => {
+                let put = |entity: &mut OverService| entity.put(now, put_request(request));
+                sent(entity.with_application(now, put))
+            }
         };
         self.keep_links(now);
         sent
@@ -375,8 +337,9 @@ impl Transport for BundleTransport {
         user && self.agent().is_ready()
     }
 
-    fn bundle_metrics(&self) -> Option<BundleMetrics> {
-        Some(BundleMetrics::new(&self.agent().statistics()))
+    fn counters(&self) -> Counters {
+        let bundles = Some(BundleMetrics::new(&self.agent().statistics()));
+        Counters { bundles, ..Counters::default() }
     }
 }
 

@@ -1,23 +1,21 @@
 //! LTP, and LTP-T, whose blocks are relayed by other engines.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{Engine as _, PathId, Rng, Time};
 use ltp::ltpt;
 
-use super::{engine_in, no_profile, repeated_silence};
-use crate::adapter::bundles::config::EPOCH;
+use super::{EPOCH, engine_in, no_profile, repeated_silence};
 use crate::contract::{
-    Adapter, Configuration, Process, Progress, Protocol, RequestError, SendRequest, Spool,
-    Transport,
+    Adapter, Configuration, Counters, Feature, Process, Progress, Protocol, RequestError,
+    SendRequest, Spool, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
 use crate::settings::{Schema, Settings};
 use crate::text::SpecError;
 
 /// Ports from which an LTP engine may send besides its listening port.
-pub(super) const PEER_PORTS: usize = 64;
+const PEER_PORTS: usize = 64;
 
 /// Profiles of LTP.
 pub const LTP_PROFILES: &[&str] =
@@ -35,7 +33,7 @@ pub fn ltp_config(protocol: &Protocol) -> Result<ltp::Config, SpecError> {
         None => ltp::Config::default(),
     };
     let transport = ltpt::Config { clock: EPOCH, ..ltpt::Config::default() };
-    let transport = protocol.kind.has_relays().then_some(transport);
+    let transport = protocol.kind.has(Feature::Relays).then_some(transport);
     Ok(ltp::Config { transport, ..config })
 }
 
@@ -97,20 +95,14 @@ impl Configuration for ltp::Config {
         self.remotes.entry(entity).or_insert(remote).path = Some(path);
     }
 
-    fn set_routes(&mut self, to: BTreeMap<u64, u64>, otherwise: ltpt::Otherwise) {
-        if let Some(transport) = self.transport.as_mut() {
-            transport.routing = ltpt::Routing::Static { to, otherwise };
-        }
-    }
-
     fn set_inactivity(&mut self, silence: Duration) {
         let remotes = self.remotes.values_mut().chain([&mut self.default_remote]);
         remotes.for_each(|remote| remote.inactivity = ltp::Timer::Fixed(silence));
     }
 
-    fn set_file_name(&mut self, file: &str) {
-        if let ltp::Format::Raw { name } = &mut self.format {
-            file.clone_into(name);
+    fn store_unnamed(&mut self, name: Option<&str>) {
+        if let (ltp::Format::Raw { name: known }, Some(name)) = (&mut self.format, name) {
+            name.clone_into(known);
         }
     }
 
@@ -150,6 +142,10 @@ impl Configuration for ltp::Config {
 
     fn peer_ports(&self) -> usize {
         PEER_PORTS
+    }
+
+    fn relaying(&mut self) -> Option<&mut ltpt::Routing> {
+        self.transport.as_mut().map(|transport| &mut transport.routing)
     }
 }
 
@@ -240,9 +236,10 @@ impl Transport for LtpTransport {
         self.node.sessions().count().max(self.node.transfers())
     }
 
-    fn datagrams(&self) -> Option<(u64, u64)> {
+    fn counters(&self) -> Counters {
         let stats = self.node.stats();
-        Some((stats.sent.total(), stats.received.total()))
+        let datagrams = Some((stats.sent.total(), stats.received.total()));
+        Counters { datagrams, ..Counters::default() }
     }
 
     fn silence(&self) -> Option<Duration> {

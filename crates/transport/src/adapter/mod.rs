@@ -2,8 +2,6 @@
 
 pub mod bundles;
 pub mod cfdp;
-pub mod cfdp_over_ltp;
-pub mod layered_cfdp;
 pub mod ltp;
 pub mod norm;
 pub mod over_tcp;
@@ -14,6 +12,9 @@ use std::time::Duration;
 use crate::contract::{Configuration, Protocol};
 use crate::settings::Settings;
 use crate::text::SpecError;
+
+/// Milliseconds from the beginning of 2000 to that of 2026, where a world begins: 9,497 days.
+pub(crate) const EPOCH: u64 = 9_497 * 86_400_000;
 
 /// Configuration of entity `entity` under `protocol`, changed by `settings`.
 ///
@@ -44,7 +45,9 @@ pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
     protocol.kind.adapter().configuration(protocol, 1).map(drop)
 }
 
-pub(crate) fn no_profile(of: &str, name: &str, known: &[&str]) -> SpecError {
+/// Error about a profile that does not exist, with those that do.
+#[must_use]
+pub fn no_profile(of: &str, name: &str, known: &[&str]) -> SpecError {
     let near = crate::text::did_you_mean(name, known.iter().copied());
     let known = known.join(", ");
     SpecError::invalid(format!(
@@ -97,6 +100,46 @@ macro_rules! engine_in {
 }
 
 use engine_in;
+
+/// Implements [`engine::Engine`] for an enum of engines, each with the conversion of its
+/// indications.
+macro_rules! engine_of {
+    ($type:ty, $indication:ty, { $($variant:ident: $convert:expr),+ $(,)? }) => {
+        impl engine::Engine for $type {
+            type Indication = $indication;
+
+            fn handle_input(&mut self, now: engine::Time, input: engine::Input<'_>) {
+                match self { $(Self::$variant(engine) => engine.handle_input(now, input)),+ }
+            }
+
+            fn handle_timeout(&mut self, now: engine::Time) {
+                match self { $(Self::$variant(engine) => engine.handle_timeout(now)),+ }
+            }
+
+            fn poll_transmit(
+                &mut self,
+                now: engine::Time,
+                tx: &mut engine::TxBuf,
+            ) -> Option<engine::Transmit> {
+                match self { $(Self::$variant(engine) => engine.poll_transmit(now, tx)),+ }
+            }
+
+            fn poll_effect(&mut self) -> Option<engine::Effect> {
+                match self { $(Self::$variant(engine) => engine.poll_effect()),+ }
+            }
+
+            fn poll_indication(&mut self) -> Option<$indication> {
+                match self { $(Self::$variant(engine) => engine.poll_indication().map($convert)),+ }
+            }
+
+            fn poll_timeout(&self) -> Option<engine::Deadline> {
+                match self { $(Self::$variant(engine) => engine.poll_timeout()),+ }
+            }
+        }
+    };
+}
+
+use engine_of;
 
 #[cfg(test)]
 mod tests {

@@ -8,8 +8,8 @@ use norm::{self, Piece};
 
 use super::{engine_in, no_profile};
 use crate::contract::{
-    Adapter, Configuration, Process, Progress, Protocol, RequestError, SendRequest, Spool, Streams,
-    Transport,
+    Adapter, Configuration, Counters, Feature, FileCode, Groups, Membership, Process, Progress,
+    Protocol, RequestError, SendRequest, Spool, Streams, Transport,
 };
 use crate::event::{Ended, Event, StreamEvent, TransferId};
 use crate::settings::{Schema, Settings};
@@ -42,7 +42,7 @@ pub fn norm_config(protocol: &Protocol) -> Result<norm::Config, SpecError> {
     let name = protocol.profile.as_deref().unwrap_or("default");
     let config = norm::profile(name);
     let mut config = config.ok_or_else(|| no_profile(protocol.kind.name(), name, NORM_PROFILES))?;
-    if protocol.kind.is_coded() {
+    if protocol.kind.has(Feature::Coded) {
         config.use_proactive_parity();
     }
     Ok(config)
@@ -113,21 +113,6 @@ impl Configuration for NormConfig {
         self.paths.insert(entity, path);
     }
 
-    fn add_group(&mut self, path: PathId) {
-        self.config.groups.push(path);
-    }
-
-    fn set_receivers(&mut self, count: u32, settings: Option<&Settings>) {
-        let is_given = |key| settings.is_some_and(|given| given.get(&["sender", key]).is_some());
-        let sender = &mut self.config.sender;
-        if !is_given("receivers") {
-            sender.receivers = count;
-        }
-        if !is_given("group_size") {
-            sender.group_size = Some(sender.group_size.unwrap_or_default().max(count));
-        }
-    }
-
     fn set_inactivity(&mut self, silence: Duration) {
         self.config.receiver.inactivity = norm::Timer::Fixed(silence);
         self.config.sender.patience = norm::Timer::Fixed(silence);
@@ -168,41 +153,60 @@ impl Configuration for NormConfig {
         RECEIVERS_MAX
     }
 
-    fn receive_unnamed(&mut self) {
-        self.config.receiver.store_data = true;
+    fn store_unnamed(&mut self, name: Option<&str>) {
+        self.config.receiver.store_data |= name.is_none();
     }
 
-    fn set_confidence(&mut self, probability: f64) -> bool {
-        let sender = &mut self.config.sender;
-        sender.confidence = Some(probability);
-        sender.has_long_blocks()
+    fn membership(&mut self) -> Option<&mut dyn Membership> {
+        Some(self)
     }
 
-    fn set_carousel(&mut self, time: Duration) -> bool {
+    fn file_code(&mut self) -> Option<&mut dyn FileCode> {
+        self.config.sender.has_long_blocks().then_some(self)
+    }
+}
+
+impl Membership for NormConfig {
+    fn join(&mut self, path: PathId) {
+        self.config.groups.push(path);
+    }
+
+    fn set_receivers(&mut self, count: u32, settings: Option<&Settings>) {
+        let is_given = |key| settings.is_some_and(|given| given.get(&["sender", key]).is_some());
         let sender = &mut self.config.sender;
-        sender.carousel = Some(time);
-        sender.has_long_blocks()
+        if !is_given("receivers") {
+            sender.receivers = count;
+        }
+        if !is_given("group_size") {
+            sender.group_size = Some(sender.group_size.unwrap_or_default().max(count));
+        }
+    }
+
+    fn set_earlier_loss(&mut self, loss: (f64, f64)) {
+        self.config.sender.loss_before = Some(loss);
+    }
+
+    fn receive_stream(&mut self) {
+        self.config.receiver.streams.get_or_insert(norm::Join::Beginning);
+        // Files cannot be stored.
+        self.config.limits.object = 0;
     }
 
     fn is_one_way(&self) -> bool {
         self.config.sender.is_one_way()
     }
+}
+
+impl FileCode for NormConfig {
+    fn send_one_way(&mut self, confidence: Option<f64>, carousel: Option<Duration>) {
+        let sender = &mut self.config.sender;
+        sender.confidence = confidence.or(sender.confidence);
+        sender.carousel = carousel.or(sender.carousel);
+    }
 
     fn resumes(&self) -> bool {
         let norm::Config { sender, journal, groups, .. } = &self.config;
-        let is_coded = sender.has_long_blocks();
-        is_coded && journal.enabled && groups.is_empty() && !sender.is_one_way()
-    }
-
-    fn remember_loss(&mut self, loss: (f64, f64)) {
-        self.config.sender.loss_before = Some(loss);
-    }
-
-    fn receive_stream(&mut self) -> bool {
-        self.config.receiver.streams.get_or_insert(norm::Join::Beginning);
-        // Files cannot be stored.
-        self.config.limits.object = 0;
-        true
+        journal.enabled && groups.is_empty() && !sender.is_one_way()
     }
 }
 
@@ -315,16 +319,6 @@ impl Transport for NormTransport {
         self.node.objects().count()
     }
 
-    fn repairs(&self) -> Option<(u64, u64)> {
-        let stats = self.node.stats();
-        Some((stats.parity_repairs + stats.explicit_repairs, stats.sent.nacks))
-    }
-
-    fn datagrams(&self) -> Option<(u64, u64)> {
-        let stats = self.node.stats();
-        Some((stats.sent.total(), stats.received.total()))
-    }
-
     fn silence(&self) -> Option<Duration> {
         Some(self.node.silence())
     }
@@ -333,6 +327,25 @@ impl Transport for NormTransport {
         self.node.is_restored()
     }
 
+    fn counters(&self) -> Counters {
+        let stats = self.node.stats();
+        Counters {
+            datagrams: Some((stats.sent.total(), stats.received.total())),
+            repairs: Some((stats.parity_repairs + stats.explicit_repairs, stats.sent.nacks)),
+            ..Counters::default()
+        }
+    }
+
+    fn groups(&mut self) -> Option<&mut dyn Groups> {
+        Some(self)
+    }
+
+    fn streams(&mut self) -> Option<&mut dyn Streams> {
+        Some(self)
+    }
+}
+
+impl Groups for NormTransport {
     fn loss(&self) -> Option<(f64, f64)> {
         self.node.loss()
     }
@@ -340,10 +353,6 @@ impl Transport for NormTransport {
     fn leave(&mut self, now: Time, peer: PathId) -> bool {
         // Receivers keep state of a sender, with or without its file.
         self.node.end(now, peer)
-    }
-
-    fn streams(&mut self) -> Option<&mut dyn Streams> {
-        Some(self)
     }
 }
 

@@ -6,15 +6,16 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf};
+use engine::{Engine, PathId, Rng, Time};
 use models::ftp;
 use models::message::ReadControl;
 use models::programs;
 
 use self::config::OverTcpConfig;
-use super::engine_in;
+use super::{engine_in, engine_of};
 use crate::contract::{
-    Adapter, BufferLimits, Configuration, Protocol, RequestError, SendRequest, Transport,
+    Adapter, BufferLimits, Configuration, Counters, Interfaces, Protocol, RequestError,
+    SendRequest, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
 use crate::records::{self, ContentKind};
@@ -81,10 +82,12 @@ impl Configuration for OverTcpConfig {
         self.set_silence(silence);
     }
 
-    fn has_interfaces(&self) -> bool {
-        true
+    fn interfaces(&mut self) -> Option<&mut dyn Interfaces> {
+        Some(self)
     }
+}
 
+impl Interfaces for OverTcpConfig {
     fn set_own(&mut self, (address, port): (Ipv4Addr, u16), _interfaces: &[PathId]) {
         config::take_place(&mut self.streams, address, port);
     }
@@ -123,7 +126,7 @@ impl Above {
         let (source, name) = (send.source.clone(), send.name.as_str());
         match self {
             Self::Ftp(node) => {
-                let id = match send.kind.carries() {
+                let id = match send.kind.top().carries {
                     ContentKind::Records => {
                         let ranges = records::ranges(&send.records);
                         let path = name.to_owned();
@@ -135,7 +138,7 @@ impl Above {
                     }
                     ContentKind::Changes => node.update_by(peer, source),
                     ContentKind::Copy => node.copy(peer, &records::original_of(name), name),
-                    ContentKind::File if send.kind.is_fetched() => node.get(peer, name, source),
+                    ContentKind::File if send.kind.top().is_fetched => node.get(peer, name, source),
                     ContentKind::File => node.put(peer, source, name),
                 };
                 id.map(|id| id.0).map_err(|error| error.to_string())
@@ -147,51 +150,7 @@ impl Above {
     }
 }
 
-impl Engine for Above {
-    type Indication = Indication;
-
-    fn handle_input(&mut self, now: Time, input: Input<'_>) {
-        match self {
-            Self::Ftp(node) => node.handle_input(now, input),
-            Self::Program(node) => node.handle_input(now, input),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        match self {
-            Self::Ftp(node) => node.handle_timeout(now),
-            Self::Program(node) => node.handle_timeout(now),
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        match self {
-            Self::Ftp(node) => node.poll_transmit(now, tx),
-            Self::Program(node) => node.poll_transmit(now, tx),
-        }
-    }
-
-    fn poll_effect(&mut self) -> Option<Effect> {
-        match self {
-            Self::Ftp(node) => node.poll_effect(),
-            Self::Program(node) => node.poll_effect(),
-        }
-    }
-
-    fn poll_indication(&mut self) -> Option<Indication> {
-        match self {
-            Self::Ftp(node) => node.poll_indication().map(Indication::Ftp),
-            Self::Program(node) => node.poll_indication().map(Indication::Program),
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Deadline> {
-        match self {
-            Self::Ftp(node) => node.poll_timeout(),
-            Self::Program(node) => node.poll_timeout(),
-        }
-    }
-}
+engine_of!(Above, Indication, { Ftp: Indication::Ftp, Program: Indication::Program });
 
 /// FTP, or a program, over TCP.
 #[derive(Debug)]
@@ -300,18 +259,11 @@ fn all_but(missing: u64) -> Result<(), String> {
 const BROKE_OFF: &str = "the transfer was interrupted";
 const NO_ROOM: &str = "there was no room, or no login in time";
 
-impl TcpTransport {
-    /// Counts of all its connections, summed.
-    fn counts(&self) -> tcp::Counts {
-        self.node.below().totals()
-    }
-}
-
 impl Transport for TcpTransport {
     fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
         let known = self.paths.get(&request.destination).copied();
         let peer = known.ok_or_else(|| RequestError::no_path(request.destination))?;
-        let (name, is_fetched) = (request.name.clone(), request.kind.is_fetched());
+        let (name, is_fetched) = (request.name.clone(), request.kind.top().is_fetched);
         // The request is known before its first indication is polled.
         let id = self.node.call(now, |node| node.request(peer, request));
         let id = id.map_err(RequestError::new)?;
@@ -323,12 +275,13 @@ impl Transport for TcpTransport {
         self.node.above().under_way()
     }
 
-    fn repairs(&self) -> Option<(u64, u64)> {
-        // Acknowledgments request nothing.
-        Some((self.counts().retransmissions, 0))
-    }
-
-    fn buffer_limits(&self) -> Option<BufferLimits> {
-        Some(BufferLimits::of(&self.counts()))
+    fn counters(&self) -> Counters {
+        let counts = self.node.below().totals();
+        Counters {
+            // Acknowledgments request nothing.
+            repairs: Some((counts.retransmissions, 0)),
+            buffers: Some(BufferLimits::of(&counts)),
+            ..Counters::default()
+        }
     }
 }

@@ -8,8 +8,8 @@ use session::settings::{Visited, Visitor, Wrong};
 
 use super::{engine_in, no_profile};
 use crate::contract::{
-    Adapter, Configuration, Kind, Process, Progress, Protocol, RequestError, Role, SendRequest,
-    Spool, Transport,
+    Adapter, Beacons, Configuration, Counters, Directories, Kind, NamedPeers, Process, Progress,
+    Protocol, RequestError, Role, SendRequest, Spool, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
 use crate::settings::{Changes, Schema, Settings};
@@ -63,7 +63,7 @@ pub(crate) fn check_version(
     protocol: &Protocol,
     version: saratoga::Version,
 ) -> Result<(), SpecError> {
-    if version == saratoga::Version::V1 || protocol.kind.is_fetched() {
+    if version == saratoga::Version::V1 || protocol.kind.top().is_fetched {
         return Ok(());
     }
     let profile = protocol.profile.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
@@ -133,23 +133,11 @@ impl Configuration for SaratogaConfig {
         check_version(protocol, self.config.version)
     }
 
-    fn check_simulated(&self) -> Result<(), SpecError> {
-        if let Some(other) = self.remotes.keys().find(|other| other.parse::<u64>().is_err()) {
-            return Err(SpecError::invalid(format!(
-                "remotes.{other}: in a scenario, a peer is called by its number"
-            )));
-        }
-        if self.config.beacons.is_some() {
-            return Err(SpecError::invalid("beacons: a world with beacons never comes to rest"));
-        }
-        Ok(())
-    }
-
     fn set_path(&mut self, entity: u64, path: PathId) {
         self.paths.insert(entity, path);
         self.config.known.insert(path);
-        self.use_named(&entity.to_string(), path);
-        self.add_beacon(path, None);
+        self.apply_to(path, &entity.to_string());
+        self.add(path, None);
     }
 
     fn set_inactivity(&mut self, silence: Duration) {
@@ -194,22 +182,34 @@ impl Configuration for SaratogaConfig {
         Ok(self.config.default_remote.rate_bps)
     }
 
-    fn named_peers(&self) -> Vec<String> {
+    fn named_peers(&mut self) -> Option<&mut dyn NamedPeers> {
+        Some(self)
+    }
+
+    fn beacons(&mut self) -> Option<&mut dyn Beacons> {
+        Some(self)
+    }
+}
+
+impl NamedPeers for SaratogaConfig {
+    fn names(&self) -> Vec<String> {
         self.remotes.keys().cloned().collect()
     }
 
-    fn use_named(&mut self, name: &str, path: PathId) -> Option<u64> {
+    fn apply_to(&mut self, path: PathId, name: &str) -> Option<u64> {
         let remote = self.remotes.get(name)?.clone();
         let rate = remote.rate_bps;
         self.config.remotes.insert(path, remote);
         rate
     }
+}
 
-    fn has_beacons(&self) -> bool {
+impl Beacons for SaratogaConfig {
+    fn is_on(&self) -> bool {
         self.config.beacons.is_some()
     }
 
-    fn add_beacon(&mut self, path: PathId, interval: Option<Duration>) {
+    fn add(&mut self, path: PathId, interval: Option<Duration>) {
         if let Some(interval) = interval {
             let paths = self.config.beacons.take().map_or(Vec::new(), |beacons| beacons.paths);
             self.config.beacons = Some(saratoga::Beacons { paths, interval });
@@ -219,8 +219,8 @@ impl Configuration for SaratogaConfig {
         }
     }
 
-    fn identifier(&self) -> Option<&str> {
-        Some(&self.config.eid)
+    fn identifier(&self) -> &str {
+        &self.config.eid
     }
 
     fn set_identifier(&mut self, identifier: &str) {
@@ -288,7 +288,11 @@ impl SaratogaTransport {
         request: &SendRequest,
         peer: PathId,
     ) -> Result<saratoga::SessionId, saratoga::RequestError> {
-        let put = if request.asks_first { saratoga::Put::Ask } else { request.kind.put() };
+        let put = match request.kind.is_reliable() {
+            _ if request.asks_first => saratoga::Put::Ask,
+            true => saratoga::Put::Push,
+            false => saratoga::Put::Blind,
+        };
         let request = saratoga::PutRequest {
             peer,
             source: request.source.clone(),
@@ -309,21 +313,11 @@ fn sent(
 
 impl Transport for SaratogaTransport {
     fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
-        if request.kind.is_fetched() {
+        if request.kind.top().is_fetched {
             return self.fetch(now, request);
         }
         let peer = self.path(request)?;
         sent(self.put(now, request, peer))
-    }
-
-    fn fetch(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
-        let request = saratoga::GetRequest {
-            peer: self.path(request)?,
-            name: request.name.clone(),
-            destination: request.source.clone(),
-            delete: request.takes,
-        };
-        sent(self.node.get(now, request))
     }
 
     fn cancel(&mut self, now: Time, id: &TransferId) {
@@ -332,19 +326,6 @@ impl Transport for SaratogaTransport {
             // A completed transfer needs no cancellation.
             drop(self.node.cancel(now, session));
         }
-    }
-
-    fn list(
-        &mut self,
-        now: Time,
-        peer: PathId,
-        directory: &str,
-    ) -> Result<TransferId, RequestError> {
-        sent(self.node.list(now, peer, directory.to_owned()))
-    }
-
-    fn delete(&mut self, now: Time, peer: PathId, name: &str) -> Result<TransferId, RequestError> {
-        sent(self.node.delete(now, peer, name.to_owned()))
     }
 
     fn transfers(&self) -> Vec<Progress> {
@@ -366,9 +347,39 @@ impl Transport for SaratogaTransport {
         self.node.is_restored()
     }
 
-    fn datagrams(&self) -> Option<(u64, u64)> {
+    fn counters(&self) -> Counters {
         let stats = self.node.stats();
-        Some((stats.sent.total(), stats.received.total()))
+        let datagrams = Some((stats.sent.total(), stats.received.total()));
+        Counters { datagrams, ..Counters::default() }
+    }
+
+    fn directories(&mut self) -> Option<&mut dyn Directories> {
+        Some(self)
+    }
+}
+
+impl Directories for SaratogaTransport {
+    fn fetch(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
+        let request = saratoga::GetRequest {
+            peer: self.path(request)?,
+            name: request.name.clone(),
+            destination: request.source.clone(),
+            delete: request.takes,
+        };
+        sent(self.node.get(now, request))
+    }
+
+    fn list(
+        &mut self,
+        now: Time,
+        peer: PathId,
+        directory: &str,
+    ) -> Result<TransferId, RequestError> {
+        sent(self.node.list(now, peer, directory.to_owned()))
+    }
+
+    fn delete(&mut self, now: Time, peer: PathId, name: &str) -> Result<TransferId, RequestError> {
+        sent(self.node.delete(now, peer, name.to_owned()))
     }
 
     fn set_free_space(&mut self, kib: Option<u64>) {

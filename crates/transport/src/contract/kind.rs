@@ -5,13 +5,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use ltp::Red;
-use models::programs::Tool;
-use saratoga::Put;
 
-use super::{Adapter, Convergence, Feature, Layer, Spool};
+use super::{Adapter, Convergence, Feature, Layer};
 use crate::dissect::Dissector;
 use crate::mib::Class;
-use crate::records::ContentKind;
 
 /// Stack of layers that fit, top to bottom.
 #[derive(Debug)]
@@ -62,9 +59,6 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// Whether a protocol belongs to a family.
-type Belongs = fn(Kind) -> bool;
-
 impl Kind {
     /// Name on the command line.
     #[must_use]
@@ -79,20 +73,9 @@ impl Kind {
 
     /// Name of the group in which lists of protocols have it.
     #[must_use]
-    pub fn family(self) -> &'static str {
-        // The first that matches.
-        let families: [(Belongs, &str); 8] = [
-            (Self::is_entity_in_bundles, "CFDP in bundles"),
-            (Self::has_nodes, "files in bundles"),
-            (|kind| kind.is(Feature::Entity), "CFDP"),
-            (|kind| kind.is(Feature::PeerNumbers), "LTP"),
-            (Self::has_directories, "Saratoga"),
-            (Self::has_groups, "NORM"),
-            (Self::is_scps_fp, "SCPS-FP over TCP"),
-            (|kind| kind.program().is_some(), "programs over TCP"),
-        ];
-        let found = families.iter().find(|(is_of, _)| is_of(self));
-        found.map_or("FTP over TCP", |(_, family)| family)
+    pub fn family(self) -> String {
+        let family = self.top().family;
+        if self.has(Feature::Nodes) { format!("{family} in bundles") } else { family.to_owned() }
     }
 
     /// Layers, top to bottom.
@@ -101,7 +84,9 @@ impl Kind {
         &self.0.layers
     }
 
-    pub(super) fn top(self) -> &'static Layer {
+    /// The top layer, which users see.
+    #[must_use]
+    pub fn top(self) -> &'static Layer {
         self.layers()[0]
     }
 
@@ -109,9 +94,11 @@ impl Kind {
         self.layers()[self.layers().len() - 1]
     }
 
-    /// Whether any layer has a property.
-    pub(super) fn is(self, feature: Feature) -> bool {
-        self.layers().iter().any(|layer| layer.has(feature))
+    /// Whether it has a property: of any layer, or of the top if layers above hide the property.
+    #[must_use]
+    pub fn has(self, feature: Feature) -> bool {
+        let layers = if feature.is_of_top() { &self.layers()[..1] } else { self.layers() };
+        layers.iter().any(|layer| layer.has(feature))
     }
 
     /// Operations on its settings, and its configuration.
@@ -129,16 +116,14 @@ impl Kind {
 
     /// Layer below bundles, if bundles carry it.
     #[must_use]
-    pub fn convergence(self) -> Option<Convergence> {
+    pub fn below_bundles(self) -> Option<&'static Layer> {
         let bundles = self.layers().iter().position(|layer| layer.has(Feature::Nodes))?;
-        self.layers().get(bundles + 1)?.convergence
+        self.layers().get(bundles + 1).copied()
     }
 
-    /// Name of the layer below bundles in the configuration of a node.
-    #[must_use]
-    pub fn node_layer(self) -> Option<&'static str> {
-        let bundles = self.layers().iter().position(|layer| layer.has(Feature::Nodes))?;
-        self.layers().get(bundles + 1)?.node_layer
+    /// Convergence layer, if bundles carry it.
+    pub(crate) fn convergence(self) -> Option<Convergence> {
+        self.below_bundles()?.convergence
     }
 
     /// Port of its servers in a scenario, if fixed.
@@ -150,7 +135,7 @@ impl Kind {
     /// Whether its transport is a CFDP entity, over datagrams or blocks.
     #[must_use]
     pub fn is_entity(self) -> bool {
-        self.is(Feature::Entity) && self.has_sockets()
+        self.has(Feature::Entity) && self.has_sockets()
     }
 
     /// Whether a CFDP entity sends its PDUs as datagrams, so that its overlay can forward files.
@@ -162,67 +147,19 @@ impl Kind {
     /// Whether CFDP is in bundles.
     #[must_use]
     pub fn is_entity_in_bundles(self) -> bool {
-        self.is(Feature::Entity) && self.is(Feature::Nodes)
-    }
-
-    /// Whether bundle nodes carry it.
-    #[must_use]
-    pub fn has_nodes(self) -> bool {
-        self.is(Feature::Nodes)
-    }
-
-    /// Whether it supports multicast groups, streams, and messages to applications.
-    #[must_use]
-    pub fn has_groups(self) -> bool {
-        self.top().has(Feature::Groups)
-    }
-
-    /// Whether peers fetch, list and delete files, send beacons, and may use UDP-Lite.
-    #[must_use]
-    pub fn has_directories(self) -> bool {
-        self.top().has(Feature::Directories)
+        self.has(Feature::Entity) && self.has(Feature::Nodes)
     }
 
     /// Whether engines over sockets identify peers by numbers.
     #[must_use]
     pub fn has_peer_numbers(self) -> bool {
-        self.is(Feature::PeerNumbers) && self.has_sockets()
-    }
-
-    /// Whether other engines relay its blocks, by routes.
-    #[must_use]
-    pub fn has_relays(self) -> bool {
-        self.is(Feature::Relays)
-    }
-
-    /// Whether the MIB, instead of the name, sets the transmission class.
-    #[must_use]
-    pub fn leaves_class_to_mib(self) -> bool {
-        self.is(Feature::ClassOfMib)
+        self.has(Feature::PeerNumbers) && self.has_sockets()
     }
 
     /// Whether it runs over sockets, instead of only in the simulator or on bundle nodes.
     #[must_use]
     pub fn has_sockets(self) -> bool {
-        !self.is(Feature::Simulated) && !self.is(Feature::Nodes)
-    }
-
-    /// Whether it sends parity that no receiver requested.
-    #[must_use]
-    pub fn is_coded(self) -> bool {
-        self.is(Feature::Coded)
-    }
-
-    /// Whether it carries keystrokes instead of files.
-    #[must_use]
-    pub fn is_typed(self) -> bool {
-        self.is(Feature::Typed)
-    }
-
-    /// Whether a receiver can use the bytes of a file in order while they arrive.
-    #[must_use]
-    pub fn is_in_order(self) -> bool {
-        self.top().has(Feature::InOrder)
+        !self.has(Feature::Tcp) && !self.has(Feature::Nodes)
     }
 
     /// Transmission class, in CFDP's terms.
@@ -239,90 +176,24 @@ impl Kind {
         self.bottom().red
     }
 
-    /// Whether TCP carries it.
-    #[must_use]
-    pub fn runs_over_tcp(self) -> bool {
-        self.is(Feature::Simulated)
-    }
-
     /// Whether it retransmits lost data.
     #[must_use]
     pub fn is_reliable(self) -> bool {
         matches!(self.red(), Red::All)
     }
 
-    /// Kind of put, in Saratoga's terms.
-    #[must_use]
-    pub fn put(self) -> Put {
-        if self.is_reliable() { Put::Push } else { Put::Blind }
-    }
-
-    /// Whether one transmission to a group reaches all its members. Other protocols send a file to
-    /// each receiver separately.
-    #[must_use]
-    pub fn is_multicast(self) -> bool {
-        self.top().has(Feature::Multicast)
-    }
-
     /// Whether hosts on the path store and forward it, instead of routing its packets.
     #[must_use]
     pub fn hands_on(self) -> bool {
-        self.bottom().has(Feature::Forwards) || self.is(Feature::Routes)
-    }
-
-    /// Command of the modelled program, for people.
-    #[must_use]
-    pub fn command(self) -> Option<&'static str> {
-        self.top().command
-    }
-
-    /// Name in comparisons with others, for programs that most people have.
-    #[must_use]
-    pub fn familiar(self) -> Option<&'static str> {
-        self.top().familiar
-    }
-
-    /// Modelled program, or program that types.
-    #[must_use]
-    pub fn program(self) -> Option<Tool> {
-        self.top().program
-    }
-
-    /// Whether it is SCPS-FP, with any of its commands.
-    #[must_use]
-    pub fn is_scps_fp(self) -> bool {
-        self.top().has(Feature::Scps)
-    }
-
-    /// Content of its transfers.
-    #[must_use]
-    pub fn carries(self) -> ContentKind {
-        self.top().carries
-    }
-
-    /// Working files in a store.
-    #[must_use]
-    pub fn spools(self) -> &'static [Spool] {
-        self.adapter().spools()
-    }
-
-    /// Whether the same request resumes an interrupted transfer.
-    #[must_use]
-    pub fn resumes(self) -> bool {
-        self.adapter().resumes(self)
-    }
-
-    /// Whether the receiver requests the file.
-    #[must_use]
-    pub fn is_fetched(self) -> bool {
-        self.top().is_fetched
+        self.bottom().has(Feature::Forwards) || self.has(Feature::Routes)
     }
 
     /// Profiles that advice tries; on shared paths also those with congestion control.
     #[must_use]
     pub fn tried_profiles(self, is_shared: bool) -> Vec<Option<&'static str>> {
         let top = self.top();
-        let (all, shared) = if self.has_nodes() { (&[None][..], &[][..]) } else { top.tried };
+        let (all, shared) =
+            if self.has(Feature::Nodes) { (&[None][..], &[][..]) } else { top.tried };
         let shared = shared.iter().filter(|_| is_shared);
         all.iter().copied().chain(shared.copied().map(Some)).collect()
     }

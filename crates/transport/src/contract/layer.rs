@@ -69,8 +69,8 @@ pub enum Feature {
     Forwards,
     /// Anywhere in a stack: hosts on the path store and forward its data.
     Routes,
-    /// In the simulator only, as a model.
-    Simulated,
+    /// TCP, which only the simulator has.
+    Tcp,
     /// On bundle nodes, which no command runs.
     Nodes,
     /// The receiver can use the bytes of a file in order while they arrive.
@@ -83,6 +83,14 @@ pub enum Feature {
     Typed,
     /// Congestion control, with any profile.
     Controlled,
+}
+
+impl Feature {
+    /// Whether only users of the layer itself have it, so that a layer above hides it.
+    #[must_use]
+    pub fn is_of_top(self) -> bool {
+        matches!(self, Self::Multicast | Self::Groups | Self::Directories | Self::InOrder)
+    }
 }
 
 /// Layer below bundles.
@@ -110,6 +118,8 @@ pub enum Convergence {
 pub struct Layer {
     /// Name within the names of stacks.
     pub name: &'static str,
+    /// Name of the group in which lists have the protocols with this layer on top.
+    pub family: &'static str,
     /// Services of which it needs one.
     pub needs: &'static [Service],
     /// Services that it offers.
@@ -159,6 +169,39 @@ impl std::fmt::Debug for Layer {
 }
 
 impl Layer {
+    /// A layer that retransmits lost data, without other properties.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        needs: &'static [Service],
+        offers: &'static [Service],
+    ) -> Self {
+        Self {
+            name,
+            family: name,
+            needs,
+            offers,
+            features: &[],
+            red: Red::All,
+            carries: ContentKind::File,
+            is_fetched: false,
+            program: None,
+            command: None,
+            familiar: None,
+            port: None,
+            dissector: None,
+            convergence: None,
+            node_layer: None,
+            node_spools: &[],
+            adapter: None,
+            adapter_above: None,
+            profiles: Vec::new,
+            controlled_profiles: &[],
+            coded_profiles: &[],
+            tried: (&[None], &[]),
+        }
+    }
+
     /// Whether it has a property.
     #[must_use]
     pub fn has(&self, feature: Feature) -> bool {

@@ -3,6 +3,19 @@
 use bp::agent;
 use serde::{Deserialize, Serialize};
 
+/// Counters of a transport; `None` where it does not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counters {
+    /// Datagrams with content, sent and received.
+    pub datagrams: Option<(u64, u64)>,
+    /// Segments retransmitted or sent as parity to repair losses, and its requests for repairs.
+    pub repairs: Option<(u64, u64)>,
+    /// Times for which the peers' receive windows and its send buffers blocked its connections.
+    pub buffers: Option<BufferLimits>,
+    /// Counters of its bundle node.
+    pub bundles: Option<BundleMetrics>,
+}
+
 /// Times in seconds for which buffers, instead of the congestion window, stopped a sender of TCP,
 /// summed over its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -35,7 +35,7 @@ impl Protocol {
     #[must_use]
     pub fn is_controlled(&self) -> bool {
         let top = self.kind.top();
-        self.kind.is(Feature::Controlled) || self.is_profile_of(top.controlled_profiles)
+        self.kind.has(Feature::Controlled) || self.is_profile_of(top.controlled_profiles)
     }
 
     /// Whether it codes whole files.

@@ -1,44 +1,17 @@
 //! The table of layers: a row each.
 
+use std::sync::OnceLock;
+
 use ::ltp::Red;
 use models::programs::{Tool, Version};
 
 use crate::adapter::bundles::config as nodes;
 use crate::adapter::over_tcp::config::OverTcpConfig;
-use crate::adapter::{bundles, cfdp, cfdp_over_ltp, ltp, norm, over_tcp, saratoga};
+use crate::adapter::{bundles, cfdp, ltp, norm, over_tcp, saratoga};
 use crate::contract::{Convergence, Feature, Layer, Service};
 use crate::dissect;
 use crate::records::ContentKind;
-
-fn none() -> Vec<&'static str> {
-    Vec::new()
-}
-
-const fn layer(name: &'static str, needs: &'static [Service], offers: &'static [Service]) -> Layer {
-    Layer {
-        name,
-        needs,
-        offers,
-        features: &[],
-        red: Red::All,
-        carries: ContentKind::File,
-        is_fetched: false,
-        program: None,
-        command: None,
-        familiar: None,
-        port: None,
-        dissector: None,
-        convergence: None,
-        node_layer: None,
-        node_spools: &[],
-        adapter: None,
-        adapter_above: None,
-        profiles: none,
-        controlled_profiles: &[],
-        coded_profiles: &[],
-        tried: (&[None], &[]),
-    }
-}
+use crate::text::SpecError;
 
 const fn cfdp_layer(
     name: &'static str,
@@ -46,16 +19,18 @@ const fn cfdp_layer(
     features: &'static [Feature],
 ) -> Layer {
     Layer {
+        family: "CFDP",
         features,
         dissector: Some(&dissect::cfdp::DISSECTOR),
-        adapter: Some(&cfdp::Cfdp),
+        adapter: Some(&cfdp::Cfdp::OverDatagrams),
         profiles: || cfdp::CFDP_PROFILES.to_vec(),
-        ..layer(name, needs, &[Service::Files])
+        ..Layer::new(name, needs, &[Service::Files])
     }
 }
 
 const fn ltp_layer(name: &'static str, offers: &'static [Service], red: Red) -> Layer {
     Layer {
+        family: "LTP",
         features: &[Feature::PeerNumbers],
         red,
         dissector: Some(&dissect::ltp::DISSECTOR),
@@ -63,14 +38,15 @@ const fn ltp_layer(name: &'static str, offers: &'static [Service], red: Red) -> 
         node_layer: Some("ltpcl"),
         // Blocks become payloads under their own names, so no file remains.
         adapter: Some(&ltp::Ltp),
-        adapter_above: Some(&cfdp_over_ltp::CfdpOverLtp),
+        adapter_above: Some(&cfdp::Cfdp::OverLtp),
         profiles: || ltp::LTP_PROFILES.to_vec(),
-        ..layer(name, &[Service::Datagrams], offers)
+        ..Layer::new(name, &[Service::Datagrams], offers)
     }
 }
 
 const fn saratoga_layer(name: &'static str, offers: &'static [Service]) -> Layer {
     Layer {
+        family: "Saratoga",
         features: &[Feature::Directories],
         dissector: Some(&dissect::saratoga::DISSECTOR),
         convergence: Some(Convergence::Saratoga),
@@ -79,12 +55,13 @@ const fn saratoga_layer(name: &'static str, offers: &'static [Service]) -> Layer
         adapter: Some(&saratoga::Saratoga),
         profiles: || saratoga::SARATOGA_PROFILES.to_vec(),
         controlled_profiles: &["tfrc"],
-        ..layer(name, &[Service::Datagrams], offers)
+        ..Layer::new(name, &[Service::Datagrams], offers)
     }
 }
 
 const fn norm_layer(name: &'static str, features: &'static [Feature]) -> Layer {
     Layer {
+        family: "NORM",
         features,
         dissector: Some(&dissect::norm::DISSECTOR),
         convergence: Some(Convergence::Norm),
@@ -94,27 +71,35 @@ const fn norm_layer(name: &'static str, features: &'static [Feature]) -> Layer {
         profiles: || norm::NORM_PROFILES.to_vec(),
         controlled_profiles: &["cc", "coded-cc"],
         coded_profiles: &["coded", "coded-cc", "coded-eager"],
-        ..layer(name, &[Service::Datagrams], &[Service::Files, Service::Convergence])
+        ..Layer::new(name, &[Service::Datagrams], &[Service::Files, Service::Convergence])
     }
 }
 
 /// File protocol over TCP, which has the profile.
 const fn over_streams(name: &'static str, features: &'static [Feature], port: u16) -> Layer {
     Layer {
+        family: "FTP over TCP",
         features,
         port: Some(port),
         adapter: Some(&over_tcp::OverTcp),
-        ..layer(name, &[Service::Streams], &[Service::Files])
+        ..Layer::new(name, &[Service::Streams], &[Service::Files])
     }
 }
 
-const SCPS: &[Feature] = &[Feature::Scps, Feature::InOrder];
-
-/// Program of the reference implementation, in contrast to a server of FTP.
-const SCPS_PORT: u16 = 2121;
+/// SCPS-FP, at the port of the reference implementation, which has no server of FTP.
+const fn scps_fp(name: &'static str) -> Layer {
+    Layer {
+        family: "SCPS-FP over TCP",
+        ..over_streams(name, &[Feature::Scps, Feature::InOrder], 2121)
+    }
+}
 
 const fn program(name: &'static str, tool: Tool, port: u16) -> Layer {
-    Layer { program: Some(tool), ..over_streams(name, &[Feature::InOrder], port) }
+    Layer {
+        family: "programs over TCP",
+        program: Some(tool),
+        ..over_streams(name, &[Feature::InOrder], port)
+    }
 }
 
 /// A program over OpenSSH, whose releases are profiles.
@@ -132,11 +117,34 @@ const fn convergence(
     Layer {
         convergence: Some(convergence),
         node_layer: Some(node_layer),
-        ..layer(name, below, &[Service::Convergence])
+        ..Layer::new(name, below, &[Service::Convergence])
     }
 }
 
-/// Every layer.
+/// Layers of programs that use this crate.
+static REGISTERED: OnceLock<&[Layer]> = OnceLock::new();
+
+/// Every layer, and those that are registered, which are final from now on.
+pub(super) fn all() -> impl Iterator<Item = &'static Layer> + Clone {
+    LAYERS.iter().chain(*REGISTERED.get_or_init(|| &[]))
+}
+
+/// Adds layers of protocols that this crate does not have. A layer that moves files and needs only
+/// a host is a protocol by its name. Call it once, before any protocol is used.
+///
+/// # Errors
+///
+/// A protocol was used before, layers were registered before, or a name is taken.
+pub fn register(layers: &'static [Layer]) -> Result<(), SpecError> {
+    let is_taken = |layer: &&Layer| LAYERS.iter().any(|known| known.name == layer.name);
+    if let Some(layer) = layers.iter().find(is_taken) {
+        return Err(SpecError::invalid(format!("there is another layer {}", layer.name)));
+    }
+    let too_late = |_| SpecError::invalid("layers are registered before any protocol is used");
+    REGISTERED.set(layers).map_err(too_late)
+}
+
+/// Every layer of this crate.
 pub const LAYERS: &[Layer] = &[
     cfdp_layer(
         "cfdp",
@@ -182,15 +190,11 @@ pub const LAYERS: &[Layer] = &[
         ..over_streams("ftp", &[Feature::InOrder], 21)
     },
     Layer { is_fetched: true, ..over_streams("ftp-get", &[Feature::InOrder], 21) },
-    over_streams("scps-fp", SCPS, SCPS_PORT),
-    Layer { is_fetched: true, ..over_streams("scps-fp-get", SCPS, SCPS_PORT) },
-    Layer {
-        is_fetched: true,
-        carries: ContentKind::Records,
-        ..over_streams("scps-fp-read", SCPS, SCPS_PORT)
-    },
-    Layer { carries: ContentKind::Changes, ..over_streams("scps-fp-update", SCPS, SCPS_PORT) },
-    Layer { carries: ContentKind::Copy, ..over_streams("scps-fp-copy", SCPS, SCPS_PORT) },
+    scps_fp("scps-fp"),
+    Layer { is_fetched: true, ..scps_fp("scps-fp-get") },
+    Layer { is_fetched: true, carries: ContentKind::Records, ..scps_fp("scps-fp-read") },
+    Layer { carries: ContentKind::Changes, ..scps_fp("scps-fp-update") },
+    Layer { carries: ContentKind::Copy, ..scps_fp("scps-fp-copy") },
     over_ssh("scp", Tool::Scp, "scp FILE RECEIVER:"),
     over_ssh("sftp", Tool::Sftp, "sftp RECEIVER: <<< \"put FILE\""),
     over_ssh("rsync", Tool::Rsync, "rsync FILE RECEIVER:"),
@@ -199,12 +203,12 @@ pub const LAYERS: &[Layer] = &[
         ..program("rsync-daemon", Tool::RsyncDaemon, 873)
     },
     Layer { features: &[Feature::InOrder, Feature::Typed], ..program("telnet", Tool::Telnet, 23) },
-    layer("file", &[Service::Bundles], &[Service::Files]),
+    Layer { family: "files", ..Layer::new("file", &[Service::Bundles], &[Service::Files]) },
     Layer {
         features: &[Feature::Routes, Feature::Nodes],
         port: Some(nodes::PORT),
         adapter_above: Some(&bundles::Bundles),
-        ..layer("bp", &[Service::Convergence], &[Service::Bundles])
+        ..Layer::new("bp", &[Service::Convergence], &[Service::Bundles])
     },
     convergence("tcpcl", &[Service::Streams], Convergence::Tcpcl4, "tcpcl4"),
     Layer {
@@ -220,10 +224,10 @@ pub const LAYERS: &[Layer] = &[
         ..convergence("udpcl", &[Service::Datagrams], Convergence::Udp, "udpcl")
     },
     Layer {
-        features: &[Feature::Simulated, Feature::Controlled],
+        features: &[Feature::Tcp, Feature::Controlled],
         dissector: Some(&dissect::tcp::DISSECTOR),
         profiles: OverTcpConfig::profiles,
-        ..layer("tcp", &[Service::Packets], &[Service::Streams])
+        ..Layer::new("tcp", &[Service::Packets], &[Service::Streams])
     },
 ];
 

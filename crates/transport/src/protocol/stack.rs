@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use wire::excerpt;
 
-use super::layers::{LAYERS, SHORT};
+use super::layers::{self, SHORT};
 use crate::adapter;
 use crate::contract::{Kind, Layer, Protocol, SEPARATOR, Service, Stack, compose};
 use crate::text::{self, SpecError};
@@ -12,10 +12,10 @@ use crate::text::{self, SpecError};
 /// Every stack: those with a short name first, in the order of their table.
 pub(super) static STACKS: LazyLock<Vec<Stack>> = LazyLock::new(|| {
     let mut all = Vec::new();
-    let tops = LAYERS.iter().filter(|top| top.offers.contains(&Service::Files));
+    let tops = layers::all().filter(|top| top.offers.contains(&Service::Files));
     tops.for_each(|top| extend(&[top], &mut all));
-    // Until this sort, all stacks without a short name have the same index, which sorts them last.
-    all.sort_by_key(|stack| stack.place);
+    // Until this sort, all stacks that are not in the table of names have the same index.
+    all.sort_by_key(|stack| (!stack.is_short, stack.place));
     all.iter_mut().enumerate().for_each(|(place, stack)| stack.place = place);
     all
 });
@@ -27,10 +27,11 @@ fn extend(layers: &[&'static Layer], all: &mut Vec<Stack>) {
         let composed = compose(layers);
         let place = SHORT.iter().position(|(_, layers)| *layers == composed);
         let name = place.map_or(composed, |place| SHORT[place].0.to_owned());
-        let (is_short, place) = (place.is_some(), place.unwrap_or(SHORT.len()));
+        let is_short = place.is_some() || layers.len() == 1;
+        let place = place.unwrap_or(SHORT.len());
         all.push(Stack { name, layers: layers.to_vec(), place, is_short });
     }
-    for below in LAYERS.iter().filter(|below| last.fits(below)) {
+    for below in layers::all().filter(|below| last.fits(below)) {
         let longer: Vec<_> = layers.iter().copied().chain([below]).collect();
         extend(&longer, all);
     }
@@ -79,12 +80,12 @@ fn split(text: &str) -> Vec<(String, Option<String>)> {
 }
 
 fn find(name: &str) -> Option<&'static Layer> {
-    LAYERS.iter().find(|layer| layer.name == name)
+    layers::all().find(|layer| layer.name == name)
 }
 
 fn named(name: &str) -> Result<&'static Layer, SpecError> {
     find(name).ok_or_else(|| {
-        let names = || LAYERS.iter().map(|layer| layer.name);
+        let names = || layers::all().map(|layer| layer.name);
         let near = text::did_you_mean(name, names());
         let known = names().collect::<Vec<_>>().join(", ");
         SpecError::invalid(format!("there is no layer {:?}{near} (layers: {known})", excerpt(name)))
@@ -126,7 +127,7 @@ fn complete(written: &mut Vec<Written<'_>>) -> Result<(), SpecError> {
     while let Some((last, _)) = written.last()
         && !last.needs.iter().any(|service| service.is_of_hosts())
     {
-        let fitting: Vec<_> = LAYERS.iter().filter(|below| last.fits(below)).collect();
+        let fitting: Vec<_> = layers::all().filter(|below| last.fits(below)).collect();
         let [only] = fitting.as_slice() else {
             let names: Vec<_> = fitting.iter().map(|layer| layer.name).collect();
             return Err(SpecError::invalid(format!(
@@ -166,7 +167,7 @@ fn joined(mut protocol: Protocol) -> Protocol {
     let mut layers = protocol.layers.iter();
     let (Some((_, first)), None) = (layers.next(), layers.next()) else { return protocol };
     let whole = match &protocol.profile {
-        Some(profile) if protocol.kind.program().is_some() => {
+        Some(profile) if protocol.kind.top().program.is_some() => {
             format!("{first}{SEPARATOR}{profile}")
         }
         Some(_) => return protocol,
@@ -174,7 +175,7 @@ fn joined(mut protocol: Protocol) -> Protocol {
     };
     let short = Protocol::with_profile(protocol.kind, &whole);
     let is_of_top = protocol.layers.contains_key(protocol.kind.layers()[0].name)
-        && protocol.kind.program().is_none();
+        && protocol.kind.top().program.is_none();
     if !is_of_top && adapter::check_profile(&short).is_ok() {
         protocol = short;
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lab::advise::{self, Advice, Basis, Candidate, Deployment};
 use lab::link_spec::LinkSpec;
+use transport::contract::Feature;
 use transport::protocol::Protocol;
 use transport::quantity::{Rate, Span};
 
@@ -58,10 +59,10 @@ fn has_commands(request: &Request<'_>, candidate: &Candidate) -> bool {
 fn simulator_only(best: &Candidate) -> String {
     let name = &best.protocol;
     let profile = name.profile.as_deref().unwrap_or("cubic");
-    if let Some(command) = name.kind.command() {
+    if let Some(command) = name.kind.top().command {
         return format!("{name} is simulated as a model of the program: {command}");
     }
-    if !name.kind.runs_over_tcp() || name.kind.has_nodes() {
+    if !name.kind.has(Feature::Tcp) || name.kind.has(Feature::Nodes) {
         return format!("{name} runs in the simulator only.");
     }
     format!(
@@ -75,13 +76,13 @@ fn commands(request: &Request<'_>, advice: &Advice, candidate: &Candidate) -> Ve
     let pace = || pace(request, advice, candidate);
     let replies = |advice| replies(request, advice);
     let kind = protocol.kind;
-    if kind.has_nodes() {
+    if kind.has(Feature::Nodes) {
         return nodes(request, advice, protocol);
     }
-    if kind.has_relays() && request.question.relay {
+    if kind.has(Feature::Relays) && request.question.relay {
         return relayed(request, advice, protocol);
     }
-    if kind.is_fetched() && kind.has_directories() {
+    if kind.top().is_fetched && kind.has(Feature::Directories) {
         return vec![
             format!(
                 "  sender:   slowlight recv --protocol {protocol} --listen :2500 --root DIR \
@@ -94,7 +95,7 @@ fn commands(request: &Request<'_>, advice: &Advice, candidate: &Candidate) -> Ve
             ),
         ];
     }
-    let mut lines = if kind.has_groups() && request.question.receivers > 1 {
+    let mut lines = if kind.has(Feature::Groups) && request.question.receivers > 1 {
         vec![
             format!(
                 "  receivers: slowlight recv --protocol {protocol} --listen :0 --root inbox \
@@ -165,7 +166,8 @@ fn relayed(request: &Request<'_>, advice: &Advice, protocol: &Protocol) -> Vec<S
 
 /// Commands of bundle nodes.
 fn nodes(request: &Request<'_>, advice: &Advice, protocol: &Protocol) -> Vec<String> {
-    let layer = protocol.kind.node_layer().unwrap_or("tcpcl4");
+    let layer = protocol.kind.below_bundles().and_then(|layer| layer.node_layer);
+    let layer = layer.unwrap_or("tcpcl4");
     let mut keys = String::new();
     if !advise::is_controlled(protocol) {
         keys += &rate(advice, 1).map_or(String::new(), |rate| format!(", rate = \"{rate}\""));
@@ -197,7 +199,8 @@ fn nodes(request: &Request<'_>, advice: &Advice, protocol: &Protocol) -> Vec<Str
 /// Options of a sender: rate, unless a congestion control finds it, and light time.
 fn pace(request: &Request<'_>, advice: &Advice, candidate: &Candidate) -> String {
     let protocol = &candidate.protocol;
-    let share = if protocol.kind.is_multicast() { 1 } else { request.question.receivers.max(1) };
+    let share =
+        if protocol.kind.has(Feature::Multicast) { 1 } else { request.question.receivers.max(1) };
     let rate = match advise::is_controlled(protocol) {
         false => rate_option(advice, share) + &return_rate(advice, "--return-rate"),
         true => String::new(),

@@ -2,6 +2,7 @@
 
 use lab::advise::{self, Advice, Basis, Candidate, Question};
 use lab::preset::Sharing;
+use transport::contract::Feature;
 use transport::quantity::{Size, Span};
 
 use super::span;
@@ -202,7 +203,7 @@ fn next(question: &Question, best: &Candidate, second: &Candidate) -> String {
 
 /// Whether the hosts run bundle nodes.
 fn has_nodes(candidate: &Candidate) -> bool {
-    candidate.protocol.kind.has_nodes()
+    candidate.protocol.kind.has(Feature::Nodes)
 }
 
 /// Whether nothing shows that the second transport delivers the file less often than the first. An
@@ -238,7 +239,7 @@ fn over_tcp(advice: &Advice, best: &Candidate) -> Option<String> {
         return None;
     }
     let shown = advice.tied.max(1) + 1;
-    let title = |candidate: &Candidate| candidate.protocol.kind.familiar();
+    let title = |candidate: &Candidate| candidate.protocol.kind.top().familiar;
     let mut others = advice.ranking.iter().skip(shown);
     let (familiar, title) = others.find_map(|other| Some((other, title(other)?)))?;
     let about = if familiar.basis == Basis::Simulated { "" } else { "an estimated " };

@@ -2,6 +2,7 @@
 
 use lab::compare::Row;
 use lab::stats::Summary;
+use transport::contract::Feature;
 use transport::protocol::Protocol;
 
 use crate::compute::show;
@@ -37,7 +38,7 @@ static REMARKS: [Remark; 3] = [
         "coded",
         "needs slowlight at both ends, and sends parity before it is requested",
     ),
-    (|protocol| protocol.kind.is_coded(), "parity", "is sent before it is requested"),
+    (|protocol| protocol.kind.has(Feature::Coded), "parity", "is sent before it is requested"),
     (
         Protocol::is_controlled,
         "shared",

@@ -10,9 +10,12 @@ use anyhow::{Context as _, Result, ensure};
 use cfdp::pdu::{FileStatus, TransmissionMode};
 use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
-use ltp::ltpt::Otherwise;
+use ltp::ltpt::{Otherwise, Routing};
+use transport::contract::{Directories, Feature};
 use transport::quantity::Span;
-use transport::{Configuration, Ended, Event, Progress, Role, SendRequest, TransferId, Transport};
+use transport::{
+    CfdpUser, Configuration, Ended, Event, Progress, Role, SendRequest, TransferId, Transport,
+};
 use ut::Receives;
 
 use super::job::{Ends, Job, SendFile, Wish};
@@ -68,10 +71,11 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
         return Ok((Runner::Node(Box::new(driver)), client, place));
     }
     let (mut configuration, path) = configuration(&job)?;
-    if let Some(config) = configuration.cfdp_mut() {
+    if let Some(config) = configuration.cfdp() {
         plan_put(&mut job, config)?;
     }
-    let (resumes, is_one_way) = (configuration.resumes(), configuration.is_one_way());
+    let resumes = configuration.file_code().is_some_and(|code| code.resumes());
+    let is_one_way = configuration.membership().is_some_and(|group| group.is_one_way());
     let (store, place) = Place::open(&job, &job.ends.to.to_string(), resumes, &waker)?;
     let transport = configuration.build(rt::entropy().context("no entropy")?);
     let settings = rt::Config {
@@ -113,40 +117,30 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
     );
     let peer = PathId(0);
     configuration.set_path(ends.next(), peer);
-    configuration.set_routes([(ends.remote_entity, ends.next())].into(), Otherwise::Nowhere);
-    if ends.group.is_some() {
-        configuration.add_group(peer);
+    if let Some(routing) = configuration.relaying() {
+        let to = [(ends.remote_entity, ends.next())].into();
+        *routing = Routing::Static { to, otherwise: Otherwise::Nowhere };
     }
-    if wish.is_send()
-        && let Some(loss) = losses::remembered(&ends.to.to_string())
-    {
-        configuration.remember_loss(loss);
+    if let Some(membership) = configuration.membership() {
+        if ends.group.is_some() {
+            membership.join(peer);
+        }
+        let loss = wish.is_send().then(|| losses::remembered(&ends.to.to_string())).flatten();
+        if let Some(loss) = loss {
+            membership.set_earlier_loss(loss);
+        }
     }
     if let Wish::Send(file) = wish {
-        send_one_way(configuration.as_mut(), file, options)?;
+        file.groups.send_one_way(configuration.as_mut(), &options.protocol)?;
+        let checked = configuration.check(&options.protocol);
+        checked.map_err(|error| super::within(options, error.into()))?;
     }
-    let named = super::named_peers(configuration.as_ref(), options)?;
+    let named = super::named_peers(configuration.as_mut(), options)?;
     if let Some((_, name)) = named.into_iter().find(|(address, _)| *address == ends.to) {
-        let rate = configuration.use_named(&name, peer);
+        let rate = configuration.named_peers().and_then(|peers| peers.apply_to(peer, &name));
         path.rate_bps = rate.or(path.rate_bps).filter(|rate| *rate > 0);
     }
     Ok((configuration, path))
-}
-
-/// Applies the options for receivers without return link.
-fn send_one_way(
-    configuration: &mut dyn Configuration,
-    file: &SendFile,
-    options: &Options,
-) -> Result<()> {
-    let protocol = &options.protocol;
-    let is_set = file.confidence.map(|probability| configuration.set_confidence(probability));
-    let is_repeated = file.carousel.map(|time| configuration.set_carousel(time.duration()));
-    for (option, is_taken) in [("--confidence", is_set), ("--carousel", is_repeated)] {
-        ensure!(is_taken != Some(false), "{option} is for --protocol norm/coded, not {protocol}");
-    }
-    let checked = configuration.check(protocol);
-    checked.map_err(|error| super::within(options, error.into()))
 }
 
 /// Limits an entity to one transaction, and makes the request for it.
@@ -238,7 +232,7 @@ impl Client {
     fn new(job: Job, now: Time, is_quick: bool) -> Self {
         let Job { options, ends, wish, timeout, node: _ } = job;
         let screen = Screen::new(options.json);
-        let resumes = options.protocol.kind.resumes();
+        let resumes = options.protocol.kind.adapter().resumes(options.protocol.kind);
         let bar = match &wish {
             Wish::Send(_) | Wish::Get { .. } => screen.bar(wish.remote(), None),
             Wish::List(_) | Wish::Delete(_) => ProgressBar::hidden(),
@@ -274,7 +268,8 @@ impl Client {
         match event {
             rt::Event::Tick => {
                 self.is_answered |= self.has_answered(transport);
-                self.loss = transport.loss().or(self.loss);
+                let loss = transport.groups().and_then(|groups| groups.loss());
+                self.loss = loss.or(self.loss);
                 self.progress(now, transport);
                 self.warn_of_silence(now);
             }
@@ -353,17 +348,17 @@ impl Client {
                     let entity = transport.cfdp_mut().context("it has no entity")?;
                     return Ok(entity.put(now, put.clone())?.into());
                 }
-                let messages = file.commands.iter().map(|text| text.clone().into()).collect();
+                let messages = file.groups.command.iter().map(|text| text.clone().into()).collect();
                 let request = request(&file.name, &file.remote)?;
-                let request = SendRequest { asks_first: file.asks, messages, ..request };
+                let request = SendRequest { asks_first: file.directories.ask, messages, ..request };
                 transport.send(now, &request)
             }
             Wish::Get { remote, name, takes, .. } => {
                 let request = SendRequest { takes: *takes, ..request(name, remote)? };
-                transport.fetch(now, &request)
+                directories(transport)?.fetch(now, &request)
             }
-            Wish::List(directory) => transport.list(now, peer, directory),
-            Wish::Delete(file) => transport.delete(now, peer, file),
+            Wish::List(directory) => directories(transport)?.list(now, peer, directory),
+            Wish::Delete(file) => directories(transport)?.delete(now, peer, file),
         };
         Ok(id?)
     }
@@ -442,7 +437,7 @@ impl Client {
         let SendFile { put: Some(put), cfdp, .. } = &**file else { return usual };
         let given = cfdp.linger.map(Span::duration);
         let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
-        let time = match (is_acknowledged, transport.replies_below()) {
+        let time = match (is_acknowledged, replies_below(transport)) {
             // A node sends what it holds without this process.
             _ if !self.is_quick => given.unwrap_or_default(),
             // Until the ACK of the Finished PDU is sent.
@@ -467,7 +462,7 @@ impl Client {
         let measures = Measures {
             elapsed: Some(now.since(self.bar.began)),
             moved,
-            datagrams: transport.datagrams(),
+            datagrams: transport.counters().datagrams,
             resumed: self.resumed,
         };
         let outcome = Outcome::of(&self.options.protocol, ended, self.wish.local(), measures);
@@ -492,7 +487,7 @@ impl Client {
         }
         self.print_details(ended);
         let is_there = ended.is_success() && ended.is_confirmed;
-        if is_there && matches!(&self.wish, Wish::Send(file) if file.gives) {
+        if is_there && matches!(&self.wish, Wish::Send(file) if file.directories.give) {
             let path = self.wish.local();
             std::fs::remove_file(&path)
                 .with_context(|| format!("cannot delete {}", path.display()))?;
@@ -555,7 +550,7 @@ impl Client {
         let expects = match (&self.wish, self.wish.put()) {
             (_, Some(put)) => {
                 let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
-                is_acknowledged || transport.replies_below()
+                is_acknowledged || replies_below(transport)
             }
             // Members of a group only request retransmissions.
             (Wish::Send(_), None) => {
@@ -563,14 +558,15 @@ impl Client {
             }
             (Wish::Get { .. } | Wish::List(_) | Wish::Delete(_), None) => true,
         };
-        !expects || transport.datagrams().is_none_or(|(_, received)| received > 0)
+        !expects || transport.counters().datagrams.is_none_or(|(_, received)| received > 0)
     }
 
     /// Reports once that a peer does not reply, when nothing was sent for a while either.
     fn warn_of_silence(&mut self, now: Time) {
         let patience = transfer::patience(self.options.light_time());
         // Without --rate a sender may be slow until receivers report their rate.
-        let is_slow = self.options.rate.is_none() && self.options.protocol.kind.is_multicast();
+        let is_slow =
+            self.options.rate.is_none() && self.options.protocol.kind.has(Feature::Multicast);
         let since = if is_slow { self.bar.began } else { self.advanced };
         let is_late = now.since(since) >= patience;
         if self.is_warned
@@ -605,7 +601,7 @@ impl Client {
     /// it.
     fn to_cancel(&self) -> Option<TransferId> {
         let is_kept =
-            self.wish.is_send() && self.resumes && self.options.protocol.kind.has_groups()
+            self.wish.is_send() && self.resumes && self.options.protocol.kind.has(Feature::Groups)
                 || self.wish.put().is_some();
         self.active().filter(|_| !is_kept).cloned()
     }
@@ -642,6 +638,14 @@ impl Client {
         }
         Ok(Exit::Failed.into())
     }
+}
+
+fn directories(transport: &mut dyn Transport) -> Result<&mut dyn Directories> {
+    transport.directories().context("it has no directories")
+}
+
+fn replies_below(transport: &dyn Transport) -> bool {
+    transport.cfdp().is_some_and(CfdpUser::replies_below)
 }
 
 fn size(path: &Path) -> u64 {

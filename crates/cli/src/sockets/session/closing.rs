@@ -40,7 +40,7 @@ impl Closing {
         (least, light): (Duration, Duration),
     ) -> bool {
         let Some(since) = self.since else { return false };
-        let received = transport.datagrams().map_or(0, |(_, received)| received);
+        let received = transport.counters().datagrams.map_or(0, |(_, received)| received);
         if std::mem::replace(&mut self.received, received) != received {
             self.received_at = now;
         }

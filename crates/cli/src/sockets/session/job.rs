@@ -9,6 +9,7 @@ use transport::quantity::Span;
 use super::put::CfdpOptions;
 use crate::sockets::cfdp_over_node::Node;
 use crate::sockets::transfer::Options;
+use crate::sockets::{directories, groups};
 
 /// The one transfer of a command.
 pub(crate) struct Job {
@@ -47,17 +48,9 @@ pub(crate) struct SendFile {
     pub(crate) remote: String,
     /// Name of the file as the user wrote it.
     pub(crate) called: String,
-    /// Whether to request permission first.
-    pub(crate) asks: bool,
-    /// Whether to delete the local file after delivery.
-    pub(crate) gives: bool,
-    /// Commands to the applications of receivers.
-    pub(crate) commands: Vec<String>,
-    /// Probability of delivery without acknowledgements, if wanted.
-    pub(crate) confidence: Option<f64>,
-    /// Time for which it is sent again and again, if wanted.
-    pub(crate) carousel: Option<Span>,
     pub(crate) cfdp: CfdpOptions,
+    pub(crate) groups: groups::SendOptions,
+    pub(crate) directories: directories::DeliveryOptions,
     /// The request to a CFDP entity, if there is one.
     pub(crate) put: Option<PutRequest>,
 }
@@ -97,7 +90,7 @@ impl Wish {
     /// Whether a file is deleted at its sender once its receiver has it.
     pub(super) fn moves(&self) -> bool {
         match self {
-            Self::Send(file) => file.gives,
+            Self::Send(file) => file.directories.give,
             Self::Get { takes, .. } => *takes,
             Self::List(_) | Self::Delete(_) => false,
         }

@@ -30,7 +30,7 @@ pub(crate) use self::job::{Ends, Job, SendFile, Wish};
 pub(crate) use self::place::{BUNDLES, Place, State, TRANSFER, hash};
 pub(crate) use self::put::{CfdpOptions, mode};
 pub(crate) use self::routes::Routes;
-pub(crate) use self::server::{Beacons, Service, serve};
+pub(crate) use self::server::{Service, serve};
 pub(crate) use self::stream::{Source, receive as receive_stream, send as send_stream};
 use crate::sockets::transfer::{self, CATCH_UP, Options, UNPACED_WINDOW, bind_error};
 
@@ -129,7 +129,7 @@ pub(crate) fn configured(
 
 /// Addresses of the peers in the settings, each with its name.
 fn named_peers(
-    configuration: &dyn Configuration,
+    configuration: &mut dyn Configuration,
     options: &Options,
 ) -> Result<Vec<(SocketAddr, String)>> {
     let mut named: Vec<(SocketAddr, String)> = Vec::new();
@@ -140,9 +140,17 @@ fn named_peers(
         named.push((address, name));
         Ok(())
     };
-    let added = configuration.named_peers().into_iter().try_for_each(&mut add);
+    let names = configuration.named_peers().map_or(Vec::new(), |peers| peers.names());
+    let added = names.into_iter().try_for_each(&mut add);
     added.map_err(|error| within(options, error))?;
     Ok(named)
+}
+
+/// Joins the group of a path.
+fn join_group(configuration: &mut dyn Configuration, group: PathId) {
+    if let Some(membership) = configuration.membership() {
+        membership.join(group);
+    }
 }
 
 /// `error` with the path of the settings file.
@@ -200,7 +208,7 @@ fn leave(driver: &mut Driver, id: Option<&TransferId>, light: Duration) -> Resul
     if let Some(id) = id {
         transport.cancel(now, id);
     }
-    let leaves = transport.leave(now, PathId(0));
+    let leaves = transport.groups().is_some_and(|groups| groups.leave(now, PathId(0)));
     if id.is_none() && !leaves {
         return Ok(());
     }

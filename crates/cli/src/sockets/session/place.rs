@@ -62,7 +62,7 @@ impl Place {
             Wish::Send(file) => passing(file),
             Wish::Get { root, .. } => {
                 let mut store = rt::FileStore::open(rt::StoreConfig::new(root), waker)?;
-                super::sweep(&mut store, job.options.protocol.kind.spools())?;
+                super::sweep(&mut store, job.options.protocol.kind.adapter().spools())?;
                 Ok((store, Self::Root))
             }
             Wish::List(_) | Wish::Delete(_) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, ensure};
-use ltp::ltpt::{Indication, Otherwise, Transfer};
+use ltp::ltpt::{Indication, Otherwise, Routing, Transfer};
 use ltp::segment::ltpt::Address;
 use transport::Configuration;
 
@@ -63,7 +63,10 @@ impl Routes {
         for (id, path) in paths.to {
             config.set_path(id, path);
         }
-        config.set_routes(to, self.otherwise.map_or(Otherwise::Nowhere, Otherwise::By));
+        if let Some(routing) = config.relaying() {
+            let otherwise = self.otherwise.map_or(Otherwise::Nowhere, Otherwise::By);
+            *routing = Routing::Static { to, otherwise };
+        }
         Ok(paths.addresses)
     }
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
 use ltp::ltpt;
+use transport::contract::Feature;
 use transport::{Configuration, Ended, Event, Role, TransferId, Transport};
 use ut::Receives;
 
@@ -17,10 +18,12 @@ use super::strangers::Strangers;
 use super::{Driver, Routes, Runner, configured, routes};
 use crate::exit::Exit;
 use crate::show;
+use crate::sockets::beacons::Beacons;
 use crate::sockets::cfdp_over_node::Node;
 use crate::sockets::contacts;
+use crate::sockets::directories::announce_space;
 use crate::sockets::outcome::{self, Measures, Outcome};
-use crate::sockets::peers::{self, join};
+use crate::sockets::peers::join;
 use crate::sockets::screen::{Bar, Screen};
 use crate::sockets::transfer::{self, Options};
 use crate::stop::stop_flag;
@@ -40,53 +43,14 @@ pub(crate) struct Service {
     /// Whether to exit after the first file.
     pub(crate) once: bool,
     pub(crate) peers_max: usize,
-    /// Whether others may fetch files and list directories, and delete files.
-    pub(crate) gets: bool,
-    pub(crate) deletes: bool,
+    /// Role of this process.
+    pub(crate) role: Role,
     /// Beacons of this end, if it sends any.
     pub(crate) beacons: Option<Beacons>,
     /// Multicast group to receive.
     pub(crate) group: Option<rt::Group>,
     /// Routes of blocks for other engines.
     pub(crate) routes: Routes,
-}
-
-impl Service {
-    /// Role of this process.
-    pub(super) fn role(&self) -> Role {
-        Role::Server { gets: self.gets, deletes: self.deletes }
-    }
-}
-
-/// Beacons of a Saratoga peer.
-#[derive(Clone, Debug)]
-pub(crate) struct Beacons {
-    pub(crate) interval: Duration,
-    pub(crate) group: rt::Group,
-    /// Its identifier, if that was given.
-    pub(crate) eid: Option<String>,
-}
-
-impl Beacons {
-    /// Adds the group to the destinations of beacons. The identifier is that of the option, of the
-    /// settings, or else the host name.
-    fn settle(
-        &self,
-        configuration: &mut dyn Configuration,
-        group: PathId,
-        number: Option<u64>,
-    ) -> Result<()> {
-        configuration.add_beacon(group, Some(self.interval));
-        if let Some(eid) = &self.eid {
-            configuration.set_identifier(eid);
-        } else if number.is_none() && configuration.identifier() == Some(&format!("ipn:{ENTITY}.0"))
-        {
-            // All other ends without settings have that number too.
-            let name = peers::machine().context("this machine has no name; give --eid")?;
-            configuration.set_identifier(&name);
-        }
-        Ok(())
-    }
 }
 
 /// Default number of a receiver.
@@ -109,7 +73,7 @@ fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Ru
     let screen = Screen::new(options.json);
     let open_store = || -> Result<rt::FileStore> {
         let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;
-        super::sweep(&mut store, options.protocol.kind.spools())?;
+        super::sweep(&mut store, options.protocol.kind.adapter().spools())?;
         Ok(store)
     };
     let Some(mut node) = node else {
@@ -137,20 +101,19 @@ fn open(
 ) -> Result<Driver> {
     let numbers = (service.entity, ENTITY);
     let (mut configuration, path) =
-        configured(options, service.listen, numbers, None, service.role())?;
+        configured(options, service.listen, numbers, None, service.role)?;
     let number = configuration.number();
     let mut peers = service.routes.settle(configuration.as_mut())?;
     peers.extend(named_peers(configuration.as_mut(), options, service.beacons.is_some())?);
     // The driver numbers the path of the group after theirs.
     let group = PathId(u32::try_from(peers.len())?);
     if let Some(beacons) = &service.beacons {
-        beacons.settle(configuration.as_mut(), group, service.entity)?;
+        beacons.settle(configuration.as_mut(), group, service.entity, ENTITY)?;
     }
     if service.group.is_some() {
-        configuration.add_group(group);
+        super::join_group(configuration.as_mut(), group);
     }
-    // Files without a name are named by their number.
-    configuration.receive_unnamed();
+    configuration.store_unnamed(None);
     let transport = configuration.build(rt::entropy().context("no entropy")?);
     let settings = rt::Config {
         peers_max: service.peers_max,
@@ -165,7 +128,7 @@ fn open(
         driver.add_peer(address);
     }
     if let Some(beacons) = &service.beacons {
-        announce_room(driver.engine_mut().as_mut(), &service.root);
+        announce_space(driver.engine_mut().as_mut(), &service.root);
         let path = join(&mut driver, beacons.group)?;
         ensure!(path == group, "the group has another number than the next");
     }
@@ -179,7 +142,7 @@ fn open(
         options.full_protocol()?,
     ));
     if !options.protocol.kind.is_entity() {
-        service.routes.print(screen, options.protocol.kind.has_relays());
+        service.routes.print(screen, options.protocol.kind.has(Feature::Relays));
     }
     Ok(driver)
 }
@@ -201,10 +164,15 @@ fn named_peers(
 ) -> Result<Vec<SocketAddr>> {
     let named = super::named_peers(configuration, options)?;
     for ((_, name), path) in named.iter().zip(0..) {
-        configuration.use_named(name, PathId(path));
-        configuration.add_beacon(PathId(path), None);
+        if let Some(peers) = configuration.named_peers() {
+            peers.apply_to(PathId(path), name);
+        }
+        if let Some(beacons) = configuration.beacons() {
+            beacons.add(PathId(path), None);
+        }
     }
-    let has_peers = !configuration.has_beacons() || has_group || !named.is_empty();
+    let has_beacons = configuration.beacons().is_some_and(|beacons| beacons.is_on());
+    let has_peers = !has_beacons || has_group || !named.is_empty();
     let hint = "beacons go to peers that are known: name them in [remotes], as [remotes.\"192.0.2.7:7542\"]";
     has_peers
         .then(|| named.into_iter().map(|(address, _)| address).collect())
@@ -213,10 +181,6 @@ fn named_peers(
 
 /// Minimum interval of checks of the free space.
 const ROOM: Duration = Duration::from_secs(1);
-
-fn announce_room(transport: &mut dyn Transport, root: &Path) {
-    transport.set_free_space(rt::free_bytes(root).ok().map(|bytes| bytes / 1024));
-}
 
 struct Server {
     options: Options,
@@ -312,7 +276,7 @@ impl Server {
     fn room(&mut self, now: Time, transport: &mut dyn Transport) {
         if let Some(beacons) = self.service.beacons.as_ref().filter(|_| now >= self.room_at) {
             self.room_at = now + beacons.interval.max(ROOM);
-            announce_room(transport, &self.service.root);
+            announce_space(transport, &self.service.root);
         }
     }
 

@@ -82,7 +82,7 @@ fn sender(options: &Options, ends: &Ends) -> Result<(Driver, tempfile::TempDir)>
     let role = Role::Client { keeps: false };
     let (mut configuration, path) = configured(options, ends.to, (ends.entity, 1), None, role)?;
     if ends.group.is_some() {
-        configuration.add_group(PathId(0));
+        super::join_group(configuration.as_mut(), PathId(0));
     }
     let settings = rt::Config::new(ends.listen, path);
     let (mut driver, state) = open(configuration.as_ref(), settings)?;
@@ -194,7 +194,7 @@ impl View {
         let measures = Measures {
             elapsed: Some(now.since(self.began)),
             moved: ended.size,
-            datagrams: transport.datagrams(),
+            datagrams: transport.counters().datagrams,
             resumed: false,
         };
         let outcome = Outcome::of(&self.options.protocol, ended, self.file.clone(), measures);
@@ -328,11 +328,13 @@ fn receiver(
     let is_standard = to == Path::new(STANDARD);
     ensure!(!is_standard || !options.json, "--json and the stream both want standard output");
     let (mut configuration, path): (Box<dyn Configuration>, PathInfo) =
-        configured(&options, service.listen, (service.entity, 2), None, service.role())?;
+        configured(&options, service.listen, (service.entity, 2), None, service.role)?;
+    let no_streams = || format!("{} has no streams", options.protocol);
+    let membership = configuration.membership().with_context(no_streams)?;
     if service.group.is_some() {
-        configuration.add_group(PathId(0));
+        membership.join(PathId(0));
     }
-    ensure!(configuration.receive_stream(), "{} has no streams", options.protocol);
+    membership.receive_stream();
     let settings =
         rt::Config { peers_max: service.peers_max, ..rt::Config::new(service.listen, path) };
     let (mut driver, state) = open(configuration.as_ref(), settings)?;

@@ -23,7 +23,7 @@ fn world(protocol: &str, settings: &str) -> Result<Scenario, SpecError> {
 #[test]
 fn buffers_of_all_protocols_over_tcp_have_one_default_and_one_limit() {
     let mut count = 0;
-    for kind in Kind::all().filter(|kind| kind.carries() == ContentKind::File) {
+    for kind in Kind::all().filter(|kind| kind.top().carries == ContentKind::File) {
         let name = Protocol::plain(kind).to_string();
         let parsed = || {
             let text = format!(

@@ -28,6 +28,7 @@ use ltp::Red;
 use stack::{self, OverTcp};
 
 pub use self::settings::check_saratoga;
+use crate::adapter::EPOCH;
 use crate::adapter::over_tcp::config::OverTcpConfig;
 use crate::adapter::saratoga::Remotes;
 use crate::contract::{Convergence, Protocol};
@@ -36,9 +37,6 @@ use crate::text::SpecError;
 
 /// Service of a node that receives files.
 pub const SERVICE: u64 = 10;
-
-/// Milliseconds from the beginning of 2000 to that of 2026, where a world begins: 9,497 days.
-pub(crate) const EPOCH: u64 = 9_497 * 86_400_000;
 
 /// When worlds begin.
 #[must_use]
@@ -123,7 +121,7 @@ pub type CfdpUserSettings = Changes<CfdpUser>;
 
 impl Default for CfdpUser {
     fn default() -> Self {
-        let cfdp = crate::adapter::layered_cfdp::carried_cfdp();
+        let cfdp = crate::adapter::cfdp::carried_cfdp();
         Self { cfdp, ut: ut::Config::default(), service: ut::CFDP_ENDPOINT }
     }
 }
@@ -206,7 +204,7 @@ pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
     };
     config.use_profile(protocol)?;
     if protocol.kind.is_entity_in_bundles() {
-        let cfdp = crate::adapter::layered_cfdp::profiled_cfdp(protocol);
+        let cfdp = crate::adapter::cfdp::profiled_cfdp(protocol);
         config.cfdp = Some(CfdpUser { cfdp, ..CfdpUser::default() });
     }
     Ok(config)

@@ -14,7 +14,7 @@ use session::visit;
 use stack::{self, Host};
 use tcp::scps::Bets;
 
-use crate::contract::Protocol;
+use crate::contract::{Feature, Protocol};
 use crate::settings::Changes;
 use crate::settings::tcp::{Congestion, TcpBuffers};
 use crate::text::SpecError;
@@ -69,9 +69,9 @@ impl OverTcpConfig {
     /// of TCP, or both: `openssh-4.2+linux-2.6.18`.
     fn of_protocol(protocol: &Protocol) -> Option<Self> {
         let name = protocol.profile.as_deref();
-        let Some(tool) = protocol.kind.program() else {
+        let Some(tool) = protocol.kind.top().program else {
             let mut config = Self::of_host(name)?;
-            if protocol.kind.is_scps_fp() {
+            if protocol.kind.has(Feature::Scps) {
                 config.ftp.server.scps = true;
                 config.ftp.client.scps = Some(ftp::ScpsClient::default());
                 config.ftp.client.data = ftp::DataConnection::Port;
@@ -223,7 +223,7 @@ pub fn config(protocol: &Protocol) -> Result<OverTcpConfig, SpecError> {
     OverTcpConfig::of_protocol(protocol).ok_or_else(|| {
         let name = protocol.profile.as_deref().unwrap_or_default();
         let releases = Version::ALL.iter().map(|version| version.name());
-        let releases = releases.filter(|_| protocol.kind.program().is_some());
+        let releases = releases.filter(|_| protocol.kind.top().program.is_some());
         let known: Vec<_> = releases.chain(OverTcpConfig::profiles()).collect();
         crate::adapter::no_profile(protocol.kind.name(), name, &known)
     })

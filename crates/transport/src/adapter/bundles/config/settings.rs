@@ -10,7 +10,7 @@ use session::settings::{Base, Kind, Settings, Value, Visited, Visitor, Wrong};
 use session::visit;
 
 use super::{BundlesConfig, CfdpUser, epoch};
-use crate::adapter::layered_cfdp::Ut;
+use crate::adapter::cfdp::Ut;
 use crate::adapter::saratoga::Remotes;
 use crate::contact_plan::{self, Format};
 use crate::text::{self, SpecError};
