@@ -20,8 +20,7 @@ use lab::scenario::{Capture, Crash, Limits, Node, Scenario, StoreFaults, Transfe
 use transport::adapter::bundles::config::BundlesConfig;
 use transport::adapter::over_tcp::config::OverTcpSettings;
 use transport::adapter::saratoga::SaratogaSettings;
-use transport::quantity::Window;
-use transport::quantity::{Probability, Rate, Size, Span};
+use transport::quantity::{Probability, Rate, Size, Span, Window};
 use transport::settings::{Changes, LtpSettings, Mib, NormSettings, Settings};
 
 fn millis(rng: &mut Rng, max: u64) -> Span {
@@ -150,11 +149,8 @@ fn other_settings(seed: u64, family: &str) -> Option<Settings> {
             let mut ltp = LtpSettings::default();
             let size = |rng: &mut Rng| Size(spread(rng, 1e3, 1e6) as u64);
             maybe(&mut ltp, &["default", "checkpoint_every"], rng.chance(0.3).then(|| size(rng)));
-            maybe(
-                &mut ltp,
-                &["default", "checkpoint_interval"],
-                rng.chance(0.3).then(|| every(rng)),
-            );
+            let interval = rng.chance(0.3).then(|| every(rng));
+            maybe(&mut ltp, &["default", "checkpoint_interval"], interval);
             maybe(&mut ltp, &["default", "report_gaps"], rng.chance(0.4).then_some(true));
             maybe(&mut ltp, &["default", "checkpoint_timer"], timer(rng));
             maybe(&mut ltp, &["default", "report_timer"], timer(rng));
@@ -174,11 +170,8 @@ fn other_settings(seed: u64, family: &str) -> Option<Settings> {
                 _ => every(rng).to_string(),
             });
             maybe(&mut peer, &["default", "status_interval"], status);
-            maybe(
-                &mut peer,
-                &["default", "voluntary_interval"],
-                rng.chance(0.3).then(|| every(rng)),
-            );
+            let interval = rng.chance(0.3).then(|| every(rng));
+            maybe(&mut peer, &["default", "voluntary_interval"], interval);
             maybe(&mut peer, &["default", "answer_timer"], timer(rng));
             maybe(&mut peer, &["default", "inactivity"], inactivity);
             let payload = rng.chance(0.2).then(|| Size(40 + rng.below(1_000)));
@@ -197,7 +190,6 @@ fn other_settings(seed: u64, family: &str) -> Option<Settings> {
             let mut node = Changes::<BundlesConfig>::default();
             let part = rng.chance(0.6).then(|| Size(spread(rng, 2e3, 1e6) as u64));
             maybe(&mut node, &["bundle_size"], part);
-            maybe(&mut node, &["reports"], rng.chance(0.2).then_some(false));
             Some(node.into())
         }
         _ => None,

@@ -15,6 +15,7 @@ mod part;
 mod receiving;
 mod record;
 mod sending;
+mod taking;
 #[cfg(test)]
 mod tests;
 mod whole;

@@ -1,74 +1,12 @@
 //! A payload that is a part of a file.
 
-use bytes::Bytes;
-use engine::{Completion, EffectError, FileId as OpenFile, FileName, FilestoreRequest, OpenMode};
+use engine::{Completion, EffectError, FileName, FilestoreRequest, OpenMode};
 
-use super::joining::{Fit, Key};
-use super::receiving::{Step, Taking};
-use super::whole::Lying;
+use super::joining::Fit;
+use super::taking::{Lying, Part, PartNames, PartState, Step, Taking};
 use super::{Files, Indication, PIECE, Use};
 use crate::app::Order;
 use crate::codec::file_part::{FilePart, crc_append};
-
-/// A part of a file.
-#[derive(Debug)]
-pub(super) struct Part {
-    key: Key,
-    header: Bytes,
-    /// The header, for people.
-    text: String,
-    start: u64,
-    end: u64,
-    expected_crc: u32,
-    crc: u32,
-    /// Offset of the next byte.
-    at: u64,
-    file: Option<OpenFile>,
-    state: State,
-}
-
-#[derive(Debug)]
-enum State {
-    /// Looking whether the working file of a file with a name is still there.
-    Looking,
-    /// Opening the working file.
-    Opening,
-    /// Writing this number of bytes.
-    Writing(u64),
-    /// Waiting for bytes.
-    Pulling,
-    Syncing,
-    /// Recording that the part is there.
-    Recording,
-    /// Recording the name that the complete file is to have.
-    Choosing(Candidates),
-    /// Giving it that name.
-    Renaming(Candidates),
-    /// Recording that it has it.
-    Finishing(FileName),
-}
-
-/// Names for a complete file: the current one, and those left.
-#[derive(Debug)]
-struct Candidates {
-    name: FileName,
-    left: Vec<String>,
-}
-
-impl Part {
-    pub(super) fn is_pulling(&self) -> bool {
-        matches!(self.state, State::Pulling)
-    }
-
-    pub(super) fn key(&self) -> &Key {
-        &self.key
-    }
-
-    /// Bytes of it that are in the working file.
-    pub(super) fn bytes(&self) -> u64 {
-        self.at - self.start
-    }
-}
 
 impl Files {
     /// Begins with a payload that is a part of a file; returns any other.
@@ -87,7 +25,7 @@ impl Files {
             return Some(taking);
         }
         let header = taking.ahead.split_to(header_len);
-        let state = if fit == Fit::Complete { State::Looking } else { State::Opening };
+        let state = if fit == Fit::Complete { PartState::Looking } else { PartState::Opening };
         taking.step = Step::Part(Part {
             key,
             header,
@@ -110,8 +48,8 @@ impl Files {
         let file = self.receiving.files.get_mut(&part.key).map(|file| file.working_file());
         let Some(working) = file else { return };
         let (state, mode) = match fit {
-            Fit::Complete => (State::Looking, OpenMode::Read),
-            Fit::New => (State::Opening, OpenMode::Write),
+            Fit::Complete => (PartState::Looking, OpenMode::Read),
+            Fit::New => (PartState::Opening, OpenMode::Write),
             Fit::Known | Fit::Contradiction => return self.part_over(taking),
         };
         part.state = state;
@@ -128,15 +66,15 @@ impl Files {
             let most = usize::try_from(PIECE).unwrap_or(usize::MAX);
             let bytes = taking.ahead.split_to(most.min(taking.ahead.len()));
             part.crc = crc_append(part.crc, &bytes);
-            part.state = State::Writing(bytes.len() as u64);
+            part.state = PartState::Writing(bytes.len() as u64);
             self.write(purpose, file, part.at, bytes);
         } else if !taking.is_last {
-            part.state = State::Pulling;
+            part.state = PartState::Pulling;
             return self.pull(taking);
         } else if part.at != part.end || part.crc != part.expected_crc {
             return self.damaged(taking);
         } else {
-            part.state = State::Syncing;
+            part.state = PartState::Syncing;
             self.sync(purpose, file);
         }
         self.receiving.current = Some(taking);
@@ -149,20 +87,20 @@ impl Files {
     ) {
         let purpose = taking.purpose();
         let Step::Part(part) = &mut taking.step else { return };
-        let state = std::mem::replace(&mut part.state, State::Pulling);
+        let state = std::mem::replace(&mut part.state, PartState::Pulling);
         let result = match (result, state) {
             (Ok(result), state) => (result, state),
             // It is complete, and was renamed.
-            (Err(EffectError::NotFound), State::Looking) => return self.confirm(&taking),
-            (Err(error), State::Renaming(Candidates { left, .. })) => {
+            (Err(EffectError::NotFound), PartState::Looking) => return self.confirm(&taking),
+            (Err(error), PartState::Renaming(PartNames { left, .. })) => {
                 return self.choose(taking, left, error);
             }
             // It has its name, even if that is not recorded.
-            (Err(_), state @ State::Finishing(_)) => (Completion::Done, state),
+            (Err(_), state @ PartState::Finishing(_)) => (Completion::Done, state),
             (Err(error), _) => return self.set_aside(taking, error),
         };
         match result {
-            (Completion::Opened { file, .. }, State::Looking) => {
+            (Completion::Opened { file, .. }, PartState::Looking) => {
                 // The process ended before it renamed the file.
                 self.close(Some(file));
                 if let Some(joined) = self.receiving.files.get_mut(&part.key) {
@@ -172,41 +110,32 @@ impl Files {
                     return self.begin_fitting(taking, fit);
                 }
             }
-            (Completion::Opened { file, .. }, State::Opening) => {
+            (Completion::Opened { file, .. }, PartState::Opening) => {
                 part.file = Some(file);
                 return self.go_on_with_part(taking);
             }
-            (_, State::Writing(len)) => {
+            (_, PartState::Writing(len)) => {
                 part.at += len;
                 return self.go_on_with_part(taking);
             }
-            (_, State::Syncing) => {
-                part.state = State::Recording;
+            (_, PartState::Syncing) => {
+                part.state = PartState::Recording;
                 if let Some(joined) = self.receiving.files.get_mut(&part.key) {
                     joined.there.insert(part.start, part.end);
                     let put = joined.put();
                     self.index(purpose, put);
                 }
             }
-            (_, State::Recording) => return self.part_over(taking),
-            (_, State::Choosing(names)) => {
+            (_, PartState::Recording) => return self.part_over(taking),
+            (_, PartState::Choosing(names)) => {
                 if let Some(joined) = self.receiving.files.get_mut(&part.key) {
                     let (from, to) = (joined.working_file(), names.name.clone());
                     self.filestore(purpose, FilestoreRequest::RenameFile { from, to });
                 }
-                part.state = State::Renaming(names);
+                part.state = PartState::Renaming(names);
             }
-            (_, State::Renaming(names)) => {
-                let (kept, removed) = self.receiving.files.completed(&part.key);
-                if let Some(record) = removed {
-                    self.index(Use::Nobody, record);
-                }
-                if let Some(record) = kept {
-                    self.index(purpose, record);
-                }
-                part.state = State::Finishing(names.name);
-            }
-            (_, State::Finishing(place)) => {
+            (_, PartState::Renaming(names)) => return self.finish(taking, names.name),
+            (_, PartState::Finishing(place)) => {
                 let joined = self.receiving.files.get_mut(&part.key);
                 if let Some((name, total)) = joined.map(|file| (file.name.clone(), file.total)) {
                     self.received(&taking, name, place, total);
@@ -215,6 +144,21 @@ impl Files {
             }
             (_, state) => part.state = state,
         }
+        self.receiving.current = Some(taking);
+    }
+
+    /// Records that a file has its name.
+    fn finish(&mut self, mut taking: Box<Taking>, place: FileName) {
+        let purpose = taking.purpose();
+        let Step::Part(part) = &mut taking.step else { return };
+        let (kept, removed) = self.receiving.files.completed(&part.key);
+        if let Some(record) = removed {
+            self.index(Use::Nobody, record);
+        }
+        if let Some(record) = kept {
+            self.index(purpose, record);
+        }
+        part.state = PartState::Finishing(place);
         self.receiving.current = Some(taking);
     }
 
@@ -239,7 +183,7 @@ impl Files {
         while !left.is_empty() {
             let Ok(name) = FileName::file(&left.remove(0)) else { continue };
             joined.named = Some(name.path().to_owned());
-            part.state = State::Choosing(Candidates { name, left });
+            part.state = PartState::Choosing(PartNames { name, left });
             let put = joined.put();
             self.index(purpose, put);
             self.receiving.current = Some(taking);

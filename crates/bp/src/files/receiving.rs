@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use engine::{Completion, EffectError, FileName, FilestoreRequest};
 
 use super::joining::{self, Joined};
-use super::part::Part;
-use super::whole::Whole;
+use super::taking::{Step, Taking};
 use super::{Files, Indication, Limits, Use};
 use crate::app::{ArrivalId, Delivery, Order, Piece};
 use crate::codec::file_part::HEADER_MAX;
@@ -21,43 +20,6 @@ pub(super) struct Receiving {
     pub(super) files: joining::Files,
     /// Number of payloads received.
     count: u64,
-}
-
-/// The payload that is being received.
-#[derive(Debug)]
-pub(super) struct Taking {
-    pub(super) delivery: Delivery,
-    /// Bytes read and not used yet, and whether the node has no more.
-    pub(super) ahead: Bytes,
-    pub(super) is_last: bool,
-    /// Whether the node no longer has it.
-    is_void: bool,
-    pub(super) step: Step,
-}
-
-#[derive(Debug)]
-pub(super) enum Step {
-    /// Reading as many bytes as a header may have.
-    Beginning,
-    Part(Part),
-    Whole(Box<Whole>),
-}
-
-impl Step {
-    /// Whether it waits for bytes of the node.
-    fn is_pulling(&self) -> bool {
-        match self {
-            Self::Beginning => true,
-            Self::Part(part) => part.is_pulling(),
-            Self::Whole(whole) => whole.is_pulling(),
-        }
-    }
-}
-
-impl Taking {
-    pub(super) fn purpose(&self) -> Use {
-        Use::Receive(self.delivery.arrival)
-    }
 }
 
 impl Receiving {

@@ -1,66 +1,10 @@
 //! A payload that becomes a file of its own.
 
-use engine::{Completion, EffectError, FileId as OpenFile, FileName, FilestoreRequest, OpenMode};
-use sha2::{Digest as _, Sha256};
+use engine::{Completion, EffectError, FileName, FilestoreRequest, OpenMode};
+use sha2::Digest as _;
 
-use super::joining::Key;
-use super::receiving::{Step, Taking};
+use super::taking::{Comparing, Lying, Step, Taking, Whole, WholeNames, WholeState};
 use super::{Files, PAYLOAD_PREFIX, PIECE, names};
-
-/// A payload that becomes a file of its own.
-#[derive(Debug)]
-pub(super) struct Whole {
-    hash: Sha256,
-    working: FileName,
-    file: Option<OpenFile>,
-    at: u64,
-    lying: Option<Lying>,
-    state: State,
-}
-
-/// Bytes of a payload that lie in the working file of what it looked like a part of.
-#[derive(Debug)]
-pub(super) struct Lying {
-    pub(super) key: Key,
-    pub(super) file: OpenFile,
-    pub(super) at: u64,
-    pub(super) end: u64,
-}
-
-#[derive(Debug)]
-enum State {
-    Opening,
-    /// Waiting for bytes.
-    Pulling,
-    /// Reading bytes that lie elsewhere.
-    Reading,
-    /// Writing this number of bytes.
-    Writing(u64),
-    Syncing,
-    /// Giving it a name; another one is left.
-    Renaming(Candidates),
-    /// Comparing it with the file of that name.
-    Comparing(Candidates, Comparing),
-}
-
-#[derive(Debug)]
-struct Candidates {
-    name: FileName,
-    other: Option<FileName>,
-}
-
-#[derive(Debug)]
-struct Comparing {
-    file: Option<OpenFile>,
-    at: u64,
-    hash: Sha256,
-}
-
-impl Whole {
-    pub(super) fn is_pulling(&self) -> bool {
-        matches!(self.state, State::Pulling)
-    }
-}
 
 /// Name made of a bundle's identifier.
 fn file_name(name: &str) -> FileName {
@@ -77,7 +21,7 @@ impl Files {
             file: None,
             at: 0,
             lying,
-            state: State::Opening,
+            state: WholeState::Opening,
         }));
         self.open(taking.purpose(), working, OpenMode::Truncate);
         self.receiving.current = Some(taking);
@@ -91,16 +35,16 @@ impl Files {
         if !taking.ahead.is_empty() {
             let bytes = std::mem::take(&mut taking.ahead);
             whole.hash.update(&bytes);
-            whole.state = State::Writing(bytes.len() as u64);
+            whole.state = WholeState::Writing(bytes.len() as u64);
             self.write(purpose, file, whole.at, bytes);
         } else if let Some(lying) = whole.lying.as_ref().filter(|lying| lying.at < lying.end) {
-            whole.state = State::Reading;
+            whole.state = WholeState::Reading;
             self.read(purpose, lying.file, lying.at, lying.end - lying.at);
         } else if taking.is_last {
-            whole.state = State::Syncing;
+            whole.state = WholeState::Syncing;
             self.sync(purpose, file);
         } else {
-            whole.state = State::Pulling;
+            whole.state = WholeState::Pulling;
             return self.pull(taking);
         }
         self.receiving.current = Some(taking);
@@ -114,43 +58,44 @@ impl Files {
         let purpose = taking.purpose();
         let bundle = taking.delivery.bundle.clone();
         let Step::Whole(whole) = &mut taking.step else { return };
-        let state = std::mem::replace(&mut whole.state, State::Pulling);
+        let state = std::mem::replace(&mut whole.state, WholeState::Pulling);
         match (state, result) {
-            (State::Opening, Ok(Completion::Opened { file, .. })) => {
+            (WholeState::Opening, Ok(Completion::Opened { file, .. })) => {
                 whole.file = Some(file);
                 return self.go_on_with_whole(taking);
             }
-            (State::Reading, Ok(Completion::Read(bytes))) if !bytes.is_empty() => {
+            (WholeState::Reading, Ok(Completion::Read(bytes))) if !bytes.is_empty() => {
                 if let Some(lying) = &mut whole.lying {
                     lying.at += bytes.len() as u64;
                 }
                 taking.ahead = bytes;
                 return self.go_on_with_whole(taking);
             }
-            (State::Reading, Ok(_)) => return self.set_aside(taking, EffectError::Changed),
-            (State::Writing(len), Ok(_)) => {
+            (WholeState::Reading, Ok(_)) => return self.set_aside(taking, EffectError::Changed),
+            (WholeState::Writing(len), Ok(_)) => {
                 whole.at += len;
                 return self.go_on_with_whole(taking);
             }
-            (State::Syncing, Ok(_)) => {
+            (WholeState::Syncing, Ok(_)) => {
                 let (file, lying) = (whole.file.take(), whole.lying.take());
                 let other = names::of_hash(whole.hash.clone());
                 self.close(file);
                 self.drop_lying(lying);
                 let name = file_name(&names::of_bundle(&bundle));
-                let candidates = Candidates { name, other: Some(file_name(&other)) };
+                let candidates = WholeNames { name, other: Some(file_name(&other)) };
                 return self.rename(taking, candidates);
             }
-            (State::Renaming(candidates), Ok(_)) => {
+            (WholeState::Renaming(candidates), Ok(_)) => {
                 let bytes = taking.delivery.len;
                 return self.received(&taking, String::new(), candidates.name, bytes);
             }
-            (State::Renaming(candidates), Err(EffectError::Exists)) => {
+            (WholeState::Renaming(candidates), Err(EffectError::Exists)) => {
                 self.open(purpose, candidates.name.clone(), OpenMode::Read);
                 let hash = names::hash_of_bundle(&bundle);
-                whole.state = State::Comparing(candidates, Comparing { file: None, at: 0, hash });
+                whole.state =
+                    WholeState::Comparing(candidates, Comparing { file: None, at: 0, hash });
             }
-            (State::Comparing(candidates, comparing), result) => {
+            (WholeState::Comparing(candidates, comparing), result) => {
                 return self.compare(taking, candidates, comparing, result);
             }
             (_, Err(error)) => return self.set_aside(taking, error),
@@ -159,11 +104,11 @@ impl Files {
         self.receiving.current = Some(taking);
     }
 
-    fn rename(&mut self, mut taking: Box<Taking>, candidates: Candidates) {
+    fn rename(&mut self, mut taking: Box<Taking>, candidates: WholeNames) {
         let purpose = taking.purpose();
         let Step::Whole(whole) = &mut taking.step else { return };
         let (from, to) = (whole.working.clone(), candidates.name.clone());
-        whole.state = State::Renaming(candidates);
+        whole.state = WholeState::Renaming(candidates);
         self.filestore(purpose, FilestoreRequest::RenameFile { from, to });
         self.receiving.current = Some(taking);
     }
@@ -173,7 +118,7 @@ impl Files {
     fn compare(
         &mut self,
         mut taking: Box<Taking>,
-        candidates: Candidates,
+        candidates: WholeNames,
         mut comparing: Comparing,
         result: Result<Completion, EffectError>,
     ) {
@@ -194,7 +139,7 @@ impl Files {
         }
         if let Some(file) = comparing.file.filter(|_| !is_other && comparing.at < len) {
             self.read(purpose, file, comparing.at, (len - comparing.at).min(PIECE));
-            whole.state = State::Comparing(candidates, comparing);
+            whole.state = WholeState::Comparing(candidates, comparing);
             self.receiving.current = Some(taking);
             return;
         }
@@ -205,7 +150,7 @@ impl Files {
             return self.received(&taking, String::new(), candidates.name, len);
         }
         match candidates.other {
-            Some(name) => self.rename(taking, Candidates { name, other: None }),
+            Some(name) => self.rename(taking, WholeNames { name, other: None }),
             None => self.set_aside(taking, EffectError::Exists),
         }
     }
@@ -218,7 +163,7 @@ impl Files {
     }
 
     pub(super) fn abandon_whole(&mut self, whole: Whole) {
-        if let State::Comparing(_, Comparing { file, .. }) = whole.state {
+        if let WholeState::Comparing(_, Comparing { file, .. }) = whole.state {
             self.close(file);
         }
         self.close(whole.file);

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             match rereading.read() {
                 // Settings that need a restart are warned of.
                 Ok(_) => {
-                    tracing::info!(target: "node", "read the settings again, and applied them")
+                    tracing::info!(target: "node", "read the settings again, and applied them");
                 }
                 Err(error) => tracing::error!(%error, "the settings are not applied"),
             }

@@ -2,6 +2,7 @@
 
 mod ask;
 mod held;
+mod options;
 mod parts;
 mod recv;
 mod send;
@@ -23,7 +24,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Send files as payloads of bundles; long files in several parts
-    Send(send::SendArgs),
+    Send(options::SendArgs),
     /// Receive payloads of an endpoint into files
     Recv(recv::RecvArgs),
     /// Measure round trips of bundles to an echo endpoint

@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 use service::api::model::{self, report_flags};
 use service::api::{ApplicationDriver, DriverConfig, DriverError, NodeClient};
 
-use super::send::SendArgs;
+use super::options::SendArgs;
 use crate::sockets::screen::Screen;
 use crate::sockets::session::{BUNDLES, Place, State};
 
