@@ -255,7 +255,19 @@ impl<A: Application> Hosted<A> {
                 let _ = self.node.with_agent(now, confirm);
             }
             Order::Leave(arrival) => self.drop_arrival(arrival),
-            Order::Forget(id) => self.sent.retain(|_, sent| sent.id != id),
+            Order::Forget(id) => self.forget(id),
+        }
+    }
+
+    fn forget(&mut self, id: OutgoingId) {
+        self.sent.retain(|_, sent| sent.id != id);
+        if let Some(copying) = self.copying.remove(&id) {
+            self.drop_copy(copying);
+        }
+        if let Some(at) = self.waiting.iter().position(|outgoing| outgoing.id == id)
+            && let Some(outgoing) = self.waiting.remove(at)
+        {
+            self.discard(&outgoing);
         }
     }
 
@@ -485,13 +497,18 @@ impl<A: Application> Hosted<A> {
     }
 
     fn not_copied(&mut self, now: Time, id: OutgoingId, why: String) {
-        let Some(copying) = self.copying.remove(&id) else { return };
+        if let Some(copying) = self.copying.remove(&id) {
+            self.drop_copy(copying);
+            self.application.handle_event(now, Event::Refused { id, why });
+        }
+    }
+
+    fn drop_copy(&mut self, copying: Copying) {
         self.close(copying.source);
         if let Into::File { name, file, .. } = copying.into {
             self.close(file);
             self.remove(name);
         }
-        self.application.handle_event(now, Event::Refused { id, why });
     }
 
     fn remove(&mut self, name: FileName) {
@@ -518,8 +535,15 @@ impl<A: Application> Hosted<A> {
         let earlier = request.key.and_then(|key| self.node.agent().sent_for(key));
         if let Some(bundle) = earlier {
             self.discard(&outgoing);
-            self.sent.insert(bundle, Sent { id: outgoing.id, is_reported });
-            self.application.handle_event(now, Event::Stored(outgoing.id));
+            let id = outgoing.id;
+            self.application.handle_event(now, Event::Stored(id));
+            if self.node.agent().holds(&bundle) {
+                self.sent.insert(bundle, Sent { id, is_reported });
+            } else {
+                // It has left since, and no report on it comes to this run.
+                let event = if is_reported { Event::Delivered } else { Event::Forwarded };
+                self.application.handle_event(now, event(id));
+            }
             return None;
         }
         let (id, copy) = (*id, request.clone());

@@ -127,7 +127,8 @@ impl Files {
 
     pub(super) fn restore(&mut self, file: Joined) {
         let key = (file.transfer, file.source.clone());
-        if file.named.is_some() {
+        // Otherwise it was about to get its name.
+        if file.named.is_some() && file.there.is_empty() {
             self.complete.insert(file.order, key.clone());
         }
         self.files.insert(key, file);
@@ -166,7 +167,7 @@ impl Files {
     /// Notes that a file has its name. Returns the record to keep, and that of an earlier file to
     /// remove.
     pub(super) fn completed(&mut self, key: &Key) -> (Option<IndexRequest>, Option<IndexRequest>) {
-        let order = self.complete.last_key_value().map_or(0, |(order, _)| order + 1);
+        let order = self.complete.last_key_value().map_or(1, |(order, _)| order + 1);
         let kept = self.files.get_mut(key).map(|file| {
             file.there = Ranges::new();
             file.order = order;

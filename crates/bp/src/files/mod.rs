@@ -381,11 +381,7 @@ impl Application for Files {
             Event::Came(delivery) => self.came(delivery),
             Event::Read { arrival, piece } => self.on_read(arrival, piece),
             Event::Expired(arrival) => self.on_expired(arrival),
-            Event::Waiting { id, why } => {
-                if let Some(file) = self.outgoing.get(&id).copied() {
-                    self.indications.push_back(Indication::Waiting { file, why });
-                }
-            }
+            Event::Waiting { id, why } => self.on_waiting(now, id, why),
             Event::Passed { id, bytes } => self.on_passed(id, bytes),
             Event::Stored(id) => self.on_stored(now, id),
             Event::Refused { id, why } => self.on_lost(id, Failure::Refused(why)),
@@ -396,7 +392,10 @@ impl Application for Files {
     }
 
     fn takes_more(&self) -> bool {
-        self.is_ready && !self.is_stopped && self.receiving.takes_more()
+        self.is_ready
+            && !self.is_stopped
+            && self.config.most != Some(0)
+            && self.receiving.takes_more()
     }
 
     fn stop(&mut self) {

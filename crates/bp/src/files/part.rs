@@ -90,8 +90,7 @@ impl Files {
         let state = std::mem::replace(&mut part.state, PartState::Pulling);
         let result = match (result, state) {
             (Ok(result), state) => (result, state),
-            // It is complete, and was renamed.
-            (Err(EffectError::NotFound), PartState::Looking) => return self.confirm(&taking),
+            (Err(EffectError::NotFound), PartState::Looking) => return self.renamed(taking),
             (Err(error), PartState::Renaming(PartNames { left, .. })) => {
                 return self.choose(taking, left, error);
             }
@@ -145,6 +144,19 @@ impl Files {
             (_, state) => part.state = state,
         }
         self.receiving.current = Some(taking);
+    }
+
+    /// Ends with a part of a file that was renamed. If the process ended before it recorded that,
+    /// the file is reported now.
+    fn renamed(&mut self, mut taking: Box<Taking>) {
+        let Step::Part(part) = &mut taking.step else { return };
+        let joined = self.receiving.files.get_mut(&part.key);
+        let unreported = joined.filter(|joined| joined.is_whole() && joined.total > 0);
+        let place = unreported.and_then(|joined| joined.named.clone());
+        match place.and_then(|name| FileName::file(&name).ok()) {
+            Some(place) => self.finish(taking, place),
+            None => self.confirm(&taking),
+        }
     }
 
     /// Records that a file has its name.
@@ -214,6 +226,7 @@ impl Files {
 
     pub(super) fn abandon_part(&mut self, part: &Part) {
         self.close(part.file);
-        self.drop_if_empty(&part.key);
+        // The next part may open its working file at once.
+        self.receiving.files.remove_if_empty(&part.key);
     }
 }

@@ -195,11 +195,4 @@ impl Files {
     pub(super) fn delete(&mut self, name: FileName) {
         self.filestore(Use::Nobody, FilestoreRequest::DenyFile(name));
     }
-
-    /// Deletes the working file of a file of which nothing has arrived.
-    pub(super) fn drop_if_empty(&mut self, key: &joining::Key) {
-        if let Some(file) = self.receiving.files.remove_if_empty(key) {
-            self.delete(file.working_file());
-        }
-    }
 }

@@ -20,6 +20,8 @@ pub(super) struct Sent {
     pub(super) name: String,
     pub(super) to: Eid,
     pub(super) transfer: u64,
+    /// Number that the keys of its bundles begin with; another one once it begins again.
+    pub(super) attempt: u64,
     /// Size in bytes, and time of the last change.
     pub(super) total: u64,
     pub(super) modified: Option<u64>,
@@ -47,7 +49,7 @@ impl Sent {
         for text in [self.source.path(), &self.name, &self.to.to_string()] {
             put_text(&mut out, text);
         }
-        for number in [self.transfer, self.total, self.bundles] {
+        for number in [self.transfer, self.attempt, self.total, self.bundles] {
             out.extend(number.to_be_bytes());
         }
         let memory_of = self.memory_of.map(u64::from);
@@ -59,6 +61,13 @@ impl Sent {
 
     pub(super) fn removal(&self) -> IndexRequest {
         IndexRequest::Remove { key: self.key() }
+    }
+
+    /// Begins again with the first part, whose bundles have other keys than before.
+    pub(super) fn begin_again(&mut self, attempt: u64) {
+        self.attempt = attempt;
+        self.next = Some(0);
+        self.bundles = 0;
     }
 
     pub(super) fn decode(key: &str, value: &[u8]) -> Option<Self> {
@@ -76,6 +85,7 @@ impl Sent {
             name: text(&mut reader)?,
             to: text(&mut reader)?.parse().ok()?,
             transfer: reader.uint(8).ok()?,
+            attempt: reader.uint(8).ok()?,
             total: reader.uint(8).ok()?,
             bundles: reader.uint(8).ok()?,
             modified: option(&mut reader)?,

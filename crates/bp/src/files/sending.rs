@@ -105,6 +105,7 @@ impl Files {
             name: name.to_owned(),
             to: to.clone(),
             transfer,
+            attempt: transfer,
             total: 0,
             modified: None,
             part,
@@ -131,8 +132,7 @@ impl Files {
         let age_ms = self.now_ms(now).zip(record.started_ms);
         let age_ms = age_ms.map_or(Some(0), |(now, started)| now.checked_sub(started));
         if age_ms.is_none_or(|age| u128::from(age) >= self.config.lifetime.as_millis()) {
-            record.next = Some(0);
-            record.bundles = 0;
+            record.begin_again(self.rng.next_u64());
             record.started_ms = self.now_ms(now);
         }
         let source = record.source.clone();
@@ -207,8 +207,7 @@ impl Files {
         let record = &mut sending.record;
         if record.memory_of != facts.memory_of {
             // The node has lost the earlier parts. A receiver that has them skips them.
-            record.next = Some(0);
-            record.bundles = 0;
+            record.begin_again(self.rng.next_u64());
             record.memory_of = facts.memory_of;
         }
         let Some(offset) = record.next else { return };
@@ -256,7 +255,7 @@ impl Files {
         let request = SendRequest {
             destination: sending.record.to.clone(),
             // If the node's reply is lost, the part is not sent twice.
-            key: Some(u128::from(sending.record.transfer) << 64 | u128::from(offset)),
+            key: Some(u128::from(sending.record.attempt) << 64 | u128::from(offset)),
             payload: crate::layer::Content::Bytes(Bytes::from(header)),
             ..request
         };
@@ -269,8 +268,10 @@ impl Files {
             }
         }
         self.outgoing.insert(outgoing, id);
-        let until = now + self.config.lifetime;
-        self.timers.set(Expiry(id), until, "a file without a delivery report");
+        if is_followed {
+            let until = now + self.config.lifetime;
+            self.timers.set(Expiry(id), until, "a file without a delivery report");
+        }
         let excerpt = Some(excerpt).filter(|excerpt| excerpt.len > 0);
         self.orders.push_back(Order::Send(Box::new(Outgoing { id: outgoing, request, excerpt })));
     }
@@ -295,6 +296,16 @@ impl Files {
         }
     }
 
+    /// Waits for room, at most for the lifetime of a bundle.
+    pub(super) fn on_waiting(&mut self, now: Time, id: OutgoingId, why: String) {
+        let Some(file) = self.outgoing.get(&id).copied() else { return };
+        if self.timers.get(Expiry(file)).is_none() {
+            let until = now + self.config.lifetime;
+            self.timers.set(Expiry(file), until, "a part for which the node has no room");
+        }
+        self.indications.push_back(Indication::Waiting { file, why });
+    }
+
     pub(super) fn on_passed(&mut self, id: OutgoingId, bytes: u64) {
         let file = self.outgoing.get(&id);
         if let Some(sending) = file.and_then(|file| self.sending.get_mut(file)) {
@@ -314,6 +325,9 @@ impl Files {
         let next = record.next.map(|next| next + len);
         record.next = next.filter(|next| *next < record.total);
         sending.passed = 0;
+        if self.node.is_some_and(|facts| !facts.follows) {
+            self.timers.cancel(Expiry(file));
+        }
         self.record(file);
         self.next_part(now, file);
     }
@@ -366,7 +380,13 @@ impl Files {
         let Some(sending) = self.sending.remove(&id) else { return };
         self.timers.cancel(Expiry(id));
         self.close(sending.source);
-        self.index(Use::Nobody, sending.record.removal());
+        let is_followed = self.node.is_some_and(|facts| facts.follows);
+        // A node that is asked again later may take the rest.
+        let is_over =
+            is_followed || matches!(result, Ok(()) | Err(Failure::Store(EffectError::Changed)));
+        if is_over {
+            self.index(Use::Nobody, sending.record.removal());
+        }
         self.outgoing.retain(|bundle, of| {
             let is_other = *of != id;
             if !is_other {
@@ -374,7 +394,6 @@ impl Files {
             }
             is_other
         });
-        let is_followed = self.node.is_some_and(|facts| facts.follows);
         self.indications.push_back(Indication::Sent {
             file: id,
             is_reported: self.config.reports

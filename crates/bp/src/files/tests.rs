@@ -519,3 +519,55 @@ fn records_are_read_as_they_were_written() {
         assert!(super::reencoded("file-1", &value).is_none());
     }
 }
+
+/// Bundles of an earlier attempt may still be in the node, and expire there: they count no more.
+#[test]
+fn a_file_whose_first_parts_expired_begins_again_with_other_keys() {
+    let keys = |clock_ms: u64, world: &mut World| {
+        world.config.clock_ms = Some(clock_ms);
+        world.kill(0);
+        world.command();
+        let mut keys = Vec::new();
+        while keys.len() < 3 && (world.carry_out(0) || !world.waiting.is_empty()) {
+            world.command();
+            world.drain(0);
+            if let Some(outgoing) = world.waiting.pop_front() {
+                keys.push(outgoing.request.key.expect("a key"));
+                world.tell(0, Event::Stored(outgoing.id));
+            }
+        }
+        keys
+    };
+    let day = 86_400_000;
+    let mut world = World::new(Config { part: Some(10), ..Config::default() }, 3);
+    world.sides[0].store.insert(name("source"), content(1_000));
+    let first = keys(day, &mut world);
+    let resumed = keys(day + 1_000, &mut world);
+    assert_eq!(resumed[0] - first[2], 10, "it resumes behind the last part");
+    let again = keys(3 * day, &mut world);
+    assert_eq!(again[0] & u128::from(u64::MAX), 0, "it begins again");
+    assert!(!first.contains(&again[0]));
+}
+
+/// The process ended after it had renamed a file, and before it recorded that.
+#[test]
+fn a_renamed_file_is_reported_after_a_restart() {
+    let header = FilePart { transfer: 9, total: 100, offset: 0, name: "log" };
+    let mut world = World::new(Config::default(), 7);
+    world.sides[1].held.insert(1, part_of(header, &content(100), true).into());
+    world.command();
+    while world.received().is_empty() {
+        assert!(world.step());
+    }
+    world.kill(1);
+    world.drain(0);
+    while world.step() {}
+    let is_reported = |it: &Indication| matches!(it, Indication::Received { bytes: 100, .. });
+    assert_eq!(world.sides[1].indications.iter().filter(|it| is_reported(it)).count(), 1);
+    assert!(world.sides[1].held.is_empty());
+    // A repeated part is a duplicate.
+    world.sides[1].held.insert(2, part_of(header, &content(100), true).into());
+    while world.step() {}
+    assert_eq!((world.received().len(), world.sides[1].held.len()), (1, 0));
+    assert_eq!(world.sides[1].indications.len(), 1);
+}

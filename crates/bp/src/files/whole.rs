@@ -155,10 +155,12 @@ impl Files {
         }
     }
 
+    /// Deletes the working file of which nothing is used, before the payload gets its name.
     fn drop_lying(&mut self, lying: Option<Lying>) {
-        if let Some(Lying { key, file, .. }) = lying {
-            self.close(Some(file));
-            self.drop_if_empty(&key);
+        let Some(Lying { key, file, .. }) = lying else { return };
+        self.close(Some(file));
+        if let Some(joined) = self.receiving.files.remove_if_empty(&key) {
+            self.delete(joined.working_file());
         }
     }
 
@@ -167,7 +169,10 @@ impl Files {
             self.close(file);
         }
         self.close(whole.file);
-        self.drop_lying(whole.lying);
+        if let Some(Lying { key, file, .. }) = whole.lying {
+            self.close(Some(file));
+            self.receiving.files.remove_if_empty(&key);
+        }
         self.delete(whole.working);
     }
 }

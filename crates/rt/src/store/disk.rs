@@ -12,7 +12,7 @@ use engine::{
     Area, Completion, DirEntry, EffectError, EntryKind, FileName, FilestoreRequest, IndexRequest,
     OpenMode,
 };
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::Access;
@@ -201,7 +201,7 @@ impl Disk {
             R::RenameFile { from, to } => {
                 self.must_be_file(from)?;
                 self.vacant(to)?;
-                self.rename(from, to)?;
+                self.rename_to_new(from, to)?;
             }
             R::AppendFile { to, from } => self.append(to, from)?,
             R::ReplaceFile { to, from } => self.replace(to, from)?,
@@ -273,6 +273,26 @@ impl Disk {
             .rename(from.path(), target, to.path())
             .and_then(|()| self.sync_parent(to))
             .map_err(|error| reason(&error))
+    }
+
+    /// Renames a file, and fails if the new name exists by now: other processes may write here.
+    fn rename_to_new(&self, from: &FileName, to: &FileName) -> Result<(), EffectError> {
+        let place = |name: &FileName| -> io::Result<(Dir, String)> {
+            let (parent, last) = name.path().rsplit_once('/').unwrap_or((".", name.path()));
+            Ok((self.area(name).open_dir(parent)?, last.to_owned()))
+        };
+        let renamed = place(from).and_then(|(from, old)| {
+            let (to, new) = place(to)?;
+            Ok(renameat_with(&from, old, &to, new, RenameFlags::NOREPLACE)?)
+        });
+        match renamed {
+            Ok(()) => self.sync_parent(to).map_err(|error| reason(&error)),
+            // Some file systems have no such operation.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                self.rename(from, to)
+            }
+            Err(error) => Err(reason(&error)),
+        }
     }
 
     fn install(&self, from: &FileName, to: &FileName) -> Result<(), EffectError> {

@@ -121,8 +121,9 @@ pub struct Courier {
     pending: Arc<AtomicUsize>,
     /// Whether the node did not reply to the last request.
     is_away: Arc<AtomicBool>,
-    /// Sessions of the node reported so far.
+    /// Sessions of the node reported so far, and whether the last one goes on.
     session: u64,
+    is_live: bool,
     /// A delivery that arrived before the event of its session.
     early: Option<(u64, Handed)>,
     /// Ends the thread when it is dropped.
@@ -168,6 +169,7 @@ impl Courier {
             pending,
             is_away,
             session: 0,
+            is_live: false,
             early: None,
             end,
             thread,
@@ -202,7 +204,8 @@ impl Courier {
     /// Returns the next event, if any. Must be called before [`Courier::bundle`].
     pub fn news(&mut self) -> Option<News> {
         let news = self.news.try_recv().ok()?;
-        self.session += u64::from(matches!(news, News::There(_)));
+        self.is_live = matches!(news, News::There(_));
+        self.session += u64::from(self.is_live);
         Some(news)
     }
 
@@ -211,9 +214,9 @@ impl Courier {
         loop {
             let (session, handed) = self.early.take().or_else(|| self.bundles.try_recv().ok())?;
             match session.cmp(&self.session) {
+                Ordering::Equal if self.is_live => return Some(handed),
                 // The node of this delivery has ended, and will deliver it again.
-                Ordering::Less => {}
-                Ordering::Equal => return Some(handed),
+                Ordering::Less | Ordering::Equal => {}
                 // The event of its session came after the last call of `news`.
                 Ordering::Greater => {
                     self.early = Some((session, handed));
@@ -461,9 +464,7 @@ impl Rounds {
             match self.take_from(&mut session).await {
                 Ok(()) if self.config.endpoint.is_none() => return,
                 Err(ClientError::Refused { status: 409, .. }) if taken < TAKEN_TRIES => taken += 1,
-                // The node is starting or stopping.
-                Err(ClientError::Refused { status, .. }) if status >= 500 => {}
-                Err(ClientError::Refused { status, error: why }) => {
+                Err(ClientError::Refused { status, error: why }) if status < 500 => {
                     return self.tell(News::Refused { is_taken: status == 409, why });
                 }
                 ended if session > before => {
@@ -472,8 +473,11 @@ impl Rounds {
                         ended.err().map_or("it has ended".to_owned(), |error| error.to_string());
                     self.tell(News::Gone(why));
                 }
-                // The node was not reachable.
-                Ok(()) | Err(ClientError::Unreachable { .. } | ClientError::Answer(_)) => {}
+                Err(error) if !self.config.persists => {
+                    return self.tell(News::Gone(error.to_string()));
+                }
+                // The node is not reachable, or is starting or stopping.
+                Ok(()) | Err(_) => {}
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -558,6 +562,7 @@ mod tests {
             pending: Arc::default(),
             is_away: Arc::default(),
             session: 0,
+            is_live: false,
             early: None,
             end: None,
             thread: None,

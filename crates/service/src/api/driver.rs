@@ -135,6 +135,7 @@ impl<A: Application> ApplicationDriver<A> {
                 control
             });
             if let Some(fault) = self.fault.take() {
+                self.finish_store(on)?;
                 return Err(fault);
             }
             if !stopping && !some {
@@ -226,7 +227,10 @@ impl<A: Application> ApplicationDriver<A> {
             (Handed::Came(delivery, first), _) => {
                 let arrival = ArrivalId(self.next_arrival);
                 self.next_arrival += 1;
-                self.open = (!first.is_last).then_some((arrival, false));
+                let open = (!first.is_last).then_some((arrival, false));
+                if let Some((unfinished, _)) = std::mem::replace(&mut self.open, open) {
+                    self.tell(Event::Expired(unfinished));
+                }
                 let source = delivery.source.parse().unwrap_or(Eid::None);
                 let (bundle, len) = (delivery.id.clone(), delivery.bytes);
                 // It may be confirmed at once: orders are carried out later.
@@ -294,6 +298,17 @@ impl<A: Application> ApplicationDriver<A> {
             }
         }
         tracing::warn!("stopped while the disk or the node was still busy");
+        Ok(())
+    }
+
+    /// Finishes writes to the disk after the node has ended, if they complete soon.
+    fn finish_store(&mut self, on: &mut Observer<'_, A>) -> Result<(), DriverError> {
+        self.is_ending = true;
+        self.application.stop();
+        let end = self.clock.now() + SETTLE;
+        while (self.round(on) || self.store.pending() > 0) && self.clock.now() < end {
+            self.wait(end)?;
+        }
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use bp::agent::Version;
 use bp::codec::bp7::{BundleFlags, Eid};
 use bp::files::{self, Failure, FileId, Files, Indication};
 use bp::routes::Priority;
-use engine::{FileName, Time};
+use engine::{EffectError, FileName, Time};
 use indicatif::ProgressBar;
 use service::api::model::{self, report_flags};
 use service::api::{ApplicationDriver, DriverConfig, DriverError, NodeClient};
@@ -34,13 +34,16 @@ pub(super) fn send(
     let node: model::Node = client.get("/node", &[])?;
     let config = config(args, &node.id.parse()?)?;
     let waker = rt::Waker::new().context("cannot start")?;
-    let (store, place) = open(args, path, &waker)?;
+    let file = path.canonicalize()?;
+    let source = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let source = FileName::file(source)?;
+    let (store, place) = open(args, &file, &waker)?;
     let files = Files::new(config, rt::entropy()?);
     let socket = args.place.socket();
     let driver = DriverConfig { socket, share: None, persists: false, tick: TICK };
     let mut driver = ApplicationDriver::start(files, driver, store, waker)?;
     let mut sending = Sending {
-        source: FileName::file(name)?,
+        source,
         name,
         to: args.to.parse()?,
         bar: screen.bar(name, Some(path.metadata()?.len())),
@@ -54,15 +57,21 @@ pub(super) fn send(
     sending.bar.finish_and_clear();
     match ran {
         Ok(()) => {}
-        Err(DriverError::Gone(why)) => {
-            return Err(anyhow!("{why}").context("the same command resumes the transfer"));
-        }
+        Err(DriverError::Gone(why)) => return Err(anyhow!("{why}").context(RESUMES)),
         Err(error) => return Err(error.into()),
     }
     drop(driver);
-    place.forget();
     match sending.result {
-        Some(result) => result,
+        Some(Ok(bundles)) => {
+            place.forget();
+            Ok(bundles)
+        }
+        Some(Err(Failure::Store(EffectError::Changed))) => {
+            place.forget();
+            bail!("{}", bp::app::CHANGED)
+        }
+        Some(Err(Failure::Refused(why))) => bail!(why),
+        Some(Err(failure)) => Err(anyhow!(failure).context(RESUMES)),
         None => bail!("the transfer ended without a result"),
     }
 }
@@ -97,12 +106,14 @@ fn config(args: &SendArgs, node: &Eid) -> Result<files::Config> {
     })
 }
 
+/// Remedy for most failures.
+const RESUMES: &str = "the same command resumes the transfer";
+
 /// Store that reads the file, with the state from which the same command resumes.
 fn open(args: &SendArgs, path: &Path, waker: &rt::Waker) -> Result<(rt::FileStore, Place)> {
-    let path = path.canonicalize()?;
     let request = format!("{BUNDLES} {:?} {} {}", args.from, args.part, args.lifetime);
     let to = format!("{} at {}", args.to, args.place.socket().display());
-    State::of_file(args.state.as_deref(), &path, &to, request)?.open_store(waker)
+    State::of_file(args.state.as_deref(), path, &to, request)?.open_store(waker)
 }
 
 /// The file that is being sent.
@@ -113,17 +124,14 @@ struct Sending<'a> {
     bar: ProgressBar,
     id: Option<FileId>,
     /// Number of bundles.
-    result: Option<Result<u64>>,
+    result: Option<Result<u64, Failure>>,
 }
 
 impl Sending<'_> {
     fn on(&mut self, now: Time, files: &mut Files, event: rt::Event<Indication>) {
         match event {
             rt::Event::Indication(Indication::Sent { result, bundles, .. }) => {
-                self.result = Some(result.map(|()| bundles).map_err(|failure| match failure {
-                    Failure::Store(error) => anyhow!("{error}"),
-                    failure => failure.into(),
-                }));
+                self.result = Some(result.map(|()| bundles));
             }
             rt::Event::Indication(Indication::Waiting { why, .. }) => {
                 self.bar.set_message(format!("the node has no room, waiting: {why}"));
@@ -133,7 +141,7 @@ impl Sending<'_> {
         if self.id.is_none() && files.is_ready() {
             match files.send(now, self.source.clone(), self.name, &self.to) {
                 Ok(id) => self.id = Some(id),
-                Err(error) => self.result = Some(Err(error.into())),
+                Err(error) => self.result = Some(Err(Failure::Refused(error.to_string()))),
             }
         }
         if let Some((bytes, _)) = self.id.and_then(|id| files.progress(id)) {
