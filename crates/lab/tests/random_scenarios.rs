@@ -197,7 +197,7 @@ fn other_settings(seed: u64, family: &str) -> Option<Settings> {
             let mut node = Changes::<BundlesConfig>::default();
             let part = rng.chance(0.6).then(|| Size(spread(rng, 2e3, 1e6) as u64));
             maybe(&mut node, &["bundle_size"], part);
-            maybe(&mut node, &["reports"], rng.chance(0.2).then_some(false));
+            maybe(&mut node, &["request_reports"], rng.chance(0.2).then_some(false));
             Some(node.into())
         }
         _ => None,

@@ -206,7 +206,7 @@ impl Default for Limits {
             bytes: Size(limits.bytes),
             bundle: Size(16 << 30),
             inline: Size(1 << 20),
-            inline_total: Size(limits.memory as u64),
+            inline_total: Size(limits.inline_total as u64),
             incoming: limits.incoming,
             strangers: Strangers::default(),
             share: 100,
@@ -218,7 +218,7 @@ impl Default for Limits {
             unchecked: limits.unchecked,
             returns: limits.returns,
             delivering: limits.delivering,
-            lifetime: Span(Duration::from_millis(limits.lifetime_ms)),
+            lifetime: Span(limits.lifetime),
             hops: None,
         }
     }
@@ -540,12 +540,11 @@ impl NodeSpec {
     fn agent_limits(&self) -> agent::Limits {
         let size = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
         let limits = &self.limits;
-        let lifetime_ms = limits.lifetime.duration().as_millis();
         let on_disk = agent::Limits {
             bundles: limits.bundles,
             bytes: limits.bytes.bytes(),
             inline: size(limits.inline),
-            memory: size(limits.inline_total),
+            inline_total: size(limits.inline_total),
             incoming: limits.incoming,
             share: limits.share,
             strangers_share: limits.strangers_share,
@@ -555,7 +554,7 @@ impl NodeSpec {
             unchecked: limits.unchecked,
             returns: limits.returns,
             delivering: limits.delivering,
-            lifetime_ms: u64::try_from(lifetime_ms).unwrap_or(u64::MAX),
+            lifetime: limits.lifetime.duration(),
             ..agent::Limits::default()
         };
         match self.store.memory {
@@ -564,7 +563,7 @@ impl NodeSpec {
             Some(memory) => agent::Limits {
                 bytes: memory.bytes(),
                 inline: usize::MAX,
-                memory: usize::MAX,
+                inline_total: usize::MAX,
                 ..on_disk
             },
         }

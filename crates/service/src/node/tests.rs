@@ -139,7 +139,7 @@ fn complete_configurations_are_applied() {
     assert_eq!((config.wall, agent.clock, dtn_ms(now())), (WallClock::Always, None, 1_000_000));
     assert!(agent.persistent && agent.aliases.contains(&"dtn://two/".parse().unwrap()));
     assert_eq!((agent.limits.bundles, agent.limits.bytes), (500, 2_000_000_000));
-    assert_eq!(agent.limits.lifetime_ms, 7 * 86_400_000);
+    assert_eq!(agent.limits.lifetime, Duration::from_secs(7 * 86_400));
     assert!(agent.reports.forwarding && agent.reports.delivery && !agent.reports.deletion);
     let at = LinkRef { layer: 0, link: LinkId(2) };
     assert_eq!(agent.links, BTreeMap::from([(at, Eid::ipn(3, 0))]));

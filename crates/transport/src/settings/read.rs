@@ -61,22 +61,15 @@ impl<'de> de::Visitor<'de> for Seed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let renamed = self.settings.renamed();
         let mut names = Names(Vec::new());
         // The visitor does not stop early.
         let _ = self.settings.visit(&mut names);
         let mut table = Table::new();
-        while let Some(key) = map.next_key_seed(Key { names: &names.0, renamed })? {
+        while let Some(key) = map.next_key_seed(Key(&names.0))? {
             let path = match self.path {
                 "" => key.clone(),
                 path => format!("{path}.{key}"),
             };
-            if table.contains_key(&key) {
-                let former = renamed.iter().find(|(_, name)| *name == key);
-                let former = former.map_or(&*key, |(former, _)| former);
-                let message = format!("{path} is given twice: `{former}` is its former name");
-                return Err(de::Error::custom(message));
-            }
             let mut at = At { key: &key, path: &path, map: &mut map, read: None };
             let _ = self.settings.visit(&mut at);
             if let Some(value) = at.read {
@@ -118,23 +111,18 @@ pub(super) const DEFAULT: &str = "default";
 /// Key of the settings of some peers.
 pub(super) const REMOTES: &str = "remotes";
 
-/// A key, one of these names or a former one.
-struct Key<'a> {
-    names: &'a [&'static str],
-    renamed: &'a [(&'static str, &'static str)],
-}
+/// A key, one of these names.
+struct Key<'a>(&'a [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
         let key = String::deserialize(deserializer)?;
-        let former = self.renamed.iter().find(|(former, _)| *former == key);
-        let key = former.map_or(key, |(_, name)| (*name).to_owned());
-        if self.names.contains(&&*key) {
+        if self.0.contains(&&*key) {
             return Ok(key);
         }
-        let expected = match self.names {
+        let expected = match self.0 {
             [] => "there are no fields".to_owned(),
             [one] => format!("expected `{one}`"),
             [one, other] => format!("expected `{one}` or `{other}`"),
