@@ -61,23 +61,43 @@ impl<'de> de::Visitor<'de> for Seed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut names = Names(Vec::new());
-        // The visitor does not stop early.
-        let _ = self.settings.visit(&mut names);
+        let keys = keys(self.settings);
         let mut table = Table::new();
-        while let Some(key) = map.next_key_seed(Key(&names.0))? {
-            let path = match self.path {
-                "" => key.clone(),
-                path => format!("{path}.{key}"),
-            };
-            let mut at = At { key: &key, path: &path, map: &mut map, read: None };
-            let _ = self.settings.visit(&mut at);
-            if let Some(value) = at.read {
-                table.insert(key, value?);
-            }
+        while let Some(key) = map.next_key_seed(Key(&keys))? {
+            setting(key, self.path, &mut map, self.settings, &mut table)?;
         }
         Ok(table.into())
     }
+}
+
+/// Reads the value of a key into the table of `settings` at `path`.
+pub(super) fn setting<'de, A: MapAccess<'de>>(
+    key: String,
+    path: &str,
+    map: &mut A,
+    settings: &mut dyn Settings,
+    table: &mut Table,
+) -> Result<(), A::Error> {
+    let mut at = At { key: &key, path: &below(path, &key), map, read: None };
+    // The visitor stops at the key.
+    let _ = settings.visit(&mut at);
+    if let Some(value) = at.read {
+        table.insert(key, value?);
+    }
+    Ok(())
+}
+
+/// The path of a key, or a message that begins with it, in the table at `path`.
+pub(super) fn below(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Keys of a table.
+pub(super) fn keys(settings: &mut dyn Settings) -> Vec<&'static str> {
+    let mut names = Names(Vec::new());
+    // The visitor does not stop early.
+    let _ = settings.visit(&mut names);
+    names.0
 }
 
 /// Keys of a table.
@@ -112,7 +132,7 @@ pub(super) const DEFAULT: &str = "default";
 pub(super) const REMOTES: &str = "remotes";
 
 /// A key, one of these names.
-struct Key<'a>(&'a [&'static str]);
+pub(super) struct Key<'a>(pub(super) &'a [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = String;
