@@ -93,14 +93,14 @@ fn config(options: u8) -> Config {
             bundles: BUNDLES,
             bytes: BYTES,
             inline: if has(5) { 100 } else { 4096 },
-            memory: 5000,
+            inline_total: 5000,
             incoming: 4,
             write_ahead: 500,
             gone: 50,
             delivering: 3,
             fragments: 10,
             fragment_min: 8,
-            lifetime_ms: 86_400_000,
+            lifetime: Duration::from_secs(86_400),
             ..Limits::default()
         },
         ..Config::default()

@@ -21,7 +21,6 @@ use mimalloc::MiMalloc;
 use rt::node::Node;
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 use service::node::{NodeSpec, PlanInForce};
-use transport::text;
 
 /// As in `slowlight`.
 #[global_allocator]
@@ -183,8 +182,8 @@ fn node(
     let toml = format!(
         "id = \"ipn:{number}.0\"\n[store]\n{kept}\n[[layer]]\nkind = \"{kind}\"\n{layer}\n{neighbour}"
     );
-    let spec: NodeSpec =
-        text::parse(&toml, "the example").unwrap_or_else(|error| panic!("{error}\n{toml}"));
+    let spec =
+        NodeSpec::parse(&toml, "the example").unwrap_or_else(|error| panic!("{error}\n{toml}"));
     let plan = PlanInForce::default();
     let config = spec.config(SystemTime::now(), number as u64, &plan).expect("it is sound");
     let waker = Waker::new().expect("a descriptor is left");

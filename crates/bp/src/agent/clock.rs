@@ -176,7 +176,7 @@ impl Agent {
             None => true,
         };
         let age_ms = dtn_ms.checked_sub(made_ms).filter(|_| was_behind)?;
-        let lifetime_ms = held.head.lifetime_ms().min(self.config.limits.lifetime_ms);
+        let lifetime_ms = held.head.lifetime_ms().min(self.config.limits.lifetime_ms());
         let expires = now + millis(lifetime_ms.saturating_sub(age_ms));
         (expires < held.expires).then_some(expires)
     }

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::FileName;
-use session::numbers;
 use session::settings;
+use session::settings::form::{Leaf, Word};
+use session::settings::{Kind, Value};
+use session::{numbers, words};
 
 use super::super::layer::LinkId;
 use super::super::routes::Router;
@@ -52,7 +54,7 @@ settings! {
         pub boot: Option<Boot> = None,
         /// Whether bundles survive the end of the process: nothing is acknowledged before it is
         /// synced.
-        pub persistent: bool as Flag = true,
+        pub persistent: bool = true,
         /// Directory of the working files in the store, and prefix of record keys. Files of an
         /// earlier run without a record are removed, including files of layers.
         pub directory: FileName = FileName::spool("bp").expect("letters"),
@@ -66,14 +68,14 @@ settings! {
         pub contact_timeout: Duration as Span [Interval] = Duration::from_secs(30),
         /// Routes of bundles.
         pub routing: Routing = Routing::Static(Vec::new()),
-        /// CRC types of bundles created here.
-        pub crc: Checks = Checks::default(),
+        /// CRC of the primary blocks of bundles of version 7 created here.
+        pub crc: Checks as PrimaryCrc = Checks::default(),
         /// Hop limit of bundles created here, or `off`.
         pub hop_limit: Option<u8> as Off<Number> [Least(1)] = Some(30),
         /// Status reports on bundles that request them.
-        pub reports: Reports = Reports::default(),
+        pub reports: Reports as Table = Reports::default(),
         /// Custody of bundles of version 6.
-        pub custody: Custody = Custody::default(),
+        pub custody: Custody as Table = Custody::default(),
         /// Security of bundles of version 7.
         pub security: Policy = Policy::default(),
         /// Rules for bundles of neighbours; the first that matches applies.
@@ -194,59 +196,59 @@ impl Default for Checks {
     }
 }
 
-/// Status reports sent, for bundles that request them (RFC 9171 §5.1 leaves this to the node).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reports {
-    /// Reports of reception.
-    pub reception: bool,
-    /// Reports of forwarding.
-    pub forwarding: bool,
-    /// Reports of delivery.
-    pub delivery: bool,
-    /// Reports of deletion.
-    pub deletion: bool,
-    /// Reports of custody acceptance, in version 6.
-    pub custody: bool,
-}
+/// Form of the CRC of primary blocks.
+struct PrimaryCrc;
 
-impl Default for Reports {
-    /// Delivery reports only: any source can request reports, and the others cost more traffic than
-    /// they are worth.
-    fn default() -> Self {
-        Self {
-            reception: false,
-            forwarding: false,
-            delivery: true,
-            deletion: false,
-            custody: false,
-        }
+impl Leaf<Checks> for PrimaryCrc {
+    fn kind() -> Kind {
+        <Word as Leaf<CrcType>>::kind()
+    }
+
+    fn get(place: &Checks) -> Option<Value> {
+        Word::get(&place.primary)
+    }
+
+    fn set(place: &mut Checks, value: Value) -> Result<(), String> {
+        Word::set(&mut place.primary, value)
     }
 }
 
-/// Custody transfer (RFC 5050 §5.10).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Custody {
-    /// Whether the node accepts custody of bundles that request it.
-    pub accept: bool,
-    /// Timeout for the custody signal of the next custodian, after which the bundle is
-    /// retransmitted. Should exceed the delay of signals: each early expiry costs a copy.
-    pub retransmit_after: Duration,
-    /// Signals that are believed.
-    pub believe: Believe,
-    /// Longest wait of aggregate custody signals (CCSDS 734.2-B): bundles in custody carry a
-    /// number, and one signal acknowledges several. `None` signals each bundle at once, without
-    /// numbers.
-    pub aggregate_after: Option<Duration>,
+words!(CrcType { "crc-16" = CrcType::Crc16, "crc-32c" = CrcType::Crc32c });
+
+settings! {
+    /// Status reports sent, for bundles that request them (RFC 9171 §5.1 leaves this to the node).
+    /// By default delivery reports only: any source can request reports, and the others cost more
+    /// traffic than they are worth.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Reports {
+        /// Whether receptions are reported.
+        pub reception: bool as Flag = false,
+        /// Whether forwarding is reported.
+        pub forwarding: bool as Flag = false,
+        /// Whether deliveries are reported.
+        pub delivery: bool as Flag = true,
+        /// Whether deletions are reported.
+        pub deletion: bool as Flag = false,
+        /// Whether acceptances of custody are reported, in version 6.
+        pub custody: bool as Flag = false,
+    }
 }
 
-impl Default for Custody {
-    fn default() -> Self {
-        Self {
-            accept: true,
-            retransmit_after: Duration::from_secs(60),
-            believe: Believe::Links,
-            aggregate_after: None,
-        }
+settings! {
+    /// Custody transfer (RFC 5050 §5.10).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Custody {
+        /// Whether the node accepts custody of bundles that request it.
+        pub accept: bool as Flag = true,
+        /// Timeout for the custody signal of the next custodian, after which the bundle is
+        /// retransmitted. Should exceed the delay of signals: each early expiry costs a copy.
+        pub retransmit_after: Duration as Span [Interval] = Duration::from_secs(60),
+        /// Custody signals that are believed: over links of neighbours, or by their sources.
+        pub believe: Believe as Word = Believe::Links,
+        /// Longest wait of aggregate custody signals (CCSDS 734.2-B), or `off`. Bundles in custody
+        /// carry a number, and one signal acknowledges several. `off` signals each bundle at once,
+        /// without numbers.
+        pub aggregate_after: Option<Duration> as Off<Span> = None,
     }
 }
 
@@ -263,6 +265,8 @@ pub enum Believe {
     Sources,
 }
 
+words!(Believe { "links" = Believe::Links, "sources" = Believe::Sources });
+
 settings! {
     /// Bounds on what an agent holds.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,40 +275,47 @@ settings! {
         pub bundles: usize as Number [Least(1)] = 1_000_000,
         /// Bytes of all payloads in the store.
         pub bytes: u64 as Size = 1 << 40,
-        /// Longest payload held in memory and in a record, in bytes; longer ones are files.
-        pub inline: usize = 4096,
+        /// Longest payload held in memory and in a record; longer ones are files.
+        pub inline: usize as Size = 4096,
         /// Bytes of all payloads in memory; beyond that, shorter ones are files, too.
-        pub memory: usize = 256 << 20,
+        pub inline_total: usize as Size = 256 << 20,
         /// Bundles received at one time.
-        pub incoming: usize = 1024,
+        pub incoming: usize as Number = 1024,
         /// Bytes of one bundle waiting for the store before its peer is paused.
         pub write_ahead: usize = 1 << 20,
         /// Bundles remembered after their end until they expire, to discard duplicates.
         pub gone: usize as Number = 1_000_000,
         /// Whether bundles of version 7 are accepted whose primary block has neither a CRC nor a
         /// signature, which RFC 9171 §4.3.1 forbids.
-        pub unchecked: bool = false,
+        pub unchecked: bool as Flag = false,
         /// Times that a bundle that was forwarded and comes back is accepted again.
-        pub returns: u8 = 8,
+        pub returns: u8 as Number = 8,
         /// Unconfirmed deliveries of an endpoint.
-        pub delivering: usize = 1024,
+        pub delivering: usize as Number = 1024,
         /// Fragments of one bundle from one neighbour, held for reassembly at its destination.
         pub fragments: usize = 1 << 17,
         /// Shortest payload of a fragment created here, in bytes; neighbours that take less get no
         /// fragments.
         pub fragment_min: u64 = 64,
         /// Part of the store that bundles of one neighbour may take, in percent.
-        pub share: u8 = 100,
+        pub share: u8 as Number [Most(100)] = 100,
         /// Part of the store that bundles of all unknown peers may take, in percent.
-        pub strangers_share: u8 = 100,
+        pub strangers_share: u8 as Number [Most(100)] = 100,
         /// Part of the store that is kept for users of this node, in percent.
-        pub reserve: u8 = 0,
+        pub reserve: u8 as Number [Most(100)] = 0,
         /// Whether bundles are accepted that have no route, or no registered endpoint here.
-        pub unrouted: bool = true,
-        /// Longest lifetime in milliseconds, applied to all bundles. The default is ten years.
-        pub lifetime_ms: u64 = 315_360_000_000,
+        pub unrouted: bool as Flag = true,
+        /// Longest lifetime of a bundle, whatever it requests. The default is ten years.
+        pub lifetime: Duration as Span = Duration::from_secs(315_360_000),
         /// Bounds on the head of a bundle.
         pub head: Bounds = Bounds::default(),
+    }
+}
+
+impl Limits {
+    /// Longest lifetime in milliseconds.
+    pub(super) fn lifetime_ms(&self) -> u64 {
+        u64::try_from(self.lifetime.as_millis()).unwrap_or(u64::MAX)
     }
 }
 

@@ -193,7 +193,7 @@ impl Agent {
             self.send_record_six(
                 now,
                 &custodian,
-                self.config.limits.lifetime_ms.min(DAY_MS),
+                self.config.limits.lifetime_ms().min(DAY_MS),
                 &record,
             );
         }

@@ -191,7 +191,7 @@ impl Agent {
         }
         let is_short = len <= limits.inline as u64;
         let in_memory = self.memory.saturating_add(self.intakes.memory());
-        if is_short && in_memory.saturating_add(len as usize) <= limits.memory {
+        if is_short && in_memory.saturating_add(len as usize) <= limits.inline_total {
             return self.intakes.collect(number, len as usize);
         }
         let name = self.store.file_name(number);

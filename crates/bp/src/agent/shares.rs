@@ -179,7 +179,7 @@ impl Agent {
 
     /// Longest lifetime of a bundle here, in milliseconds.
     pub(super) fn lifetime_max(&self, head: &Head, giver: Giver, by: Option<&Eid>) -> u64 {
-        let max = self.config.limits.lifetime_ms;
+        let max = self.config.limits.lifetime_ms();
         if giver.is_here() {
             return max;
         }

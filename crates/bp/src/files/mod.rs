@@ -72,11 +72,11 @@ settings! {
         /// Lifetime of the bundles.
         pub lifetime: Duration as Span [Interval] = Duration::from_secs(86_400),
         /// Whether delivery reports are requested.
-        pub reports: bool as Flag = true,
+        pub reports("request_reports"): bool as Flag = true,
         /// Version of the bundles.
         pub version: Version as Numbered = Version::Seven,
         /// Whether custody is requested, in version 6.
-        pub custody: bool as Flag = false,
+        pub custody("request_custody"): bool as Flag = false,
         /// Other requested reports, and whether fragmentation is forbidden.
         pub flags: BundleFlags = BundleFlags::default(),
         /// Priority of the bundles.
@@ -96,7 +96,7 @@ settings! {
 impl Config {
     fn check_custody(&mut self) -> Result<(), Wrong> {
         if self.custody && self.version != Version::Six {
-            return Err("custody requires bundles of version 6: version = 6".into());
+            return Err("request_custody requires bundles of version 6: version = 6".into());
         }
         Ok(())
     }

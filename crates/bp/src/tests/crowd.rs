@@ -31,7 +31,7 @@ struct Door {
 
 impl Door {
     fn config(limits: Limits, accept: Vec<Acceptance>) -> Config {
-        let limits = Limits { inline: usize::MAX, memory: usize::MAX, ..limits };
+        let limits = Limits { inline: usize::MAX, inline_total: usize::MAX, ..limits };
         Config { limits, accept, ..chain(3, 1, false) }
     }
 

@@ -400,7 +400,7 @@ struct Door {
 
 impl Door {
     fn new(rules: Vec<Rule>) -> Self {
-        let limits = Limits { inline: usize::MAX, memory: usize::MAX, ..Limits::default() };
+        let limits = Limits { inline: usize::MAX, inline_total: usize::MAX, ..Limits::default() };
         let config = Config { security: policy(rules), limits, ..chain(3, 1, false) };
         let agent = Agent::new(config, Rng::new(1, "agent"));
         let mut door = Self { agent, store: MemoryStore::new() };

@@ -240,7 +240,7 @@ fn the_bound_of_a_node_is_not_the_end_of_a_lifetime() {
     for (lifetime_ms, reason) in
         [(3_600_000, Reason::TrafficPared), (5_000, Reason::LifetimeExpired)]
     {
-        let mut world = reporting(|config| config.limits.lifetime_ms = 10_000);
+        let mut world = reporting(|config| config.limits.lifetime = secs(10));
         world.disconnect(1, 2);
         let (flags, report_to) = (BundleFlags::REPORT_DELETION, node(0));
         let primary = seven(Eid::ipn(66, 6), endpoint(2));

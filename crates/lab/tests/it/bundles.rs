@@ -140,7 +140,7 @@ fn two_files_cross_at_once_in_both_directions() {
 fn other_layers_and_versions_carry_bundles() {
     for (protocol, settings, most) in [
         ("bp-tcpcl3", "", 6.0),
-        ("bp-tcpcl3", "nodes.a.mib = { version = 6, custody = true }", 6.0),
+        ("bp-tcpcl3", "nodes.a.mib = { version = 6, request_custody = true }", 6.0),
         ("bp-tcpcl3/dtn2-2.5", "", 6.0),
         ("bp-tcpcl", "nodes.a.mib = { version = 6, bundle_size = \"50 kB\" }", 6.0),
         ("bp-mtcp", "", 6.0),

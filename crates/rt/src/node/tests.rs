@@ -92,7 +92,7 @@ fn place_as(
         routing: Routing::Static(routes(number)),
         limits: match store {
             Some(_) => Limits::default(),
-            None => Limits { inline: usize::MAX, memory: usize::MAX, ..Limits::default() },
+            None => Limits { inline: usize::MAX, inline_total: usize::MAX, ..Limits::default() },
         },
         ..agent::Config::default()
     };

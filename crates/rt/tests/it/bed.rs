@@ -133,7 +133,7 @@ fn config(number: usize, meetings: &[Meeting], since: Duration) -> agent::Config
     agent::Config {
         contact_timeout: Duration::from_millis(300),
         routing: Routing::ContactGraph(Box::new(router), Vec::new()),
-        limits: Limits { inline: usize::MAX, memory: usize::MAX, ..Limits::default() },
+        limits: Limits { inline: usize::MAX, inline_total: usize::MAX, ..Limits::default() },
         ..agent::Config::default()
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bp::agent::Version;
-use bp::app::{NodeFacts, Outgoing, OutgoingId, Piece};
+use bp::app::{NodeFacts, Outgoing, Piece};
 use bp::codec::bp7::BundleFlags;
 use bp::layer::Content;
 use bp::routes::Priority;
@@ -30,6 +30,7 @@ use tokio::sync::oneshot;
 
 use super::client::{Coming, Connection, uri};
 use super::model::{Delivery, Node, REPORTS, Send, StreamSent};
+pub use super::upload::Outcome;
 use super::upload::{Faults, Load, Upload, stream_of};
 use crate::http::{ClientError, wrong};
 
@@ -84,19 +85,6 @@ pub enum News {
         /// Message of the node.
         why: String,
     },
-}
-
-/// Fate of a bundle that is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is in the node's store.
-    Stored(OutgoingId),
-    /// The node refuses it for this reason.
-    Refused(OutgoingId, String),
-    /// The node has no room for it.
-    Waiting(OutgoingId, String),
-    /// This number of bytes of its excerpt was sent.
-    Passed(OutgoingId, u64),
 }
 
 /// Part of a delivery.

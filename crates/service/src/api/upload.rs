@@ -13,10 +13,21 @@ use futures_util::stream::{self, Stream};
 use rt::Waker;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::courier::Outcome;
-
 /// Bytes of a file read at a time.
 const PIECE: u64 = 256 << 10;
+
+/// Fate of a bundle that is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is in the node's store.
+    Stored(OutgoingId),
+    /// The node refuses it for this reason.
+    Refused(OutgoingId, String),
+    /// The node has no room for it.
+    Waiting(OutgoingId, String),
+    /// This number of bytes of its excerpt was sent.
+    Passed(OutgoingId, u64),
+}
 
 /// A part of a body.
 pub(super) enum Load {

@@ -100,20 +100,8 @@ impl super::Limits {
     ///
     /// # Errors
     ///
-    /// A rule names no node or endpoint, or a share is not in percent.
+    /// A rule names no node or endpoint.
     pub(super) fn rules(&self) -> Result<Vec<Acceptance>, SpecError> {
-        let shares = [
-            ("share", self.share),
-            ("strangers_share", self.strangers_share),
-            ("reserve", self.reserve),
-        ];
-        for (key, percent) in shares {
-            if percent > 100 {
-                return Err(SpecError::invalid(format!(
-                    "limits.{key} is {percent}; it is in percent, 0 to 100"
-                )));
-            }
-        }
         self.accept.iter().map(AcceptRule::rule).collect()
     }
 

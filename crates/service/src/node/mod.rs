@@ -3,7 +3,6 @@
 
 mod admit;
 mod clock;
-mod crc;
 mod discovery;
 mod layers;
 mod neighbour;
@@ -32,15 +31,12 @@ use engine::{PathId, PathInfo, Rng};
 use rt::Destination;
 use rt::node::{Carrier, LayerConfig, NodeConfig};
 use serde::{Deserialize, Serialize};
-use session::settings::form::{self, Number, Off};
-use session::settings::{Bound, Value};
 use transport::quantity::{Rate, Size, Span};
-use transport::settings::{self, read_as, write_as};
+use transport::settings::Combined;
 use transport::text::{self, SpecError};
 
 pub use self::admit::{AcceptRule, Strangers};
 pub use self::clock::ClockUse;
-pub use self::crc::Crc;
 pub use self::discovery::DiscoverySpec;
 pub(crate) use self::discovery::Listed;
 use self::layers::Host;
@@ -56,7 +52,7 @@ pub use self::plan::{Plan, PlanInForce};
 pub(crate) use self::reload::ApplicationLimits;
 pub use self::reload::Reload;
 pub use self::route::RouteSpec;
-pub use self::security::{Believe, Custody, KeySpec, Rule};
+pub use self::security::{KeySpec, Rule};
 pub use self::socket::Socket;
 pub use self::tls::{Tls, Use};
 
@@ -64,9 +60,12 @@ pub use self::tls::{Tls, Use};
 const NO_ENGINE: &str = "it has no node number, and engines of LTP have numbers; write engine = 1";
 
 /// Configuration of a node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSpec {
+    /// Settings of the agent, whose keys are beside those of the other fields.
+    #[serde(skip, default = "agent_settings")]
+    pub settings: agent::Config,
     /// Administrative endpoint of the node: `ipn:1.0`, `dtn://node/`.
     pub id: String,
     /// Other node IDs whose endpoints are this node's, too.
@@ -85,27 +84,14 @@ pub struct NodeSpec {
     /// Service of the echo: a number, or a name in the `dtn` scheme; empty for none.
     #[serde(default = "echo")]
     pub echo: String,
-    /// Hop limit of bundles from this node, or `off`.
-    #[serde(
-        default = "hop_limit",
-        deserialize_with = "read_as::<Off<Number>, _, _>",
-        serialize_with = "write_as::<Off<Number>, _, _>"
-    )]
-    pub hop_limit: Option<u8>,
-    /// CRC of the primary blocks of bundles from this node.
-    #[serde(default)]
-    pub crc: Crc,
     /// Time for sessions to end when the node is stopped.
     #[serde(default = "drain")]
     pub drain: Span,
     /// Store of bundles.
     pub store: Store,
-    /// Limits.
+    /// Limits beside those of the agent.
     #[serde(default)]
     pub limits: Limits,
-    /// Status reports that are sent.
-    #[serde(default)]
-    pub reports: Reports,
     /// Convergence layers.
     #[serde(rename = "layer")]
     pub layers: Vec<Layer>,
@@ -124,19 +110,8 @@ pub struct NodeSpec {
     /// each neighbour without one. In place of routes.
     #[serde(default)]
     pub spray: Option<u32>,
-    /// Longest bundle that is sent whole if it may be fragmented, or `off`.
-    #[serde(
-        default,
-        deserialize_with = "read_as::<Off<form::Size>, _, _>",
-        serialize_with = "write_as::<Off<form::Size>, _, _>"
-    )]
-    pub fragment: Option<u64>,
     /// Contact plan of the routes.
-    #[serde(default, alias = "plan")]
     pub contact_plan: Option<Plan>,
-    /// Custody of bundles of version 6.
-    #[serde(default)]
-    pub custody: Custody,
     /// Keys that protect blocks of bundles, by the names that rules use.
     #[serde(default)]
     pub keys: BTreeMap<String, KeySpec>,
@@ -155,98 +130,33 @@ pub struct Store {
     pub memory: Option<Size>,
 }
 
-/// Limits of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Limits of a node beside those of its agent.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Bundles.
-    pub bundles: usize,
-    /// Bytes of all bundles on disk.
-    pub bytes: Size,
     /// Bytes of one received bundle.
     pub bundle: Size,
-    /// Payloads up to this length are kept in the records, longer ones in files.
-    pub inline: Size,
-    /// Bytes of all payloads that are kept in memory.
-    pub inline_total: Size,
-    /// Bundles received at one time.
-    pub incoming: usize,
     /// Rights of peers that this file does not name, or that do not prove their names.
     pub strangers: Strangers,
-    /// Part of the store that bundles of one neighbour may take, in percent.
-    pub share: u8,
-    /// Part of the store that bundles of all strangers may take, in percent.
-    pub strangers_share: u8,
-    /// Part of the store that is kept for applications of this node, in percent.
-    pub reserve: u8,
-    /// Whether bundles are accepted that have no route, or no application here.
-    pub unrouted: bool,
     /// Rules for bundles of neighbours; the first that matches applies.
     pub accept: Vec<AcceptRule>,
-    /// Forwarded bundles that are remembered until they expire, to detect duplicates.
-    pub gone: usize,
-    /// Whether primary blocks of version 7 with neither a CRC nor a signature are accepted.
-    pub unchecked: bool,
-    /// Times that a forwarded bundle that comes back is accepted again.
-    pub returns: u8,
-    /// Bundles delivered to an application and not confirmed.
-    pub delivering: usize,
-    /// Maximum remaining lifetime of a bundle.
-    pub lifetime: Span,
-    /// The former name of [`NodeSpec::hop_limit`].
-    #[serde(skip_serializing)]
-    pub hops: Option<u8>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        let limits = agent::Limits::default();
-        Self {
-            bundles: limits.bundles,
-            bytes: Size(limits.bytes),
-            bundle: Size(16 << 30),
-            inline: Size(1 << 20),
-            inline_total: Size(limits.memory as u64),
-            incoming: limits.incoming,
-            strangers: Strangers::default(),
-            share: 100,
-            strangers_share: 25,
-            reserve: 5,
-            unrouted: true,
-            accept: Vec::new(),
-            gone: limits.gone,
-            unchecked: limits.unchecked,
-            returns: limits.returns,
-            delivering: limits.delivering,
-            lifetime: Span(Duration::from_millis(limits.lifetime_ms)),
-            hops: None,
-        }
+        Self { bundle: Size(16 << 30), strangers: Strangers::default(), accept: Vec::new() }
     }
 }
 
-/// Status reports that are sent if a bundle requests them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[expect(clippy::struct_excessive_bools, reason = "they are answers to as many questions")]
-pub struct Reports {
-    /// Reports of reception.
-    pub reception: bool,
-    /// Reports of forwarding.
-    pub forwarding: bool,
-    /// Reports of delivery.
-    pub delivery: bool,
-    /// Reports of deletion.
-    pub deletion: bool,
-    /// Custody signals of version 6.
-    pub custody: bool,
-}
-
-impl Default for Reports {
-    fn default() -> Self {
-        let agent::Reports { reception, forwarding, delivery, deletion, custody } =
-            agent::Reports::default();
-        Self { reception, forwarding, delivery, deletion, custody }
-    }
+/// Returns the settings of the agent of a node whose file has none.
+fn agent_settings() -> agent::Config {
+    let limits = agent::Limits {
+        inline: 1 << 20,
+        strangers_share: 25,
+        reserve: 5,
+        ..agent::Limits::default()
+    };
+    agent::Config { limits, ..agent::Config::default() }
 }
 
 fn versions() -> Vec<u8> {
@@ -259,10 +169,6 @@ const fn yes() -> bool {
 
 fn echo() -> String {
     "2047".to_owned()
-}
-
-fn hop_limit() -> Option<u8> {
-    agent::Config::default().hop_limit
 }
 
 const fn drain() -> Span {
@@ -289,7 +195,7 @@ impl NodeSpec {
     ///
     /// The fault and its location.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
-        let mut spec: Self = text::read(path)?;
+        let mut spec = Self::of_text(&text::read_text(path)?, path)?;
         // Paths are relative to the folder of the configuration file.
         if let Some(folder) = path.parent() {
             if let Some(plan) = &mut spec.contact_plan {
@@ -308,8 +214,17 @@ impl NodeSpec {
     ///
     /// The fault and its location.
     pub fn parse(text: &str, origin: &str) -> Result<Self, SpecError> {
-        let spec: Self = text::parse(text, origin)?;
-        spec.check().map_err(|error| error.within(Path::new(origin)))?;
+        let origin = Path::new(origin);
+        let spec = Self::of_text(text, origin)?;
+        spec.check().map_err(|error| error.within(origin))?;
+        Ok(spec)
+    }
+
+    /// Parses a text without checking it as a whole.
+    fn of_text(text: &str, origin: &Path) -> Result<Self, SpecError> {
+        let Combined { own: mut spec, settings }: Combined<Self, agent::Config> =
+            text::parse(text, &origin.display().to_string())?;
+        settings.apply(&mut spec.settings).map_err(|error| error.within(origin))?;
         Ok(spec)
     }
 
@@ -318,17 +233,6 @@ impl NodeSpec {
         self.node()?;
         self.echo_endpoint()?;
         self.socket.check()?;
-        if self.limits.hops.is_some() && self.hop_limit != hop_limit() {
-            return invalid("limits.hops is the former name of hop_limit; keep one".to_owned());
-        }
-        for (key, hops) in [("hop_limit", self.hop_limit), ("limits.hops", self.limits.hops)] {
-            if let Some(hops) = hops {
-                settings::check(key, Bound::Least(1), &Value::Number(hops.into()))?;
-            }
-        }
-        if let Some(bytes) = self.fragment {
-            settings::check("fragment", Bound::Least(1024), &Value::Size(bytes))?;
-        }
         match (&self.store.directory, self.store.memory) {
             (Some(_), None) | (None, Some(_)) => {}
             (Some(_), Some(_)) => {
@@ -356,7 +260,6 @@ impl NodeSpec {
         self.check_copying()?;
         self.agent_versions()?;
         self.rules.iter().try_for_each(|rule| rule.check(&self.keys))?;
-        self.custody.check()?;
         self.links()?;
         self.entries()?;
         self.check_discovery()?;
@@ -502,25 +405,13 @@ impl NodeSpec {
             aliases: aliases.collect::<Result<_, _>>()?,
             versions: self.agent_versions()?,
             persistent: self.store.directory.is_some(),
-            contact_timeout: timeout
-                .map_or(agent::Config::default().contact_timeout, |span| span.duration()),
+            contact_timeout: timeout.map_or(self.settings.contact_timeout, |span| span.duration()),
             routing,
-            fragment: self.fragment,
-            hop_limit: self.limits.hops.or(self.hop_limit),
-            crc: self.crc.into(),
-            reports: agent::Reports {
-                reception: self.reports.reception,
-                forwarding: self.reports.forwarding,
-                delivery: self.reports.delivery,
-                deletion: self.reports.deletion,
-                custody: self.reports.custody,
-            },
-            custody: self.custody.agent(),
             security: security::policy(&self.rules, &self.keys, self.agent_limits().bytes)?,
             accept: self.limits.rules()?,
             limits: self.agent_limits(),
             node,
-            ..agent::Config::default()
+            ..self.settings.clone()
         })
     }
 
@@ -538,34 +429,14 @@ impl NodeSpec {
     }
 
     fn agent_limits(&self) -> agent::Limits {
-        let size = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
-        let limits = &self.limits;
-        let lifetime_ms = limits.lifetime.duration().as_millis();
-        let on_disk = agent::Limits {
-            bundles: limits.bundles,
-            bytes: limits.bytes.bytes(),
-            inline: size(limits.inline),
-            memory: size(limits.inline_total),
-            incoming: limits.incoming,
-            share: limits.share,
-            strangers_share: limits.strangers_share,
-            reserve: limits.reserve,
-            unrouted: limits.unrouted,
-            gone: limits.gone,
-            unchecked: limits.unchecked,
-            returns: limits.returns,
-            delivering: limits.delivering,
-            lifetime_ms: u64::try_from(lifetime_ms).unwrap_or(u64::MAX),
-            ..agent::Limits::default()
-        };
         match self.store.memory {
-            None => on_disk,
+            None => self.settings.limits,
             // There are no files, so all payloads are kept in memory.
             Some(memory) => agent::Limits {
                 bytes: memory.bytes(),
                 inline: usize::MAX,
-                memory: usize::MAX,
-                ..on_disk
+                inline_total: usize::MAX,
+                ..self.settings.limits
             },
         }
     }

@@ -339,7 +339,7 @@ impl NodeSpec {
         // Layers have their longest bundle from the start.
         if merged.longest() != self.longest() {
             later.push("limits.bytes");
-            merged.limits.bytes = self.limits.bytes;
+            merged.settings.limits.bytes = self.settings.limits.bytes;
         }
         (merged, later)
     }

@@ -1,78 +1,15 @@
-//! Security and custody of bundles, configured by a node's file.
+//! Security of bundles, configured by a node's file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use bp::agent;
 use bp::codec::bpsec::{AesVariant, Scope, ShaVariant};
 use bp::security::{self, Key, OnFault, Operation, Policy};
 use serde::{Deserialize, Serialize};
-use transport::quantity::Span;
 use transport::settings::keys::bytes_of;
 use transport::text::{SpecError, did_you_mean};
 
 use super::pattern;
-
-/// Custody of bundles of version 6.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Custody {
-    /// Whether this node accepts custody of bundles that request it.
-    pub accept: bool,
-    /// Time to wait for a custody signal of the next custodian before a bundle is retransmitted.
-    pub retransmit_after: Span,
-    /// Custody signals that are believed.
-    pub believe: Believe,
-    /// Time to aggregate custody signals into one; default: each is sent at once.
-    pub aggregate_after: Option<Span>,
-}
-
-/// Custody signals that are believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Believe {
-    /// Signals over links of neighbours.
-    Links,
-    /// Also signals over other links, by their source.
-    Sources,
-}
-
-impl Default for Custody {
-    fn default() -> Self {
-        let agent::Custody { accept, retransmit_after, believe, aggregate_after } =
-            agent::Custody::default();
-        let believe = match believe {
-            agent::Believe::Links => Believe::Links,
-            agent::Believe::Sources => Believe::Sources,
-        };
-        let aggregate_after = aggregate_after.map(Span);
-        Self { accept, retransmit_after: Span(retransmit_after), believe, aggregate_after }
-    }
-}
-
-impl Custody {
-    pub(super) fn check(&self) -> Result<(), SpecError> {
-        if self.retransmit_after.duration() < Duration::from_millis(1) {
-            return Err(SpecError::invalid(
-                "custody.retransmit_after: bundles would be sent again all the time; write what signals take, as \"60 s\"",
-            ));
-        }
-        Ok(())
-    }
-
-    pub(super) fn agent(&self) -> agent::Custody {
-        agent::Custody {
-            accept: self.accept,
-            retransmit_after: self.retransmit_after.duration(),
-            believe: match self.believe {
-                Believe::Links => agent::Believe::Links,
-                Believe::Sources => agent::Believe::Sources,
-            },
-            aggregate_after: self.aggregate_after.map(|span| span.duration()),
-        }
-    }
-}
 
 /// A key that protects blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

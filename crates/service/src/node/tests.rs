@@ -139,7 +139,7 @@ fn complete_configurations_are_applied() {
     assert_eq!((config.wall, agent.clock, dtn_ms(now())), (WallClock::Always, None, 1_000_000));
     assert!(agent.persistent && agent.aliases.contains(&"dtn://two/".parse().unwrap()));
     assert_eq!((agent.limits.bundles, agent.limits.bytes), (500, 2_000_000_000));
-    assert_eq!(agent.limits.lifetime_ms, 7 * 86_400_000);
+    assert_eq!(agent.limits.lifetime, Duration::from_secs(7 * 86_400));
     assert!(agent.reports.forwarding && agent.reports.delivery && !agent.reports.deletion);
     let at = LinkRef { layer: 0, link: LinkId(2) };
     assert_eq!(agent.links, BTreeMap::from([(at, Eid::ipn(3, 0))]));
@@ -220,7 +220,12 @@ fn invalid_settings_are_refused() {
         ),
         ("limits.bundles = 500", "store.memory = \"1 GB\"", "store has `directory` and `memory`"),
         ("limits.bytes = \"2 GB\"", "limits.bytes = \"2\"", "has no unit"),
-        ("limits.bytes = \"2 GB\"", "limits.hops = 0", "limits.hops is 0"),
+        ("limits.bytes = \"2 GB\"", "hop_limit = 0", "hop_limit is 0; it must be at least 1"),
+        ("limits.bytes = \"2 GB\"", "limits.hops = 9", "9 | limits.hops = 9\n"),
+        ("limits.bytes = \"2 GB\"", "limits.acept = []", "did you mean `accept`?"),
+        ("limits.bytes = \"2 GB\"", "limits.bites = 9", "did you mean `bytes`?"),
+        ("limits.bytes", "hop_limits = 7\nlimits.bytes", "did you mean `hop_limit`?"),
+        ("limits.bytes", "persistent = true\nlimits.bytes", "unknown field `persistent`"),
         ("kind = \"tcpcl4\"", "kind = \"tcpcl5\"", "tcpcl5"),
         ("layer = \"tcp\"", "layer = \"tpc\"", "there is no layer \"tpc\"; did you mean \"tcp\"?"),
         ("address = \"192.0.2.3:4556\"", "", "has no `address`"),
@@ -245,7 +250,7 @@ fn invalid_settings_are_refused() {
 }
 
 #[test]
-fn settings_use_scenario_keys_and_former_names() {
+fn settings_of_the_agent_have_the_keys_of_scenarios() {
     let given = |more: &str| {
         let text = WHOLE.replacen("limits.bundles", &format!("{more}\nlimits.bundles"), 1);
         NodeSpec::parse(&text, "node.toml").unwrap()
@@ -254,17 +259,20 @@ fn settings_use_scenario_keys_and_former_names() {
     assert_eq!(hops(""), Some(30));
     assert_eq!(hops("hop_limit = 7"), Some(7));
     assert_eq!(hops("hop_limit = \"off\""), None);
-    assert_eq!(hops("limits.hops = 7"), Some(7));
     for (more, primary) in [("", CrcType::Crc32c), ("crc = \"crc-16\"", CrcType::Crc16)] {
         let crc = config(&given(more)).agent.crc;
         assert_eq!(crc, agent::Checks { primary, ..agent::Checks::default() });
     }
+    let agent = |more: &str| given(more).agent(None).unwrap();
+    assert_eq!(agent("contact_timeout = \"9 s\"").contact_timeout, Duration::from_secs(9));
+    let limits = agent("limits.inline_total = \"1 MB\"").limits;
+    assert_eq!((limits.inline, limits.inline_total), (1 << 20, 1_000_000));
     let text = WHOLE.split("[[route]]").next().unwrap();
     let plan = |plan: &str| NodeSpec::parse(&format!("{plan}\n{text}"), "node.toml").unwrap();
     let file = plan("contact_plan = \"a.toml\"").contact_plan.unwrap();
-    let (path, routing) = ("a.toml".into(), settings::RouterSettings::default());
+    let (path, routing) = ("a.toml".into(), transport::settings::RouterSettings::default());
     assert_eq!(file, Plan { file: path, format: None, epoch: None, routing, timeout: None });
-    assert_eq!(plan("plan = { file = \"a.toml\" }").contact_plan, Some(file));
+    assert_eq!(plan("contact_plan = { file = \"a.toml\" }").contact_plan, Some(file));
 }
 
 #[test]

@@ -29,11 +29,6 @@ pub trait Settings {
     /// When the visitor stops.
     fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited;
 
-    /// Former names of keys, each with the present one.
-    fn renamed(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
-    }
-
     /// Checks several settings against each other, once all of a table are set. Settings that
     /// follow from others are adjusted.
     ///

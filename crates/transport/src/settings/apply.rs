@@ -4,7 +4,7 @@ use session::settings::form::OFF;
 use session::settings::{Field, Optional, Peers, Setting, Settings, Stop, Visited, Visitor, Wrong};
 use toml::{Table, Value};
 
-use super::read::{DEFAULT, REMOTES};
+use super::read::{DEFAULT, REMOTES, below};
 use super::value;
 
 /// Applies a table from [`read`](super::read::read) to `settings`; `path` is the table's own path.
@@ -31,11 +31,6 @@ fn filled(wrong: &Wrong, path: &str) -> String {
         text = text.replacen("{}", &shown, 1);
     }
     text
-}
-
-/// The path of a key, or a message that begins with it, in the table at `path`.
-fn below(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 struct Applier<'a> {

@@ -5,6 +5,7 @@
 
 mod apply;
 pub mod changes;
+mod combined;
 pub mod keys;
 mod read;
 pub mod tcp;
@@ -23,6 +24,7 @@ use session::settings::form::{Leaf, Word, Words};
 use session::settings::{self, Bound, Value};
 
 pub use self::changes::Changes;
+pub use self::combined::Combined;
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
 use self::tcp::{TcpBuffers, TcpSettings};
 pub use self::values::Values;

@@ -61,30 +61,43 @@ impl<'de> de::Visitor<'de> for Seed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let renamed = self.settings.renamed();
-        let mut names = Names(Vec::new());
-        // The visitor does not stop early.
-        let _ = self.settings.visit(&mut names);
+        let keys = keys(self.settings);
         let mut table = Table::new();
-        while let Some(key) = map.next_key_seed(Key { names: &names.0, renamed })? {
-            let path = match self.path {
-                "" => key.clone(),
-                path => format!("{path}.{key}"),
-            };
-            if table.contains_key(&key) {
-                let former = renamed.iter().find(|(_, name)| *name == key);
-                let former = former.map_or(&*key, |(former, _)| former);
-                let message = format!("{path} is given twice: `{former}` is its former name");
-                return Err(de::Error::custom(message));
-            }
-            let mut at = At { key: &key, path: &path, map: &mut map, read: None };
-            let _ = self.settings.visit(&mut at);
-            if let Some(value) = at.read {
-                table.insert(key, value?);
-            }
+        while let Some(key) = map.next_key_seed(Key(&keys))? {
+            setting(key, self.path, &mut map, self.settings, &mut table)?;
         }
         Ok(table.into())
     }
+}
+
+/// Reads the value of a key into the table of `settings` at `path`.
+pub(super) fn setting<'de, A: MapAccess<'de>>(
+    key: String,
+    path: &str,
+    map: &mut A,
+    settings: &mut dyn Settings,
+    table: &mut Table,
+) -> Result<(), A::Error> {
+    let mut at = At { key: &key, path: &below(path, &key), map, read: None };
+    // The visitor stops at the key.
+    let _ = settings.visit(&mut at);
+    if let Some(value) = at.read {
+        table.insert(key, value?);
+    }
+    Ok(())
+}
+
+/// The path of a key, or a message that begins with it, in the table at `path`.
+pub(super) fn below(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Keys of a table.
+pub(super) fn keys(settings: &mut dyn Settings) -> Vec<&'static str> {
+    let mut names = Names(Vec::new());
+    // The visitor does not stop early.
+    let _ = settings.visit(&mut names);
+    names.0
 }
 
 /// Keys of a table.
@@ -118,23 +131,18 @@ pub(super) const DEFAULT: &str = "default";
 /// Key of the settings of some peers.
 pub(super) const REMOTES: &str = "remotes";
 
-/// A key, one of these names or a former one.
-struct Key<'a> {
-    names: &'a [&'static str],
-    renamed: &'a [(&'static str, &'static str)],
-}
+/// A key, one of these names.
+pub(super) struct Key<'a>(pub(super) &'a [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
         let key = String::deserialize(deserializer)?;
-        let former = self.renamed.iter().find(|(former, _)| *former == key);
-        let key = former.map_or(key, |(_, name)| (*name).to_owned());
-        if self.names.contains(&&*key) {
+        if self.0.contains(&&*key) {
             return Ok(key);
         }
-        let expected = match self.names {
+        let expected = match self.0 {
             [] => "there are no fields".to_owned(),
             [one] => format!("expected `{one}`"),
             [one, other] => format!("expected `{one}` or `{other}`"),

@@ -288,11 +288,17 @@ fn bounds_of_a_store_on_disk_apply_at_once() {
     ));
     assert!(later.is_empty(), "{later:?}");
     let limits = new.application_limits();
-    assert_eq!((new.limits.bytes, limits.inline, limits.payload), (Size(2_000_000), 7, 1_000_000));
+    assert_eq!(
+        (new.settings.limits.bytes, limits.inline, limits.payload),
+        (2_000_000, 7, 1_000_000)
+    );
     // The layers accept bundles up to the lesser of both bounds.
     let less = spec("limits.bundle = \"1 MB\"\nlimits.bytes = \"500 kB\"");
     let (new, later) = running.reloaded(less);
-    assert_eq!((new.limits.bytes, later), (running.limits.bytes, vec!["limits.bytes"]));
+    assert_eq!(
+        (new.settings.limits.bytes, later),
+        (running.settings.limits.bytes, vec!["limits.bytes"])
+    );
 }
 
 #[test]

@@ -21,13 +21,6 @@ impl Settings for CfdpConfig {
         below.visit(visitor)
     }
 
-    fn renamed(&self) -> &'static [(&'static str, &'static str)] {
-        match self.carrier {
-            Carrier::Datagrams => self.entity.renamed(),
-            Carrier::Ltp { .. } => &[],
-        }
-    }
-
     fn check(&mut self) -> Result<(), Wrong> {
         match self.carrier {
             Carrier::Datagrams => self.entity.check(),

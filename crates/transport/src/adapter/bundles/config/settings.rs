@@ -18,6 +18,11 @@ use crate::text::{self, SpecError};
 impl Settings for BundlesConfig {
     fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
         self.files.visit(visitor)?;
+        visit! { visitor;
+            /// Whether bundles survive the end of the process: nothing is acknowledged before it is
+            /// synced.
+            "persistent": self.agent.persistent as Flag,
+        }
         self.agent.visit(visitor)?;
         let saratoga = &mut self.saratogacl.engine;
         let mut saratoga = OverSaratoga { config: saratoga, remotes: &mut self.remotes };
@@ -51,10 +56,6 @@ impl Settings for BundlesConfig {
         }
         let why = " is of protocols cfdp-bp-…, which put CFDP into bundles";
         visit_part(&mut self.cfdp, why, visitor)
-    }
-
-    fn renamed(&self) -> &'static [(&'static str, &'static str)] {
-        &[("store", "limits")]
     }
 
     fn check(&mut self) -> Result<(), Wrong> {
