@@ -19,7 +19,7 @@
 //! `sim::World<Box<dyn Transport>>` run one.
 //!
 //! **Over sockets** the order is: [`configure`](crate::configure), [`Configuration::prepare`] with
-//! the [`Process`] (it refuses models of the simulator), [`Configuration::apply_file`],
+//! the [`Process`] (it refuses models of the simulator), `apply_file`,
 //! [`Configuration::set_entity`] if a number was given, [`Configuration::finish`], which returns
 //! the rate of the path, then paths, groups and routes. [`Transport::is_ready`] is `false` until
 //! the records of an earlier process were read.

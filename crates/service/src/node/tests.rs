@@ -222,7 +222,7 @@ fn invalid_settings_are_refused() {
         ("limits.bytes = \"2 GB\"", "limits.bytes = \"2\"", "has no unit"),
         ("limits.bytes = \"2 GB\"", "hop_limit = 0", "hop_limit is 0; it must be at least 1"),
         ("limits.bytes = \"2 GB\"", "limits.hops = 9", "9 | limits.hops = 9\n"),
-        ("limits.bytes = \"2 GB\"", "limits.acept = []", "did you mean `accept`?"),
+        ("limits.bytes = \"2 GB\"", "limits.accepts = []", "did you mean `accept`?"),
         ("limits.bytes = \"2 GB\"", "limits.bites = 9", "did you mean `bytes`?"),
         ("limits.bytes", "hop_limits = 7\nlimits.bytes", "did you mean `hop_limit`?"),
         ("limits.bytes", "persistent = true\nlimits.bytes", "unknown field `persistent`"),
