@@ -1,10 +1,12 @@
 //! Source of the bytes of an outgoing bundle: memory, and a part of a file that is read during
 //! transmission.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
-use engine::{Completion, Effect, EffectError, FileId, FileName, OpenMode, StoreEffect, Ticket};
+use engine::{
+    Completion, Effect, EffectError, FileId, FileName, OpenMode, StoreEffect, Ticket, Tickets,
+};
 
 use super::layer::{Content, Outgoing};
 
@@ -173,30 +175,22 @@ impl Payload {
 /// Pending effects for the files of sources.
 #[derive(Debug)]
 pub(super) struct Files<K> {
-    uses: BTreeMap<Ticket, K>,
-    next_ticket: u64,
+    tickets: Tickets<K>,
 }
 
 impl<K> Default for Files<K> {
     fn default() -> Self {
-        Self { uses: BTreeMap::new(), next_ticket: 0 }
+        Self { tickets: Tickets::new() }
     }
 }
 
 impl<K> Files<K> {
-    fn ticket(&mut self, of: K) -> Ticket {
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket += 1;
-        self.uses.insert(ticket, of);
-        ticket
-    }
-
     /// Opens the file of a source, if it has one.
     pub(super) fn open(&mut self, of: K, source: &Source, effects: &mut VecDeque<Effect>) {
         if let Some(payload) = &source.payload {
-            let (name, ticket) = (payload.name.clone(), self.ticket(of));
-            let mode = OpenMode::Read;
-            effects.push_back(StoreEffect::Open { ticket, name, mode }.into());
+            let (name, mode) = (payload.name.clone(), OpenMode::Read);
+            let open = StoreEffect::Open { ticket: Ticket(0), name, mode };
+            effects.push_back(self.tickets.renumbered(of, open.into()));
         }
     }
 
@@ -215,13 +209,13 @@ impl<K> Files<K> {
         }
         payload.reading = true;
         let (offset, len) = (payload.at, (payload.end - payload.at).min(READ) as usize);
-        let ticket = self.ticket(of);
-        effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
+        let read = StoreEffect::Read { ticket: Ticket(0), file, offset, len };
+        effects.push_back(self.tickets.renumbered(of, read.into()));
     }
 
     /// Owner of a completed effect.
     pub(super) fn completed(&mut self, ticket: Ticket) -> Option<K> {
-        self.uses.remove(&ticket)
+        self.tickets.take(ticket).map(|(of, _)| of)
     }
 
     /// Closes the file of a completion whose source no longer exists.

@@ -217,7 +217,7 @@ impl ServiceLayer {
             }
             Node::Down => self.down(),
             Node::Came(delivery) => self.came(now, delivery),
-            Node::Read { arrival, piece } => self.read(Arrival(arrival.0), &piece),
+            Node::Read { arrival, piece } => self.read(Arrival(arrival.0), piece),
             Node::Expired(arrival) => self.gone(Arrival(arrival.0)),
             Node::Stored(id) if !self.is_followed => self.carried(id),
             Node::Stored(_) | Node::Waiting { .. } | Node::Passed { .. } => {}
@@ -261,17 +261,24 @@ impl ServiceLayer {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         self.arrivals.insert(arrival, Held { from, len, came: now, payload: BytesMut::new() });
         self.bytes += len;
-        self.read(arrival, &first);
+        self.read(arrival, first);
     }
 
     /// Adds bytes to an arrival, and reports it once it is complete.
-    fn read(&mut self, arrival: Arrival, piece: &Piece) {
+    fn read(&mut self, arrival: Arrival, piece: Piece) {
         let Some(held) = self.arrivals.get_mut(&arrival) else { return };
-        held.payload.extend_from_slice(&piece.bytes);
         if !piece.is_last {
+            held.payload.extend_from_slice(&piece.bytes);
             return self.orders.push_back(Order::Read(ArrivalId(arrival.0)));
         }
-        let (from, payload) = (held.from, std::mem::take(&mut held.payload).freeze());
+        // Most payloads are one piece.
+        let payload = if held.payload.is_empty() {
+            piece.bytes
+        } else {
+            held.payload.extend_from_slice(&piece.bytes);
+            std::mem::take(&mut held.payload).freeze()
+        };
+        let from = held.from;
         if self.config.receives == Receives::Answers && !self.is_answer(&payload) {
             self.drop_arrival(arrival);
             return self.orders.push_back(Order::Leave(ArrivalId(arrival.0)));

@@ -61,10 +61,8 @@ impl Joined {
 
     /// Name of the working file, the same for all parts of the file.
     pub(super) fn stem(&self) -> String {
-        // FNV-1a: a short name. Two files of one name contradict each other.
-        let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        let source = self.source.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
-        format!("{JOINED_PREFIX}{:016x}-{source:016x}", self.transfer)
+        let source = names::short_hash(&self.source);
+        format!("{JOINED_PREFIX}{:016x}-{source}", self.transfer)
     }
 
     pub(super) fn working_file(&self) -> FileName {

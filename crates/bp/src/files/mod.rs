@@ -26,8 +26,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, FileId as OpenFile, FileName,
-    FilestoreRequest, IndexRequest, Input, OpenMode, Rng, StoreEffect, Ticket, Time, Timers,
-    Transmit, TxBuf,
+    FilestoreRequest, IndexRequest, Input, OpenMode, Rng, StoreEffect, Ticket, Tickets, Time,
+    Timers, Transmit, TxBuf,
 };
 use session::settings;
 use session::settings::Wrong;
@@ -241,8 +241,8 @@ pub struct Files {
     /// Bundles being sent.
     outgoing: BTreeMap<OutgoingId, FileId>,
     receiving: Receiving,
-    uses: BTreeMap<Ticket, Use>,
-    next: u64,
+    tickets: Tickets<Use>,
+    next_outgoing: u64,
     orders: VecDeque<Order>,
     effects: VecDeque<Effect>,
     indications: VecDeque<Indication>,
@@ -262,8 +262,8 @@ impl Files {
             node: None,
             sending: BTreeMap::new(),
             outgoing: BTreeMap::new(),
-            uses: BTreeMap::new(),
-            next: 0,
+            tickets: Tickets::new(),
+            next_outgoing: 0,
             orders: VecDeque::new(),
             effects: VecDeque::new(),
             indications: VecDeque::new(),
@@ -285,15 +285,8 @@ impl Files {
         self.is_ready
     }
 
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-
     fn ask(&mut self, of: Use, effect: impl FnOnce(Ticket) -> StoreEffect) {
-        let ticket = Ticket(self.number());
-        self.uses.insert(ticket, of);
-        self.effects.push_back(effect(ticket).into());
+        self.effects.push_back(self.tickets.renumbered(of, effect(Ticket(0)).into()));
     }
 
     fn open(&mut self, of: Use, name: FileName, mode: OpenMode) {
@@ -328,7 +321,7 @@ impl Files {
     }
 
     fn done(&mut self, now: Time, ticket: Ticket, result: Result<Completion, EffectError>) {
-        match self.uses.remove(&ticket) {
+        match self.tickets.take(ticket).map(|(of, _)| of) {
             Some(Use::Load) => self.loaded(now, result),
             Some(Use::Send(file)) => self.sending_done(now, file, result),
             Some(Use::Receive(arrival)) => self.receiving_done(arrival, result),
@@ -383,7 +376,7 @@ impl Application for Files {
             Event::Expired(arrival) => self.on_expired(arrival),
             Event::Waiting { id, why } => self.on_waiting(now, id, why),
             Event::Passed { id, bytes } => self.on_passed(id, bytes),
-            Event::Stored(id) => self.on_stored(now, id),
+            Event::Stored(id) => self.on_stored(id),
             Event::Refused { id, why } => self.on_lost(id, Failure::Refused(why)),
             Event::Forwarded(id) => self.on_forwarded(now, id),
             Event::Delivered(id) => self.on_delivered(now, id),

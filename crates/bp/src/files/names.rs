@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 /// Name for the payload of a bundle: creation time, sequence number and a hash of its identifier;
 /// the hash alone if the identifier has another form.
 pub(super) fn of_bundle(id: &str) -> String {
-    let hash = &hex(Sha256::digest(id))[..16];
+    let hash = short_hash(id);
     let stamp = id.rsplit(' ').next().and_then(|stamp| stamp.split_once('.'));
     let is_number = |text: &str| text.len() <= 20 && text.bytes().all(|b| b.is_ascii_digit());
     match stamp {
@@ -16,6 +16,11 @@ pub(super) fn of_bundle(id: &str) -> String {
         }
         Some(_) | None => format!("bundle-{hash}"),
     }
+}
+
+/// Hash of an identifier, for a name.
+pub(super) fn short_hash(id: &str) -> String {
+    hex(&Sha256::digest(id)[..8])
 }
 
 /// Names for a file of parts, in order of preference. The last one contains what identifies it.

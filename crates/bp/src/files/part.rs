@@ -25,7 +25,6 @@ impl Files {
             return Some(taking);
         }
         let header = taking.ahead.split_to(header_len);
-        let state = if fit == Fit::Complete { PartState::Looking } else { PartState::Opening };
         taking.step = Step::Part(Part {
             key,
             header,
@@ -36,7 +35,7 @@ impl Files {
             crc,
             at: part.offset,
             file: None,
-            state,
+            state: PartState::Opening,
         });
         self.begin_fitting(taking, fit);
         None

@@ -48,7 +48,7 @@ impl Files {
     pub fn arriving(&self) -> Option<(&Joined, u64)> {
         let taking = self.receiving.current.as_deref()?;
         let Step::Part(part) = &taking.step else { return None };
-        Some((self.receiving.files.get(part.key())?, part.bytes()))
+        Some((self.receiving.files.get(&part.key)?, part.bytes()))
     }
 
     pub(super) fn came(&mut self, delivery: Delivery) {

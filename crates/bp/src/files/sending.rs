@@ -234,7 +234,8 @@ impl Files {
     }
 
     fn hand_in(&mut self, now: Time, id: FileId) {
-        let outgoing = OutgoingId(self.number());
+        let outgoing = OutgoingId(self.next_outgoing);
+        self.next_outgoing += 1;
         let request = self.request();
         let (is_followed, is_reported) =
             (self.node.is_some_and(|facts| facts.follows), self.config.reports);
@@ -266,12 +267,10 @@ impl Files {
             if is_reported {
                 sending.unreported.insert(outgoing);
             }
-        }
-        self.outgoing.insert(outgoing, id);
-        if is_followed {
             let until = now + self.config.lifetime;
             self.timers.set(Expiry(id), until, "a file without a delivery report");
         }
+        self.outgoing.insert(outgoing, id);
         let excerpt = Some(excerpt).filter(|excerpt| excerpt.len > 0);
         self.orders.push_back(Order::Send(Box::new(Outgoing { id: outgoing, request, excerpt })));
     }
@@ -313,7 +312,7 @@ impl Files {
         }
     }
 
-    pub(super) fn on_stored(&mut self, now: Time, id: OutgoingId) {
+    pub(super) fn on_stored(&mut self, id: OutgoingId) {
         let Some(file) = self.outgoing.get(&id).copied() else { return };
         let Some(sending) = self.sending.get_mut(&file) else { return };
         let Step::Handing { id: handed, len } = sending.step else { return };
@@ -329,7 +328,6 @@ impl Files {
             self.timers.cancel(Expiry(file));
         }
         self.record(file);
-        self.next_part(now, file);
     }
 
     pub(super) fn on_forwarded(&mut self, now: Time, id: OutgoingId) {

@@ -95,10 +95,6 @@ impl Part {
         matches!(self.state, PartState::Pulling)
     }
 
-    pub(super) fn key(&self) -> &Key {
-        &self.key
-    }
-
     /// Bytes of it that are in the working file.
     pub(super) fn bytes(&self) -> u64 {
         self.at - self.start

@@ -133,7 +133,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 }
 
 /// The directory and the name of the file to send, links resolved.
-fn source(file: &Path) -> Result<(PathBuf, String)> {
+pub(crate) fn source(file: &Path) -> Result<(PathBuf, String)> {
     let path = file.canonicalize().with_context(|| format!("cannot read {}", file.display()))?;
     let found = path.metadata().with_context(|| format!("cannot read {}", file.display()))?;
     ensure!(found.is_file(), "{} is not a regular file", file.display());

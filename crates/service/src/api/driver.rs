@@ -135,14 +135,14 @@ impl<A: Application> ApplicationDriver<A> {
                 control
             });
             if let Some(fault) = self.fault.take() {
-                self.finish_store(on)?;
+                self.settle(on, false)?;
                 return Err(fault);
             }
             if !stopping && !some {
                 self.wait(self.next_tick)?;
             }
         }
-        self.settle(on)
+        Ok(self.settle(on, true)?)
     }
 
     /// Handles all input and output of the application. Returns whether there was any.
@@ -282,14 +282,14 @@ impl<A: Application> ApplicationDriver<A> {
         self.deliveries.remove(&arrival)
     }
 
-    /// Finishes writes to the disk and bundles to the node after the end, if they complete soon.
-    fn settle(&mut self, on: &mut Observer<'_, A>) -> Result<(), DriverError> {
+    /// Finishes writes to the disk, and bundles to a node that `is_there`, if they complete soon.
+    fn settle(&mut self, on: &mut Observer<'_, A>, is_there: bool) -> io::Result<()> {
         self.is_ending = true;
         self.application.stop();
         let end = self.clock.now() + SETTLE;
         while self.clock.now() < end {
             let some = self.round(on);
-            let is_idle = self.courier.is_idle() || self.courier.is_away();
+            let is_idle = !is_there || self.courier.is_idle() || self.courier.is_away();
             if !some && self.store.pending() == 0 && is_idle {
                 return Ok(());
             }
@@ -298,17 +298,6 @@ impl<A: Application> ApplicationDriver<A> {
             }
         }
         tracing::warn!("stopped while the disk or the node was still busy");
-        Ok(())
-    }
-
-    /// Finishes writes to the disk after the node has ended, if they complete soon.
-    fn finish_store(&mut self, on: &mut Observer<'_, A>) -> Result<(), DriverError> {
-        self.is_ending = true;
-        self.application.stop();
-        let end = self.clock.now() + SETTLE;
-        while (self.round(on) || self.store.pending() > 0) && self.clock.now() < end {
-            self.wait(end)?;
-        }
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use service::api::{ApplicationDriver, DriverConfig, DriverError, NodeClient};
 
 use super::options::SendArgs;
 use crate::sockets::screen::Screen;
+use crate::sockets::send::source;
 use crate::sockets::session::{BUNDLES, Place, State};
 
 /// Time between two updates of the bar.
@@ -34,16 +35,14 @@ pub(super) fn send(
     let node: model::Node = client.get("/node", &[])?;
     let config = config(args, &node.id.parse()?)?;
     let waker = rt::Waker::new().context("cannot start")?;
-    let file = path.canonicalize()?;
-    let source = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let source = FileName::file(source)?;
-    let (store, place) = open(args, &file, &waker)?;
+    let (root, source) = source(path)?;
+    let (store, place) = open(args, &root.join(&source), &waker)?;
     let files = Files::new(config, rt::entropy()?);
     let socket = args.place.socket();
     let driver = DriverConfig { socket, share: None, persists: false, tick: TICK };
     let mut driver = ApplicationDriver::start(files, driver, store, waker)?;
     let mut sending = Sending {
-        source,
+        source: FileName::file(&source)?,
         name,
         to: args.to.parse()?,
         bar: screen.bar(name, Some(path.metadata()?.len())),

@@ -34,29 +34,18 @@ impl Place {
         waker: &rt::Waker,
     ) -> Result<(rt::FileStore, Self)> {
         let temporary = || tempfile::tempdir().context("cannot make a directory for working files");
-        let of_one = |file: &SendFile, state: PathBuf| -> Result<rt::FileStore> {
-            let access = rt::Access::ReadOne(FileName::file(&file.name)?);
-            let config = rt::StoreConfig { access, state, ..rt::StoreConfig::new(&file.root) };
-            Ok(rt::FileStore::open(config, waker)?)
-        };
         let passing = |file: &SendFile| {
             let state = temporary()?;
-            let store = of_one(file, state.path().join("state"))?;
+            let store = of_one(&file.root.join(&file.name), state.path().join("state"), waker)?;
             Ok((store, Self::Temporary(state)))
         };
         match &job.wish {
-            Wish::Send(file) if file.put.is_some() => {
-                let state = State::open(file, to)?;
-                let store = of_one(file, state.directory.clone())?;
-                state.keep(store)
-            }
+            Wish::Send(file) if file.put.is_some() => State::of_send(file, to)?.open_store(waker),
             Wish::Send(file) if resumes && state_home().is_ok() => {
-                let state = State::open(file, to)?;
-                match of_one(file, state.directory.clone()) {
-                    Ok(store) => state.keep(store),
+                match State::of_send(file, to)?.open_store(waker) {
                     // Another process sends the same file, or the state cannot be kept.
                     Err(error) if is_of_state(&error) => passing(file),
-                    Err(error) => Err(error),
+                    opened => opened,
                 }
             }
             Wish::Send(file) => passing(file),
@@ -88,6 +77,15 @@ impl Place {
     }
 }
 
+/// Store that reads `file` alone.
+fn of_one(file: &Path, state: PathBuf, waker: &rt::Waker) -> Result<rt::FileStore> {
+    let (root, name) = (file.parent().unwrap_or(Path::new("")), file.file_name());
+    let name = name.and_then(|name| name.to_str()).unwrap_or_default();
+    let access = rt::Access::ReadOne(FileName::file(name)?);
+    let config = rt::StoreConfig { access, state, ..rt::StoreConfig::new(root) };
+    Ok(rt::FileStore::open(config, waker)?)
+}
+
 /// Folder of one transfer: the engine's records, and the transfer they belong to.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -116,7 +114,7 @@ pub(crate) const TRANSFER: &str = "transfer.json";
 
 impl State {
     /// State of sending a file to `to`, below --state or the user's state folder.
-    fn open(file: &SendFile, to: &str) -> Result<Self> {
+    fn of_send(file: &SendFile, to: &str) -> Result<Self> {
         let path = file.root.join(&file.name);
         let request = match &file.put {
             Some(put) => described(put),
@@ -152,13 +150,7 @@ impl State {
 
     /// Store that reads the file alone, with the records of an earlier process that sent the same.
     pub(crate) fn open_store(self, waker: &rt::Waker) -> Result<(rt::FileStore, Place)> {
-        let file = &self.transfer.file;
-        let (root, name) = (file.parent().unwrap_or(Path::new("")), file.file_name());
-        let name = name.and_then(|name| name.to_str()).unwrap_or_default();
-        let access = rt::Access::ReadOne(FileName::file(name)?);
-        let state = self.directory.clone();
-        let config = rt::StoreConfig { access, state, ..rt::StoreConfig::new(root) };
-        let store = rt::FileStore::open(config, waker)?;
+        let store = of_one(&self.transfer.file, self.directory.clone(), waker)?;
         self.keep(store)
     }
 
