@@ -1,5 +1,7 @@
 //! Settings of an entity: the management information base (CCSDS 727.0-B-5 §8).
 
+pub(crate) mod user_operations;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ pub use session::storage::JournalPolicy;
 pub use session::timer::Timer;
 use session::words;
 
-use super::user_operations::{Permissions, UserOperations};
+use self::user_operations::{Permissions, UserOperations};
 use crate::pdu::{ChecksumType, ConditionCode, FaultHandler, TransmissionMode, Version, Width};
 use crate::width::WidthForm;
 

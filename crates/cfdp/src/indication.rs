@@ -1,11 +1,13 @@
 //! Indications of an entity to its user (CCSDS 727.0-B-5 §3.4).
 
+pub(crate) mod user_operations;
+
 use bytes::Bytes;
 use engine::PathId;
 use wire::DecodeError;
 
+use self::user_operations::OperationIndication;
 use super::request::FilestoreResponse;
-use super::user_operations::OperationIndication;
 use crate::pdu::{
     ChecksumType, ConditionCode, DeliveryCode, EntityId, FaultHandler, FileStatus, TransactionId,
     TransactionStatus,

@@ -67,9 +67,11 @@ use session::{Reason, Seat, Slots, Turns};
 /// The contract with a driver.
 pub use engine;
 
+pub use self::config::user_operations::{Access, Permissions, UserOperations};
 pub use self::config::{
     Config, Faults, HostDelays, Indications, JournalPolicy, Limits, NakMode, Naks, Remote, Timer,
 };
+pub use self::indication::user_operations::{OperationIndication, Refusal, SfoReported};
 pub use self::indication::{
     Indication, Limit, MetadataParts, MetadataReceived, NoRoom, PeerError, Report, Role, State,
     TransactionFinished,
@@ -82,10 +84,7 @@ pub use self::request::{
     FilestoreRequest, FilestoreResponse, PutRequest, RequestError, SegmentMetadata,
 };
 pub use self::stats::{PduCounts, Stats};
-pub use self::user_operations::{
-    Access, OperationIndication, Permissions, ProxyPutRequest, Refusal, SfoPutRequest, SfoReported,
-    TraceControl, UserOperations,
-};
+pub use self::user_operations::{ProxyPutRequest, SfoPutRequest, TraceControl};
 
 use self::closed::{Closed, Over};
 use self::core::{Alarm, Base, Core, Job, Shared, Task};

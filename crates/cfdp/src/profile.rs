@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::pdu::{ChecksumType, TransmissionMode, Version, Width};
 
+use super::config::user_operations::Permissions;
 use super::config::{Config, HostDelays, NakMode, Naks, Remote, Timer};
-use super::user_operations::Permissions;
 
 /// Settings of a profile; `None` if the name is unknown. The caller sets the entity's number and
 /// its remotes.

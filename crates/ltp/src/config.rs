@@ -1,5 +1,7 @@
 //! Settings of an LTP engine: its management information base (RFC 5326 §6).
 
+pub(crate) mod transport;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,9 +17,8 @@ use session::words;
 
 use super::file::Description;
 use super::indication::Cause;
-use super::sender::least_segment;
 use crate::authentication;
-use crate::segment::SessionId;
+use crate::segment::{SessionId, least_segment};
 
 /// Client service number of files, from the range for private use.
 pub const FILE_SERVICE: u64 = 64;
@@ -50,7 +51,7 @@ settings! {
         pub journal: bool as Flag = true,
         /// LTP-T settings, if the engine speaks it: blocks reach their destination via several
         /// engines, and those for other engines are forwarded.
-        pub transport: Option<super::transport::Config> = None,
+        pub transport: Option<transport::Config> = None,
         /// Limits of the engine.
         pub limits: Limits as Table = Limits::default(),
         /// Bytes of the numbers of own sessions, 4 to 10 (§9.1).
@@ -127,7 +128,7 @@ impl Config {
             Some(transport) => visitor.table(field, transport)?,
             None => {
                 let why = " is of LTP-T; the protocol with it is called ltp-t";
-                visitor.absent(field, &mut super::transport::Config::default(), why)?;
+                visitor.absent(field, &mut transport::Config::default(), why)?;
             }
         }
         let Self { default_remote: default, remotes, .. } = self;

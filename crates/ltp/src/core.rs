@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use ::session::path::Burst;
+use ::session::path::{Burst, Handle};
 use ::session::timer::Timer;
 use ::session::{self, Base, Credit, User};
-use engine::{PathId, Rng, Time};
+use engine::{IndexRequest, PathId, Rng, Time};
 
 use super::config::{Config, Remote};
 use super::cookies::Cookies;
 use super::indication::{Block, Indication, Limit, Stats};
-use super::marks::Done;
-use super::sealed::Sealed;
+use super::sealed::{Sealed, extensions};
 use super::silence::{Probe, Silence};
 use super::transport::flow::{Outcome, Seq};
+use super::transport::record;
 use crate::authentication;
 use crate::segment::ltpt::{Congestion, Transport};
 use crate::segment::{Body, Extension, SessionId};
@@ -79,6 +79,9 @@ pub enum Task {
 pub(crate) type Job = session::Job<Task>;
 
 pub(crate) type Shared = session::Shared<Alarm, Task>;
+
+/// Sessions whose files were received.
+pub(crate) type Done = session::done::Done<SessionId>;
 
 /// State shared by all sessions of an engine.
 #[derive(Debug)]
@@ -164,6 +167,12 @@ impl Core {
         self.acked.remove(&path);
         self.credit.remove(&path);
         self.proven.remove(&path);
+    }
+
+    /// Removes the record of a block for another engine, by the session that brought it.
+    pub(crate) fn remove_record(&mut self, session: SessionId) {
+        let request = IndexRequest::Remove { key: record::key(session) };
+        self.shared.index(Handle::NOBODY, Job::Forget, request);
     }
 
     /// Counts data dropped for lack of room.
@@ -294,9 +303,4 @@ impl Peer {
         core.stats.sent.count(&body);
         true
     }
-}
-
-/// LTP-T extensions from tags and values.
-pub(crate) fn extensions(values: &[(u8, Vec<u8>)]) -> impl Iterator<Item = Extension<'_>> {
-    values.iter().map(|(tag, value)| Extension { tag: *tag, value })
 }

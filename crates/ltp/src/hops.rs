@@ -11,10 +11,12 @@ use super::core::{Alarm, Job};
 use super::intake::{congestion, lifetime, next_hop, time_of};
 use super::sender::Sender;
 use super::transport::flow::{Finished, Flow, Origin, Outcome, Seq, Shape, Stored, is_final};
-use super::transport::{Config, FlowId, Indication as Notice, Undeliverable, record};
+use super::transport::record;
 use super::{
     Failure, Finished as Ended, Indication, Limit, Node, RequestError, SendRequest, Session,
 };
+use crate::config::transport::Config;
+use crate::indication::transport::{FlowId, Indication as Notice, Undeliverable};
 use crate::segment::ltpt::{Address, Congestion, End, Transport};
 use crate::segment::{CancelReason, End as Side, SessionId};
 
@@ -370,7 +372,7 @@ impl Node {
     }
 
     fn remove_stored(&mut self, session: SessionId) {
-        record::remove(&mut self.core, session);
+        self.core.remove_record(session);
         let request = FilestoreRequest::DenyFile(record::file(session));
         self.core.shared.filestore(Handle::NOBODY, Job::Forget, request);
     }

@@ -1,5 +1,7 @@
 //! Indications of an engine to its user (RFC 5326 §7).
 
+pub(crate) mod transport;
+
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -41,7 +43,7 @@ pub enum Indication {
         sessions: usize,
     },
     /// State of an LTP-T block.
-    Transport(super::transport::Indication),
+    Transport(transport::Indication),
     /// An engine sends from an address other than the configured one, as some engines do that
     /// listen on another port. Indicated once; replies go to the configured address.
     Elsewhere {

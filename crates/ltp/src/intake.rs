@@ -7,7 +7,8 @@ use super::Node;
 use super::core::Core;
 use super::indication::{Indication, Limit};
 use super::transport::flow::{Flow, Flows, Origin, Relay, Seq};
-use super::transport::{Config, FlowId, Indication as Notice, Otherwise, Routing};
+use crate::config::transport::{Config, Otherwise, Routing};
+use crate::indication::transport::{FlowId, Indication as Notice};
 use crate::segment::ltpt::{Address, Congestion, CongestionReason, End, Lifetime, Transport};
 use crate::segment::{CancelReason, Data, Segment, SessionId};
 

@@ -22,9 +22,6 @@ pub const SPOOL_PREFIX: &str = "ltp-";
 /// Prefix of the keys of records of complete files.
 const DONE_PREFIX: &str = "ltpd-";
 
-/// Sessions whose files were received.
-pub(crate) type Done = session::done::Done<SessionId>;
-
 /// Records that the file of a session is complete.
 pub(crate) fn record_done(core: &mut Core, id: SessionId, red: u64) {
     if !core.config.journal || core.blocks.is_some() {

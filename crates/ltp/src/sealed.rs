@@ -4,7 +4,6 @@ use session::authentication::Authentication;
 use wire::EncodeError;
 
 use super::cookies::{self, Cookies};
-use super::core::extensions;
 use crate::authentication::{self, TAG, VALUE_MAX};
 use crate::segment::{Body, Extension, Extensions, Segment, SessionId};
 
@@ -63,4 +62,9 @@ impl Sealed<'_> {
         self.encode(&mut out)?;
         Ok(out)
     }
+}
+
+/// LTP-T extensions from tags and values.
+pub(crate) fn extensions(values: &[(u8, Vec<u8>)]) -> impl Iterator<Item = Extension<'_>> {
+    values.iter().map(|(tag, value)| Extension { tag: *tag, value })
 }

@@ -23,7 +23,6 @@ use wire::checksum::ChecksumType;
 use self::checkpoints::Checkpoints;
 use self::fill::Filling;
 use self::layout::Layout;
-pub(super) use self::layout::least_segment;
 use self::reports::Reports;
 use super::config::{Format, Remote};
 use super::core::{Alarm, Core, Job, Peer};
@@ -36,6 +35,7 @@ use super::transport::flow::Seq;
 use crate::segment::ltpt::Congestion;
 use crate::segment::{
     AGGREGATION_SERVICE, Body, CancelReason, Checkpoint, Data, DataKind, End, SessionId,
+    least_segment,
 };
 
 /// Bytes of a checkpoint's two serial numbers, while they are below 2^21.

@@ -1,5 +1,6 @@
 //! Conversion of scenarios into plans of the emulator.
 
+mod error;
 mod host;
 mod paths;
 pub mod single;
@@ -16,6 +17,8 @@ use lab::scenario::{Capture, Limits, Node, Scenario, Transfer};
 use lab::topology::Topology;
 use transport::settings::tcp::TcpBuffers;
 use transport::text::SpecError;
+
+pub use self::error::TransfersError;
 
 /// Default memory for packets in flight.
 pub const MEMORY: u64 = 1 << 30;

@@ -6,24 +6,22 @@
 //! The record of an acknowledged reception keeps its request until the response was delivered, so
 //! a restart in between carries it out again: at least once.
 //!
-//! | operation | section | permitted by |
+//! | operation | section | [permission](crate::Permissions) |
 //! |---|---|---|
-//! | proxy put, response, cancel | §6.2 | [`Permissions::proxy_put`] |
-//! | directory listing | §6.3 | [`Permissions::directory_listing`] |
-//! | remote status report | §6.4 | [`Permissions::status_report`] |
-//! | remote suspend, remote resume | §6.5, §6.6 | [`Permissions::suspend`] |
-//! | store-and-forward overlay | §6.7, bit layout not verified | [`Permissions::store_and_forward`] |
-//! | class 3 and class 4 (`extended-b3`) | issues 1 to 4, not verified | [`Permissions::relay`] |
+//! | proxy put, response, cancel | §6.2 | `proxy_put` |
+//! | directory listing | §6.3 | `directory_listing` |
+//! | remote status report | §6.4 | `status_report` |
+//! | remote suspend, remote resume | §6.5, §6.6 | `suspend` |
+//! | store-and-forward overlay | §6.7, bit layout not verified | `store_and_forward` |
+//! | class 3 and class 4 (`extended-b3`) | issues 1 to 4, not verified | `relay` |
 
 mod custody;
 mod extended;
 mod files;
-mod indication;
 mod message;
 mod proxy;
 mod remote;
 mod request;
-mod settings;
 mod sfo;
 #[cfg(test)]
 mod tests;
@@ -35,9 +33,7 @@ use engine::{FileName, IndexRequest, PathId, Time};
 use session::Credit;
 use session::path::Handle;
 
-pub use self::indication::{OperationIndication, Refusal, SfoReported};
 pub use self::request::{ProxyPutRequest, SfoPutRequest};
-pub use self::settings::{Access, Permissions, UserOperations};
 pub use crate::pdu::TraceControl;
 
 use self::custody::Custody;
@@ -45,8 +41,10 @@ use self::extended::Relays;
 use self::files::FileJob;
 use self::message::Request;
 use self::sfo::Hop;
+use super::config::user_operations::Access;
 use super::core::{Base, Core, Job};
 use super::finished::Outcome;
+use super::indication::user_operations::{OperationIndication, Refusal, SfoReported};
 use super::indication::{Indication, Role, TransactionFinished};
 use super::request::{PutRequest, RequestError};
 use super::{Entity, Transaction, journal};

@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 
-use bytes::Bytes;
 use engine::Time;
 
 use super::{Access, Asker, OperationIndication, Received, Refusal, message};
@@ -207,13 +206,4 @@ fn describe(report: &Report) -> String {
         writeln!(out, "{field}: {value}").expect("writing to a string does not fail");
     }
     out
-}
-
-/// Messages to user in an overlay transfer.
-pub(super) fn sfo_messages(all: &[UserOperation<'_>]) -> Vec<Bytes> {
-    let messages = all.iter().filter_map(|operation| {
-        let UserOperation::SfoMessageToUser(text) = operation else { return None };
-        Some(Bytes::copy_from_slice(text.0))
-    });
-    messages.collect()
 }

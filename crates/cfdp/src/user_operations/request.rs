@@ -177,7 +177,7 @@ impl SfoPutRequest {
 
 impl Entity {
     /// Requests another entity to send one of its files (CCSDS 727.0-B-5 §6.2). Ends with an
-    /// [`OperationIndication::ProxyPutResponse`](super::OperationIndication) that carries the
+    /// [`OperationIndication::ProxyPutResponse`](crate::OperationIndication) that carries the
     /// identifier returned here.
     ///
     /// # Errors
@@ -215,7 +215,7 @@ impl Entity {
 
     /// Requests a directory listing of another entity (§6.3): one name per line, relative to its
     /// root, directories with a trailing slash. The listing arrives as `local_file`, followed by an
-    /// [`OperationIndication::DirectoryListing`](super::OperationIndication). An empty name is the
+    /// [`OperationIndication::DirectoryListing`](crate::OperationIndication). An empty name is the
     /// root.
     ///
     /// # Errors
@@ -237,7 +237,7 @@ impl Entity {
 
     /// Requests the state of a transaction at another entity (§6.4). The report arrives as
     /// `local_file`, if there is such a transaction, followed by an
-    /// [`OperationIndication::RemoteStatusReport`](super::OperationIndication).
+    /// [`OperationIndication::RemoteStatusReport`](crate::OperationIndication).
     ///
     /// # Errors
     /// The request is refused.
@@ -257,7 +257,7 @@ impl Entity {
     }
 
     /// Requests another entity to suspend a transaction (§6.5). Ends with an
-    /// [`OperationIndication::RemoteSuspend`](super::OperationIndication).
+    /// [`OperationIndication::RemoteSuspend`](crate::OperationIndication).
     ///
     /// # Errors
     /// The request is refused.
@@ -272,7 +272,7 @@ impl Entity {
     }
 
     /// Requests another entity to resume a transaction (§6.6). Ends with an
-    /// [`OperationIndication::RemoteResume`](super::OperationIndication).
+    /// [`OperationIndication::RemoteResume`](crate::OperationIndication).
     ///
     /// # Errors
     /// The request is refused.
@@ -287,8 +287,8 @@ impl Entity {
     }
 
     /// Sends a file through waypoints: to the next entity by
-    /// [`UserOperations::routes`](super::UserOperations::routes). Reports arrive as
-    /// [`OperationIndication::SfoReport`](super::OperationIndication).
+    /// [`UserOperations::routes`](crate::UserOperations::routes). Reports arrive as
+    /// [`OperationIndication::SfoReport`](crate::OperationIndication).
     ///
     /// # Errors
     /// The request is refused; nothing was started.

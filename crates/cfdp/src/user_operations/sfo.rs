@@ -9,7 +9,6 @@
 use bytes::Bytes;
 use engine::Time;
 
-use super::remote::sfo_messages;
 use super::{OperationIndication, Purpose, Received, Refusal, SfoReported, custody, message};
 use crate::Entity;
 use crate::core::Core;
@@ -302,4 +301,13 @@ pub(super) fn reported(report: &SfoReport<'_>, all: &[UserOperation<'_>]) -> Ope
         file_status: report.file_status,
         filestore_responses: responses.collect(),
     })
+}
+
+/// Messages to user in an overlay transfer.
+fn sfo_messages(all: &[UserOperation<'_>]) -> Vec<Bytes> {
+    let messages = all.iter().filter_map(|operation| {
+        let UserOperation::SfoMessageToUser(text) = operation else { return None };
+        Some(Bytes::copy_from_slice(text.0))
+    });
+    messages.collect()
 }

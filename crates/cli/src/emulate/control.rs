@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow};
-use control::folder::{self, Folder, FolderError};
+use control::folder::{self, Folder};
 use control::model;
 use control::{Places, Server};
 use emu::{EnterError, World};
 use lab::scenario::Scenario;
 use serde_json::{Map, Value, json};
-use service::http::{Client, ClientError, Method, segment};
+use service::http::{Client, Method, segment};
 use testbed::emulation;
 use transport::settings::tcp::TcpBuffers;
 use transport::text;
@@ -25,6 +25,7 @@ use transport::text;
 use super::demands::Demands;
 use super::outside::{Entered, Joined, Outside};
 use super::user::AsUser;
+use super::which::{Which, client_error, folder_error};
 use super::{PEER, Recording, ended, first_host, limit_tcp_buffers, not_started, transfer};
 use crate::compute::link_options::LinkOptions;
 use crate::compute::simulate;
@@ -98,14 +99,6 @@ pub(super) struct UpArgs {
 
     #[command(flatten)]
     link: LinkOptions,
-}
-
-/// World of a command.
-#[derive(Debug, clap::Args)]
-pub(super) struct Which {
-    /// Name of the world [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -201,37 +194,6 @@ pub(super) fn remove_dead() {
     }
 }
 
-/// Error of a client; requests that the server rejects are wrong usage.
-pub(super) fn client_error(error: ClientError) -> anyhow::Error {
-    match error {
-        ClientError::Refused { status: 400..500, error } => Usage(error).into(),
-        ClientError::Refused { .. } | ClientError::Unreachable { .. } | ClientError::Answer(_) => {
-            error.into()
-        }
-    }
-}
-
-fn which(error: FolderError) -> anyhow::Error {
-    match error {
-        FolderError::Name(_)
-        | FolderError::Taken(_)
-        | FolderError::Unknown { .. }
-        | FolderError::None
-        | FolderError::Several(_) => Usage(error.to_string()).into(),
-        FolderError::Foreign(_) | FolderError::System { .. } => error.into(),
-    }
-}
-
-impl Which {
-    fn world(&self) -> anyhow::Result<folder::Running> {
-        folder::find(self.name.as_deref()).map_err(which)
-    }
-
-    pub(super) fn client(&self) -> anyhow::Result<Client> {
-        Ok(Client::new(&folder::socket(&self.world()?.path)))
-    }
-}
-
 impl UpArgs {
     fn scenario(&self) -> anyhow::Result<Scenario> {
         let Some(path) = &self.scenario else {
@@ -267,7 +229,7 @@ impl UpArgs {
             if !self.foreground {
                 folder::leave_session()?;
             }
-            Some(Folder::claim(&folder).map_err(which)?)
+            Some(Folder::claim(&folder).map_err(folder_error)?)
         } else {
             None
         };
@@ -283,7 +245,7 @@ impl UpArgs {
 
     /// Starts this program again as the world's process.
     fn launch(&self) -> anyhow::Result<ExitCode> {
-        let folder = Folder::free(&self.name).map_err(which)?;
+        let folder = Folder::free(&self.name).map_err(folder_error)?;
         let mut arguments = std::env::args_os();
         let mut command = Command::new(SELF);
         command.arg0(arguments.next().unwrap_or_else(|| OsString::from("slowlight")));
@@ -546,7 +508,7 @@ fn shown(world: &model::World) -> String {
 
 fn list() -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
-    for world in folder::running().map_err(which)? {
+    for world in folder::running().map_err(folder_error)? {
         let pid = world.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
         writeln!(out, "{:<16}{pid:<10}{}", world.name, world.path.display())?;
     }

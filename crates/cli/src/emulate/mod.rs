@@ -11,6 +11,7 @@ mod tools;
 mod transfer;
 mod transfers;
 mod user;
+mod which;
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -22,7 +23,7 @@ use anyhow::{Context as _, anyhow};
 use emu::{CaptureLimits, Requests, User, World};
 use lab::run::RunError;
 use lab::scenario::Scenario;
-use testbed::emulation::{self, transfers::TransfersError};
+use testbed::emulation::{self, TransfersError};
 use testbed::study::StudyError;
 use transport::quantity::Size;
 use transport::settings::tcp::TcpBuffers;

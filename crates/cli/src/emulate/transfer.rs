@@ -14,7 +14,7 @@ use service::http::{Client, Method};
 use testbed::emulation;
 use transport::quantity::{Size, Span};
 
-use super::control::{Which, client_error};
+use super::which::{Which, client_error};
 use crate::Usage;
 use crate::compute::simulate;
 use crate::compute::table::Page;

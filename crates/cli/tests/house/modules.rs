@@ -12,39 +12,13 @@ use crate::dependency_directions::root;
 /// Cycles that are still there, by crate and parent module: sessions, settings and indications of
 /// engines know each other, and pairs of modules share a type. A module may leave this list, and
 /// none may join it.
-const KNOWN: [(&str, &str, &[&str]); 15] = [
+const KNOWN: [(&str, &str, &[&str]); 6] = [
     ("bp", "agent", &["clock", "held", "record"]),
     ("bp", "tcpcl", &["places", "protocol", "sending", "session"]),
-    (
-        "cfdp",
-        "",
-        &[
-            "config",
-            "core",
-            "finished",
-            "indication",
-            "request",
-            "restore",
-            "sender",
-            "user_operations",
-        ],
-    ),
-    ("cfdp", "user_operations", &["remote", "sfo"]),
-    ("cli", "emulate", &["control", "transfer"]),
-    ("cli", "sockets::session", &["job", "put"]),
-    (
-        "ltp",
-        "",
-        &["config", "core", "indication", "marks", "sealed", "sender", "supply", "transport"],
-    ),
-    ("models", "ftp", &["client", "core", "data", "relay", "server"]),
+    ("cfdp", "", &["core", "restore", "sender", "user_operations"]),
     ("norm", "", &["coding", "config", "core", "incoming"]),
     ("norm", "fec", &["block_code", "raptorq"]),
     ("norm", "outgoing", &["coded", "states"]),
-    ("rt", "store", &["disk", "index", "log"]),
-    ("service", "api", &["listing", "routes", "sending"]),
-    ("service", "node", &["layers", "over_streams"]),
-    ("testbed", "emulation", &["tools", "transfers"]),
 ];
 
 /// Modules that each module of a crate imports.

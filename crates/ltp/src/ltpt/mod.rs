@@ -13,7 +13,6 @@
 #[cfg(test)]
 mod tests;
 
-pub use crate::transport::{
-    Config, FlowId, Indication, Limits, Otherwise, Plan, Routing, SPOOL_PREFIX, Transfer,
-    Undeliverable,
-};
+pub use crate::config::transport::{Config, Limits, Otherwise, Plan, Routing};
+pub use crate::indication::transport::{FlowId, Indication, Transfer, Undeliverable};
+pub use crate::transport::SPOOL_PREFIX;

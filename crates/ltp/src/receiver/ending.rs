@@ -8,7 +8,6 @@ use session::path::Class;
 use super::super::core::{Alarm, Core, Job};
 use super::super::indication::{Cause, Failure, Finished, Indication};
 use super::super::transport::flow::{Outcome, Shape};
-use super::super::transport::record;
 use super::sink::Sink;
 use super::{Phase, Receiver};
 use crate::segment::{CancelReason, End};
@@ -155,7 +154,7 @@ impl Receiver {
         self.abandon_spool(core);
         self.remove(core);
         if self.sink.relay().is_some_and(|relay| relay.is_recorded) {
-            record::remove(core, self.peer.session);
+            core.remove_record(self.peer.session);
         }
     }
 

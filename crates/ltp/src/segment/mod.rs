@@ -4,6 +4,7 @@
 //! which is retransmitted until complete; the rest is green, which is sent once.
 
 mod display;
+mod least;
 mod list;
 pub mod ltpt;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use wire::cursor::{Reader, Writer};
 use wire::sdnv;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
+pub(crate) use self::least::least_segment;
 pub use self::list::{Claim, Claims, Extension, Extensions};
 pub use self::unit::{AGGREGATION_SERVICE, Unit};
 

@@ -11,10 +11,10 @@ use session::path::Handle;
 use session::ranges::Ranges;
 use session::recent::Recent;
 
-use super::super::indication::Failure;
-use super::super::request::SendRequest;
-use super::config::{Config, Routing};
-use super::indication::{FlowId, Transfer};
+use crate::config::transport::{Config, Routing};
+use crate::indication::Failure;
+use crate::indication::transport::{FlowId, Transfer};
+use crate::request::SendRequest;
 use crate::segment::ltpt::{Congestion, Transport};
 use crate::segment::{CancelReason, End as Side, SessionId};
 

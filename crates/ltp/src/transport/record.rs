@@ -15,12 +15,10 @@
 //! | 4 | CRC-32C of everything before |
 
 use bytes::Bytes;
-use engine::{FileName, IndexRequest};
-use session::path::Handle;
+use engine::FileName;
 use session::ranges::Ranges;
 use wire::checksum::crc32c;
 
-use super::super::core::{Core, Job};
 use super::flow::{Last, Shape, Stored};
 use crate::segment::ltpt::Transport;
 use crate::segment::{Extension, Extensions, SessionId};
@@ -136,12 +134,6 @@ pub(crate) fn key(session: SessionId) -> String {
 /// is known to be useless.
 pub(crate) fn file(session: SessionId) -> FileName {
     FileName::spool(&key(session)).expect("letters, digits and dashes are a name")
-}
-
-/// Removes the record of a session's block.
-pub(crate) fn remove(core: &mut Core, session: SessionId) {
-    let request = IndexRequest::Remove { key: key(session) };
-    core.shared.index(Handle::NOBODY, Job::Forget, request);
 }
 
 #[cfg(test)]

@@ -14,30 +14,15 @@ use engine::{
 };
 
 use self::replies::Replies;
-pub(super) use self::request::{Half, Request, Source, What};
+pub(super) use self::request::{Request, Source, What};
 use self::request::{failed, spool_of};
 use self::verify::Sum;
 use super::config::{ClientConfig, DataConnection, ScpsClient};
-use super::core::{Control, Core, Use};
-use super::data::{DataEvent, DataId, Flow};
+use super::core::{ClientJob as Job, Control, Core, DataEvent, DataId, Flow, MISSING, Use};
 use super::indication::{Failure, Indication, RequestId};
-use super::relay::Relayed;
+use super::relay::{Half, Relayed};
 use crate::flow::{Inflow, Outflow};
 use crate::message::{Command, LineError, Reply, Representation};
-
-/// Purpose of an effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Job {
-    /// Opens the file to send, or the working file of a download.
-    Open,
-    /// Renames a downloaded file.
-    Install,
-    /// Opens the sent file again to compare its CRC with the server's.
-    OpenToSum,
-    Sum,
-    /// The result is ignored.
-    Forget,
-}
 
 /// Event that the client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -679,9 +664,6 @@ impl Session {
         true
     }
 }
-
-/// Prefix of the number of missing bytes in a server's last reply.
-pub(super) const MISSING: &str = "Missing: ";
 
 /// Number of missing bytes in a server's last reply.
 fn missing_by(text: &str) -> u64 {

@@ -1,5 +1,8 @@
 //! State shared by clients and servers of a node: control connections, tickets, effects, timers.
 
+mod data;
+mod jobs;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,24 +13,16 @@ use engine::{
     Time, Timers, Transmit, TxBuf,
 };
 
+pub(super) use self::data::{Data, DataEvent, DataId, DataState, Flow};
+pub(super) use self::jobs::{ClientJob, Edit, ServerJob, Use};
 use super::config::Limits;
-use super::data::{Data, DataEvent, DataId, DataState, Flow};
 use super::indication::{Indication, RequestId};
 use super::relay::Relayed;
-use super::{client, server};
-use crate::flow::{Job, ReadAhead};
+use crate::flow::ReadAhead;
 use crate::message::{LineError, Lines};
 
-/// Purpose of an effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Use {
-    /// Data of a file on a data connection.
-    Flow(DataId, Job),
-    /// A data connection.
-    Data(DataId),
-    Client(PathId, client::Job),
-    Server(PathId, server::Job),
-}
+/// Prefix of the number of missing bytes in a server's last reply.
+pub(super) const MISSING: &str = "Missing: ";
 
 /// Control connection.
 #[derive(Debug)]

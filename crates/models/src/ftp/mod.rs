@@ -31,7 +31,6 @@
 mod client;
 mod config;
 mod core;
-mod data;
 mod indication;
 mod listing;
 mod relay;
@@ -55,10 +54,9 @@ pub use config::{
 };
 pub use indication::{Failure, Indication, RequestError, RequestId};
 
-use client::{Half, Request, Source, What};
-use core::{Control, Core, Use};
-use data::DataState;
-use relay::Relay;
+use client::{Request, Source, What};
+use core::{Control, Core, DataId, DataState, Use};
+use relay::{Half, Relay};
 
 /// Client and server of FTP.
 #[derive(Debug)]
@@ -330,7 +328,7 @@ impl Node {
 
     /// Whether a data connection comes from the host of its control connection, or need not
     /// (RFC 2577 §6). An unknown address is no reason to refuse it.
-    fn is_expected(&self, id: data::DataId, info: &PathInfo) -> bool {
+    fn is_expected(&self, id: DataId, info: &PathInfo) -> bool {
         let Some(data) = self.core.data.get(&id) else { return false };
         let (ends, any) = match (self.clients.get(&data.control), self.servers.get(&data.control)) {
             (Some(client), _) => (client.control.ends, self.client.third_party),
@@ -396,7 +394,7 @@ impl Node {
     }
 
     /// Notes data on a data connection, which ends the silence of both sides.
-    fn progress(&mut self, now: Time, id: data::DataId) {
+    fn progress(&mut self, now: Time, id: DataId) {
         let Some(control) = self.core.data.get(&id).map(|data| data.control) else { return };
         if self.clients.contains_key(&control) {
             self.core.expect(control, now, self.client.timeout, "no data");
@@ -435,12 +433,7 @@ impl Node {
     }
 
     /// Processes the driver's listening address, or the failure of a connection.
-    fn data_answer(
-        &mut self,
-        ticket: Ticket,
-        id: data::DataId,
-        answer: Result<Completion, EffectError>,
-    ) {
+    fn data_answer(&mut self, ticket: Ticket, id: DataId, answer: Result<Completion, EffectError>) {
         let Some(control) = self.core.data.get(&id).map(|data| data.control) else { return };
         let address = match answer {
             Ok(Completion::Listening(address)) => {

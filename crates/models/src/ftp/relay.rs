@@ -19,8 +19,14 @@ use std::net::SocketAddr;
 use engine::PathId;
 
 use super::Node;
-use super::client::Half;
 use super::indication::{Failure, Indication, RequestId};
+
+/// Role of a server in a transfer between two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Half {
+    Gives,
+    Takes,
+}
 
 /// Event of a half's control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

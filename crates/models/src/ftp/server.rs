@@ -13,52 +13,11 @@ use engine::{
 };
 
 use self::transfer::Transfer;
-use super::client::MISSING;
 use super::config::{Accounts, ServerConfig};
-use super::core::{Control, Core, Use};
-use super::data::{DataId, Flow};
+use super::core::{Control, Core, DataId, Edit, Flow, MISSING, ServerJob as Job, Use};
 use super::listing;
 use crate::flow::{Inflow, Outflow};
 use crate::message::{Command, HostPort, LineError, Representation};
-
-/// Purpose of an effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Job {
-    /// Sends this file.
-    Retrieve(String),
-    /// Receives a file from this offset on, or at its end.
-    Store {
-        name: String,
-        offset: Option<u64>,
-    },
-    /// Reports a file's length or modification time.
-    Size,
-    Modified,
-    /// Changes to a directory.
-    Change(String),
-    /// Lists a directory, or the entry of this name.
-    List {
-        details: bool,
-        only: Option<String>,
-        directory: FileName,
-    },
-    /// Operation on a name whose success has this reply.
-    Done(u16, &'static str),
-    /// Edits a file: open, read, open for writing, write, sync.
-    Edit(Edit),
-    /// The result is ignored.
-    Forget,
-}
-
-/// Store operation of a file being edited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Edit {
-    OpenToRead,
-    Read,
-    OpenToWrite,
-    Write,
-    Sync,
-}
 
 #[derive(Debug)]
 pub(super) struct Session {

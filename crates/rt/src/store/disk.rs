@@ -12,12 +12,13 @@ use engine::{
     Area, Completion, DirEntry, EffectError, EntryKind, FileName, FilestoreRequest, IndexRequest,
     OpenMode,
 };
-use rustix::fs::{Mode, OFlags, RenameFlags, renameat_with};
+use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::Access;
 use super::index::Index;
 use super::log::Log;
+use super::system::{reason, sync_directory};
 
 /// Temporary file in which a copy is assembled before it replaces a file.
 const WORKING: &str = "copy.tmp";
@@ -406,31 +407,4 @@ pub(super) fn write_at(file: &File, bytes: &[u8], offset: u64) -> Answer {
         return Err(EffectError::NoSpace);
     }
     file.write_all_at(bytes, offset).map(|()| Completion::Done).map_err(|error| reason(&error))
-}
-
-/// Syncs a directory, so that its names survive a crash.
-pub(super) fn sync_directory(directory: &Dir) -> io::Result<()> {
-    // The handle may have been opened with O_PATH, which cannot be synced.
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let readable = rustix::fs::openat(directory, ".", flags, Mode::empty())?;
-    rustix::fs::fsync(readable)?;
-    Ok(())
-}
-
-/// Converts an error of the file system.
-pub(super) fn reason(error: &io::Error) -> EffectError {
-    match Errno::from_io_error(error) {
-        // A file in place of a directory: the requested name does not exist.
-        Some(Errno::NOENT | Errno::NOTDIR) => EffectError::NotFound,
-        Some(Errno::EXIST) => EffectError::Exists,
-        Some(Errno::ISDIR) => EffectError::WrongKind,
-        Some(Errno::NOTEMPTY) => EffectError::NotEmpty,
-        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::LOOP | Errno::XDEV) => {
-            EffectError::NotAllowed
-        }
-        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => EffectError::NoSpace,
-        // cap-std refuses a path that leaves its area with an error without a system code.
-        _ if error.kind() == io::ErrorKind::PermissionDenied => EffectError::NotAllowed,
-        _ => EffectError::Failed(error.to_string()),
-    }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use bytes::Bytes;
 use cap_std::fs::{Dir, OpenOptions};
 
-use super::disk::sync_directory;
+use super::system::sync_directory;
 
 /// First bytes of every record file; the last one is the format version.
 const MAGIC: [u8; 4] = *b"SLR\x01";

@@ -4,6 +4,7 @@ mod disk;
 mod index;
 mod lock;
 mod log;
+mod system;
 #[cfg(test)]
 mod tests;
 mod worker;

@@ -11,7 +11,8 @@ use engine::{
     StoreEffect, Ticket, Work,
 };
 
-use super::disk::{Answer, Disk, Found, read_at, reason, write_at};
+use super::disk::{Answer, Disk, Found, read_at, write_at};
+use super::system::reason;
 use crate::Waker;
 
 /// An effect to carry out.

@@ -10,7 +10,7 @@ use engine::Time;
 
 use super::Shared;
 use super::model::{Bundle, Purged, Which};
-use super::routes::{Answer, Queried, Running, query, refused};
+use super::request::{Answer, Queried, Running, query, refused};
 use crate::http::Refusal;
 
 /// Maximum number of listed bundles, and of bundles that are deleted at a time.

@@ -15,6 +15,7 @@ mod metrics;
 pub mod model;
 mod payload;
 mod receivers;
+mod request;
 mod routes;
 mod sending;
 mod settings;

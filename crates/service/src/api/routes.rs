@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use bp::agent::{Agent, NeighbourTraffic, RequestError, SendRequest, Version};
+use bp::agent::{Agent, NeighbourTraffic, SendRequest, Version};
 use bp::codec::bp7::{BundleFlags, BundleId, Eid, StatusReport};
 use bp::layer::Content;
 use bytes::Bytes;
@@ -31,6 +30,7 @@ use super::model::{
 };
 use super::payload::Pieces;
 use super::receivers::{Delivered, Receiver};
+use super::request::{Answer, Queried, Running, eid, endpoint, query, refused};
 use super::sending::{send, send_stream};
 use super::{Shared, metrics};
 use crate::http::{METRICS_TYPE, Problem, Refusal};
@@ -45,10 +45,6 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 const LIFETIME_MIN: Duration = Duration::from_secs(3600);
 /// Maximum length of a ping's payload.
 const PING_MAX: usize = 1 << 20;
-
-pub(super) type Running = State<Arc<Shared>>;
-pub(super) type Queried<T> = Result<Query<T>, QueryRejection>;
-pub(super) type Answer<T> = Result<T, Refusal>;
 
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
@@ -79,34 +75,6 @@ async fn no_such_method() -> Refusal {
         StatusCode::METHOD_NOT_ALLOWED,
         "this path has other methods; docs/node.md lists them",
     )
-}
-
-pub(super) fn query<T>(request: Queried<T>) -> Answer<T> {
-    let Query(request) = request.map_err(|rejection| Refusal::wrong(rejection.body_text()))?;
-    Ok(request)
-}
-
-pub(super) fn eid(key: &str, text: &str) -> Answer<Eid> {
-    text.parse().map_err(|error| Refusal::wrong(format!("{key}: {error}")))
-}
-
-/// Parses an endpoint: in full, or a service of this node.
-pub(super) fn endpoint(node: &Eid, text: &str) -> Answer<Eid> {
-    node.endpoint(text).map_err(|error| Refusal::wrong(format!("endpoint: {error}")))
-}
-
-pub(super) fn refused(error: RequestError) -> Refusal {
-    let status = match error {
-        RequestError::Full => StatusCode::INSUFFICIENT_STORAGE,
-        RequestError::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-        RequestError::NotReady => StatusCode::SERVICE_UNAVAILABLE,
-        RequestError::Taken => StatusCode::CONFLICT,
-        RequestError::NoBundle | RequestError::NoDelivery => StatusCode::NOT_FOUND,
-        RequestError::NoDestination | RequestError::NotOurs | RequestError::Conflict(_) => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
-    };
-    Refusal::new(status, error.to_string())
 }
 
 /// Error of a request that the agent has not processed.

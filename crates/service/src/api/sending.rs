@@ -24,7 +24,7 @@ use super::Shared;
 use super::hub::Submitted;
 use super::model::{Send, SendStream, Sent, StreamSent, report_flags};
 use super::payload::{self, Fault, Place};
-use super::routes::{Answer, Queried, Running, eid, endpoint, query, refused};
+use super::request::{Answer, Queried, Running, eid, endpoint, query, refused};
 use crate::http::{Pause, Refusal};
 use crate::node::ApplicationLimits;
 

@@ -4,6 +4,7 @@
 mod admit;
 mod clock;
 mod discovery;
+mod layer_spec;
 mod layers;
 mod neighbour;
 mod over_files;
@@ -39,7 +40,7 @@ pub use self::admit::{AcceptRule, Strangers};
 pub use self::clock::ClockUse;
 pub use self::discovery::DiscoverySpec;
 pub(crate) use self::discovery::Listed;
-use self::layers::Host;
+use self::layer_spec::Host;
 pub use self::layers::Layer;
 pub use self::neighbour::Neighbour;
 pub use self::over_files::OverFiles;

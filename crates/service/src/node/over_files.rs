@@ -17,7 +17,7 @@ use transport::quantity::{Rate, Size, Span};
 use transport::settings::NormSettings;
 use transport::text::SpecError;
 
-use super::layers::{Built, Host, LayerSpec};
+use super::layer_spec::{Built, Host, LayerSpec};
 use super::{CATCH_UP, datagram, patience};
 
 /// A layer over an engine that sends files, and UDP.

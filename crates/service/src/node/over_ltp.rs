@@ -11,7 +11,7 @@ use transport::quantity::{Rate, Size, Span};
 use transport::settings::{LtpSettings, read_as, write_as};
 use transport::text::SpecError;
 
-use super::layers::{Built, Host, LayerSpec};
+use super::layer_spec::{Built, Host, LayerSpec};
 use super::{CATCH_UP, NO_ENGINE, Way, check_datagrams, datagram, datagrams, patience, window};
 
 /// A layer over LTP and UDP.

@@ -16,7 +16,7 @@ use transport::quantity::{Size, Span};
 use transport::settings::{check_interval, read_as, write_as};
 use transport::text::SpecError;
 
-use super::layers::{Built, Host, LayerSpec, NamesFiles};
+use super::layer_spec::{Built, Host, LayerSpec, NamesFiles};
 use super::tls::Tls;
 use super::{Way, window};
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use transport::quantity::{Rate, Size};
 use transport::text::SpecError;
 
-use super::layers::{Built, Host, LayerSpec};
+use super::layer_spec::{Built, Host, LayerSpec};
 use super::{check_datagrams, datagram, datagrams, window};
 
 /// A layer over UDP.

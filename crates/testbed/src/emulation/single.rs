@@ -17,8 +17,9 @@ use transport::protocol::Protocol;
 use transport::quantity::{Size, Span};
 use transport::text::SpecError;
 
+use super::error::TransfersError;
 use super::tools::Ports;
-use super::transfers::{self, Progress, TransfersError};
+use super::transfers::{self, Progress};
 
 /// UDP ports of engines: above the ephemeral ports, and reused so late that nothing of one
 /// transfer reaches another.

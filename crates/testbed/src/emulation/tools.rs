@@ -24,7 +24,7 @@ use rt::Clock;
 use sha2::{Digest as _, Sha256};
 use transport::text::SpecError;
 
-use super::transfers::TransfersError;
+use super::error::TransfersError;
 use crate::scratch::Scratch;
 use crate::tool::{self, Job, Outcome};
 

@@ -25,6 +25,7 @@ use rt::{Clock, Control, Driver, Group, Waker};
 use sim::Store;
 use transport::text::SpecError;
 
+use super::error::TransfersError;
 use super::host::{EmulatedHost, Planned};
 use super::paths::KnownPath;
 use super::tools::{self, Errand, Ports, Ties};
@@ -59,33 +60,6 @@ pub struct Progress {
     pub received: u64,
     /// Bytes in them.
     pub received_bytes: u64,
-}
-
-/// Reason why transfers could not be run.
-#[derive(Debug, thiserror::Error)]
-pub enum TransfersError {
-    /// The scenario cannot be used.
-    #[error(transparent)]
-    Spec(#[from] SpecError),
-    /// A host could not be set up.
-    #[error("{host}: {error}")]
-    Host {
-        /// Name of the host.
-        host: String,
-        /// Error of the system.
-        error: io::Error,
-    },
-    /// A tool could not be run; failures of the tool itself are results.
-    #[error("{tool}: {error}")]
-    Tool {
-        /// Name of the tool.
-        tool: String,
-        /// Error of the system.
-        error: io::Error,
-    },
-    /// The links have stopped.
-    #[error("the links: {0}")]
-    Links(io::Error),
 }
 
 /// State of a host, as its own thread sees it.

@@ -17,7 +17,7 @@ use transport::text::SpecError;
 use super::{Done, StudyError};
 use crate::account::{self, Account};
 use crate::emulation;
-use crate::emulation::transfers::{self, TransfersError};
+use crate::emulation::{TransfersError, transfers};
 
 /// A world of a study for the emulator.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use transport::text::SpecError;
 use super::emulated::{self, Emulated};
 use super::journal::{Done, Journal, JournalError};
 use super::{Cell, Edition, Sheet, Source, cells};
-use crate::emulation::transfers::TransfersError;
+use crate::emulation::TransfersError;
 
 /// Reason why a study stopped.
 #[derive(Debug, Error)]

@@ -152,7 +152,7 @@ fn plan_put(job: &mut Job, config: &mut cfdp::Config) -> Result<()> {
     );
     config.limits.transactions = 1;
     if let Wish::Send(file) = &mut job.wish {
-        file.put = Some(put::request(file, job.options.protocol.kind, remote, config)?);
+        file.put = Some(file.put_request(job.options.protocol.kind, remote, config)?);
     }
     Ok(())
 }

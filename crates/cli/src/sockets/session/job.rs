@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use cfdp::PutRequest;
+use anyhow::Result;
+use cfdp::{Config, PutRequest};
+use engine::FileName;
+use transport::protocol::Kind;
 use transport::quantity::Span;
 
 use super::put::CfdpOptions;
@@ -53,6 +56,27 @@ pub(crate) struct SendFile {
     pub(crate) directories: directories::DeliveryOptions,
     /// The request to a CFDP entity, if there is one.
     pub(crate) put: Option<PutRequest>,
+}
+
+impl SendFile {
+    /// Request for the file to CFDP entity `remote` by this protocol, with an entity's settings.
+    ///
+    /// # Errors
+    ///
+    /// The file's name is invalid.
+    pub(super) fn put_request(
+        &self,
+        kind: Kind,
+        remote: u64,
+        config: &Config,
+    ) -> Result<PutRequest> {
+        Ok(PutRequest {
+            source: Some(FileName::file(&self.name)?),
+            source_name: Some(self.called.clone()),
+            destination_name: self.remote.clone(),
+            ..self.cfdp.request(kind, remote, config)
+        })
+    }
 }
 
 impl Wish {

@@ -2,18 +2,15 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
 use bytes::Bytes;
 use cfdp::pdu::{
     ChecksumType, ConditionCode, FaultHandler, FilestoreAction, FilestoreStatus, TransmissionMode,
 };
 use cfdp::{Config, FilestoreRequest, FilestoreResponse, PutRequest};
-use engine::FileName;
 use transport::protocol::Kind;
 use transport::quantity::Span;
 use transport::settings::named;
 
-use super::job::SendFile;
 use crate::sockets::scope;
 
 /// Options of CFDP.
@@ -76,33 +73,23 @@ struct RequestOptions {
     unbounded: bool,
 }
 
-/// Request for a file to an entity with these settings, by this protocol to entity `remote`.
-///
-/// # Errors
-///
-/// The file's name is invalid.
-pub(super) fn request(
-    file: &SendFile,
-    kind: Kind,
-    remote: u64,
-    config: &Config,
-) -> Result<PutRequest> {
-    let CfdpOptions { class, checksum, request, linger: _, state: _ } = &file.cfdp;
-    Ok(PutRequest {
-        destination: remote,
-        source: Some(FileName::file(&file.name)?),
-        source_name: Some(file.called.clone()),
-        destination_name: file.remote.clone(),
-        mode: Some(class.map_or_else(|| mode(kind, config, remote), mode_of)),
-        checksum: *checksum,
-        messages: request.message.clone(),
-        filestore_requests: request.filestore.clone(),
-        fault_handlers: request.fault.clone(),
-        closure: request.closure.then_some(true),
-        unbounded: request.unbounded,
-        resume: true,
-        ..PutRequest::default()
-    })
+impl CfdpOptions {
+    /// Request without names, by this protocol to entity `remote`, for an entity with these settings.
+    pub(super) fn request(&self, kind: Kind, remote: u64, config: &Config) -> PutRequest {
+        let Self { class, checksum, request, linger: _, state: _ } = self;
+        PutRequest {
+            destination: remote,
+            mode: Some(class.map_or_else(|| mode(kind, config, remote), mode_of)),
+            checksum: *checksum,
+            messages: request.message.clone(),
+            filestore_requests: request.filestore.clone(),
+            fault_handlers: request.fault.clone(),
+            closure: request.closure.then_some(true),
+            unbounded: request.unbounded,
+            resume: true,
+            ..PutRequest::default()
+        }
+    }
 }
 
 fn mode_of(class: u8) -> TransmissionMode {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use engine::{Engine as _, Time};
 
 use super::world::{World, chain_settings, content, small};
-use crate::core::extensions;
 use crate::ltpt::{Config, Indication, Limits, Otherwise, Routing, Undeliverable};
+use crate::sealed::extensions;
 use crate::segment::ltpt::Transport;
 use crate::segment::{CancelReason, End, Extensions, Segment};
 use crate::{Red, Remote};

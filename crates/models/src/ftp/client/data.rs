@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 
 use crate::message::{self, Command, Reply};
 
-use super::request::{Half, Request, What};
+use super::request::{Request, What};
 use super::{Awaited, Session};
 use crate::ftp::config::{ClientConfig, DataConnection};
 use crate::ftp::core::Core;
 use crate::ftp::indication::{Failure, RequestId};
-use crate::ftp::relay::Relayed;
+use crate::ftp::relay::{Half, Relayed};
 
 impl Session {
     /// Connects this server to the address where the other one listens.

@@ -5,7 +5,7 @@ use engine::FileName;
 
 use crate::ftp::core::Core;
 use crate::ftp::indication::{Failure, Indication, RequestId};
-use crate::ftp::relay::Relayed;
+use crate::ftp::relay::{Half, Relayed};
 
 /// Request of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +37,6 @@ pub(in crate::ftp) enum What {
         name: String,
         half: Half,
     },
-}
-
-/// Role of a server in a transfer between two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ftp) enum Half {
-    Gives,
-    Takes,
 }
 
 impl What {

@@ -4,7 +4,7 @@ use engine::{EffectError, FileName};
 
 use super::{MISSING, Session};
 use crate::ftp::core::Core;
-use crate::ftp::data::{DataEvent, Flow};
+use crate::ftp::core::{DataEvent, Flow};
 use crate::ftp::indication::Indication;
 
 /// Transfer under way.

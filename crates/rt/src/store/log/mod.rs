@@ -27,8 +27,8 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use engine::{EffectError, IndexRequest};
 
-use super::disk::{reason, sync_directory};
 use super::free_bytes;
+use super::system::{reason, sync_directory};
 use places::{Place, Places};
 use reserve::Reserve;
 use segment::{BEGIN, Batch, HEAD, Kind, Salt};

@@ -11,7 +11,7 @@ use engine::EffectError;
 
 use super::segment::{Entries, Found, Kind};
 use super::{Inside, Place, SPARE, SPARES, Segment, name};
-use crate::store::disk::{reason, sync_directory};
+use crate::store::system::{reason, sync_directory};
 
 /// Pause after a segment could not be emptied.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use cap_std::fs::OpenOptions;
 
 use super::segment::{self, BEGIN, Entries, Entry, Found, Kind, Salt};
 use super::{DIRECTORY, Inside, NEW, Place, SPARE, Segment, name};
-use crate::store::disk::sync_directory;
+use crate::store::system::sync_directory;
 
 /// Number in the name of a segment.
 fn number(name: &str) -> Option<u32> {

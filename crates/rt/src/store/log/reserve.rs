@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use engine::EffectError;
 use rustix::fs::FallocateFlags;
 
-use crate::store::disk::reason;
 use crate::store::free_bytes;
+use crate::store::system::reason;
 
 /// Interval at which free space is checked again.
 const LOOK: Duration = Duration::from_secs(1);

@@ -168,7 +168,7 @@ impl SfoReported {
 /// Reason for refusing another entity's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Refusal {
-    /// [`Permissions`](super::Permissions) do not allow it.
+    /// [`Permissions`](crate::Permissions) do not allow it.
     #[error("it is not permitted")]
     NotPermitted,
     /// A file or directory name is outside the root, or unusable.

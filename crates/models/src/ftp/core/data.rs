@@ -3,16 +3,16 @@
 use bytes::Bytes;
 use engine::{Completion, Effect, EffectError, PathId, StreamEffect, Ticket};
 
-use super::core::{Core, Use};
+use super::{Core, Use};
 use crate::flow::{Inflow, Job, Outflow};
 
 /// A data connection, numbered within its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct DataId(pub(super) u64);
+pub(in crate::ftp) struct DataId(pub(in crate::ftp) u64);
 
 /// State of a data connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DataState {
+pub(in crate::ftp) enum DataState {
     /// Connecting to the peer.
     Connecting(Ticket),
     /// Listening for the peer.
@@ -27,7 +27,7 @@ pub(super) enum DataState {
 }
 
 #[derive(Debug)]
-pub(super) enum Flow {
+pub(in crate::ftp) enum Flow {
     /// Nothing was requested yet.
     None,
     Out(Outflow),
@@ -36,7 +36,7 @@ pub(super) enum Flow {
 
 /// Event of a data connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum DataEvent {
+pub(in crate::ftp) enum DataEvent {
     /// It is up.
     Up,
     /// The file was sent, or received and stored.
@@ -64,18 +64,18 @@ pub(super) enum DataEvent {
 }
 
 #[derive(Debug)]
-pub(super) struct Data {
+pub(in crate::ftp) struct Data {
     /// Its control connection.
-    pub(super) control: PathId,
-    pub(super) state: DataState,
-    pub(super) flow: Flow,
+    pub(in crate::ftp) control: PathId,
+    pub(in crate::ftp) state: DataState,
+    pub(in crate::ftp) flow: Flow,
     /// Number of missing bytes.
-    pub(super) missing: u64,
+    pub(in crate::ftp) missing: u64,
 }
 
 impl Core {
     /// Notes that the data connection requested by `ticket` is up.
-    pub(super) fn data_up(&mut self, id: DataId, path: PathId) {
+    pub(in crate::ftp) fn data_up(&mut self, id: DataId, path: PathId) {
         let Some(data) = self.data.get_mut(&id) else {
             return self.close_path(path);
         };
@@ -91,7 +91,7 @@ impl Core {
     }
 
     /// Notes that the data connection could not be made.
-    pub(super) fn data_not_made(&mut self, id: DataId, why: EffectError) {
+    pub(in crate::ftp) fn data_not_made(&mut self, id: DataId, why: EffectError) {
         if let Some(data) = self.data.get_mut(&id) {
             data.state = DataState::Ended;
             self.data_events.push_back((id, DataEvent::NotMade(why)));
@@ -99,7 +99,7 @@ impl Core {
     }
 
     /// Assigns a file to a data connection, before or after it is up.
-    pub(super) fn begin(&mut self, id: DataId, flow: Flow) {
+    pub(in crate::ftp) fn begin(&mut self, id: DataId, flow: Flow) {
         let Some(data) = self.data.get_mut(&id) else { return };
         data.flow = flow;
         if let DataState::Up { path, paused, .. } = &mut data.state
@@ -121,7 +121,7 @@ impl Core {
         }
     }
 
-    pub(super) fn data_received(&mut self, id: DataId, bytes: &[u8]) {
+    pub(in crate::ftp) fn data_received(&mut self, id: DataId, bytes: &[u8]) {
         let ticket = self.next_ticket();
         let Some(data) = self.data.get_mut(&id) else { return };
         let Flow::In(inflow) = &mut data.flow else { return };
@@ -138,7 +138,7 @@ impl Core {
     }
 
     /// Notes missing bytes on a best-effort data connection.
-    pub(super) fn data_missing(&mut self, id: DataId, (offset, bytes): (u64, u64)) {
+    pub(in crate::ftp) fn data_missing(&mut self, id: DataId, (offset, bytes): (u64, u64)) {
         let Some(data) = self.data.get_mut(&id) else { return };
         data.missing += bytes;
         let begin = if let Flow::In(inflow) = &data.flow { inflow.origin } else { 0 };
@@ -147,7 +147,7 @@ impl Core {
     }
 
     /// Bytes transferred on a data connection.
-    pub(super) fn crossed(&self, id: DataId) -> Option<u64> {
+    pub(in crate::ftp) fn crossed(&self, id: DataId) -> Option<u64> {
         match &self.data.get(&id)?.flow {
             Flow::None => None,
             Flow::Out(out) => Some(out.sent),
@@ -156,7 +156,7 @@ impl Core {
     }
 
     /// Notes the peer's last byte on a data connection.
-    pub(super) fn data_ended(&mut self, id: DataId) {
+    pub(in crate::ftp) fn data_ended(&mut self, id: DataId) {
         let ticket = self.next_ticket();
         let Some(data) = self.data.get_mut(&id) else { return };
         let Flow::In(inflow) = &mut data.flow else { return };
@@ -181,7 +181,7 @@ impl Core {
     }
 
     /// Notes that a data connection broke. A connection that ended properly is unknown here.
-    pub(super) fn data_down(&mut self, id: DataId) {
+    pub(in crate::ftp) fn data_down(&mut self, id: DataId) {
         let Some(data) = self.data.get_mut(&id) else { return };
         let DataState::Up { path, .. } = data.state else { return };
         data.state = DataState::Ended;
@@ -189,7 +189,7 @@ impl Core {
         self.data_events.push_back((id, DataEvent::Broken));
     }
 
-    pub(super) fn flow_done(
+    pub(in crate::ftp) fn flow_done(
         &mut self,
         id: DataId,
         job: Job,
@@ -230,7 +230,7 @@ impl Core {
     }
 
     /// Next bytes to send on a data connection with data and room.
-    pub(super) fn data_to_send(&mut self, len: usize) -> Option<(DataId, PathId, Bytes)> {
+    pub(in crate::ftp) fn data_to_send(&mut self, len: usize) -> Option<(DataId, PathId, Bytes)> {
         let after = self.last_sender;
         let ready = |data: &Data| {
             let is_up = matches!(data.state, DataState::Up { blocked: false, .. });
@@ -267,7 +267,7 @@ impl Core {
 
     /// Forgets a data connection and its file. An open connection is reset: a proper end would be
     /// taken for the end of the file.
-    pub(super) fn drop_data(&mut self, id: DataId) {
+    pub(in crate::ftp) fn drop_data(&mut self, id: DataId) {
         let Some(data) = self.data.remove(&id) else { return };
         match data.state {
             DataState::Connecting(ticket) => {
