@@ -348,9 +348,10 @@ impl Entity {
         base.last_received = now;
         let path = base.seat.path.and_then(|path| self.core.shared.paths.get(&path));
         let is_limited_below = path.is_some_and(Path::is_above_a_layer);
-        base.credit = match guest.is_known || is_limited_below {
-            true => Credit::Unlimited,
-            false => Credit::for_received(0),
+        base.credit = if guest.is_known || is_limited_below {
+            Credit::Unlimited
+        } else {
+            Credit::for_received(0)
         };
         self.core.shared.places.enter(handle, now, guest);
         let receiver = Receiver::new(base, &mut self.core, now);

@@ -113,9 +113,10 @@ impl Node {
         flow.reserved = if is_last { 0 } else { size };
         if is_last {
             // Only relayed blocks take storage meant for others.
-            return match flows.len() < config.limits.transfers {
-                true => Intake::Last(flows.insert(flow)),
-                false => no_room(core, &flow),
+            return if flows.len() < config.limits.transfers {
+                Intake::Last(flows.insert(flow))
+            } else {
+                no_room(core, &flow)
             };
         }
         // A block that never fits is refused permanently.

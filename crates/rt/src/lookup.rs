@@ -227,9 +227,10 @@ impl Lookups {
             // The path may have another name since then.
             if self.pending.get(&path) == Some(&host) {
                 self.pending.remove(&path);
-                match took >= LONG {
-                    true => self.long.insert(path),
-                    false => self.long.remove(&path),
+                if took >= LONG {
+                    self.long.insert(path)
+                } else {
+                    self.long.remove(&path)
                 };
                 return Some((path, host, found));
             }

@@ -111,9 +111,10 @@ impl Schedule {
         self.looked = now;
         let there = self.there(now);
         self.change = self.outages.next_change(there).map(|at| self.here(at));
-        self.contact = match self.outages.is_contact(there) {
-            true => Contact::Open,
-            false => Contact::Closed(self.outages.next_contact(there).map(|at| self.here(at))),
+        self.contact = if self.outages.is_contact(there) {
+            Contact::Open
+        } else {
+            Contact::Closed(self.outages.next_contact(there).map(|at| self.here(at)))
         };
     }
 

@@ -288,9 +288,10 @@ impl Socket {
     pub(crate) fn allows_fragments(&self) -> bool {
         let of_four = || sockopt::ip_mtu_discover(&self.socket).ok();
         let of_six = || sockopt::ipv6_mtu_discover(&self.socket).ok();
-        match self.local.is_ipv6() {
-            true => of_six() == Some(sockopt::Ipv6PathMtuDiscovery::DONT),
-            false => of_four() == Some(sockopt::Ipv4PathMtuDiscovery::DONT),
+        if self.local.is_ipv6() {
+            of_six() == Some(sockopt::Ipv6PathMtuDiscovery::DONT)
+        } else {
+            of_four() == Some(sockopt::Ipv4PathMtuDiscovery::DONT)
         }
     }
 

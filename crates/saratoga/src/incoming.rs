@@ -131,11 +131,15 @@ impl Node {
     }
 
     /// Whether a session was silent for a reply time.
-    fn is_silent(&mut self, now: Time, id: SessionId) -> bool {
-        let session = self.sessions.find(&id).and_then(|handle| self.sessions.get_mut(handle));
+    fn is_silent(&self, now: Time, id: SessionId) -> bool {
+        let session = self.sessions.find(&id).and_then(|handle| self.sessions.get(handle));
         session.is_some_and(|session| {
             let remote = self.core.config.remote(id.peer);
-            let base = session.base();
+            let base = match session {
+                Session::Sender(sender) => &sender.base,
+                Session::Receiver(receiver) => &receiver.base,
+                Session::Errand(errand) => &errand.base,
+            };
             now.since(base.last_received) >= self.core.answer_time(base, remote)
         })
     }

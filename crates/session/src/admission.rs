@@ -59,9 +59,10 @@ impl Admission {
 
     /// Reserves places for configured peers, if there are any.
     pub fn reserving_for_known(self, are_any: bool) -> Self {
-        match are_any {
-            true => Self { of_strangers: self.of_peers - self.of_peers / 8, ..self },
-            false => self,
+        if are_any {
+            Self { of_strangers: self.of_peers - self.of_peers / 8, ..self }
+        } else {
+            self
         }
     }
 
@@ -94,10 +95,7 @@ impl Admission {
         if of_path >= self.of_path {
             return Place::OfPath;
         }
-        match under_way < self.all && of_peers < self.of_peers {
-            true => Place::Free,
-            false => Place::OfAny,
-        }
+        if under_way < self.all && of_peers < self.of_peers { Place::Free } else { Place::OfAny }
     }
 }
 

@@ -54,9 +54,10 @@ impl GatewayConfig {
         pep.own.extend(own);
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         let streams = 2 * pep.connections;
-        let acceptance = match self.early_accept {
-            true => Acceptance::AtOnce,
-            false => Acceptance::WhenConnected { most: streams },
+        let acceptance = if self.early_accept {
+            Acceptance::AtOnce
+        } else {
+            Acceptance::WhenConnected { most: streams }
         };
         let config = Config {
             tcp: tcp::Config { addresses: Vec::new(), ..self.tcp.clone() },

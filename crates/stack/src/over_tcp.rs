@@ -221,9 +221,10 @@ impl<A: Engine> OverTcp<A> {
             return true;
         }
         let taken = self.streams.by_path.len() + 2 * self.late.count();
-        let connection = match taken + 2 > most {
-            true => Err(RequestError::Full),
-            false => self.below.connect(now, client, server, self.config.options.clone()),
+        let connection = if taken + 2 > most {
+            Err(RequestError::Full)
+        } else {
+            self.below.connect(now, client, server, self.config.options.clone())
         };
         match connection {
             Ok(connection) => {

@@ -107,9 +107,10 @@ impl fmt::Display for Note {
                     Some(address) => write!(f, "{address}")?,
                     None => f.write_str("another address")?,
                 }
-                f.write_str(match is_taken {
-                    true => "; replies go to its own address",
-                    false => "; its segments are dropped, as that is not its host",
+                f.write_str(if *is_taken {
+                    "; replies go to its own address"
+                } else {
+                    "; its segments are dropped, as that is not its host"
                 })
             }
             Self::Refused(why) => write!(f, "the node does not take a bundle: {why}"),

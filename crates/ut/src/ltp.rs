@@ -226,14 +226,16 @@ impl LtpLayer {
             PathEvent::Down => self.up.remove(&path),
             PathEvent::ReturnDown | PathEvent::ReturnUp => {
                 let is_up = *event == PathEvent::ReturnUp;
-                let changed = match is_up {
-                    true => self.return_down.remove(&path),
-                    false => self.return_down.insert(path),
+                let changed = if is_up {
+                    self.return_down.remove(&path)
+                } else {
+                    self.return_down.insert(path)
                 };
                 for entity in self.entities_by(path).filter(|_| changed).collect::<Vec<_>>() {
-                    self.events.push_back(match is_up {
-                        true => Event::ReturnUp { entity },
-                        false => Event::ReturnDown { entity },
+                    self.events.push_back(if is_up {
+                        Event::ReturnUp { entity }
+                    } else {
+                        Event::ReturnDown { entity }
                     });
                 }
                 return;

@@ -421,9 +421,10 @@ impl Receiver {
         let is_last = limit.is_some_and(|limit| self.finished.attempts >= limit.max(1));
         let is_silent = self.base.last_received + self.base.inactivity(core) <= now;
         if is_last || is_silent {
-            let condition = match is_last {
-                true => ConditionCode::PositiveAckLimitReached,
-                false => ConditionCode::InactivityDetected,
+            let condition = if is_last {
+                ConditionCode::PositiveAckLimitReached
+            } else {
+                ConditionCode::InactivityDetected
             };
             self.give_up_telling(core, condition);
             return;

@@ -529,9 +529,10 @@ impl Receiver {
             self.finished.attempts += 1;
             let auto = self.base.answer_time(core);
             let (timer, misses) = (self.base.remote.ack_timer, self.finished.attempts);
-            let wait = match self.outcome.condition == ConditionCode::NoError {
-                true => self.wait_for_reply(timer, auto, misses - 1),
-                false => timer.duration(auto, misses),
+            let wait = if self.outcome.condition == ConditionCode::NoError {
+                self.wait_for_reply(timer, auto, misses - 1)
+            } else {
+                timer.duration(auto, misses)
             };
             self.base.alarm(core, Alarm::Ack, burst.departure() + wait);
         } else {
@@ -546,9 +547,10 @@ impl Receiver {
     /// data it sent: anyone can write its address into a datagram. 100 kB allow 4,687 probes.
     fn wait_for_reply(&self, timer: Timer, auto: Duration, misses: u32) -> Duration {
         let allowed = self.ranges.covered().saturating_mul(3);
-        match u64::from(misses) * PROBE_LEN <= allowed {
-            true => timer.probe(auto, misses),
-            false => timer.duration(auto, misses),
+        if u64::from(misses) * PROBE_LEN <= allowed {
+            timer.probe(auto, misses)
+        } else {
+            timer.duration(auto, misses)
         }
     }
 

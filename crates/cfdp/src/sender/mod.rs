@@ -529,9 +529,10 @@ impl Sender {
                 self.eof.attempts += 1;
                 let (timer, misses) = (self.base.remote.ack_timer, self.eof.attempts);
                 let auto = self.base.answer_time(core);
-                let wait = match cancelled {
-                    true => timer.duration(auto, misses),
-                    false => timer.probe(auto, misses - 1),
+                let wait = if cancelled {
+                    timer.duration(auto, misses)
+                } else {
+                    timer.probe(auto, misses - 1)
                 };
                 self.base.alarm(core, Alarm::Ack, at + wait);
             }

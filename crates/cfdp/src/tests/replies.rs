@@ -64,10 +64,8 @@ fn overtaken_keep_alives_do_not_count_as_lag() {
             say(&mut world, 0, toward_sender(id), Body::KeepAlive(KeepAlive { progress }));
         }
         world.run();
-        let expected = match is_lag {
-            true => ConditionCode::KeepAliveLimitReached,
-            false => ConditionCode::NoError,
-        };
+        let expected =
+            if is_lag { ConditionCode::KeepAliveLimitReached } else { ConditionCode::NoError };
         assert_eq!(condition(&world, 0), Some(expected), "{reports:?}");
     }
 }

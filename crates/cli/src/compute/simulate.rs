@@ -205,9 +205,8 @@ pub(crate) fn table(transfers: &[TransferMetrics]) -> Table {
         Column::right("bytes back").wide(),
     ]);
     for transfer in transfers {
-        let of_bound = |text: String| match transfer.least.bound_is_mean {
-            true => format!("{MEAN}{text}"),
-            false => text,
+        let of_bound = |text: String| {
+            if transfer.least.bound_is_mean { format!("{MEAN}{text}") } else { text }
         };
         let of = |value: Option<f64>, show: fn(f64) -> String| Cell::of(value.map(show));
         let count = |count: Option<u64>, show: fn(f64) -> String| {

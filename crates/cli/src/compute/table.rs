@@ -340,9 +340,12 @@ impl Table {
     pub(crate) fn drawn(&self, page: Page) -> String {
         let chosen = self.chosen(page);
         let spare = page.width.saturating_sub(self.least(&chosen));
-        let width = |column: &usize| match self.columns[*column].is_bar {
-            true => BAR_MIN + spare.min(BAR_MAX - BAR_MIN),
-            false => self.width(*column),
+        let width = |column: &usize| {
+            if self.columns[*column].is_bar {
+                BAR_MIN + spare.min(BAR_MAX - BAR_MIN)
+            } else {
+                self.width(*column)
+            }
         };
         let columns: Vec<_> = chosen.iter().map(|column| (*column, width(column))).collect();
         let heads = columns.iter().map(|(column, width)| {
@@ -365,9 +368,10 @@ impl Table {
                     }
                     (cell, _) => cell,
                 };
-                let len = match self.columns[*column].is_bar {
-                    true => *width,
-                    false => measure_text_width(cell.text()),
+                let len = if self.columns[*column].is_bar {
+                    *width
+                } else {
+                    measure_text_width(cell.text())
                 };
                 Some((*column, *width, len, cell.drawn(page, *width)))
             });

@@ -94,10 +94,10 @@ impl Args {
                 Usage(format!("{}: a path is text here", path.to_string_lossy())).into()
             })
         };
-        let tool = self.tool.clone().map(|tool| match adapter::is_path(&tool) {
-            true => absolute(&tool.into()),
-            false => Ok(tool),
-        });
+        let tool = self
+            .tool
+            .clone()
+            .map(|tool| if adapter::is_path(&tool) { absolute(&tool.into()) } else { Ok(tool) });
         let file: Option<anyhow::Result<String>> = self.file.as_ref().map(absolute);
         Ok(TransferRequest {
             from: self.from.clone(),

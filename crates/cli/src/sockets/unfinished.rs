@@ -146,9 +146,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         let Kept { name, command, file, to, age_s, bytes } = kept;
         let age = show::duration(*age_s as f64);
-        let what = match file.is_empty() {
-            true => "the next command sends the whole file".to_owned(),
-            false => format!("{command} {file} to {to}"),
+        let what = if file.is_empty() {
+            "the next command sends the whole file".to_owned()
+        } else {
+            format!("{command} {file} to {to}")
         };
         writeln!(out, "{verb}{name}: {what}; unchanged for {age}, {} of state", Size(*bytes))?;
     }

@@ -6,7 +6,5 @@ mod arms;
 mod closures;
 mod conformance_tables;
 mod dependency_directions;
-mod limits;
 mod modules;
-mod names;
 mod readme;

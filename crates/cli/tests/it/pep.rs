@@ -69,9 +69,10 @@ impl Networks {
         let config = self.path(&format!("{gate}.toml"));
         // Rules are removed a few round trips after the last connection.
         let limits = "[limits]\nlinger = \"3 s\"\n";
-        let more = match more.contains("[limits]\n") {
-            true => more.replace("[limits]\n", limits),
-            false => format!("{more}{limits}"),
+        let more = if more.contains("[limits]\n") {
+            more.replace("[limits]\n", limits)
+        } else {
+            format!("{more}{limits}")
         };
         let text =
             format!("[lan]\ninterfaces = [\"{lan}\"]\n[wan]\ninterfaces = [\"{wan}\"]\n{more}");

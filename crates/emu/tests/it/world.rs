@@ -125,9 +125,8 @@ fn datagrams_take_the_delay_in_order_in_both_versions() {
         let Some(world) = start(&row(2, &delayed(delay), &Config::default())) else { return };
         let [near, far] = world.hosts() else { panic!("two hosts") };
         for v6 in [false, true] {
-            let of = |host: &Host| match v6 {
-                false => IpAddr::V4(host.plan().address),
-                true => IpAddr::V6(host.plan().address6),
+            let of = |host: &Host| {
+                if v6 { IpAddr::V6(host.plan().address6) } else { IpAddr::V4(host.plan().address) }
             };
             let (sender, receiver) = (udp(near, of(near)), udp(far, of(far)));
             let started = Instant::now();

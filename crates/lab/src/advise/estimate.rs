@@ -104,9 +104,10 @@ pub(super) fn estimate(
         all.max(0.0) * rest
     };
     let least_overhead = samples.iter().map(Sample::overhead).fold(f64::INFINITY, f64::min);
-    let low_s = match is_controlled {
-        true => bound_s,
-        false => bound_s + (LOW_SHARE * least_overhead - noise).max(0.0),
+    let low_s = if is_controlled {
+        bound_s
+    } else {
+        bound_s + (LOW_SHARE * least_overhead - noise).max(0.0)
     };
     let mean_s = (bound_s + overhead + more).max(low_s);
     let least = slopes.into_iter().fold(f64::INFINITY, f64::min);

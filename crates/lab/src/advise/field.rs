@@ -365,9 +365,10 @@ impl Tried {
 impl Field<'_> {
     /// Packets of some runs of a transport; multicast packets count for each receiver.
     fn packets(&self, tried: &Tried, runs: &[TransferMetrics]) -> f64 {
-        let receivers = match tried.protocol.kind.has(Feature::Multicast) {
-            true => f64::from(self.question.receivers.max(1)),
-            false => 1.0,
+        let receivers = if tried.protocol.kind.has(Feature::Multicast) {
+            f64::from(self.question.receivers.max(1))
+        } else {
+            1.0
         };
         runs.iter().map(packets_of).sum::<f64>() * receivers
     }
@@ -637,12 +638,11 @@ impl Field<'_> {
         let mut ranking: Vec<_> = ranked.into_iter().map(|(found, _)| found).collect();
         // What was never delivered has no time, and may have rounds that slow transports lack.
         ranking.sort_by_key(|found| !found.delivers());
-        let (tied, thrifty) = match self.question.thrifty {
-            false => (self.settle_ties(&mut ranking), None),
-            true => {
-                let has_deadline = self.question.deadline.is_some();
-                (1, Some(thrifty::by_capacity(&mut ranking, has_deadline)))
-            }
+        let (tied, thrifty) = if self.question.thrifty {
+            let has_deadline = self.question.deadline.is_some();
+            (1, Some(thrifty::by_capacity(&mut ranking, has_deadline)))
+        } else {
+            (self.settle_ties(&mut ranking), None)
         };
         let (thrifty, fastest) = thrifty.unzip();
         let first = ranking.first().filter(|best| best.basis != Basis::Simulated);

@@ -193,10 +193,8 @@ fn the_best_transport_is_near_the_bound_on_random_links() {
         plan.protocols = ALL.iter().map(|name| name.parse().unwrap()).collect();
         let rows =
             compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
-        let efficiency = |row: &Row| match row.completed == row.runs {
-            true => row.efficiency.unwrap_or(0.0),
-            false => 0.0,
-        };
+        let efficiency =
+            |row: &Row| if row.completed == row.runs { row.efficiency.unwrap_or(0.0) } else { 0.0 };
         let best = rows.iter().map(efficiency).fold(0.0, f64::max);
         if best < OF_BOUND {
             far += 1;

@@ -59,10 +59,7 @@ impl Receiver {
     fn silence_max(&self, core: &Core) -> Duration {
         let reply = core.answer_time(&self.base, &self.peer.remote);
         let most = self.peer.remote.silence_max(reply);
-        match self.is_half_open {
-            true => most.min(HALF_OPEN_MAX + 2 * reply),
-            false => most,
-        }
+        if self.is_half_open { most.min(HALF_OPEN_MAX + 2 * reply) } else { most }
     }
 
     pub(super) fn watch_silence(&mut self, core: &mut Core, now: Time) {

@@ -370,9 +370,12 @@ impl Receiver {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let times = path.and_then(|path| path.times(COPY_LEN));
         // 80 bytes at 10 Mbit/s take 0.06 ms with headers: from a round trip of 0.5 s on.
-        times.is_some_and(|(packet, round_trip)| match is_lossy {
-            true => packet * LOSSY_SHARE < round_trip,
-            false => packet * COPY_SHARE < GapWatch::pause(round_trip),
+        times.is_some_and(|(packet, round_trip)| {
+            if is_lossy {
+                packet * LOSSY_SHARE < round_trip
+            } else {
+                packet * COPY_SHARE < GapWatch::pause(round_trip)
+            }
         })
     }
 
@@ -464,9 +467,10 @@ impl Receiver {
             | Phase::Done => {
                 let path = self.base.seat.path;
                 let wait = core.probe_wait(path, at, silence, (timer, Probe::Report));
-                match self.peer.is_proven {
-                    true => wait,
-                    false => wait.max(backed_off(timer, silence.reply, attempts, STEADY_UNPROVEN)),
+                if self.peer.is_proven {
+                    wait
+                } else {
+                    wait.max(backed_off(timer, silence.reply, attempts, STEADY_UNPROVEN))
                 }
             }
         };

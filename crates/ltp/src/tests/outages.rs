@@ -26,10 +26,8 @@ fn unannounced_outages_are_survived_within_inactivity() {
     let file = content(500_000);
     for sides in DIRECTIONS {
         for lasts in [60.0, 1400.0, 3000.0, 18_000.0] {
-            let inactivity = match lasts > 3600.0 {
-                true => Timer::Fixed(86_400 * SECOND),
-                false => Timer::Auto,
-            };
+            let inactivity =
+                if lasts > 3600.0 { Timer::Fixed(86_400 * SECOND) } else { Timer::Auto };
             let default_remote = Remote { inactivity, ..Remote::default() };
             let mut world = World::with(&Config { default_remote, ..Config::default() });
             world.send(&file, Red::All);
@@ -120,9 +118,10 @@ fn restored_paths_are_used_at_once() {
         let before = world.log.len();
         world.lose = Box::new(|_, _, _| false);
         for side in 0..2 {
-            match is_return {
-                true => world.input(side, Input::Path(PATH, PathEvent::ReturnUp)),
-                false => world.up(side),
+            if is_return {
+                world.input(side, Input::Path(PATH, PathEvent::ReturnUp))
+            } else {
+                world.up(side)
             }
         }
         world.run();

@@ -190,9 +190,10 @@ impl Passage {
             return Err(UnexpectedLength);
         }
         // A complete block is sent in order, in any order of completed reads.
-        let place = match self.owns {
-            true => self.fresh.partition_point(|(other, _)| *other < offset),
-            false => self.fresh.len(),
+        let place = if self.owns {
+            self.fresh.partition_point(|(other, _)| *other < offset)
+        } else {
+            self.fresh.len()
         };
         self.fresh.insert(place, (offset, bytes));
         Ok(())

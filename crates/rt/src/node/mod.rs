@@ -339,10 +339,8 @@ fn start(
             driver.follow_peers(updates);
             let listening = driver.listening().map_err(socket)?;
             let work = move || {
-                let on = || match stop.load(Ordering::Relaxed) {
-                    true => Control::Stop,
-                    false => Control::Continue,
-                };
+                let on =
+                    || if stop.load(Ordering::Relaxed) { Control::Stop } else { Control::Continue };
                 if let Err(error) = driver.run(|_, _, _| on()) {
                     tracing::error!(layer = layer_name, %error, "a layer has ended");
                 }

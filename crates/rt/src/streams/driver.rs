@@ -141,6 +141,11 @@ impl<E: Engine> StreamDriver<E> {
         &mut self.engine
     }
 
+    /// Returns the engine.
+    pub fn engine(&self) -> &E {
+        &self.engine
+    }
+
     /// Returns statistics so far.
     #[must_use]
     pub fn statistics(&self) -> StreamStatistics {

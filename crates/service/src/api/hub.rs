@@ -159,9 +159,12 @@ impl Hub {
                 }
             }
             Indication::Stored { id } => {
-                self.settle(&id, |is_first| match is_first {
-                    true => Submitted::Stored(id.clone()),
-                    false => Submitted::Repeated(id.clone()),
+                self.settle(&id, |is_first| {
+                    if is_first {
+                        Submitted::Stored(id.clone())
+                    } else {
+                        Submitted::Repeated(id.clone())
+                    }
                 });
             }
             Indication::Report { from, report } => self.report(from, report),

@@ -138,9 +138,12 @@ fn best_effort(get: bool, peer_knows: bool) -> World<Node> {
         if is_data && sequence == Some(own) { vec![] } else { vec![Duration::ZERO] }
     });
     insert(&mut world, usize::from(get), "here", 40_000);
-    world.on(0, |node| match get {
-        true => node.get(SERVICE, "here", file("there")).unwrap(),
-        false => node.put(SERVICE, file("here"), "there").unwrap(),
+    world.on(0, |node| {
+        if get {
+            node.get(SERVICE, "here", file("there")).unwrap()
+        } else {
+            node.put(SERVICE, file("here"), "there").unwrap()
+        }
     });
     world.run();
     world
@@ -252,10 +255,7 @@ proptest! {
         world.delay = case.delay;
         world.batch = case.batch;
         insert(&mut world, usize::from(get), "here", size);
-        let id = world.on(0, |node| match get {
-            true => node.get(SERVICE, "here", file("there")),
-            false => node.put(SERVICE, file("here"), "there"),
-        });
+        let id = world.on(0, |node| if get { node.get(SERVICE, "here", file("there")) } else { node.put(SERVICE, file("here"), "there") });
         world.run();
         prop_assert_eq!(outcome(&world, id.unwrap()), Ok(size as u64));
         prop_assert_eq!(content(&world, usize::from(!get), "there"), Some(&bytes(size)[..]));

@@ -155,10 +155,8 @@ impl Connection {
     /// Handles a retransmission timeout: if it repeats for a full segment, packets of that length
     /// may vanish without a report.
     pub(super) fn suspect_black_hole(&mut self, now: Time) {
-        let enough = match self.path_mtu.proven >= self.mss() {
-            true => TIMEOUTS_PROVEN,
-            false => TIMEOUTS_UNPROVEN,
-        };
+        let enough =
+            if self.path_mtu.proven >= self.mss() { TIMEOUTS_PROVEN } else { TIMEOUTS_UNPROVEN };
         if !self.options.mtu_probing || self.timers.timeouts < enough {
             return;
         }

@@ -264,11 +264,12 @@ fn step<'a>(place: &'a mut Toml, part: &str) -> Result<Vec<&'a mut Toml>, String
                 .filter(|(index, element)| leads_to(part, *index, element))
                 .map(|(_, element)| element)
                 .collect();
-            match chosen.is_empty() {
-                true => Err(format!(
+            if chosen.is_empty() {
+                Err(format!(
                     "there is no {part}; take `*`, a number below {count}, or `from>to` of a link"
-                )),
-                false => Ok(chosen),
+                ))
+            } else {
+                Ok(chosen)
             }
         }
         _ => Err(format!("there is nothing below {part}")),

@@ -186,11 +186,10 @@ fn event(indication: ltp::Indication) -> Event {
         ltp::Indication::PeerError { id, error } => Event::Notice(format!("{id}: {error}")),
         ltp::Indication::Elsewhere { engine, address, is_taken } => {
             let from = address.map_or_else(|| "another address".to_owned(), |it| it.to_string());
-            Event::Notice(match is_taken {
-                true => format!("engine {engine} sends from {from}; replies go to its own address"),
-                false => {
-                    format!("segments of engine {engine} from {from} are dropped: not its host")
-                }
+            Event::Notice(if is_taken {
+                format!("engine {engine} sends from {from}; replies go to its own address")
+            } else {
+                format!("segments of engine {engine} from {from} are dropped: not its host")
             })
         }
         ltp::Indication::Interrupted { sessions } => Event::Notice(format!(

@@ -65,9 +65,10 @@ fn plausible(datagram: &[u8]) -> Result<(), DecodeError> {
             Ok(_) | Err(_) => None,
         },
     };
-    match name.is_some_and(|name| !is_text(name)) {
-        true => Err(DecodeError::invalid(0, "a beacon whose name is no text")),
-        false => Ok(()),
+    if name.is_some_and(|name| !is_text(name)) {
+        Err(DecodeError::invalid(0, "a beacon whose name is no text"))
+    } else {
+        Ok(())
     }
 }
 

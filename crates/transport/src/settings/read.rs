@@ -252,9 +252,10 @@ impl<'de> DeserializeSeed<'de> for Leaf<'_> {
             return keys.map(|_| given).map_err(|error| de::Error::custom(error.message()));
         }
         let value = value::read(&self.kind, &given).map_err(|error| {
-            de::Error::custom(match error.starts_with('.') {
-                true => format!("{}{error}", self.path),
-                false => error,
+            de::Error::custom(if error.starts_with('.') {
+                format!("{}{error}", self.path)
+            } else {
+                error
             })
         })?;
         Ok(value::write(&value).unwrap_or(given))

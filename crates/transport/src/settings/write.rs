@@ -35,9 +35,10 @@ impl Visitor for Writer {
     }
 
     fn optional(&mut self, field: &Field, table: &mut dyn Optional) -> Visited {
-        match table.is_on() {
-            true => self.insert(field.key, write(table.on())),
-            false => self.insert(field.key, OFF),
+        if table.is_on() {
+            self.insert(field.key, write(table.on()))
+        } else {
+            self.insert(field.key, OFF)
         }
     }
 

@@ -164,10 +164,7 @@ fn read_by_us(theirs: &bundle::Bundle, bytes: &[u8]) -> Result<(), String> {
     let (primary, blocks) = (found.head.primary().clone(), found.head.blocks().to_vec());
     let head = Head::new(primary, blocks, found.head.payload()).map_err(|e| e.to_string())?;
     let again = Bundle { head, payload: found.payload }.to_vec();
-    match again.as_deref() == Ok(bytes) {
-        true => Ok(()),
-        false => Err("we encode it otherwise".to_owned()),
-    }
+    if again.as_deref() == Ok(bytes) { Ok(()) } else { Err("we encode it otherwise".to_owned()) }
 }
 
 /// Keys and policy of one bundle, in both representations.
@@ -183,10 +180,7 @@ struct Protection {
 
 impl KeySource for Protection {
     fn key<'a>(&'a self, _source: &Eid, operations: &[Operation]) -> Option<&'a Key> {
-        match operations.iter().any(|of| matches!(of, Operation::Verify | Operation::Sign)) {
-            true => self.signs.as_ref(),
-            false => self.encrypts.as_ref(),
-        }
+        if operations.iter().any(|of| matches!(of, Operation::Verify | Operation::Sign)) { self.signs.as_ref() } else { self.encrypts.as_ref() }
     }
 }
 
@@ -200,10 +194,7 @@ impl Protection {
         let which = 1 + numbers.below(3);
         let mut keys = BTreeMap::new();
         let mut name = |name: &str, wrapping: bool, bytes: &[u8]| {
-            let key = match wrapping {
-                true => ours::Key::wrapping(bytes),
-                false => ours::Key::new(bytes),
-            };
+            let key = if wrapping { ours::Key::wrapping(bytes) } else { ours::Key::new(bytes) };
             keys.insert(name.to_owned(), key);
         };
         let wrap = numbers.one_of(&[0_u64, 16, 32]);

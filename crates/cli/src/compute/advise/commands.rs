@@ -201,9 +201,10 @@ fn pace(request: &Request<'_>, advice: &Advice, candidate: &Candidate) -> String
     let protocol = &candidate.protocol;
     let share =
         if protocol.kind.has(Feature::Multicast) { 1 } else { request.question.receivers.max(1) };
-    let rate = match advise::is_controlled(protocol) {
-        false => rate_option(advice, share) + &return_rate(advice, "--return-rate"),
-        true => String::new(),
+    let rate = if advise::is_controlled(protocol) {
+        String::new()
+    } else {
+        rate_option(advice, share) + &return_rate(advice, "--return-rate")
     };
     rate + &both(request, advice, End::Sender) + &one_way(candidate)
 }

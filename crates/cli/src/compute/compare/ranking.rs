@@ -134,9 +134,8 @@ fn cells(rank: String, row: &Row, receivers: u32, has_common: bool, is_best: boo
     let delivered = row.delivered_s;
     let failed = row.runs - row.completed;
     let error = delivered.and_then(|time| show::error(time.mean, time.sem));
-    let how = row.multicast.map(|is_multicast| match is_multicast {
-        true => "to the group".to_owned(),
-        false => format!("{receivers} transfers"),
+    let how = row.multicast.map(|is_multicast| {
+        if is_multicast { "to the group".to_owned() } else { format!("{receivers} transfers") }
     });
     let bound = row.bound_s.filter(|_| !has_common);
     let notes: Vec<_> = remarks(&row.protocol).map(|(_, word, _)| *word).collect();

@@ -318,8 +318,8 @@ impl<'a, E: Proxy> Running<'a, E> {
         }
     }
 
-    fn is_idle(&mut self) -> bool {
-        self.driver.engine_mut().is_idle()
+    fn is_idle(&self) -> bool {
+        self.driver.engine().is_idle()
     }
 
     /// Stops intercepting new connections, or resets them if that is impossible.

@@ -150,9 +150,10 @@ struct Picks {
 fn picks(gateway: &Gateway) -> Picks {
     let taken = gateway.intercept.taken();
     let [lan, wan] = gateway.rules.ports();
-    let families: &[_] = match gateway.intercept.takes_ipv6() {
-        false => &[("ipv4", "ip", "127.0.0.1")],
-        true => &[("ipv4", "ip", "127.0.0.1"), ("ipv6", "ip6", "[::1]")],
+    let families: &[_] = if gateway.intercept.takes_ipv6() {
+        &[("ipv4", "ip", "127.0.0.1"), ("ipv6", "ip6", "[::1]")]
+    } else {
+        &[("ipv4", "ip", "127.0.0.1")]
     };
     let Picks { mut new, mut own, mut gone } = Picks::default();
     for (protocol, family, address) in families {

@@ -73,11 +73,10 @@ impl Routes {
     /// Prints the routes of relayed blocks, or the addresses of replies if it relays none.
     pub(super) fn print(&self, screen: &Screen, forwards: bool) {
         for (id, address) in &self.peers {
-            match forwards {
-                true => {
-                    screen.say(format_args!("blocks for engine {id} are forwarded to {address}"));
-                }
-                false => screen.say(format_args!("replies to engine {id} go to {address}")),
+            if forwards {
+                screen.say(format_args!("blocks for engine {id} are forwarded to {address}"));
+            } else {
+                screen.say(format_args!("replies to engine {id} go to {address}"))
             }
         }
         for (last, next) in &self.routes {

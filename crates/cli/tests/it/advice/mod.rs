@@ -109,9 +109,10 @@ fn judged(advised: &Advised<'_>) -> Outcome {
         }
         times.push(delivered);
         let why = format!("{delivered:.3} s, not {:.3} to {:.3} s", expected.start, expected.end);
-        match is_trusted && was_calm && is_calm() {
-            true => wrong.push(why),
-            false => excused.push(why),
+        if is_trusted && was_calm && is_calm() {
+            wrong.push(why)
+        } else {
+            excused.push(why)
         }
         // Two runs that nothing excuses are no coincidence.
         if wrong.len() == 2 {
@@ -119,9 +120,10 @@ fn judged(advised: &Advised<'_>) -> Outcome {
         }
     }
     excused.extend(wrong);
-    match is_constant(&times, &expected) {
-        true => Outcome::Fails(excused.join("; ")),
-        false => Outcome::Busy(excused.join("; ")),
+    if is_constant(&times, &expected) {
+        Outcome::Fails(excused.join("; "))
+    } else {
+        Outcome::Busy(excused.join("; "))
     }
 }
 

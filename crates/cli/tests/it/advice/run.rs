@@ -89,10 +89,8 @@ impl<'a> Roles<'a> {
             }
         }
         let bytes = self.content();
-        let (source, copies) = match self.is_fetched() {
-            true => ("far/inbox/FILE", "near"),
-            false => ("near/FILE", "far/inbox"),
-        };
+        let (source, copies) =
+            if self.is_fetched() { ("far/inbox/FILE", "near") } else { ("near/FILE", "far/inbox") };
         fs::write(place(source), &bytes).unwrap();
         let (server, client) = match &self.layer {
             Some(layer) => self.with_nodes(&folder, layer),
@@ -128,9 +126,10 @@ impl<'a> Roles<'a> {
 
     /// Scripts of a server and a client without nodes.
     fn plain(&self) -> (String, String) {
-        let (server, client) = match self.is_fetched() {
-            true => (&self.sender, &self.receiver),
-            false => (&self.receiver, &self.sender),
+        let (server, client) = if self.is_fetched() {
+            (&self.sender, &self.receiver)
+        } else {
+            (&self.receiver, &self.sender)
         };
         let client = client.replace("RECEIVER", "far").replace("SENDER", "far");
         let server = server.replace("--root DIR", "--root inbox");
@@ -142,13 +141,15 @@ impl<'a> Roles<'a> {
         let is_stream = layer.contains("tcp");
         for (host, node, own, peer) in [("far", 2, 1, 2), ("near", 1, 2, 1)] {
             let other = 3 - node;
-            let listen = match is_stream {
-                true => format!("[\"10.0.0.{own}:4556\"]"),
-                false => format!("\"10.0.0.{own}:4556\""),
+            let listen = if is_stream {
+                format!("[\"10.0.0.{own}:4556\"]")
+            } else {
+                format!("\"10.0.0.{own}:4556\"")
             };
-            let address = match is_stream && host == "far" {
-                true => format!("from = [\"10.0.0.{peer}\"]"),
-                false => format!("address = \"10.0.0.{peer}:4556\""),
+            let address = if is_stream && host == "far" {
+                format!("from = [\"10.0.0.{peer}\"]")
+            } else {
+                format!("address = \"10.0.0.{peer}:4556\"")
             };
             let toml = format!(
                 "id = \"ipn:{node}.0\"\nsocket = \"NODE.sock\"\nstore.directory = \"store\"\n\

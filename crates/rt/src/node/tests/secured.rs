@@ -43,9 +43,10 @@ impl Authority {
     fn files(&self, eid: &str, for_bundles: bool) -> TlsFiles {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.custom_extensions.push(alternative_name(eid));
-        let usage = match for_bundles {
-            true => ExtendedKeyUsagePurpose::Other(BUNDLE_SECURITY.to_vec()),
-            false => ExtendedKeyUsagePurpose::EmailProtection,
+        let usage = if for_bundles {
+            ExtendedKeyUsagePurpose::Other(BUNDLE_SECURITY.to_vec())
+        } else {
+            ExtendedKeyUsagePurpose::EmailProtection
         };
         params.extended_key_usages.push(usage);
         let key = KeyPair::generate().unwrap();

@@ -50,9 +50,10 @@ impl Inside {
     /// segment's worth is not.
     pub(super) fn is_untidy(&self) -> bool {
         let all: u64 = self.segments.iter().map(|segment| segment.len).sum();
-        let most = match self.reserve.is_full() {
-            true => self.live + self.segment_max,
-            false => self.live + self.live.max(self.slack) + 2 * self.segment_max,
+        let most = if self.reserve.is_full() {
+            self.live + self.segment_max
+        } else {
+            self.live + self.live.max(self.slack) + 2 * self.segment_max
         };
         all > most && self.segments.len() > 1
     }

@@ -61,9 +61,10 @@ impl Inside {
         let mut entries = Entries::new(&content, salt);
         let (mut lost, mut end) = (0, BEGIN as usize);
         loop {
-            let found = match entries.end() < confirmed {
-                true => entries.next(),
-                false => entries.intact().map(Found::Entry),
+            let found = if entries.end() < confirmed {
+                entries.next()
+            } else {
+                entries.intact().map(Found::Entry)
             };
             match found {
                 // Of the last segment it may be there although none followed.

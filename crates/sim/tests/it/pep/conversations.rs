@@ -121,10 +121,8 @@ fn a_half_that_has_ended_does_not_end_the_other() {
 fn a_reset_reaches_the_other_end_as_a_reset() {
     for by_server in [true, false] {
         let resets = Manner { resets_at: Some(100_000), sends: 10, ..Manner::default() };
-        let (client, server) = match by_server {
-            true => (sends(5_000_000), resets),
-            false => (resets, sends(5_000_000)),
-        };
+        let (client, server) =
+            if by_server { (sends(5_000_000), resets) } else { (resets, sends(5_000_000)) };
         let mut play = Plan::new(client, server).build();
         play.connect(1, PORT);
         play.run();
