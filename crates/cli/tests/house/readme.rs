@@ -71,7 +71,7 @@ const LINES: &[Line] = &[
         specification: "draft-wood-tsvwg-saratoga-22",
         layer: "saratoga",
         command: Some("send"),
-        conformance: Some("saratoga-conformance.md"),
+        conformance: Some("conformance/saratoga.md"),
         peers: &[],
     },
     Line {
@@ -80,7 +80,7 @@ const LINES: &[Line] = &[
         specification: "RFC 5740",
         layer: "norm",
         command: Some("send"),
-        conformance: Some("norm-conformance.md"),
+        conformance: Some("conformance/norm.md"),
         peers: &[("libnorm", "interop/run_norm.py")],
     },
     Line {
@@ -89,7 +89,7 @@ const LINES: &[Line] = &[
         specification: "RFC 9171, RFC 5050, BPSec",
         layer: "bp",
         command: Some("node"),
-        conformance: Some("bundle-conformance.md"),
+        conformance: Some("conformance/bundles.md"),
         peers: &[
             ("dtn7", "interop/run_bundles.py"),
             ("pyD3TN", "interop/run_bundles.py"),
@@ -103,8 +103,8 @@ const LINES: &[Line] = &[
         specification: "RFC 9293, CCSDS 714.0-B-2",
         layer: "tcp",
         command: Some("tcp"),
-        conformance: Some("tcp-conformance.md"),
-        peers: &[("Linux", "docs/tcp-agreement.md")],
+        conformance: Some("conformance/tcp.md"),
+        peers: &[("Linux", "docs/conformance/tcp-agreement.md")],
     },
     Line {
         name: "FTP, SCPS-FP",
