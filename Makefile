@@ -85,7 +85,7 @@ site: setup ## the documentation as a site, in site/
 fuzz: ## every fuzz target for FUZZ_SECONDS (180), corpora minimised afterwards
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run
 
-nightly: setup build ## a build for browsers, 10,000 random scenarios, advice on 200 links and its commands, 100 kills, 10,000 kills of bundle nodes, ten years of contacts, 2,000 starts of a world, studies as published, and sftp where light takes 10 s
+nightly: setup build ## the long tests (see CONTRIBUTING.md)
 	@.ci/wasm --debian
 	@SLOWLIGHT_SCENARIOS=10000 SLOWLIGHT_KILLS=100 SLOWLIGHT_NODE_KILLS=200 SLOWLIGHT_ROW_KILLS=10000 SLOWLIGHT_BEDS=50 SLOWLIGHT_SOAK=1000000 SLOWLIGHT_SEEDS=30 SLOWLIGHT_DAYS=3653 SLOWLIGHT_SFTP=1 SLOWLIGHT_STARTS=2000 SLOWLIGHT_LINKS=200 SLOWLIGHT_LONG_LINKS=1 SLOWLIGHT_STUDIES=1 SLOWLIGHT_ADVICE= .ci/test
 

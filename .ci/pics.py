@@ -1,4 +1,4 @@
-"""Writes docs/bundle-conformance.md from lists of requirements and the tests that name them.
+"""Writes docs/conformance/bundles.md from lists of requirements and the tests that name them.
 
 .ci/pics.py            writes the page
 .ci/pics.py --check    fails if it is not what it would be
@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "docs" / "conformance"
-PAGE = ROOT / "docs" / "bundle-conformance.md"
+PAGE = LISTS / "bundles.md"
 STANDARDS = (
     "rfc9171",
     "rfc9172",
@@ -49,10 +49,10 @@ INTRODUCTION = """\
 
 <!-- .ci/pics.py writes this page from docs/conformance and the tests. -->
 
-Requirements of the Bundle Protocol and its convergence layers, with their support in
-[a node](node.md) and in [the library](bundles.md), in the form of a PICS (protocol implementation
-conformance statement). The wording is ours. The level is that of the document: a requirement that
-it writes as "must" is a "shall" here.
+Requirements of the Bundle Protocol and its convergence layers, with their support in [a
+node](../node.md) and in [the library](../bundles.md), in the form of a PICS (protocol
+implementation conformance statement). The wording is ours. The level is that of the document: a
+requirement that it writes as "must" is a "shall" here.
 
 * *yes*: each test in the last column proves the requirement, or a part of it.
 * *partly* and *no*: with the difference.

@@ -47,6 +47,11 @@ pub use timers::Timers;
 pub use transmit::{DATAGRAM_MAX, Transmit, TxBuf};
 pub use work::{FileBytes, FileJob, Work};
 
+/// The README, whose code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 /// Input that a driver passes to an engine.
 #[derive(Debug)]
 pub enum Input<'a> {

@@ -9,13 +9,13 @@ use std::path::Path;
 
 /// The pages, and the minimum number of names in their tables.
 const PAGES: [(&str, usize); 7] = [
-    ("docs/bundle-conformance.md", 250),
+    ("docs/conformance/bundles.md", 250),
     ("docs/cfdp.md", 50),
     ("docs/ltp.md", 60),
-    ("docs/saratoga-conformance.md", 80),
-    ("docs/norm-conformance.md", 60),
+    ("docs/conformance/saratoga.md", 80),
+    ("docs/conformance/norm.md", 60),
     ("docs/scps-tp.md", 55),
-    ("docs/tcp-conformance.md", 120),
+    ("docs/conformance/tcp.md", 120),
 ];
 
 /// The words between backticks.

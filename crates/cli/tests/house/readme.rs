@@ -1,5 +1,5 @@
 //! The README's table of protocols is generated: `UPDATE_README=1 cargo test --test house readme`
-//! writes it.
+//! writes it. The numbers before its picture are those of the picture.
 
 use std::fs;
 
@@ -71,7 +71,7 @@ const LINES: &[Line] = &[
         specification: "draft-wood-tsvwg-saratoga-22",
         layer: "saratoga",
         command: Some("send"),
-        conformance: Some("saratoga-conformance.md"),
+        conformance: Some("conformance/saratoga.md"),
         peers: &[],
     },
     Line {
@@ -80,7 +80,7 @@ const LINES: &[Line] = &[
         specification: "RFC 5740",
         layer: "norm",
         command: Some("send"),
-        conformance: Some("norm-conformance.md"),
+        conformance: Some("conformance/norm.md"),
         peers: &[("libnorm", "interop/run_norm.py")],
     },
     Line {
@@ -89,7 +89,7 @@ const LINES: &[Line] = &[
         specification: "RFC 9171, RFC 5050, BPSec",
         layer: "bp",
         command: Some("node"),
-        conformance: Some("bundle-conformance.md"),
+        conformance: Some("conformance/bundles.md"),
         peers: &[
             ("dtn7", "interop/run_bundles.py"),
             ("pyD3TN", "interop/run_bundles.py"),
@@ -103,8 +103,8 @@ const LINES: &[Line] = &[
         specification: "RFC 9293, CCSDS 714.0-B-2",
         layer: "tcp",
         command: Some("tcp"),
-        conformance: Some("tcp-conformance.md"),
-        peers: &[("Linux", "docs/tcp-agreement.md")],
+        conformance: Some("conformance/tcp.md"),
+        peers: &[("Linux", "docs/conformance/tcp-agreement.md")],
     },
     Line {
         name: "FTP, SCPS-FP",
@@ -165,4 +165,22 @@ fn readme_protocol_table_matches_the_code() {
         return;
     }
     assert_eq!(found, table, "write it by UPDATE_README=1 cargo test --test house readme");
+}
+
+#[test]
+fn readme_opens_with_numbers_of_its_picture() {
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    let picture = fs::read_to_string(root().join("docs/images/compare.svg")).unwrap();
+    let picture = picture.replace("&#160;", " ");
+    let (opening, _) = text.split_once("![").expect("README.md has the picture");
+    let words: Vec<_> = opening.split_whitespace().collect();
+    let mut count = 0;
+    for (number, unit) in words.iter().zip(&words[1..]) {
+        let unit = unit.trim_end_matches([',', '.']);
+        if matches!(unit, "s" | "%") {
+            assert!(picture.contains(&format!(" {number} {unit}")), "{number} {unit}");
+            count += 1;
+        }
+    }
+    assert!(count >= 3, "only {count} numbers were found");
 }

@@ -65,7 +65,6 @@ fn completed(mut example: toml::Table) -> NodeSpec {
 fn examples_of_the_pages_are_settings_without_warnings() {
     let pages = [
         include_str!("../../../../docs/node.md"),
-        include_str!("../../../../docs/discovery.md"),
         include_str!("../../../../docs/guides/run-a-node.md"),
     ];
     let mut count = 0;
