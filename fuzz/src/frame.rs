@@ -11,7 +11,7 @@ pub fn frame(data: &[u8]) {
     let Some((header, packet)) = data.split_first_chunk::<VNET_LEN>() else { return };
     let Some(vnet) = Vnet::decode(header) else { return };
     assert_eq!(Vnet::decode(&vnet.encode()), Some(vnet));
-    let Ok(shape) = Shape::of(&vnet, packet) else { return };
+    let Ok(shape) = Shape::from_packet(&vnet, packet) else { return };
     let count = shape.segments();
     let mut end = shape.payload(0..1).start;
     for index in 0..count {
@@ -41,7 +41,7 @@ pub fn frame(data: &[u8]) {
 fn join(shape: &Shape, packet: &[u8]) {
     let single = |index| {
         let (vnet, segment) = part(shape, packet, index..index + 1);
-        (Shape::of(&vnet, &segment).expect("a part of the packet"), segment)
+        (Shape::from_packet(&vnet, &segment).expect("a part of the packet"), segment)
     };
     let (first_shape, first) = single(0);
     let Some(mut joint) = Joint::begin(&first_shape, &first) else { return };
@@ -68,7 +68,7 @@ fn part(shape: &Shape, packet: &[u8], segments: std::ops::Range<u16>) -> (Vnet, 
     }
     let (vnet, len) = shape.header(packet, segments.clone(), &mut header);
     let whole = [&header[..len], &packet[shape.payload(segments)]].concat();
-    let read = Shape::of(&vnet, &whole).expect("a part of the packet");
+    let read = Shape::from_packet(&vnet, &whole).expect("a part of the packet");
     assert_eq!(usize::from(read.segments()), count);
     if shape.segments() > 1 {
         let ip_len = if whole[0] >> 4 == 6 { [whole[4], whole[5]] } else { [whole[2], whole[3]] };

@@ -74,7 +74,7 @@ fn control_files(bytes: &[u8]) {
     if let Ok(control) = UpdateControl::decode(bytes) {
         let file = control.encode().expect("it was decoded");
         assert_eq!(UpdateControl::decode(&file), Ok(control.clone()));
-        let fits = UpdateControl { crc: models::message::Crc::of(bytes), ..control };
+        let fits = UpdateControl { crc: models::message::Crc::compute(bytes), ..control };
         if let Ok(new) = fits.apply(bytes) {
             assert!(new.len() <= 2 * bytes.len());
         }

@@ -29,7 +29,7 @@ const FORMATS: [Format; 5] =
 /// Parses a contact plan, in every format, and writes it in every format.
 pub fn contact_plan(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let base = Base::at(std::time::UNIX_EPOCH);
+    let base = Base::from_epoch(std::time::UNIX_EPOCH);
     for format in FORMATS {
         let Ok(read) = contact_plan::read(format, text, "fuzz", base) else { continue };
         for format in FORMATS {

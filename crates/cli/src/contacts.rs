@@ -116,7 +116,7 @@ impl Contacts {
         let epoch = self.epoch()?;
         let origin = path.display().to_string();
         let text = transport::text::read_text(path)?;
-        let mut listed = read(&text, &origin, Base::at(UNIX_EPOCH), numbers)?;
+        let mut listed = read(&text, &origin, Base::from_epoch(UNIX_EPOCH), numbers)?;
         listed.is_relative = epoch.is_none() && listed.ends().all(|end| end < DATES);
         if !listed.is_relative {
             let base = Base { zero: UNIX_EPOCH, epoch: epoch.unwrap_or(now) };
@@ -271,7 +271,7 @@ mod tests {
     }
 
     fn listed(origin: &str, text: &str, numbers: (u64, Option<u64>)) -> Result<Listed> {
-        read(text, origin, Base::at(UNIX_EPOCH), numbers)
+        read(text, origin, Base::from_epoch(UNIX_EPOCH), numbers)
     }
 
     #[test]

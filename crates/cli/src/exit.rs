@@ -74,7 +74,7 @@ impl Row {
 
 impl Exit {
     /// `Done` or `Failed`.
-    pub(crate) const fn of(succeeded: bool) -> Self {
+    pub(crate) const fn if_succeeded(succeeded: bool) -> Self {
         if succeeded { Self::Done } else { Self::Failed }
     }
 

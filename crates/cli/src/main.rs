@@ -172,7 +172,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 fn exit_code(outcome: anyhow::Result<()>, succeeded: bool) -> anyhow::Result<ExitCode> {
     match outcome {
         Err(error) if !is_broken_pipe(&error) => Err(error),
-        Ok(()) | Err(_) => Ok(Exit::of(succeeded).into()),
+        Ok(()) | Err(_) => Ok(Exit::if_succeeded(succeeded).into()),
     }
 }
 

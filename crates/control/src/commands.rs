@@ -41,7 +41,7 @@ pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, 
     let refused = |error: io::Error| {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("starting {program}: {error}"))
     };
-    let (mut command, status) = family::of(&request.argv).map_err(refused)?;
+    let (mut command, status) = family::in_own_namespace(&request.argv).map_err(refused)?;
     let status = pipe::Receiver::from_owned_fd(OwnedFd::from(status)).map_err(refused)?;
     emu::unmarked(host.command(command.env_remove(folder::VARIABLE)));
     let child =
@@ -58,7 +58,7 @@ pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, 
     let (output, exit_code, ended) = (VecDeque::new(), None, None);
     let record = Record { request, pid, exit_code, output, dropped: 0, began, ended };
     let id = locked(&state.commands).add(record);
-    state.tell(began, What::CommandStarted { id, host: host.clone() });
+    state.log_event(began, What::CommandStarted { id, host: host.clone() });
     tokio::spawn(follow(Arc::clone(state), id, host, (child, status)));
     Ok(id)
 }
@@ -93,7 +93,7 @@ async fn follow(
     if let Some(record) = locked(&state.commands).get_mut(id) {
         (record.exit_code, record.ended) = (Some(exit_code), Some(now));
     }
-    state.tell(now, What::CommandEnded { id, host, exit_code });
+    state.log_event(now, What::CommandEnded { id, host, exit_code });
     // From then on its PID may belong to another process.
     let _ = child.wait().await;
     if let Some(record) = locked(&state.commands).get_mut(id) {

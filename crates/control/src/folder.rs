@@ -90,7 +90,7 @@ pub struct Running {
 }
 
 /// Slowlight's folder of runtime state.
-fn own() -> PathBuf {
+fn runtime_folder() -> PathBuf {
     let user = rustix::process::geteuid();
     if user.is_root() {
         PathBuf::from("/run/slowlight")
@@ -106,14 +106,14 @@ fn own() -> PathBuf {
 
 /// Folder of the worlds' folders, created if missing.
 fn base() -> Result<PathBuf, FolderError> {
-    let own = own();
+    let own = runtime_folder();
     make_own(&own)?;
     let base = own.join("emu");
     make_own(&base)?;
     Ok(base)
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
+fn error_at(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
     let path = path.to_owned();
     move |error| FolderError::System { path, error }
 }
@@ -123,10 +123,10 @@ fn make_own(path: &Path) -> Result<(), FolderError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(at(path)(error)),
+        Err(error) => return Err(error_at(path)(error)),
     }
     // Checks the link itself, not its target: anybody could have made the link.
-    let found = fs::symlink_metadata(path).map_err(at(path))?;
+    let found = fs::symlink_metadata(path).map_err(error_at(path))?;
     let own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
     if own && found.mode() & 0o022 == 0 {
         return Ok(());
@@ -138,8 +138,8 @@ fn make_own(path: &Path) -> Result<(), FolderError> {
 fn alone(base: &Path) -> Result<File, FolderError> {
     let path = base.join(".lock");
     let file = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(at(&path))?;
-    flock(&file, FlockOperation::LockExclusive).map_err(|errno| at(&path)(errno.into()))?;
+    let file = file.map_err(error_at(&path))?;
+    flock(&file, FlockOperation::LockExclusive).map_err(|errno| error_at(&path)(errno.into()))?;
     Ok(file)
 }
 
@@ -170,10 +170,10 @@ pub fn socket(folder: &Path) -> PathBuf {
 
 /// Removes the folders of dead worlds. The caller must hold the lock of [`alone`].
 fn sweep(base: &Path) -> Result<(), FolderError> {
-    for entry in fs::read_dir(base).map_err(at(base))? {
-        let path = entry.map_err(at(base))?.path();
+    for entry in fs::read_dir(base).map_err(error_at(base))? {
+        let path = entry.map_err(error_at(base))?.path();
         if path.is_dir() && !lives(&path) {
-            fs::remove_dir_all(&path).map_err(at(&path))?;
+            fs::remove_dir_all(&path).map_err(error_at(&path))?;
         }
     }
     Ok(())
@@ -185,7 +185,7 @@ fn sweep(base: &Path) -> Result<(), FolderError> {
 ///
 /// The system refused.
 pub fn remove_dead() -> Result<(), FolderError> {
-    if !own().join("emu").is_dir() {
+    if !runtime_folder().join("emu").is_dir() {
         return Ok(());
     }
     let base = base()?;
@@ -210,7 +210,7 @@ impl Folder {
         }
         if socket(&path).as_os_str().len() > SOCKET_MAX {
             let error = io::Error::other("the path is too long for a socket; take a shorter name");
-            return Err(at(&path)(error));
+            return Err(error_at(&path)(error));
         }
         Ok(path)
     }
@@ -225,7 +225,7 @@ impl Folder {
         // Only a folder of this user may be removed.
         if path.parent() != Some(&base) {
             let error = io::Error::other("a world cannot have its folder there");
-            return Err(at(path)(error));
+            return Err(error_at(path)(error));
         }
         Self::claim_in(base, path)
     }
@@ -239,13 +239,13 @@ impl Folder {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 return Err(FolderError::Taken(name.into_owned()));
             }
-            Err(error) => return Err(at(path)(error)),
+            Err(error) => return Err(error_at(path)(error)),
         }
         let lock = lock_of(path);
-        let mut file = File::create_new(&lock).map_err(at(&lock))?;
+        let mut file = File::create_new(&lock).map_err(error_at(&lock))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|errno| at(&lock)(errno.into()))?;
-        writeln!(file, "{}", std::process::id()).map_err(at(&lock))?;
+            .map_err(|errno| error_at(&lock)(errno.into()))?;
+        writeln!(file, "{}", std::process::id()).map_err(error_at(&lock))?;
         Ok(Self { path: path.to_owned(), base, _lock: file })
     }
 
@@ -274,8 +274,8 @@ pub fn running() -> Result<Vec<Running>, FolderError> {
     let _alone = alone(&base)?;
     sweep(&base)?;
     let mut found = Vec::new();
-    for entry in fs::read_dir(&base).map_err(at(&base))? {
-        let entry = entry.map_err(at(&base))?;
+    for entry in fs::read_dir(&base).map_err(error_at(&base))? {
+        let entry = entry.map_err(error_at(&base))?;
         let path = entry.path();
         if !path.is_dir() {
             continue;
@@ -321,13 +321,13 @@ pub fn end(world: &Running) -> Result<(), FolderError> {
     }
     // It holds the lock, so the PID is still its own.
     if let Some(pid) = world.pid.filter(|_| lives(&world.path)).and_then(Pid::from_raw) {
-        kill_process(pid, Signal::KILL).map_err(|errno| at(&world.path)(errno.into()))?;
+        kill_process(pid, Signal::KILL).map_err(|errno| error_at(&world.path)(errno.into()))?;
     }
     if is_gone(world, PATIENCE) {
         running()?;
         return Ok(());
     }
-    Err(at(&world.path)(io::Error::other("the world does not end")))
+    Err(error_at(&world.path)(io::Error::other("the world does not end")))
 }
 
 fn is_gone(world: &Running, within: Duration) -> bool {

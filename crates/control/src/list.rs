@@ -68,7 +68,7 @@ impl<T: Entry> List<T> {
     }
 
     /// Returns the representation of one entry.
-    pub(crate) fn one(&self, id: u64) -> Result<T::Shown, Refusal> {
+    pub(crate) fn shown(&self, id: u64) -> Result<T::Shown, Refusal> {
         Ok(self.get(id)?.shown(id))
     }
 
@@ -116,7 +116,7 @@ mod tests {
             list.add(true);
         }
         assert_eq!((list.all().len(), list.running().count()), (KEPT, 1));
-        assert_eq!(list.one(running).ok(), Some(false));
-        assert_eq!(list.one(running + 1).unwrap_err().error, "there is no thing 2");
+        assert_eq!(list.shown(running).ok(), Some(false));
+        assert_eq!(list.shown(running + 1).unwrap_err().error, "there is no thing 2");
     }
 }

@@ -142,10 +142,10 @@ async fn get_links(Shared(state): Running) -> Answer<Vec<Link>> {
     (status = 200, body = Link), (status = 404, body = Problem)
 ))]
 async fn get_link(Shared(state): Running, Path(name): Path<String>) -> Answer<Link> {
-    one(&state, state.link(&name)?).map(Json)
+    shown_link(&state, state.link(&name)?).map(Json)
 }
 
-fn one(state: &State, index: usize) -> Result<Link, Refusal> {
+fn shown_link(state: &State, index: usize) -> Result<Link, Refusal> {
     Ok(state.links_of(&state.report()?).swap_remove(index))
 }
 
@@ -163,7 +163,7 @@ async fn change_link(
 ) -> Answer<Link> {
     let index = state.link(&name)?;
     state.change(index, body(request)?)?;
-    one(&state, index).map(Json)
+    shown_link(&state, index).map(Json)
 }
 
 /// Adds an outage, from now on.
@@ -183,7 +183,7 @@ async fn add_outage(
     let window: Window =
         format!("{at}+{lasts}").parse().map_err(|error| Refusal::wrong(format!("{error}")))?;
     state.add_outage(index, window)?;
-    Ok((StatusCode::CREATED, Json(one(&state, index)?)))
+    Ok((StatusCode::CREATED, Json(shown_link(&state, index)?)))
 }
 
 /// The running capture, if any.
@@ -221,7 +221,7 @@ async fn start_capture(
         state.world.links().capture(request.hosts.clone(), FilePath::new(&request.folder), limits);
     started.map_err(|error| refused(&error))?;
     *capture = Some(request.clone());
-    state.tell(state.now(), What::CaptureStarted { folder: request.folder.clone() });
+    state.log_event(state.now(), What::CaptureStarted { folder: request.folder.clone() });
     Ok((StatusCode::CREATED, Json(Capture { running: Some(request) })))
 }
 
@@ -248,7 +248,7 @@ async fn stop_capture(Shared(state): Running) -> Answer<CaptureReport> {
     let ended = tokio::task::spawn_blocking(move || links.end_capture()).await;
     let ended = ended.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "it failed"))?;
     let report = ended.map_err(|error| refused(&error))?;
-    state.tell(state.now(), What::CaptureStopped { packets: report.packets });
+    state.log_event(state.now(), What::CaptureStopped { packets: report.packets });
     Ok(Json(CaptureReport {
         files: report.files.iter().map(|file| file.display().to_string()).collect(),
         packets: report.packets,
@@ -272,7 +272,7 @@ async fn start_command(
     request: Submitted<CommandRequest>,
 ) -> Result<(StatusCode, Json<Command>), Refusal> {
     let id = commands::start(&state, body(request)?)?;
-    Ok((StatusCode::CREATED, Json(locked(&state.commands).one(id)?)))
+    Ok((StatusCode::CREATED, Json(locked(&state.commands).shown(id)?)))
 }
 
 fn number(kind: &str, id: &str) -> Result<u64, Refusal> {
@@ -285,7 +285,7 @@ fn number(kind: &str, id: &str) -> Result<u64, Refusal> {
     (status = 200, body = Command), (status = 404, body = Problem)
 ))]
 async fn get_command(Shared(state): Running, Path(id): Path<String>) -> Answer<Command> {
-    locked(&state.commands).one(number("command", &id)?).map(Json)
+    locked(&state.commands).shown(number("command", &id)?).map(Json)
 }
 
 /// Kills a command and its children, even if it has ended before.
@@ -317,7 +317,7 @@ async fn start_transfer(
     request: Submitted<TransferRequest>,
 ) -> Result<(StatusCode, Json<Transfer>), Refusal> {
     let id = transfers::start(&state, body(request)?)?;
-    Ok((StatusCode::CREATED, Json(locked(&state.transfers).one(id)?)))
+    Ok((StatusCode::CREATED, Json(locked(&state.transfers).shown(id)?)))
 }
 
 /// The state of a transfer, or its result.
@@ -325,7 +325,7 @@ async fn start_transfer(
     (status = 200, body = Transfer), (status = 404, body = Problem)
 ))]
 async fn get_transfer(Shared(state): Running, Path(id): Path<String>) -> Answer<Transfer> {
-    locked(&state.transfers).one(number("transfer", &id)?).map(Json)
+    locked(&state.transfers).shown(number("transfer", &id)?).map(Json)
 }
 
 /// Stops a transfer.

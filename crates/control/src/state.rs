@@ -101,7 +101,7 @@ impl State {
         self.world.links().now()
     }
 
-    pub(crate) fn tell(&self, at: Time, what: What) {
+    pub(crate) fn log_event(&self, at: Time, what: What) {
         // There may be no listener.
         let _ = self.events.send(Event { at: at.as_secs_f64(), what });
     }
@@ -250,7 +250,7 @@ impl State {
         let done = self.world.links().change(index, move |_| config);
         done.map_err(|error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
         link.spec = spec;
-        self.tell(self.now(), What::LinkChanged { link: link.name.clone(), settings: keys });
+        self.log_event(self.now(), What::LinkChanged { link: link.name.clone(), settings: keys });
         self.changed.notify_one();
         Ok(())
     }

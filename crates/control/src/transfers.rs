@@ -49,7 +49,7 @@ pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64,
     let record =
         Record { from, to, carrier, bytes, began, ended, stopped, thread, result, why, doubts };
     transfers.add(record);
-    state.tell(began, started);
+    state.log_event(began, started);
     Ok(id)
 }
 
@@ -116,7 +116,7 @@ fn carry(
     let started = record.state();
     let (from, to) = (record.from.clone(), record.to.clone());
     drop(transfers);
-    state.tell(now, What::TransferEnded { id, from, to, state: started });
+    state.log_event(now, What::TransferEnded { id, from, to, state: started });
 }
 
 /// Stops all running transfers, and waits for their end, because they hold the world.

@@ -60,7 +60,8 @@ fn turned(state: &State, link: &str, was_up: &mut bool, is_up: bool, at: Time) {
     }
     *was_up = is_up;
     let link = link.to_owned();
-    state.tell(at, if is_up { What::OutageEnded { link } } else { What::OutageBegan { link } });
+    state
+        .log_event(at, if is_up { What::OutageEnded { link } } else { What::OutageBegan { link } });
 }
 
 /// Reports each doubt once.
@@ -79,7 +80,7 @@ pub(crate) async fn doubts(state: Arc<State>) {
             let new = (std::mem::discriminant(kind), link.clone());
             if !reported.contains(&new) {
                 reported.push(new);
-                state.tell(state.now(), What::Doubt { link, reason });
+                state.log_event(state.now(), What::Doubt { link, reason });
             }
         }
     }

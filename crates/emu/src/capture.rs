@@ -151,7 +151,7 @@ impl Tap {
     /// Records the fate of a link's packet; `None` if it will arrive unchanged.
     pub(crate) fn decided(&mut self, link: usize, number: u64, says: Option<String>) {
         // If there is no room, the next decision implies that this one is missing.
-        let _ = self.tell(Event::Decided { link, number, says }, EVENTS_MAX);
+        let _ = self.queue(Event::Decided { link, number, says }, EVENTS_MAX);
     }
 
     /// Records a packet that a device received at `at`; `says` describes anything unusual.
@@ -168,17 +168,17 @@ impl Tap {
     /// Restarts the world's time at this time of the wall clock.
     pub(crate) fn begin(&mut self, epoch: SystemTime) {
         // A single event, on which all later ones depend.
-        let _ = self.tell(Event::Epoch(time_of_day(epoch)), usize::MAX);
+        let _ = self.queue(Event::Epoch(time_of_day(epoch)), usize::MAX);
     }
 
     fn tell_of_packet(&mut self, event: Event) {
-        if !self.tell(event, EVENTS_MAX) {
+        if !self.queue(event, EVENTS_MAX) {
             self.missed += 1;
         }
     }
 
     /// Queues an event, unless more than `most` bytes would wait. Returns whether it was queued.
-    fn tell(&self, event: Event, most: usize) -> bool {
+    fn queue(&self, event: Event, most: usize) -> bool {
         let bytes = event.bytes();
         if self.waiting.load(Ordering::Relaxed) > most.saturating_sub(bytes) {
             return false;
@@ -485,7 +485,7 @@ mod tests {
         // A small event may still fit, and so may an event required by all later events.
         tap.received(0, Time::ZERO, vec![0; 40], None);
         assert_eq!((receiver.len(), tap.missed as usize), (kept + 1, missed));
-        while tap.tell(Event::Decided { link: 0, number: 0, says: None }, EVENTS_MAX) {}
+        while tap.queue(Event::Decided { link: 0, number: 0, says: None }, EVENTS_MAX) {}
         let kept = receiver.len();
         tap.begin(UNIX_EPOCH);
         assert_eq!(receiver.len(), kept + 1);

@@ -346,7 +346,7 @@ impl Pump {
             let shape = match packet {
                 Packet::Unreadable => None,
                 Packet::Whole(vnet, len) => {
-                    Shape::of(&vnet, &room[..len]).ok().map(|shape| (len, shape))
+                    Shape::from_packet(&vnet, &room[..len]).ok().map(|shape| (len, shape))
                 }
             };
             let Some((len, shape)) = shape else {
@@ -445,7 +445,9 @@ impl Pump {
         let (len, shape) = match self.ports[port].tun.read(nowhere)? {
             None => return Ok(false),
             Some(Packet::Unreadable) => (0, None),
-            Some(Packet::Whole(vnet, len)) => (len, Shape::of(&vnet, &nowhere[..len]).ok()),
+            Some(Packet::Whole(vnet, len)) => {
+                (len, Shape::from_packet(&vnet, &nowhere[..len]).ok())
+            }
         };
         let Some(shape) = shape else {
             self.unreadable += 1;

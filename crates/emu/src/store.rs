@@ -226,7 +226,7 @@ mod tests {
         let room = store.room()?;
         room[0] = 0x45;
         room[len - 1] = mark;
-        let shape = Shape::of(&Vnet::default(), &room[..len]).unwrap();
+        let shape = Shape::from_packet(&Vnet::default(), &room[..len]).unwrap();
         store.keep(len, shape, 2)
     }
 

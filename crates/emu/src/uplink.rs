@@ -215,7 +215,7 @@ impl Uplink {
     fn gateway(&self) -> Ipv4Addr {
         match self.kind {
             Kind::Devices => self.range.ends()[0],
-            Kind::User => user::Addresses::of(self.range).gateway,
+            Kind::User => user::Addresses::from_range(self.range).gateway,
         }
     }
 
@@ -285,7 +285,7 @@ impl Uplink {
         let own = fs::read_to_string(RESOLV).unwrap_or_default();
         let text = match self.kind {
             Kind::User => {
-                Some(with_servers(&own, &[user::Addresses::of(self.range).resolver.into()]))
+                Some(with_servers(&own, &[user::Addresses::from_range(self.range).resolver.into()]))
             }
             Kind::Devices => reachable(&own, || fs::read_to_string(RESOLV_OF_SYSTEMD).ok()),
         };

@@ -262,7 +262,7 @@ impl World {
     ///
     /// [`WorldError`] names a fault of the plan, or the operation that the system refused.
     pub fn start(plan: &Plan) -> Result<Self, WorldError> {
-        let devices = Devices::of(plan)?;
+        let devices = Devices::from_plan(plan)?;
         let hosts = plan.hosts.iter().enumerate();
         let made = hosts.map(|(index, host)| make_host(host, plan.uplink == Some(index)));
         let mut hosts = made.collect::<Result<Vec<_>, _>>()?;
@@ -299,7 +299,8 @@ impl World {
         });
         let thread = Some(thread.map_err(system("starting the links"))?);
         let real_time = real_time.recv().unwrap_or(false);
-        let leaves = |link: &LinkPlan| devices.list[devices.at(link.from, link.to)].name.clone();
+        let leaves =
+            |link: &LinkPlan| devices.list[devices.index_of(link.from, link.to)].name.clone();
         let devices = plan.links.iter().map(leaves).collect();
         Ok(Self { hosts, devices, handle, thread, real_time })
     }
@@ -482,7 +483,7 @@ fn pipes(plan: &Plan, devices: &Devices) -> Result<Vec<Pipe>, WorldError> {
     let pipe = |link: &LinkPlan| {
         let (from, to) = (&plan.hosts[link.from].name, &plan.hosts[link.to].name);
         let rng = Rng::new(plan.seed, &link::stream(from, to, 0));
-        Pipe::new(link.config.clone(), rng, devices.at(link.to, link.from))
+        Pipe::new(link.config.clone(), rng, devices.index_of(link.to, link.from))
             .map_err(|error| WorldError::Link { from: from.clone(), to: to.clone(), error })
     };
     plan.links.iter().map(pipe).collect()
@@ -507,7 +508,7 @@ struct Devices {
 }
 
 impl Devices {
-    fn of(plan: &Plan) -> Result<Self, WorldError> {
+    fn from_plan(plan: &Plan) -> Result<Self, WorldError> {
         let mut devices = Self { list: Vec::new(), towards: BTreeMap::new() };
         for hub in &plan.hubs {
             let Some(first) = hub.first() else { continue };
@@ -553,14 +554,14 @@ impl Devices {
         self.list.push(Device { host, name: unique, neighbours, links, mtu: 65_535 });
     }
 
-    fn at(&self, host: usize, peer: usize) -> usize {
+    fn index_of(&self, host: usize, peer: usize) -> usize {
         self.towards[&(host, peer)]
     }
 
     /// A host's devices, and its multicast routes.
     fn group_entries(&self, plan: &Plan, host: usize) -> (Vec<&str>, Vec<Entry>) {
         let own = || (0..self.list.len()).filter(|device| self.list[*device].host == host);
-        let number = |peer| own().position(|device| device == self.at(host, peer));
+        let number = |peer| own().position(|device| device == self.index_of(host, peer));
         let entry = |GroupRoute { source, group, over }: &GroupRoute| {
             let links = || over.iter().map(|link| &plan.links[*link]);
             let from = links().find(|link| link.to == host).and_then(|link| number(link.from))?;
@@ -635,13 +636,13 @@ fn configure(plan: &Plan, devices: &Devices, index: usize, host: &Host) -> Resul
     for GroupRoute { group, over, .. } in plan.group_routes.iter().filter(|r| r.source == index) {
         let links = over.iter().map(|link| &plan.links[*link]);
         if let Some(link) = links.filter(|link| link.from == index).min_by_key(|link| link.to) {
-            let device = &devices.list[devices.at(link.from, link.to)].name;
+            let device = &devices.list[devices.index_of(link.from, link.to)].name;
             lines.push(format!("route add {group}/32 dev {device} src {address}"));
         }
     }
     for route in plan.routes.iter().filter(|route| route.at == index) {
         let link = &plan.links[route.over];
-        let device = &devices.list[devices.at(link.from, link.to)];
+        let device = &devices.list[devices.index_of(link.from, link.to)];
         let (name, to) = (&device.name, &plan.hosts[route.to]);
         lines.push(format!("route add {}/32 dev {name} src {address}", to.address));
         if six(device) {
@@ -650,7 +651,7 @@ fn configure(plan: &Plan, devices: &Devices, index: usize, host: &Host) -> Resul
     }
     if let Some(over) = plan.default_route(index) {
         let link = &plan.links[over];
-        let device = &devices.list[devices.at(link.from, link.to)].name;
+        let device = &devices.list[devices.index_of(link.from, link.to)].name;
         lines.push(format!("route add default dev {device} src {address}"));
     }
     let what = || format!("{name}: configuring its network");

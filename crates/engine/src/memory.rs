@@ -223,7 +223,7 @@ impl MemoryStore {
         }
         let end = offset.checked_add(bytes.len() as u64).ok_or(EffectError::NoSpace)?;
         let growth = end.saturating_sub(node.len());
-        self.has_room(end, growth)?;
+        self.check_room(end, growth)?;
         let node = self.nodes.get_mut(&open.name).ok_or(EffectError::NotFound)?;
         if let Node::Shared(shared) = node {
             *node = Node::Owned(shared.to_vec());
@@ -244,7 +244,7 @@ impl MemoryStore {
     }
 
     /// Checks whether a file may grow by `growth` bytes to a length of `len` bytes.
-    fn has_room(&self, len: u64, growth: u64) -> Result<(), EffectError> {
+    fn check_room(&self, len: u64, growth: u64) -> Result<(), EffectError> {
         let fits = match self.capacity {
             Some(capacity) => self.used.saturating_add(growth) <= capacity,
             None => len <= self.file_max,
@@ -387,7 +387,7 @@ impl MemoryStore {
     fn replace(&mut self, name: FileName, content: Vec<u8>) -> Result<(), EffectError> {
         let len = content.len() as u64;
         let growth = len.saturating_sub(self.nodes.get(&name).map_or(0, Node::len));
-        self.has_room(len, growth)?;
+        self.check_room(len, growth)?;
         self.place(name, Node::Owned(content));
         Ok(())
     }

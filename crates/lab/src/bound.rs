@@ -47,10 +47,10 @@ impl Hop {
     ///
     /// `spec` contradicts itself.
     pub fn new(name: impl Into<Arc<str>>, spec: &LinkSpec) -> Result<Self, SpecError> {
-        Ok(Self::of(name.into(), spec.config()?, spec.payload_max()))
+        Ok(Self::from_config(name.into(), spec.config()?, spec.payload_max()))
     }
 
-    fn of(name: Arc<str>, config: link::Config, payload_max: u64) -> Self {
+    fn from_config(name: Arc<str>, config: link::Config, payload_max: u64) -> Self {
         let mut hasher = DefaultHasher::new();
         format!("{name} {config:?}").hash(&mut hasher);
         Self { name, config: Arc::new(config), digest: hasher.finish(), payload_max }
@@ -66,7 +66,7 @@ impl Hop {
     #[must_use]
     pub fn without_errors(&self) -> Self {
         let config = link::Config { errors: Vec::new(), ..link::Config::clone(&self.config) };
-        Self::of(Arc::clone(&self.name), config, self.payload_max)
+        Self::from_config(Arc::clone(&self.name), config, self.payload_max)
     }
 
     /// Returns the hop as a channel with a closed form; `None` if it has none.

@@ -70,7 +70,7 @@ pub struct Plan {
 impl Plan {
     /// Returns a comparison with one run of each protocol, one receiver, and default settings.
     #[must_use]
-    pub fn of(link: Preset, protocols: Vec<Protocol>, content: Bytes) -> Self {
+    pub fn new(link: Preset, protocols: Vec<Protocol>, content: Bytes) -> Self {
         Self {
             link,
             protocols,
@@ -507,7 +507,7 @@ fn mean_traffic(runs: &[TransferMetrics]) -> Traffic<f64, f64> {
     let throughputs: Vec<_> = completed().filter_map(|traffic| traffic.throughput_bps).collect();
     let limits: Vec<_> = completed().filter_map(|traffic| traffic.buffers).collect();
     Traffic {
-        throughput_bps: Summary::of(&throughputs).map(|summary| summary.mean),
+        throughput_bps: Summary::from_samples(&throughputs).map(|summary| summary.mean),
         packets_str: average(|traffic| traffic.packets_str),
         packets_rts: average(|traffic| traffic.packets_rts),
         bytes_str: average(|traffic| traffic.bytes_str),
@@ -523,7 +523,9 @@ impl Row {
     fn new(plan: &Plan, protocol: &Protocol, runs: &[TransferMetrics]) -> Self {
         let completed: Vec<_> = runs.iter().filter(|run| run.completed).collect();
         let summary = |field: fn(&TransferMetrics) -> Option<f64>| {
-            Summary::of(&completed.iter().filter_map(|run| field(run)).collect::<Vec<_>>())
+            Summary::from_samples(
+                &completed.iter().filter_map(|run| field(run)).collect::<Vec<_>>(),
+            )
         };
         let bounds: Option<Vec<_>> = runs.iter().map(|run| run.bound_s).collect();
         let delivered_s = summary(|run| run.delivered_s);
@@ -545,7 +547,7 @@ impl Row {
             goodput_bps: summary(|run| run.goodput_bps),
             goodput_grc_bps: summary(|run| run.goodput_grc_bps),
             delivered_s,
-            each_delivered_s: Summary::of(&each),
+            each_delivered_s: Summary::from_samples(&each),
             confirmed_s: summary(|run| run.confirmed_s),
             ready_s: summary(|run| run.ready_s),
             transfer_s: summary(|run| run.transfer_s),

@@ -35,7 +35,7 @@ impl<T> ByFile<T> {
         self.0.entry(host).or_default().entry(file).or_default().push(report);
     }
 
-    fn of(&self, host: usize, file: &str) -> &[T] {
+    fn reports(&self, host: usize, file: &str) -> &[T] {
         self.0.get(&host).and_then(|files| files.get(file)).map_or(&[], Vec::as_slice)
     }
 }
@@ -161,7 +161,7 @@ impl Observations {
     /// Time when the file was ready to cross to the only receiver.
     fn started(&self, transfer: &Transfer, client: usize) -> Option<Time> {
         let name = transfer.name.as_deref().unwrap_or_default();
-        match self.begins.of(client, name) {
+        match self.begins.reports(client, name) {
             [only] => Some(*only),
             _ => None,
         }
@@ -170,7 +170,7 @@ impl Observations {
     /// Keystroke latency of a transfer.
     fn latency(&self, transfer: &Transfer, client: usize) -> Option<Latency> {
         let name = transfer.name.as_deref().unwrap_or_default();
-        self.latencies.of(client, name).first().copied()
+        self.latencies.reports(client, name).first().copied()
     }
 
     /// Ends of a transfer that a host reported.
@@ -190,8 +190,8 @@ impl Observations {
             && kind.is_some_and(|kind| kind.has(Feature::Relays))
             && !transfer.via.is_empty();
         // A reception that failed early may lack the file's name.
-        let unnamed = if alone && !name.is_empty() { self.ends.of(host, "") } else { &[] };
-        let mut ends: Vec<_> = self.ends.of(host, name).iter().chain(unnamed).collect();
+        let unnamed = if alone && !name.is_empty() { self.ends.reports(host, "") } else { &[] };
+        let mut ends: Vec<_> = self.ends.reports(host, name).iter().chain(unnamed).collect();
         ends.retain(|(_, end)| {
             end.at_sender == at_sender && (!by_report || end.is_report || !end.is_success())
         });

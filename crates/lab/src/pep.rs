@@ -229,7 +229,7 @@ pub struct SideMetrics {
 }
 
 impl SideMetrics {
-    fn of(counts: Counts) -> Self {
+    fn from_counts(counts: Counts) -> Self {
         let Counts { bytes_sent, retransmissions, timeouts, .. } = counts;
         Self { bytes_sent, retransmissions, timeouts }
     }
@@ -267,7 +267,7 @@ impl GatewayNode {
         let below = self.gateway.below();
         let side = |paths: &BTreeSet<PathId>| {
             let counts = paths.iter().map(|path| below.totals_over(*path));
-            SideMetrics::of(counts.fold(Counts::default(), |sum, counts| sum + counts))
+            SideMetrics::from_counts(counts.fold(Counts::default(), |sum, counts| sum + counts))
         };
         GatewayMetrics {
             accepted: proxy.accepted,

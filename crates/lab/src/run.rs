@@ -331,9 +331,9 @@ impl<'a> Simulation<'a> {
     fn plan_crashes(&mut self, scenario: &Scenario) {
         for (host, node) in self.hosts.iter().zip(scenario.nodes.values()) {
             for crash in &node.crashes {
-                self.world.at(time(crash.at), Action::Crash(*host));
+                self.world.schedule(time(crash.at), Action::Crash(*host));
                 if let Some(restart) = crash.restart {
-                    self.world.at(time(restart), Action::Restart(*host));
+                    self.world.schedule(time(restart), Action::Restart(*host));
                 }
             }
         }

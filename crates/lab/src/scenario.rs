@@ -218,7 +218,12 @@ impl Transfer {
     /// States of its file before and after.
     pub(crate) fn files(&self, content: &Bytes) -> Files {
         let name = self.name.as_deref().unwrap_or_default();
-        Files::of(self.carries(), name, content, self.records.as_deref().unwrap_or_default())
+        Files::for_content(
+            self.carries(),
+            name,
+            content,
+            self.records.as_deref().unwrap_or_default(),
+        )
     }
 
     /// Protocol with its profile, or tool.

@@ -23,7 +23,7 @@ pub struct Summary {
 impl Summary {
     /// Returns the summary of `samples`; `None` if there are none.
     #[must_use]
-    pub fn of(samples: &[f64]) -> Option<Self> {
+    pub fn from_samples(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
@@ -49,15 +49,15 @@ mod tests {
 
     #[test]
     fn statistics_of_known_samples() {
-        let summary = Summary::of(&[4.0, 2.0, 6.0, 8.0]).unwrap();
+        let summary = Summary::from_samples(&[4.0, 2.0, 6.0, 8.0]).unwrap();
         // Deviations 3, 1, 1, 3: s² = 20 / 3, sem = sqrt(20 / 3 / 4).
         assert_eq!((summary.mean, summary.median), (5.0, 5.0));
         assert_eq!((summary.min, summary.max), (2.0, 8.0));
         assert!((summary.sem - 1.290_994).abs() < 1e-6);
         assert!((summary.sd - 2.581_989).abs() < 1e-6);
-        assert_eq!(Summary::of(&[]), None);
-        let single = Summary::of(&[3.0]).unwrap();
+        assert_eq!(Summary::from_samples(&[]), None);
+        let single = Summary::from_samples(&[3.0]).unwrap();
         assert_eq!((single.sem, single.sd), (0.0, 0.0));
-        assert_eq!(Summary::of(&[1.0, 9.0, 2.0]).unwrap().median, 2.0);
+        assert_eq!(Summary::from_samples(&[1.0, 9.0, 2.0]).unwrap().median, 2.0);
     }
 }

@@ -149,7 +149,7 @@ impl<T> Link<T> {
             return arrives;
         }
         let is_empty = self.waiting.is_empty() && self.matrix.len() == 0;
-        let begins = self.step().filter(|_| !is_empty).map(|step| step.at());
+        let begins = self.step().filter(|_| !is_empty).map(|step| step.time());
         arrives.into_iter().chain(begins).min()
     }
 
@@ -252,7 +252,7 @@ impl<T> Link<T> {
             let fits = queue.admits(packets, bytes, len);
             let head = Some((packet.pushed, packet.framed));
             // The first event alone shows that the packet stays: parity can be long.
-            if fits && near.step(&self.config, head).is_none_or(|step| step.at() > at) {
+            if fits && near.step(&self.config, head).is_none_or(|step| step.time() > at) {
                 return open(at);
             }
             let plan = near.plan(&self.config, packet.pushed, packet.framed);
@@ -391,7 +391,7 @@ impl<T> Link<T> {
     /// Starts every transmission that is due by `now`, at its logical time.
     fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some(step) = self.step().filter(|step| step.at() <= self.now) {
+        while let Some(step) = self.step().filter(|step| step.time() <= self.now) {
             match step {
                 Step::Close(at) => self.near.close(&self.config, at),
                 Step::Parity(plan) => self.send_parity(&plan),

@@ -25,7 +25,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    pub(crate) fn at(&self) -> Time {
+    pub(crate) fn time(&self) -> Time {
         match self {
             Self::Close(at) => *at,
             Self::Parity(plan) | Self::Data(plan) => plan.leaves,

@@ -215,7 +215,7 @@ impl Node {
                         }
                     }
                 },
-                Outcome::Kept { flow, file, shape } => self.is_kept(flow, file, shape),
+                Outcome::Kept { flow, file, shape } => self.on_kept(flow, file, shape),
                 Outcome::Delivered { flow } => self.finish(flow),
                 Outcome::Broken { flow, failure } => self.arrival_broke(flow, failure),
             }
@@ -264,7 +264,7 @@ impl Node {
     }
 
     /// Notes that a block for another engine is completely stored.
-    fn is_kept(&mut self, seq: Seq, file: Option<FileId>, shape: Shape) {
+    fn on_kept(&mut self, seq: Seq, file: Option<FileId>, shape: Shape) {
         let Self { core, flows, slots, .. } = self;
         let Some(flow) = flows.get_mut(seq) else {
             if let Some(file) = file {
@@ -280,7 +280,7 @@ impl Node {
         let (is_forwarded, waits) = (flow.is_forwarded, flow.sessions == 0);
         let sender = flow.outgoing.and_then(|handle| slots.get_mut(handle));
         match (sender, file) {
-            (Some(Session::Sender(sender)), Some(file)) => sender.own(core, file),
+            (Some(Session::Sender(sender)), Some(file)) => sender.take_over(core, file),
             (Some(Session::Receiver(_)) | None, Some(file)) => core.shared.close(file),
             (_, None) => {}
         }

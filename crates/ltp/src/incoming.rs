@@ -108,9 +108,9 @@ impl Node {
         }
     }
 
-    /// Whether a segment of a session may be from its peer. After a silence, the peer may move to
-    /// another path.
-    fn is_from_peer(
+    /// Checks that a segment of a session is from its peer, which may move to another path after a
+    /// silence.
+    fn admit_from(
         &mut self,
         now: Time,
         from: PathId,
@@ -153,7 +153,7 @@ impl Node {
         segment: &Segment<'_>,
         len: usize,
     ) {
-        if !self.is_from_peer(now, from, handle, segment) {
+        if !self.admit_from(now, from, handle, segment) {
             return;
         }
         if let Some(path) = self.slots.get(handle).and_then(|it| it.base_of().seat.path) {

@@ -67,7 +67,8 @@ impl Node {
             let is_same = is_last && finished.is_last || finished.before == before;
             return Some(if is_same { Intake::Known } else { UNREACHABLE });
         }
-        let known: Vec<_> = self.flows.of(id).map(|(seq, flow)| (seq, flow.before())).collect();
+        let known: Vec<_> =
+            self.flows.with_id(id).map(|(seq, flow)| (seq, flow.before())).collect();
         for (seq, from) in known {
             if from == before {
                 let flow = self.flows.get(seq)?;

@@ -341,7 +341,7 @@ impl Receiver {
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         self.report_gaps(core, burst.departure());
         self.report_repeats(core);
-        let may_report = self.reporting.due.is_empty() || self.may_report(core);
+        let may_report = self.reporting.due.is_empty() || self.ensure_mark(core);
         while let Some(&serial) = self.reporting.due.front().filter(|_| may_report) {
             self.refresh(core, serial);
             let Some(sent) = self.reporting.reports.get(serial) else {
@@ -461,7 +461,7 @@ impl Receiver {
     /// Processes a timer.
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match alarm {
-            Alarm::Report(serial) => self.is_overdue(core, now, serial),
+            Alarm::Report(serial) => self.on_report_overdue(core, now, serial),
             Alarm::Cancel => {
                 let Phase::Cancelling { reason, attempts, most, .. } = self.phase else { return };
                 if attempts > most {

@@ -233,7 +233,7 @@ impl Sender {
 
     fn opened(&mut self, core: &mut Core, file: FileId, len: u64) {
         if let Some(Supply::Passage(passage)) = self.source.as_mut() {
-            passage.own(file);
+            passage.take_over(file);
             self.start(core);
             return;
         }
@@ -376,7 +376,7 @@ impl Sender {
             Pass::Completing => true,
             Pass::Again => false,
         };
-        let serial = self.checkpoints.at(end);
+        let serial = self.checkpoints.serial_at(end);
         let kind = if end == layout.red {
             if layout.is_red() { DataKind::EndOfRedBlock } else { DataKind::EndOfRedPart }
         } else if due || serial.is_some() {
@@ -551,7 +551,7 @@ impl Sender {
         }
         // A restarted receiver may reuse serial numbers, but not in reply to a checkpoint to which
         // the previous receiver replied.
-        let is_repeated = self.reports.is_repeated(report);
+        let is_repeated = self.reports.note_serial(report);
         if !is_repeated || self.checkpoints.contains(report.checkpoint) {
             self.take_report(core, now, report);
         }
@@ -632,7 +632,9 @@ impl Sender {
     /// Processes a timer.
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match (alarm, self.phase) {
-            (Alarm::Checkpoint(serial), Phase::Sending) => self.is_overdue(core, now, serial),
+            (Alarm::Checkpoint(serial), Phase::Sending) => {
+                self.on_checkpoint_overdue(core, now, serial)
+            }
             (Alarm::Inactivity, Phase::Sending) => self.ask_again(core, now),
             (Alarm::Cancel, Phase::Cancelling { reason, attempts, most, .. }) => {
                 if attempts > most {

@@ -38,7 +38,7 @@ struct Deadlines {
 }
 
 impl Deadlines {
-    fn of(&self, left: usize, node: NodeIndex) -> Option<u64> {
+    fn get(&self, left: usize, node: NodeIndex) -> Option<u64> {
         let round = self.rounds.get(left)?;
         let place = round.binary_search_by_key(&node, |(node, _)| *node).ok()?;
         round.get(place).map(|(_, deadline)| *deadline)
@@ -174,7 +174,7 @@ impl Selection<'_> {
         let banned: &[SlotIndex] = if is_next { &self.source.banned } else { &[] };
         let mut best: Option<((u64, u64), SlotIndex, Passage)> = None;
         for pair in self.graph.out(node) {
-            let Some(deadline) = deadlines.of(left, pair.to) else { continue };
+            let Some(deadline) = deadlines.get(left, pair.to) else { continue };
             if is_next && !self.source.may_enter(pair.to) {
                 continue;
             }

@@ -80,7 +80,7 @@ pub(crate) fn addresses(index: u32) -> io::Result<Vec<Own>> {
             let Some(message) = item(&mut rest, len as usize, HEADER) else { break };
             match half(message, 4) {
                 Some(DONE | FAILED) => return Ok(all),
-                Some(NEW_ADDRESS) => all.extend(own(message, index)),
+                Some(NEW_ADDRESS) => all.extend(own_address(message, index)),
                 _ => {}
             }
         }
@@ -89,7 +89,7 @@ pub(crate) fn addresses(index: u32) -> io::Result<Vec<Own>> {
 }
 
 /// Address in a message, if it belongs to the interface.
-fn own(message: &[u8], index: u32) -> Option<Own> {
+fn own_address(message: &[u8], index: u32) -> Option<Own> {
     let &[_, bits, flags, _] = message.get(HEADER..HEADER + 4)?.first_chunk()?;
     if word(message, HEADER + 4)? != index || flags & TENTATIVE != 0 {
         return None;
@@ -261,7 +261,7 @@ mod tests {
             }
             let _ = conditions(&message, "lo").count();
             let _ = conditions(&bytes, "lo").count();
-            let _ = own(&message, 0).or_else(|| own(&bytes, 0));
+            let _ = own_address(&message, 0).or_else(|| own_address(&bytes, 0));
         }
     }
 }

@@ -99,7 +99,7 @@ impl Port {
         let shape = match read {
             Packet::Unreadable => None,
             Packet::Whole(vnet, len) => {
-                Shape::of(&vnet, &self.packet[..len]).ok().map(|shape| (shape, len))
+                Shape::from_packet(&vnet, &self.packet[..len]).ok().map(|shape| (shape, len))
             }
         };
         let Some((shape, len)) = shape else {

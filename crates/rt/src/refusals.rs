@@ -34,7 +34,7 @@ pub(crate) enum Meaning {
 
 impl Meaning {
     /// Meaning of an error of the system.
-    pub(crate) fn of(error: Errno) -> Self {
+    pub(crate) fn from_errno(error: Errno) -> Self {
         match error {
             // Also EWOULDBLOCK, which has the same number. The call may have been interrupted.
             Errno::AGAIN | Errno::INTR => Self::NotNow,
@@ -63,7 +63,7 @@ impl Meaning {
 ///
 /// The error ends the process: it is no error of the system, or shows a defect.
 pub(crate) fn forgivable(error: io::Error) -> io::Result<(Errno, Meaning)> {
-    match Errno::from_io_error(&error).map(|errno| (errno, Meaning::of(errno))) {
+    match Errno::from_io_error(&error).map(|errno| (errno, Meaning::from_errno(errno))) {
         None | Some((_, Meaning::Defect)) => Err(error),
         Some(known) => Ok(known),
     }

@@ -22,7 +22,7 @@ impl<'a> Coded<'a> {
     pub(crate) fn new(version: Version, packet: &'a Packet<'a>) -> Option<Self> {
         match version {
             Version::V1 => Some(Self::V1(packet)),
-            Version::V0 => say(packet).map(Self::V0),
+            Version::V0 => as_version_0(packet).map(Self::V0),
         }
     }
 
@@ -59,7 +59,7 @@ pub(crate) fn translated(version: Version, bytes: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 /// Version 0 equivalent of a packet of version 1.
-fn say<'a>(packet: &Packet<'a>) -> Option<v0::Packet<'a>> {
+fn as_version_0<'a>(packet: &Packet<'a>) -> Option<v0::Packet<'a>> {
     let short = |value: u64| u32::try_from(value).ok();
     Some(match packet {
         Packet::Beacon(beacon) => v0::Packet::Beacon(v0::Beacon { eid: beacon.eid }),

@@ -136,8 +136,8 @@ impl Control {
         self.last.map(|(at, len)| at + self.tfrc.interval(len))
     }
 
-    /// Whether a packet may be sent at this time; the error is the time to try again.
-    pub(crate) fn may_send(&mut self, at: Time) -> Result<(), Time> {
+    /// Checks that a packet may be sent at this time; the error is the time to try again.
+    pub(crate) fn check_pace(&mut self, at: Time) -> Result<(), Time> {
         let Some(due) = self.due().filter(|due| *due > at) else { return Ok(()) };
         self.is_held = true;
         let interval = self.last.map_or(BATCH, |(_, len)| self.tfrc.interval(len));
@@ -302,15 +302,15 @@ mod tests {
     fn packets_leave_at_the_allowed_rate() {
         let mut control = control();
         // Four packets per round trip: 25 ms each.
-        assert_eq!(control.may_send(millis(0)), Ok(()));
+        assert_eq!(control.check_pace(millis(0)), Ok(()));
         control.sent(millis(0), 0, 1000, 0);
-        assert_eq!(control.may_send(millis(24)), Err(millis(25)));
-        assert_eq!(control.may_send(millis(26)), Ok(()));
+        assert_eq!(control.check_pace(millis(24)), Err(millis(25)));
+        assert_eq!(control.check_pace(millis(26)), Ok(()));
         control.sent(millis(26), 1000, 500, 0);
         // One was late, and the next compensates.
-        assert_eq!(control.may_send(millis(26)), Err(Time::from_nanos(37_500_000)));
+        assert_eq!(control.check_pace(millis(26)), Err(Time::from_nanos(37_500_000)));
         control.sent(millis(80), 1500, 1000, 0);
-        assert_eq!(control.may_send(millis(80)), Err(millis(103)), "but no more than 2 ms");
+        assert_eq!(control.check_pace(millis(80)), Err(millis(103)), "but no more than 2 ms");
     }
 
     #[test]

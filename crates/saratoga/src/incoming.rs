@@ -33,7 +33,7 @@ impl Node {
             Packet::Metadata(metadata) => {
                 let id = SessionId { peer: from, number: metadata.session, role: Role::Receiver };
                 let identity = receiver::identity(metadata);
-                if self.was_received(id, metadata, &identity) {
+                if self.confirm_again(id, metadata, &identity) {
                     return;
                 }
                 let former = self.unite(now, id, &identity);
@@ -64,7 +64,7 @@ impl Node {
     }
 
     /// Confirms a session whose file was received before, by an earlier run or on another path.
-    fn was_received(&mut self, id: SessionId, metadata: &Metadata<'_>, identity: &[u8]) -> bool {
+    fn confirm_again(&mut self, id: SessionId, metadata: &Metadata<'_>, identity: &[u8]) -> bool {
         let key = received::key(id.number, identity);
         let Some(len) = self.core.received.get(&key).filter(|_| !self.sessions.is_closed(&id))
         else {
@@ -173,7 +173,7 @@ impl Node {
             self.refuse(id, StatusCode::AccessDenied);
             return None;
         }
-        if !self.sessions.has_place(&mut self.core, now, id.peer) {
+        if !self.sessions.make_place(&mut self.core, now, id.peer) {
             if asks {
                 let word = status(id.number, StatusCode::ReceiverResources);
                 self.reply(id.peer, word);
@@ -238,7 +238,7 @@ impl Node {
             self.core.stats.stray += 1;
             return;
         }
-        if !self.sessions.has_place(&mut self.core, now, from) {
+        if !self.sessions.make_place(&mut self.core, now, from) {
             let word = status(id.number, StatusCode::ReceiverResources);
             self.reply(from, word);
             return;

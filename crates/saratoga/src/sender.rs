@@ -415,7 +415,7 @@ impl Sender {
                 return Turn::Over;
             }
             let Some(next) = source.next_new(room) else { return Turn::Over };
-            if !self.may_send(core, burst.departure()) {
+            if !self.pace(core, burst.departure()) {
                 return Turn::Over;
             }
             let (len, end) = (next.data.len(), next.offset + next.data.len() as u64);
@@ -483,7 +483,7 @@ impl Sender {
                 self.go_on_filling(core, &mut source, burst.departure());
             }
             let Some(next) = source.next_repair(room) else { break Turn::Over };
-            if !self.may_send(core, burst.departure()) {
+            if !self.pace(core, burst.departure()) {
                 break Turn::Over;
             }
             let (offset, len, before) = (next.offset, next.data.len(), self.requests.count());

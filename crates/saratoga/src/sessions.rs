@@ -290,9 +290,9 @@ impl Sessions {
         }
     }
 
-    /// Whether there is a slot for another session of a peer. If none is free, a half-open session
-    /// is dropped.
-    pub(super) fn has_place(&mut self, core: &mut Core, now: Time, from: PathId) -> bool {
+    /// Returns whether there is a slot for another session of a peer. If none is free, a half-open
+    /// session is dropped.
+    pub(super) fn make_place(&mut self, core: &mut Core, now: Time, from: PathId) -> bool {
         let limits = &core.config.limits;
         let admission =
             Admission::with_places(limits.sessions).with_path_share(limits.sessions_per_path);

@@ -53,7 +53,7 @@ pub(crate) struct Exit {
 impl Exit {
     /// Returns the state at the far end at `now`: an outage starts and ends there one light time
     /// after it does at the near end.
-    fn of(link: &Link<Packet>, now: Time, cues: bool) -> Self {
+    fn at_far_end(link: &Link<Packet>, now: Time, cues: bool) -> Self {
         let mut left = Time::ZERO + now.since(Time::ZERO + link.delay_at(now));
         let mut up = link.is_up(left);
         loop {
@@ -220,7 +220,7 @@ impl Network {
     /// may change at the same moment and each change is an event.
     pub(crate) fn look_at_exit(&mut self, now: Time, pipe: usize) {
         let at = &mut self.pipes[pipe];
-        at.exit = Exit::of(&at.link, now, at.exit.cues);
+        at.exit = Exit::at_far_end(&at.link, now, at.exit.cues);
         if at.exit.up && at.exit.change.is_none() {
             self.exits_gated.remove(&pipe);
         } else {

@@ -301,7 +301,7 @@ impl<E: Engine> World<E> {
     }
 
     /// Schedules an action at a moment, or at once if that has passed.
-    pub fn at(&mut self, at: Time, action: Action<E>) {
+    pub fn schedule(&mut self, at: Time, action: Action<E>) {
         self.actions_added += 1;
         self.actions.insert((at.max(self.now), self.actions_added), action);
     }

@@ -201,7 +201,7 @@ impl<A: Engine> OverTcp<A> {
             return self.below.handle_input(now, Input::Receive(receive));
         };
         for packet in receive.datagrams() {
-            if !self.is_requested(now, most, receive.path, packet) {
+            if !self.request_connection(now, most, receive.path, packet) {
                 let packet = Receive { stride: packet.len(), bytes: packet, ..receive };
                 self.below.handle_input(now, Input::Receive(packet));
             }
@@ -210,7 +210,7 @@ impl<A: Engine> OverTcp<A> {
 
     /// Opens a connection on behalf of a peer with a SYN. Returns whether its packet waits or got a
     /// reply.
-    fn is_requested(&mut self, now: Time, most: usize, path: PathId, packet: &[u8]) -> bool {
+    fn request_connection(&mut self, now: Time, most: usize, path: PathId, packet: &[u8]) -> bool {
         let Some(ends) = self.below.asks(packet) else { return false };
         let (client, server) = ends;
         // This host's own streams are not proxied.
@@ -250,7 +250,7 @@ impl<A: Engine> OverTcp<A> {
             return self.accept_late(now, connection, &pending);
         }
         let ends = self.below.info(connection).ok().map(|info| (info.local, info.remote));
-        let Some((path, stream)) = self.streams.of(connection) else { return };
+        let Some((path, stream)) = self.streams.get_by_connection(connection) else { return };
         let Phase::Opening(ticket) = stream.phase else { return };
         stream.phase = Phase::Up;
         stream.ends = ends;
@@ -293,7 +293,7 @@ impl<A: Engine> OverTcp<A> {
     /// Gaps that nobody fetches would stall the service.
     fn left_out(&mut self, now: Time, connection: ConnectionId) {
         let Ok(holes) = self.below.take_holes(now, connection) else { return };
-        let Some((path, _)) = self.streams.of(connection) else { return };
+        let Some((path, _)) = self.streams.get_by_connection(connection) else { return };
         for Hole { offset, bytes } in holes.received {
             self.notify(now, path, PathEvent::Missing { offset, bytes });
         }
@@ -301,7 +301,7 @@ impl<A: Engine> OverTcp<A> {
 
     /// Records data to read, or the end of the peer's data.
     fn arrived(&mut self, now: Time, connection: ConnectionId, ended: bool) {
-        if let Some((path, stream)) = self.streams.of(connection) {
+        if let Some((path, stream)) = self.streams.get_by_connection(connection) {
             stream.ended |= ended;
             self.streams.readable.insert(path);
             return;
@@ -324,7 +324,7 @@ impl<A: Engine> OverTcp<A> {
             }
             return;
         }
-        let Some((path, stream)) = self.streams.of(connection) else { return };
+        let Some((path, stream)) = self.streams.get_by_connection(connection) else { return };
         let (below, blocked) = (&mut self.below, stream.blocked);
         drain_into(below, now, connection, &mut stream.kept);
         if !stream.kept.is_empty() {
@@ -349,7 +349,7 @@ impl<A: Engine> OverTcp<A> {
             return;
         }
         self.streams.left.remove(&connection);
-        let Some((path, stream)) = self.streams.of(connection) else {
+        let Some((path, stream)) = self.streams.get_by_connection(connection) else {
             self.streams.owners.remove(&connection);
             return;
         };

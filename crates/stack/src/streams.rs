@@ -126,7 +126,10 @@ impl Streams {
         }
     }
 
-    pub(super) fn of(&mut self, connection: ConnectionId) -> Option<(PathId, &mut Stream)> {
+    pub(super) fn get_by_connection(
+        &mut self,
+        connection: ConnectionId,
+    ) -> Option<(PathId, &mut Stream)> {
         match self.owners.get(&connection)? {
             Owner::Stream(path) => Some((*path, self.by_path.get_mut(path)?)),
             Owner::Nobody => None,

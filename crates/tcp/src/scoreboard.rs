@@ -173,7 +173,7 @@ impl Scoreboard {
     }
 
     /// Allows more lateness after a segment considered lost was late (RFC 8985 §6.2, step 4).
-    pub(crate) fn was_reordered(&mut self) {
+    pub(crate) fn on_late_segment(&mut self) {
         self.reordering.allow_more();
     }
 

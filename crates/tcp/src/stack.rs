@@ -132,7 +132,7 @@ impl Stack {
     pub fn new(config: Config, mut rng: Rng) -> Self {
         let secret = Secret::new(&mut rng);
         Self {
-            rules: Rules::of(&config),
+            rules: Rules::from_config(&config),
             time_wait: TimeWait::new(config.limits.time_wait),
             config,
             rng,
@@ -229,7 +229,7 @@ impl Stack {
     fn settle(&mut self, now: Time, index: u32) {
         self.remember(now, index);
         self.learn_path_mtu(now, index);
-        self.tell(index);
+        self.indicate(index);
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref() else { return };
         let over = connection.state() == State::Closed;
@@ -310,7 +310,7 @@ impl Stack {
     }
 
     /// Turns a connection's events into indications.
-    fn tell(&mut self, index: u32) {
+    fn indicate(&mut self, index: u32) {
         let id = self.id(index);
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return };

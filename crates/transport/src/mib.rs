@@ -25,7 +25,7 @@ impl From<Class> for TransmissionMode {
 impl Class {
     /// The class towards an entity, as far as a MIB sets it.
     #[must_use]
-    pub fn of(mib: &Values, remote: Option<u64>) -> Option<Self> {
+    pub fn towards(mib: &Values, remote: Option<u64>) -> Option<Self> {
         let remote = remote.map(|remote| remote.to_string());
         let own = remote.and_then(|remote| mib.get(&["remotes", &remote, "class"]));
         match own.or_else(|| mib.get(&["default", "class"]))?.as_integer()? {

@@ -184,7 +184,7 @@ impl PepSettings {
         }
         let mut config = PepConfig::default();
         all.apply(&mut config)?;
-        Ok(Self::of(&config))
+        Ok(Self::from_config(&config))
     }
 }
 

@@ -101,7 +101,7 @@ pub struct Files {
 
 impl Files {
     /// Files of a transfer of this kind, with this name and content.
-    pub fn of(kind: ContentKind, name: &str, content: &Bytes, records: &[Record]) -> Self {
+    pub fn for_content(kind: ContentKind, name: &str, content: &Bytes, records: &[Record]) -> Self {
         let plain =
             Self { at_sender: Some(content.clone()), at_receiver: None, expected: content.clone() };
         match kind {
@@ -185,14 +185,18 @@ mod tests {
     fn changed_files_differ_only_in_their_records() {
         let content = Bytes::from(vec![7; 100]);
         let records = ["10-19".parse().unwrap(), "95-".parse().unwrap()];
-        let files = Files::of(ContentKind::Changes, "f", &content, &records);
+        let files = Files::for_content(ContentKind::Changes, "f", &content, &records);
         let (name, before) = files.at_receiver.unwrap();
         let differ: Vec<_> = (0..100).filter(|at| before[*at] != content[*at]).collect();
         assert_eq!(differ, (10..20).chain(95..100).collect::<Vec<_>>());
         let control = UpdateControl::decode(&files.at_sender.unwrap()).unwrap();
         assert_eq!((name.as_str(), control.apply(&before).unwrap()), ("f", content.to_vec()));
-        let read =
-            Files::of(ContentKind::Records, "f", &Bytes::from_static(b"abcdef"), &records[..0]);
+        let read = Files::for_content(
+            ContentKind::Records,
+            "f",
+            &Bytes::from_static(b"abcdef"),
+            &records[..0],
+        );
         assert_eq!(read.expected, "");
     }
 }

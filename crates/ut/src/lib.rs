@@ -330,7 +330,7 @@ impl<B: Below> LayeredEntity<B> {
             }
             Event::Came { arrival, from, content, leaves_file } => {
                 if !self.peers.contains_key(&from) {
-                    if !self.has_room_for_stranger(now) {
+                    if !self.make_room_for_stranger(now) {
                         self.statistics.strangers += 1;
                         self.below.refuse(now, arrival);
                         return self.below.part(from);
@@ -363,9 +363,9 @@ impl<B: Below> LayeredEntity<B> {
         self.strangers.insert((now, number));
     }
 
-    /// Whether one more unconfigured entity can be remembered. One without anything under way is
-    /// forgotten for it; if there is none, the weakest reception gives way.
-    fn has_room_for_stranger(&mut self, now: Time) -> bool {
+    /// Returns whether one more unconfigured entity can be remembered. One without anything under
+    /// way is forgotten for it; if there is none, the weakest reception gives way.
+    fn make_room_for_stranger(&mut self, now: Time) -> bool {
         let Config { peers, limits, .. } = &self.config;
         if self.peers.len() < peers.len() + limits.strangers {
             return true;

@@ -105,7 +105,7 @@ impl Receiver {
     pub(super) fn recorded(&mut self, core: &mut Core, now: Time) {
         match self.phase {
             Phase::Recording => self.install(core, now),
-            Phase::Concluding => self.tell(core, now),
+            Phase::Concluding => self.report_outcome(core, now),
             Phase::Receiving
             | Phase::Verifying
             | Phase::Syncing
@@ -239,12 +239,12 @@ impl Receiver {
             let key = journal::receiver_key(self.base.id());
             self.base.record(core, &mut self.record.slot, IndexRequest::Put { key, value });
         } else {
-            self.tell(core, now);
+            self.report_outcome(core, now);
         }
     }
 
     /// Reports the outcome to the user, and to the sender if it waits.
-    fn tell(&mut self, core: &mut Core, now: Time) {
+    fn report_outcome(&mut self, core: &mut Core, now: Time) {
         self.indicate_finished(core);
         let closure = self.metadata.as_ref().is_some_and(|metadata| metadata.closure);
         // Without a path to the sender, the sender will retry, and then gets a reply from memory.
@@ -478,7 +478,7 @@ impl Receiver {
             eof: self.eof_pdu.clone(),
             ranges: self.record.progress.safe().clone(),
         };
-        self.record.submitted = Recorded::of(&record);
+        self.record.submitted = Recorded::from_record(&record);
         let value: Bytes = journal::encode_receiver(&record);
         let key = journal::receiver_key(self.base.id());
         self.base.record(core, &mut self.record.slot, IndexRequest::Put { key, value });

@@ -187,7 +187,7 @@ impl Receiver {
             self.cancelled_by_sender(core, now, eof.condition, location);
             return;
         }
-        let end = End::of(eof);
+        let end = End::from_eof(eof);
         match self.eof {
             Some(known) if known == end => return,
             Some(_) => {

@@ -103,7 +103,7 @@ struct End {
 }
 
 impl End {
-    fn of(eof: &Eof) -> Self {
+    fn from_eof(eof: &Eof) -> Self {
         Self { size: eof.file_size, checksum: eof.checksum }
     }
 }
@@ -154,7 +154,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn of(record: &ReceiverRecord) -> Self {
+    fn from_record(record: &ReceiverRecord) -> Self {
         let ReceiverRecord { ranges, metadata, eof, .. } = record;
         Self { ranges: ranges.clone(), metadata: !metadata.is_empty(), eof: !eof.is_empty() }
     }
@@ -198,7 +198,7 @@ impl Receiver {
         let received = record.ranges.covered() as usize + record.metadata.len() + record.eof.len();
         self.base.credit.earn(received);
         core.shared.places.gained(self.base.seat.handle, record.ranges.covered());
-        self.record.submitted = Recorded::of(&record);
+        self.record.submitted = Recorded::from_record(&record);
         self.record.recorded = self.record.submitted.clone();
         self.ranges = record.ranges;
         self.count_ranges(core, self.ranges.len());
@@ -213,7 +213,7 @@ impl Receiver {
         };
         if let (Some(decided), Some(metadata)) = (record.decided, &metadata) {
             self.take_metadata(core, metadata, &record.metadata);
-            self.eof = eof.map(|eof| End::of(&eof));
+            self.eof = eof.map(|eof| End::from_eof(&eof));
             self.eof_pdu.clone_from(&record.eof);
             self.outcome.condition = decided.condition;
             self.outcome.fault_location = decided.fault_location;

@@ -231,7 +231,8 @@ impl Entity {
         let id = finished.id;
         let Some(forward) = self.core.operations.relays.forwards.remove(&id) else { return };
         self.core.release(id);
-        self.core.tell(OperationIndication::Relayed { id, condition: finished.condition });
+        self.core
+            .indicate_operation(OperationIndication::Relayed { id, condition: finished.condition });
         // Finished PDU of the end system, shortened to fit the path.
         let pdu = Outcome::reported(finished).encode(&forward.back, true, usize::MAX);
         if let Some(from) = forward.from {

@@ -205,13 +205,13 @@ impl Core {
         header.destination.0 != self.config.entity
     }
 
-    fn tell(&mut self, indication: OperationIndication) {
+    fn indicate_operation(&mut self, indication: OperationIndication) {
         self.user.indicate(Indication::UserOperation(indication));
     }
 
     fn refuse(&mut self, asker: Asker, reason: Refusal) {
         let (from, id) = (EntityId(asker.entity), asker.original);
-        self.tell(OperationIndication::Refused { from, id, reason });
+        self.indicate_operation(OperationIndication::Refused { from, id, reason });
     }
 }
 

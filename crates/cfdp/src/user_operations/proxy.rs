@@ -32,7 +32,7 @@ impl Entity {
         match started {
             Ok(Some(id)) => {
                 let (from, original) = (EntityId(asker.entity), asker.original);
-                self.core.tell(OperationIndication::ProxyPut { from, original, id });
+                self.core.indicate_operation(OperationIndication::ProxyPut { from, original, id });
             }
             Ok(None) => {}
             Err(reason) => {

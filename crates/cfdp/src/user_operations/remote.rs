@@ -109,7 +109,7 @@ impl Entity {
     pub(super) fn answered(&mut self, received: &Received, all: &[UserOperation<'_>]) {
         if let Some(report) = all.iter().find_map(|operation| reported_by(operation, received, all))
         {
-            self.core.tell(report);
+            self.core.indicate_operation(report);
         }
     }
 }

@@ -129,12 +129,12 @@ impl Entity {
             Some(report)
         });
         if let Some(report) = report {
-            self.core.tell(reported(report, all));
+            self.core.indicate_operation(reported(report, all));
             self.discharge(received.id());
             return;
         }
         let name = if received.has_file() { request.destination_name } else { Lv::default() };
-        self.core.tell(OperationIndication::SfoReceived {
+        self.core.indicate_operation(OperationIndication::SfoReceived {
             id: finished.id,
             source: request.source.entity(),
             label: Bytes::copy_from_slice(request.label.0),
@@ -167,7 +167,7 @@ impl Entity {
         // record without a file.
         self.discharge(hop.original);
         self.core.release(hop.original);
-        self.core.tell(OperationIndication::SfoForwarded {
+        self.core.indicate_operation(OperationIndication::SfoForwarded {
             original: hop.original,
             next: EntityId(hop.next),
             condition: finished.condition,

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true
     };
     out.flush()?;
-    Ok(Exit::of(whole).into())
+    Ok(Exit::if_succeeded(whole).into())
 }
 
 /// Name of standard input.

@@ -82,7 +82,7 @@ pub(crate) struct Args {
 }
 
 /// Times without a date count from 1970, so that both kinds keep their values.
-const BASE: Base = Base::at(UNIX_EPOCH);
+const BASE: Base = Base::from_epoch(UNIX_EPOCH);
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (Some(from), Some(to)) = (args.from, args.to) else { return Ok(Exit::Done.into()) };
     let (text, is_found) = found(document.plan, args, (from, to))?;
     io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(Exit::of(is_found).into())
+    Ok(Exit::if_succeeded(is_found).into())
 }
 
 /// Text for the routes of a plan, and whether there are any.

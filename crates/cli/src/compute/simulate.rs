@@ -208,9 +208,9 @@ pub(crate) fn table(transfers: &[TransferMetrics]) -> Table {
         let of_bound = |text: String| {
             if transfer.least.bound_is_mean { format!("{MEAN}{text}") } else { text }
         };
-        let of = |value: Option<f64>, show: fn(f64) -> String| Cell::of(value.map(show));
+        let of = |value: Option<f64>, show: fn(f64) -> String| Cell::optional(value.map(show));
         let count = |count: Option<u64>, show: fn(f64) -> String| {
-            Cell::of(count.map(|count| show(count as f64)))
+            Cell::optional(count.map(|count| show(count as f64)))
         };
         let traffic = &transfer.traffic;
         table.row([
@@ -220,8 +220,8 @@ pub(crate) fn table(transfers: &[TransferMetrics]) -> Table {
             Cell::from(Size(transfer.file_bytes).to_string()),
             result(transfer),
             of(transfer.delivered_s, show::duration),
-            Cell::of(transfer.bound_s.map(show::duration).map(of_bound)),
-            Cell::of(transfer.efficiency.map(show::percent).map(of_bound)),
+            Cell::optional(transfer.bound_s.map(show::duration).map(of_bound)),
+            Cell::optional(transfer.efficiency.map(show::percent).map(of_bound)),
             transfer.efficiency.map_or_else(|| Cell::from(""), Cell::Bar),
             of(transfer.spent, show::factor),
             of(transfer.confirmed_s, show::duration),

@@ -36,16 +36,16 @@ pub(crate) struct Page {
 impl Page {
     /// Standard output: as wide as the terminal, in colours unless `NO_COLOR` is set and not empty.
     pub(crate) fn stdout() -> Self {
-        Self::of(&Term::stdout())
+        Self::for_terminal(&Term::stdout())
     }
 
     /// Standard error, likewise.
     #[cfg(feature = "emulate")]
     pub(crate) fn stderr() -> Self {
-        Self::of(&Term::stderr())
+        Self::for_terminal(&Term::stderr())
     }
 
-    fn of(terminal: &Term) -> Self {
+    fn for_terminal(terminal: &Term) -> Self {
         let has_colors = has_colors(terminal.is_term());
         let size = terminal.size_checked();
         let width = size.map(|(_, width)| usize::from(width)).filter(|width| *width > 0);
@@ -196,7 +196,7 @@ pub(crate) enum Cell {
 
 impl Cell {
     /// Text, or nothing.
-    pub(crate) fn of(text: Option<String>) -> Self {
+    pub(crate) fn optional(text: Option<String>) -> Self {
         text.map_or(Self::None, Self::from)
     }
 

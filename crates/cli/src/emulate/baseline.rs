@@ -152,7 +152,7 @@ impl Baseline {
         let link = Figures::measure("a link", near, far, time)?;
         let real_time = world.is_real_time();
         world.stop()?;
-        say("times of packets over a link")?;
+        print("times of packets over a link")?;
         let there = Config { rate: Rate::Constant(LINE_BPS), ..config.clone() };
         let world = World::start(&measure::pair(there, config, 1, MEMORY))?;
         let [near, far] = ends(&world)?;
@@ -191,12 +191,12 @@ impl Figures {
     fn measure(between: &str, near: &Host, far: &Host, time: Duration) -> anyhow::Result<Self> {
         let flood = |batches: bool| -> anyhow::Result<f64> {
             let how = if batches { "in batches" } else { "one by one" };
-            say(&format!("datagrams {how} over {between}"))?;
+            print(&format!("datagrams {how} over {between}"))?;
             let load = Load { datagram: DATAGRAM, batches, time };
             Ok(measure::flood(near, far, &load)?.per_second())
         };
         let (batched_datagrams_s, single_datagrams_s) = (flood(true)?, flood(false)?);
-        say(&format!("TCP over {between}"))?;
+        print(&format!("TCP over {between}"))?;
         let stream = measure::stream(near, far, time, None)?;
         if !stream.intact {
             return Err(anyhow!("{between} did not carry what was sent"));
@@ -212,6 +212,6 @@ fn ends(world: &World) -> anyhow::Result<[&Host; 2]> {
     }
 }
 
-fn say(what: &str) -> io::Result<()> {
+fn print(what: &str) -> io::Result<()> {
     writeln!(io::stderr(), "measuring: {what}")
 }

@@ -271,7 +271,7 @@ impl Plan<'_> {
         let work = &|sender: mpsc::Sender<_>| {
             while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if cancelled.load(Ordering::Relaxed)
-                    || sender.send(self.one(case, cancelled)).is_err()
+                    || sender.send(self.run_case(case, cancelled)).is_err()
                 {
                     return;
                 }
@@ -341,7 +341,7 @@ impl Plan<'_> {
     }
 
     /// One transfer in a world of its own.
-    fn one(&self, case: &Case, cancelled: &AtomicBool) -> anyhow::Result<Done> {
+    fn run_case(&self, case: &Case, cancelled: &AtomicBool) -> anyhow::Result<Done> {
         let link = self.link(case)?;
         let contender = self.contenders.get(&case.what);
         let (outcome, report) = match contender
@@ -393,7 +393,7 @@ impl Plan<'_> {
     ) -> anyhow::Result<(Outcome, emu::Report)> {
         let plan = compare::Plan {
             seed,
-            ..compare::Plan::of(link.clone(), vec![protocol.clone()], self.content.clone())
+            ..compare::Plan::new(link.clone(), vec![protocol.clone()], self.content.clone())
         };
         let mut scenario = plan.scenario(protocol, seed)?;
         scenario.limits.time = Some(self.args.timeout);

@@ -310,7 +310,7 @@ impl UpArgs {
         let world = Arc::into_inner(world).ok_or_else(|| anyhow!("the interface has not ended"))?;
         // This ends a capture too.
         let account = self.demands.account(scenario, &world.stop()?)?;
-        Ok(Exit::of(self.demands.accept(&account)).into())
+        Ok(Exit::if_succeeded(self.demands.accept(&account)).into())
     }
 
     /// Starts the capture, if requested, as a request of the control interface does.
@@ -478,7 +478,7 @@ fn shown(world: &model::World) -> String {
     for link in &world.links {
         let setting = |key: &str| {
             let value = link.settings.get(key).and_then(Value::as_str);
-            Cell::of(value.map(str::to_owned))
+            Cell::optional(value.map(str::to_owned))
         };
         let lost: u64 = link.counters.lost.values().map(|count| count.packets).sum();
         let (state, tone) = if link.up { ("up", Tone::Plain) } else { ("down", Tone::Bad) };

@@ -65,7 +65,7 @@ impl SendOptions {
     /// The group to send to: that of the option, or the address if it is a group's.
     pub(crate) fn group(&self, kind: Kind, address: Option<&str>) -> Result<Option<rt::Group>> {
         let Self { group, interface, ttl, .. } = self;
-        let options = GroupOptions::of(group.clone(), interface.clone(), *ttl);
+        let options = GroupOptions::new(group.clone(), interface.clone(), *ttl);
         if group.is_some() {
             return options.of_norm().map(Some);
         }

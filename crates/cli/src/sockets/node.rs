@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         .map(|(name, at)| model::Layer { name: name.to_owned(), listening: at.to_vec() })
         .collect();
     if !args.quiet {
-        say(&spec, &layers);
+        print_start(&spec, &layers);
     }
     let directory = spec.store.directory.as_ref();
     let spool = directory.map(|path| path.join(FileName::SPOOL_DIRECTORY).join("spool"));
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     server.run(shared, ends);
     let has_failed = node.has_failed();
     node.stop(if has_failed { Duration::ZERO } else { drain });
-    Ok(Exit::of(!has_failed).into())
+    Ok(Exit::if_succeeded(!has_failed).into())
 }
 
 fn open(store: &Store, waker: &Waker) -> Result<FileStore> {
@@ -128,7 +128,7 @@ fn not_started(error: &NodeError) -> anyhow::Error {
     anyhow!("{error}{hint}")
 }
 
-fn say(spec: &NodeSpec, layers: &[model::Layer]) {
+fn print_start(spec: &NodeSpec, layers: &[model::Layer]) {
     let mut text = format!(
         "node {} is ready; applications connect to {}
 ",

@@ -399,7 +399,7 @@ impl Pending {
     /// Waits for the next contact if there is none.
     fn on_contact(&mut self, now: Time, contact: rt::Contact) {
         if let Some(text) = contacts::described(now, contact) {
-            self.screen.say(text);
+            self.screen.print(text);
         }
         (self.contact, self.began) = (contact, now);
         if let rt::Contact::Closed(Some(next)) = contact {
@@ -423,7 +423,7 @@ impl Pending {
             "recv --protocol {protocol}` running there as entity {remote_entity} (another \
              protocol needs --protocol here, too)"
         );
-        self.screen.say(transfer::silence(self.to, patience, &server));
+        self.screen.print(transfer::silence(self.to, patience, &server));
     }
 
     fn indication(&mut self, now: Time, indication: Indication) {
@@ -440,10 +440,10 @@ impl Pending {
                 self.phase = Phase::Failed(condition.to_string());
             }
             Indication::Fault { id, condition, .. } => {
-                self.screen.say(format_args!("{id}: {condition}"));
+                self.screen.print(format_args!("{id}: {condition}"));
             }
             Indication::PeerError { id, error, .. } => {
-                self.screen.say(format_args!("{id}: {error}"));
+                self.screen.print(format_args!("{id}: {error}"));
             }
             Indication::Abandoned { .. }
             | Indication::Displaced(_)
@@ -479,7 +479,7 @@ impl Pending {
         } else if !failed && finished.role == Role::Receiver {
             let name = &finished.destination_name;
             if matches!(self.operation, Operation::PutFrom { .. }) && !name.is_empty() {
-                self.screen.say(format_args!(
+                self.screen.print(format_args!(
                     "{}: received {name}: {}",
                     finished.id,
                     crate::show::bytes(finished.size as f64)
@@ -545,7 +545,7 @@ impl Pending {
     }
 
     fn failed(&self, why: &str) -> Result<ExitCode> {
-        self.screen.say(format_args!("failed: {why}"));
+        self.screen.print(format_args!("failed: {why}"));
         self.print(false, &json!({ "failure": why }), "")
     }
 

@@ -71,7 +71,7 @@ pub(crate) struct Measures {
 
 impl Outcome {
     /// The outcome that a transport reports; `file` is the file here.
-    pub(crate) fn of(
+    pub(crate) fn from_ended(
         protocol: &Protocol,
         ended: &Ended,
         file: PathBuf,

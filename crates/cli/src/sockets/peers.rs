@@ -51,7 +51,7 @@ pub(crate) struct GroupOptions {
 
 impl GroupOptions {
     /// Options given one by one.
-    pub(crate) fn of(group: Option<String>, interface: Option<String>, ttl: Option<u32>) -> Self {
+    pub(crate) fn new(group: Option<String>, interface: Option<String>, ttl: Option<u32>) -> Self {
         Self { group, interface, ttl }
     }
 

@@ -26,7 +26,7 @@ impl Screen {
     }
 
     /// Prints one line.
-    pub(crate) fn say(&self, text: impl Display) {
+    pub(crate) fn print(&self, text: impl Display) {
         self.bars.suspend(|| {
             // A standard error that is closed has no reader.
             let _ = writeln!(std::io::stderr(), "{text}");

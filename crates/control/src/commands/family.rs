@@ -22,7 +22,7 @@ kill -s 0 -- -1 && exec sleep infinity
 
 /// Returns a command that runs a program in its own namespace, where killing it kills all
 /// children, and the pipe with its exit code.
-pub(super) fn of(argv: &[String]) -> io::Result<(Command, PipeReader)> {
+pub(super) fn in_own_namespace(argv: &[String]) -> io::Result<(Command, PipeReader)> {
     let (code, status) = io::pipe()?;
     let mut command = Command::new("unshare");
     // `/proc` shows the processes of the namespace with their PIDs there.

@@ -129,8 +129,8 @@ mod tests {
         for _ in 2..300 {
             transfers.add(record(1, Some(Time::ZERO)));
         }
-        assert_eq!(transfers.one(1).unwrap().state, TransferState::Running);
-        assert!(transfers.one(2).is_err());
+        assert_eq!(transfers.shown(1).unwrap().state, TransferState::Running);
+        assert!(transfers.shown(2).is_err());
         for _ in 1..RUNNING_MAX {
             transfers.add(record(0, None));
         }

@@ -22,7 +22,7 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    pub(super) fn of(range: Range) -> Self {
+    pub(super) fn from_range(range: Range) -> Self {
         let [network, gateway, resolver] =
             [0, 2, 3].map(|last| Ipv4Addr::new(10, range.0, 254, last));
         Self { gateway, resolver, network }
@@ -47,7 +47,7 @@ pub(super) fn check() -> Result<(), UplinkError> {
 #[expect(unsafe_code, reason = "what is done between fork and exec is for us to judge")]
 pub(super) fn start(range: Range, host: &Host) -> Result<(), UplinkError> {
     let namespace = format!("/proc/{}/fd/{}", std::process::id(), host.descriptor());
-    let network = format!("--cidr={}/24", Addresses::of(range).network);
+    let network = format!("--cidr={}/24", Addresses::from_range(range).network);
     let mut command = Command::new(PROGRAM);
     command.args(["--configure", "--mtu=1500", &network, "--netns-type=path", "--ready-fd=1"]);
     command.args([&namespace, DEVICE]).stdin(Stdio::null());

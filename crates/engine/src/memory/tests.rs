@@ -118,8 +118,8 @@ fn the_file_limit_can_be_raised_but_not_beyond_memory() {
     store.raise_file_max(1);
     assert_eq!(store.file_max(), MemoryStore::FILE_MAX);
     store.raise_file_max(1 << 60);
-    assert_eq!(store.has_room(1 << 60, 1), Ok(()));
-    assert_eq!(store.has_room((1 << 60) + 1, 1), Err(EffectError::NoSpace));
+    assert_eq!(store.check_room(1 << 60, 1), Ok(()));
+    assert_eq!(store.check_room((1 << 60) + 1, 1), Err(EffectError::NoSpace));
     let file = open(&mut store, "a", OpenMode::Write);
     let bytes = Bytes::from_static(b"x");
     let write = StoreEffect::Write { ticket: Ticket(2), file, offset: (1 << 60) - 1, bytes };

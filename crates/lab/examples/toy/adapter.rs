@@ -66,7 +66,7 @@ impl Configuration for Config {
     }
 
     fn settings(&self) -> Settings {
-        Settings::of(self)
+        Settings::from_config(self)
     }
 
     fn set_path(&mut self, entity: u64, path: PathId) {

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn sample(size: u64, bound_s: f64, times: &[f64]) -> Sample {
-        let delivered = Summary::of(times).expect("there are times");
+        let delivered = Summary::from_samples(times).expect("there are times");
         Sample { size, delivered, runs: times.len(), bound_s }
     }
 

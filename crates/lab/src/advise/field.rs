@@ -256,7 +256,8 @@ impl<'a> Field<'a> {
             && self.mean_of(tried).is_some_and(|mean| self.facts.rtt_s <= CERTAIN * mean);
         tried.is_settled()
             || one_suffices
-            || tried.runs.len() > 1 && Summary::of(&self.times(&tried.runs)).is_some_and(certain)
+            || tried.runs.len() > 1
+                && Summary::from_samples(&self.times(&tried.runs)).is_some_and(certain)
     }
 
     /// Indices of the candidates that `admits` accepts, in order, within the budget.
@@ -405,7 +406,7 @@ impl Field<'_> {
     fn estimate(&self, tried: &Tried) -> Option<Estimate> {
         let sizes = self.short?;
         let sample = |(runs, size): (&Vec<TransferMetrics>, u64)| {
-            let delivered = Summary::of(&self.times(runs))?;
+            let delivered = Summary::from_samples(&self.times(runs))?;
             let bounds: Vec<_> = runs.iter().filter_map(|run| run.bound_s).collect();
             let bound_s = mean(&bounds);
             let all = self.times(runs).len() == runs.len();
@@ -673,7 +674,7 @@ impl Field<'_> {
         let deviation = |found: &Candidate| {
             let tried = self.tried.iter().find(|tried| tried.is(found));
             let times = tried.map(|tried| self.times(&tried.runs)).unwrap_or_default();
-            Summary::of(&times).map_or(0.0, |summary| summary.sem)
+            Summary::from_samples(&times).map_or(0.0, |summary| summary.sem)
         };
         let (success, error) = (best.success, deviation(best));
         let ties = |found: &&Candidate| {

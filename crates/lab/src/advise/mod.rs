@@ -313,7 +313,7 @@ impl Question {
             seed: self.seed,
             jobs: self.jobs,
             part: self.part(),
-            ..Plan::of(link, Vec::new(), content)
+            ..Plan::new(link, Vec::new(), content)
         }
     }
 

@@ -110,7 +110,7 @@ impl<'a> Truth<'a> {
         let times: Vec<_> = (0..runs).filter_map(|run| self.run(row, run)).collect();
         let deadline = self.question.deadline.map_or(f64::INFINITY, |d| d.duration().as_secs_f64());
         let in_time = times.iter().filter(|time| **time <= deadline).count();
-        (in_time as f64 / f64::from(runs), Summary::of(&times).unwrap_or_default())
+        (in_time as f64 / f64::from(runs), Summary::from_samples(&times).unwrap_or_default())
     }
 }
 

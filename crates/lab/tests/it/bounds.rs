@@ -101,7 +101,7 @@ fn strike(link: &mut LinkSpec, rng: &mut Rng) {
 fn plan(hops: Vec<LinkSpec>, content: &Bytes, seed: u64) -> Plan {
     Plan {
         seed,
-        ..Plan::of(
+        ..Plan::new(
             Preset { about: String::new(), sharing: None, hops },
             Vec::new(),
             content.clone(),
@@ -212,7 +212,7 @@ fn no_mean_over_a_lossy_link_beats_the_bound() {
         let runs: Vec<_> =
             (0..12).map(|run| once(vec![hop.clone()], &content, 100 * seed + run)).collect();
         let delivered: Vec<_> = runs.iter().map(|run| run.delivered_s.unwrap()).collect();
-        let delivered = lab::stats::Summary::of(&delivered).unwrap();
+        let delivered = lab::stats::Summary::from_samples(&delivered).unwrap();
         assert!(runs.iter().all(|run| run.least.bound_is_mean && run.efficiency.is_some()));
         let bounds: Vec<_> = runs.iter().map(|run| run.bound_s.unwrap()).collect();
         let bound = lab::stats::mean(&bounds);

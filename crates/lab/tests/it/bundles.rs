@@ -220,7 +220,7 @@ fn neighbours_unreachable_for_too_long_are_given_up() {
 fn a_comparison_has_relays_between_its_hops() {
     let plan = |relay: bool, link: &str| Plan {
         relay,
-        ..Plan::of(
+        ..Plan::new(
             Preset::find(link).unwrap(),
             ["bp-tcpcl", "cfdp"].map(|name| name.parse().unwrap()).into(),
             content::made_up(1, 0, 200_000).unwrap(),

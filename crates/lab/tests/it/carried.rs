@@ -127,7 +127,7 @@ fn relays_forward_in_comparisons_and_the_same_seed_gives_the_same() {
     let plan = Plan {
         relay: true,
         runs: 1,
-        ..Plan::of(
+        ..Plan::new(
             link,
             protocols.map(|name| name.parse().unwrap()).to_vec(),
             content::made_up(1, 0, 1_000_000).unwrap(),

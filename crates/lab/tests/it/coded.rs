@@ -21,7 +21,7 @@ fn seeds(default: u32) -> u32 {
 fn plan(link: &str, protocol: &str, bytes: u64, runs: u32) -> Plan {
     let hop: LinkSpec = transport::text::parse(link, "link").unwrap();
     let link = Preset { about: String::new(), sharing: None, hops: vec![hop] };
-    Plan { runs, ..Plan::of(link, vec![protocol.parse().unwrap()], random_content(1, bytes)) }
+    Plan { runs, ..Plan::new(link, vec![protocol.parse().unwrap()], random_content(1, bytes)) }
 }
 
 /// Results over a link, in TOML; every run is complete.

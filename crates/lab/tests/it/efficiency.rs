@@ -26,7 +26,7 @@ fn plan(link: &str, per: f64, runs: u32) -> Plan {
         };
         *hop = lossy.over(hop);
     }
-    Plan { runs, ..Plan::of(link, vec!["cfdp".parse().unwrap()], random_content(1, 10_000_000)) }
+    Plan { runs, ..Plan::new(link, vec!["cfdp".parse().unwrap()], random_content(1, 10_000_000)) }
 }
 
 fn rows(plan: &Plan) -> Vec<Row> {

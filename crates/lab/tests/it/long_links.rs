@@ -25,7 +25,7 @@ fn whole_sweep() -> bool {
 /// The file over one link by one protocol, `seeds` times.
 fn row(link: Preset, protocol: &str, size: u64, seeds: u32) -> Row {
     let content = content::made_up(1, 0, size).unwrap();
-    let plan = Plan { runs: seeds, ..Plan::of(link, vec![protocol.parse().unwrap()], content) };
+    let plan = Plan { runs: seeds, ..Plan::new(link, vec![protocol.parse().unwrap()], content) };
     let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
     let row = rows.into_iter().next().unwrap();
     let delivered = row.delivered_s.as_ref().map_or(f64::NAN, |summary| summary.mean);

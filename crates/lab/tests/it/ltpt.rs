@@ -168,7 +168,7 @@ fn files_cross_in_both_directions_and_end_on_the_way() {
 fn a_comparison_has_engines_between_its_hops() {
     let plan = |relay: bool| Plan {
         relay,
-        ..Plan::of(
+        ..Plan::new(
             Preset::find("moon-farside").unwrap(),
             ["ltp-t", "bp-tcpcl", "ltp"].map(|name| name.parse().unwrap()).into(),
             content::made_up(1, 0, 200_000).unwrap(),

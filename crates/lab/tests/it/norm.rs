@@ -269,7 +269,7 @@ fn a_hundred_receivers_cost_little_more_than_one() {
         let plan = Plan {
             receivers,
             runs: 2,
-            ..Plan::of(
+            ..Plan::new(
                 link,
                 vec!["norm".parse().unwrap()],
                 content::made_up(1, 0, 10_000_000).unwrap(),
@@ -296,7 +296,7 @@ fn losses_at_the_farthest_mars_end_no_transfer() {
             hop.errors.per = Some(Probability(loss));
         }
         let content = content::made_up(1, 0, 1_000_000).unwrap();
-        let plan = Plan { runs, ..Plan::of(link, vec!["norm".parse().unwrap()], content) };
+        let plan = Plan { runs, ..Plan::new(link, vec!["norm".parse().unwrap()], content) };
         let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().unwrap();
         println!("losses of {loss}: {} of {}", rows[0].completed, rows[0].runs);
         assert_eq!(rows[0].completed, rows[0].runs, "{loss}: {:?}", rows[0].failures);

@@ -27,7 +27,7 @@ fn link(round_trip_ms: u64, per: f64) -> Preset {
 fn row(pep: Option<Between>, protocol: &str, link: Preset, bytes: u64) -> Row {
     let plan = Plan {
         pep,
-        ..Plan::of(link, vec![protocol.parse().unwrap()], content::made_up(1, 0, bytes).unwrap())
+        ..Plan::new(link, vec![protocol.parse().unwrap()], content::made_up(1, 0, bytes).unwrap())
     };
     let mut rows = compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();
     let row = rows.remove(0);
@@ -230,7 +230,7 @@ fn several_receivers_have_no_gateways() {
     let plan = Plan {
         receivers: 2,
         pep: Some(Between::Tcp),
-        ..Plan::of(
+        ..Plan::new(
             link(600, 0.0),
             vec!["ftp".parse().unwrap()],
             content::made_up(1, 0, 1000).unwrap(),

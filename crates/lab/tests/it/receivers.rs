@@ -115,7 +115,7 @@ fn plan(protocols: &[&str], receivers: u32, per: f64) -> Plan {
         receivers,
         runs: 3,
         jobs: Some(2),
-        ..Plan::of(
+        ..Plan::new(
             link,
             protocols.iter().map(|protocol| protocol.parse().unwrap()).collect(),
             content::made_up(1, 0, 500_000).unwrap(),

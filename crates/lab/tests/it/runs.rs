@@ -30,7 +30,7 @@ pub(crate) fn row(protocol: &str, delay: &str, per: f64, runs: u32) -> Row {
     }
     let plan = Plan {
         runs,
-        ..Plan::of(
+        ..Plan::new(
             link,
             vec![protocol.parse().unwrap()],
             content::made_up(1, 0, 10_000_000).unwrap(),

@@ -126,7 +126,7 @@ fn comparisons_pass_records_to_protocols_that_support_them() {
     let names = ["scps-fp", "scps-fp-read", "scps-fp-update", "scps-fp-copy"];
     let plan = Plan {
         records: Some(vec!["0-999".parse().unwrap()]),
-        ..Plan::of(
+        ..Plan::new(
             Preset::find("geo").unwrap(),
             names.iter().map(|name| name.parse().unwrap()).collect(),
             content::made_up(1, 0, 300_000).unwrap(),

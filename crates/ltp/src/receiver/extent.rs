@@ -98,7 +98,7 @@ impl Extent {
 
     /// Fixes the extent when no more data arrives. A red part without a known end then ends where
     /// green data starts: there is no gap between them.
-    pub(super) fn is_over(&mut self) {
+    pub(super) fn fix_end(&mut self) {
         self.red = self.red.or(Some(self.green));
     }
 }

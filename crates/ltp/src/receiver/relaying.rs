@@ -77,7 +77,7 @@ impl Receiver {
     /// Stores a block for another engine once it has arrived as far as it will.
     pub(super) fn keep_all(&mut self, core: &mut Core) {
         self.base.disarm(&mut core.shared, Alarm::Inactivity);
-        self.extent.is_over();
+        self.extent.fix_end();
         self.phase = Phase::Syncing;
         self.flush_spool(core);
         self.sync(core);

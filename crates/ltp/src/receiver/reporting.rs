@@ -187,7 +187,7 @@ impl Receiver {
         if self.reporting.reported >= self.reporting.gaps.front() {
             self.reporting.gaps.reported();
         }
-        self.may_report(core);
+        self.ensure_mark(core);
         self.make_reports(core, checkpoint.serial, lower, upper);
     }
 
@@ -312,7 +312,7 @@ impl Receiver {
             true
         };
         if is_due {
-            self.may_report(core);
+            self.ensure_mark(core);
             self.base.want(&mut core.shared, Class::Control);
         }
     }
@@ -431,8 +431,8 @@ impl Receiver {
         self.base.alarm(&mut core.shared, Alarm::Gaps, now, GapWatch::pause(round_trip));
     }
 
-    /// Whether claims survive a restart. Requests the mark if that is missing.
-    pub(super) fn may_report(&mut self, core: &mut Core) -> bool {
+    /// Returns whether claims survive a restart. Requests the mark if it is missing.
+    pub(super) fn ensure_mark(&mut self, core: &mut Core) -> bool {
         let (id, handle) = (self.peer.session, self.base.seat.handle);
         self.is_safe || self.mark.allows(core, handle, id)
     }
@@ -487,7 +487,7 @@ impl Receiver {
     }
 
     /// Handles a missing acknowledgement of a report (§6.8).
-    pub(super) fn is_overdue(&mut self, core: &mut Core, now: Time, serial: u64) {
+    pub(super) fn on_report_overdue(&mut self, core: &mut Core, now: Time, serial: u64) {
         let silence = self.silence(core, now);
         let newest = self.reporting.reports.awaited().next_back();
         let may_hold = self.peer.remote.report_timer == Timer::Auto;
@@ -543,7 +543,7 @@ impl Receiver {
         }
         let lower = std::mem::replace(&mut self.reporting.reported, upper);
         self.reporting.gaps.reported();
-        self.may_report(core);
+        self.ensure_mark(core);
         self.make_reports(core, 0, lower, upper);
     }
 

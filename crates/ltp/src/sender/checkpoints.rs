@@ -115,7 +115,7 @@ impl Checkpoints {
     }
 
     /// Serial number of the checkpoint that ends at `end`.
-    pub(super) fn at(&self, end: u64) -> Option<u64> {
+    pub(super) fn serial_at(&self, end: u64) -> Option<u64> {
         self.ends.get(&end).copied()
     }
 
@@ -219,7 +219,7 @@ impl Sender {
     }
 
     /// Handles a missing report on a checkpoint (§6.7).
-    pub(super) fn is_overdue(&mut self, core: &mut Core, now: Time, serial: u64) {
+    pub(super) fn on_checkpoint_overdue(&mut self, core: &mut Core, now: Time, serial: u64) {
         let Some(checkpoint) = self.checkpoints.open.get_mut(&serial) else { return };
         let attempts = checkpoint.attempts;
         let silence = self.silence(core, now);

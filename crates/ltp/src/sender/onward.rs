@@ -103,9 +103,11 @@ impl Sender {
     }
 
     /// Takes over the working file after the reception has ended.
-    pub(crate) fn own(&mut self, core: &mut Core, file: FileId) {
+    pub(crate) fn take_over(&mut self, core: &mut Core, file: FileId) {
         match self.source.as_mut() {
-            Some(Supply::Passage(passage)) if self.phase == Phase::Sending => passage.own(file),
+            Some(Supply::Passage(passage)) if self.phase == Phase::Sending => {
+                passage.take_over(file)
+            }
             Some(Supply::Passage(_) | Supply::Source(_)) | None => {
                 core.shared.close(file);
                 return;

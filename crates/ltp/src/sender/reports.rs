@@ -64,7 +64,7 @@ impl Reports {
     }
 
     /// Notes a report. Returns whether it was received before.
-    pub(super) fn is_repeated(&mut self, report: &Report<'_>) -> bool {
+    pub(super) fn note_serial(&mut self, report: &Report<'_>) -> bool {
         let (start, end) = (report.serial, report.serial.saturating_add(1));
         let is_seen = self.seen.gaps(start, end).next().is_none();
         self.seen.insert(start, end);

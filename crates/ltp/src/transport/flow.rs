@@ -268,7 +268,7 @@ impl Flows {
     }
 
     /// Transfers with an identifier, which are few.
-    pub(crate) fn of(&self, id: FlowId) -> impl Iterator<Item = (Seq, &Flow)> {
+    pub(crate) fn with_id(&self, id: FlowId) -> impl Iterator<Item = (Seq, &Flow)> {
         let range = (id, Seq(0))..=(id, Seq(u64::MAX));
         self.by_id.range(range).filter_map(|(_, seq)| Some((*seq, self.all.get(seq)?)))
     }

@@ -102,7 +102,7 @@ impl Passage {
     }
 
     /// Takes over the file after the reception has ended.
-    pub(crate) fn own(&mut self, file: FileId) {
+    pub(crate) fn take_over(&mut self, file: FileId) {
         (self.file, self.owns) = (Some(file), true);
         self.unwritten = (0, 0);
         self.is_over = true;

@@ -311,7 +311,7 @@ impl Session {
     }
 
     fn ask(&mut self, command: &Command<'_>, awaited: Awaited) {
-        self.control.say(&command.to_string());
+        self.control.queue_line(&command.to_string());
         self.awaited = awaited;
     }
 
@@ -423,7 +423,7 @@ impl Session {
                 self.request_address(core);
             }
             What::Command(line) => {
-                self.control.say(line);
+                self.control.queue_line(line);
                 self.awaited = Awaited::Reply;
             }
             What::Relay { half: Half::Takes, .. } => self.ask(&Command::Pasv, Awaited::Address),
@@ -459,7 +459,7 @@ impl Session {
         match &current.request.what {
             What::Put { name, .. } if again => {
                 let size = Command::Size(name).to_string();
-                self.control.say(&size);
+                self.control.queue_line(&size);
                 self.awaited = Awaited::Size;
             }
             What::Get { records: false, .. } if again => self.begin_at(file.1, config, core),
@@ -506,7 +506,7 @@ impl Session {
             What::Relay { name, half: Half::Takes } => Command::Stor(name).to_string(),
             What::Command(line) => line.clone(),
         };
-        self.control.say(&command);
+        self.control.queue_line(&command);
         self.awaited = Awaited::Begin;
     }
 

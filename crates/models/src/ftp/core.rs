@@ -44,7 +44,7 @@ impl Control {
     }
 
     /// Queues a line.
-    pub(super) fn say(&mut self, line: &str) {
+    pub(super) fn queue_line(&mut self, line: &str) {
         self.out.extend_from_slice(line.as_bytes());
         self.out.extend_from_slice(b"\r\n");
     }

@@ -23,7 +23,7 @@ fn line(entry: &DirEntry) -> String {
         EntryKind::File(len) => ("-rw-r--r--", 1, len),
         EntryKind::Directory => ("drwxr-xr-x", 2, 0),
     };
-    let day = at(entry.modified.unwrap_or_default()).map_or_else(
+    let day = date_at(entry.modified.unwrap_or_default()).map_or_else(
         || "Jan  1  1970".to_owned(),
         |when| {
             let month = &when.month().to_string()[..3];
@@ -35,13 +35,13 @@ fn line(entry: &DirEntry) -> String {
 
 /// Time in MDTM format: `YYYYMMDDhhmmss` (RFC 3659 §2.3).
 pub(super) fn time_value(seconds: u64) -> Option<String> {
-    let when = at(seconds)?;
+    let when = date_at(seconds)?;
     let (month, day) = (u8::from(when.month()), when.day());
     let (hour, minute, second) = when.to_hms();
     Some(format!("{:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}", when.year()))
 }
 
-fn at(seconds: u64) -> Option<OffsetDateTime> {
+fn date_at(seconds: u64) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp(i64::try_from(seconds).ok()?).ok()
 }
 

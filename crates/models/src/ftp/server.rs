@@ -79,14 +79,14 @@ impl Session {
             leaves: false,
             scps: config.scps.then(scps::State::default),
         };
-        session.say(220, "slowlight");
+        session.reply(220, "slowlight");
         session
     }
 
-    fn say(&mut self, code: u16, text: &str) {
+    fn reply(&mut self, code: u16, text: &str) {
         match &self.scps {
-            Some(scps) if scps.leaves_out(code, text) => self.control.say(&code.to_string()),
-            Some(_) | None => self.control.say(&format!("{code} {text}")),
+            Some(scps) if scps.leaves_out(code, text) => self.control.queue_line(&code.to_string()),
+            Some(_) | None => self.control.queue_line(&format!("{code} {text}")),
         }
     }
 
@@ -100,8 +100,8 @@ impl Session {
         for line in self.control.read(bytes) {
             match line {
                 Ok(line) => self.waiting.push_back(line),
-                Err(LineError::TooLong) => self.say(500, "The line is too long."),
-                Err(LineError::NotText) => self.say(500, "The line is not UTF-8."),
+                Err(LineError::TooLong) => self.reply(500, "The line is too long."),
+                Err(LineError::NotText) => self.reply(500, "The line is not UTF-8."),
             }
         }
         self.work(now, config, core);
@@ -118,7 +118,7 @@ impl Session {
             let Some(line) = self.waiting.pop_front() else { break };
             match Command::decode(&line) {
                 Ok(command) => self.command(&command, config, core),
-                Err(error) => self.say(501, &format!("{error}.")),
+                Err(error) => self.reply(501, &format!("{error}.")),
             }
         }
         let is_full = self.waiting.len() >= core.limits.commands;
@@ -156,7 +156,7 @@ impl Session {
     }
 
     pub(super) fn silent(&mut self, core: &mut Core) {
-        self.say(421, "Nothing came for too long.");
+        self.reply(421, "Nothing came for too long.");
         self.leave(core);
     }
 
@@ -175,22 +175,22 @@ impl Session {
                     // The transfer finishes first (RFC 959 §4.1.1).
                     self.leaves = true;
                 } else {
-                    self.say(221, "Goodbye.");
+                    self.reply(221, "Goodbye.");
                     self.leave(core);
                 }
                 return;
             }
-            Command::Noop => return self.say(200, "Here."),
-            Command::Syst => return self.say(215, "UNIX Type: L8"),
+            Command::Noop => return self.reply(200, "Here."),
+            Command::Syst => return self.reply(215, "UNIX Type: L8"),
             Command::Feat => return self.features(),
-            Command::Help(_) => return self.say(214, "See RFC 959."),
+            Command::Help(_) => return self.reply(214, "See RFC 959."),
             Command::Opts(what) if what.eq_ignore_ascii_case("utf8 on") => {
-                return self.say(200, "Names are UTF-8.");
+                return self.reply(200, "Names are UTF-8.");
             }
             Command::Unknown(verb, _) => {
-                return self.say(500, &format!("{verb} is not understood."));
+                return self.reply(500, &format!("{verb} is not understood."));
             }
-            _ if !self.logged_in => return self.say(530, "Log in with USER and PASS."),
+            _ if !self.logged_in => return self.reply(530, "Log in with USER and PASS."),
             _ => {}
         }
         let is_done = self.parameter(command, config, core) || self.scps_command(command, core);
@@ -202,29 +202,29 @@ impl Session {
     fn user(&mut self, name: &str) {
         self.logged_in = false;
         self.user = Some(name.to_owned());
-        self.say(331, "The password, please.");
+        self.reply(331, "The password, please.");
     }
 
     fn password(&mut self, password: &str, config: &ServerConfig) {
-        let Some(user) = &self.user else { return self.say(503, "USER comes first.") };
+        let Some(user) = &self.user else { return self.reply(503, "USER comes first.") };
         self.logged_in = match &config.accounts {
             Accounts::Anybody => true,
             Accounts::Named(accounts) => accounts.get(user).is_some_and(|word| word == password),
         };
         if self.logged_in {
-            self.say(230, "Logged in.");
+            self.reply(230, "Logged in.");
         } else {
             self.user = None;
-            self.say(530, "Not logged in.");
+            self.reply(530, "Not logged in.");
         }
     }
 
     fn features(&mut self) {
-        self.control.say("211-Features:");
+        self.control.queue_line("211-Features:");
         for feature in ["EPRT", "EPSV", "MDTM", "REST STREAM", "SIZE", "UTF8"] {
-            self.control.say(&format!(" {feature}"));
+            self.control.queue_line(&format!(" {feature}"));
         }
-        self.say(211, "End");
+        self.reply(211, "End");
     }
 
     /// Serves commands that set transfer parameters; `false` for all others.
@@ -232,11 +232,11 @@ impl Session {
         match command {
             Command::Type(representation) => {
                 self.representation = *representation;
-                self.say(200, "The type is set.");
+                self.reply(200, "The type is set.");
             }
-            Command::Mode('S') | Command::Stru('F') => self.say(200, "It is so."),
-            Command::Mode(_) => self.say(504, "Stream mode (S) is the only one."),
-            Command::Stru(_) => self.say(504, "File structure (F) is the only one."),
+            Command::Mode('S') | Command::Stru('F') => self.reply(200, "It is so."),
+            Command::Mode(_) => self.reply(504, "Stream mode (S) is the only one."),
+            Command::Stru(_) => self.reply(504, "File structure (F) is the only one."),
             Command::Port(address) | Command::Eprt(address) => {
                 self.port(*address, config, core);
             }
@@ -248,29 +248,29 @@ impl Session {
             }
             Command::Rest(offset) => {
                 self.restart = *offset;
-                self.say(350, "RETR or STOR goes on from there.");
+                self.reply(350, "RETR or STOR goes on from there.");
             }
-            Command::Allo(_) | Command::Acct(_) => self.say(202, "That is not needed here."),
+            Command::Allo(_) | Command::Acct(_) => self.reply(202, "That is not needed here."),
             Command::Rein => {
                 self.abort_transfer(core);
                 self.forget_way(core);
                 (self.logged_in, self.user) = (false, None);
                 self.directory.clear();
                 self.representation = Representation::Ascii;
-                self.say(220, "Ready for a new user.");
+                self.reply(220, "Ready for a new user.");
             }
             Command::Abor => {
                 if self.transfer.is_some() {
                     self.abort_transfer(core);
-                    self.say(426, "The transfer is broken off.");
+                    self.reply(426, "The transfer is broken off.");
                 }
                 self.forget_way(core);
-                self.say(226, "Aborted.");
+                self.reply(226, "Aborted.");
             }
             Command::Stat("") => {
                 let state =
                     if self.transfer.is_some() { "A transfer is under way." } else { "Idle." };
-                self.say(211, state);
+                self.reply(211, state);
             }
             _ => return false,
         }
@@ -280,14 +280,14 @@ impl Session {
     fn port(&mut self, address: SocketAddr, config: &ServerConfig, core: &mut Core) {
         let peer = self.control.ends.map(|(_, peer)| peer.ip());
         if !config.third_party && peer.is_some_and(|peer| peer != address.ip()) {
-            return self.say(504, "The address is not yours.");
+            return self.reply(504, "The address is not yours.");
         }
         if address.port() < 1024 {
-            return self.say(504, "Ports below 1024 are others'.");
+            return self.reply(504, "Ports below 1024 are others'.");
         }
         self.forget_way(core);
         self.target = Some(address);
-        self.say(200, "The address is known.");
+        self.reply(200, "The address is known.");
     }
 
     /// Forgets the agreed data connection.
@@ -304,19 +304,19 @@ impl Session {
         match answer {
             Ok(address) if self.extended => {
                 let text = format!("Entering Extended Passive Mode (|||{}|)", address.port());
-                self.say(229, &text);
+                self.reply(229, &text);
             }
             Ok(SocketAddr::V4(address)) => {
                 let text = format!("Entering Passive Mode ({})", HostPort(address));
-                self.say(227, &text);
+                self.reply(227, &text);
             }
             Ok(SocketAddr::V6(_)) => {
                 self.forget_way(core);
-                self.say(425, "Such addresses need EPSV.");
+                self.reply(425, "Such addresses need EPSV.");
             }
             Err(error) => {
                 self.forget_way(core);
-                self.say(425, &format!("Cannot listen: {error}."));
+                self.reply(425, &format!("Cannot listen: {error}."));
             }
         }
     }
@@ -324,13 +324,13 @@ impl Session {
     fn file_command(&mut self, command: &Command<'_>, core: &mut Core) {
         match *command {
             Command::Retr(name) => {
-                if self.has_way() {
+                if self.require_data_connection() {
                     let job = Job::Retrieve(name.to_owned());
                     self.open(name, OpenMode::Read, job, core);
                 }
             }
             Command::Stor(name) => {
-                if self.has_way() {
+                if self.require_data_connection() {
                     let offset = self.restart;
                     let mode = if offset > 0 { OpenMode::Write } else { OpenMode::Truncate };
                     let job = Job::Store { name: name.to_owned(), offset: Some(offset) };
@@ -338,13 +338,13 @@ impl Session {
                 }
             }
             Command::Appe(name) => {
-                if self.has_way() {
+                if self.require_data_connection() {
                     let job = Job::Store { name: name.to_owned(), offset: None };
                     self.open(name, OpenMode::Write, job, core);
                 }
             }
             Command::Size(_) if self.representation == Representation::Ascii => {
-                self.say(550, "The length as text is not known: TYPE I.");
+                self.reply(550, "The length as text is not known: TYPE I.");
             }
             Command::Size(name) => self.open(name, OpenMode::Read, Job::Size, core),
             Command::Mdtm(name) => self.open(name, OpenMode::Read, Job::Modified, core),
@@ -352,7 +352,7 @@ impl Session {
             Command::Cdup => self.change("..", core),
             Command::Pwd => {
                 let text = format!("\"/{}\"", self.directory.replace('"', "\"\""));
-                self.say(257, &text);
+                self.reply(257, &text);
             }
             Command::List(name) => self.list(name, true, core),
             Command::Nlst(name) => self.list(name, false, core),
@@ -370,26 +370,26 @@ impl Session {
             Command::Rnfr(name) => match self.resolve(name) {
                 Some(name) => {
                     self.rename_from = Some(name);
-                    self.say(350, "RNTO says how it shall be called.");
+                    self.reply(350, "RNTO says how it shall be called.");
                 }
-                None => self.say(553, "That is no name."),
+                None => self.reply(553, "That is no name."),
             },
             Command::Rnto(name) => {
                 let Some(from) = self.rename_from.take() else {
-                    return self.say(503, "RNFR comes first.");
+                    return self.reply(503, "RNFR comes first.");
                 };
                 let request = |to| FilestoreRequest::RenameFile { from, to };
                 self.change_by_name(name, request, (250, "Renamed."), core);
             }
-            _ => self.say(502, "That is not done here."),
+            _ => self.reply(502, "That is not done here."),
         }
     }
 
-    /// Whether there is, or will be, a data connection; replies with an error if not.
-    fn has_way(&mut self) -> bool {
+    /// Returns whether there is, or will be, a data connection; replies with an error if not.
+    fn require_data_connection(&mut self) -> bool {
         let has = self.data.is_some() || self.target.is_some();
         if !has {
-            self.say(425, "PASV or PORT comes first.");
+            self.reply(425, "PASV or PORT comes first.");
         }
         has
     }
@@ -416,7 +416,7 @@ impl Session {
     }
 
     fn open(&mut self, name: &str, mode: OpenMode, job: Job, core: &mut Core) {
-        let Some(name) = self.resolve(name) else { return self.say(553, "That is no name.") };
+        let Some(name) = self.resolve(name) else { return self.reply(553, "That is no name.") };
         let ticket = core.next_ticket();
         let what_for = Use::Server(self.control.path, job);
         core.submit(StoreEffect::Open { ticket, name, mode }, what_for);
@@ -430,7 +430,7 @@ impl Session {
         (code, text): (u16, &'static str),
         core: &mut Core,
     ) {
-        let Some(name) = self.resolve(name) else { return self.say(553, "That is no name.") };
+        let Some(name) = self.resolve(name) else { return self.reply(553, "That is no name.") };
         core.filestore(request(name), Use::Server(self.control.path, Job::Done(code, text)));
         self.busy = true;
     }
@@ -438,20 +438,20 @@ impl Session {
     fn change(&mut self, name: &str, core: &mut Core) {
         let to = self.absolute(name);
         let directory = directory(&to);
-        let Some(directory) = directory else { return self.say(553, "That is no name.") };
+        let Some(directory) = directory else { return self.reply(553, "That is no name.") };
         let job = Job::Change(to);
         core.filestore(FilestoreRequest::List(directory), Use::Server(self.control.path, job));
         self.busy = true;
     }
 
     fn list(&mut self, name: &str, details: bool, core: &mut Core) {
-        if !self.has_way() {
+        if !self.require_data_connection() {
             return;
         }
         // Clients add options of ls.
         let name = name.split_whitespace().find(|part| !part.starts_with('-')).unwrap_or_default();
         let Some(directory) = directory(&self.absolute(name)) else {
-            return self.say(553, "That is no name.");
+            return self.reply(553, "That is no name.");
         };
         let job = Job::List { details, only: None, directory: directory.clone() };
         core.filestore(FilestoreRequest::List(directory), Use::Server(self.control.path, job));
@@ -483,12 +483,12 @@ impl Session {
             (Job::Edit(edit), answer) => self.edited(edit, answer, core),
             (_, Err(error)) => {
                 let code = if error == EffectError::NoSpace { 452 } else { 550 };
-                self.say(code, &format!("{error}."));
+                self.reply(code, &format!("{error}."));
             }
-            (Job::Done(code, text), Ok(_)) => self.say(code, text),
+            (Job::Done(code, text), Ok(_)) => self.reply(code, text),
             (Job::Change(to), Ok(_)) => {
                 self.directory = to;
-                self.say(250, "Here.");
+                self.reply(250, "Here.");
             }
             (Job::List { details, only, .. }, Ok(Completion::Listing(entries))) => {
                 self.send_listing(&entries, details, only.as_deref(), core);
@@ -496,8 +496,8 @@ impl Session {
             (job, Ok(Completion::Opened { file, len, modified })) => {
                 self.opened(job, file, len, modified, core);
             }
-            (Job::List { .. }, Ok(_)) => self.say(451, "The store says nothing of use."),
-            (_, Ok(_)) => self.say(451, "The store says nothing of use."),
+            (Job::List { .. }, Ok(_)) => self.reply(451, "The store says nothing of use."),
+            (_, Ok(_)) => self.reply(451, "The store says nothing of use."),
         }
     }
 
@@ -506,13 +506,13 @@ impl Session {
         match job {
             Job::Size => {
                 core.effects.push_back(StoreEffect::Close { file }.into());
-                self.say(213, &len.to_string());
+                self.reply(213, &len.to_string());
             }
             Job::Modified => {
                 core.effects.push_back(StoreEffect::Close { file }.into());
                 match modified.and_then(listing::time_value) {
-                    Some(time) => self.say(213, &time),
-                    None => self.say(550, "Nobody knows."),
+                    Some(time) => self.reply(213, &time),
+                    None => self.reply(550, "Nobody knows."),
                 }
             }
             Job::Retrieve(name) => {
@@ -544,7 +544,7 @@ impl Session {
     ) {
         let text = listing::lines(entries, details, only);
         if text.is_empty() && only.is_some() {
-            return self.say(550, "There is no such file or directory.");
+            return self.reply(550, "There is no such file or directory.");
         }
         let flow = Flow::Out(Outflow::text(Bytes::from(text)));
         let transfer = Transfer { name: String::new(), file: None, code: 226, incoming: false };

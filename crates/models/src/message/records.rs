@@ -40,7 +40,7 @@ impl Default for Crc {
 impl Crc {
     /// Returns the CRC of `bytes`.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> u32 {
+    pub fn compute(bytes: &[u8]) -> u32 {
         let mut crc = Self::default();
         crc.update(bytes);
         crc.value()
@@ -279,7 +279,7 @@ impl UpdateControl {
     /// # Errors
     /// When the file is another original, or a change does not fit.
     pub fn apply(&self, original: &[u8]) -> Result<Vec<u8>, UpdateError> {
-        let crc = Crc::of(original);
+        let crc = Crc::compute(original);
         if crc != self.crc {
             return Err(UpdateError::Crc(crc));
         }
@@ -308,7 +308,7 @@ impl UpdateControl {
         Some(Self {
             original: original.0.to_owned(),
             new: new.0.to_owned(),
-            crc: Crc::of(original.1),
+            crc: Crc::compute(original.1),
             changes: changes(original.1, new.1),
         })
     }
@@ -397,14 +397,14 @@ mod tests {
     fn the_crc_begins_with_zero() {
         // The register stays 0 for zeros, and the result is its complement, as in the reference
         // implementation of SCPS-FP.
-        assert_eq!(Crc::of(b""), u32::MAX);
-        assert_eq!(Crc::of(&[0; 9]), u32::MAX);
+        assert_eq!(Crc::compute(b""), u32::MAX);
+        assert_eq!(Crc::compute(&[0; 9]), u32::MAX);
         // The remainder of the polynomial alone is its table's entry 128, 0xEDB88320 for 0x80.
-        assert_eq!(Crc::of(&[0x80]), !0xedb8_8320);
+        assert_eq!(Crc::compute(&[0x80]), !0xedb8_8320);
         let mut crc = Crc::default();
         crc.update(b"1234");
         crc.update(b"56789");
-        assert_eq!(crc.value(), Crc::of(b"123456789"));
+        assert_eq!(crc.value(), Crc::compute(b"123456789"));
         assert_ne!(crc.value(), 0xcbf4_3926, "which is that of IEEE 802.3");
     }
 
@@ -453,7 +453,7 @@ mod tests {
         let control = UpdateControl {
             original: "old".to_owned(),
             new: "new".to_owned(),
-            crc: Crc::of(b"0123456789"),
+            crc: Crc::compute(b"0123456789"),
             changes: vec![
                 Change::Delete { offset: 0, length: 2 },
                 Change::Append { offset: 3, bytes: b"X".to_vec() },
@@ -479,7 +479,7 @@ mod tests {
         let of = |changes: Vec<Change>| UpdateControl {
             original: "o".to_owned(),
             new: "n".to_owned(),
-            crc: Crc::of(b"0123"),
+            crc: Crc::compute(b"0123"),
             changes,
         };
         assert!(matches!(of(vec![]).apply(b"0124"), Err(UpdateError::Crc(_))));

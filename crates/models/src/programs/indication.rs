@@ -82,7 +82,7 @@ impl Latency {
     /// Statistics of some delays; `None` without any. Quantile `q` is the value at place ⌈q n⌉ in
     /// ascending order.
     #[must_use]
-    pub fn of(mut times: Vec<Duration>) -> Option<Self> {
+    pub fn from_times(mut times: Vec<Duration>) -> Option<Self> {
         times.sort_unstable();
         let share = |percent: usize| times[(times.len() * percent).div_ceil(100).max(1) - 1];
         Some(Self {

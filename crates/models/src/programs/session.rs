@@ -162,7 +162,7 @@ impl Session {
                 Ok(worked) => worked,
                 Err(why) => return self.fail(why, core),
             };
-            self.tell(core);
+            self.report_progress(core);
             self.conn.flush(now, core.limits.write_ahead);
         }
         if self.over {
@@ -219,7 +219,7 @@ impl Session {
     }
 
     /// Reports progress to the user, and updates the stream.
-    fn tell(&mut self, core: &mut Core) {
+    fn report_progress(&mut self, core: &mut Core) {
         if let Some(request) = &self.request
             && self.progress.started
             && !std::mem::replace(&mut self.started, true)

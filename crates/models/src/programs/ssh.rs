@@ -198,7 +198,7 @@ impl Ssh {
         if let Some(amount) = self.window_in.consume(len as u64, often) {
             let mut body = vec![0; 4];
             body.put_u32(amount);
-            self.say(now, &[(n::WINDOW_ADJUST, body)]);
+            self.send_messages(now, &[(n::WINDOW_ADJUST, body)]);
         }
     }
 
@@ -214,13 +214,13 @@ impl Ssh {
         match number {
             n::DATA => return self.received_data(body),
             n::WINDOW_ADJUST => {
-                self.window_out += u64::from(at(body, 4)?);
+                self.window_out += u64::from(number_at(body, 4)?);
                 return Ok(());
             }
             n::EOF => self.eof_in = true,
             n::CLOSE | n::DISCONNECT => self.received_close(now),
             // A client offers its window with the channel; a server reports its program's exit.
-            n::CHANNEL_OPEN => self.window_out = at(body, 0)?.into(),
+            n::CHANNEL_OPEN => self.window_out = number_at(body, 0)?.into(),
             n::CHANNEL_REQUEST if !self.is_client && self.command.is_none() => {
                 self.command = Some(command(body)?);
             }
@@ -237,7 +237,7 @@ impl Ssh {
     }
 
     fn received_data(&mut self, body: &[u8]) -> Result<(), &'static str> {
-        let len = at(body, 4)? as usize;
+        let len = number_at(body, 4)? as usize;
         let data = body.get(8..8 + len).ok_or("the length of data")?;
         self.window_in.take(len as u64)?;
         self.data.extend_from_slice(data);
@@ -247,10 +247,10 @@ impl Ssh {
     fn received_close(&mut self, now: Time) {
         self.eof_in = true;
         if !std::mem::replace(&mut self.closed_in, true) && self.is_client && self.up {
-            self.say(now, &[(n::CLOSE, vec![0; 4])]);
+            self.send_messages(now, &[(n::CLOSE, vec![0; 4])]);
             // Reason 11, "disconnected by user".
             let reason = vec![0; 4 + 4 + 20 + 4];
-            self.say(now, &[(n::DISCONNECT, reason)]);
+            self.send_messages(now, &[(n::DISCONNECT, reason)]);
         }
     }
 
@@ -321,7 +321,7 @@ impl Ssh {
     }
 
     /// Sends messages in one write.
-    fn say(&mut self, now: Time, messages: &[(u8, Vec<u8>)]) {
+    fn send_messages(&mut self, now: Time, messages: &[(u8, Vec<u8>)]) {
         let parts: Vec<_> = messages
             .iter()
             .map(|(number, body)| frame(self.version, self.keys_out, *number, body, 0))
@@ -342,7 +342,7 @@ impl Ssh {
             body.put_u32(0);
             body.put_u32(len as u32);
             body.extend_from_slice(&self.pending.split_to(len));
-            self.say(now, &[(n::DATA, body)]);
+            self.send_messages(now, &[(n::DATA, body)]);
         }
         if !self.pending.is_empty() {
             return;
@@ -353,10 +353,10 @@ impl Ssh {
             put_string(&mut status, "exit-status");
             status.extend_from_slice(&[0; 5]);
             let close = (n::CLOSE, vec![0; 4]);
-            self.say(now, &[(n::EOF, vec![0; 4]), (n::CHANNEL_REQUEST, status), close]);
+            self.send_messages(now, &[(n::EOF, vec![0; 4]), (n::CHANNEL_REQUEST, status), close]);
         } else if self.eof == Ending::Wanted {
             self.eof = Ending::Sent;
-            self.say(now, &[(n::EOF, vec![0; 4])]);
+            self.send_messages(now, &[(n::EOF, vec![0; 4])]);
         }
     }
 }
@@ -388,7 +388,7 @@ fn put_string(to: &mut Vec<u8>, text: &str) {
     to.extend_from_slice(text.as_bytes());
 }
 
-fn at(body: &[u8], offset: usize) -> Result<u32, &'static str> {
+fn number_at(body: &[u8], offset: usize) -> Result<u32, &'static str> {
     let bytes = body.get(offset..).and_then(|rest| rest.first_chunk());
     bytes.map(|bytes| u32::from_be_bytes(*bytes)).ok_or("a message that is too short")
 }
@@ -396,7 +396,7 @@ fn at(body: &[u8], offset: usize) -> Result<u32, &'static str> {
 /// Command requested from a server (RFC 4254 §6.5).
 fn command(body: &[u8]) -> Result<Command, &'static str> {
     let text = |offset: usize| -> Result<String, &'static str> {
-        let len = at(body, offset)? as usize;
+        let len = number_at(body, offset)? as usize;
         let text = body.get(offset + 4..).and_then(|rest| rest.get(..len));
         let text = text.ok_or("a message that is too short")?;
         Ok(String::from_utf8_lossy(text).into_owned())
@@ -410,7 +410,7 @@ fn command(body: &[u8]) -> Result<Command, &'static str> {
     }
 }
 
-fn say(number: u8, len: usize, cost: Duration) -> Step {
+fn send_step(number: u8, len: usize, cost: Duration) -> Step {
     Step::Say(vec![(number, len)], cost)
 }
 
@@ -422,7 +422,7 @@ fn client_channel(write: Duration, open: Vec<Message>) -> [Step; 7] {
         Step::Say(open, write),
         Step::Await(n::OPEN_CONFIRMATION),
         Step::NoDelay,
-        say(n::CHANNEL_REQUEST, 0, write),
+        send_step(n::CHANNEL_REQUEST, 0, write),
         Step::Up,
     ]
 }
@@ -431,22 +431,22 @@ fn client_channel(write: Duration, open: Vec<Message>) -> [Step; 7] {
 fn client_92(costs: &Costs) -> Vec<Step> {
     let write = costs.write;
     let mut script = vec![
-        say(n::VERSION, 41, costs.client),
+        send_step(n::VERSION, 41, costs.client),
         Step::Await(n::VERSION),
-        say(n::KEXINIT, 1560, write),
+        send_step(n::KEXINIT, 1560, write),
         Step::Await(n::KEXINIT),
-        say(n::ECDH_INIT, 1208, costs.keys),
+        send_step(n::ECDH_INIT, 1208, costs.keys),
         Step::Await(n::ECDH_REPLY),
         Step::Await(n::NEWKEYS),
-        say(n::NEWKEYS, 16, costs.verify),
-        say(n::SERVICE_REQUEST, 44, write),
+        send_step(n::NEWKEYS, 16, costs.verify),
+        send_step(n::SERVICE_REQUEST, 44, write),
         Step::Await(n::SERVICE_ACCEPT),
         // "none", whose failure lists the methods; then a key, and then its signature.
-        say(n::AUTH_REQUEST, 60, write),
+        send_step(n::AUTH_REQUEST, 60, write),
         Step::Await(n::AUTH_FAILURE),
-        say(n::AUTH_REQUEST, 140, write),
+        send_step(n::AUTH_REQUEST, 140, write),
         Step::Await(n::AUTH_PK_OK),
-        say(n::AUTH_REQUEST, 308, write),
+        send_step(n::AUTH_REQUEST, 308, write),
     ];
     // With no-more-sessions@openssh.com.
     script.extend(client_channel(write, vec![(n::CHANNEL_OPEN, 52), (n::GLOBAL_REQUEST, 60)]));
@@ -456,24 +456,24 @@ fn client_92(costs: &Costs) -> Vec<Step> {
 fn server_92(costs: &Costs) -> Vec<Step> {
     let write = costs.write;
     vec![
-        say(n::VERSION, 41, costs.accept),
+        send_step(n::VERSION, 41, costs.accept),
         Step::Await(n::VERSION),
-        say(n::KEXINIT, 1088, write),
+        send_step(n::KEXINIT, 1088, write),
         Step::Await(n::KEXINIT),
         Step::Await(n::ECDH_INIT),
         Step::Say(vec![(n::ECDH_REPLY, 1304), (n::NEWKEYS, 16), (n::EXT_INFO, 244)], costs.sign),
         Step::Await(n::NEWKEYS),
         Step::Await(n::SERVICE_REQUEST),
-        say(n::SERVICE_ACCEPT, 44, write),
+        send_step(n::SERVICE_ACCEPT, 44, write),
         Step::Await(n::AUTH_REQUEST),
-        say(n::AUTH_FAILURE, 76, costs.refuse),
+        send_step(n::AUTH_FAILURE, 76, costs.refuse),
         Step::Await(n::AUTH_REQUEST),
-        say(n::AUTH_PK_OK, 100, write),
+        send_step(n::AUTH_PK_OK, 100, write),
         Step::Await(n::AUTH_REQUEST),
-        say(n::AUTH_SUCCESS, 28, costs.login),
+        send_step(n::AUTH_SUCCESS, 28, costs.login),
         Step::LoggedIn,
         // hostkeys-00@openssh.com.
-        say(n::GLOBAL_REQUEST, 256, write),
+        send_step(n::GLOBAL_REQUEST, 256, write),
         Step::Await(n::CHANNEL_OPEN),
         Step::Say(vec![(n::DEBUG, 140), (n::OPEN_CONFIRMATION, 44)], write),
         Step::Await(n::CHANNEL_REQUEST),
@@ -490,22 +490,22 @@ fn client_42(costs: &Costs) -> Vec<Step> {
     let write = costs.write;
     let mut script = vec![
         Step::Await(n::VERSION),
-        say(n::VERSION, 22, costs.client),
-        say(n::KEXINIT, 712, write),
+        send_step(n::VERSION, 22, costs.client),
+        send_step(n::KEXINIT, 712, write),
         Step::Await(n::KEXINIT),
-        say(n::GEX_REQUEST, 24, write),
+        send_step(n::GEX_REQUEST, 24, write),
         Step::Await(n::GEX_GROUP),
-        say(n::GEX_INIT, 144, costs.keys),
+        send_step(n::GEX_INIT, 144, costs.keys),
         Step::Await(n::GEX_REPLY),
         Step::Await(n::NEWKEYS),
-        say(n::NEWKEYS, 16, costs.verify),
-        say(n::SERVICE_REQUEST, 48, write),
+        send_step(n::NEWKEYS, 16, costs.verify),
+        send_step(n::SERVICE_REQUEST, 48, write),
         Step::Await(n::SERVICE_ACCEPT),
-        say(n::AUTH_REQUEST, 64, write),
+        send_step(n::AUTH_REQUEST, 64, write),
         Step::Await(n::AUTH_FAILURE),
-        say(n::AUTH_REQUEST, 240, write),
+        send_step(n::AUTH_REQUEST, 240, write),
         Step::Await(n::AUTH_PK_OK),
-        say(n::AUTH_REQUEST, 384, write),
+        send_step(n::AUTH_REQUEST, 384, write),
     ];
     script.extend(client_channel(write, vec![(n::CHANNEL_OPEN, 64)]));
     script
@@ -514,26 +514,26 @@ fn client_42(costs: &Costs) -> Vec<Step> {
 fn server_42(costs: &Costs) -> Vec<Step> {
     let write = costs.write;
     vec![
-        say(n::VERSION, 22, costs.accept),
+        send_step(n::VERSION, 22, costs.accept),
         Step::Await(n::VERSION),
-        say(n::KEXINIT, 640, write),
+        send_step(n::KEXINIT, 640, write),
         Step::Await(n::KEXINIT),
         Step::Await(n::GEX_REQUEST),
-        say(n::GEX_GROUP, 152, write),
+        send_step(n::GEX_GROUP, 152, write),
         Step::Await(n::GEX_INIT),
         Step::Say(vec![(n::GEX_REPLY, 464), (n::NEWKEYS, 16)], costs.sign),
         Step::Await(n::NEWKEYS),
         Step::Await(n::SERVICE_REQUEST),
-        say(n::SERVICE_ACCEPT, 48, write),
+        send_step(n::SERVICE_ACCEPT, 48, write),
         Step::Await(n::AUTH_REQUEST),
-        say(n::AUTH_FAILURE, 80, costs.refuse),
+        send_step(n::AUTH_FAILURE, 80, costs.refuse),
         Step::Await(n::AUTH_REQUEST),
-        say(n::AUTH_PK_OK, 208, write),
+        send_step(n::AUTH_PK_OK, 208, write),
         Step::Await(n::AUTH_REQUEST),
-        say(n::AUTH_SUCCESS, 32, costs.login),
+        send_step(n::AUTH_SUCCESS, 32, costs.login),
         Step::LoggedIn,
         Step::Await(n::CHANNEL_OPEN),
-        say(n::OPEN_CONFIRMATION, 48, write),
+        send_step(n::OPEN_CONFIRMATION, 48, write),
         Step::Await(n::CHANNEL_REQUEST),
         Step::NoDelay,
         Step::Say(vec![(n::WINDOW_ADJUST, 48), (n::CHANNEL_SUCCESS, 32)], write),

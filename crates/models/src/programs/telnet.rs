@@ -74,7 +74,7 @@ impl Typist {
                 return Err(Failure::Connection);
             }
             io.progress.done = Some(self.times.len() as u64);
-            io.progress.latency = Latency::of(std::mem::take(&mut self.times));
+            io.progress.latency = Latency::from_times(std::mem::take(&mut self.times));
             io.conn.exit();
             worked = true;
         }

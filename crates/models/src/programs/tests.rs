@@ -43,13 +43,13 @@ fn drain(node: &mut Node, now: &mut Time) -> Vec<u8> {
 #[test]
 fn time_quantiles_follow_the_order() {
     let ms = Duration::from_millis;
-    assert_eq!(Latency::of(Vec::new()), None);
-    let one = Latency::of(vec![ms(7)]).unwrap();
+    assert_eq!(Latency::from_times(Vec::new()), None);
+    let one = Latency::from_times(vec![ms(7)]).unwrap();
     assert_eq!(
         (one.min, one.median, one.p95, one.p99, one.max),
         (ms(7), ms(7), ms(7), ms(7), ms(7))
     );
-    let many = Latency::of((1..=200).rev().map(ms).collect()).unwrap();
+    let many = Latency::from_times((1..=200).rev().map(ms).collect()).unwrap();
     assert_eq!(many.count, 200);
     let progress = (many.min, many.median, many.p95, many.p99, many.max);
     assert_eq!(progress, (ms(1), ms(100), ms(190), ms(198), ms(200)));

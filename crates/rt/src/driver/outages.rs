@@ -59,7 +59,7 @@ impl<E: Engine> Driver<E> {
         let (to, error) = (peer.address, refusal.error);
         let datagrams = refusal.lost.div_ceil(segment.max(1)).max(1) as u64;
         self.statistics.datagrams_unsent += datagrams;
-        if Meaning::of(error) == Meaning::TooLong {
+        if Meaning::from_errno(error) == Meaning::TooLong {
             self.shorten(path, to, segment);
             self.unsent(path);
             return false;

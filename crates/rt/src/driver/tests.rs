@@ -381,7 +381,7 @@ fn datagrams_that_the_system_refuses_are_lost_datagrams() {
         for error in errors() {
             // Twice: the first one may concern an earlier datagram.
             sender.socket.faults.send.lock().unwrap().extend([error; 2]);
-            match Meaning::of(error) {
+            match Meaning::from_errno(error) {
                 Meaning::Lost => lost += 1,
                 _ => arrived += 1,
             }

@@ -125,7 +125,7 @@ mod tests {
             packet.extend((0..len).map(|byte| (byte + index * 100) as u8));
             let checksum = Some(Checksum { start: ip as u16, offset: CHECKSUM });
             let vnet = Vnet { checksum, ..Vnet::default() };
-            (Shape::of(&vnet, &packet).unwrap(), packet)
+            (Shape::from_packet(&vnet, &packet).unwrap(), packet)
         };
         lens.iter().enumerate().map(datagram).collect()
     }
@@ -149,7 +149,7 @@ mod tests {
             let (vnet, len) = joint.header(&packets[0].1, &mut out);
             let mut whole = out[..len].to_vec();
             packets.iter().for_each(|(_, packet)| whole.extend(&packet[len..]));
-            let shape = Shape::of(&vnet, &whole).unwrap();
+            let shape = Shape::from_packet(&vnet, &whole).unwrap();
             assert_eq!(shape.segments(), 4);
             for (index, (single, packet)) in (0..).zip(&packets) {
                 let mut expected = packet.clone();
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(joined(&packets).count(), 2, "a number that says nothing");
         packets[0].1[6] = 0x20;
         assert_eq!(Joint::begin(&packets[0].0, &packets[0].1), None, "a fragment");
-        let complete = Shape::of(&Vnet::default(), &packets[1].1).unwrap();
+        let complete = Shape::from_packet(&Vnet::default(), &packets[1].1).unwrap();
         assert_eq!(Joint::begin(&complete, &packets[1].1), None, "with its checksum");
     }
 }

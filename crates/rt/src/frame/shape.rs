@@ -53,7 +53,7 @@ impl Shape {
     /// # Errors
     ///
     /// [`Unreadable`] if it is not IP or cannot be segmented according to its header.
-    pub fn of(vnet: &Vnet, packet: &[u8]) -> Result<Self, Unreadable> {
+    pub fn from_packet(vnet: &Vnet, packet: &[u8]) -> Result<Self, Unreadable> {
         let least = match packet.first().map(|byte| byte >> 4) {
             Some(4) => IPV4_LEN,
             Some(6) => IPV6_LEN,
@@ -68,7 +68,7 @@ impl Shape {
                 return Err(Unreadable("its checksum is behind its end"));
             }
         }
-        let cut = vnet.cut.map(|how| Pieces::of(how, vnet, packet)).transpose()?;
+        let cut = vnet.cut.map(|how| Pieces::from_packet(how, vnet, packet)).transpose()?;
         // A single segment is an ordinary packet and needs no segmentation offload.
         let cut = cut.filter(|pieces| pieces.count > 1);
         Ok(Self { len: packet.len(), checksum: vnet.checksum, cut })
@@ -133,7 +133,7 @@ impl Shape {
 }
 
 impl Pieces {
-    fn of(how: Cut, vnet: &Vnet, packet: &[u8]) -> Result<Self, Unreadable> {
+    fn from_packet(how: Cut, vnet: &Vnet, packet: &[u8]) -> Result<Self, Unreadable> {
         // The kernel leaves the checksum of a GSO packet to the device that segments it.
         let checksum = vnet.checksum.ok_or(Unreadable("to be cut, with a complete checksum"))?;
         let transport = usize::from(checksum.start);

@@ -135,7 +135,7 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
                 Order::Close(links, closed) => {
                     let all: BTreeSet<LinkRef> = self.agent.links_up().chain(links).collect();
                     for LinkRef { layer, link } in all {
-                        self.tell(layer, Command::Close { link });
+                        self.send_command(layer, Command::Close { link });
                     }
                     self.closing = Some(closed);
                 }
@@ -153,7 +153,7 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
         Some(some)
     }
 
-    fn tell(&self, layer: usize, command: Command) {
+    fn send_command(&self, layer: usize, command: Command) {
         if let Some(port) = self.ports.get(layer) {
             port.send(ForLayer::Commands(vec![command]));
         }

@@ -67,14 +67,14 @@ impl Wired {
             }
             self.untold.push(event);
             if self.untold.len() >= BATCH || self.untold_bytes >= BATCH_BYTES {
-                self.tell();
+                self.flush_events();
             }
         }
     }
 
     /// Sends the events to the agent. Blocks if it is behind; meanwhile data of the peers waits in
     /// the kernel.
-    fn tell(&mut self) {
+    fn flush_events(&mut self) {
         if self.untold.is_empty() {
             return;
         }
@@ -121,7 +121,7 @@ impl Engine for Wired {
         // A driver that holds a batch which is not due does not pull another.
         self.obey(self.now);
         self.gather();
-        self.tell();
+        self.flush_events();
         None
     }
 

@@ -215,7 +215,7 @@ impl<E: Engine> StreamDriver<E> {
         self.effects();
     }
 
-    fn tell(&mut self, path: PathId, event: PathEvent) {
+    fn notify(&mut self, path: PathId, event: PathEvent) {
         self.hand_in(Input::Path(path, event));
     }
 
@@ -346,8 +346,9 @@ impl<E: Engine> StreamDriver<E> {
         opened.map_err(|error| why_not(&error))
     }
 
-    /// Whether there is a place for one more stream.
-    fn has_place(&mut self) -> bool {
+    /// Makes a place for one more stream by forgetting one that has ended. Returns whether there is
+    /// one.
+    fn make_place(&mut self) -> bool {
         if self.streams.len() >= self.config.streams_max && self.config.forgets_left {
             self.streams.oldest_left().and_then(|path| self.forget(path));
         }
@@ -433,7 +434,7 @@ impl<E: Engine> StreamDriver<E> {
             Got::Secured(names) => {
                 self.streams.enqueue(path);
                 if !is_left {
-                    self.tell(path, PathEvent::Secured(names));
+                    self.notify(path, PathEvent::Secured(names));
                 }
             }
             Got::Nothing => stream.readable = false,
@@ -441,7 +442,7 @@ impl<E: Engine> StreamDriver<E> {
                 stream.readable = false;
                 stream.ended = true;
                 if !is_left {
-                    self.tell(path, PathEvent::ReadClosed);
+                    self.notify(path, PathEvent::ReadClosed);
                 }
                 self.end_if_over(path);
             }
@@ -465,7 +466,7 @@ impl<E: Engine> StreamDriver<E> {
     fn lose(&mut self, path: PathId) {
         let Some(stream) = self.forget(path) else { return };
         if stream.is_up() {
-            self.tell(path, PathEvent::Down);
+            self.notify(path, PathEvent::Down);
         }
     }
 
@@ -508,7 +509,7 @@ impl<E: Engine> StreamDriver<E> {
             return self.broken(path);
         }
         if stream.kept() > 0 && !std::mem::replace(&mut stream.blocked, true) {
-            self.tell(path, PathEvent::Blocked);
+            self.notify(path, PathEvent::Blocked);
         }
         self.end_if_over(path);
     }
@@ -557,7 +558,7 @@ impl<E: Engine> StreamDriver<E> {
     fn interface_news(&mut self) -> io::Result<()> {
         let Some(port) = &mut self.port else { return Ok(()) };
         if let Some((_, event)) = port.news()? {
-            self.tell(Self::INTERFACE, event);
+            self.notify(Self::INTERFACE, event);
         }
         Ok(())
     }
@@ -609,7 +610,7 @@ impl<E: Engine> StreamDriver<E> {
         }
         let was_blocked = std::mem::take(&mut stream.blocked);
         if stream.is_up() && was_blocked {
-            self.tell(path, PathEvent::Writable);
+            self.notify(path, PathEvent::Writable);
         }
         self.end_if_over(path);
     }
@@ -623,7 +624,7 @@ impl<E: Engine> StreamDriver<E> {
                 Accepted::None => return,
                 Accepted::NoDescriptor => return self.rest(number),
             };
-            if !self.has_place() {
+            if !self.make_place() {
                 self.statistics.turned_away += 1;
                 reset_at_close(&socket.into());
                 continue;
@@ -642,7 +643,7 @@ impl<E: Engine> StreamDriver<E> {
                 self.streams.set_place(ends, place);
             }
             let info = PathInfo { ends: Some(ends), ticket, ..PathInfo::stream() };
-            self.tell(path, PathEvent::Up(info));
+            self.notify(path, PathEvent::Up(info));
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) struct Description {
 
 impl Description {
     /// Takes a description; the error is the reason for refusing the file.
-    pub(super) fn of(
+    pub(super) fn from_metadata(
         core: &Core,
         metadata: &Metadata<'_>,
         wish: Option<&Wish>,

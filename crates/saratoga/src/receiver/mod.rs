@@ -321,7 +321,7 @@ impl Receiver {
 
     /// Takes a description. Returns `false` if it ends the session.
     fn know(&mut self, core: &mut Core, now: Time, metadata: &Metadata<'_>) -> bool {
-        match Description::of(core, metadata, self.wish.as_ref(), &self.extent) {
+        match Description::from_metadata(core, metadata, self.wish.as_ref(), &self.extent) {
             Ok(description) => self.description = Some(description),
             Err(code) => {
                 self.refuse(core, now, code);

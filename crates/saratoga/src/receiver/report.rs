@@ -204,8 +204,8 @@ impl Reports {
         self.reported = 0;
     }
 
-    /// Whether an unrequested STATUS may be useful to the sender.
-    fn may_volunteer(&mut self) -> bool {
+    /// Counts an unrequested STATUS. Returns whether it may be useful to the sender.
+    fn try_volunteer(&mut self) -> bool {
         match &mut self.wants {
             Wants::Status => true,
             Wants::Nothing => false,
@@ -326,7 +326,7 @@ impl Receiver {
         let mut wait = silent_at.since(now);
         let greets = std::mem::take(&mut self.reports.greeting_due);
         if every.is_some() || is_silent || greets {
-            if every.is_none() && !self.reports.may_volunteer() || self.reports.is_unwanted() {
+            if every.is_none() && !self.reports.try_volunteer() || self.reports.is_unwanted() {
                 return;
             }
             if is_silent {

@@ -48,10 +48,10 @@ impl Sender {
         self.base.alarm(&mut core.shared, Alarm::Silence, at, wait);
     }
 
-    /// Whether the rate control allows a packet now; if not, arms a timer.
-    pub(super) fn may_send(&mut self, core: &mut Core, at: Time) -> bool {
+    /// Returns whether the rate control allows a packet now; if not, arms a timer.
+    pub(super) fn pace(&mut self, core: &mut Core, at: Time) -> bool {
         let Some(control) = self.control.as_mut() else { return true };
-        let Err(again) = control.may_send(at) else { return true };
+        let Err(again) = control.check_pace(at) else { return true };
         if !self.base.is_armed(Alarm::Pace) {
             self.base.alarm(&mut core.shared, Alarm::Pace, at, again.since(at));
         }

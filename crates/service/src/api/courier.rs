@@ -289,7 +289,7 @@ impl Rounds {
                     pause = if is_long && !has_advanced { pause * 2 } else { PAUSE }.min(PAUSE_MAX);
                 }
                 Err(error) if !self.config.persists => {
-                    return self.tell(News::Gone(error.to_string()));
+                    return self.notify(News::Gone(error.to_string()));
                 }
                 // The node is starting or stopping.
                 Err(ClientError::Refused { status, .. }) if status >= 500 => {}
@@ -305,7 +305,7 @@ impl Rounds {
             if let Some(at) = unstored.iter().position(|bundle| bundle.id == id) {
                 unstored.remove(at);
                 self.answer(Outcome::Refused(id, why));
-                self.is_done();
+                self.finish_one();
             }
         }
     }
@@ -412,7 +412,7 @@ impl Rounds {
             None => Outcome::Stored(bundle.id),
             Some(why) => Outcome::Refused(bundle.id, why),
         });
-        self.is_done();
+        self.finish_one();
         Ok(())
     }
 
@@ -435,11 +435,12 @@ impl Rounds {
                 // It has expired; or the node has ended, and will deliver it again.
                 tracing::debug!(id = delivery.id, %error, "a delivery is not confirmed");
             }
-            self.is_done();
+            self.finish_one();
         }
     }
 
-    fn is_done(&self) {
+    /// Notes that an order was carried out.
+    fn finish_one(&self) {
         self.pending.fetch_sub(1, atomic::Ordering::Release);
         self.waker.wake();
     }
@@ -453,16 +454,16 @@ impl Rounds {
                 Ok(()) if self.config.endpoint.is_none() => return,
                 Err(ClientError::Refused { status: 409, .. }) if taken < TAKEN_TRIES => taken += 1,
                 Err(ClientError::Refused { status, error: why }) if status < 500 => {
-                    return self.tell(News::Refused { is_taken: status == 409, why });
+                    return self.notify(News::Refused { is_taken: status == 409, why });
                 }
                 ended if session > before => {
                     taken = 0;
                     let why =
                         ended.err().map_or("it has ended".to_owned(), |error| error.to_string());
-                    self.tell(News::Gone(why));
+                    self.notify(News::Gone(why));
                 }
                 Err(error) if !self.config.persists => {
-                    return self.tell(News::Gone(error.to_string()));
+                    return self.notify(News::Gone(error.to_string()));
                 }
                 // The node is not reachable, or is starting or stopping.
                 Ok(()) | Err(_) => {}
@@ -477,14 +478,14 @@ impl Rounds {
         let memory_of = (!node.is_persistent).then_some(node.pid);
         let there = News::There(NodeFacts { memory_of, follows: false });
         let Some(endpoint) = &self.config.endpoint else {
-            self.tell(there);
+            self.notify(there);
             return Ok(());
         };
         let share = self.config.share.map(|share| ("share", share));
         let query: Vec<_> = [("endpoint", endpoint.as_str())].into_iter().chain(share).collect();
         let mut coming = connection.take(&query).await?;
         *session += 1;
-        self.tell(there);
+        self.notify(there);
         while let Some(delivery) = coming.next().await? {
             let mut left = delivery.bytes;
             let first = piece(&mut coming, &mut left).await?;
@@ -503,7 +504,7 @@ impl Rounds {
         self.waker.wake();
     }
 
-    fn tell(&self, news: News) {
+    fn notify(&self, news: News) {
         let _ = self.tells.send(news);
         self.waker.wake();
     }

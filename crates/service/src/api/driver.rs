@@ -166,7 +166,7 @@ impl<A: Application> ApplicationDriver<A> {
         some
     }
 
-    fn tell(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         self.application.handle_event(self.clock.now(), event);
     }
 
@@ -179,7 +179,7 @@ impl<A: Application> ApplicationDriver<A> {
         }
         while let Some(outcome) = self.courier.outcome() {
             some = true;
-            self.tell(match outcome {
+            self.notify(match outcome {
                 Outcome::Stored(id) => Event::Stored(id),
                 Outcome::Waiting(id, why) => Event::Waiting { id, why },
                 Outcome::Passed(id, bytes) => Event::Passed { id, bytes },
@@ -208,12 +208,12 @@ impl<A: Application> ApplicationDriver<A> {
 
     fn node_changed(&mut self, news: News) {
         match news {
-            News::There(facts) => self.tell(Event::Up(facts)),
+            News::There(facts) => self.notify(Event::Up(facts)),
             News::Gone(why) if self.persists => {
                 tracing::warn!(why, "the node is gone; still trying");
                 self.deliveries.clear();
                 self.open = None;
-                self.tell(Event::Down);
+                self.notify(Event::Down);
             }
             News::Gone(why) => self.fault = Some(DriverError::Gone(why)),
             News::Refused { is_taken, why } => {
@@ -229,17 +229,17 @@ impl<A: Application> ApplicationDriver<A> {
                 self.next_arrival += 1;
                 let open = (!first.is_last).then_some((arrival, false));
                 if let Some((unfinished, _)) = std::mem::replace(&mut self.open, open) {
-                    self.tell(Event::Expired(unfinished));
+                    self.notify(Event::Expired(unfinished));
                 }
                 let source = delivery.source.parse().unwrap_or(Eid::None);
                 let (bundle, len) = (delivery.id.clone(), delivery.bytes);
                 // It may be confirmed at once: orders are carried out later.
                 self.deliveries.insert(arrival, delivery);
-                self.tell(Event::Came(bp::app::Delivery { arrival, bundle, source, len, first }));
+                self.notify(Event::Came(bp::app::Delivery { arrival, bundle, source, len, first }));
             }
             (Handed::More(piece), Some((arrival, _))) => {
                 self.open = (!piece.is_last).then_some((arrival, false));
-                self.tell(Event::Read { arrival, piece });
+                self.notify(Event::Read { arrival, piece });
             }
             // The application has left it.
             (Handed::More(_), None) => {}
@@ -262,7 +262,7 @@ impl<A: Application> ApplicationDriver<A> {
                 Order::Send(outgoing) => self.courier.send(outgoing),
                 Order::Read(arrival) => match &mut self.open {
                     Some((open, is_asked)) if *open == arrival => *is_asked = true,
-                    Some(_) | None => self.tell(Event::Expired(arrival)),
+                    Some(_) | None => self.notify(Event::Expired(arrival)),
                 },
                 Order::Confirm(arrival) => {
                     if let Some(delivery) = self.drop_arrival(arrival) {

@@ -113,19 +113,22 @@ impl Echo {
         if id.source.is_none() || service.is_some() && service == self.endpoint.service() {
             return Err(Refused::Source);
         }
-        if !self.is_new(now, id, payload) {
+        if !self.note_payload(now, id, payload) {
             return Err(Refused::Same);
         }
         let is_file = matches!(payload, Content::File { .. });
         let files = || self.sent.values().flatten().count();
-        if is_file && files() >= FILES_MAX || !self.has_room(now, agent) || !self.is_allowed(now) {
+        if is_file && files() >= FILES_MAX
+            || !self.make_room(now, agent)
+            || !self.take_allowance(now)
+        {
             return Err(Refused::Bound);
         }
         Ok(())
     }
 
-    /// Whether a payload has not come from the same source too often.
-    fn is_new(&mut self, now: Time, id: &BundleId, payload: &Content) -> bool {
+    /// Notes a payload. Returns whether it has not come from the same source too often.
+    fn note_payload(&mut self, now: Time, id: &BundleId, payload: &Content) -> bool {
         // Echoes of files end by their small number, and with the lifetime of the first ping.
         let Content::Bytes(bytes) = payload else { return true };
         let mut hash = DefaultHasher::new();
@@ -149,8 +152,8 @@ impl Echo {
         true
     }
 
-    /// Whether the store has fewer echoes than allowed.
-    fn has_room(&mut self, now: Time, agent: &Agent) -> bool {
+    /// Forgets echoes that have left. Returns whether the store has fewer than allowed.
+    fn make_room(&mut self, now: Time, agent: &Agent) -> bool {
         if self.sent.len() >= HELD_MAX
             && self.counted.is_none_or(|counted| now.since(counted) >= COUNT_EVERY)
         {
@@ -160,8 +163,8 @@ impl Echo {
         self.sent.len() < HELD_MAX
     }
 
-    /// Whether the rate allows one more echo.
-    fn is_allowed(&mut self, now: Time) -> bool {
+    /// Takes one echo from the allowance. Returns whether the rate allows it.
+    fn take_allowance(&mut self, now: Time) -> bool {
         let (allowance, since) = self.allowance;
         let allowance = (allowance + now.since(since).as_secs_f64() * RATE).min(RATE);
         let is_allowed = allowance >= 1.0;
@@ -207,14 +210,15 @@ mod tests {
     fn replies_to_the_same_payload_end() {
         let mut echo = Echo::new(Eid::ipn(1, 7));
         let payload = Content::Bytes((&b"ping"[..]).into());
-        let new = |echo: &mut Echo, at, service| echo.is_new(seconds(at), &id(service), &payload);
+        let new =
+            |echo: &mut Echo, at, service| echo.note_payload(seconds(at), &id(service), &payload);
         let sent = (0..100).filter(|at| new(&mut echo, *at, 12_161)).count();
         assert_eq!(sent, 8);
         assert!(new(&mut echo, 100, 9), "another source");
         assert!(new(&mut echo, 3600, 12_161), "an hour later");
         for n in 0..10_000_u32 {
             let payload = Content::Bytes(n.to_be_bytes().to_vec().into());
-            assert!(echo.is_new(seconds(3600), &id(9), &payload));
+            assert!(echo.note_payload(seconds(3600), &id(9), &payload));
         }
         assert_eq!((echo.recent.len(), echo.order.len()), (SAME_KEPT, SAME_KEPT));
     }
@@ -222,9 +226,9 @@ mod tests {
     #[test]
     fn echoes_are_sent_at_a_bounded_rate() {
         let mut echo = Echo::new(Eid::ipn(1, 7));
-        let allowed = (0..20_000).filter(|_| echo.is_allowed(seconds(5))).count();
+        let allowed = (0..20_000).filter(|_| echo.take_allowance(seconds(5))).count();
         assert_eq!(allowed, 10_000);
-        let allowed = (0..20_000).filter(|_| echo.is_allowed(seconds(6))).count();
+        let allowed = (0..20_000).filter(|_| echo.take_allowance(seconds(6))).count();
         assert_eq!(allowed, 10_000);
     }
 }

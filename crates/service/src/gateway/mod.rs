@@ -318,7 +318,7 @@ impl Gateway {
                         .to_owned(),
                 );
             }
-            is_interface("wan.own.device", &own.device)?;
+            check_interface("wan.own.device", &own.device)?;
             self.own_options()?;
         }
         if self.intercept.taken().is_empty() {
@@ -337,7 +337,7 @@ impl Gateway {
                 return invalid(format!("{key} names no interface"));
             }
             for interface in interfaces {
-                is_interface(key, interface)?;
+                check_interface(key, interface)?;
             }
         }
         let both = self.lan.interfaces.iter().find(|name| self.wan.interfaces.contains(name));
@@ -369,7 +369,7 @@ impl Gateway {
 }
 
 /// Checks an interface name, which is inserted into rules verbatim.
-fn is_interface(key: &str, name: &str) -> Result<(), SpecError> {
+fn check_interface(key: &str, name: &str) -> Result<(), SpecError> {
     let sound = |c: char| c.is_ascii_alphanumeric() || "._-@:".contains(c);
     if (1..=INTERFACE_MAX).contains(&name.len()) && name.chars().all(sound) {
         return Ok(());

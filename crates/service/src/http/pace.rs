@@ -81,7 +81,7 @@ impl Body for Paced {
             this.since += now - served;
         }
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
-            this.client.is_served();
+            this.client.begin_serving();
             this.served = Some(now);
             if let Some(Ok(frame)) = &frame {
                 this.on_frame(frame, now);
@@ -89,7 +89,7 @@ impl Body for Paced {
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)));
         }
         if this.pause.is_on() {
-            this.client.is_served();
+            this.client.begin_serving();
             this.served = Some(now);
             return Poll::Pending;
         }

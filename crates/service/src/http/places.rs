@@ -128,8 +128,8 @@ impl Client {
         self.set(Some(since));
     }
 
-    /// The server works for the client.
-    pub(super) fn is_served(&self) {
+    /// Notes that the server works for the client.
+    pub(super) fn begin_serving(&self) {
         self.set(None);
     }
 

@@ -106,7 +106,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let router = TowerToHyperService::new(router);
     let client = place.client();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        client.is_served();
+        client.begin_serving();
         let (client, router) = (client.clone(), router.clone());
         let pause = Pause::default();
         let body = |body| Body::new(Paced::new(body, client.clone(), pause.clone(), times.stall));

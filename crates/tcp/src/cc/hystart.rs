@@ -102,7 +102,7 @@ impl Detector {
             HyStart::Off => Verdict::Grow(counted),
             HyStart::Train => {
                 let is_large = cwnd >= LOW_WINDOW * mss;
-                if is_large && (self.is_delayed(ack.min_rtt) || self.is_train_long(now, ack)) {
+                if is_large && (self.is_delayed(ack.min_rtt) || self.extend_train(now, ack)) {
                     Verdict::Leave
                 } else {
                     Verdict::Grow(counted)
@@ -134,8 +134,8 @@ impl Detector {
         self.samples >= SAMPLES_LEAST && current >= base.saturating_add(threshold)
     }
 
-    /// Whether ACKs have arrived without a gap for half of the minimum round trip.
-    fn is_train_long(&mut self, now: Time, ack: &Ack) -> bool {
+    /// Extends the train of ACKs. Returns whether it has no gap for half of the minimum round trip.
+    fn extend_train(&mut self, now: Time, ack: &Ack) -> bool {
         let (Some(base), Some(began)) = (ack.min_rtt, self.round_began) else { return false };
         if now.since(self.train) > TRAIN_GAP {
             return false;

@@ -311,9 +311,9 @@ impl Losses {
         }
     }
 
-    /// Whether a loss was spurious: the acknowledgment echoes the original (RFC 3522), or
+    /// Returns whether a loss was spurious: the acknowledgment echoes the original (RFC 3522), or
     /// everything retransmitted arrived twice (RFC 3708).
-    fn is_spurious(&mut self, news: &News) -> bool {
+    fn detect_spurious(&mut self, news: &News) -> bool {
         let Some(undo) = &mut self.undo else { return false };
         if let Some((left, right)) = news.twice
             && right <= self.recover
@@ -418,12 +418,12 @@ impl Connection {
 
     /// Undoes the reaction to a spurious loss.
     pub(super) fn undo_if_spurious(&mut self, now: Time, news: &News) {
-        if !self.losses.is_spurious(news) {
+        if !self.losses.detect_spurious(news) {
             return;
         }
         self.counts.spurious += 1;
         self.control.spurious(now);
-        self.board.was_reordered();
+        self.board.on_late_segment();
         self.board.forgive();
         self.losses.forgive();
         self.rtt.end_backoff();

@@ -73,7 +73,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    pub(crate) fn of(config: &Config) -> Self {
+    pub(crate) fn from_config(config: &Config) -> Self {
         Self {
             robust: config.robust,
             challenge_interval: config.challenge_interval,

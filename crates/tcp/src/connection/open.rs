@@ -31,7 +31,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    pub(crate) fn of(segment: &Segment<'_>) -> Self {
+    pub(crate) fn from_segment(segment: &Segment<'_>) -> Self {
         let mut offer = Self::default();
         for option in segment.options.map_while(Result::ok) {
             match option {
@@ -184,7 +184,7 @@ impl Connection {
     ) -> Self {
         let mut connection = Self::new(now, at, options, rules, State::SynReceived);
         connection.handshake.listener = Some(listener);
-        connection.peer_syn(now, segment.header.sequence, Offer::of(segment));
+        connection.peer_syn(now, segment.header.sequence, Offer::from_segment(segment));
         connection.snd.set_syn_window(segment.header.window);
         connection.note_syn_header(segment.header.window);
         connection
@@ -305,7 +305,7 @@ impl Connection {
         if !header.flags.contains(Flags::SYN) {
             return false;
         }
-        let offer = Offer::of(segment);
+        let offer = Offer::from_segment(segment);
         self.peer_syn(now, header.sequence, offer);
         self.snd.set_syn_window(header.window);
         self.note_syn_header(header.window);

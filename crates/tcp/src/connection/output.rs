@@ -115,7 +115,7 @@ impl Connection {
         {
             return Some(Next::Again { index });
         }
-        if self.is_paced_out(now) {
+        if self.wait_for_pace(now) {
             return None;
         }
         let (window, pipe) = (self.congestion_window(), self.in_flight());
@@ -228,8 +228,9 @@ impl Connection {
         self.control.pacing_rate_bps(&self.options, &self.rtt)
     }
 
-    /// Whether pacing holds it back.
-    fn is_paced_out(&mut self, now: Time) -> bool {
+    /// Returns whether pacing holds it back; if so, and if there is something to send, arms a
+    /// timer.
+    fn wait_for_pace(&mut self, now: Time) -> bool {
         let Some(until) = self.control.held_until(now) else { return false };
         if self.pacing_rate_bps().is_none() {
             return false;

@@ -374,7 +374,7 @@ impl Connection {
 
     /// Notifies the user of records that can be read completely.
     pub(super) fn tell_records(&mut self) {
-        self.events.record |= self.space.ends.tell(self.receive.next());
+        self.events.record |= self.space.ends.take_end_before(self.receive.next());
     }
 
     fn bets(&self) -> Option<Bets> {

@@ -90,10 +90,10 @@ impl Connection {
         if self.board.is_empty() || self.snd.window() == 0 {
             self.timers.timeouts = 0;
         }
-        if self.state == State::SynReceived && self.is_other_syn(now, segment, at) {
+        if self.state == State::SynReceived && self.on_syn_again(now, segment, at) {
             return Stray::None;
         }
-        if !self.is_timely(now, segment, received) || !self.is_in_window(now, segment, at) {
+        if !self.check_timestamp(now, segment, received) || !self.check_window(now, segment, at) {
             return Stray::None;
         }
         if flags.contains(Flags::RST) {
@@ -142,7 +142,7 @@ impl Connection {
 
     /// Handles a SYN in SYN-RECEIVED: a retransmission of the peer's, or the SYN-ACK of a
     /// simultaneous open.
-    fn is_other_syn(&mut self, now: Time, segment: &Segment<'_>, at: u64) -> bool {
+    fn on_syn_again(&mut self, now: Time, segment: &Segment<'_>, at: u64) -> bool {
         let flags = segment.header.flags;
         if !flags.contains(Flags::SYN)
             || flags.contains(Flags::RST)
@@ -163,8 +163,8 @@ impl Connection {
         true
     }
 
-    /// Protection against wrapped sequence numbers (RFC 7323 §5.3).
-    fn is_timely(
+    /// Protects against wrapped sequence numbers (RFC 7323 §5.3).
+    fn check_timestamp(
         &mut self,
         now: Time,
         segment: &Segment<'_>,
@@ -189,7 +189,7 @@ impl Connection {
     /// Applies the four cases of RFC 9293 §3.10.7.4; segments outside the window get a reply. An
     /// acknowledgment without data may be right after the window, as in Linux: the peer has used up
     /// the window, and its acknowledgment counts.
-    fn is_in_window(&mut self, now: Time, segment: &Segment<'_>, at: u64) -> bool {
+    fn check_window(&mut self, now: Time, segment: &Segment<'_>, at: u64) -> bool {
         let next = self.receive_next();
         let window = self.inbound.open(next);
         let resets = segment.header.flags.contains(Flags::RST);

@@ -88,7 +88,7 @@ fn only_segments_behind_an_earlier_sack_are_reordered() {
 #[test]
 fn a_longer_allowance_for_reordering_ends_after_16_recoveries() {
     let mut board = ten();
-    board.was_reordered();
+    board.on_late_segment();
     (0..15).for_each(|_| board.recovered());
     assert_eq!(board.reordering_steps(), 2);
     board.recovered();

@@ -71,7 +71,7 @@ impl Ends {
 
     /// Whether there is an end before `next` without a notification, which is then marked as
     /// notified.
-    pub(crate) fn tell(&mut self, next: u64) -> bool {
+    pub(crate) fn take_end_before(&mut self, next: u64) -> bool {
         let last = self.ends.range(..=next).next_back().copied().unwrap_or(0);
         let news = last > self.reported;
         self.reported = self.reported.max(last);
@@ -108,7 +108,12 @@ mod tests {
     fn ends_are_reported_once_and_in_order() {
         let mut ends = Ends::default();
         assert!(ends.add(30, 2) && ends.add(10, 2) && ends.add(10, 2) && !ends.add(20, 2));
-        assert!(!ends.tell(9) && ends.tell(10) && !ends.tell(29) && ends.tell(30));
+        assert!(
+            !ends.take_end_before(9)
+                && ends.take_end_before(10)
+                && !ends.take_end_before(29)
+                && ends.take_end_before(30)
+        );
         ends.release(10);
         assert_eq!(ends.first(), Some(30));
     }

@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn one(&mut self) -> Result<u8, DecodeError> {
+    fn read_byte(&mut self) -> Result<u8, DecodeError> {
         self.take(1).map(|bytes| bytes[0])
     }
 
@@ -149,25 +149,25 @@ impl<'a> Compressed<'a> {
     /// As [`Compressed::decode`], except for the checksum.
     pub fn decode_unchecked(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
         let mut reader = Reader { bytes, at: 0 };
-        let connection = reader.one()?;
+        let connection = reader.read_byte()?;
         if connection == 0 {
             return Err(DecodeError::invalid(0, "connection 0 has no compressed header"));
         }
-        let first = reader.one()?;
-        let second = if first & MORE != 0 { reader.one()? } else { 0 };
+        let first = reader.read_byte()?;
+        let second = if first & MORE != 0 { reader.read_byte()? } else { 0 };
         let urgent = if second & URGENT != 0 { Some(reader.two()?) } else { None };
         let acknowledgment =
             if first & ACKNOWLEDGMENT != 0 { Some((reader.two()?, reader.four()?)) } else { None };
         let mut number = |bit| if first & bit != 0 { reader.four().map(Some) } else { Ok(None) };
         let (sequence, stamp, echo) = (number(SEQUENCE)?, number(STAMP)?, number(ECHO)?);
         let options = if second & OPTIONS != 0 {
-            let len = reader.one()?;
+            let len = reader.read_byte()?;
             reader.take(usize::from(len))?
         } else {
             &[]
         };
         if second & PADDED != 0 {
-            reader.one()?;
+            reader.read_byte()?;
         }
         let checksum_at = reader.at;
         if !checksum_at.is_multiple_of(2) {

@@ -200,7 +200,7 @@ impl Stack {
         let tuple = arrived.tuple;
         let Some(listener) = self.listeners.get(&id) else { return };
         let settings = self.options_over(path, &listener.options);
-        let offer = Self::agreed(&settings, Offer::of(&arrived.segment));
+        let offer = Self::agreed(&settings, Offer::from_segment(&arrived.segment));
         let sequence = arrived.segment.header.sequence;
         let mss = offer.mss.unwrap_or(packet::mss_default(tuple.remote.ip()));
         let cookie = self.secret.cookie(now, tuple, sequence, mss);

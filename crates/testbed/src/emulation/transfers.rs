@@ -152,7 +152,7 @@ fn carry_out(
     run::refuse_streams(scenario)?;
     let topology = Topology::new(scenario)?;
     plan::check_ways(scenario, &topology)?;
-    let (own, own_contents) = own(scenario, contents);
+    let (own, own_contents) = own_transfers(scenario, contents);
     let folder = Scratch::new().map_err(|error| {
         let tool = "a folder for tools".to_owned();
         TransfersError::Tool { tool, error }
@@ -194,7 +194,7 @@ fn carry_out(
 }
 
 /// Returns the scenario with slowlight's own transfers only, and their files.
-fn own(scenario: &Scenario, contents: &[Bytes]) -> (Scenario, Vec<Bytes>) {
+fn own_transfers(scenario: &Scenario, contents: &[Bytes]) -> (Scenario, Vec<Bytes>) {
     let all = scenario.transfers.iter().cloned().zip(contents.iter().cloned());
     let (transfers, contents) = all.filter(|(transfer, _)| transfer.tool.is_none()).unzip();
     (Scenario { transfers, ..scenario.clone() }, contents)
@@ -450,14 +450,14 @@ impl Player<'_> {
         driver.set_clock(begin.recv().ok()?);
         let ran = driver.run(stop, |_, emulated, _| {
             let mut standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
-            *standing = Standing::of(emulated);
+            *standing = Standing::from_host(emulated);
             Control::Continue
         });
         let emulated = driver.into_engine();
         if let Err(error) = ran {
             let failed = Some(format!("{name}: {error}"));
             let mut standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
-            *standing = Standing { failed, ..Standing::of(&emulated) };
+            *standing = Standing { failed, ..Standing::from_host(&emulated) };
         }
         Some((index, emulated))
     }
@@ -478,7 +478,7 @@ impl Player<'_> {
 }
 
 impl Standing {
-    fn of(emulated: &EmulatedHost) -> Self {
+    fn from_host(emulated: &EmulatedHost) -> Self {
         let record = emulated.record();
         Self {
             at_rest: emulated.is_at_rest(),

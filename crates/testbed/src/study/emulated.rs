@@ -93,7 +93,7 @@ pub(super) fn once(
         return Ok(None);
     }
     let account = Account::new(scenario, &report, &account::bounds(scenario));
-    let mut done = Done::of(world, ran);
+    let mut done = Done::from_run(world, ran);
     done.trusted = Some(account.trusted);
     Ok(Some(done))
 }

@@ -77,7 +77,7 @@ pub struct Sheet {
     /// Path of the scenario, relative to the study.
     pub world: PathBuf,
     /// Runs per cell.
-    #[serde(default = "one")]
+    #[serde(default = "default_number")]
     pub runs: u32,
     /// First seed.
     #[serde(default = "first_seed")]
@@ -119,7 +119,7 @@ impl Labels {
     }
 }
 
-fn one() -> u32 {
+fn default_number() -> u32 {
     1
 }
 

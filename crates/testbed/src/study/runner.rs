@@ -145,7 +145,7 @@ pub struct Job<'a> {
 
 impl Done {
     /// Returns the result of this world's run.
-    pub(super) fn of(world: String, run: run::Run) -> Self {
+    pub(super) fn from_run(world: String, run: run::Run) -> Self {
         let mut transfers = run.transfers;
         if run.ended != "idle" {
             for transfer in &mut transfers {
@@ -275,7 +275,7 @@ fn once_known(
     if cancelled.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    Ok(Some(Done::of(world, run)))
+    Ok(Some(Done::from_run(world, run)))
 }
 
 /// Place where worlds are run.

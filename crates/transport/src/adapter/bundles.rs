@@ -55,7 +55,7 @@ impl Adapter for Bundles {
     }
 
     fn class(&self, settings: &Settings, remote: Option<u64>) -> Option<Class> {
-        Class::of(&settings.below("cfdp")?, remote)
+        Class::towards(&settings.below("cfdp")?, remote)
     }
 
     fn add_route(
@@ -113,7 +113,7 @@ impl Configuration for BundlesConfig {
     }
 
     fn settings(&self) -> Settings {
-        Settings::of(self)
+        Settings::from_config(self)
     }
 
     fn number(&self) -> Option<u64> {

@@ -53,7 +53,7 @@ impl Schema for Ltp {
 impl Adapter for Ltp {
     fn spools(&self) -> &'static [Spool] {
         // Records of LTP-T list the blocks kept for other engines.
-        const { &[Spool::of(ltp::SPOOL_PREFIX), Spool::of(ltpt::SPOOL_PREFIX)] }
+        const { &[Spool::with_prefix(ltp::SPOOL_PREFIX), Spool::with_prefix(ltpt::SPOOL_PREFIX)] }
     }
 
     fn configuration(
@@ -79,7 +79,7 @@ impl Configuration for ltp::Config {
     }
 
     fn settings(&self) -> Settings {
-        Settings::of(self)
+        Settings::from_config(self)
     }
 
     fn number(&self) -> Option<u64> {

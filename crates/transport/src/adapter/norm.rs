@@ -52,7 +52,7 @@ pub fn norm_config(protocol: &Protocol) -> Result<norm::Config, SpecError> {
 const RECEIVERS_MAX: usize = 1024;
 
 /// Working files of a node.
-pub(crate) const NORM_SPOOLS: &[Spool] = &[Spool::of(norm::SPOOL_PREFIX)];
+pub(crate) const NORM_SPOOLS: &[Spool] = &[Spool::with_prefix(norm::SPOOL_PREFIX)];
 
 /// Adapter of the protocol.
 pub(crate) struct Norm;
@@ -97,7 +97,7 @@ impl Configuration for NormConfig {
     }
 
     fn settings(&self) -> Settings {
-        Settings::of(&self.config)
+        Settings::from_config(&self.config)
     }
 
     fn check(&self, protocol: &Protocol) -> Result<(), SpecError> {

@@ -71,7 +71,7 @@ impl Configuration for OverTcpConfig {
     }
 
     fn settings(&self) -> Settings {
-        Settings::of(self)
+        Settings::from_config(self)
     }
 
     fn set_path(&mut self, entity: u64, path: PathId) {
@@ -280,7 +280,7 @@ impl Transport for TcpTransport {
         Counters {
             // Acknowledgments request nothing.
             repairs: Some((counts.retransmissions, 0)),
-            buffers: Some(BufferLimits::of(&counts)),
+            buffers: Some(BufferLimits::from_counts(&counts)),
             ..Counters::default()
         }
     }

@@ -72,7 +72,7 @@ pub(crate) fn check_version(
 }
 
 /// Working files of a peer.
-pub(crate) const SARATOGA_SPOOLS: &[Spool] = &[Spool::of(saratoga::SPOOL_PREFIX)];
+pub(crate) const SARATOGA_SPOOLS: &[Spool] = &[Spool::with_prefix(saratoga::SPOOL_PREFIX)];
 
 /// Adapter of the protocol.
 pub(crate) struct Saratoga;
@@ -126,7 +126,7 @@ impl Configuration for SaratogaConfig {
     }
 
     fn settings(&self) -> Settings {
-        Settings::of(self)
+        Settings::from_config(self)
     }
 
     fn check(&self, protocol: &Protocol) -> Result<(), SpecError> {

@@ -282,7 +282,7 @@ impl Reader {
         let (date, clock) = word.split_once('-').ok_or_else(wrong)?;
         let stamp = format!("{}T{clock}Z", date.replace('/', "-"));
         let moment = humantime::parse_rfc3339(&stamp).map_err(|_| wrong())?;
-        Ok(self.base.of(moment))
+        Ok(self.base.offset_of(moment))
     }
 }
 

@@ -243,7 +243,7 @@ impl Reading {
 
     /// Adds a contact, in nanoseconds from the zero of the plan.
     fn contact(&mut self, contact: Contact, [start, end]: [i128; 2]) -> Result<(), ChangeError> {
-        if !self.is_left(start, end)? {
+        if !self.count_contact(start, end)? {
             return Ok(());
         }
         let contact = Contact { end: times::clamped(end), ..contact };
@@ -261,8 +261,8 @@ impl Reading {
         self.draft.apply(&Change::range(range, Begin(start)))
     }
 
-    /// Whether a contact is left from the zero of the plan on.
-    fn is_left(&mut self, start: i128, end: i128) -> Result<bool, ChangeError> {
+    /// Counts a contact. Returns whether any of it is left from the zero of the plan on.
+    fn count_contact(&mut self, start: i128, end: i128) -> Result<bool, ChangeError> {
         if start >= end {
             return Err(ChangeError::Empty);
         }

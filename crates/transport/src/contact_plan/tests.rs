@@ -54,7 +54,7 @@ fn epoch() -> SystemTime {
 }
 
 fn document(format: Format, text: &str) -> Document {
-    read(format, text, "plan", Base::at(epoch())).unwrap()
+    read(format, text, "plan", Base::from_epoch(epoch())).unwrap()
 }
 
 fn good(format: Format, text: &str) -> ContactPlan {
@@ -62,7 +62,7 @@ fn good(format: Format, text: &str) -> ContactPlan {
 }
 
 fn wrong(format: Format, text: &str) -> String {
-    read(format, text, "plan", Base::at(epoch())).unwrap_err().to_string()
+    read(format, text, "plan", Base::from_epoch(epoch())).unwrap_err().to_string()
 }
 
 #[test]
@@ -244,7 +244,10 @@ fn ion_s_configurations_of_several_programs_are_read() {
     // The guard against misspelled objects is that of ionadmin's own commands.
     let wrong = wrong(Format::Ion, &text.replace("a range", "a ranges"));
     assert!(wrong.contains("line 6") && wrong.contains("did you mean \"a range\""), "{wrong}");
-    assert!(read(Format::Ion, &text.replace("a key", "a ranges"), "", Base::at(epoch())).is_ok());
+    assert!(
+        read(Format::Ion, &text.replace("a key", "a ranges"), "", Base::from_epoch(epoch()))
+            .is_ok()
+    );
 }
 
 #[test]
@@ -306,7 +309,7 @@ fn changes_of_a_plan_in_use_are_read_and_others_are_skipped() {
         a contact 2026/01/01-00:00:00 2026/01/02-00:00:00 1 2 1000
         a contact +0 +0 1 1 100000
         s";
-    let base = Base::at(epoch());
+    let base = Base::from_epoch(epoch());
     let read = read_changes(text, "plan", base).unwrap();
     let start = Time::from_secs(5);
     let range =
@@ -497,7 +500,7 @@ fn toml_may_have_its_own_epoch() {
 
 #[test]
 fn lines_without_effect_are_counted() {
-    let base = Base::at(epoch());
+    let base = Base::from_epoch(epoch());
     let read = read_changes(&"m horizon +0\n".repeat(5000), "plan", base).unwrap();
     assert_eq!((read.skipped.len(), read.more), (1000, 4000));
     let plan = super::read(Format::Ion, &"a contact +0 +9 1 1 5\n".repeat(5000), "plan", base);

@@ -21,18 +21,18 @@ pub struct Base {
 impl Base {
     /// Relative times that stay as they are.
     #[must_use]
-    pub const fn at(epoch: SystemTime) -> Self {
+    pub const fn from_epoch(epoch: SystemTime) -> Self {
         Self { epoch, zero: epoch }
     }
 
     /// Nanoseconds of a time from the zero of the plan.
-    pub(super) fn of(&self, time: SystemTime) -> i128 {
+    pub(super) fn offset_of(&self, time: SystemTime) -> i128 {
         nanos(time) - nanos(self.zero)
     }
 
     /// Nanoseconds of a time after the epoch.
     pub(super) fn after_epoch(&self, since: i128) -> i128 {
-        self.of(self.epoch) + since
+        self.offset_of(self.epoch) + since
     }
 
     /// Nanoseconds of seconds as JSON and A-SABR have them: from 1e9 on they are Unix time, which
@@ -88,7 +88,7 @@ impl Base {
         let date = humantime::parse_rfc3339_weak(text).map_err(|_| {
             format!("{:?} is no time; write \"60 s\" after the epoch, or a date like \"2026-11-22T08:00:00Z\"", excerpt(text))
         })?;
-        Ok(clamped(self.of(date)))
+        Ok(clamped(self.offset_of(date)))
     }
 
     /// A time of the plan in words: seconds, or a date from 2001 on.

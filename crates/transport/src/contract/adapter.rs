@@ -18,7 +18,7 @@ pub struct Spool {
 impl Spool {
     /// Files whose names are the keys of their records.
     #[must_use]
-    pub const fn of(prefix: &'static str) -> Self {
+    pub const fn with_prefix(prefix: &'static str) -> Self {
         Self { prefix, record_prefix: "" }
     }
 }

@@ -27,7 +27,7 @@ pub struct BufferLimits {
 }
 
 impl BufferLimits {
-    pub(crate) fn of(counts: &tcp::Counts) -> Self {
+    pub(crate) fn from_counts(counts: &tcp::Counts) -> Self {
         Self {
             peer_window_limited_s: counts.peer_window_limited.as_secs_f64(),
             send_buffer_limited_s: counts.send_buffer_limited.as_secs_f64(),

@@ -41,7 +41,7 @@ impl<C: Settings + Default> Changes<C> {
 
     /// All settings of `config` except keys: an engine does not reveal them.
     #[must_use]
-    pub fn of(config: &C) -> Self
+    pub fn from_config(config: &C) -> Self
     where
         C: Clone,
     {

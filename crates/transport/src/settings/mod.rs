@@ -76,7 +76,7 @@ pub struct Settings {
 impl Settings {
     /// All settings of a configuration, but keys of authentication.
     #[must_use]
-    pub fn of<C: settings::Settings + Clone>(config: &C) -> Self {
+    pub fn from_config<C: settings::Settings + Clone>(config: &C) -> Self {
         Self { values: Values(write::write(&mut config.clone())), schema: None }
     }
 

@@ -135,7 +135,7 @@ fn written<T: Serialize>(settings: &T) -> String {
 
 /// Configuration written out, read and applied to `base`.
 fn again<C: settings::Settings + Default + Clone>(config: &C, base: &C) -> C {
-    let settings = Changes::of(config);
+    let settings = Changes::from_config(config);
     let text = written(&settings);
     let read: Changes<C> = text::parse(&text, "again").unwrap();
     assert_eq!(read, settings, "{text}");
@@ -546,7 +546,7 @@ fn the_manuals_have_every_key_with_its_default() {
     let text = include_str!("../../../../docs/ltp.md");
     let given: LtpSettings = text::parse(&manual(text), "docs/ltp.md").unwrap();
     let aggregation = Some(l::Aggregation::default());
-    let usual = LtpSettings::of(&l::Config { aggregation, ..l::Config::default() });
+    let usual = LtpSettings::from_config(&l::Config { aggregation, ..l::Config::default() });
     assert_eq!(written(&given), written(&usual));
     // These have no default that can be written.
     assert!(["| `rate` |", "| `authentication` |"].iter().all(|key| text.contains(key)));
@@ -557,7 +557,10 @@ fn the_manuals_have_every_key_with_its_default() {
 
     let text = include_str!("../../../../docs/saratoga.md");
     let given: SaratogaSettings = text::parse(&manual(text), "docs/saratoga.md").unwrap();
-    assert_eq!(written(&given), written(&SaratogaSettings::of(&SaratogaConfig::default())));
+    assert_eq!(
+        written(&given),
+        written(&SaratogaSettings::from_config(&SaratogaConfig::default()))
+    );
     assert!(text.contains("| `rate` |"));
     let shown: SaratogaSettings = text::parse(example(text, "eid = "), "docs").unwrap();
     shown.apply(&mut SaratogaConfig::default()).unwrap();

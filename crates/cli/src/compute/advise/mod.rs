@@ -258,11 +258,11 @@ fn table(advice: &Advice, top: usize) -> Table {
         table.row([
             rank.into(),
             if at < advice.tied { name.tone(Tone::Strong) } else { name },
-            Cell::of(candidate.mean_s.map(show::duration).map(marked)),
-            Cell::of(candidate.interval_s.and_then(span).map(marked)),
-            Cell::of(share.map(show::percent).map(marked)),
+            Cell::optional(candidate.mean_s.map(show::duration).map(marked)),
+            Cell::optional(candidate.interval_s.and_then(span).map(marked)),
+            Cell::optional(share.map(show::percent).map(marked)),
             share.map_or_else(|| Cell::from(""), Cell::Bar),
-            Cell::of(candidate.spent.map(show::factor).map(marked)),
+            Cell::optional(candidate.spent.map(show::factor).map(marked)),
             success.unwrap_or(Cell::None),
             candidate.runs.to_string().into(),
         ]);

@@ -130,7 +130,7 @@ pub(super) fn table(ranked: &[&Row], receivers: u32) -> (Table, bool) {
 }
 
 fn cells(rank: String, row: &Row, receivers: u32, has_common: bool, is_best: bool) -> Vec<Cell> {
-    let mean = |time: Option<Summary>| Cell::of(time.map(|time| show::duration(time.mean)));
+    let mean = |time: Option<Summary>| Cell::optional(time.map(|time| show::duration(time.mean)));
     let delivered = row.delivered_s;
     let failed = row.runs - row.completed;
     let error = delivered.and_then(|time| show::error(time.mean, time.sem));
@@ -154,10 +154,10 @@ fn cells(rank: String, row: &Row, receivers: u32, has_common: bool, is_best: boo
             Cell::from(show::range(time.min, time.max).unwrap_or_default())
         }),
         mean(row.each_delivered_s),
-        Cell::of(bound.map(show::duration)),
-        Cell::of(row.efficiency.map(show::percent)),
+        Cell::optional(bound.map(show::duration)),
+        Cell::optional(row.efficiency.map(show::percent)),
         row.efficiency.map_or_else(|| Cell::from(""), Cell::Bar),
-        Cell::of(row.spent.map(show::factor)),
+        Cell::optional(row.spent.map(show::factor)),
         Cell::from(notes.join(", ")),
         mean(row.confirmed_s),
         mean(row.ready_s),
@@ -165,9 +165,9 @@ fn cells(rank: String, row: &Row, receivers: u32, has_common: bool, is_best: boo
         Cell::from(show::bytes(row.traffic.bytes_str)),
         Cell::from(show::count(row.traffic.packets_str)),
         Cell::from(show::count(row.traffic.packets_rts)),
-        Cell::of(row.goodput_bps.map(|goodput| show::rate(goodput.mean))),
-        Cell::of(delivered.filter(|time| time.sem > 0.0).map(|time| show::seconds(time.sd))),
-        Cell::of(delivered.map(|time| show::seconds(time.median))),
+        Cell::optional(row.goodput_bps.map(|goodput| show::rate(goodput.mean))),
+        Cell::optional(delivered.filter(|time| time.sem > 0.0).map(|time| show::seconds(time.sd))),
+        Cell::optional(delivered.map(|time| show::seconds(time.median))),
         mean(row.transfer_s),
         mean(row.quiet_s),
     ]

@@ -69,10 +69,10 @@ fn times<'a>(
         table.row([
             what.as_str().into(),
             failures(&runs).map_or(Cell::None, |failures| Cell::from(failures).tone(Tone::Bad)),
-            Cell::of(median(&seconds).map(show::duration)),
-            Cell::of(ends.and_then(|(least, most)| show::range(*least, *most))),
-            Cell::of(goodput.map(show::rate)),
-            Cell::of(share.map(show::percent)),
+            Cell::optional(median(&seconds).map(show::duration)),
+            Cell::optional(ends.and_then(|(least, most)| show::range(*least, *most))),
+            Cell::optional(goodput.map(show::rate)),
+            Cell::optional(share.map(show::percent)),
             share.map_or_else(|| Cell::from(""), Cell::Bar),
             Cell::from(doubt).tone(Tone::Fair),
         ]);

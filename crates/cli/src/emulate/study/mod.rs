@@ -294,7 +294,7 @@ fn print_failures(all: &Finished<'_>) -> anyhow::Result<()> {
         Table::new([Column::left("without success"), Column::left("cell"), Column::prose("why")]);
     for (cell, (runs, failed, why)) in bad.iter().take(FAILED_CELLS) {
         let share = Cell::from(format!("{failed} of {runs} runs")).tone(Tone::Bad);
-        table.row([share, cell.as_str().into(), Cell::of(why.map(str::to_owned))]);
+        table.row([share, cell.as_str().into(), Cell::optional(why.map(str::to_owned))]);
     }
     writeln!(io::stderr(), "{}", table.drawn(Page::stderr()))?;
     if bad.len() > FAILED_CELLS {

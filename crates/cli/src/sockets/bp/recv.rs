@@ -155,7 +155,7 @@ fn store(args: &RecvArgs, mut client: NodeClient) -> Result<ExitCode> {
             receiving.aside
         );
     }
-    Ok(Exit::of(receiving.aside == 0).into())
+    Ok(Exit::if_succeeded(receiving.aside == 0).into())
 }
 
 /// Progress of the command.

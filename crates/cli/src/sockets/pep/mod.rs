@@ -69,7 +69,7 @@ const DESCRIPTORS: u64 = 64;
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut gateway = Gateway::read(&args.config)?;
     let notice = ipv6::settle(&mut gateway);
-    let rules = Rules::of(&gateway);
+    let rules = Rules::for_gateway(&gateway);
     if args.print_rules {
         return crate::exit_code(
             io::stdout().write_all(rules.shell(&gateway).as_bytes()).map_err(Into::into),
@@ -259,7 +259,7 @@ impl<'a, E: Proxy> Running<'a, E> {
     ) -> Result<ExitCode> {
         let linger = self.gateway.limits.linger.duration();
         self.installed = Some(rules.set(linger)?);
-        self.say("the gateway is ready");
+        self.print("the gateway is ready");
         let ended = self.run(stop, dump);
         let now = self.driver.now();
         let over = self.last_end.map_or(Duration::ZERO, |at| (at + linger).since(now));
@@ -273,7 +273,7 @@ impl<'a, E: Proxy> Running<'a, E> {
         ended.map(|()| Exit::Done.into())
     }
 
-    fn say(&self, text: &str) {
+    fn print(&self, text: &str) {
         if !self.args.quiet {
             // Nothing can be done about a standard error that is closed.
             let _ = writeln!(io::stderr(), "{text}");
@@ -329,11 +329,11 @@ impl<'a, E: Proxy> Running<'a, E> {
         match self.installed.as_ref().map(Installed::pass_new) {
             Some(Ok(true)) => self.driver.stop_accepting(),
             Some(Ok(false)) | None => {}
-            Some(Err(error)) => self.say(&format!("new connections are reset: {error:#}")),
+            Some(Err(error)) => self.print(&format!("new connections are reset: {error:#}")),
         }
         let open = self.driver.engine_mut().pep().statistics().open;
         if open > 0 {
-            self.say(&format!("{open} connections are waited for"));
+            self.print(&format!("{open} connections are waited for"));
         }
     }
 
@@ -352,7 +352,7 @@ impl<'a, E: Proxy> Running<'a, E> {
         self.report(false);
         let now = self.driver.now();
         let line = report::line(now, self.driver.engine_mut().pep());
-        self.say(&line);
+        self.print(&line);
         Ok(())
     }
 
@@ -364,7 +364,7 @@ impl<'a, E: Proxy> Running<'a, E> {
         if let Some(account) = account.as_ref().filter(|account| !account.doubts.is_empty())
             && !std::mem::replace(&mut self.doubted, true)
         {
-            self.say(&format!("our own TCP: {}", account.text()));
+            self.print(&format!("our own TCP: {}", account.text()));
         }
         let engine = self.driver.engine_mut();
         if self.args.json.is_some() || is_requested {
@@ -384,7 +384,7 @@ impl<'a, E: Proxy> Running<'a, E> {
         }
         if self.shows {
             let line = report::line(now, engine.pep());
-            self.say(&line);
+            self.print(&line);
         }
     }
 }

@@ -18,12 +18,12 @@ pub(super) trait Proxy: Engine<Indication = Indication> {
     fn ask<R>(&mut self, now: Time, request: impl FnOnce(&mut Pep) -> R) -> R;
 
     /// slowlight's own TCP, if it is in use.
-    fn own(&self) -> Option<&Stack>;
+    fn own_tcp(&self) -> Option<&Stack>;
 
     /// Whether there is no connection. Unsent data of slowlight's own TCP is lost with this
     /// process; the kernel's is not.
     fn is_idle(&self) -> bool {
-        self.pep().statistics().open == 0 && self.own().is_none_or(|stack| stack.open() == 0)
+        self.pep().statistics().open == 0 && self.own_tcp().is_none_or(|stack| stack.open() == 0)
     }
 }
 
@@ -36,7 +36,7 @@ impl Proxy for Pep {
         request(self)
     }
 
-    fn own(&self) -> Option<&Stack> {
+    fn own_tcp(&self) -> Option<&Stack> {
         None
     }
 }
@@ -50,7 +50,7 @@ impl Proxy for OverTcp<Pep> {
         self.call(now, request)
     }
 
-    fn own(&self) -> Option<&Stack> {
+    fn own_tcp(&self) -> Option<&Stack> {
         Some(self.below())
     }
 }

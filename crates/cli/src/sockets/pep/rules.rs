@@ -30,7 +30,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    pub(super) fn of(gateway: &Gateway) -> Self {
+    pub(super) fn for_gateway(gateway: &Gateway) -> Self {
         let table = format!("slowlight_{}", gateway.name);
         let nft = nft(gateway, &table);
         let rules = &gateway.rules;

@@ -10,7 +10,7 @@ fn gateway(more: &str) -> Gateway {
 
 #[test]
 fn rules_take_what_is_to_be_taken_and_nothing_else() {
-    let rules = Rules::of(&gateway(
+    let rules = Rules::for_gateway(&gateway(
         "[intercept]\nports = [80, \"8000-8999\"]\nexcept = 8022\nipv6 = false\n",
     ));
     let lines: Vec<_> = rules.nft.lines().map(str::trim).collect();
@@ -25,7 +25,7 @@ fn rules_take_what_is_to_be_taken_and_nothing_else() {
     );
     assert!(lines.contains(&lan.as_str()) && lines.contains(&wan.as_str()), "{lines:?}");
     assert!(!rules.nft.contains("ip6"));
-    let six = Rules::of(&gateway(""));
+    let six = Rules::for_gateway(&gateway(""));
     assert!(six.nft.contains("tproxy ip6 to [::1]:7430"), "{}", six.nft);
     let shell = six.shell(&gateway(""));
     assert!(shell.contains("ip -6 rule add priority 1513 fwmark 0x5e9 lookup 1513"), "{shell}");
@@ -35,7 +35,7 @@ fn rules_take_what_is_to_be_taken_and_nothing_else() {
 #[test]
 fn all_that_is_done_in_the_kernel_is_printed() {
     let gateway = gateway("[wan.own]\ndevice = \"far\"\n");
-    let shell = Rules::of(&gateway).shell(&gateway);
+    let shell = Rules::for_gateway(&gateway).shell(&gateway);
     let (set, remove) = shell.split_once("# remove\n").unwrap();
     for line in [
         "ip tuntap add dev far mode tun\n",

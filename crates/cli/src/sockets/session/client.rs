@@ -300,7 +300,7 @@ impl Client {
         match contact {
             rt::Contact::Open => self.advanced = now,
             rt::Contact::Closed(Some(_)) => {
-                self.screen.say(contacts::described(now, contact).unwrap_or_default());
+                self.screen.print(contacts::described(now, contact).unwrap_or_default());
             }
             rt::Contact::Closed(None) => {
                 if matches!(self.phase, Phase::Loading | Phase::Active(_)) {
@@ -315,7 +315,7 @@ impl Client {
     fn refused(&mut self, address: SocketAddr) {
         if !self.is_warned && self.active().is_some() {
             self.is_warned = true;
-            self.screen.say(format_args!("no program listens on {address}; still trying"));
+            self.screen.print(format_args!("no program listens on {address}; still trying"));
         }
     }
 
@@ -327,7 +327,7 @@ impl Client {
                 let verb = if self.resumed { "resuming" } else { self.wish.verb() };
                 let local = self.wish.put().map(|_| self.wish.local().display().to_string());
                 let title = local.as_deref().unwrap_or(self.wish.remote());
-                self.screen.say(format_args!("{id}: {verb} {title}"));
+                self.screen.print(format_args!("{id}: {verb} {title}"));
                 self.phase = Phase::Active(id);
             }
             Err(error) => self.phase = Phase::Refused(format!("{error:#}")),
@@ -384,7 +384,7 @@ impl Client {
                 let linger = self.linger(transport);
                 let printed = self.print_end(now, transport, &ended);
                 if ended.is_success() && !linger.until_idle && linger.time >= ANNOUNCED {
-                    self.screen.say(format_args!(
+                    self.screen.print(format_args!(
                         "delivered; repeating the last acknowledgement for {} if asked (ctrl-C is \
                          safe)",
                         Span(linger.time)
@@ -401,7 +401,7 @@ impl Client {
                 if resumed > 0 {
                     let (have, size) = (show::bytes(resumed as f64), size.unwrap_or_default());
                     let size = show::bytes(size as f64);
-                    self.screen.say(format_args!("going on: {have} of {size} are here"));
+                    self.screen.print(format_args!("going on: {have} of {size} are here"));
                 }
             }
             Event::Listing(entries) => {
@@ -410,10 +410,10 @@ impl Client {
                 }
             }
             Event::Lost(why) => self.lost = Some(why),
-            Event::Notice(text) => self.screen.say(text),
+            Event::Notice(text) => self.screen.print(text),
             Event::Warning(text) => tracing::warn!("{text}"),
             Event::Log(text) => tracing::debug!("{text}"),
-            Event::Relay(indication) => self.screen.say(routes::words(&indication)),
+            Event::Relay(indication) => self.screen.print(routes::words(&indication)),
             // Only receivers get these.
             Event::Ended(_)
             | Event::Message { .. }
@@ -465,24 +465,25 @@ impl Client {
             datagrams: transport.counters().datagrams,
             resumed: self.resumed,
         };
-        let outcome = Outcome::of(&self.options.protocol, ended, self.wish.local(), measures);
+        let outcome =
+            Outcome::from_ended(&self.options.protocol, ended, self.wish.local(), measures);
         match (&ended.result, &self.wish, self.ends.via) {
             (Ok(()), Wish::Send(_), Some(via)) => {
                 let summary = outcome.summary();
                 self.screen
-                    .say(format_args!("{id}: engine {via} has it, to pass it on: {summary}"));
+                    .print(format_args!("{id}: engine {via} has it, to pass it on: {summary}"));
             }
             (Ok(()), Wish::Delete(name), _) => {
                 let name = name.escape_debug();
-                self.screen.say(format_args!("{id}: {name} is not there any more"));
+                self.screen.print(format_args!("{id}: {name} is not there any more"));
             }
             (Ok(()), Wish::List(_), _) => return Ok(true),
             (Ok(()), Wish::Send(_) | Wish::Get { .. }, _) | (Err(_), ..) => {
                 if let Some(why) = self.lost.filter(|_| !ended.is_success()) {
-                    self.screen.say(why);
+                    self.screen.print(why);
                 }
                 let next = if ended.is_success() { "" } else { self.next(true) };
-                self.screen.say(outcome.line(ended) + next);
+                self.screen.print(outcome.line(ended) + next);
             }
         }
         self.print_details(ended);
@@ -503,13 +504,13 @@ impl Client {
         let Some(finished) = &ended.transaction else { return };
         if finished.file_status == FileStatus::FilestoreRejection {
             // A Finished PDU has no place for the reason.
-            self.screen.say(
+            self.screen.print(
                 "the receiver could not store the file: no space left, a folder that does not \
                  exist there, or a name it refuses; its output has the reason",
             );
         }
         for response in &finished.filestore_responses {
-            self.screen.say(put::described(response));
+            self.screen.print(put::described(response));
         }
     }
 
@@ -586,7 +587,7 @@ impl Client {
         };
         let serve = if self.wish.is_send() { "" } else { " --serve" };
         let server = format!("recv --protocol {protocol}{serve}` running there{number}");
-        self.screen.say(transfer::silence(to, patience, &server));
+        self.screen.print(transfer::silence(to, patience, &server));
     }
 
     /// The transfer that is under way.
@@ -622,13 +623,13 @@ impl Client {
         self.bar.clear();
         let next = self.next(false);
         let (id, why) = match self.phase {
-            Phase::Over(printed, ..) => return printed.map(|good| Exit::of(good).into()),
+            Phase::Over(printed, ..) => return printed.map(|good| Exit::if_succeeded(good).into()),
             Phase::Refused(why) => return Err(crate::Usage(why).into()),
             Phase::Stopped(id, why, _) => (id, why),
             Phase::Loading => (None, "stopped".to_owned()),
             Phase::Active(id) => (Some(id), "stopped".to_owned()),
         };
-        self.screen.say(format_args!("not finished: {why}{next}"));
+        self.screen.print(format_args!("not finished: {why}{next}"));
         if self.options.json {
             let names = (self.wish.local(), self.wish.remote().to_owned());
             let (protocol, is_send) = (&self.options.protocol, self.wish.is_send());

@@ -31,9 +31,9 @@ impl Closing {
         self.received_at = now;
     }
 
-    /// Whether the receiver may leave: no peer needs another reply, or all were silent for long
-    /// enough. `least` is the minimum silence, `light` the one-way light time.
-    pub(super) fn is_over(
+    /// Returns whether the receiver may leave: no peer needs another reply, or all were silent for
+    /// long enough. `least` is the minimum silence, `light` the one-way light time.
+    pub(super) fn check(
         &mut self,
         now: Time,
         transport: &dyn Transport,

@@ -51,7 +51,7 @@ impl Losses {
     }
 
     /// Loss and the number of segments that it counts for, which halves every day.
-    fn of(&self, peer: &str, now: u64) -> Option<(f64, f64)> {
+    fn loss_to(&self, peer: &str, now: u64) -> Option<(f64, f64)> {
         let Measured { loss, segments, at } = *self.0.get(peer)?;
         let days = now.saturating_sub(at) as f64 / DAY.as_secs_f64();
         let is_sound = (0.0..1.0).contains(&loss) && segments.is_finite();
@@ -70,7 +70,7 @@ impl Losses {
 
 /// Loss of the last coded transfer to a peer, and the number of segments that it counts for.
 pub(super) fn remembered(peer: &str) -> Option<(f64, f64)> {
-    Losses::read(&state_home().ok()?).of(peer, now())
+    Losses::read(&state_home().ok()?).loss_to(peer, now())
 }
 
 /// Keeps the loss of a coded transfer for the next one to the same peer.
@@ -91,18 +91,18 @@ mod tests {
     fn losses_age_and_make_room() {
         let place = tempfile::tempdir().unwrap();
         let mut losses = Losses::read(place.path());
-        assert_eq!(losses.of("a:1", 0), None);
+        assert_eq!(losses.loss_to("a:1", 0), None);
         let day = DAY.as_secs();
         losses.note("a:1", Measured { loss: 0.1, segments: 2_000.0, at: day });
         losses.write(place.path()).unwrap();
         let losses = Losses::read(place.path());
-        assert_eq!(losses.of("a:1", day), Some((0.1, 2_000.0)));
-        assert_eq!(losses.of("a:1", 3 * day), Some((0.1, 500.0)));
+        assert_eq!(losses.loss_to("a:1", day), Some((0.1, 2_000.0)));
+        assert_eq!(losses.loss_to("a:1", 3 * day), Some((0.1, 500.0)));
         let mut losses = losses;
         for n in 0..PEERS_MAX as u64 {
             losses.note(&format!("b:{n}"), Measured { loss: 0.0, segments: 1.0, at: 2 * day + n });
         }
-        assert_eq!((losses.0.len(), losses.of("a:1", day)), (PEERS_MAX, None));
+        assert_eq!((losses.0.len(), losses.loss_to("a:1", day)), (PEERS_MAX, None));
         std::fs::write(place.path().join(FILE), b"{").unwrap();
         assert!(Losses::read(place.path()).0.is_empty());
     }

@@ -74,16 +74,16 @@ impl Routes {
     pub(super) fn print(&self, screen: &Screen, forwards: bool) {
         for (id, address) in &self.peers {
             if forwards {
-                screen.say(format_args!("blocks for engine {id} are forwarded to {address}"));
+                screen.print(format_args!("blocks for engine {id} are forwarded to {address}"));
             } else {
-                screen.say(format_args!("replies to engine {id} go to {address}"))
+                screen.print(format_args!("replies to engine {id} go to {address}"))
             }
         }
         for (last, next) in &self.routes {
-            screen.say(format_args!("blocks for engine {last} are forwarded to engine {next}"));
+            screen.print(format_args!("blocks for engine {last} are forwarded to engine {next}"));
         }
         if let Some(next) = self.otherwise {
-            screen.say(format_args!("all other blocks are forwarded to engine {next}"));
+            screen.print(format_args!("all other blocks are forwarded to engine {next}"));
         }
     }
 }

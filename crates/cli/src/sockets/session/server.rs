@@ -64,7 +64,7 @@ pub(crate) fn serve(options: Options, service: Service, node: Option<Node>) -> R
     server.failure.map_or(Ok(()), Err)?;
     let is_whole = server.first == Some(true) && !server.is_any_lost;
     let failed = server.service.once && !is_whole;
-    Ok(Exit::of(!failed).into())
+    Ok(Exit::if_succeeded(!failed).into())
 }
 
 /// Validates the command.
@@ -84,7 +84,7 @@ fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Ru
     node.set_strangers(service.peers_max);
     let (entity, socket) = (node.entity, node.socket().to_owned());
     let driver = node.run_with(open_store()?, waker, (TICK, Receives::All))?;
-    screen.say(format_args!(
+    screen.print(format_args!(
         "receiving by the node at {} into {} as entity {entity}",
         socket.display(),
         service.root.display()
@@ -135,7 +135,7 @@ fn open(
     join_group(&mut driver, service, screen)?;
     let word = if configuration.cfdp().is_some() { "entity" } else { "engine" };
     let number = number.map(|number| format!(" as {word} {number}")).unwrap_or_default();
-    screen.say(format_args!(
+    screen.print(format_args!(
         "receiving on {} into {} by {}{number}",
         driver.local(),
         service.root.display(),
@@ -151,7 +151,7 @@ fn open(
 pub(super) fn join_group(driver: &mut Driver, service: &Service, screen: &Screen) -> Result<()> {
     if let Some(group) = service.group {
         join(driver, group)?;
-        screen.say(format_args!("hearing the group {}", group.address));
+        screen.print(format_args!("hearing the group {}", group.address));
     }
     Ok(())
 }
@@ -256,19 +256,19 @@ impl Server {
             rt::Event::Refused(_) => {}
             rt::Event::NewPeer { from, datagram } => {
                 if let Some(text) = self.strangers.described(now, from, &datagram) {
-                    self.screen.say(text);
+                    self.screen.print(text);
                 }
             }
             rt::Event::Contact(contact) => {
                 if let Some(text) = contacts::described(now, contact) {
-                    self.screen.say(text);
+                    self.screen.print(text);
                 }
             }
             rt::Event::Indication(event) => self.event(now, transport, event),
         }
         let least = if self.is_repeated { REPEATED } else { Duration::ZERO };
         let waits = (least, self.options.light_time());
-        let is_closed = self.service.once && self.closing.is_over(now, transport, waits);
+        let is_closed = self.service.once && self.closing.check(now, transport, waits);
         if is_closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
     }
 
@@ -302,7 +302,7 @@ impl Server {
                 self.failure = message(sender, &content, &self.options, &self.screen).err();
             }
             Event::Relay(indication) => self.relayed(now, &indication),
-            Event::Notice(text) => self.screen.say(text),
+            Event::Notice(text) => self.screen.print(text),
             Event::Warning(text) => tracing::warn!("{text}"),
             Event::Log(text) => tracing::debug!("{text}"),
             Event::Listing(_)
@@ -337,7 +337,7 @@ impl Server {
             0 => String::new(),
             bytes => format!(", of which {} are here", show::bytes(bytes as f64)),
         };
-        self.screen.say(format_args!("{id}: receiving {about}{had}{from}"));
+        self.screen.print(format_args!("{id}: receiving {about}{had}{from}"));
         let bar = Bar::new(self.screen.bar(name, size.filter(|_| !name.is_empty())), now);
         let under_way = UnderWay { bar, before: resumed, resumed: resumed > 0 };
         if resumed > 0 {
@@ -350,7 +350,7 @@ impl Server {
     /// Shows transfers that an earlier process left.
     fn restored(&mut self, now: Time, transport: &dyn Transport, transfers: usize) {
         if transfers > 0 {
-            self.screen.say(format_args!(
+            self.screen.print(format_args!(
                 "{transfers} interrupted transactions resume when their senders do"
             ));
         }
@@ -377,7 +377,7 @@ impl Server {
             under_way.bar.clear();
         }
         let file = self.service.root.join(ended.local_name());
-        let outcome = Outcome::of(&self.options.protocol, ended, file, measures);
+        let outcome = Outcome::from_ended(&self.options.protocol, ended, file, measures);
         let (id, name) = (&ended.id, ended.local_name());
         let has_file = ended.transaction.is_none() || !name.is_empty();
         let name = match name {
@@ -386,13 +386,13 @@ impl Server {
         };
         match &ended.result {
             Ok(()) if has_file => {
-                self.screen.say(format_args!("{id}: received {name}: {}", outcome.summary()));
+                self.screen.print(format_args!("{id}: received {name}: {}", outcome.summary()));
             }
             // A put with messages only was printed on reception.
             Ok(()) => {}
             Err(why) => {
                 let status = outcome::status(ended, "file");
-                self.screen.say(format_args!("{id}: {name} failed: {why}{status}"));
+                self.screen.print(format_args!("{id}: {name} failed: {why}{status}"));
             }
         }
         if self.options.json {
@@ -415,9 +415,9 @@ impl Server {
             name => name.escape_debug().to_string(),
         };
         match &ended.result {
-            Ok(()) if is_request => self.screen.say(format_args!("{id}: {name}: served")),
+            Ok(()) if is_request => self.screen.print(format_args!("{id}: {name}: served")),
             Err(why) if is_request => {
-                self.screen.say(format_args!("{id}: {name}: not served: {why}"));
+                self.screen.print(format_args!("{id}: {name}: not served: {why}"));
             }
             // The request to the CFDP entity was printed before.
             Ok(()) | Err(_) => {}
@@ -427,7 +427,7 @@ impl Server {
     /// Prints a transfer that ended without its sender's knowledge.
     fn abandoned(&mut self, now: Time, id: &TransferId, why: &str) {
         let under_way = self.under_way.remove(id);
-        self.screen.say(format_args!("{id}: given up: {why}"));
+        self.screen.print(format_args!("{id}: given up: {why}"));
         if self.options.json {
             let names = (self.service.root.clone(), String::new());
             let outcome = Outcome::given_up(&self.options.protocol, false, Some(id), names, why);
@@ -459,7 +459,7 @@ impl Server {
     /// Reports that a sender requested the end of a transfer that an earlier process received.
     fn repeated(&mut self, now: Time, id: &TransferId, condition: &str, is_whole: bool) {
         if self.service.once && self.first.is_none() {
-            self.screen.say(format_args!("{id}: was received before: {condition}"));
+            self.screen.print(format_args!("{id}: was received before: {condition}"));
             self.first = Some(is_whole);
             self.is_repeated = true;
         }
@@ -470,7 +470,7 @@ impl Server {
 
     /// Prints the state of a block for another engine.
     fn relayed(&mut self, now: Time, indication: &ltpt::Indication) {
-        self.screen.say(routes::words(indication));
+        self.screen.print(routes::words(indication));
         let Some((transfer, result)) = routes::outcome(indication) else { return };
         if self.options.json {
             self.failure = routes::print(&self.options, &transfer, &result).err();
@@ -500,7 +500,7 @@ pub(super) fn message(
     options: &Options,
     screen: &Screen,
 ) -> Result<()> {
-    screen.say(format_args!(
+    screen.print(format_args!(
         "command of sender {sender:08x}: {:?}",
         String::from_utf8_lossy(content)
     ));

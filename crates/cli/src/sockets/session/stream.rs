@@ -155,14 +155,14 @@ impl View {
 
     fn on_contact(&self, now: Time, contact: rt::Contact) {
         if let Some(text) = contacts::described(now, contact) {
-            self.screen.say(text);
+            self.screen.print(text);
         }
     }
 
     /// Prints texts and messages of a transport.
     fn event(&self, event: Event) -> Result<()> {
         match event {
-            Event::Notice(text) => self.screen.say(text),
+            Event::Notice(text) => self.screen.print(text),
             Event::Warning(text) => tracing::warn!("{text}"),
             Event::Log(text) => tracing::debug!("{text}"),
             Event::Message { sender, content } => {
@@ -197,8 +197,9 @@ impl View {
             datagrams: transport.counters().datagrams,
             resumed: false,
         };
-        let outcome = Outcome::of(&self.options.protocol, ended, self.file.clone(), measures);
-        self.screen.say(outcome.line(ended));
+        let outcome =
+            Outcome::from_ended(&self.options.protocol, ended, self.file.clone(), measures);
+        self.screen.print(outcome.line(ended));
         let printed = if self.options.json { outcome.print() } else { Ok(()) };
         // A receiver may have received the end, but not every part.
         let is_whole = ended.is_success() && (ended.at_sender || ended.is_confirmed);
@@ -209,10 +210,10 @@ impl View {
     fn end(self, why: Option<&str>) -> Result<ExitCode> {
         self.bar.finish_and_clear();
         if let Some(end) = self.end {
-            return end.map(|good| Exit::of(good).into());
+            return end.map(|good| Exit::if_succeeded(good).into());
         }
         if let Some(why) = why {
-            self.screen.say(format_args!("not finished: {why}"));
+            self.screen.print(format_args!("not finished: {why}"));
         }
         Ok(Exit::Failed.into())
     }
@@ -306,7 +307,7 @@ impl Writer {
         let id = streams.open(now, PathId(0), &self.source, self.push)?;
         self.id = Some(id.clone());
         self.view.began = now;
-        self.view.screen.say(format_args!("{id}: sending the stream {}", self.source));
+        self.view.screen.print(format_args!("{id}: sending the stream {}", self.source));
         Ok(id)
     }
 }
@@ -348,7 +349,7 @@ fn receiver(
         let file = File::create(to).with_context(|| format!("cannot write {}", to.display()))?;
         Box::new(file)
     };
-    screen.say(format_args!("receiving a stream on {} by {}", driver.local(), options.protocol));
+    screen.print(format_args!("receiving a stream on {} by {}", driver.local(), options.protocol));
     let strangers = Strangers::new(&options.protocol);
     let view = View::new(options, screen, to.to_owned(), "stream", Time::ZERO);
     let closing = Closing::default();
@@ -382,7 +383,7 @@ impl Reader {
             }
             rt::Event::NewPeer { from, datagram } => {
                 if let Some(text) = self.strangers.described(now, from, &datagram) {
-                    self.view.screen.say(text);
+                    self.view.screen.print(text);
                 }
                 Ok(())
             }
@@ -393,7 +394,7 @@ impl Reader {
             return rt::Control::Stop;
         }
         let waits = (Duration::ZERO, self.view.options.light_time());
-        let is_over = self.closing.is_over(now, transport, waits);
+        let is_over = self.closing.check(now, transport, waits);
         if is_over { rt::Control::Stop } else { rt::Control::Continue }
     }
 
@@ -401,11 +402,11 @@ impl Reader {
         match event {
             Event::Stream(StreamEvent::Opened(id)) => {
                 if self.id.is_some() || self.view.end.is_some() {
-                    self.view.screen.say(format_args!("{id}: another stream is not received"));
+                    self.view.screen.print(format_args!("{id}: another stream is not received"));
                     transport.cancel(now, &id);
                     return Ok(());
                 }
-                self.view.screen.say(format_args!("{id}: receiving a stream"));
+                self.view.screen.print(format_args!("{id}: receiving a stream"));
                 (self.id, self.view.began) = (Some(id), now);
             }
             Event::Stream(StreamEvent::Readable(id)) if Some(&id) == self.id.as_ref() => {
@@ -429,14 +430,16 @@ impl Reader {
             Piece::Bytes { offset, bytes, .. } => {
                 if !std::mem::replace(&mut self.is_begun, true) && *offset > 0 {
                     let before = show::bytes(*offset as f64);
-                    self.view.screen.say(format_args!("{id}: begins after {before} of it"));
+                    self.view.screen.print(format_args!("{id}: begins after {before} of it"));
                 }
                 self.view.bar.inc(bytes.len() as u64);
                 self.output.write_all(bytes).context("cannot write the stream")?;
             }
             Piece::Gap { from, to } => {
                 let lost = show::bytes((to - from) as f64);
-                self.view.screen.say(format_args!("{id}: {lost} are missing, from byte {from} on"));
+                self.view
+                    .screen
+                    .print(format_args!("{id}: {lost} are missing, from byte {from} on"));
             }
         }
         Ok(())

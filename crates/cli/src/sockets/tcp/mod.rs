@@ -201,7 +201,7 @@ impl Common {
             }
             TunEvent::Indication(indication) => {
                 if let Some(line) = relay.on(now, stack, indication) {
-                    self.say(&line);
+                    self.print(&line);
                 }
                 Control::Continue
             }
@@ -211,7 +211,7 @@ impl Common {
                     return Control::Stop;
                 }
                 relay.turn(now, stack);
-                if relay.is_over(now) {
+                if relay.try_finish(now) {
                     return Control::Stop;
                 }
                 if stop.load(Ordering::Relaxed) || late {
@@ -231,7 +231,7 @@ impl Common {
             outcome.reason = None;
         }
         let account = punctuality.account();
-        self.say(&format!("{}\n  {}", report::text(&outcome, &packets), account.text()));
+        self.print(&format!("{}\n  {}", report::text(&outcome, &packets), account.text()));
         if let Some(json) = json {
             json.write(&report::value(&outcome, &packets, &statistics, &account))?;
         }
@@ -242,7 +242,7 @@ impl Common {
         Ok(code)
     }
 
-    fn say(&self, text: &str) {
+    fn print(&self, text: &str) {
         if !self.quiet {
             // Nothing can be done about a standard error that is closed.
             let _ = writeln!(io::stderr(), "{text}");

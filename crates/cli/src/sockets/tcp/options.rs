@@ -61,7 +61,7 @@ impl FromStr for Room {
 }
 
 impl Room {
-    fn of(self, buffer: Buffer) -> Buffer {
+    fn apply_to(self, buffer: Buffer) -> Buffer {
         match self {
             Self::Fixed(size) => Buffer::Fixed(size),
             Self::Auto(None) => buffer,
@@ -336,9 +336,9 @@ impl TcpOptions {
             mtu_probing: self.loss.mtu_probing.into(),
             initial_window: self.send.initial_window.0,
             idle,
-            send_buffer: self.buffers.send_buffer.of(base.send_buffer),
+            send_buffer: self.buffers.send_buffer.apply_to(base.send_buffer),
             any_room: base.any_room,
-            receive_buffer: self.buffers.receive_buffer.of(base.receive_buffer),
+            receive_buffer: self.buffers.receive_buffer.apply_to(base.receive_buffer),
             congestion: self.send.congestion.algorithm(),
             pacing: self.send.pacing.into(),
             hop_limit: self.header.hop_limit,

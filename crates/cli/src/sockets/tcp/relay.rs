@@ -271,8 +271,8 @@ impl Relay {
         false
     }
 
-    /// Whether the relay has finished.
-    pub(super) fn is_over(&mut self, now: Time) -> bool {
+    /// Finishes the relay if nothing is left to do. Returns whether it has finished.
+    pub(super) fn try_finish(&mut self, now: Time) -> bool {
         let Phase::Over { until } = self.phase else { return false };
         if self.outcome.fault.is_some() {
             return true;

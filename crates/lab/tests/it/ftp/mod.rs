@@ -349,7 +349,7 @@ fn a_comparison_overrides_tcp_settings_only() {
         .with(&["timestamps"], false);
     let plan = Plan {
         tcp: Some(tcp),
-        ..Plan::of(
+        ..Plan::new(
             Preset::find("geo").unwrap(),
             vec!["ftp".parse().unwrap(), "cfdp".parse().unwrap()],
             content::made_up(1, 0, 100_000).unwrap(),

@@ -87,25 +87,25 @@ impl Session {
         match *command {
             Command::Arst | Command::Nars => {
                 scps.auto_restart = *command == Command::Arst;
-                self.say(200, "It is so.");
+                self.reply(200, "It is so.");
             }
             Command::Supp | Command::Nsup => {
                 scps.brief = *command == Command::Supp;
-                self.say(211, "It is so.");
+                self.reply(211, "It is so.");
             }
-            Command::Idle(0) => self.say(501, "No time at all is not enough."),
+            Command::Idle(0) => self.reply(501, "No time at all is not enough."),
             Command::Idle(seconds) => {
                 scps.idle = Some(Duration::from_secs(seconds.into()));
-                self.say(200, "It is so.");
+                self.reply(200, "It is so.");
             }
             Command::Intr => self.interrupt(core),
             Command::Bets | Command::Nbes => {
                 scps.best_effort = *command == Command::Bets;
-                self.say(250, "It is so.");
+                self.reply(250, "It is so.");
             }
             Command::Copy(from, to) => self.load(from, What::Copy(to.to_owned()), core),
             Command::Read(name) => {
-                if self.has_way() {
+                if self.require_data_connection() {
                     self.load(name, What::ReadControl, core);
                 }
             }
@@ -122,10 +122,10 @@ impl Session {
         match verb.to_ascii_lowercase().as_str() {
             "crcon" | "crcoff" => {
                 scps.crc = verb.eq_ignore_ascii_case("crcon");
-                self.say(216, "It is so.");
+                self.reply(216, "It is so.");
             }
             "crc" if !argument.is_empty() => self.load(argument, What::Crc, core),
-            _ => self.say(504, "SITE knows crc, crcon and crcoff."),
+            _ => self.reply(504, "SITE knows crc, crcon and crcoff."),
         }
     }
 
@@ -140,10 +140,10 @@ impl Session {
                 scps.auto_restart = kept;
             }
             let bytes = crossed.unwrap_or_default();
-            self.say(256, &format!("Interrupted behind {bytes} bytes."));
+            self.reply(256, &format!("Interrupted behind {bytes} bytes."));
         }
         self.forget_way(core);
-        self.say(226, "It is interrupted.");
+        self.reply(226, "It is interrupted.");
     }
 
     /// Deletes an incomplete file, unless it is to be kept.
@@ -188,7 +188,7 @@ impl Session {
                 let is_long = !matches!(task.what, What::Crc) && len > core.limits.edit as u64;
                 if is_long {
                     core.effects.push_back(StoreEffect::Close { file }.into());
-                    return self.say(551, "The file is too long for that.");
+                    return self.reply(551, "The file is too long for that.");
                 }
                 self.read_on(task, core);
             }
@@ -223,11 +223,11 @@ impl Session {
                 core.effects.extend(file.map(|file| StoreEffect::Close { file }.into()));
                 if let What::Write(name, text) = task.what {
                     core.indicate(Indication::Changed { path: self.control.path, name });
-                    self.say(250, text);
+                    self.reply(250, text);
                 }
             }
             (Edit::OpenToRead | Edit::Read | Edit::OpenToWrite, _) => {
-                self.say(451, "The store says nothing of use.");
+                self.reply(451, "The store says nothing of use.");
             }
         }
     }
@@ -242,7 +242,7 @@ impl Session {
             EffectError::NotFound if is_control => 501,
             _ => 550,
         };
-        self.say(code, &format!("{error}."));
+        self.reply(code, &format!("{error}."));
     }
 
     fn read_on(&mut self, task: Task, core: &mut Core) {
@@ -263,16 +263,16 @@ impl Session {
     fn loaded(&mut self, task: Task, core: &mut Core) {
         let Task { what, content, crc, .. } = task;
         match what {
-            What::Crc => self.say(250, &format!("CRC:{}", crc.value())),
+            What::Crc => self.reply(250, &format!("CRC:{}", crc.value())),
             What::Copy(to) => self.write_file(&to, content, "Copied.", core),
             What::ReadControl => match ReadControl::decode(&content) {
                 Ok(control) => self.load(&control.path.clone(), What::Read(control), core),
-                Err(error) => self.say(501, &format!("The control file: {error}.")),
+                Err(error) => self.reply(501, &format!("The control file: {error}.")),
             },
             What::Read(control) => {
                 let (records, has_all) = control.read(&content);
                 if !has_all && !control.forced {
-                    return self.say(556, "Bytes are missing.");
+                    return self.reply(556, "Bytes are missing.");
                 }
                 let code = if has_all { 226 } else { 258 };
                 let flow = Outflow::text(records.into()).with_crc(self.wants_crc());
@@ -281,11 +281,11 @@ impl Session {
             }
             What::UpdateControl => match UpdateControl::decode(&content) {
                 Ok(control) => self.load(&control.original.clone(), What::Update(control), core),
-                Err(error) => self.say(501, &format!("The control file: {error}.")),
+                Err(error) => self.reply(501, &format!("The control file: {error}.")),
             },
             What::Update(control) => match control.apply(&content) {
                 Ok(new) => self.write_file(&control.new, BytesMut::from(&new[..]), "UPDT OK", core),
-                Err(error) => self.say(551, &format!("The original does not fit: {error}.")),
+                Err(error) => self.reply(551, &format!("The original does not fit: {error}.")),
             },
             What::Write(..) => {}
         }

@@ -40,7 +40,7 @@ impl Session {
     /// this control connection.
     pub(in crate::ftp) fn superseded(&mut self, core: &mut Core) {
         if self.transfer.is_some() {
-            self.say(426, "Another client stores that file now.");
+            self.reply(426, "Another client stores that file now.");
             self.abort_transfer(core);
         }
     }
@@ -50,14 +50,14 @@ impl Session {
             (Some(data), _) => data,
             (None, Some(target)) => core.connect(self.control.path, target, self.is_best_effort()),
             // The data connection was closed while the file was being opened.
-            (None, None) => return self.say(425, "There is no data connection."),
+            (None, None) => return self.reply(425, "There is no data connection."),
         };
         self.data = Some(data);
         if let Some(file) = &transfer.file {
             core.begin_storing(file.clone(), self.control.path);
         }
         self.transfer = Some(transfer);
-        self.say(150, "The data connection follows.");
+        self.reply(150, "The data connection follows.");
         core.begin(data, flow);
     }
 
@@ -76,7 +76,7 @@ impl Session {
         }
         let lacks = if missing > 0 { format!(" {MISSING}{missing}") } else { String::new() };
         let sum = crc.map_or_else(String::new, |crc| format!(" CRC: {crc}"));
-        self.say(code, &format!("It is done.{lacks}{sum}"));
+        self.reply(code, &format!("It is done.{lacks}{sum}"));
     }
 
     pub(in crate::ftp) fn data_event(&mut self, event: DataEvent, core: &mut Core) {
@@ -100,21 +100,21 @@ impl Session {
                 self.complete((bytes, missing), crc, core);
             }
             DataEvent::NotMade(error) => {
-                self.say(425, &format!("No data connection: {error}."));
+                self.reply(425, &format!("No data connection: {error}."));
                 self.abort_transfer(core);
             }
             DataEvent::Broken => {
-                self.say(426, "The data connection broke.");
+                self.reply(426, "The data connection broke.");
                 self.abort_transfer(core);
             }
             DataEvent::Store(error) => {
                 let code = if error == EffectError::NoSpace { 552 } else { 451 };
-                self.say(code, &format!("{error}."));
+                self.reply(code, &format!("{error}."));
                 self.abort_transfer(core);
             }
         }
         if self.leaves {
-            self.say(221, "Goodbye.");
+            self.reply(221, "Goodbye.");
             self.control.close();
         }
     }

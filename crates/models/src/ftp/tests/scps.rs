@@ -170,7 +170,7 @@ fn a_file_is_changed_copied_and_summed_where_it_is() {
     assert!(world.content(1, "old").unwrap() == old);
     assert!(outcome(&world, copy).is_ok());
     assert!(world.content(1, "copied").unwrap() == new);
-    assert_eq!(answer(&world, sum), format!("250 CRC:{}", Crc::of(&new)));
+    assert_eq!(answer(&world, sum), format!("250 CRC:{}", Crc::compute(&new)));
     assert!(matches!(outcome(&world, missing), Err(Failure::Reply(reply)) if reply.code == 550));
 
     // A change for another original is refused.
@@ -194,7 +194,7 @@ fn files_are_verified_after_sending() {
         world.run();
         assert_eq!(outcome(&world, id), Ok(length as u64));
         assert_eq!(outcome(&world, another), Ok(7));
-        assert_eq!(lines(&world, "250 CRC:")[0], format!("250 CRC:{}", Crc::of(&content)));
+        assert_eq!(lines(&world, "250 CRC:")[0], format!("250 CRC:{}", Crc::compute(&content)));
     }
     // The file changes after it was read: the server's file differs from the local one.
     let mut world = scps(|scps| scps.verify = true);
@@ -218,7 +218,7 @@ fn missing_control_files_read_and_change_nothing() {
     });
     world.run();
     assert!(matches!(outcome(&world, id), Err(Failure::Store(_))));
-    assert_eq!(answer(&world, other), format!("250 CRC:{}", Crc::of(b"original")));
+    assert_eq!(answer(&world, other), format!("250 CRC:{}", Crc::compute(b"original")));
     assert!(lines(&world, "UPDT").is_empty());
 }
 

@@ -75,7 +75,7 @@ fn is_sound(packet: &[u8]) -> bool {
 fn segments_match_kernel_segmentation() {
     for version in [4, 6] {
         let (vnet, packet) = tcp(version, &[7; 2500]);
-        let shape = Shape::of(&vnet, &packet).unwrap();
+        let shape = Shape::from_packet(&vnet, &packet).unwrap();
         assert_eq!(shape.segments(), 3);
         let header = usize::from(vnet.header_len);
         for index in 0..3 {
@@ -107,7 +107,7 @@ fn segments_match_kernel_segmentation() {
 fn datagrams_get_their_length_and_checksum() {
     for version in [4, 6] {
         let (vnet, packet) = udp(version, &[9; 2001]);
-        let shape = Shape::of(&vnet, &packet).unwrap();
+        let shape = Shape::from_packet(&vnet, &packet).unwrap();
         assert_eq!(shape.segments(), 3);
         let (alone, mut last) = cut_out(&shape, &packet, 2..3);
         complete(&mut last, alone.checksum.unwrap());
@@ -116,7 +116,7 @@ fn datagrams_get_their_length_and_checksum() {
         assert_eq!(last[at + 4..at + 6], [0, 9]);
         let (pair, bytes) = cut_out(&shape, &packet, 1..3);
         assert_eq!(pair.cut, vnet.cut);
-        assert_eq!(Shape::of(&pair, &bytes).unwrap().segments(), 2);
+        assert_eq!(Shape::from_packet(&pair, &bytes).unwrap().segments(), 2);
     }
 }
 
@@ -124,13 +124,13 @@ fn datagrams_get_their_length_and_checksum() {
 fn ordinary_packets_pass_unchanged() {
     let (vnet, packet) = udp(4, &[1; 100]);
     let plain = Vnet { cut: None, ..vnet };
-    let shape = Shape::of(&plain, &packet).unwrap();
+    let shape = Shape::from_packet(&plain, &packet).unwrap();
     assert_eq!((shape.segments(), shape.segment_len(0)), (1, packet.len()));
     let (cut_header, bytes) = cut_out(&shape, &packet, 0..1);
     assert_eq!(bytes, packet);
     assert_eq!(cut_header, Vnet { checksum: vnet.checksum, ..Vnet::default() });
     // A packet marked for segmentation that fits one segment is an ordinary packet, too.
-    let shape = Shape::of(&vnet, &packet).unwrap();
+    let shape = Shape::from_packet(&vnet, &packet).unwrap();
     assert_eq!(cut_out(&shape, &packet, 0..1), (cut_header, packet));
 }
 
@@ -149,7 +149,7 @@ fn udp_checksum_of_zero_is_sent_as_all_ones() {
 #[test]
 fn contradictions_are_refused() {
     let (vnet, packet) = tcp(4, &[7; 2500]);
-    let refused = |vnet: Vnet, packet: &[u8]| Shape::of(&vnet, packet).is_err();
+    let refused = |vnet: Vnet, packet: &[u8]| Shape::from_packet(&vnet, packet).is_err();
     assert!(refused(vnet, &packet[..30]));
     assert!(refused(vnet, &[]));
     assert!(refused(Vnet { checksum: None, ..vnet }, &packet));
@@ -177,7 +177,7 @@ proptest! {
         cuts in prop::collection::vec(1_u16..4, 1..9),
     ) {
         let (vnet, packet) = if is_tcp { tcp(version, &payload) } else { udp(version, &payload) };
-        let shape = Shape::of(&vnet, &packet).unwrap();
+        let shape = Shape::from_packet(&vnet, &packet).unwrap();
         let count = shape.segments();
         let mut first = 0;
         for step in cuts.into_iter().chain([count]) {
@@ -186,7 +186,7 @@ proptest! {
                 break;
             }
             let (part, bytes) = cut_out(&shape, &packet, first..end);
-            let again = Shape::of(&part, &bytes).unwrap();
+            let again = Shape::from_packet(&part, &bytes).unwrap();
             prop_assert_eq!(again.segments(), end - first);
             for index in first..end {
                 let (mut a, mut one) = cut_out(&shape, &packet, index..index + 1);
@@ -214,7 +214,7 @@ proptest! {
             *byte = first;
         }
         let Some(vnet) = Vnet::decode(&header) else { return Ok(()) };
-        let Ok(shape) = Shape::of(&vnet, &packet) else { return Ok(()) };
+        let Ok(shape) = Shape::from_packet(&vnet, &packet) else { return Ok(()) };
         for index in 0..shape.segments() {
             let (cut_header, mut bytes) = cut_out(&shape, &packet, index..index + 1);
             prop_assert_eq!(bytes.len(), shape.segment_len(index));

@@ -96,7 +96,7 @@ fn cut(packets: &[Vec<u8>], train: &Train) -> Vec<Vec<u8>> {
     let (vnet, len) = train.header(&packets[0], &mut out);
     let mut whole = out[..len].to_vec();
     packets.iter().for_each(|packet| whole.extend(&packet[len..]));
-    let shape = Shape::of(&vnet, &whole).unwrap();
+    let shape = Shape::from_packet(&vnet, &whole).unwrap();
     let piece = |index: u16| {
         let mut header = [0; HEADER_MAX];
         let (vnet, len) = shape.header(&whole, index..index + 1, &mut header);

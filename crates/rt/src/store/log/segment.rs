@@ -53,7 +53,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const fn of(byte: u8) -> Option<Self> {
+    const fn from_byte(byte: u8) -> Option<Self> {
         match byte & !FIRST {
             1 => Some(Self::Put),
             2 => Some(Self::Remove),
@@ -170,7 +170,7 @@ pub(super) fn salt(content: &[u8]) -> Option<Salt> {
 pub(super) fn entry(content: &[u8], salt: Salt, offset: usize) -> Option<Entry<'_>> {
     let rest = content.get(offset..)?;
     let (head, after) = rest.split_first_chunk::<HEAD>()?;
-    let kind = Kind::of(head[13])?;
+    let kind = Kind::from_byte(head[13])?;
     let key = after.get(..usize::from(head[12]))?;
     let sum = crc32c_append(crc32c_append(crc32c(&salt.0), &head[4..]), key);
     if sum.to_be_bytes() != head[..4] {

@@ -90,7 +90,7 @@ impl<E: Engine> StreamDriver<E> {
         let onward = place.and_then(|place| self.config.listen[place].onward.as_ref());
         let options = onward.unwrap_or(&self.config.options);
         let options = options.clone();
-        let started = if self.has_place() {
+        let started = if self.make_place() {
             options.connect(from, to).map_err(|error| why_not(&error))
         } else {
             Err(EffectError::NotAllowed)
@@ -128,7 +128,7 @@ impl<E: Engine> StreamDriver<E> {
                 let ends = stream.ends;
                 self.attempts.end(path);
                 let info = PathInfo { ends, ticket, ..PathInfo::stream() };
-                self.tell(path, PathEvent::Up(info));
+                self.notify(path, PathEvent::Up(info));
                 self.streams.enqueue(path);
             }
             Err(error) => {

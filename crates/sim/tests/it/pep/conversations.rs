@@ -238,8 +238,8 @@ fn restarted_far_gateways_cause_clean_errors() {
     play.connect(5, PORT);
     play.run_for(Duration::from_secs(5));
     let far = play.hosts[GATES[1]];
-    play.world.at(play.world.now(), Action::Crash(far));
-    play.world.at(play.world.now() + Duration::from_secs(10), Action::Restart(far));
+    play.world.schedule(play.world.now(), Action::Crash(far));
+    play.world.schedule(play.world.now() + Duration::from_secs(10), Action::Restart(far));
     play.run();
     // The far gateway has forgotten them; nothing probes the server.
     assert!(play.streams(CLIENT).iter().all(|stream| stream.reset));
@@ -261,7 +261,7 @@ fn clients_get_an_error_when_the_far_gateway_stays_off() {
     play.connect(5, PORT);
     play.run_for(Duration::from_secs(3));
     let far = play.hosts[GATES[1]];
-    play.world.at(play.world.now(), Action::Crash(far));
+    play.world.schedule(play.world.now(), Action::Crash(far));
     let off_at = play.world.now();
     play.run();
     for host in [CLIENT, SERVER] {

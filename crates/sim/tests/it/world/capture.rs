@@ -32,7 +32,7 @@ fn record(framed: bool) -> Recorded {
     let change = move |link: &mut link::Link<slowlight_sim::Packet>, now| {
         link.set_config(now, forward).unwrap();
     };
-    world.at(Time::ZERO, slowlight_sim::Action::SetLink(link, Box::new(change)));
+    world.schedule(Time::ZERO, slowlight_sim::Action::SetLink(link, Box::new(change)));
     let (near, far) = (Shared::default(), Shared::default());
     world.capture(link, LinkEnd::Near, near.clone()).unwrap();
     world.capture_host_link(moon, earth, far.clone()).unwrap();

@@ -75,10 +75,10 @@ fn crash(lose_unsynced: f64, sync: bool) -> Bytes {
             toy.copier = None;
             toy.effect(StoreEffect::Sync { ticket, file: FileId(2) });
         };
-        world.at(Time::from_nanos(48_200_000), Action::Call(earth, Box::new(sync)));
+        world.schedule(Time::from_nanos(48_200_000), Action::Call(earth, Box::new(sync)));
     }
-    world.at(Time::from_nanos(50_200_000), Action::Crash(earth));
-    world.at(Time::from_secs(1), Action::Restart(earth));
+    world.schedule(Time::from_nanos(50_200_000), Action::Crash(earth));
+    world.schedule(Time::from_secs(1), Action::Restart(earth));
     assert_eq!(world.run(Limit::default()), Outcome::Idle);
     assert_eq!(world.engine(earth).unwrap().restarts, 1);
     Bytes::copy_from_slice(world.store(earth).get(&file("out")).unwrap())
@@ -106,7 +106,7 @@ fn a_file_that_was_installed_without_sync_keeps_its_name_alone() {
             let request = FilestoreRequest::Install { from: file("out"), to: file(to) };
             toy.effect(StoreEffect::Filestore { ticket: Ticket(9), request });
         });
-        world.at(Time::from_secs(1), Action::Crash(earth));
+        world.schedule(Time::from_secs(1), Action::Crash(earth));
         assert_eq!(world.run(Limit::default()), Outcome::Idle);
         let store = world.store(earth);
         ["out", to].map(|name| store.get(&file(name)).map(<[u8]>::len))
@@ -120,9 +120,9 @@ fn a_file_that_was_installed_without_sync_keeps_its_name_alone() {
 fn packets_for_a_crashed_host_are_lost_and_it_restarts() {
     let Pair { mut world, earth, moon, .. } = pair(|host| host, &line(Duration::from_millis(10)));
     world.call(earth, |toy, _| toy.send(1000, 1024));
-    world.at(Time::from_nanos(200_000_000), Action::Crash(moon));
-    world.at(Time::from_nanos(300_000_000), Action::Restart(moon));
-    world.at(Time::from_nanos(400_000_000), Action::Restart(moon));
+    world.schedule(Time::from_nanos(200_000_000), Action::Crash(moon));
+    world.schedule(Time::from_nanos(300_000_000), Action::Restart(moon));
+    world.schedule(Time::from_nanos(400_000_000), Action::Restart(moon));
     assert_eq!(world.run(Limit::default()), Outcome::Idle);
     let notes = world.drain_indications();
     let got = received(&notes, moon).len() as u64;
@@ -139,7 +139,7 @@ fn packets_for_a_crashed_host_are_lost_and_it_restarts() {
 fn a_sender_that_crashes_drops_the_batch_it_held() {
     let Pair { mut world, earth, moon, .. } = pair(|host| host, &line(Duration::ZERO));
     world.call(earth, |toy, _| toy.send(10, 1024));
-    world.at(Time::from_nanos(100), Action::Crash(earth));
+    world.schedule(Time::from_nanos(100), Action::Crash(earth));
     assert_eq!(world.run(Limit::default()), Outcome::Idle);
     assert_eq!(received(&world.drain_indications(), moon).len(), 1);
     assert!(world.engine(earth).is_none());
@@ -152,7 +152,7 @@ fn paused_reading_keeps_what_fits_the_buffer() {
     world.call(moon, |toy, _| toy.effect(Effect::Path(PathEffect::PauseRead { path: PATH })));
     world.call(earth, |toy, _| toy.send(8, 1024));
     let resume = |toy: &mut Toy, _| toy.effect(Effect::Path(PathEffect::ResumeRead { path: PATH }));
-    world.at(Time::from_secs(1), Action::Call(moon, Box::new(resume)));
+    world.schedule(Time::from_secs(1), Action::Call(moon, Box::new(resume)));
     assert_eq!(world.run(Limit::default()), Outcome::Idle);
     let got = received(&world.drain_indications(), moon);
     assert_eq!(got, (0..5).map(|n| (Time::from_secs(1), n)).collect::<Vec<_>>());

@@ -370,7 +370,7 @@ fn a_group_is_up_while_one_of_its_links_is() {
     let (mut world, sender, receivers) = fork(during(10, 30), during(20, 40));
     for at in [15, 25, 35] {
         let send: EngineCall<Member> = Box::new(move |member, _| member.send(GROUP, at..at + 1));
-        world.at(Time::from_nanos(u64::from(at) * MS), Action::Call(sender, send));
+        world.schedule(Time::from_nanos(u64::from(at) * MS), Action::Call(sender, send));
     }
     assert_eq!(world.run_until(Time::from_secs(1)), Outcome::Idle);
     let notes = world.drain_indications();
@@ -444,7 +444,7 @@ fn non_members_get_nothing_and_a_restart_forgets_unknown_peers() {
     let _ = idle(&mut world);
     assert_eq!(world.host_stats(sender).no_route, 1);
     assert_eq!(world.host_stats(hub).no_route, 0);
-    world.at(world.now(), Action::Restart(receivers[0]));
+    world.schedule(world.now(), Action::Restart(receivers[0]));
     let notes = idle(&mut world);
     assert_eq!(events(&notes, receivers[0]).len(), 1, "only the group comes up again");
     world.call(sender, |member, _| member.send(GROUP, 2..3));
@@ -486,11 +486,11 @@ proptest! {
                 let host = hosts[host % hosts.len()];
                 let call: EngineCall<Member> =
                     Box::new(move |member, _| member.send(GROUP, 0..count));
-                world.at(Time::from_nanos(at * MS), Action::Call(host, call));
+                world.schedule(Time::from_nanos(at * MS), Action::Call(host, call));
             }
             if let Some((host, at)) = crash {
                 let host = hosts[host % hosts.len()];
-                world.at(Time::from_nanos(at * MS), Action::Restart(host));
+                world.schedule(Time::from_nanos(at * MS), Action::Restart(host));
             }
             let notes = idle(&mut world);
             let forwarded = world.host_stats(hub).forwarded;

@@ -203,7 +203,10 @@ fn outages_are_cues_where_the_host_has_them() {
     config.while_down = WhileDown::Drop;
     let run = |cues| {
         let Pair { mut world, earth, moon, .. } = pair(|host| HostConfig { cues, ..host }, &config);
-        world.at(Time::from_secs(2), Action::Call(earth, Box::new(|toy, _| toy.send(10, 1000))));
+        world.schedule(
+            Time::from_secs(2),
+            Action::Call(earth, Box::new(|toy, _| toy.send(10, 1000))),
+        );
         idle(&mut world);
         let notes = world.drain_indications();
         let of_earth = notes.into_iter().filter(move |(_, host, _)| *host == earth);
@@ -273,7 +276,7 @@ fn links_may_change_during_a_run() {
         link.set_delay(now, Delay::Constant(Duration::from_secs(1))).unwrap();
     };
     let at = Time::from_nanos(852_800 + 1000);
-    world.at(at, Action::SetLink(forward, Box::new(slower)));
+    world.schedule(at, Action::SetLink(forward, Box::new(slower)));
     world.call(earth, |toy, _| toy.send(3, 1024));
     idle(&mut world);
     let times = received(&world.drain_indications(), moon);

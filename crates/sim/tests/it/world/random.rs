@@ -126,7 +126,7 @@ fn run(plan: &Plan) -> (Vec<(Time, String)>, Vec<u8>) {
     let mut pair = pair(config, &line_of(plan));
     for (at, op) in &plan.ops {
         let action = action(op, &pair, plan.polite);
-        pair.world.at(Time::from_nanos(at * 1_000_000), action);
+        pair.world.schedule(Time::from_nanos(at * 1_000_000), action);
     }
     let Pair { mut world, earth, moon, forward, back } = pair;
     let capture = Shared::default();

@@ -21,7 +21,7 @@ fn returns(forward: &link::Config, back: &link::Config, cues: bool) -> [Vec<(Tim
     let host = |host| HostConfig { cues, ..host };
     let Pair { mut world, earth, moon, .. } = pair_of(host, forward, back);
     // Keeps the world running until everything has happened.
-    world.at(Time::from_secs(60), Action::Call(earth, Box::new(|_, _| {})));
+    world.schedule(Time::from_secs(60), Action::Call(earth, Box::new(|_, _| {})));
     assert_eq!(world.run(Limit::default()), Outcome::Idle);
     let of = |world: &World<Toy>, host| world.engine(host).unwrap().returns.clone();
     [of(&world, earth), of(&world, moon)]

@@ -34,10 +34,10 @@ impl MinRtt {
         self.at = Some(now);
     }
 
-    /// Whether a sample of the round trip is the lowest so far. Linux requires it to be lower than
-    /// all before. With a clock without jitter many are equal, and the n-th of them counts as the
-    /// lowest with probability 1/n.
-    fn is_lowest(&mut self, rtt: Duration, rng: &mut Rng) -> bool {
+    /// Returns whether a sample of the round trip is the lowest so far. Linux requires it to be
+    /// lower than all before. With a clock without jitter many are equal, and the n-th of them
+    /// counts as the lowest with probability 1/n.
+    fn count_lowest(&mut self, rtt: Duration, rng: &mut Rng) -> bool {
         let Some(least) = self.least else { return true };
         if rtt != least {
             return rtt < least;
@@ -51,7 +51,7 @@ impl MinRtt {
         let known_at = *self.at.get_or_insert(now);
         let is_old = now > known_at + MIN_RTT_WINDOW;
         if let Some(rtt) = rtt
-            && (is_old || self.is_lowest(rtt, rng))
+            && (is_old || self.count_lowest(rtt, rng))
         {
             self.lowest = if self.least == Some(rtt) { self.lowest } else { 1 };
             (self.least, self.at) = (Some(rtt), Some(now));

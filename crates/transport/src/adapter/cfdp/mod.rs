@@ -134,7 +134,7 @@ impl Adapter for Cfdp {
     fn spools(&self) -> &'static [Spool] {
         match self {
             Self::OverDatagrams => &[SPOOL],
-            Self::OverLtp => const { &[SPOOL, Spool::of(ltp::SPOOL_PREFIX)] },
+            Self::OverLtp => const { &[SPOOL, Spool::with_prefix(ltp::SPOOL_PREFIX)] },
         }
     }
 
@@ -155,8 +155,8 @@ impl Adapter for Cfdp {
 
     fn class(&self, settings: &Settings, remote: Option<u64>) -> Option<Class> {
         match self {
-            Self::OverDatagrams => Class::of(settings, remote),
-            Self::OverLtp => Class::of(&settings.below("cfdp")?, remote),
+            Self::OverDatagrams => Class::towards(settings, remote),
+            Self::OverLtp => Class::towards(&settings.below("cfdp")?, remote),
         }
     }
 
@@ -214,7 +214,7 @@ impl Configuration for CfdpConfig {
     }
 
     fn settings(&self) -> Settings {
-        Settings::of(self)
+        Settings::from_config(self)
     }
 
     fn number(&self) -> Option<u64> {

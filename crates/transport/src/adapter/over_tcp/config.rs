@@ -249,7 +249,7 @@ mod tests {
         assert_eq!((keep_alive.idle.as_secs(), keep_alive.interval.as_secs()), (10, 75));
         assert_eq!(keep_alive.probes, 3);
         let mut again = OverTcpConfig::of_profile(None).unwrap();
-        OverTcpSettings::of(&config).apply(&mut again).unwrap();
+        OverTcpSettings::from_config(&config).apply(&mut again).unwrap();
         assert_eq!(again.streams.options, streams.options);
         assert_eq!(again.streams.backlog, streams.backlog);
         let off: OverTcpSettings = toml::from_str("[tcp]\nkeep_alive = \"off\"\n").unwrap();

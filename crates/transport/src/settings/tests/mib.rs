@@ -49,7 +49,7 @@ fn mibs_change_only_the_keys_they_name() {
 fn written_mibs_round_trip() {
     for name in crate::adapter::cfdp::CFDP_PROFILES {
         let config = cfdp::profile(name).unwrap();
-        let mib = Mib::of(&config);
+        let mib = Mib::from_config(&config);
         let text = toml::to_string(&mib).unwrap();
         assert_eq!(crate::text::parse::<Mib>(&text, name).unwrap(), mib, "{text}");
         let mut again = cfdp::profile(name).unwrap();
@@ -57,7 +57,7 @@ fn written_mibs_round_trip() {
         assert_eq!(again, cfdp::Config { faults: again.faults.clone(), ..config });
         let mut other = cfdp::Config::default();
         mib.apply(&mut other).unwrap();
-        assert_eq!(Mib::of(&other), mib);
+        assert_eq!(Mib::from_config(&other), mib);
     }
 }
 
@@ -156,11 +156,11 @@ fn user_operations_permissions_and_host_delays() {
     let expected =
         cfdp::HostDelays { nak_to_repair: Duration::from_micros(3900), ..Default::default() };
     assert_eq!(remote.host_delays, expected);
-    let written = Mib::of(&config);
+    let written = Mib::from_config(&config);
     let text = toml::to_string(&written).unwrap();
     let mut again = cfdp::Config::default();
     crate::text::parse::<Mib>(&text, "again").unwrap().apply(&mut again).unwrap();
-    assert_eq!(Mib::of(&again), written);
+    assert_eq!(Mib::from_config(&again), written);
     assert_eq!(again.remotes, config.remotes);
     assert_eq!(again.user_operations, config.user_operations);
 }
@@ -179,7 +179,7 @@ fn the_manual_is_complete() {
         names.map(str::to_owned).collect()
     };
     let named = keys(example);
-    let all = toml::to_string(&Mib::of(&config)).unwrap();
+    let all = toml::to_string(&Mib::from_config(&config)).unwrap();
     for line in all.lines() {
         let key = line.split(" = ").next().unwrap_or_default();
         let last = keys(key).into_iter().rfind(|key| !key.is_empty());

@@ -169,7 +169,7 @@ impl LastPlan {
         if let Some((_, _, plan)) = known {
             return Ok(plan.clone());
         }
-        let base = contact_plan::Base::at(epoch());
+        let base = contact_plan::Base::from_epoch(epoch());
         let plan = contact_plan::read(format, &text, &path.to_string_lossy(), base)?.plan;
         self.0 = Some((path.to_owned(), text, plan.clone()));
         Ok(plan)
