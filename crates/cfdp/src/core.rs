@@ -327,14 +327,13 @@ impl Base {
 
     /// Requests an operation on the transaction's record.
     pub(crate) fn record(&self, core: &mut Core, slot: &mut Slot, request: IndexRequest) {
-        let to = (self.seat.handle, Job::Own(Task::Journal));
-        slot.submit(&mut core.shared, to, request);
+        slot.submit(&mut core.shared, self.seat.handle, Job::Own(Task::Journal), request);
     }
 
     /// Notes that an operation on the transaction's record is done. Returns whether all operations
     /// are done.
     pub(crate) fn recorded(&self, core: &mut Core, slot: &mut Slot) -> bool {
-        slot.done(&mut core.shared, (self.seat.handle, Job::Own(Task::Journal)))
+        slot.done(&mut core.shared, self.seat.handle, Job::Own(Task::Journal))
     }
 
     /// Bytes of the largest PDU of this transaction.

@@ -50,7 +50,7 @@ impl Entity {
             return;
         };
         if len < datagram.len() {
-            self.surplus(now, from, (&pdu, len), datagram);
+            self.surplus(now, from, &pdu, len, datagram);
         }
         let datagram = &datagram[..len];
         self.core.stats.received.count(&pdu.body);
@@ -99,7 +99,7 @@ impl Entity {
     /// Counts the bytes behind a PDU, which are not read: one datagram carries one PDU. Indicates
     /// them for a transaction under way, as seldom as [`Self::undecodable`].
     #[cold]
-    fn surplus(&mut self, now: Time, path: PathId, (pdu, len): (&Pdu<'_>, usize), datagram: &[u8]) {
+    fn surplus(&mut self, now: Time, path: PathId, pdu: &Pdu<'_>, len: usize, datagram: &[u8]) {
         self.core.stats.surplus += 1;
         let id = pdu.header.transaction();
         if now < self.undecodable_from || self.is_free(id) {

@@ -108,19 +108,20 @@ impl Contacts {
     /// default. Times count from 1970, unless all of them count from the start of the command.
     pub(crate) fn read(
         &self,
-        (own, remote): (u64, Option<u64>),
+        own: u64,
+        remote: Option<u64>,
         now: SystemTime,
     ) -> Result<Option<Listed>> {
         let Some(path) = &self.file else { return Ok(None) };
-        let numbers = (self.own_node.unwrap_or(own), self.remote_node.or(remote));
+        let (own, remote) = (self.own_node.unwrap_or(own), self.remote_node.or(remote));
         let epoch = self.epoch()?;
         let origin = path.display().to_string();
         let text = transport::text::read_text(path)?;
-        let mut listed = read(&text, &origin, Base::from_epoch(UNIX_EPOCH), numbers)?;
+        let mut listed = read(&text, &origin, Base::from_epoch(UNIX_EPOCH), own, remote)?;
         listed.is_relative = epoch.is_none() && listed.ends().all(|end| end < DATES);
         if !listed.is_relative {
             let base = Base { zero: UNIX_EPOCH, epoch: epoch.unwrap_or(now) };
-            listed = read(&text, &origin, base, numbers)?;
+            listed = read(&text, &origin, base, own, remote)?;
         }
         for note in &listed.notes {
             tracing::warn!("{origin}: {note}");
@@ -199,7 +200,7 @@ impl Listed {
 }
 
 /// Reads contacts of a file.
-fn read(text: &str, origin: &str, base: Base, numbers: (u64, Option<u64>)) -> Result<Listed> {
+fn read(text: &str, origin: &str, base: Base, own: u64, remote: Option<u64>) -> Result<Listed> {
     if origin.ends_with(".txt") || origin.ends_with(".csv") {
         let list = contact_plan::read_list(text, origin, base)?;
         let mut windows: Vec<_> =
@@ -216,18 +217,14 @@ fn read(text: &str, origin: &str, base: Base, numbers: (u64, Option<u64>)) -> Re
         )
     })?;
     let document = contact_plan::read(format, text, origin, base)?;
-    let (own, remote) = nodes(&document.plan, origin, numbers)?;
+    let (own, remote) = nodes(&document.plan, origin, own, remote)?;
     let mut listed = Listed::between(&document.plan, own, remote);
     listed.notes.extend(document.notes);
     Ok(listed)
 }
 
 /// Numbers of both ends in a plan.
-fn nodes(
-    plan: &ContactPlan,
-    origin: &str,
-    (own, remote): (u64, Option<u64>),
-) -> Result<(u64, u64)> {
+fn nodes(plan: &ContactPlan, origin: &str, own: u64, remote: Option<u64>) -> Result<(u64, u64)> {
     let peer = |(from, to)| if own == from { Some(to) } else { (own == to).then_some(from) };
     let pairs = || plan.contacts().iter().map(|it| (it.from, it.to));
     let peers: BTreeSet<u64> = pairs().filter_map(peer).collect();
@@ -271,7 +268,7 @@ mod tests {
     }
 
     fn listed(origin: &str, text: &str, numbers: (u64, Option<u64>)) -> Result<Listed> {
-        read(text, origin, Base::from_epoch(UNIX_EPOCH), numbers)
+        read(text, origin, Base::from_epoch(UNIX_EPOCH), numbers.0, numbers.1)
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, 
     let record = Record { request, pid, exit_code, output, dropped: 0, began, ended };
     let id = locked(&state.commands).add(record);
     state.log_event(began, What::CommandStarted { id, host: host.clone() });
-    tokio::spawn(follow(Arc::clone(state), id, host, (child, status)));
+    tokio::spawn(follow(Arc::clone(state), id, host, child, status));
     Ok(id)
 }
 
@@ -68,7 +68,8 @@ async fn follow(
     state: Arc<State>,
     id: u64,
     host: String,
-    (mut child, status): (Child, pipe::Receiver),
+    mut child: Child,
+    status: pipe::Receiver,
 ) {
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let output = async { tokio::join!(read(&state, id, out), read(&state, id, err)) };

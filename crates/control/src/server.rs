@@ -89,7 +89,8 @@ impl Server {
         self,
         name: &str,
         scenario: &Scenario,
-        (bounds, capture): (emu::Bounds, Option<CaptureRequest>),
+        bounds: emu::Bounds,
+        capture: Option<CaptureRequest>,
         world: &Arc<emu::World>,
         ready: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), ServeError> {
@@ -201,8 +202,7 @@ mod tests {
         let tell = move || told.send(()).map_err(io::Error::other);
         let client = Client::new(&socket);
         std::thread::scope(|scope| {
-            let served =
-                scope.spawn(|| server.run("test", &scenario, (bounds, None), &world, tell));
+            let served = scope.spawn(|| server.run("test", &scenario, bounds, None, &world, tell));
             ready.recv().unwrap();
             assert_eq!(u32::try_from(client.pid().unwrap()).unwrap(), std::process::id());
             let begin = |head: &str| {

@@ -40,7 +40,7 @@ pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64,
     let (stopped, began) = (Arc::new(AtomicBool::new(false)), state.now());
     let started = What::TransferStarted { id, from: from.clone(), to: to.clone() };
     let shared = (Arc::clone(state), Arc::clone(&stopped));
-    let work = move || carry(&shared.0, id, scenario, (limit, bytes), &shared.1);
+    let work = move || carry(&shared.0, id, scenario, limit, bytes, &shared.1);
     let thread = thread::Builder::new().name(format!("transfer {id}")).spawn(work);
     let no_thread =
         |error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("no thread: {error}"));
@@ -92,10 +92,11 @@ fn carry(
     state: &State,
     id: u64,
     scenario: Scenario,
-    limits: (Duration, u64),
+    limit: Duration,
+    bytes: u64,
     stopped: &AtomicBool,
 ) {
-    let ran = single::run((&state.world, &state.ports), scenario, limits, stopped);
+    let ran = single::run(&state.world, &state.ports, scenario, limit, bytes, stopped);
     let (result, why) = match ran {
         Ok((result, ended)) => {
             let why = result.failure.clone().filter(|_| !result.completed);

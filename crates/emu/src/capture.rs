@@ -407,8 +407,14 @@ impl HostFile {
         self.written += len;
         self.packets += 1;
         let comment = (!says.is_empty()).then_some(says.as_str());
-        let bytes = (&[][..], record.bytes.as_slice());
-        self.writer.packet(record.at, record.interface, record.direction, bytes, comment)
+        self.writer.packet(
+            record.at,
+            record.interface,
+            record.direction,
+            &[][..],
+            record.bytes.as_slice(),
+            comment,
+        )
     }
 
     fn rotate(&mut self) -> io::Result<()> {

@@ -392,8 +392,8 @@ impl Pump {
         let mut rejected = 0;
         for index in 0..shape.segments() {
             let segment = Segment { packet, index };
-            let pipes = (pipes, self.pipes.as_mut_slice());
-            rejected += enter(now, &self.store, segment, pipes, &mut tap);
+            rejected +=
+                enter(now, &self.store, segment, pipes, self.pipes.as_mut_slice(), &mut tap);
         }
         if rejected > 0 {
             self.store.release(packet, rejected);
@@ -428,8 +428,7 @@ impl Pump {
         let now = self.clock.now();
         self.store.retain(segment.packet, others.len() as u32);
         let mut tap = self.tap.as_mut().filter(|tap| tap.wants(port)).map(|tap| (tap, port));
-        let pipes = (others.as_slice(), self.pipes.as_mut_slice());
-        let rejected = enter(now, &self.store, segment, pipes, &mut tap);
+        let rejected = enter(now, &self.store, segment, &others, &mut self.pipes, &mut tap);
         if rejected > 0 {
             self.store.release(segment.packet, rejected);
         }
@@ -462,7 +461,7 @@ impl Pump {
             let now = self.clock.now();
             for index in 0..shape.segments() {
                 let mut bytes = Vec::new();
-                copy_segment((packet, &shape), index, &mut bytes);
+                copy_segment(packet, &shape, index, &mut bytes);
                 tap.sent(port, now, bytes, Vec::new(), vec![NO_MEMORY.to_owned()]);
             }
         }
@@ -571,7 +570,7 @@ impl Pump {
             }
         };
         let count = batch.runs.iter().map(|run| run.segments.len() as u32).sum();
-        let at = pipe.wrote(written, self.clock, (count, true))?;
+        let at = pipe.wrote(written, self.clock, count, true)?;
         let says = at.is_none().then_some(REFUSED);
         let received = at.unwrap_or_else(|| self.clock.now());
         for run in batch.runs.drain(..) {
@@ -581,9 +580,10 @@ impl Pump {
             }
             if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port)) {
                 for segment in run.segments {
-                    let mut bytes = Vec::new();
-                    copy_segment(self.store.packet(run.packet), segment, &mut bytes);
-                    tap.received(port, received, bytes, says);
+                    let mut copy = Vec::new();
+                    let (bytes, shape) = self.store.packet(run.packet);
+                    copy_segment(bytes, shape, segment, &mut copy);
+                    tap.received(port, received, copy, says);
                 }
             }
             self.store.release(run.packet, count);
@@ -593,7 +593,7 @@ impl Pump {
 }
 
 /// Appends a segment as a separate packet, with its checksum.
-fn copy_segment((bytes, shape): (&[u8], &Shape), index: u16, to: &mut Vec<u8>) {
+fn copy_segment(bytes: &[u8], shape: &Shape, index: u16, to: &mut Vec<u8>) {
     let mut header = [0; HEADER_MAX];
     let (vnet, len) = shape.header(bytes, index..index + 1, &mut header);
     to.extend_from_slice(&header[..len]);

@@ -231,7 +231,7 @@ impl Host {
     /// # Errors
     ///
     /// The system refused.
-    pub fn set_tcp_buffers(&self, (send, receive): (u64, u64)) -> io::Result<()> {
+    pub fn set_tcp_buffers(&self, send: u64, receive: u64) -> io::Result<()> {
         let triple = |initial: u64, most: u64| format!("4096 {} {most}", initial.min(most));
         self.namespace.sysctl("net.ipv4.tcp_rmem", &triple(131_072, receive))?;
         self.namespace.sysctl("net.ipv4.tcp_wmem", &triple(16_384, send))

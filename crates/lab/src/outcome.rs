@@ -82,7 +82,7 @@ impl Observations {
         let one = |(index, (transfer, content))| {
             let content: &Bytes = &Transfer::files(transfer, content).expected;
             let is_there = |host: usize, file: &FileName| is_there(host, file, content);
-            let watch = self.watch((scenario, topology), (index, transfer), content, is_there)?;
+            let watch = self.watch(scenario, topology, index, transfer, content, is_there)?;
             let mut metrics = watch.metrics(transfer, scenario.seed);
             if let Some(failure) = &mut metrics.failure
                 && let Some(why) =
@@ -97,8 +97,10 @@ impl Observations {
 
     fn watch<'s>(
         &self,
-        (scenario, topology): (&'s Scenario, &Topology<'_>),
-        (index, transfer): (usize, &Transfer),
+        scenario: &'s Scenario,
+        topology: &Topology<'_>,
+        index: usize,
+        transfer: &Transfer,
         content: &Bytes,
         mut is_there: impl FnMut(usize, &FileName) -> bool,
     ) -> Result<Watch<'s>, SpecError> {

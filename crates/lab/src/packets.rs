@@ -212,7 +212,7 @@ mod tests {
         let interface = writer.interface("eth", LinkType::Raw).unwrap();
         for (second, packet) in packets.iter().enumerate() {
             let at = Time::from_nanos(second as u64 * 1_000_000_000);
-            writer.packet(at, interface, PathPlan::In, (&[], packet), None).unwrap();
+            writer.packet(at, interface, PathPlan::In, &[], packet, None).unwrap();
         }
         bytes
     }

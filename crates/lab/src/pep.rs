@@ -43,7 +43,7 @@ pub(crate) fn gateways(
     let nodes = scenario.nodes.iter().enumerate();
     let gateways = nodes.filter_map(|(index, (name, node))| {
         let settings = node.pep.as_ref()?;
-        Some(gateway(scenario, topology, index, (name, node), settings))
+        Some(gateway(scenario, topology, index, name, node, settings))
     });
     gateways.collect()
 }
@@ -52,7 +52,8 @@ fn gateway(
     scenario: &Scenario,
     topology: &Topology<'_>,
     host: usize,
-    (name, node): (&str, &Node),
+    name: &str,
+    node: &Node,
     settings: &PepSettings,
 ) -> Result<GatewayPlan, SpecError> {
     let own = IpAddr::V4(node.address.ok_or_else(|| unresolved(name))?);

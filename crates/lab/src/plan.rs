@@ -131,7 +131,7 @@ impl Planner<'_> {
             paths.push(PathPlan::Peer { path, remote: (address, remote), link, info });
             config.set_path(entity, path);
             if let Some(interfaces) = config.interfaces() {
-                interfaces.set_peer(path, (address, remote), interface(link));
+                interfaces.set_peer(path, address, remote, interface(link));
             }
             for behind in self.behind(name, peer_name)? {
                 config.set_path(behind, path);
@@ -157,7 +157,7 @@ impl Planner<'_> {
         let own = links.filter(|(link, _)| self.topology.ends(*link).0 == index);
         if let (Some(address), Some(port)) = (node.address, node.port) {
             let paths: Vec<_> = own.clone().map(|(link, _)| interface(link)).collect();
-            interfaces.set_own((address, port), &paths);
+            interfaces.set_own(address, port, &paths);
         }
         let info = |link: usize, mtu: u64| PathInfo {
             kind: PathKind::Datagram { mtu: usize::try_from(mtu).unwrap_or(usize::MAX) },
@@ -324,7 +324,8 @@ pub fn check_ways(scenario: &Scenario, topology: &Topology<'_>) -> Result<(), Sp
 pub fn fill_store(
     store: &mut sim::Store,
     scenario: &Scenario,
-    (name, node): (&str, &Node),
+    name: &str,
+    node: &Node,
     contents: &[Bytes],
 ) -> Result<(), SpecError> {
     if let Some(faults) = &node.store {

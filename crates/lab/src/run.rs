@@ -323,7 +323,7 @@ impl<'a> Simulation<'a> {
     fn fill_stores(&mut self, scenario: &Scenario, contents: &[Bytes]) -> Result<(), SpecError> {
         plan::check_ways(scenario, &self.topology)?;
         for (host, (name, node)) in self.hosts.iter().zip(&scenario.nodes) {
-            plan::fill_store(self.world.store(*host), scenario, (name, node), contents)?;
+            plan::fill_store(self.world.store(*host), scenario, name, node, contents)?;
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ impl<'a> Ways<'a> {
         for waypoints in transfer.ways() {
             for pair in waypoints.windows(2) {
                 let &[near, far] = pair else { continue };
-                self.check_pair(transfer, (near, far))?;
+                self.check_pair(transfer, near, far)?;
             }
         }
         Ok(())
@@ -49,14 +49,15 @@ impl<'a> Ways<'a> {
     fn check_pair(
         &mut self,
         transfer: &'a Transfer,
-        (near, far): (&'a str, &'a str),
+        near: &'a str,
+        far: &'a str,
     ) -> Result<(), SpecError> {
         let slip = |topology: &Topology<'_>| topology.slip().unwrap_or_default();
         let Some(route) = self.route(near, far) else {
             let slip = slip(self.topology);
             return Err(SpecError::invalid(format!("no links lead from {near} to {far}{slip}")));
         };
-        self.check_width(transfer, (near, far), &route)?;
+        self.check_width(transfer, near, far, &route)?;
         if self.scenario.is_reliable(transfer) && self.route(far, near).is_none() {
             return Err(SpecError::invalid(format!(
                 "no links lead back from {far} to {near}, and {} needs its answers{}",
@@ -76,7 +77,8 @@ impl<'a> Ways<'a> {
     fn check_width(
         &mut self,
         transfer: &'a Transfer,
-        (near, far): (&'a str, &str),
+        near: &'a str,
+        far: &str,
         route: &[usize],
     ) -> Result<(), SpecError> {
         let Some(protocol) = &transfer.protocol else { return Ok(()) };

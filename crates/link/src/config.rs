@@ -179,7 +179,7 @@ impl Delay {
         };
         let (t0, d0) = points[before];
         match (interpolation, points.get(after)) {
-            (Interpolation::Linear, Some(&(t1, d1))) => interpolate((t0, d0), (t1, d1), at),
+            (Interpolation::Linear, Some(&(t1, d1))) => interpolate(t0, d0, t1, d1, at),
             (Interpolation::Linear, None) | (Interpolation::Step, _) => d0,
         }
     }
@@ -194,7 +194,7 @@ impl Delay {
     }
 }
 
-fn interpolate((t0, d0): (Time, Duration), (t1, d1): (Time, Duration), at: Time) -> Duration {
+fn interpolate(t0: Time, d0: Duration, t1: Time, d1: Duration, at: Time) -> Duration {
     let nanos = |d: Duration| i128::try_from(d.as_nanos()).unwrap_or(i128::from(u64::MAX));
     let (span, passed) = (nanos(t1.since(t0)), nanos(at.since(t0)));
     let delay = nanos(d0) + ((nanos(d1) - nanos(d0)) * passed).div_euclid(span);

@@ -190,7 +190,8 @@ impl Core {
         path: Option<PathId>,
         at: Time,
         silence: Silence,
-        (timer, probe): (Timer, Probe),
+        timer: Timer,
+        probe: Probe,
     ) -> Duration {
         let packet = path.and_then(|id| self.shared.paths.get(&id));
         let packet = packet.map(|path| path.time_of(path.mtu())).unwrap_or_default();

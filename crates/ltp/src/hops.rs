@@ -159,8 +159,14 @@ impl Node {
                     Some(Session::Receiver(receiver)) => Some(receiver.arrived().clone()),
                     Some(Session::Sender(_)) | None => None,
                 });
-                let arrived = (flow.service, arrived.unwrap_or_default());
-                Sender::of_passage(base, peer, next, arrived, core)
+                Sender::of_passage(
+                    base,
+                    peer,
+                    next,
+                    flow.service,
+                    arrived.unwrap_or_default(),
+                    core,
+                )
             }
         };
         sender.set_flow(seq);
@@ -180,7 +186,7 @@ impl Node {
         let Self { core, slots, flows, .. } = self;
         let Some(Session::Receiver(receiver)) = slots.get_mut(incoming) else { return };
         let Some(seq) = receiver.relays() else { return };
-        let (red, news) = receiver.news();
+        let ((red, is_red_known), news) = receiver.news();
         let Some(config) = core.config.transport.as_ref() else { return };
         if !flows.reserve(seq, receiver.arrived().covered(), config.limits.storage) {
             let congestion = congestion(config);
@@ -190,7 +196,7 @@ impl Node {
         }
         let outgoing = flows.get(seq).and_then(|flow| flow.outgoing);
         if let Some(Session::Sender(sender)) = outgoing.and_then(|handle| slots.get_mut(handle)) {
-            sender.pass_on(core, red, news);
+            sender.pass_on(core, red, is_red_known, news);
         }
     }
 

@@ -52,9 +52,7 @@ impl Node {
         let id = FlowId { source, number };
         match self.known(id, destination, segment.session) {
             Some(admission) => admission,
-            None => {
-                self.admit_new(now, id, (destination, data.service), segment.session, transport)
-            }
+            None => self.admit_new(now, id, destination, data.service, segment.session, transport),
         }
     }
 
@@ -89,7 +87,8 @@ impl Node {
         &mut self,
         now: Time,
         id: FlowId,
-        (to, service): (End, u64),
+        to: End,
+        service: u64,
         session: SessionId,
         transport: Transport,
     ) -> Intake {

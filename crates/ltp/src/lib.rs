@@ -216,8 +216,7 @@ impl Node {
             return Err(RequestError::TooManySessions);
         }
         let (base, peer) = self.new_session(now, destination);
-        let to = (destination, service);
-        let sender = Sender::of_bytes(base, peer, to, block, red, &mut self.core);
+        let sender = Sender::of_bytes(base, peer, destination, service, block, red, &mut self.core);
         Ok(self.begin(sender))
     }
 

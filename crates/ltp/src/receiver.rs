@@ -106,7 +106,7 @@ impl Receiver {
             (false, true) => Sink::Units(Vec::new()),
             (false, false) => Sink::File(Box::new(Filing::new(peer.session))),
         };
-        let mut receiver = Self::with(base, peer, core, (service, sink));
+        let mut receiver = Self::with(base, peer, core, service, sink);
         receiver.is_half_open = true;
         receiver.begin(core, now)
     }
@@ -121,7 +121,7 @@ impl Receiver {
         self
     }
 
-    fn with(base: Base<Alarm>, peer: Peer, core: &mut Core, (service, sink): (u64, Sink)) -> Self {
+    fn with(base: Base<Alarm>, peer: Peer, core: &mut Core, service: u64, sink: Sink) -> Self {
         Self {
             base,
             peer,
@@ -224,7 +224,7 @@ impl Receiver {
     /// dropped.
     fn take(&mut self, core: &mut Core, data: &Data<'_>) -> bool {
         let (start, end) = (data.offset, data.offset + data.data.len() as u64);
-        let misfit = self.extent.misfit(data.kind, (start, end), self.ranges.end());
+        let misfit = self.extent.misfit(data.kind, start, end, self.ranges.end());
         if misfit == Some(Misfit::Miscolored) {
             self.cancel(core, CancelReason::Miscolored);
             return false;
@@ -259,7 +259,7 @@ impl Receiver {
             let bytes = Bytes::copy_from_slice(data.data);
             relay.last = Some(Last { offset: start, bytes });
         }
-        self.extent.learn(data.kind, (start, end));
+        self.extent.learn(data.kind, start, end);
         true
     }
 

@@ -190,7 +190,8 @@ impl Reports {
 /// `room` bytes. Returns also the offset from which the rest was left out.
 pub(crate) fn split(
     checkpoint: u64,
-    (lower, upper): (u64, u64),
+    lower: u64,
+    upper: u64,
     here: Vec<(u64, u64)>,
     room: usize,
     max: usize,

@@ -143,9 +143,9 @@ impl Sender {
         block: Bytes,
         core: &mut Core,
     ) -> Self {
-        let to = (destination, AGGREGATION_SERVICE);
         let len = block.len();
-        let mut sender = Self::of_bytes(base, peer, to, block, Red::All, core);
+        let mut sender =
+            Self::of_bytes(base, peer, destination, AGGREGATION_SERVICE, block, Red::All, core);
         sender.units = len;
         core.units += sender.units;
         sender
@@ -155,7 +155,8 @@ impl Sender {
     pub(crate) fn of_bytes(
         base: Base<Alarm>,
         peer: Peer,
-        (destination, service): (u64, u64),
+        destination: u64,
+        service: u64,
         block: Bytes,
         red: Red,
         core: &mut Core,
@@ -355,7 +356,7 @@ impl Sender {
         let Remote { checkpoint_every, checkpoint_interval, .. } = self.peer.remote;
         let window_every = self.window.as_ref().map(Window::every);
         let every = checkpoint_every.into_iter().chain(window_every).min();
-        self.checkpoints.is_due(len, at, (every, checkpoint_interval))
+        self.checkpoints.is_due(len, at, every, checkpoint_interval)
     }
 
     /// Kind of a segment `offset..end` sent at `at`, with the serial numbers of a checkpoint.
@@ -633,7 +634,7 @@ impl Sender {
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match (alarm, self.phase) {
             (Alarm::Checkpoint(serial), Phase::Sending) => {
-                self.on_checkpoint_overdue(core, now, serial)
+                self.on_checkpoint_overdue(core, now, serial);
             }
             (Alarm::Inactivity, Phase::Sending) => self.ask_again(core, now),
             (Alarm::Cancel, Phase::Cancelling { reason, attempts, most, .. }) => {

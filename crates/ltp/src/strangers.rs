@@ -216,7 +216,7 @@ impl Node {
         let base = Base::new(&mut core.shared.paths, handle, Some(to), now);
         let (receiver, flow) = match intake {
             Intake::Onward(flow, relay) => {
-                (Receiver::of_relay(base, peer, core, now, (flow, *relay)), Some(flow))
+                (Receiver::of_relay(base, peer, core, now, flow, *relay), Some(flow))
             }
             Intake::Last(flow) => {
                 let mut receiver = Receiver::new(base, peer, core, now, service);

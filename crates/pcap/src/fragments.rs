@@ -78,7 +78,8 @@ impl Fragments {
         now: Time,
         key: Key,
         fragment: Fragment,
-        (protocol, payload): (u8, &[u8]),
+        protocol: u8,
+        payload: &[u8],
     ) -> Option<Whole> {
         self.drop_old(now);
         if !is_sound(fragment, payload) {

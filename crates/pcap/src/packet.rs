@@ -200,7 +200,7 @@ impl Datagrams {
                     protocol: protocol_of_all,
                     id: fragment.id,
                 };
-                let whole = self.fragments.add(record.at, key, fragment, (protocol, payload));
+                let whole = self.fragments.add(record.at, key, fragment, protocol, payload);
                 let whole = whole.ok_or(Skipped::Fragment)?;
                 self.whole = whole.payload;
                 let (protocol, payload) = upper(whole.protocol, &self.whole)?;

@@ -22,8 +22,8 @@ fn sample() -> Vec<u8> {
     let raw = writer.interface("earth-moon", LinkType::Raw).unwrap();
     let ethernet = writer.interface("moon-earth", LinkType::Ethernet).unwrap();
     let at = Time::from_nanos(5_000_000_001);
-    writer.packet(at, raw, Direction::Out, (&[], b"abcde"), Some("lost: noise")).unwrap();
-    writer.packet(Time::MAX, ethernet, Direction::In, (&ETHERNET, b"xyz"), None).unwrap();
+    writer.packet(at, raw, Direction::Out, &[], b"abcde", Some("lost: noise")).unwrap();
+    writer.packet(Time::MAX, ethernet, Direction::In, &ETHERNET, b"xyz", None).unwrap();
     bytes
 }
 

@@ -76,7 +76,8 @@ impl<W: Write> Writer<W> {
         at: Time,
         interface: u32,
         direction: Direction,
-        (header, bytes): (&[u8], &[u8]),
+        header: &[u8],
+        bytes: &[u8],
         comment: Option<&str>,
     ) -> io::Result<()> {
         let nanos = at.as_nanos();

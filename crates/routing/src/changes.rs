@@ -182,7 +182,7 @@ impl Draft {
     fn add_contact(&mut self, new: Contact) -> Result<(), ChangeError> {
         check(&new)?;
         let of = self.contacts.entry((new.from, new.to)).or_default();
-        if let Some(other) = overlap(of, (new.start, new.end), |contact| contact.end) {
+        if let Some(other) = overlap(of, new.start, new.end, |contact| contact.end) {
             return Err(ChangeError::ContactOverlaps(other));
         }
         of.insert(new.start, new);
@@ -194,7 +194,7 @@ impl Draft {
             return Err(ChangeError::Empty);
         }
         let of = self.ranges.entry((new.from, new.to)).or_default();
-        if let Some(other) = overlap(of, (new.start, new.end), |range| range.end) {
+        if let Some(other) = overlap(of, new.start, new.end, |range| range.end) {
             return Err(ChangeError::RangeOverlaps(other));
         }
         of.insert(new.start, new);
@@ -229,7 +229,8 @@ fn check(contact: &Contact) -> Result<(), ChangeError> {
 /// Entry that a new one overlaps.
 fn overlap<T: Copy>(
     of: &BTreeMap<Time, T>,
-    (start, end): (Time, Time),
+    start: Time,
+    end: Time,
     ends: impl Fn(&T) -> Time,
 ) -> Option<T> {
     let (_, last) = of.range(..end).next_back()?;

@@ -245,13 +245,13 @@ impl Graph {
         for n in order {
             let Some((contact, id)) = contacts.get(n).zip(ids.get(n)) else { continue };
             let light = light(plan, contact, settings);
-            graph.add(contact, (*id, n as u32), light);
+            graph.add(contact, *id, n as u32, light);
         }
         graph.index();
         graph
     }
 
-    fn add(&mut self, contact: &Contact, (id, rank): (ContactId, u32), light: Light) {
+    fn add(&mut self, contact: &Contact, id: ContactId, rank: u32, light: Light) {
         let (Some(from), Some(to)) = (self.node(contact.from), self.node(contact.to)) else {
             return;
         };
@@ -354,7 +354,9 @@ impl Graph {
         &self,
         pair: &Pair,
         at: u64,
-        (end_min, banned, is_first): (u64, &[SlotIndex], bool),
+        end_min: u64,
+        banned: &[SlotIndex],
+        is_first: bool,
         load: &Load,
     ) -> Option<(SlotIndex, Passage)> {
         let mut best: Option<(SlotIndex, Passage)> = None;
@@ -381,7 +383,8 @@ impl Graph {
         &self,
         pair: &Pair,
         deadline: u64,
-        (floor, end_min): (u64, u64),
+        floor: u64,
+        end_min: u64,
         load: &Load,
     ) -> Option<u64> {
         let starts = &self.starts[pair.live as usize..pair.end as usize];

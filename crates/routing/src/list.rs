@@ -43,7 +43,7 @@ impl<'a> Routes<'a> {
     ) -> Self {
         let parts = Vec::new();
         let mut routes = Self { graph, source, load, target, settings, parts, last: None };
-        if let Some(best) = solve(graph, source, load, (target, settings.ties, settings.hops)) {
+        if let Some(best) = solve(graph, source, load, target, settings.ties, settings.hops) {
             routes.add(Part { prefix: 0, banned: Vec::new(), best });
         }
         routes
@@ -74,8 +74,11 @@ impl<'a> Routes<'a> {
             banned.push(part.best.slots[length]);
             let hops = self.settings.hops.saturating_sub(length);
             let Some(source) = self.after(&part.best.slots[..length], &banned) else { continue };
-            let aim = (self.target, self.settings.ties, hops);
-            let Some(rest) = solve(self.graph, &source, self.load, aim) else { continue };
+            let Some(rest) =
+                solve(self.graph, &source, self.load, self.target, self.settings.ties, hops)
+            else {
+                continue;
+            };
             let mut slots = part.best.slots[..length].to_vec();
             slots.extend(rest.slots);
             let Some(passages) = follow(self.graph, self.source, self.load, &slots) else {

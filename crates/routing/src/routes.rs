@@ -126,8 +126,14 @@ impl Router {
             List::First => self.routes(now, wanted, 1).pop(),
             List::Complete => {
                 let (source, load, target) = self.search(now, wanted)?;
-                let aim = (target, self.settings.ties, self.settings.hops);
-                let found = self.trees.best(&self.graph, &source, &load, aim)?;
+                let found = self.trees.best(
+                    &self.graph,
+                    &source,
+                    &load,
+                    target,
+                    self.settings.ties,
+                    self.settings.hops,
+                )?;
                 (found.arrives() <= wanted.expires.as_nanos()).then(|| self.route(&found))
             }
         }

@@ -70,7 +70,7 @@ impl Labels {
         for pair in graph.out(source.node) {
             if source.may_enter(pair.to)
                 && let Some((slot, passage)) =
-                    graph.passage(pair, source.at, (0, &source.banned, source.is_first), load)
+                    graph.passage(pair, source.at, 0, &source.banned, source.is_first, load)
             {
                 labels.improve(pair.to, passage.arrives, slot);
             }
@@ -114,18 +114,12 @@ impl Labels {
                 return Some(at);
             }
             label.state = State::Expanded;
-            self.expand(graph, source, load, (node, at));
+            self.expand(graph, source, load, node, at);
         }
         None
     }
 
-    fn expand(
-        &mut self,
-        graph: &Graph,
-        source: &Source,
-        load: &Load,
-        (node, at): (NodeIndex, u64),
-    ) {
+    fn expand(&mut self, graph: &Graph, source: &Source, load: &Load, node: NodeIndex, at: u64) {
         for pair in graph.out(node) {
             let label = self.label(pair.to);
             if label.state != State::Unknown
@@ -134,7 +128,7 @@ impl Labels {
             {
                 continue;
             }
-            if let Some((slot, passage)) = graph.passage(pair, at, (0, &[], false), load) {
+            if let Some((slot, passage)) = graph.passage(pair, at, 0, &[], false, load) {
                 self.improve(pair.to, passage.arrives, slot);
             }
         }

@@ -114,8 +114,9 @@ impl Selection<'_> {
                     {
                         continue;
                     }
-                    let bounds = (bound.max(known), end_min);
-                    if let Some(at) = self.graph.latest(pair, deadline, bounds, self.load) {
+                    if let Some(at) =
+                        self.graph.latest(pair, deadline, bound.max(known), end_min, self.load)
+                    {
                         latest[from as usize] = at.saturating_add(1);
                         next.push(from);
                     }
@@ -142,7 +143,7 @@ impl Selection<'_> {
                 self.source.may_enter(pair.to)
                     && self
                         .graph
-                        .passage(pair, *at, (end_min, banned, *is_first), self.load)
+                        .passage(pair, *at, end_min, banned, *is_first, self.load)
                         .is_some_and(|(_, passage)| passage.arrives <= deadline)
             })
         })
@@ -153,7 +154,7 @@ impl Selection<'_> {
         let (mut at, mut node) = (self.source.at, self.source.node);
         let mut found = Found { slots: Vec::new(), passages: Vec::new() };
         for left in (0..deadlines.rounds.len()).rev() {
-            let (slot, passage) = self.next((node, at), (deadlines, left), end_min, rule)?;
+            let (slot, passage) = self.next(node, at, deadlines, left, end_min, rule)?;
             found.slots.push(slot);
             found.passages.push(passage);
             (at, node) = (passage.arrives, self.graph.pair_of(slot).to);
@@ -164,8 +165,10 @@ impl Selection<'_> {
     /// Next contact by a rule.
     fn next(
         &self,
-        (node, at): (NodeIndex, u64),
-        (deadlines, left): (&Deadlines, usize),
+        node: NodeIndex,
+        at: u64,
+        deadlines: &Deadlines,
+        left: usize,
         end_min: u64,
         rule: Rule,
     ) -> Option<(SlotIndex, Passage)> {
@@ -218,7 +221,7 @@ impl Selection<'_> {
                         !self.source.is_closed(pair.to)
                     };
                     let first = is_next && self.source.is_first;
-                    let passage = self.graph.passage(pair, moment, (0, banned, first), self.load);
+                    let passage = self.graph.passage(pair, moment, 0, banned, first, self.load);
                     if let Some((_, passage)) = passage.filter(|_| may)
                         && passage.arrives < at[pair.to as usize]
                     {
@@ -238,7 +241,9 @@ pub(super) fn solve(
     graph: &Graph,
     source: &Source,
     load: &Load,
-    (target, ties, hops): (NodeIndex, Ties, usize),
+    target: NodeIndex,
+    ties: Ties,
+    hops: usize,
 ) -> Option<Found> {
     let mut labels = Labels::new(graph, source, load);
     let arrives = labels.settle(graph, source, load, target)?;

@@ -64,22 +64,24 @@ impl Trees {
         graph: &Graph,
         source: &Source,
         load: &Load,
-        (target, ties, hops): (NodeIndex, Ties, usize),
+        target: NodeIndex,
+        ties: Ties,
+        hops: usize,
     ) -> Option<Found> {
         if let Some(place) = self.trees.iter().position(|tree| tree.bounds(source, load)) {
             self.trees[..=place].rotate_right(1);
             let tree = &mut self.trees[0];
-            if let Some(found) = tree.known(graph, (source, load), target) {
+            if let Some(found) = tree.known(graph, source, load, target) {
                 return Some(found);
             }
-            if let Some(found) = tree.next(graph, (source, load), (target, ties, hops)) {
+            if let Some(found) = tree.next(graph, source, load, target, ties, hops) {
                 return found;
             }
         }
         let labels = Labels::new(graph, source, load);
         let best = BTreeMap::new();
         let mut tree = Tree { source: source.clone(), load: *load, labels, best };
-        let found = tree.next(graph, (source, load), (target, ties, hops)).flatten();
+        let found = tree.next(graph, source, load, target, ties, hops).flatten();
         // A newer search bounds no more than the older one did.
         self.trees
             .retain(|other| !(tree.bounds(&other.source, &other.load) || other.is_like(&tree)));
@@ -101,7 +103,8 @@ impl Tree {
     fn known(
         &self,
         graph: &Graph,
-        (source, load): (&Source, &Load),
+        source: &Source,
+        load: &Load,
         target: NodeIndex,
     ) -> Option<Found> {
         let Known { load: least, banned_nodes, found: known } = self.best.get(&target)?;
@@ -123,8 +126,11 @@ impl Tree {
     fn next(
         &mut self,
         graph: &Graph,
-        (source, load): (&Source, &Load),
-        (target, ties, hops): (NodeIndex, Ties, usize),
+        source: &Source,
+        load: &Load,
+        target: NodeIndex,
+        ties: Ties,
+        hops: usize,
     ) -> Option<Option<Found>> {
         let Some(arrives) = self.labels.settle(graph, &self.source, &self.load, target) else {
             // Nothing leads there, and nothing will.

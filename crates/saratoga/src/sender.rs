@@ -331,7 +331,8 @@ impl Sender {
         &mut self,
         core: &mut Core,
         burst: &mut Burst<'_>,
-        (offset, data): (u64, &[u8]),
+        offset: u64,
+        data: &[u8],
         wants_status: bool,
         is_end: bool,
     ) -> bool {
@@ -340,7 +341,7 @@ impl Sender {
             timestamp: wants_status.then(|| self.requests.timestamp(at)),
             wants_status,
             is_end,
-            ..self.offer.data(self.id.number, (offset, data))
+            ..self.offer.data(self.id.number, offset, data)
         });
         let len = burst.len();
         if !core.push(burst, &packet) {
@@ -351,7 +352,7 @@ impl Sender {
             self.request_left(core, at);
         }
         if went && !data.is_empty() {
-            self.data_left(core, at, (offset, data.len()), before);
+            self.data_left(core, at, offset, data.len(), before);
         }
         true
     }
@@ -431,7 +432,8 @@ impl Sender {
             if !self.push_data(
                 core,
                 burst,
-                (next.offset, next.data),
+                next.offset,
+                next.data,
                 asks,
                 is_end && (asks || !answers),
             ) {
@@ -452,7 +454,7 @@ impl Sender {
             return Turn::Over;
         }
         let answers = !self.offer.is_blind();
-        if !self.push_data(core, burst, (size, &[]), answers, true) {
+        if !self.push_data(core, burst, size, &[], answers, true) {
             return Turn::More;
         }
         self.end_left(core, burst);
@@ -487,12 +489,11 @@ impl Sender {
                 break Turn::Over;
             }
             let (offset, len, before) = (next.offset, next.data.len(), self.requests.count());
-            if !self.push_data(core, burst, (offset, next.data), asks, false) {
+            if !self.push_data(core, burst, offset, next.data, asks, false) {
                 break Turn::More;
             }
             core.stats.repair_bytes += len as u64;
-            let part = (offset, offset + len as u64);
-            self.in_flight.sent(part, before, burst.departure());
+            self.in_flight.sent(offset, offset + len as u64, before, burst.departure());
             source.repair_sent(len);
             self.requests.is_due = true;
         };

@@ -23,7 +23,8 @@ impl Slot {
     pub fn submit<A: Alarm, J>(
         &mut self,
         shared: &mut Shared<A, J>,
-        (handle, job): (Handle, Job<J>),
+        handle: Handle,
+        job: Job<J>,
         request: IndexRequest,
     ) {
         self.is_used = true;
@@ -36,10 +37,15 @@ impl Slot {
     }
 
     /// Records that the pending operation completed. Returns whether none is left.
-    pub fn done<A: Alarm, J>(&mut self, shared: &mut Shared<A, J>, to: (Handle, Job<J>)) -> bool {
+    pub fn done<A: Alarm, J>(
+        &mut self,
+        shared: &mut Shared<A, J>,
+        handle: Handle,
+        job: Job<J>,
+    ) -> bool {
         self.is_busy = false;
         let Some(request) = self.waiting.take() else { return true };
-        self.submit(shared, to, request);
+        self.submit(shared, handle, job, request);
         false
     }
 
@@ -118,7 +124,8 @@ impl Progress {
         &mut self,
         shared: &mut Shared<A, J>,
         handle: Handle,
-        (spool, ranges): (&Spool, &Ranges),
+        spool: &Spool,
+        ranges: &Ranges,
     ) {
         self.syncing = Some(ranges.clone());
         self.sync(shared, handle, spool);

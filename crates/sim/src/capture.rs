@@ -81,7 +81,7 @@ impl Capture {
     }
 
     /// Returns the interface at the first of two hosts that leads to the second, if captured.
-    pub(crate) fn interface(&self, (host, peer): (usize, usize)) -> Option<Interface> {
+    pub(crate) fn interface(&self, host: usize, peer: usize) -> Option<Interface> {
         let mut interfaces = self.interfaces.iter().filter(|_| host == self.host);
         interfaces.find(|(to, _)| *to == peer).map(|(_, interface)| *interface)
     }
@@ -156,9 +156,15 @@ impl Capture {
             None => Some("under way when the capture ended"),
         };
         if self.error.is_none() {
-            let bytes = (&[][..], &record.bytes[..]);
             let (interface, direction) = (record.interface.number, record.direction);
-            let written = self.writer.packet(record.at, interface, direction, bytes, comment);
+            let written = self.writer.packet(
+                record.at,
+                interface,
+                direction,
+                &[][..],
+                &record.bytes[..],
+                comment,
+            );
             self.error = written.err();
         }
         self.free.push(record.bytes);

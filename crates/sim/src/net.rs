@@ -118,7 +118,8 @@ pub(crate) enum Chore {
 impl Network {
     pub(crate) fn add_link(
         &mut self,
-        (from, to): (usize, usize),
+        from: usize,
+        to: usize,
         config: link::Config,
         seed: u64,
         now: Time,
@@ -129,12 +130,12 @@ impl Network {
         let rng = Rng::new(seed, &link::stream(near, far, count));
         let line = Line::new(&config);
         let link = Link::new(config, rng)?;
-        let matches = |ends: (usize, usize)| {
+        let matches = |from: usize, to: usize| {
             let captures = self.captures.iter().enumerate();
-            let of_ends = captures.filter_map(|(index, c)| Some((index, c.interface(ends)?)));
+            let of_ends = captures.filter_map(|(index, c)| Some((index, c.interface(from, to)?)));
             of_ends.collect::<Vec<_>>()
         };
-        let (near, far) = (matches((from, to)), matches((to, from)));
+        let (near, far) = (matches(from, to), matches(to, from));
         self.pipes.push(Pipe {
             link,
             line,

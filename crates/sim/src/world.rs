@@ -241,7 +241,7 @@ impl<E: Engine> World<E> {
         to: HostId,
         config: link::Config,
     ) -> Result<LinkId, ConfigError> {
-        let link = self.net.add_link((from.0, to.0), config, self.seed, self.now)?;
+        let link = self.net.add_link(from.0, to.0, config, self.seed, self.now)?;
         self.hosts[from.0].stack.add_neighbour(link, &mut self.net);
         Ok(LinkId(link))
     }
@@ -563,18 +563,18 @@ impl<E: Engine> World<E> {
                 self.settle(index);
             }
             Action::SetLink(link, change) => {
-                let before = (net.pipes[link.0].up, net.pipes[link.0].exit.up);
+                let (was_up, exit_was_up) = (net.pipes[link.0].up, net.pipes[link.0].exit.up);
                 change(&mut net.pipes[link.0].link, *now);
                 net.look(*now, link.0);
                 net.look_at_exit(*now, link.0);
                 let pipe = &net.pipes[link.0];
                 let (from, to, is_up, exit_up) = (pipe.from, pipe.to, pipe.up, pipe.exit.up);
-                if before.0 != is_up {
+                if was_up != is_up {
                     hosts[from].stack.link_changed(*now, link.0, net);
                     self.settle(from);
                 }
                 let Self { hosts, net, .. } = self;
-                if before.1 != exit_up {
+                if exit_was_up != exit_up {
                     hosts[to].stack.return_changed(link.0, net);
                     self.settle(to);
                 }

@@ -53,7 +53,9 @@ impl ReceiveTuning {
     pub(crate) fn read(
         &mut self,
         now: Time,
-        (bytes, waiting, beyond): (u64, u64, u64),
+        bytes: u64,
+        waiting: u64,
+        beyond: u64,
         rtt: Option<Duration>,
     ) -> Option<u64> {
         self.max?;
@@ -112,7 +114,7 @@ mod tests {
     fn receive_buffer_follows_bytes_read_per_round_trip() {
         let mut tuning = ReceiveTuning::new(Time::ZERO, AUTO, 1000);
         let rtt = Some(Duration::from_millis(100));
-        let mut read = |millis, bytes, waiting| tuning.read(at(millis), (bytes, waiting, 0), rtt);
+        let mut read = |millis, bytes, waiting| tuning.read(at(millis), bytes, waiting, 0, rtt);
         assert_eq!(read(50, 9_000, 0), None, "half a round trip");
         assert_eq!(read(100, 1_000, 0), None, "ten segments were expected");
         assert_eq!(read(200, 20_000, 0), Some(120_000), "six times what was read: it doubled");
@@ -121,7 +123,7 @@ mod tests {
         assert_eq!(read(500, 25_000, 0), Some(75_000), "2 * 25,000, and 2 * 50,000 * 5 / 20");
         assert_eq!(read(600, 800_000, 0), Some(1_000_000));
         let mut fixed = ReceiveTuning::new(Time::ZERO, Buffer::Fixed(9), 1000);
-        assert_eq!(fixed.read(at(400), (800_000, 0, 0), rtt), None);
+        assert_eq!(fixed.read(at(400), 800_000, 0, 0, rtt), None);
         assert_eq!(fixed.reordered(5000), None);
     }
 

@@ -116,7 +116,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<PacketContent<'_>, Fault> {
             let (source, destination) = (IpAddr::V4(ip.source), IpAddr::V4(ip.destination));
             (ip.protocol, ip.traffic_class, source, destination, payload)
         };
-    if let Some(report) = too_big((protocol, source, destination), payload)? {
+    if let Some(report) = too_big(protocol, source, destination, payload)? {
         return refused(&report).map(PacketContent::Refused);
     }
     let pseudo = PseudoHeader::new(source, destination, protocol);
@@ -144,7 +144,9 @@ pub(crate) fn read(bytes: &[u8]) -> Result<PacketContent<'_>, Fault> {
 
 /// Packet-too-big report in this packet, if it is one.
 fn too_big(
-    (protocol, source, destination): (u8, IpAddr, IpAddr),
+    protocol: u8,
+    source: IpAddr,
+    destination: IpAddr,
     payload: &[u8],
 ) -> Result<Option<TooBig<'_>>, Fault> {
     Ok(match (protocol, source, destination) {

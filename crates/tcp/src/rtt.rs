@@ -45,7 +45,7 @@ impl Rtt {
 
     /// Takes a sample from an acknowledgment: `una` is the first unacknowledged byte, `nxt` the
     /// next to send. It ends the back-off.
-    pub(crate) fn sample(&mut self, took: Duration, (una, nxt): (u64, u64)) {
+    pub(crate) fn sample(&mut self, took: Duration, una: u64, nxt: u64) {
         (self.backoff, self.kept) = (0, 0);
         self.note_least(took);
         let Some(smoothed) = self.smoothed else {
@@ -155,10 +155,10 @@ mod tests {
     fn estimator_matches_rfc_6298() {
         let mut rtt = rtt();
         assert_eq!(rtt.timeout(), millis(1000));
-        rtt.sample(millis(100), (1, 1));
+        rtt.sample(millis(100), 1, 1);
         // 100 + 4 * 50.
         assert_eq!((rtt.smoothed(), rtt.timeout()), (Some(millis(100)), millis(300)));
-        rtt.sample(millis(180), (1, 1));
+        rtt.sample(millis(180), 1, 1);
         // RTTVAR = 3/4 * 50 + 1/4 * 80 = 57.5; SRTT = 7/8 * 100 + 1/8 * 180 = 110.
         assert_eq!((rtt.smoothed(), rtt.variation()), (Some(millis(110)), millis(115) / 2));
         assert_eq!(rtt.timeout(), millis(110 + 230));
@@ -168,21 +168,21 @@ mod tests {
     #[test]
     fn timeout_doubles_to_its_bound_until_a_sample() {
         let mut rtt = rtt();
-        rtt.sample(millis(100), (1, 1));
+        rtt.sample(millis(100), 1, 1);
         for (n, expected) in [600, 1200, 2400].into_iter().enumerate() {
             rtt.back_off();
             assert_eq!(rtt.timeout(), millis(expected), "{n}");
         }
         (0..40).for_each(|_| rtt.back_off());
         assert_eq!(rtt.timeout(), millis(60_000));
-        (1..=100).for_each(|n| rtt.sample(millis(100), (n + 1, n + 1)));
+        (1..=100).for_each(|n| rtt.sample(millis(100), n + 1, n + 1));
         assert_eq!(rtt.timeout(), millis(200), "the least: 100 + 10 is below it");
     }
 
     #[test]
     fn timeout_is_kept_a_few_times_without_samples() {
         let mut rtt = rtt();
-        rtt.sample(millis(100), (1, 1));
+        rtt.sample(millis(100), 1, 1);
         let kept: Vec<_> = (0..5)
             .map(|_| {
                 rtt.keep();
@@ -190,7 +190,7 @@ mod tests {
             })
             .collect();
         assert_eq!(kept, [300, 300, 300, 600, 1200].map(millis));
-        rtt.sample(millis(100), (1, 1));
+        rtt.sample(millis(100), 1, 1);
         rtt.keep();
         assert_eq!(rtt.timeout(), rtt.base());
     }
@@ -198,9 +198,9 @@ mod tests {
     #[test]
     fn every_sample_weighs_an_eighth_however_many_come() {
         let mut rtt = rtt();
-        rtt.sample(millis(600), (1, 100));
+        rtt.sample(millis(600), 1, 100);
         // A queue grows by 1 ms with each of 300 segments of one round trip.
-        (1..=300).for_each(|n| rtt.sample(millis(600 + n), (1, 100)));
+        (1..=300).for_each(|n| rtt.sample(millis(600 + n), 1, 100));
         let smoothed = rtt.smoothed().expect("there were samples");
         assert!(smoothed > millis(890), "{smoothed:?}");
         assert!(rtt.timeout() > millis(900) + rtt.timeouts.margin, "{:?}", rtt.timeout());
@@ -209,12 +209,12 @@ mod tests {
     #[test]
     fn the_allowance_falls_once_a_round_trip() {
         let mut rtt = Rtt::new(Timeouts { margin: millis(200), ..rtt().timeouts });
-        rtt.sample(millis(600), (1, 100));
+        rtt.sample(millis(600), 1, 100);
         assert_eq!(rtt.timeout(), millis(1800), "three round trips after the first sample");
-        (0..50).for_each(|_| rtt.sample(millis(600), (1, 100)));
+        (0..50).for_each(|_| rtt.sample(millis(600), 1, 100));
         assert_eq!(rtt.timeout(), millis(1800), "it is the same round trip");
         for round in 1..40 {
-            rtt.sample(millis(600), (100 * round + 1, 100 * round + 100));
+            rtt.sample(millis(600), 100 * round + 1, 100 * round + 100);
         }
         let timeout = rtt.timeout();
         assert!(timeout >= millis(800) && timeout < millis(805), "{timeout:?}: 200 ms at least");
@@ -226,7 +226,7 @@ mod tests {
         for (min, max) in bounds.into_iter().flat_map(|min| bounds.map(|max| (min, max))) {
             let mut rtt = Rtt::new(Timeouts { initial: max, min, max, margin: max });
             for _ in 0..3 {
-                rtt.sample(millis(100), (1, 1));
+                rtt.sample(millis(100), 1, 1);
                 rtt.back_off();
                 let timeout = rtt.timeout();
                 assert!(min <= timeout && timeout <= min.max(max), "{min:?} {max:?} {timeout:?}");
@@ -239,7 +239,7 @@ mod tests {
         let mut rtt = rtt();
         rtt.syn_timed_out();
         assert_eq!(rtt.base(), millis(3000));
-        rtt.sample(millis(100), (1, 1));
+        rtt.sample(millis(100), 1, 1);
         assert_eq!(rtt.base(), millis(300));
     }
 }

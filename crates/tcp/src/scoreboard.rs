@@ -376,7 +376,7 @@ impl Scoreboard {
         delivery.longest = delivery.longest.max(len);
         let took = now.since(record.sent_at);
         self.reordering.arrived(record.end, !record.ambiguous, &mut delivery.highest_before);
-        self.rate.deliver(now, len, (record.sent_at, record.rate), &mut delivery.newest);
+        self.rate.deliver(now, len, record.sent_at, record.rate, &mut delivery.newest);
         // An acknowledgment within less than the minimum round trip is of the original (RFC 8985
         // §6.2).
         if !record.ambiguous || self.least_rtt.is_none_or(|least| took >= least) {

@@ -296,9 +296,14 @@ impl Stack {
             return;
         }
         let tuple = connection.flow.tuple;
-        let numbers = (connection.receive_next(), connection.send_next());
-        let at = (connection.flow.clone(), connection.path);
-        let entry = Remembered::new(at, numbers, connection.window_field(), connection.stamps());
+        let entry = Remembered::new(
+            connection.flow.clone(),
+            connection.path,
+            connection.receive_next(),
+            connection.send_next(),
+            connection.window_field(),
+            connection.stamps(),
+        );
         connection.waits_elsewhere();
         self.by_tuple.remove(&tuple);
         if let Some(oldest) = self.time_wait.insert(tuple, entry) {

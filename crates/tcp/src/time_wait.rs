@@ -26,8 +26,10 @@ pub(crate) struct Remembered {
 
 impl Remembered {
     pub(crate) fn new(
-        (flow, path): (Flow, PathId),
-        (receive_next, send_next): (u64, u64),
+        flow: Flow,
+        path: PathId,
+        receive_next: u64,
+        send_next: u64,
         window: u16,
         stamps: Option<(u32, u32)>,
     ) -> Self {

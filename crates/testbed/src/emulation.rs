@@ -72,7 +72,8 @@ pub fn limit_tcp_buffers(
 ) -> io::Result<()> {
     for host in world.hosts() {
         let node = scenario.nodes.get(&host.plan().name);
-        host.set_tcp_buffers(most_tcp_buffers(node, limit))?;
+        let (send, receive) = most_tcp_buffers(node, limit);
+        host.set_tcp_buffers(send, receive)?;
     }
     Ok(())
 }

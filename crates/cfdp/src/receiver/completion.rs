@@ -460,7 +460,7 @@ impl Receiver {
             self.put_record(core);
         } else if !self.record.progress.is_syncing() {
             let (shared, handle) = (&mut core.shared, self.base.seat.handle);
-            self.record.progress.sync_parts(shared, handle, (&self.spool, &self.ranges));
+            self.record.progress.sync_parts(shared, handle, &self.spool, &self.ranges);
         }
     }
 

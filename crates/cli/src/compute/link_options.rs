@@ -261,7 +261,7 @@ impl LinkOptions {
             return Ok(None);
         }
         let start = self.contacts.epoch()?.unwrap_or_else(SystemTime::now);
-        let listed = self.contacts.read((ENTITY, None), start)?;
+        let listed = self.contacts.read(ENTITY, None, start)?;
         Ok(listed.map(|listed| (listed, start)))
     }
 

@@ -107,13 +107,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         std::fs::write(path, written.text).with_context(|| format!("cannot write {name}"))?;
     }
     let (Some(from), Some(to)) = (args.from, args.to) else { return Ok(Exit::Done.into()) };
-    let (text, is_found) = found(document.plan, args, (from, to))?;
+    let (text, is_found) = found(document.plan, args, from, to)?;
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::if_succeeded(is_found).into())
 }
 
 /// Text for the routes of a plan, and whether there are any.
-fn found(plan: ContactPlan, args: &Args, (from, to): (u64, u64)) -> anyhow::Result<(String, bool)> {
+fn found(plan: ContactPlan, args: &Args, from: u64, to: u64) -> anyhow::Result<(String, bool)> {
     let router = Router::new(from, plan, settings(&args.settings)?);
     for node in [from, to] {
         let has = |contact: &Contact| [contact.from, contact.to].contains(&node);
@@ -122,7 +122,7 @@ fn found(plan: ContactPlan, args: &Args, (from, to): (u64, u64)) -> anyhow::Resu
             return Err(Usage(format!("{origin} has no contact of node {node}")).into());
         }
     }
-    let answer = answer(&router, args, (from, to))?;
+    let answer = answer(&router, args, from, to)?;
     let mut out = Vec::new();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
@@ -209,7 +209,7 @@ struct Passed {
     times: [Time; 5],
 }
 
-fn answer(router: &Router, args: &Args, (from, to): (u64, u64)) -> anyhow::Result<Answer> {
+fn answer(router: &Router, args: &Args, from: u64, to: u64) -> anyhow::Result<Answer> {
     let at = BASE.parse(&args.at).map_err(|error| Usage(format!("--at: {error}")))?;
     let excluded: BTreeSet<u64> = args.exclude.iter().copied().collect();
     let wanted = Wanted {
@@ -223,7 +223,7 @@ fn answer(router: &Router, args: &Args, (from, to): (u64, u64)) -> anyhow::Resul
     let found = router.routes(at, &wanted, args.all.saturating_add(1));
     let routes = found.iter().enumerate().take(args.all).map(|(place, route)| {
         let decided_by = found.get(place + 1).map(|next| deciding(route, next));
-        shown(router, (at, wanted.priority), route, decided_by)
+        shown(router, at, wanted.priority, route, decided_by)
     });
     Ok(Answer {
         from,
@@ -252,7 +252,8 @@ fn deciding(route: &Route, next: &Route) -> &'static str {
 
 fn shown(
     router: &Router,
-    (at, priority): (Time, Priority),
+    at: Time,
+    priority: Priority,
     route: &Route,
     decided_by: Option<&'static str>,
 ) -> Shown {
@@ -344,7 +345,7 @@ mod tests {
             Line::try_parse_from(["route".to_owned()].into_iter().chain(words)).unwrap().args;
         let plan = contact_plan::read(Format::Ion, PLAN, "lunar.ionrc", BASE).unwrap().plan;
         let (from, to) = args.from.zip(args.to).unwrap();
-        found(plan, &args, (from, to)).unwrap().0
+        found(plan, &args, from, to).unwrap().0
     }
 
     #[test]

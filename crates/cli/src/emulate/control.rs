@@ -298,7 +298,7 @@ impl UpArgs {
         let listen =
             server.address().map(|(address, token)| (address.to_string(), token.to_owned()));
         let bounds = self.demands.bounds(scenario);
-        server.run(&self.name, scenario, (bounds, capture), &world, || {
+        server.run(&self.name, scenario, bounds, capture, &world, || {
             if self.foreground {
                 // The world runs on although nobody reads.
                 let _ = self.print_start(folder, listen);

@@ -254,7 +254,8 @@ fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
     let work = Work::between_two(
         &args.link,
         args.seed,
-        (&args.recording, &args.demands),
+        &args.recording,
+        &args.demands,
         args.program.clone(),
     )?;
     let (servers, wait_for) = (args.server.clone(), args.wait_for);
@@ -312,8 +313,8 @@ impl RunArgs {
 impl ShellArgs {
     fn work(&self) -> anyhow::Result<Work> {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| OsString::from("/bin/sh"));
-        let further = (&self.recording, &self.demands);
-        let work = Work::between_two(&self.link, self.seed, further, vec![shell])?;
+        let work =
+            Work::between_two(&self.link, self.seed, &self.recording, &self.demands, vec![shell])?;
         let (outside, user) = (self.outside.clone(), self.user.clone());
         Ok(Work { tcp_buffers: Some(self.tcp_buffers), outside, user, ..work })
     }
@@ -324,7 +325,8 @@ impl Work {
     fn between_two(
         link: &LinkOptions,
         seed: u64,
-        (recording, demands): (&Recording, &Demands),
+        recording: &Recording,
+        demands: &Demands,
         program: Vec<OsString>,
     ) -> anyhow::Result<Self> {
         let (near, far) = emulation::ENDS;
@@ -388,7 +390,7 @@ impl Work {
         let mut servers = Servers::default();
         if let Some(peer) = peer
             && let Started::Over(signal) =
-                servers.start((peer, user, &epoch), &self.servers, self.wait_for, &mut requests)?
+                servers.start(peer, user, &epoch, &self.servers, self.wait_for, &mut requests)?
         {
             return Ok(Some(ended(SIGNALLED + signal)));
         }

@@ -39,7 +39,9 @@ impl Servers {
     /// `port`, starts all at once and waits for a listener on that port.
     pub(super) fn start(
         &mut self,
-        (host, user, epoch): (&Host, Option<&User>, &str),
+        host: &Host,
+        user: Option<&User>,
+        epoch: &str,
         commands: &[OsString],
         port: Option<u16>,
         requests: &mut Requests,

@@ -121,7 +121,8 @@ impl Node {
         self,
         store: rt::FileStore,
         waker: rt::Waker,
-        (tick, receives): (Duration, Receives),
+        tick: Duration,
+        receives: Receives,
     ) -> Result<ApplicationDriver<CfdpOverService>> {
         let Self { entity: _, user: CfdpUser { cfdp, ut, service }, socket, lifetime } = self;
         let rng = rt::entropy().context("no entropy")?;

@@ -40,12 +40,13 @@ impl ContactOptions {
     pub(crate) fn follow<E: Engine>(
         &self,
         driver: &mut rt::Driver<E>,
-        (own, remote): (u64, Option<u64>),
+        own: u64,
+        remote: Option<u64>,
         light: Duration,
     ) -> Result<()> {
         let schedule = match &self.path.file {
-            Some(path) => self.planned(path, (own, remote), light)?,
-            None => self.repeated((self.path.epoch()?, light))?,
+            Some(path) => self.planned(path, own, remote, light)?,
+            None => self.repeated(self.path.epoch()?, light)?,
         };
         if let Some(schedule) = schedule {
             driver.follow(schedule);
@@ -54,10 +55,7 @@ impl ContactOptions {
     }
 
     /// Schedule of --outage and --outage-every.
-    fn repeated(
-        &self,
-        (epoch, light): (Option<SystemTime>, Duration),
-    ) -> Result<Option<rt::Schedule>> {
+    fn repeated(&self, epoch: Option<SystemTime>, light: Duration) -> Result<Option<rt::Schedule>> {
         let (zero, begin) = match epoch {
             Some(epoch) => (rt::Zero::Unix, Time::ZERO + since_1970(epoch)),
             None => (rt::Zero::Start, Time::ZERO),
@@ -86,11 +84,14 @@ impl ContactOptions {
     fn planned(
         &self,
         path: &Path,
-        numbers: (u64, Option<u64>),
+        own: u64,
+        remote: Option<u64>,
         light: Duration,
     ) -> Result<Option<rt::Schedule>> {
         let origin = path.display();
-        let Some(listed) = self.path.read(numbers, SystemTime::now())? else { return Ok(None) };
+        let Some(listed) = self.path.read(own, remote, SystemTime::now())? else {
+            return Ok(None);
+        };
         let zero = if listed.is_relative { rt::Zero::Start } else { rt::Zero::Unix };
         let contacts = |windows| {
             let outages = Outages::Contacts(windows);

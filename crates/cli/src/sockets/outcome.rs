@@ -84,7 +84,6 @@ impl Outcome {
         let elapsed_s = measures.elapsed.map(|elapsed| elapsed.as_secs_f64());
         let bits = measures.moved as f64 * 8.0;
         let why = ended.result.as_ref().err().map_or("no error", String::as_str);
-        let names = (file, ended.name.clone());
         Self {
             peer_entity: ended.peer,
             file_bytes: ended.size,
@@ -103,7 +102,14 @@ impl Outcome {
                 .map(|elapsed| bits / elapsed),
             datagrams_sent: measures.datagrams.map(|(sent, _)| sent),
             datagrams_received: measures.datagrams.map(|(_, received)| received),
-            ..Self::given_up(protocol, ended.at_sender, Some(&ended.id), names, why)
+            ..Self::given_up(
+                protocol,
+                ended.at_sender,
+                Some(&ended.id),
+                file,
+                ended.name.clone(),
+                why,
+            )
         }
     }
 
@@ -112,7 +118,8 @@ impl Outcome {
         protocol: &Protocol,
         at_sender: bool,
         id: Option<&TransferId>,
-        (file, remote): (PathBuf, String),
+        file: PathBuf,
+        remote: String,
         why: &str,
     ) -> Self {
         Self {

@@ -13,7 +13,8 @@ impl Pump {
     pub(super) fn leave_line(&mut self, index: usize, segment: Segment, fate: &Fate) -> Left {
         let Some(line) = &mut self.pipes[index].line else { return Left::Same };
         self.scratch.clear();
-        copy_segment(self.store.packet(segment.packet), segment.index, &mut self.scratch);
+        let (bytes, shape) = self.store.packet(segment.packet);
+        copy_segment(bytes, shape, segment.index, &mut self.scratch);
         line.leave(fate, &self.scratch)
     }
 
@@ -25,7 +26,8 @@ impl Pump {
         due: Time,
     ) -> io::Result<()> {
         self.scratch.clear();
-        copy_segment(self.store.packet(segment.packet), segment.index, &mut self.scratch);
+        let (bytes, shape) = self.store.packet(segment.packet);
+        copy_segment(bytes, shape, segment.index, &mut self.scratch);
         damage.apply(&mut self.scratch);
         self.hand_over_scratch(index, segment, due)
     }
@@ -47,7 +49,7 @@ impl Pump {
         let pipe = &mut self.pipes[index];
         let written = self.ports[pipe.to].tun.write(&Vnet::default(), &[], [&**whole]);
         let port = pipe.to;
-        let at = pipe.wrote(written, self.clock, (1, false))?;
+        let at = pipe.wrote(written, self.clock, 1, false)?;
         if let Some(at) = at {
             pipe.lateness.record(at.since(due), 1);
         }

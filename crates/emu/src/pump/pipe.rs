@@ -63,7 +63,8 @@ impl Pipe {
             None => self.link.push(now, len, segment),
             Some(line) => {
                 let mut whole = Vec::with_capacity(len);
-                copy_segment(store.packet(packet), index, &mut whole);
+                let (bytes, shape) = store.packet(packet);
+                copy_segment(bytes, shape, index, &mut whole);
                 let framed = line.enter(&whole);
                 let pushed = self.link.push_framed(now, len, framed, segment);
                 if pushed.is_err() {
@@ -123,7 +124,8 @@ impl Pipe {
         &mut self,
         written: io::Result<()>,
         clock: Clock,
-        (count, intact): (u32, bool),
+        count: u32,
+        intact: bool,
     ) -> io::Result<Option<Time>> {
         match written {
             Ok(()) => Ok(Some(clock.now())),
@@ -148,7 +150,8 @@ pub(super) fn enter(
     now: Time,
     store: &Store,
     segment: Segment,
-    (numbers, pipes): (&[usize], &mut [Pipe]),
+    numbers: &[usize],
+    pipes: &mut [Pipe],
     tap: &mut Option<(&mut Tap, usize)>,
 ) -> u32 {
     let Segment { packet, index } = segment;
@@ -172,9 +175,10 @@ pub(super) fn enter(
         }
     }
     if let Some((tap, port)) = tap {
-        let mut bytes = Vec::new();
-        copy_segment(store.packet(packet), index, &mut bytes);
-        tap.sent(*port, now, bytes, open, refused);
+        let mut copy = Vec::new();
+        let (bytes, shape) = store.packet(packet);
+        copy_segment(bytes, shape, index, &mut copy);
+        tap.sent(*port, now, copy, open, refused);
     }
     rejected
 }

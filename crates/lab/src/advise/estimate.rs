@@ -80,7 +80,8 @@ const CONTROL_MARGIN: f64 = 1.5;
 /// sizes, the smallest first.
 pub(super) fn estimate(
     samples: &[Sample; 3],
-    (size, bound_s): (u64, f64),
+    size: u64,
+    bound_s: f64,
     facts: &Facts,
     is_controlled: bool,
 ) -> Estimate {
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn overhead_that_grows_with_the_file_is_drawn_on() {
-        let found = estimate(&samples(|mb| 0.5 + 0.02 * mb), (400_000_000, 400.0), &CLEAR, false);
+        let found = estimate(&samples(|mb| 0.5 + 0.02 * mb), 400_000_000, 400.0, &CLEAR, false);
         assert!((found.mean_s - 408.5).abs() < 1e-6, "{found:?}");
         assert!((found.promise_s - 408.5).abs() < 1e-6, "{found:?}");
         assert!(found.low_s >= 400.4 && found.high_s.is_some_and(|high| high >= 408.5));
@@ -172,24 +173,24 @@ mod tests {
 
     #[test]
     fn overhead_that_grows_with_each_doubling_stays_small() {
-        let found = estimate(&samples(|mb| mb.log2()), (1_024_000_000, 1024.0), &CLEAR, false);
+        let found = estimate(&samples(|mb| mb.log2()), 1_024_000_000, 1024.0, &CLEAR, false);
         // Two seconds at four MB, and ten seconds eight doublings later.
         assert!((found.mean_s - 1034.0).abs() < 1e-6, "{found:?}");
     }
 
     #[test]
     fn estimates_are_never_faster_than_the_bound() {
-        let found = estimate(&samples(|mb| 0.5 - 0.1 * mb), (400_000_000, 400.0), &CLEAR, false);
+        let found = estimate(&samples(|mb| 0.5 - 0.1 * mb), 400_000_000, 400.0, &CLEAR, false);
         assert!(found.low_s >= 400.0 && found.mean_s >= found.low_s, "{found:?}");
     }
 
     #[test]
     fn a_congestion_control_that_met_no_loss_has_no_upper_limit() {
         let lossy = Facts { loss: Some(1e-5), ..CLEAR };
-        let found = estimate(&samples(|_| 0.5), (400_000_000, 400.0), &lossy, true);
+        let found = estimate(&samples(|_| 0.5), 400_000_000, 400.0, &lossy, true);
         assert_eq!((found.low_s, found.high_s), (400.0, None));
         let met = Facts { loss: Some(1e-2), ..CLEAR };
-        let found = estimate(&samples(|mb| 0.5 + mb), (400_000_000, 400.0), &met, true);
+        let found = estimate(&samples(|mb| 0.5 + mb), 400_000_000, 400.0, &met, true);
         assert!(found.high_s.is_some_and(|high| high > 1.4 * 400.0), "{found:?}");
     }
 }

@@ -416,7 +416,7 @@ impl Field<'_> {
         let samples: &[Sample; 3] = samples.as_slice().try_into().ok()?;
         let size = self.question.size.bytes();
         let is_controlled = is_controlled(&tried.protocol);
-        Some(estimate(samples, (size, self.facts.bound_s?), &self.facts, is_controlled))
+        Some(estimate(samples, size, self.facts.bound_s?, &self.facts, is_controlled))
     }
 
     /// Whether shorter files predict the whole one. Those of a code over whole files must last for

@@ -28,7 +28,7 @@ const STORE: u64 = 2_000_000;
 fn world(days: u64, folder: &Path) -> Scenario {
     let orbits = Orbits::default();
     let passes = orbits.passes(Duration::from_secs(days * DAY));
-    let plan = passes.plan(&orbits, [2, 3, 1], (1_000_000, 2_000_000)).unwrap();
+    let plan = passes.plan(&orbits, [2, 3, 1], 1_000_000, 2_000_000).unwrap();
     let path = folder.join("plan.toml");
     std::fs::write(&path, contact_plan::write(Format::Toml, &plan).text).unwrap();
     // Records of the last bundles are dropped a month after the plan ends.

@@ -40,7 +40,8 @@ impl Extent {
     pub(super) fn misfit(
         &self,
         kind: DataKind,
-        (start, end): (u64, u64),
+        start: u64,
+        end: u64,
         front: u64,
     ) -> Option<Misfit> {
         let is_miscolored = if kind.is_red() {
@@ -63,7 +64,7 @@ impl Extent {
     }
 
     /// Learns from an accepted segment.
-    pub(super) fn learn(&mut self, kind: DataKind, (start, end): (u64, u64)) {
+    pub(super) fn learn(&mut self, kind: DataKind, start: u64, end: u64) {
         if kind.is_red() {
             self.red_front = self.red_front.max(end);
         }

@@ -22,14 +22,15 @@ impl Receiver {
         peer: Peer,
         core: &mut Core,
         now: Time,
-        (flow, relay): (Seq, Relay),
+        flow: Seq,
+        relay: Relay,
     ) -> Self {
         let mut spool = Spool::new(record::file(peer.session));
         let (handle, mode, nothing) = (base.seat.handle, OpenMode::Truncate, Ranges::new());
         spool.open_summed(&mut core.shared, handle, None, mode, &nothing);
         let service = relay.service;
         let sink = Sink::Relay(Box::new(Transit { spool, relay }));
-        let mut receiver = Self::with(base, peer, core, (service, sink));
+        let mut receiver = Self::with(base, peer, core, service, sink);
         receiver.flow = Some(flow);
         receiver.begin(core, now)
     }

@@ -214,7 +214,7 @@ impl Receiver {
                 continue;
             }
             let left = REPORTS_MAX - serials.len();
-            let (made, rest) = reports::split(checkpoint, (lower, upper), here, room, left);
+            let (made, rest) = reports::split(checkpoint, lower, upper, here, room, left);
             if let Some(from) = rest {
                 self.reporting.reports.owe(from, upper);
             }
@@ -231,7 +231,7 @@ impl Receiver {
         if checkpoint > 0 {
             self.reporting.reports.answered(checkpoint, serials.clone());
         }
-        self.drop_superseded(core, (lower, upper), &serials);
+        self.drop_superseded(core, lower, upper, &serials);
         let is_lossy = self.is_lossy(lower, upper);
         if (is_lossy || self.peer.remote.report_gaps) && self.copy_is_cheap(core, is_lossy) {
             self.reporting.due.extend(&serials);
@@ -251,7 +251,7 @@ impl Receiver {
     }
 
     /// Drops reports queued for a thin return link that the later `serials` supersede.
-    fn drop_superseded(&mut self, core: &Core, (lower, upper): (u64, u64), serials: &[u64]) {
+    fn drop_superseded(&mut self, core: &Core, lower: u64, upper: u64, serials: &[u64]) {
         if self.reporting.due.is_empty() || !self.is_thin(core) {
             return;
         }
@@ -274,7 +274,7 @@ impl Receiver {
             return;
         }
         let (here, room) = (self.here(core, lower, upper), self.room_for_claims(core));
-        let (mut made, rest) = reports::split(checkpoint, (lower, upper), here, room, 1);
+        let (mut made, rest) = reports::split(checkpoint, lower, upper, here, room, 1);
         if let Some(one) = made.pop().filter(|_| rest.is_none()) {
             self.reporting.reports.remove(serial);
             self.reporting.reports.insert(serial, one);
@@ -391,17 +391,17 @@ impl Receiver {
     fn here(&self, core: &Core, lower: u64, upper: u64) -> Vec<(u64, u64)> {
         let mut gaps = self.ranges.gaps(lower, upper).peekable();
         if gaps.peek().is_none() {
-            return outside([], (lower, upper));
+            return outside([], lower, upper);
         }
         let bridge = self.bridge(core);
         // A part before the first gap or after the last costs a claim, too.
         let ends = std::iter::once((lower, lower)).chain(gaps).chain([(upper, upper)]);
-        let here = outside(thin_return::join(ends, bridge), (lower, upper));
+        let here = outside(thin_return::join(ends, bridge), lower, upper);
         if !here.is_empty() {
             return here;
         }
         // A report must claim something.
-        let all = outside(self.ranges.gaps(lower, upper), (lower, upper));
+        let all = outside(self.ranges.gaps(lower, upper), lower, upper);
         all.into_iter().max_by_key(|(start, end)| end - start).into_iter().collect()
     }
 
@@ -466,7 +466,7 @@ impl Receiver {
             | Phase::Closing
             | Phase::Done => {
                 let path = self.base.seat.path;
-                let wait = core.probe_wait(path, at, silence, (timer, Probe::Report));
+                let wait = core.probe_wait(path, at, silence, timer, Probe::Report);
                 if self.peer.is_proven {
                     wait
                 } else {
@@ -594,10 +594,7 @@ impl Receiver {
 }
 
 /// Parts of `lower..upper` that no gap covers.
-fn outside(
-    gaps: impl IntoIterator<Item = (u64, u64)>,
-    (lower, upper): (u64, u64),
-) -> Vec<(u64, u64)> {
+fn outside(gaps: impl IntoIterator<Item = (u64, u64)>, lower: u64, upper: u64) -> Vec<(u64, u64)> {
     let mut parts = Vec::new();
     let mut at = lower;
     for (start, end) in gaps {

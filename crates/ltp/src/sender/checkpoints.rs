@@ -135,7 +135,8 @@ impl Checkpoints {
         &self,
         len: u64,
         at: Time,
-        (every, interval): (Option<u64>, Option<Duration>),
+        every: Option<u64>,
+        interval: Option<Duration>,
     ) -> bool {
         let waited = self.checked_at.map(|before| at.since(before));
         every.is_some_and(|every| self.unchecked + len >= every)
@@ -203,8 +204,13 @@ impl Sender {
         checkpoint.left = at;
         checkpoint.is_held = false;
         checkpoint.attempts += u32::from(std::mem::take(&mut checkpoint.is_due));
-        let probe = (self.peer.remote.checkpoint_timer, Probe::Checkpoint);
-        let wait = core.probe_wait(self.base.seat.path, at, silence, probe);
+        let wait = core.probe_wait(
+            self.base.seat.path,
+            at,
+            silence,
+            self.peer.remote.checkpoint_timer,
+            Probe::Checkpoint,
+        );
         self.base.alarm(&mut core.shared, Alarm::Checkpoint(serial), at, wait);
     }
 

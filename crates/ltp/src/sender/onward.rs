@@ -41,7 +41,8 @@ impl Sender {
         base: Base<Alarm>,
         peer: Peer,
         destination: u64,
-        (service, arrived): (u64, Ranges),
+        service: u64,
+        arrived: Ranges,
         core: &mut Core,
     ) -> Self {
         let mut sender = Self::new(base, peer, destination, core);
@@ -61,7 +62,7 @@ impl Sender {
 
     /// Forwards more data of the block; `red` is the end of its red part, or the known start of
     /// green data.
-    pub(crate) fn pass_on(&mut self, core: &mut Core, (red, is_known): (u64, bool), news: News) {
+    pub(crate) fn pass_on(&mut self, core: &mut Core, red: u64, is_known: bool, news: News) {
         if self.phase != Phase::Sending {
             return;
         }
@@ -106,7 +107,7 @@ impl Sender {
     pub(crate) fn take_over(&mut self, core: &mut Core, file: FileId) {
         match self.source.as_mut() {
             Some(Supply::Passage(passage)) if self.phase == Phase::Sending => {
-                passage.take_over(file)
+                passage.take_over(file);
             }
             Some(Supply::Passage(_) | Supply::Source(_)) | None => {
                 core.shared.close(file);

@@ -119,9 +119,9 @@ fn restored_paths_are_used_at_once() {
         world.lose = Box::new(|_, _, _| false);
         for side in 0..2 {
             if is_return {
-                world.input(side, Input::Path(PATH, PathEvent::ReturnUp))
+                world.input(side, Input::Path(PATH, PathEvent::ReturnUp));
             } else {
-                world.up(side)
+                world.up(side);
             }
         }
         world.run();

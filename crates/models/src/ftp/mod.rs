@@ -290,7 +290,7 @@ impl Node {
             PathEvent::Missing { offset, bytes } => {
                 // Control connections are not best-effort.
                 if let Some(id) = self.core.data_paths.get(&path) {
-                    self.core.data_missing(*id, (offset, bytes));
+                    self.core.data_missing(*id, offset, bytes);
                 }
             }
         }

@@ -357,15 +357,15 @@ impl Session {
             Command::List(name) => self.list(name, true, core),
             Command::Nlst(name) => self.list(name, false, core),
             Command::Dele(name) => {
-                self.change_by_name(name, FilestoreRequest::DeleteFile, (250, "Deleted."), core);
+                self.change_by_name(name, FilestoreRequest::DeleteFile, 250, "Deleted.", core);
             }
             Command::Rmd(name) => {
                 let request = FilestoreRequest::RemoveDirectory;
-                self.change_by_name(name, request, (250, "Removed."), core);
+                self.change_by_name(name, request, 250, "Removed.", core);
             }
             Command::Mkd(name) => {
                 let request = FilestoreRequest::CreateDirectory;
-                self.change_by_name(name, request, (257, "Made."), core);
+                self.change_by_name(name, request, 257, "Made.", core);
             }
             Command::Rnfr(name) => match self.resolve(name) {
                 Some(name) => {
@@ -379,7 +379,7 @@ impl Session {
                     return self.reply(503, "RNFR comes first.");
                 };
                 let request = |to| FilestoreRequest::RenameFile { from, to };
-                self.change_by_name(name, request, (250, "Renamed."), core);
+                self.change_by_name(name, request, 250, "Renamed.", core);
             }
             _ => self.reply(502, "That is not done here."),
         }
@@ -427,7 +427,8 @@ impl Session {
         &mut self,
         name: &str,
         request: impl FnOnce(FileName) -> FilestoreRequest,
-        (code, text): (u16, &'static str),
+        code: u16,
+        text: &'static str,
         core: &mut Core,
     ) {
         let Some(name) = self.resolve(name) else { return self.reply(553, "That is no name.") };

@@ -364,13 +364,13 @@ impl Core {
 
     fn submit(&mut self, record: Record, request: IndexRequest) {
         let slot = self.partials.slots.entry(record).or_default();
-        slot.submit(&mut self.shared, (Handle::NOBODY, Job::Own(Task::Record(record))), request);
+        slot.submit(&mut self.shared, Handle::NOBODY, Job::Own(Task::Record(record)), request);
     }
 
     /// Notes that an operation on a record completed.
     pub(crate) fn record_done(&mut self, record: Record) {
         let Some(slot) = self.partials.slots.get_mut(&record) else { return };
-        if slot.done(&mut self.shared, (Handle::NOBODY, Job::Own(Task::Record(record)))) {
+        if slot.done(&mut self.shared, Handle::NOBODY, Job::Own(Task::Record(record))) {
             self.partials.slots.remove(&record);
         }
     }

@@ -239,7 +239,7 @@ impl FileStore {
         let opened = AtomicU64::new(0);
         let shared = Shared { workers, threads, disk, opened, config, _lock: lock };
         let (bytes_max, effects_max) = (shared.config.bytes_max, shared.config.effects_max);
-        Ok(Self::over(Place::Disk(Arc::new(shared)), (bytes_max, effects_max), waker))
+        Ok(Self::over(Place::Disk(Arc::new(shared)), bytes_max, effects_max, waker))
     }
 
     /// Creates a store in memory with this capacity in bytes; its content ends with the process.
@@ -248,10 +248,10 @@ impl FileStore {
         let mut store = MemoryStore::new();
         store.set_capacity(Some(bytes));
         let place = Place::Memory(Arc::new(Mutex::new(store)));
-        Self::over(place, (usize::MAX, usize::MAX), waker)
+        Self::over(place, usize::MAX, usize::MAX, waker)
     }
 
-    fn over(place: Place, (bytes_max, effects_max): (usize, usize), waker: &Waker) -> Self {
+    fn over(place: Place, bytes_max: usize, effects_max: usize, waker: &Waker) -> Self {
         let (answers, done) = unbounded();
         let answers = Arc::new(Answers { done: answers, waker: waker.clone() });
         let files = BTreeMap::new();
@@ -261,7 +261,7 @@ impl FileStore {
     /// Returns a handle of the same store for another thread, which `waker` wakes.
     #[must_use]
     pub fn share(&self, waker: &Waker) -> Self {
-        Self::over(self.place.clone(), (self.bytes_max, self.effects_max), waker)
+        Self::over(self.place.clone(), self.bytes_max, self.effects_max, waker)
     }
 
     /// Returns the root as configured; `None` in memory.

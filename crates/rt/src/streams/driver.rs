@@ -272,7 +272,7 @@ impl<E: Engine> StreamDriver<E> {
             // The kernel's TCP supports no best-effort streams.
             StreamEffect::Connect { ticket, from, to, best_effort: _ } => {
                 let path = self.streams.new_path(|path| self.config.peers.contains_key(&path));
-                self.connect(path, (from, to), Some(ticket));
+                self.connect(path, from, to, Some(ticket));
             }
             StreamEffect::StopConnecting { ticket } => {
                 if let Some(path) = self.streams.opening(ticket) {

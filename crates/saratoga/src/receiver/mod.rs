@@ -456,7 +456,7 @@ impl Receiver {
         self.spool.flush(&mut core.shared, self.base.seat.handle);
         if self.spool.file().is_some() {
             let (shared, handle) = (&mut core.shared, self.base.seat.handle);
-            self.progress.sync_parts(shared, handle, (&self.spool, ranges));
+            self.progress.sync_parts(shared, handle, &self.spool, ranges);
         }
     }
 
@@ -473,8 +473,12 @@ impl Receiver {
     fn put_record(&mut self, core: &mut Core) {
         let Some(partial) = self.partial() else { return };
         let (key, value) = (partials::key(self.number), partial.to_bytes());
-        let to = (self.base.seat.handle, Job::Own(Task::Record { number: self.number }));
-        self.record.submit(&mut core.shared, to, IndexRequest::Put { key, value });
+        self.record.submit(
+            &mut core.shared,
+            self.base.seat.handle,
+            Job::Own(Task::Record { number: self.number }),
+            IndexRequest::Put { key, value },
+        );
     }
 
     /// Sends queued packets: a receiver only has requests and STATUS packets.
@@ -595,11 +599,11 @@ impl Receiver {
             }
             (Job::Own(Task::Record { number }), answer) => {
                 core.stats.record_errors += u64::from(answer.is_err());
-                let to = (self.base.seat.handle, Job::Own(Task::Record { number }));
+                let (handle, job) = (self.base.seat.handle, Job::Own(Task::Record { number }));
                 if is_over {
                     self.record.drop_waiting();
                 }
-                if self.record.done(&mut core.shared, to) && is_over {
+                if self.record.done(&mut core.shared, handle, job) && is_over {
                     core.forget_record(number);
                 }
             }

@@ -246,7 +246,8 @@ impl Reports {
         extent: &Extent,
         path: Option<&Path>,
         width: Width,
-        (from, end): (u64, u64),
+        from: u64,
+        end: u64,
     ) -> Vec<Hole> {
         let gaps: Vec<_> = extent.ranges.gaps(from, end).collect();
         let (forward, back) = (self.arrivals.bps(), path.and_then(Path::rate_bps));
@@ -279,7 +280,7 @@ impl Reports {
         let (end, in_response_to) = if terms.is_described { (end, in_response_to) } else { (0, 0) };
         let longest = self.bridge(terms.path, width);
         let from = self.listed_from(extent, terms.version, longest).min(end);
-        let holes = self.holes(extent, terms.path, width, (from, end));
+        let holes = self.holes(extent, terms.path, width, from, end);
         let first = holes.first().map_or(end.min(extent.highest()), |hole| hole.start);
         let progress = if from > 0 { extent.ranges.prefix() } else { first };
         self.reported = end;

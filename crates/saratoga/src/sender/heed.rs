@@ -30,7 +30,8 @@ impl Sender {
         &mut self,
         core: &mut Core,
         at: Time,
-        (offset, len): (u64, usize),
+        offset: u64,
+        len: usize,
         before: u64,
     ) {
         if self.control.is_some() && !self.base.is_armed(Alarm::Silence) {

@@ -26,7 +26,7 @@ impl InFlight {
     }
 
     /// Notes a part sent after `before` requests for a STATUS.
-    pub(super) fn sent(&mut self, (start, end): (u64, u64), before: u64, at: Time) {
+    pub(super) fn sent(&mut self, start: u64, end: u64, before: u64, at: Time) {
         self.0.insert(start, Part { end, before, at });
     }
 

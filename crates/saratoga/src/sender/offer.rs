@@ -143,7 +143,7 @@ impl Offer {
     }
 
     /// DATA packet without a request for a STATUS.
-    pub(super) fn data<'a>(&self, session: u32, (offset, data): (u64, &'a [u8])) -> Data<'a> {
+    pub(super) fn data<'a>(&self, session: u32, offset: u64, data: &'a [u8]) -> Data<'a> {
         Data {
             descriptor: self.width,
             content: self.order.content,

@@ -52,7 +52,7 @@ impl Sender {
             return Turn::Over;
         };
         let metadata = self.offer.metadata(self.id.number, false);
-        let probe = self.offer.data(self.id.number, (0, &[]));
+        let probe = self.offer.data(self.id.number, 0, &[]);
         let len = Data::overhead(probe.descriptor, true);
         if !unproven.allowance.admits(len) {
             unproven.is_due = false;
@@ -67,7 +67,7 @@ impl Sender {
             unproven.allowance.take(metadata.encoded_len());
             self.metadata_due = false;
         }
-        if !self.push_data(core, burst, (0, &[]), true, false) {
+        if !self.push_data(core, burst, 0, &[], true, false) {
             return Turn::More;
         }
         if let Some(unproven) = self.unproven.as_mut() {

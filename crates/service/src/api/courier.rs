@@ -145,7 +145,7 @@ impl Courier {
             waker,
             run: rt::entropy()?.next_u64(),
         };
-        let work = move || run(&runtime, &rounds, (to_send, to_confirm), ends);
+        let work = move || run(&runtime, &rounds, to_send, to_confirm, ends);
         let thread = std::thread::Builder::new().name("courier".to_owned()).spawn(work)?;
         let (end, thread) = (Some(end), Some(thread));
         Ok(Self {
@@ -245,7 +245,8 @@ struct Rounds {
 fn run(
     runtime: &Runtime,
     rounds: &Rounds,
-    (to_send, to_confirm): (UnboundedReceiver<Box<Outgoing>>, UnboundedReceiver<Delivery>),
+    to_send: UnboundedReceiver<Box<Outgoing>>,
+    to_confirm: UnboundedReceiver<Delivery>,
     ends: oneshot::Receiver<()>,
 ) {
     runtime.block_on(async {

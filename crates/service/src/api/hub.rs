@@ -344,14 +344,15 @@ impl Hub {
         &self,
         agent: &mut Agent,
         endpoint: &Eid,
-        of: (Share, UnboundedSender<Delivered>),
+        share: Share,
+        user: UnboundedSender<Delivered>,
     ) -> Result<Receiver, RequestError> {
-        self.waiting().receivers.join(agent, endpoint, of)
+        self.waiting().receivers.join(agent, endpoint, share, user)
     }
 
     /// Removes an application, likewise.
     pub(super) fn leave(&self, now: Time, agent: &mut Agent, endpoint: &Eid, receiver: Receiver) {
-        self.waiting().receivers.leave(now, agent, (endpoint, receiver));
+        self.waiting().receivers.leave(now, agent, endpoint, receiver);
     }
 
     /// Confirms a delivery of the bundle `wanted`, likewise.
@@ -359,9 +360,10 @@ impl Hub {
         &self,
         now: Time,
         agent: &mut Agent,
-        of: (u64, Option<&str>),
+        number: u64,
+        wanted: Option<&str>,
     ) -> Result<(), RequestError> {
-        self.waiting().receivers.confirm(now, agent, of)
+        self.waiting().receivers.confirm(now, agent, number, wanted)
     }
 
     pub(crate) fn unfollow(&self, id: &BundleId) {

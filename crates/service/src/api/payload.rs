@@ -42,7 +42,8 @@ pub(super) struct Place {
 /// returns.
 pub(super) async fn take<S, F>(
     stream: &mut S,
-    (inline, most): (usize, u64),
+    inline: usize,
+    most: u64,
     place: impl FnOnce() -> F,
 ) -> Result<Content, Fault>
 where

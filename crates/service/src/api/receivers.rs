@@ -87,7 +87,8 @@ impl Receivers {
         &mut self,
         agent: &mut Agent,
         endpoint: &Eid,
-        (share, user): (Share, UnboundedSender<Delivered>),
+        share: Share,
+        user: UnboundedSender<Delivered>,
     ) -> Result<Receiver, RequestError> {
         if let Some(group) = self.groups.get(endpoint) {
             if share == Share::No || share != group.share {
@@ -112,7 +113,8 @@ impl Receivers {
         &mut self,
         now: Time,
         agent: &mut Agent,
-        (endpoint, receiver): (&Eid, Receiver),
+        endpoint: &Eid,
+        receiver: Receiver,
     ) {
         let Some(group) = self.groups.get_mut(endpoint) else { return };
         group.members.remove(&receiver);
@@ -197,7 +199,8 @@ impl Receivers {
         &mut self,
         now: Time,
         agent: &mut Agent,
-        (number, wanted): (u64, Option<&str>),
+        number: u64,
+        wanted: Option<&str>,
     ) -> Result<(), RequestError> {
         let delivery = self.copies.get(&number).copied().unwrap_or(DeliveryId(number));
         let found = agent.delivery(delivery).ok_or(RequestError::NoDelivery)?;

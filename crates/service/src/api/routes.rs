@@ -115,7 +115,7 @@ impl Shared {
             is_persistent,
             layers: self.layers.clone(),
             neighbours,
-            traffic: traffic.into_iter().map(traffic_of).collect(),
+            traffic: traffic.into_iter().map(|(node, with)| traffic_of(&node, &with)).collect(),
             discovered: discovered.into_iter().map(discovered_of).collect(),
             beacons: Beacons {
                 sent: beacons.sent,
@@ -151,7 +151,7 @@ impl Shared {
     }
 }
 
-fn traffic_of((node, with): (Eid, NeighbourTraffic)) -> Traffic {
+fn traffic_of(node: &Eid, with: &NeighbourTraffic) -> Traffic {
     let (sending, sending_bytes) = with.sending;
     Traffic {
         node: node.to_string(),
@@ -188,7 +188,7 @@ async fn confirm(
     let Confirm { id: wanted } = query(request)?;
     let hub = Arc::clone(&shared.hub);
     let confirmed =
-        shared.ask(move |now, agent| hub.confirm(now, agent, (number, wanted.as_deref())));
+        shared.ask(move |now, agent| hub.confirm(now, agent, number, wanted.as_deref()));
     confirmed.await?.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -223,7 +223,7 @@ async fn register(shared: &Arc<Shared>, endpoint: Eid, share: Share) -> Answer<R
     // The client may have disconnected meanwhile: then its bundle is dropped, and the endpoint is
     // free again.
     let registered = shared.ask(move |_, agent| {
-        let receiver = taken.hub.join(agent, &endpoint, (share, user))?;
+        let receiver = taken.hub.join(agent, &endpoint, share, user)?;
         Ok(Registered { _place, shared: taken, endpoint, receiver, bundles })
     });
     registered.await?.map_err(refused)
@@ -260,7 +260,7 @@ fn handed_over(over: HandingOver) -> impl Stream<Item = std::io::Result<Bytes>> 
                     let hub = Arc::clone(&over.from.shared.hub);
                     over.from.shared.handle.ask(move |now, agent| {
                         // It may have expired meanwhile.
-                        let _ = hub.confirm(now, agent, (number, None));
+                        let _ = hub.confirm(now, agent, number, None);
                     });
                 }
             }
@@ -341,7 +341,7 @@ async fn ping(State(shared): Running, request: Queried<PingRequest>) -> Answer<R
         if number > 0 && request.interval_ms > 0 {
             tokio::time::sleep(Duration::from_millis(request.interval_ms)).await;
         }
-        let line = match ping_once(&mut from, &request, (&to, times), (run, number)).await {
+        let line = match ping_once(&mut from, &request, &to, times, run, number).await {
             Ok(pong) => line_of(&pong),
             Err(refusal) => line_of(&Problem { error: refusal.error }),
         };
@@ -374,8 +374,10 @@ impl Times {
 async fn ping_once(
     from: &mut Registered,
     request: &PingRequest,
-    (to, times): (&Eid, Times),
-    (run, number): (u64, u32),
+    to: &Eid,
+    times: Times,
+    run: u64,
+    number: u32,
 ) -> Answer<Pong> {
     let mut bytes = vec![0; request.bytes.max(PING_MIN)];
     bytes[..4].copy_from_slice(b"ping");

@@ -108,7 +108,7 @@ where
         Some(Place { path: spool.join(name.path()), name })
     };
     let ApplicationLimits { inline, payload: most } = shared.reload.limits();
-    payload::take(payload, (inline, most), place).await.map_err(|fault| match fault {
+    payload::take(payload, inline, most, place).await.map_err(|fault| match fault {
         Fault::TooLong(_) => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, fault.to_string()),
         Fault::Cut(_) => Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()),
         Fault::Store(_) => Refusal::new(StatusCode::INSUFFICIENT_STORAGE, fault.to_string()),

@@ -512,11 +512,7 @@ struct Way {
 }
 
 /// Checks the paths and the window of a layer over datagrams.
-fn check_datagrams(
-    name: &str,
-    (datagram, rate): (Size, Rate),
-    window: usize,
-) -> Result<(), SpecError> {
+fn check_datagrams(name: &str, datagram: Size, rate: Rate, window: usize) -> Result<(), SpecError> {
     let invalid = |message: String| Err(SpecError::invalid(message));
     if !(128..=engine::DATAGRAM_MAX as u64).contains(&datagram.bytes()) {
         return invalid(format!("layer {name}: datagram is not between 128 B and 65507 B"));
@@ -538,7 +534,8 @@ const CATCH_UP: Duration = Duration::from_millis(50);
 /// Returns the socket of a layer of datagrams. Its paths and links have the same numbers.
 fn datagrams(
     listen: SocketAddr,
-    (datagram, rate): (Size, Rate),
+    datagram: Size,
+    rate: Rate,
     links: &BTreeMap<LinkId, Destination>,
 ) -> Carrier {
     let datagram = usize::try_from(datagram.bytes()).unwrap_or(usize::MAX);

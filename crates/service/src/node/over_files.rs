@@ -58,7 +58,7 @@ impl<S> OverFiles<S> {
     }
 
     fn check_paths(&self, name: &str) -> Result<(), SpecError> {
-        super::check_datagrams(name, (self.datagram, self.rate), self.window)
+        super::check_datagrams(name, self.datagram, self.rate, self.window)
     }
 
     /// Returns the configuration of the layer over an engine, and its socket. With a store in
@@ -76,7 +76,7 @@ impl<S> OverFiles<S> {
         let patience = self.patience.duration();
         let config =
             filecl::Config { engine, peers, patience, limits, ..filecl::Config::default() };
-        (config, super::datagrams(self.listen, (self.datagram, self.rate), links))
+        (config, super::datagrams(self.listen, self.datagram, self.rate, links))
     }
 }
 

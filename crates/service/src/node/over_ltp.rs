@@ -93,7 +93,7 @@ impl LayerSpec for &OverLtp {
         if engine(self.engine, node).is_none() {
             return invalid(format!("layer {name}: {NO_ENGINE}"));
         }
-        check_datagrams(name, (self.datagram, self.rate), self.window)?;
+        check_datagrams(name, self.datagram, self.rate, self.window)?;
         if self.aggregation.is_some() && self.share.is_some() {
             return invalid(format!(
                 "layer {name}: `aggregation` and `share` are two forms of the same; keep `aggregation` for ION"
@@ -102,7 +102,7 @@ impl LayerSpec for &OverLtp {
         if self.settings.get(&["engine"]).is_some() {
             return invalid(format!("layer {name}: write `engine` beside `settings`, not in it"));
         }
-        self.ltp(node, (self.datagram, None)).map(drop)
+        self.ltp(node, self.datagram, None).map(drop)
     }
 
     fn has_engines(&self) -> bool {
@@ -110,7 +110,7 @@ impl LayerSpec for &OverLtp {
     }
 
     fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
-        let ltp = self.ltp(host.node, (host.longest, host.memory))?;
+        let ltp = self.ltp(host.node, host.longest, host.memory)?;
         // Paths and links of a layer have the same numbers.
         let peer = |(link, way): (&LinkId, &Way)| {
             (*link, ltpcl::Peer { engine: way.engine, path: PathId(link.0) })
@@ -125,7 +125,7 @@ impl LayerSpec for &OverLtp {
             patience: self.patience.duration(),
             limits: ltpcl::Limits { window: self.window, strangers, ..most },
         };
-        let carrier = datagrams(self.listen, (self.datagram, self.rate), &host.addresses());
+        let carrier = datagrams(self.listen, self.datagram, self.rate, &host.addresses());
         Ok((Box::new(Ltpcl::new(layer, host.rng)), carrier))
     }
 }
@@ -148,7 +148,8 @@ impl OverLtp {
     pub(super) fn ltp(
         &self,
         node: &Eid,
-        (longest, memory): (Size, Option<Size>),
+        longest: Size,
+        memory: Option<Size>,
     ) -> Result<ltp::Config, SpecError> {
         let mut config = ltp::Config { catch_up: CATCH_UP, ..ltp::Config::default() };
         config.limits.block = longest.bytes();

@@ -45,7 +45,7 @@ impl LayerSpec for &OverUdp {
     }
 
     fn check(&self, _node: &Eid) -> Result<(), SpecError> {
-        check_datagrams(&self.name, (self.datagram, self.rate), self.window)
+        check_datagrams(&self.name, self.datagram, self.rate, self.window)
     }
 
     fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
@@ -59,7 +59,7 @@ impl LayerSpec for &OverUdp {
             limits,
             ..udpcl::Config::default()
         };
-        let carrier = datagrams(self.listen, (self.datagram, self.rate), links);
+        let carrier = datagrams(self.listen, self.datagram, self.rate, links);
         Ok((Box::new(Udpcl::new(layer)), carrier))
     }
 }

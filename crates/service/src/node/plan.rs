@@ -225,7 +225,8 @@ impl InForce {
     /// Applies commands to the plan of an agent. All changes are made, or none.
     fn change(
         &mut self,
-        (now, agent): (Time, &mut Agent),
+        now: Time,
+        agent: &mut Agent,
         commands: Commands,
         read: Changes,
     ) -> Result<Changed, String> {
@@ -263,7 +264,7 @@ impl InForce {
     }
 
     /// Moves the times of the plan of the node `number` to another zero: parses it again.
-    fn set_zero(&mut self, (now, agent): (Time, &mut Agent), number: u64, zero: SystemTime) {
+    fn set_zero(&mut self, now: Time, agent: &mut Agent, number: u64, zero: SystemTime) {
         let before = std::mem::replace(&mut self.zero, zero);
         match self.router(number) {
             // The bookings are of other times.
@@ -302,7 +303,7 @@ impl PlanInForce {
             let mut state = plan.lock();
             state.set = Some(zero);
             if let Some(in_force) = &mut state.plan {
-                in_force.set_zero((now, agent), number, zero);
+                in_force.set_zero(now, agent, number, zero);
             }
         })
     }
@@ -320,7 +321,7 @@ impl PlanInForce {
         if let (Some(zero), true) = (state.set, state.set != before)
             && let Some(in_force) = &mut state.plan
         {
-            in_force.set_zero((now, agent), number, zero);
+            in_force.set_zero(now, agent, number, zero);
         }
     }
 
@@ -352,7 +353,7 @@ impl PlanInForce {
             // The clock was set meanwhile, or the plan was replaced. Reading them takes too long for
             // the agent's thread.
             Some(in_force) if read.is_ok() && in_force.zero != zero => Ok(None),
-            Some(in_force) => in_force.change((now, agent), commands, read?).map(Some),
+            Some(in_force) => in_force.change(now, agent, commands, read?).map(Some),
             None => Err(NO_PLAN.to_owned()),
         })
     }

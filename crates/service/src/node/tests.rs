@@ -356,8 +356,7 @@ fn neighbours_over_ltp_are_engines() {
     let Carrier::Datagrams { peers, .. } = &config.layers[0].carrier else { panic!("no UDP") };
     assert_eq!(peers[&PathId(2)], "127.0.0.1:1114".parse().unwrap());
     let Layer::Ltpcl(layer) = &spec.layers[0] else { panic!("{:?}", spec.layers) };
-    let longest = (Size(64_000_000), Some(Size(64_000_000)));
-    let ltp = layer.ltp(&Eid::ipn(2, 0), longest).unwrap();
+    let ltp = layer.ltp(&Eid::ipn(2, 0), Size(64_000_000), Some(Size(64_000_000))).unwrap();
     // Without a disk there are no files.
     assert_eq!((ltp.engine, ltp.limits.sessions, ltp.limits.units), (2, 9, 64_000_000));
     assert_eq!(ltp.default_remote.segment_max, Some(1000));

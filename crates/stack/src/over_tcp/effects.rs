@@ -55,7 +55,7 @@ impl<A: Engine> OverTcp<A> {
                 let peers = &self.config.peers;
                 let path = self.streams.new_path(|path| peers.contains_key(&path));
                 let options = self.options(best_effort);
-                self.connect(now, path, (from, to), Some(ticket), options);
+                self.connect(now, path, from, to, Some(ticket), options);
             }
             StreamEffect::Listen { ticket, near, best_effort } => {
                 let result = self.listen(ticket, near, best_effort).map(Completion::Listening);
@@ -108,7 +108,7 @@ impl<A: Engine> OverTcp<A> {
             return;
         }
         match self.config.peers.get(&path).copied() {
-            Some(to) => self.connect(now, path, (None, to), None, self.options(false)),
+            Some(to) => self.connect(now, path, None, to, None, self.options(false)),
             None => self.notify(now, path, PathEvent::Down),
         }
     }
@@ -117,7 +117,8 @@ impl<A: Engine> OverTcp<A> {
         &mut self,
         now: Time,
         path: PathId,
-        (from, to): (Option<SocketAddr>, SocketAddr),
+        from: Option<SocketAddr>,
+        to: SocketAddr,
         ticket: Option<Ticket>,
         options: Options,
     ) {

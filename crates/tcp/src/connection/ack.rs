@@ -45,7 +45,8 @@ impl Connection {
         &mut self,
         now: Time,
         segment: &Segment<'_>,
-        (at, ack): (u64, u64),
+        at: u64,
+        ack: u64,
         received: ReceivedOptions<'_>,
     ) {
         let window_before = self.snd.window();
@@ -75,7 +76,7 @@ impl Connection {
         if echo {
             self.reduce_for_mark(now, limited);
         }
-        self.tell_control(now, &news, (lost, held, limited, echo));
+        self.tell_control(now, &news, lost, held, limited, echo);
         self.after_ack(now, &news);
     }
 
@@ -151,7 +152,7 @@ impl Connection {
             self.stamps.since(now, echo)
         };
         let Some(took) = by_clock.or_else(by_stamp) else { return };
-        self.rtt.sample(took, (self.snd.una(), self.snd.nxt()));
+        self.rtt.sample(took, self.snd.una(), self.snd.nxt());
         // A later segment than the oldest is closer to the path's round trip.
         let latest = sacked.or(acked).map_or(took, |elapsed| elapsed.latest);
         self.rtt.note_least(latest);
@@ -186,7 +187,10 @@ impl Connection {
         &mut self,
         now: Time,
         news: &News,
-        (lost, held, limited, echo): (u64, bool, bool, bool),
+        lost: u64,
+        held: bool,
+        limited: bool,
+        echo: bool,
     ) {
         let delivery = &news.delivery;
         if delivery.newly_delivered == 0 && lost == 0 {

@@ -145,8 +145,7 @@ impl Inbound {
             self.reader = Reader::Waits;
         }
         let beyond = buffer.highest() - buffer.next();
-        let counts = (bytes, buffer.readable(), beyond);
-        if let Some(capacity) = self.tuning.read(now, counts, rtt) {
+        if let Some(capacity) = self.tuning.read(now, bytes, buffer.readable(), beyond, rtt) {
             buffer.grow(capacity);
         }
         let next = self.next(buffer);

@@ -264,7 +264,8 @@ impl Losses {
         &mut self,
         board: &mut Scoreboard,
         news: &News,
-        (una, mss): (u64, u64),
+        una: u64,
+        mss: u64,
     ) -> u64 {
         match &self.phase {
             Phase::Open | Phase::Reduced { .. } => {
@@ -347,7 +348,7 @@ impl Connection {
         let lost = if self.snack().is_some() {
             self.lost_by_snack(news)
         } else if !self.losses.sack() {
-            self.losses.lost_without_sack(&mut self.board, news, (una, mss))
+            self.losses.lost_without_sack(&mut self.board, news, una, mss)
         } else if self.options.rack {
             self.lost_by_time(now)
         } else {

@@ -180,7 +180,8 @@ impl Connection {
         at: &Negotiated,
         options: Options,
         rules: Rules,
-        (listener, segment): (ListenerId, &Segment<'_>),
+        listener: ListenerId,
+        segment: &Segment<'_>,
     ) -> Self {
         let mut connection = Self::new(now, at, options, rules, State::SynReceived);
         connection.handshake.listener = Some(listener);
@@ -196,7 +197,9 @@ impl Connection {
         at: &Negotiated,
         options: Options,
         rules: Rules,
-        (listener, irs, offer): (ListenerId, u32, Offer),
+        listener: ListenerId,
+        irs: u32,
+        offer: Offer,
     ) -> Self {
         let mut connection = Self::new(now, at, options, rules, State::SynReceived);
         connection.handshake.listener = Some(listener);
@@ -336,7 +339,7 @@ impl Connection {
                 echo.and_then(|echo| self.stamps.since(now, echo))
             }
         };
-        took.into_iter().for_each(|took| self.rtt.sample(took, (self.snd.una(), self.snd.nxt())));
+        took.into_iter().for_each(|took| self.rtt.sample(took, self.snd.una(), self.snd.nxt()));
     }
 
     /// Processes the acknowledgment of the SYN in SYN-RECEIVED.

@@ -293,7 +293,8 @@ impl Connection {
         &self,
         now: Time,
         snack: Option<&'a SnackOption>,
-        (ends_record, bare): (bool, bool),
+        ends_record: bool,
+        bare: bool,
     ) -> List<'a> {
         let mut list = List { options: [TcpOption::NoOperation; 16], len: 0 };
         if let Some((value, echo)) = self.stamps.of_segment(now) {
@@ -341,7 +342,9 @@ impl Connection {
         &mut self,
         now: Time,
         tx: &mut TxBuf,
-        (flags, at, len): (Flags, u64, usize),
+        flags: Flags,
+        at: u64,
+        len: usize,
         ecn: Ecn,
     ) -> bool {
         // Only acknowledgments carry it, which keeps the length of data segments.
@@ -357,9 +360,9 @@ impl Connection {
         };
         let ends_record = len > 0 && self.space.marks.has(at + len as u64);
         if self.compresses() {
-            return self.emit_compressed(now, tx, (flags, at, len), (snack, ends_record));
+            return self.emit_compressed(now, tx, flags, at, len, snack, ends_record);
         }
-        let list = self.options(now, snack.as_ref(), (ends_record, bare));
+        let list = self.options(now, snack.as_ref(), ends_record, bare);
         let head = self.flow.ip_len() + HEADER_LEN + options_len(list.as_slice());
         if !self.affords(head + len) {
             return false;
@@ -388,7 +391,7 @@ impl Connection {
     }
 
     fn send_bare(&mut self, now: Time, tx: &mut TxBuf, at: u64) -> bool {
-        self.emit(now, tx, (Flags::NONE, at, 0), Ecn::NotEct)
+        self.emit(now, tx, Flags::NONE, at, 0, Ecn::NotEct)
     }
 
     fn send_syn(&mut self, now: Time, tx: &mut TxBuf) -> bool {
@@ -432,7 +435,7 @@ impl Connection {
             flags |= Flags::CWR;
         }
         let ecn = if marks { Ecn::Ect0 } else { Ecn::NotEct };
-        if !self.emit(now, tx, (flags, start, len as usize), ecn) {
+        if !self.emit(now, tx, flags, start, len as usize, ecn) {
             return false;
         }
         if marks {
@@ -476,7 +479,7 @@ impl Connection {
         }
         let len = (stop - start) as usize;
         // Retransmissions are not ECN-capable (RFC 3168 §6.1.5).
-        if !self.emit(now, tx, (flags, start, len), Ecn::NotEct) {
+        if !self.emit(now, tx, flags, start, len, Ecn::NotEct) {
             if index == 0 {
                 self.losses.hurry();
             }
@@ -516,8 +519,11 @@ impl Connection {
         &mut self,
         now: Time,
         tx: &mut TxBuf,
-        (flags, at, len): (Flags, u64, usize),
-        (snack, ends_record): (Option<SnackOption>, bool),
+        flags: Flags,
+        at: u64,
+        len: usize,
+        snack: Option<SnackOption>,
+        ends_record: bool,
     ) -> bool {
         let bare = len == 0;
         let stamps = self.stamps.of_segment(now);

@@ -167,8 +167,14 @@ impl Connection {
     pub(super) fn snack_to_say(&mut self, now: Time) -> Option<SnackOption> {
         let form = self.snack()?;
         let settings = self.options.scps?.snack?;
-        let how = (form, self.space.unit, self.rtt.smoothed());
-        self.space.snacking.next(now, &settings, how, &self.receive)
+        self.space.snacking.next(
+            now,
+            &settings,
+            form,
+            self.space.unit,
+            self.rtt.smoothed(),
+            &self.receive,
+        )
     }
 
     /// Notes data beyond a hole.
@@ -213,7 +219,7 @@ impl Connection {
         // A retransmission is reported after a round trip, plus its variation.
         let embargo = self.rtt.smoothed().unwrap_or_default() + self.rtt.variation();
         let mut lost = 0;
-        for (start, end, missing) in holes(ack, self.space.unit, (offset, size, bits)) {
+        for (start, end, missing) in holes(ack, self.space.unit, offset, size, bits) {
             let (start, end) = (start.max(self.snd.una()), end.min(self.snd.nxt()));
             if start >= end {
                 continue;

@@ -132,7 +132,7 @@ impl Connection {
         self.space.last_header.1 = received.stamps.unwrap_or(self.space.last_header.1);
         let full = segment.payload.len() as u64 >= self.inbound.full_segment();
         self.note_stamp(now, at, received, full);
-        self.acknowledged(now, segment, (at, ack), received);
+        self.acknowledged(now, segment, at, ack, received);
         self.congestion_marks(ecn, segment);
         if received.ends_record {
             self.record_ends(at + segment.payload.len() as u64);

@@ -78,7 +78,8 @@ impl DeliveryRate {
         &mut self,
         now: Time,
         len: u64,
-        (sent_at, prior): (Time, Snapshot),
+        sent_at: Time,
+        prior: Snapshot,
         newest: &mut Option<Newest>,
     ) {
         self.delivered += len;

@@ -113,7 +113,9 @@ impl Snacking {
         &mut self,
         now: Time,
         snack: &Snack,
-        (form, unit, rtt): (SnackForm, u64, Option<Duration>),
+        form: SnackForm,
+        unit: u64,
+        rtt: Option<Duration>,
         receive: &Reassembly,
     ) -> Option<SnackOption> {
         self.ripen(now, snack);
@@ -190,7 +192,9 @@ fn fill_bits(bits: &mut [u8; BITS_MAX], at: u64, unit: u64, receive: &Reassembly
 pub(crate) fn holes(
     ack: u64,
     unit: u64,
-    (offset, size, bits): (u16, u16, &[u8]),
+    offset: u16,
+    size: u16,
+    bits: &[u8],
 ) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
     let start = ack + u64::from(offset) * unit;
     let behind = start + u64::from(size) * unit;
@@ -243,7 +247,7 @@ mod tests {
         receive: &Reassembly,
     ) -> Option<(u16, u16)> {
         let now = Time::from_secs(1);
-        let next = snacking.next(now, &Snack::default(), (form, UNIT, None), receive);
+        let next = snacking.next(now, &Snack::default(), form, UNIT, None, receive);
         next.map(|option| (option.offset, option.size))
     }
 
@@ -264,8 +268,14 @@ mod tests {
         let (receive, mut snacking) = received(&[1, 3]);
         let snack = Snack { repeats: 1, ..Snack::default() };
         let mut at = |ms| {
-            let how = (SnackForm::Short, UNIT, Some(millis(100)));
-            let option = snacking.next(Time::from_secs(1) + millis(ms), &snack, how, &receive);
+            let option = snacking.next(
+                Time::from_secs(1) + millis(ms),
+                &snack,
+                SnackForm::Short,
+                UNIT,
+                Some(millis(100)),
+                &receive,
+            );
             option.map(|option| option.offset)
         };
         assert_eq!([at(0), at(10), at(99)], [Some(0), Some(2), None]);
@@ -281,8 +291,8 @@ mod tests {
         snacking.arrived(now + millis(20), &snack, 1400);
         assert_eq!(snacking.due_at(&snack), Some(now + millis(30)));
         let mut at = |ms| {
-            let how = (SnackForm::Short, UNIT, None);
-            let option = snacking.next(now + millis(ms), &snack, how, &receive);
+            let option =
+                snacking.next(now + millis(ms), &snack, SnackForm::Short, UNIT, None, &receive);
             option.map(|option| (option.offset, option.size))
         };
         let reported = [at(29), at(30), at(31), at(32), at(33), at(50)];
@@ -300,13 +310,13 @@ mod tests {
     #[test]
     fn bits_describe_segments_after_the_hole() {
         let (receive, mut snacking) = received(&[2, 3, 5, 9]);
-        let how = (SnackForm::Bits, UNIT, None);
-        let option =
-            snacking.next(Time::from_secs(1), &Snack::default(), how, &receive).expect("a hole");
+        let option = snacking
+            .next(Time::from_secs(1), &Snack::default(), SnackForm::Bits, UNIT, None, &receive)
+            .expect("a hole");
         // Units 2 to 9: 1 1 0 1 0 0 0 1.
         assert_eq!((option.offset, option.size, option.bits()), (0, 2, &[0b1101_0001][..]));
         let repeated: Vec<_> =
-            holes(1000, UNIT, (option.offset, option.size, option.bits())).collect();
+            holes(1000, UNIT, option.offset, option.size, option.bits()).collect();
         let expected = [
             (1000, 1200, true),
             (1200, 1400, false),
@@ -345,16 +355,14 @@ mod tests {
             let all: Vec<_> = receive.holes_from(1000).collect();
             let mut covered = 0;
             for _ in 0..all.len() + 2 {
-                let how = (SnackForm::Bits, unit, None);
-                let Some(option) = snacking.next(Time::ZERO, &Snack::default(), how, &receive) else {
+                let Some(option) = snacking.next(Time::ZERO, &Snack::default(), SnackForm::Bits, unit, None, &receive) else {
                     break;
                 };
                 covered += 1;
-                let what = (option.offset, option.size, option.bits());
-                for (start, end, missing) in holes(receive.next(), unit, what) {
+                                for (start, end, missing) in holes(receive.next(), unit, option.offset, option.size, option.bits()) {
                     prop_assert!(missing || receive.has(start, end));
                 }
-                let (start, end, _) = holes(receive.next(), unit, what).next().expect("a hole");
+                let (start, end, _) = holes(receive.next(), unit, option.offset, option.size, option.bits()).next().expect("a hole");
                 prop_assert!(all.iter().any(|hole| start <= hole.0 && hole.1 <= end));
             }
             prop_assert_eq!(covered, if all.is_empty() { 0 } else { all.len() + 2 });

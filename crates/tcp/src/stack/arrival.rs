@@ -127,7 +127,8 @@ impl Stack {
         now: Time,
         path: PathId,
         tuple: Tuple,
-        (initial, carrier): (u32, u8),
+        initial: u32,
+        carrier: u8,
         options: &Options,
     ) -> Negotiated {
         Negotiated {
@@ -174,9 +175,9 @@ impl Stack {
         let defaults = listener.options.clone();
         let options = self.options_over(path, &defaults);
         let initial = initial.unwrap_or_else(|| self.secret.initial(now, arrived.tuple));
-        let at = self.negotiated(now, path, arrived.tuple, (initial, arrived.carrier), &options);
+        let at = self.negotiated(now, path, arrived.tuple, initial, arrived.carrier, &options);
         let rules = self.rules;
-        let connection = Connection::passive(now, &at, options, rules, (id, &arrived.segment));
+        let connection = Connection::passive(now, &at, options, rules, id, &arrived.segment);
         let index = self.place(now, connection, false);
         self.settle(now, index);
     }
@@ -269,9 +270,9 @@ impl Stack {
         };
         // A cookie does not remember SCPS-TP.
         let plain = Options { scps: None, ..options.clone() };
-        let at = self.negotiated(now, path, arrived.tuple, (iss, arrived.carrier), &plain);
+        let at = self.negotiated(now, path, arrived.tuple, iss, arrived.carrier, &plain);
         let rules = self.rules;
-        let mut connection = Connection::from_cookie(now, &at, options, rules, (id, irs, offer));
+        let mut connection = Connection::from_cookie(now, &at, options, rules, id, irs, offer);
         connection.segment(now, arrived.ecn, &arrived.segment);
         if let Some(listener) = self.listeners.get_mut(&id) {
             listener.half_open += 1;

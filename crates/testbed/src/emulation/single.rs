@@ -127,9 +127,11 @@ fn guest(node: &Node, protocol: Option<&Protocol>, number: u64) -> Node {
 ///
 /// [`TransfersError`] gives the reason.
 pub fn run(
-    (world, ports): (&World, &Ports),
+    world: &World,
+    ports: &Ports,
     mut scenario: Scenario,
-    (limit, most): (Duration, u64),
+    limit: Duration,
+    most: u64,
     cancelled: &AtomicBool,
 ) -> Result<(TransferMetrics, String), TransfersError> {
     let contents = run::contents_within(&scenario, most)?;
@@ -139,7 +141,7 @@ pub fn run(
     }
     scenario.limits.time = Some(Span((start + limit).since(Time::ZERO)));
     let progress = |_: Progress| {};
-    let run = transfers::run_in((world, ports), &scenario, &contents, cancelled, progress)?;
+    let run = transfers::run_in(world, ports, &scenario, &contents, cancelled, progress)?;
     let mut transfer =
         run.transfers.into_iter().next().ok_or_else(|| plan::unresolved("transfers"))?;
     // The first link also carried other traffic.

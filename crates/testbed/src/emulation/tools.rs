@@ -80,7 +80,8 @@ pub fn check(scenario: &Scenario) -> Result<(), SpecError> {
 /// Returns the transfers by tools. Generated files are written into a folder. Servers get the
 /// ports of their adapters, or the next free ones.
 pub(super) fn errands<'a>(
-    (world, ports): (&'a World, &'a Ports),
+    world: &'a World,
+    ports: &'a Ports,
     scenario: &Scenario,
     topology: &Topology<'_>,
     contents: &[Bytes],
@@ -172,14 +173,15 @@ impl Ports {
         let failed = |error| TransfersError::Tool { tool: "looking for a port".to_owned(), error };
         let none =
             || SpecError::invalid(format!("{name}: no port is free for the servers of tools"));
-        let held = self.hold((name.as_str(), wanted), engines, used).map_err(failed)?;
+        let held = self.hold(name.as_str(), wanted, engines, used).map_err(failed)?;
         held.ok_or_else(|| none().into())
     }
 
     /// Reserves the first port that is neither reserved nor in use, from `wanted` on.
     fn hold(
         &self,
-        (host, wanted): (&str, u16),
+        host: &str,
+        wanted: u16,
         engines: &BTreeSet<Port>,
         used: impl Fn(u16) -> io::Result<bool>,
     ) -> io::Result<Option<Held<'_>>> {
@@ -337,7 +339,7 @@ mod tests {
         let (ports, engines) = (Ports::default(), of_engines(&scenario));
         let hold = |host, wanted| {
             let used = |port| Ok(port == 2224);
-            ports.hold((host, wanted), &engines, used).unwrap().unwrap()
+            ports.hold(host, wanted, &engines, used).unwrap().unwrap()
         };
         let first = hold("b", 2222);
         let others = [hold("b", 2222), hold("b", 2222), hold("a", 2222)];

@@ -103,7 +103,7 @@ pub fn run(
     progress: impl FnMut(Progress),
 ) -> Result<Run, TransfersError> {
     let ports = Ports::default();
-    carry_out((world, Stay::Begins, &ports), scenario, contents, cancelled, progress)
+    carry_out(world, Stay::Begins, &ports, scenario, contents, cancelled, progress)
 }
 
 /// Runs transfers in a world that started before and has other traffic: ends when nothing more
@@ -113,7 +113,8 @@ pub fn run(
 ///
 /// [`TransfersError`] gives the reason.
 pub(super) fn run_in(
-    (world, ports): (&World, &Ports),
+    world: &World,
+    ports: &Ports,
     scenario: &Scenario,
     contents: &[Bytes],
     cancelled: &AtomicBool,
@@ -128,7 +129,7 @@ pub(super) fn run_in(
             ways.push((link, scenario.links[link].config()?));
         }
     }
-    carry_out((world, Stay::Began { ways }, ports), scenario, contents, cancelled, progress)
+    carry_out(world, Stay::Began { ways }, ports, scenario, contents, cancelled, progress)
 }
 
 /// Whether a world exists for its transfers only.
@@ -143,7 +144,9 @@ enum Stay {
 }
 
 fn carry_out(
-    (world, stay, ports): (&World, Stay, &Ports),
+    world: &World,
+    stay: Stay,
+    ports: &Ports,
     scenario: &Scenario,
     contents: &[Bytes],
     cancelled: &AtomicBool,
@@ -159,10 +162,10 @@ fn carry_out(
     })?;
     let company = Company {
         players: players(world, &own, &topology, &own_contents)?,
-        errands: tools::errands((world, ports), scenario, &topology, contents, &folder)?,
+        errands: tools::errands(world, ports, scenario, &topology, contents, &folder)?,
     };
     let Played { hosts, outcomes, ended, clock } =
-        play((world, stay), scenario, &company.errands, company.players, cancelled, progress)?;
+        play(world, stay, scenario, &company.errands, company.players, cancelled, progress)?;
     let time_s = clock.now().as_secs_f64();
     let report = world.links().report();
     let report = report.ok_or_else(|| TransfersError::Links(io::Error::other("they stopped")))?;
@@ -225,8 +228,8 @@ fn players<'a>(
     for part in plan::engines(scenario, topology)? {
         let (name, node) = nodes[part.host];
         let mut store = Store::of_host(scenario.seed, name);
-        plan::fill_store(&mut store, scenario, (name, node), contents)?;
-        let mut player = player(world, (scenario, topology), part, name, store)?;
+        plan::fill_store(&mut store, scenario, name, node, contents)?;
+        let mut player = player(world, scenario, topology, part, name, store)?;
         for crash in &node.crashes {
             player.emulated.plan(time(crash.at), Planned::Crash);
             if let Some(restart) = crash.restart {
@@ -249,7 +252,8 @@ fn players<'a>(
 
 fn player<'a>(
     world: &'a World,
-    (scenario, topology): (&Scenario, &Topology<'_>),
+    scenario: &Scenario,
+    topology: &Topology<'_>,
     part: EnginePlan,
     name: &str,
     store: Store,
@@ -344,7 +348,8 @@ struct Played {
 
 /// Runs all participants.
 fn play(
-    (world, stay): (&World, Stay),
+    world: &World,
+    stay: Stay,
     scenario: &Scenario,
     errands: &[Errand<'_>],
     players: Vec<Player<'_>>,
@@ -375,7 +380,7 @@ fn play(
         }
         drop(ready);
         // If one host fails, the others notice by the end of their channels.
-        let failed = await_all(&all_ready, begins.len(), (cancelled, &stop)).err();
+        let failed = await_all(&all_ready, begins.len(), cancelled, &stop).err();
         let begin = || match stay {
             Stay::Begins => world.begin().map_err(TransfersError::Links),
             Stay::Began { .. } => Ok(world.clock()),
@@ -402,7 +407,8 @@ fn play(
 fn await_all(
     ready: &mpsc::Receiver<Result<(), TransfersError>>,
     count: usize,
-    (cancelled, stop): (&AtomicBool, &AtomicBool),
+    cancelled: &AtomicBool,
+    stop: &AtomicBool,
 ) -> Result<(), TransfersError> {
     let mut left = count;
     while left > 0 {

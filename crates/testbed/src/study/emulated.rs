@@ -83,8 +83,8 @@ pub(super) fn once(
     let links = World::start(&emulation::plan(scenario)?)?;
     for host in links.hosts() {
         let name = &host.plan().name;
-        let limit = emulated.buffers.get(name).copied().unwrap_or_else(|| most(None));
-        host.set_tcp_buffers(limit)
+        let (send, receive) = emulated.buffers.get(name).copied().unwrap_or_else(|| most(None));
+        host.set_tcp_buffers(send, receive)
             .map_err(|error| TransfersError::Host { host: name.clone(), error })?;
     }
     let ran = transfers::run(&links, scenario, &contents, cancelled, |_| {})?;

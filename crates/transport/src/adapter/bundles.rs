@@ -143,13 +143,13 @@ impl Configuration for BundlesConfig {
 }
 
 impl Interfaces for BundlesConfig {
-    fn set_own(&mut self, (address, port): (Ipv4Addr, u16), interfaces: &[PathId]) {
+    fn set_own(&mut self, address: Ipv4Addr, port: u16, interfaces: &[PathId]) {
         streams::take_place(&mut self.streams, address, port);
         self.interfaces = interfaces.iter().copied().collect();
     }
 
-    fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId) {
-        streams::meet(&mut self.streams, path, remote, by);
+    fn set_peer(&mut self, path: PathId, address: Ipv4Addr, port: u16, by: PathId) {
+        streams::meet(&mut self.streams, path, address, port, by);
     }
 }
 

@@ -88,12 +88,12 @@ impl Configuration for OverTcpConfig {
 }
 
 impl Interfaces for OverTcpConfig {
-    fn set_own(&mut self, (address, port): (Ipv4Addr, u16), _interfaces: &[PathId]) {
+    fn set_own(&mut self, address: Ipv4Addr, port: u16, _interfaces: &[PathId]) {
         config::take_place(&mut self.streams, address, port);
     }
 
-    fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId) {
-        config::meet(&mut self.streams, path, remote, by);
+    fn set_peer(&mut self, path: PathId, address: Ipv4Addr, port: u16, by: PathId) {
+        config::meet(&mut self.streams, path, address, port, by);
     }
 }
 

@@ -162,8 +162,7 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
     }
     for (entry, number) in contacts.iter().zip(0..) {
         let of = |id: u64| numbers.get(&id).copied().unwrap_or(id);
-        let nodes = (of(entry.nodes.0), of(entry.nodes.1));
-        let added = add(&mut reading, nodes, (entry, number), base);
+        let added = add(&mut reading, of(entry.nodes.0), of(entry.nodes.1), entry, number, base);
         added.map_err(|error| malformed(origin, format!("contact {number}: {error}")))?;
     }
     reading.finish(origin)
@@ -202,8 +201,10 @@ fn contact(tokens: &mut Tokens<'_>) -> Result<Entry, String> {
 
 fn add(
     reading: &mut Reading,
-    (from, to): (u64, u64),
-    (entry, number): (&Entry, usize),
+    from: u64,
+    to: u64,
+    entry: &Entry,
+    number: usize,
     base: Base,
 ) -> Result<(), String> {
     let never = Time::ZERO;

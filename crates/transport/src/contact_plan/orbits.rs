@@ -165,7 +165,8 @@ impl Passes {
         &self,
         orbits: &Orbits,
         [lander, orbiter, earth]: [NodeNumber; 3],
-        (lander_bps, earth_bps): (u64, u64),
+        lander_bps: u64,
+        earth_bps: u64,
     ) -> Result<ContactPlan, PlanError> {
         let (mut contacts, mut ranges) = (Vec::new(), Vec::new());
         for (spans, one, rate_bps, owlt) in [
@@ -220,7 +221,7 @@ mod tests {
         let hidden = month.earth.windows(2).map(|pair| pair[1].0.since(pair[0].1).as_secs());
         let longest = hidden.max().unwrap();
         assert!((600..=4_020).contains(&longest), "{longest}");
-        let plan = month.plan(&orbits, [1, 2, 3], (1_000_000, 10_000_000)).unwrap();
+        let plan = month.plan(&orbits, [1, 2, 3], 1_000_000, 10_000_000).unwrap();
         assert_eq!(plan.contacts().len(), 2 * (month.lander.len() + month.earth.len()));
         let (start, _) = month.earth[0];
         assert_eq!(plan.owlt(2, 3, start), orbits.owlt);

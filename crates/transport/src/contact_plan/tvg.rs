@@ -65,7 +65,7 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
     for (entry, place) in entries.zip(0_usize..) {
         let wrong = |error: String| malformed(origin, format!("contact {place}: {error}"));
         let known = known(entry, is_factual).map_err(|error| wrong(json_fault(&error)))?;
-        add(&mut reading, &numbers, (&known, place), base).map_err(wrong)?;
+        add(&mut reading, &numbers, &known, place, base).map_err(wrong)?;
     }
     reading.finish(origin)
 }
@@ -104,7 +104,8 @@ fn known(entry: &Value, is_factual: bool) -> Result<Known, serde_json::Error> {
 fn add(
     reading: &mut Reading,
     numbers: &BTreeMap<String, u64>,
-    (known, place): (&Known, usize),
+    known: &Known,
+    place: usize,
     base: Base,
 ) -> Result<(), String> {
     let number = |name: &String| {

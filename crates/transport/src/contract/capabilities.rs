@@ -180,8 +180,8 @@ pub trait Beacons {
 /// IP interfaces as the paths of a configuration.
 pub trait Interfaces {
     /// Sets its own address and port, and its interfaces.
-    fn set_own(&mut self, own: (Ipv4Addr, u16), interfaces: &[PathId]);
+    fn set_own(&mut self, address: Ipv4Addr, port: u16, interfaces: &[PathId]);
 
     /// Sets the address of the peer of a path, and the interface to it.
-    fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId);
+    fn set_peer(&mut self, path: PathId, address: Ipv4Addr, port: u16, by: PathId);
 }

@@ -50,13 +50,15 @@ pub(super) fn value(
             "waiting": streams.kept,
             "rests": streams.rests,
         },
-        "own_tcp": interface.zip(engine.own_tcp()).map(|(interface, stack)| own_tcp_value(interface, stack)),
+        "own_tcp": interface.zip(engine.own_tcp()).map(|((interface, account), stack)| {
+            own_tcp_value(interface, account, stack)
+        }),
         "connections": connections,
     })
 }
 
 /// Statistics of slowlight's own TCP.
-fn own_tcp_value((interface, account): (&TunStatistics, &Account), stack: &Stack) -> Value {
+fn own_tcp_value(interface: &TunStatistics, account: &Account, stack: &Stack) -> Value {
     let (counts, lost) = (stack.totals(), stack.statistics());
     json!({
         "packets_sent": interface.packets_sent,

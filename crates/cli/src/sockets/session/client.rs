@@ -52,8 +52,8 @@ pub(crate) fn run(job: Job) -> Result<ExitCode> {
     if matches!(client.phase, Phase::Over(..)) {
         place.forget();
     }
-    if let Some(loss) = client.loss {
-        losses::remember(&client.ends.to.to_string(), loss);
+    if let Some((loss, segments)) = client.loss {
+        losses::remember(&client.ends.to.to_string(), loss, segments);
     }
     client.end()
 }
@@ -66,7 +66,7 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
         plan_put(&mut job, node.cfdp())?;
         let receives = receives(&job, node.cfdp());
         let (store, place) = Place::open(&job, &socket, false, &waker)?;
-        let driver = node.run_with(store, waker, (TICK, receives))?;
+        let driver = node.run_with(store, waker, TICK, receives)?;
         let client = Client::new(job, driver.now(), false);
         return Ok((Runner::Node(Box::new(driver)), client, place));
     }
@@ -85,8 +85,12 @@ fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
         ..rt::Config::new(job.ends.listen, path)
     };
     let mut driver = super::open(settings, transport, store, waker)?;
-    let numbers = (configuration.number().or(job.ends.entity).unwrap_or(1), Some(job.ends.next()));
-    job.options.contacts.follow(&mut driver, numbers, job.options.light_time())?;
+    job.options.contacts.follow(
+        &mut driver,
+        configuration.number().or(job.ends.entity).unwrap_or(1),
+        Some(job.ends.next()),
+        job.options.light_time(),
+    )?;
     connect(&mut driver, &job.ends, configuration.peer_ports() > 0)?;
     let mut client = Client::new(job, driver.now(), true);
     client.resumes |= resumes;
@@ -107,9 +111,8 @@ fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)
         options.protocol
     );
     let role = Role::Client { keeps: matches!(wish, Wish::Get { .. }) };
-    let numbers = (ends.entity, 1);
     let (mut configuration, mut path) =
-        configured(options, ends.to, numbers, Some(ends.next()), role)?;
+        configured(options, ends.to, ends.entity, 1, Some(ends.next()), role)?;
     ensure!(
         ends.via.is_none() || configuration.number() != ends.via,
         "this end and --via are both {}; give this end another number with --entity",
@@ -631,10 +634,10 @@ impl Client {
         };
         self.screen.print(format_args!("not finished: {why}{next}"));
         if self.options.json {
-            let names = (self.wish.local(), self.wish.remote().to_owned());
+            let (file, remote) = (self.wish.local(), self.wish.remote().to_owned());
             let (protocol, is_send) = (&self.options.protocol, self.wish.is_send());
-            let file_bytes = size(&names.0);
-            let outcome = Outcome::given_up(protocol, is_send, id.as_ref(), names, &why);
+            let file_bytes = size(&file);
+            let outcome = Outcome::given_up(protocol, is_send, id.as_ref(), file, remote, &why);
             outcome.after(Some(self.ends.remote_entity), file_bytes, self.moved).print()?;
         }
         Ok(Exit::Failed.into())

@@ -37,7 +37,8 @@ impl Closing {
         &mut self,
         now: Time,
         transport: &dyn Transport,
-        (least, light): (Duration, Duration),
+        least: Duration,
+        light: Duration,
     ) -> bool {
         let Some(since) = self.since else { return false };
         let received = transport.counters().datagrams.map_or(0, |(_, received)| received);

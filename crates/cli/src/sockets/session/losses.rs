@@ -74,7 +74,7 @@ pub(super) fn remembered(peer: &str) -> Option<(f64, f64)> {
 }
 
 /// Keeps the loss of a coded transfer for the next one to the same peer.
-pub(super) fn remember(peer: &str, (loss, segments): (f64, f64)) {
+pub(super) fn remember(peer: &str, loss: f64, segments: f64) {
     let Ok(base) = state_home() else { return };
     let mut losses = Losses::read(&base);
     losses.note(peer, Measured { loss, segments, at: now() });

@@ -94,7 +94,8 @@ impl Linger {
 pub(crate) fn configured(
     options: &Options,
     address: SocketAddr,
-    (given, default): (Option<u64>, u64),
+    given: Option<u64>,
+    default: u64,
     remote: Option<u64>,
     role: Role,
 ) -> Result<(Box<dyn Configuration>, PathInfo)> {

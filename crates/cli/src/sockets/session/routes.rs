@@ -76,7 +76,7 @@ impl Routes {
             if forwards {
                 screen.print(format_args!("blocks for engine {id} are forwarded to {address}"));
             } else {
-                screen.print(format_args!("replies to engine {id} go to {address}"))
+                screen.print(format_args!("replies to engine {id} go to {address}"));
             }
         }
         for (last, next) in &self.routes {

@@ -78,12 +78,12 @@ fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Ru
     };
     let Some(mut node) = node else {
         let store = open_store()?;
-        let driver = open(&options, &service, (store, waker), &screen)?;
+        let driver = open(&options, &service, store, waker, &screen)?;
         return Ok((Runner::Socket(Box::new(driver)), Server::new(options, service, screen)));
     };
     node.set_strangers(service.peers_max);
     let (entity, socket) = (node.entity, node.socket().to_owned());
-    let driver = node.run_with(open_store()?, waker, (TICK, Receives::All))?;
+    let driver = node.run_with(open_store()?, waker, TICK, Receives::All)?;
     screen.print(format_args!(
         "receiving by the node at {} into {} as entity {entity}",
         socket.display(),
@@ -96,12 +96,12 @@ fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Ru
 fn open(
     options: &Options,
     service: &Service,
-    (store, waker): (rt::FileStore, rt::Waker),
+    store: rt::FileStore,
+    waker: rt::Waker,
     screen: &Screen,
 ) -> Result<Driver> {
-    let numbers = (service.entity, ENTITY);
     let (mut configuration, path) =
-        configured(options, service.listen, numbers, None, service.role)?;
+        configured(options, service.listen, service.entity, ENTITY, None, service.role)?;
     let number = configuration.number();
     let mut peers = service.routes.settle(configuration.as_mut())?;
     peers.extend(named_peers(configuration.as_mut(), options, service.beacons.is_some())?);
@@ -123,7 +123,7 @@ fn open(
     };
     let mut driver = super::open(settings, transport, store, waker)?;
     let own = number.or(service.entity).unwrap_or(ENTITY);
-    options.contacts.follow(&mut driver, (own, None), options.light_time())?;
+    options.contacts.follow(&mut driver, own, None, options.light_time())?;
     for address in peers {
         driver.add_peer(address);
     }
@@ -267,8 +267,8 @@ impl Server {
             rt::Event::Indication(event) => self.event(now, transport, event),
         }
         let least = if self.is_repeated { REPEATED } else { Duration::ZERO };
-        let waits = (least, self.options.light_time());
-        let is_closed = self.service.once && self.closing.check(now, transport, waits);
+        let is_closed = self.service.once
+            && self.closing.check(now, transport, least, self.options.light_time());
         if is_closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
     }
 
@@ -283,7 +283,7 @@ impl Server {
     fn event(&mut self, now: Time, transport: &dyn Transport, event: Event) {
         match transport.reported(event) {
             Event::Receiving { id, name, size, resumed } => {
-                self.receiving(now, id, (&name, size), resumed);
+                self.receiving(now, id, &name, size, resumed);
             }
             Event::Ended(ended) if !ended.at_sender => self.ended(now, transport, &ended),
             Event::Ended(ended) => self.served(&ended),
@@ -320,7 +320,8 @@ impl Server {
         &mut self,
         now: Time,
         id: TransferId,
-        (name, size): (&str, Option<u64>),
+        name: &str,
+        size: Option<u64>,
         resumed: u64,
     ) {
         let from = match id.originator() {
@@ -429,8 +430,14 @@ impl Server {
         let under_way = self.under_way.remove(id);
         self.screen.print(format_args!("{id}: given up: {why}"));
         if self.options.json {
-            let names = (self.service.root.clone(), String::new());
-            let outcome = Outcome::given_up(&self.options.protocol, false, Some(id), names, why);
+            let outcome = Outcome::given_up(
+                &self.options.protocol,
+                false,
+                Some(id),
+                self.service.root.clone(),
+                String::new(),
+                why,
+            );
             let bar = under_way.as_ref().map(|it| (it.bar.size(), it.bar.position(), it.before));
             let (size, position, before) = bar.unwrap_or_default();
             let moved = position.saturating_sub(before);

@@ -80,14 +80,18 @@ pub(crate) fn send(
 fn sender(options: &Options, ends: &Ends) -> Result<(Driver, tempfile::TempDir)> {
     ensure!(ends.to.port() != 0, "port 0 is not a port to send to");
     let role = Role::Client { keeps: false };
-    let (mut configuration, path) = configured(options, ends.to, (ends.entity, 1), None, role)?;
+    let (mut configuration, path) = configured(options, ends.to, ends.entity, 1, None, role)?;
     if ends.group.is_some() {
         super::join_group(configuration.as_mut(), PathId(0));
     }
     let settings = rt::Config::new(ends.listen, path);
     let (mut driver, state) = open(configuration.as_ref(), settings)?;
-    let numbers = (configuration.number().or(ends.entity).unwrap_or(1), Some(ends.next()));
-    options.contacts.follow(&mut driver, numbers, options.light_time())?;
+    options.contacts.follow(
+        &mut driver,
+        configuration.number().or(ends.entity).unwrap_or(1),
+        Some(ends.next()),
+        options.light_time(),
+    )?;
     connect(&mut driver, ends, true)?;
     Ok((driver, state))
 }
@@ -329,7 +333,7 @@ fn receiver(
     let is_standard = to == Path::new(STANDARD);
     ensure!(!is_standard || !options.json, "--json and the stream both want standard output");
     let (mut configuration, path): (Box<dyn Configuration>, PathInfo) =
-        configured(&options, service.listen, (service.entity, 2), None, service.role)?;
+        configured(&options, service.listen, service.entity, 2, None, service.role)?;
     let no_streams = || format!("{} has no streams", options.protocol);
     let membership = configuration.membership().with_context(no_streams)?;
     if service.group.is_some() {
@@ -340,7 +344,7 @@ fn receiver(
         rt::Config { peers_max: service.peers_max, ..rt::Config::new(service.listen, path) };
     let (mut driver, state) = open(configuration.as_ref(), settings)?;
     let own = configuration.number().or(service.entity).unwrap_or(2);
-    options.contacts.follow(&mut driver, (own, None), options.light_time())?;
+    options.contacts.follow(&mut driver, own, None, options.light_time())?;
     let screen = Screen::new(options.json);
     join_group(&mut driver, service, &screen)?;
     let output: Box<dyn Write> = if is_standard {
@@ -393,8 +397,8 @@ impl Reader {
             self.view.end = Some(Err(error));
             return rt::Control::Stop;
         }
-        let waits = (Duration::ZERO, self.view.options.light_time());
-        let is_over = self.closing.check(now, transport, waits);
+        let is_over =
+            self.closing.check(now, transport, Duration::ZERO, self.view.options.light_time());
         if is_over { rt::Control::Stop } else { rt::Control::Continue }
     }
 

@@ -110,9 +110,9 @@ fn judged(advised: &Advised<'_>) -> Outcome {
         times.push(delivered);
         let why = format!("{delivered:.3} s, not {:.3} to {:.3} s", expected.start, expected.end);
         if is_trusted && was_calm && is_calm() {
-            wrong.push(why)
+            wrong.push(why);
         } else {
-            excused.push(why)
+            excused.push(why);
         }
         // Two runs that nothing excuses are no coincidence.
         if wrong.len() == 2 {

@@ -138,7 +138,7 @@ impl Core {
     }
 
     /// Notes missing bytes on a best-effort data connection.
-    pub(in crate::ftp) fn data_missing(&mut self, id: DataId, (offset, bytes): (u64, u64)) {
+    pub(in crate::ftp) fn data_missing(&mut self, id: DataId, offset: u64, bytes: u64) {
         let Some(data) = self.data.get_mut(&id) else { return };
         data.missing += bytes;
         let begin = if let Flow::In(inflow) = &data.flow { inflow.origin } else { 0 };

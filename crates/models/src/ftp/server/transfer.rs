@@ -61,7 +61,7 @@ impl Session {
         core.begin(data, flow);
     }
 
-    fn complete(&mut self, (bytes, missing): (u64, u64), crc: Option<u32>, core: &mut Core) {
+    fn complete(&mut self, bytes: u64, missing: u64, crc: Option<u32>, core: &mut Core) {
         let Some(transfer) = self.transfer.take() else { return };
         self.forget_way(core);
         let Transfer { name, file, code, incoming } = transfer;
@@ -97,7 +97,7 @@ impl Session {
                 core.indicate(Indication::Missing { path: self.control.path, name, offset, bytes });
             }
             DataEvent::Complete { bytes, crc, missing } => {
-                self.complete((bytes, missing), crc, core);
+                self.complete(bytes, missing, crc, core);
             }
             DataEvent::NotMade(error) => {
                 self.reply(425, &format!("No data connection: {error}."));

@@ -47,14 +47,14 @@ impl<E: Engine> StreamDriver<E> {
             return;
         }
         match (self.config.peers.get(&path).cloned(), &self.port) {
-            (Some(Destination::Address(to)), _) => self.connect(path, (None, to), None),
+            (Some(Destination::Address(to)), _) => self.connect(path, None, to, None),
             (Some(Destination::Host(host)), _) => match self.attempts.begin(path, host) {
                 Start::Before => {}
                 Start::Waits => {
                     let until = self.now() + PATIENCE;
                     self.timers.set(Timer::Lookup(path), until, Timer::LOOKUP);
                 }
-                Start::Resolved(to) => self.connect(path, (None, to), None),
+                Start::Resolved(to) => self.connect(path, None, to, None),
             },
             (None, Some(port)) if path == Self::INTERFACE => {
                 let event = port.event();
@@ -69,7 +69,7 @@ impl<E: Engine> StreamDriver<E> {
         while let Some((path, address)) = self.attempts.poll() {
             self.timers.cancel(Timer::Lookup(path));
             match address {
-                Some(to) => self.connect(path, (None, to), None),
+                Some(to) => self.connect(path, None, to, None),
                 None => self.fail_open(path, None, EffectError::NotFound),
             }
         }
@@ -83,7 +83,8 @@ impl<E: Engine> StreamDriver<E> {
     pub(super) fn connect(
         &mut self,
         path: PathId,
-        (from, to): (Option<SocketAddr>, SocketAddr),
+        from: Option<SocketAddr>,
+        to: SocketAddr,
         ticket: Option<Ticket>,
     ) {
         let place = from.and_then(|from| self.streams.place((to, from)));
@@ -110,7 +111,7 @@ impl<E: Engine> StreamDriver<E> {
         if ticket.is_none()
             && let Some(to) = self.attempts.next(path)
         {
-            return self.connect(path, (None, to), None);
+            return self.connect(path, None, to, None);
         }
         match ticket {
             Some(ticket) => self.answer(ticket, Err(why)),

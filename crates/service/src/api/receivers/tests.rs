@@ -80,13 +80,13 @@ impl World {
 
     fn leave(&mut self, at: usize) {
         let Application { receiver, .. } = self.applications.remove(at);
-        self.receivers.leave(self.now, &mut self.agent, (&endpoint(), receiver));
+        self.receivers.leave(self.now, &mut self.agent, &endpoint(), receiver);
     }
 
     fn confirm(&mut self, by: usize, at: usize) -> Result<(), RequestError> {
         let delivered = self.applications[by].unconfirmed.remove(at);
         let (number, id) = (delivered.number, delivered.id.to_string());
-        self.receivers.confirm(self.now, &mut self.agent, (number, Some(&id)))
+        self.receivers.confirm(self.now, &mut self.agent, number, Some(&id))
     }
 
     fn dispatch(&mut self) {
@@ -112,7 +112,7 @@ impl World {
             }
             Op::Join(share) => {
                 let (user, bundles) = unbounded_channel();
-                let joined = self.receivers.join(&mut self.agent, &endpoint(), (share, user));
+                let joined = self.receivers.join(&mut self.agent, &endpoint(), share, user);
                 if let Ok(receiver) = joined {
                     let (unconfirmed, seen) = (Vec::new(), BTreeSet::new());
                     self.applications.push(Application { receiver, bundles, unconfirmed, seen });

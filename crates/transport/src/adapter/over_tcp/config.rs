@@ -200,12 +200,7 @@ pub fn take_place(streams: &mut stack::Config, address: Ipv4Addr, port: u16) {
 }
 
 /// Sets the address of the peer of a path, and the interface to it.
-pub fn meet(
-    streams: &mut stack::Config,
-    path: PathId,
-    (address, port): (Ipv4Addr, u16),
-    by: PathId,
-) {
+pub fn meet(streams: &mut stack::Config, path: PathId, address: Ipv4Addr, port: u16, by: PathId) {
     let prefix = IpAddr::V4(address);
     streams.peers.insert(path, SocketAddr::new(prefix, port));
     streams.tcp.routes.push(tcp::Route { prefix, bits: 32, path: by });
