@@ -10,7 +10,8 @@ use std::time::Duration;
 use slowlight_bp::agent::{self, Agent, Entry, Indication, LinkRef, Pattern, Routing, SendRequest};
 use slowlight_bp::codec::eid::Eid;
 use slowlight_bp::engine::{
-    Effect, Engine as _, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time, TxBuf,
+    Datagram, Engine as _, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
+    drain,
 };
 use slowlight_bp::layer::{Command, LinkId};
 use slowlight_bp::ltp;
@@ -54,35 +55,22 @@ fn node(number: u64) -> Node {
     node
 }
 
-/// Executes the effects of a node until none is left, and returns the datagrams to send.
+/// Polls a node, confirms what it delivers, and returns the datagrams to send.
 fn drive(
     now: Time,
-    (node, store): (&mut Node, &mut MemoryStore),
+    node: &mut Node,
+    store: &mut MemoryStore,
     delivered: &mut u32,
-) -> Vec<Vec<u8>> {
-    let mut sent = Vec::new();
-    loop {
-        let mut tx = TxBuf::new(1);
-        if let Some(effect) = node.poll_effect() {
-            if let Effect::Store(effect) = effect
-                && let Some((ticket, result)) = store.execute(effect)
-            {
-                node.handle_input(now, Input::Done(ticket, result));
-            }
-        } else if let Some(indication) = node.poll_indication() {
-            println!("{now}: {indication:?}");
-            if let Indication::Delivered { delivery, .. } = indication {
-                node.with_agent(now, |agent| agent.confirm(now, delivery))
-                    .expect("it was delivered");
-                *delivered += 1;
-            }
-        } else if node.poll_transmit(now, &mut tx).is_some() {
-            // Due at once, as the path has no rate: see `Transmit::not_before`.
-            sent.extend(tx.datagrams().map(<[u8]>::to_vec));
-        } else {
-            return sent;
+) -> Vec<Datagram> {
+    let drained = drain(now, node, store);
+    for indication in drained.indications {
+        println!("{now}: {indication:?}");
+        if let Indication::Delivered { delivery, .. } = indication {
+            node.with_agent(now, |agent| agent.confirm(now, delivery)).expect("it was delivered");
+            *delivered += 1;
         }
     }
+    drained.datagrams
 }
 
 fn main() {
@@ -90,7 +78,7 @@ fn main() {
     let mut nodes = [1, 2].map(|number| (node(number), MemoryStore::new()));
     // A node reads the records of an earlier run first.
     for (node, store) in &mut nodes {
-        drive(now, (node, store), &mut delivered);
+        drive(now, node, store, &mut delivered);
     }
     nodes[1].0.with_agent(now, |agent| agent.register(&endpoint(2, 1))).expect("a free endpoint");
     let request = SendRequest::new(endpoint(2, 1), vec![7; 100]);
@@ -100,10 +88,10 @@ fn main() {
     let (mut link, mut number, mut losses) = (BTreeMap::new(), 0, Rng::new(1, "losses"));
     while now < Time::from_secs(60) {
         for (from, (node, store)) in nodes.iter_mut().enumerate() {
-            for datagram in drive(now, (node, store), &mut delivered) {
+            for datagram in drive(now, node, store, &mut delivered) {
                 number += 1;
                 if losses.below(10) > 0 {
-                    link.insert((now + LIGHT, number), (1 - from, datagram));
+                    link.insert((now + LIGHT, number), (1 - from, datagram.bytes));
                 }
             }
         }

@@ -8,35 +8,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use slowlight_cfdp::engine::{
-    Effect, Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng,
-    Time, TxBuf,
+    Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
+    drain,
 };
 use slowlight_cfdp::{Config, Entity, PutRequest};
 
 /// The link, with 1.3 s of light and datagrams of at most 1,024 bytes.
 const LINK: PathId = PathId(1);
 const LIGHT: Duration = Duration::from_millis(1_300);
-
-/// Executes the effects of an engine until none is left, and returns the datagrams to send.
-fn drive(now: Time, engine: &mut Entity, files: &mut MemoryStore) -> Vec<Vec<u8>> {
-    let mut sent = Vec::new();
-    loop {
-        let mut tx = TxBuf::new(1);
-        if let Some(effect) = engine.poll_effect() {
-            let Effect::Store(effect) = effect else { continue };
-            if let Some((ticket, result)) = files.execute(effect) {
-                engine.handle_input(now, Input::Done(ticket, result));
-            }
-        } else if let Some(indication) = engine.poll_indication() {
-            println!("{now}: {indication:?}");
-        } else if engine.poll_transmit(now, &mut tx).is_some() {
-            // Due at once, as the path has no rate: see `Transmit::not_before`.
-            sent.extend(tx.datagrams().map(<[u8]>::to_vec));
-        } else {
-            return sent;
-        }
-    }
-}
 
 fn main() {
     let mut now = Time::ZERO;
@@ -47,7 +26,7 @@ fn main() {
         engine.handle_input(now, Input::Path(LINK, PathEvent::Up(info)));
         let mut files = MemoryStore::new();
         // It reads the records of an earlier run first.
-        drive(now, &mut engine, &mut files);
+        drain(now, &mut engine, &mut files);
         (engine, files)
     });
     let name = |path| FileName::file(path).expect("a plain name");
@@ -65,10 +44,12 @@ fn main() {
     let (mut link, mut number, mut losses) = (BTreeMap::new(), 0, Rng::new(1, "losses"));
     loop {
         for (from, (engine, files)) in hosts.iter_mut().enumerate() {
-            for datagram in drive(now, engine, files) {
+            let drained = drain(now, engine, files);
+            drained.indications.iter().for_each(|it| println!("{now}: {it:?}"));
+            for datagram in drained.datagrams {
                 number += 1;
                 if losses.below(10) > 0 {
-                    link.insert((now + LIGHT, number), (1 - from, datagram));
+                    link.insert((now + LIGHT, number), (1 - from, datagram.bytes));
                 }
             }
         }

@@ -11,8 +11,8 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use slowlight_cfdp::engine::{
-    Effect, Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng,
-    Time, TxBuf,
+    Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
+    drain,
 };
 use slowlight_cfdp::{Config, Entity, Indication, PutRequest};
 
@@ -44,26 +44,14 @@ impl Host {
             self.engine.handle_input(now, Input::Receive(receive));
         }
         self.engine.handle_timeout(now);
-        loop {
-            let mut tx = TxBuf::new(1);
-            if let Some(effect) = self.engine.poll_effect() {
-                if let Effect::Store(effect) = effect
-                    && let Some((ticket, result)) = self.files.execute(effect)
-                {
-                    self.engine.handle_input(now, Input::Done(ticket, result));
-                }
-            } else if let Some(indication) = self.engine.poll_indication() {
-                println!("{now}: {indication:?}");
-                self.is_over |= matches!(indication, Indication::TransactionFinished(_));
-            } else if self.engine.poll_transmit(now, &mut tx).is_some() {
-                // Due at once, as the path has no rate: see `Transmit::not_before`.
-                for datagram in tx.datagrams() {
-                    // A datagram that cannot be sent is lost, and retransmitted.
-                    let _ = self.socket.send(datagram);
-                }
-            } else {
-                return;
-            }
+        let drained = drain(now, &mut self.engine, &mut self.files);
+        for indication in drained.indications {
+            println!("{now}: {indication:?}");
+            self.is_over |= matches!(indication, Indication::TransactionFinished(_));
+        }
+        for datagram in drained.datagrams {
+            // A datagram that cannot be sent is lost, and retransmitted.
+            let _ = self.socket.send(&datagram.bytes);
         }
     }
 }

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+mod drain;
 mod effect;
 mod memory;
 mod name;
@@ -33,6 +34,7 @@ mod timers;
 mod transmit;
 mod work;
 
+pub use drain::{Datagram, Drained, drain};
 pub use effect::{
     Completion, DirEntry, Effect, EffectError, EntryKind, FileId, FilestoreRequest, IndexRequest,
     OpenMode, PathEffect, StoreEffect, StreamEffect, Ticket,

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use slowlight_norm::engine::{
-    Effect, Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng,
-    Time, TxBuf,
+    Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
+    drain,
 };
 use slowlight_norm::{Config, Content, Indication, Node, SendRequest};
 
@@ -45,26 +45,14 @@ impl Host {
             self.engine.handle_input(now, Input::Receive(receive));
         }
         self.engine.handle_timeout(now);
-        loop {
-            let mut tx = TxBuf::new(1);
-            if let Some(effect) = self.engine.poll_effect() {
-                if let Effect::Store(effect) = effect
-                    && let Some((ticket, result)) = self.files.execute(effect)
-                {
-                    self.engine.handle_input(now, Input::Done(ticket, result));
-                }
-            } else if let Some(indication) = self.engine.poll_indication() {
-                println!("{now}: {indication:?}");
-                self.is_over |= matches!(indication, Indication::Finished(_));
-            } else if self.engine.poll_transmit(now, &mut tx).is_some() {
-                // Due at once, as the path has no rate: see `Transmit::not_before`.
-                for datagram in tx.datagrams() {
-                    // A datagram that cannot be sent is lost, and retransmitted.
-                    let _ = self.socket.send(datagram);
-                }
-            } else {
-                return;
-            }
+        let drained = drain(now, &mut self.engine, &mut self.files);
+        for indication in drained.indications {
+            println!("{now}: {indication:?}");
+            self.is_over |= matches!(indication, Indication::Finished(_));
+        }
+        for datagram in drained.datagrams {
+            // A datagram that cannot be sent is lost, and retransmitted.
+            let _ = self.socket.send(&datagram.bytes);
         }
     }
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, fs, io};
 
 use slowlight_cfdp::engine::{
-    Effect, Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng,
-    Time, TxBuf,
+    Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng, Time,
+    drain,
 };
 use slowlight_cfdp::pdu::ConditionCode;
 use slowlight_cfdp::{Config, Entity, Indication, PutRequest, TransactionFinished};
@@ -41,27 +41,14 @@ impl Program {
 
     /// Executes effects and sends datagrams until none is left; returns the end of a transaction.
     fn drive(&mut self, now: Time) -> io::Result<Option<TransactionFinished>> {
-        let mut end = None;
-        loop {
-            let mut tx = TxBuf::new(1);
-            if let Some(effect) = self.entity.poll_effect() {
-                let Effect::Store(effect) = effect else { continue };
-                if let Some((ticket, result)) = self.files.execute(effect) {
-                    self.entity.handle_input(now, Input::Done(ticket, result));
-                }
-            } else if let Some(indication) = self.entity.poll_indication() {
-                if let Indication::TransactionFinished(finished) = indication {
-                    end = Some(finished);
-                }
-            } else if self.entity.poll_transmit(now, &mut tx).is_some() {
-                // Due at once, as the path has no rate: see `Transmit::not_before`.
-                for (datagram, peer) in tx.datagrams().zip(self.peer.iter().cycle()) {
-                    self.socket.send_to(datagram, peer)?;
-                }
-            } else {
-                return Ok(end);
-            }
+        let drained = drain(now, &mut self.entity, &mut self.files);
+        for (datagram, peer) in drained.datagrams.iter().zip(self.peer.iter().cycle()) {
+            self.socket.send_to(&datagram.bytes, peer)?;
         }
+        Ok(drained.indications.into_iter().find_map(|indication| match indication {
+            Indication::TransactionFinished(finished) => Some(finished),
+            _ => None,
+        }))
     }
 
     /// Writes a received file to the current folder, unless there is one of this name.
