@@ -119,17 +119,9 @@ class Results:
     def conditions(self, sheet: str) -> dict[str, list[dict[str, list[Any]]]]:
         """Returns the links and transfers of a sheet: the values of each setting over its cells."""
         path = self.folder / f"{sheet}.conditions.json"
-        if path.is_file():
-            text = path.read_text(encoding="utf-8")
-        elif native.is_compiled():
-            # Results of an earlier version.
-            with user_errors():
-                text = native.conditions(str(self.folder), self.edition, sheet)
-        else:
-            raise UserError(
-                f"these results are of a version without {path.name}: run the study again, or "
-                "build the compiled module with `make python` in a clone"
-            )
+        if not path.is_file():
+            raise UserError(f"{path} is missing: run the study again")
+        text = path.read_text(encoding="utf-8")
         conditions: dict[str, list[dict[str, list[Any]]]] = json.loads(text)
         return conditions
 

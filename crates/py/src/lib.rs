@@ -426,13 +426,6 @@ fn claims() -> &'static str {
     include_str!("../../../studies/claims.toml")
 }
 
-/// Returns the conditions of a sheet in a folder's results, as JSON.
-#[pyfunction]
-fn conditions(results: PathBuf, edition: &str, sheet: &str) -> PyResult<String> {
-    let conditions = results::conditions(&results, edition, sheet);
-    conditions.map_err(|error| of_spec(&error))?.to_json().map_err(refused)
-}
-
 /// A scenario's text, and the folder of the files that it names.
 type World = (String, PathBuf);
 
@@ -465,8 +458,8 @@ mod _native {
 
     #[pymodule_export]
     use super::{
-        Plan, Results, cell, changed, claims, conditions, kept, resolve, scenario, single, studies,
-        study_text, version,
+        Plan, Results, cell, changed, claims, kept, resolve, scenario, single, studies, study_text,
+        version,
     };
 
     #[pymodule_export]

@@ -73,7 +73,7 @@ pub struct OverStreams {
     )]
     pub stall: Option<Duration>,
     /// Time after which a failed connection is retried; it doubles with each further failure.
-    #[serde(default = "reconnect", deserialize_with = "first_wait")]
+    #[serde(default = "reconnect")]
     pub reconnect: Span,
     /// Maximum of this time.
     #[serde(default = "reconnect_max")]
@@ -134,16 +134,6 @@ const fn reconnect() -> Span {
 
 const fn reconnect_max() -> Span {
     Span(Duration::from_secs(60))
-}
-
-/// Reads the first wait; former versions had the maximum in the same key.
-fn first_wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
-    match toml::Value::deserialize(deserializer)? {
-        toml::Value::Array(_) => Err(de::Error::custom(
-            "reconnect is the first wait alone; write reconnect = \"1 s\" and reconnect_max = \"10 min\"",
-        )),
-        other => Span::deserialize(other).map_err(de::Error::custom),
-    }
 }
 
 impl NamesFiles for OverStreams {

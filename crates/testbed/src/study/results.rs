@@ -9,7 +9,7 @@ use serde::Serialize;
 use transport::text::{self, SpecError};
 
 use super::journal::JOURNAL;
-use super::{Conditions, Edition, Finished, Given, Selection, Source, Study, jobs, table};
+use super::{Conditions, Edition, Finished, Given, Source, Study, table};
 
 /// The study as it was run.
 const STUDY: &str = "study.toml";
@@ -127,19 +127,6 @@ pub fn cell(
     let found = edition.sheet(sheet);
     let sheet = found.ok_or_else(|| SpecError::invalid(format!("there is no sheet {sheet:?}")))?;
     sheet.world(&source)?.given(&sheet.cell_of(labels)?)
-}
-
-/// Returns the conditions of a sheet in a folder's results, from its scenarios.
-///
-/// # Errors
-///
-/// The folder has no results, or the sheet does not exist.
-pub fn conditions(folder: &Path, edition: &str, sheet: &str) -> Result<Conditions, SpecError> {
-    let (study, source) = kept_study(folder)?;
-    let (_, edition) = study.edition(Some(edition))?;
-    let sheets = vec![sheet.to_owned()];
-    let selection = Selection { sheets, runs: Some(1), ..Selection::default() };
-    Conditions::read(&jobs(edition, &source, &selection)?)
 }
 
 /// Writes a file atomically.

@@ -37,8 +37,6 @@ use segment::{BEGIN, Batch, HEAD, Kind, Salt};
 const DIRECTORY: &str = "records";
 /// File of the reserved space, beside it.
 const RESERVE: &str = "reserve";
-/// Database of former versions.
-const FORMER: &str = "records.db";
 /// Bounds on the length of a segment. A 64th of the free space is within them on most disks.
 const SEGMENT: (u64, u64) = (1 << 20, 16 << 20);
 /// Most bytes of entries that are no records, where the records are fewer. A node forgets bundles
@@ -117,12 +115,6 @@ type Change = Result<(), EffectError>;
 impl Log {
     /// Opens the segments below a directory, or creates them.
     pub(super) fn open(state: &Path) -> io::Result<Self> {
-        if state.join(FORMER).exists() {
-            return Err(io::Error::other(
-                "its records.db is of an earlier version; have that version send and deliver its \
-                 bundles, then remove the file",
-            ));
-        }
         // What the log takes now counts: a start on a full disk must not change its measures.
         let taken = |path: &Path| fs::symlink_metadata(path).map_or(0, |found| found.len());
         let segments = fs::read_dir(state.join(DIRECTORY)).into_iter().flatten().flatten();

@@ -331,14 +331,6 @@ fn a_crash_while_a_segment_is_emptied_loses_and_restores_nothing() {
 }
 
 #[test]
-fn a_database_of_a_former_version_is_not_overlooked() {
-    let place = tempfile::tempdir().unwrap();
-    fs::write(place.path().join(FORMER), b"SQLite format 3").unwrap();
-    let error = Log::open(place.path()).unwrap_err().to_string();
-    assert!(error.contains("earlier version"), "{error}");
-}
-
-#[test]
 fn space_is_reserved_for_deletions() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: a small file system can be mounted by root only");
