@@ -32,7 +32,7 @@ settings! {
         pub first_sequence: Option<u64> as Maybe<Number> = None,
         /// Number of recent acknowledged transactions whose Finished PDU is sent again after a
         /// restart. Saves a round trip on long paths.
-        pub told_again: usize = 0,
+        pub finished_resends: usize = 0,
         /// Settings for remote entities, by their numbers.
         pub remotes: BTreeMap<u64, Remote> = BTreeMap::new(),
         /// Settings for all other remote entities.

@@ -58,7 +58,7 @@ impl Entity {
             }
         }
         finished.sort_by_key(|(order, _)| *order);
-        let first_repeated = finished.len().saturating_sub(self.core.config.told_again);
+        let first_repeated = finished.len().saturating_sub(self.core.config.finished_resends);
         for (number, (order, over)) in finished.into_iter().enumerate() {
             self.core.finished = self.core.finished.max(order);
             let id = Pdu::decode(&over.pdu).ok().map(|pdu| pdu.header.transaction());

@@ -159,19 +159,19 @@ impl Pump {
             // Clears the event before the orders are read: a later order raises it again and ends
             // the sleep below.
             let are_all = self.watch.look(&mut self.ready)?;
-            self.seam();
+            self.test_hook();
             // Read in every turn: while packets keep coming there is no sleep.
-            if !self.orders.is_empty() && !self.obey() {
+            if !self.orders.is_empty() && !self.process_commands() {
                 return self.end();
             }
-            self.seam();
+            self.test_hook();
             let mut busy = false;
             for pipe in 0..self.pipes.len() {
                 busy |= self.deliver(pipe)?;
             }
-            self.seam();
+            self.test_hook();
             busy |= self.take_all(are_all)?;
-            self.seam();
+            self.test_hook();
             if real_time && now - slept > RUN_MAX {
                 std::thread::sleep(PAUSE);
                 slept = Instant::now();
@@ -192,7 +192,7 @@ impl Pump {
             let waits = self.tap.is_some() && self.pipes.iter().any(|pipe| pipe.link.waiting() > 0);
             let sleep =
                 if waits { Some(sleep.map_or(TELL, |sleep| sleep.min(TELL))) } else { sleep };
-            self.seam();
+            self.test_hook();
             let before = Instant::now();
             let woken = self.watch.sleep(sleep)?;
             slept = Instant::now();
@@ -206,7 +206,7 @@ impl Pump {
 
     /// Point between two steps of a turn at which tests let another thread interfere.
     #[inline]
-    fn seam(&mut self) {
+    fn test_hook(&mut self) {
         #[cfg(test)]
         (self.interfere)();
     }
@@ -232,7 +232,7 @@ impl Pump {
     }
 
     /// Carries out orders. Returns `false` to stop.
-    fn obey(&mut self) -> bool {
+    fn process_commands(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
                 Ok(Order::Change(index, change, answer)) => {

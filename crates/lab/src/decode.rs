@@ -131,7 +131,7 @@ pub struct Votes([u64; dissect::ALL.len()]);
 
 impl Votes {
     /// Counts a datagram.
-    pub fn hear(&mut self, datagram: &[u8]) {
+    pub fn record(&mut self, datagram: &[u8]) {
         for (count, language) in self.0.iter_mut().zip(Language::all()) {
             let pdus = language.pdus(datagram, How::Guessed);
             *count += u64::from(pdus.is_ok_and(|pdus| pdus.is_all()));
@@ -140,7 +140,7 @@ impl Votes {
 
     /// Returns the protocol that can decode most of them; of equals the first.
     #[must_use]
-    pub fn most(&self) -> Language {
+    pub fn most_likely(&self) -> Language {
         // `max_by_key` takes the last of equals.
         let counted: Vec<_> = Language::all().zip(self.0).collect();
         let best = counted.into_iter().rev().max_by_key(|(_, count)| *count);

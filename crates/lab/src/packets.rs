@@ -75,8 +75,8 @@ pub fn read(source: impl Read, requested: Option<Language>) -> Result<Packets, R
     }
     let language = requested.unwrap_or_else(|| {
         let mut votes = Votes::default();
-        records.iter().filter_map(Record::udp).for_each(|datagram| votes.hear(datagram.data));
-        votes.most()
+        records.iter().filter_map(Record::udp).for_each(|datagram| votes.record(datagram.data));
+        votes.most_likely()
     });
     let mut scales = BTreeMap::new();
     let packets = records.iter().flat_map(|record| read_record(record, language, &mut scales));

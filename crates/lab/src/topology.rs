@@ -183,7 +183,7 @@ impl<'a> Topology<'a> {
     }
 
     /// A name that only one link has, and that resembles another node's.
-    pub(crate) fn slip(&self) -> Option<String> {
+    pub(crate) fn suggest_name(&self) -> Option<String> {
         let ends = |node: usize| {
             let at = |link: &&Edge<'_>| link.from == node || link.to == node;
             self.links.iter().filter(at).count()

@@ -52,17 +52,19 @@ impl<'a> Ways<'a> {
         near: &'a str,
         far: &'a str,
     ) -> Result<(), SpecError> {
-        let slip = |topology: &Topology<'_>| topology.slip().unwrap_or_default();
+        let suggest_name = |topology: &Topology<'_>| topology.suggest_name().unwrap_or_default();
         let Some(route) = self.route(near, far) else {
-            let slip = slip(self.topology);
-            return Err(SpecError::invalid(format!("no links lead from {near} to {far}{slip}")));
+            let suggest_name = suggest_name(self.topology);
+            return Err(SpecError::invalid(format!(
+                "no links lead from {near} to {far}{suggest_name}"
+            )));
         };
         self.check_width(transfer, near, far, &route)?;
         if self.scenario.is_reliable(transfer) && self.route(far, near).is_none() {
             return Err(SpecError::invalid(format!(
                 "no links lead back from {far} to {near}, and {} needs its answers{}",
                 transfer.carrier(),
-                slip(self.topology)
+                suggest_name(self.topology)
             )));
         }
         Ok(())

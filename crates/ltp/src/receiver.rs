@@ -6,9 +6,9 @@
 
 mod blocks;
 mod ending;
+mod eviction;
 mod extent;
 mod filing;
-mod giving_way;
 mod memory;
 mod relaying;
 mod reporting;

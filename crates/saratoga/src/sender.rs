@@ -5,13 +5,13 @@
 //! reports are delayed.
 
 mod fill;
-mod heed;
 mod in_flight;
 mod offer;
 mod opening;
 mod proof;
 mod requests;
 mod silence;
+mod status;
 
 use std::time::Duration;
 

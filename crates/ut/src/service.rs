@@ -122,7 +122,7 @@ impl LayeredEntity<ServiceLayer> {
     ) -> Self {
         let remotes = entity.remotes.values_mut().chain([&mut entity.default_remote]);
         remotes.for_each(|remote| fit(remote, below.lifetime));
-        entity.told_again = FINISHED_RESENDS;
+        entity.finished_resends = FINISHED_RESENDS;
         let layer = ServiceLayer::new(entity.entity, below, config.pdu_max);
         Self::new(entity, config, layer, Rng::new(rng.next_u64(), "cfdp"))
     }

@@ -242,10 +242,10 @@ fn spoken(path: &Path) -> anyhow::Result<Language> {
     let mut datagrams = Datagrams::default();
     for record in packets(&name, BufReader::new(source))?.map_while(Result::ok) {
         if let Ok(datagram) = datagrams.next(&record) {
-            votes.hear(datagram.data);
+            votes.record(datagram.data);
         }
     }
-    Ok(votes.most())
+    Ok(votes.most_likely())
 }
 
 /// A capture that is being printed.

@@ -1,8 +1,8 @@
 //! Measurements of the emulator on this machine with real sockets: timing and throughput.
 
 mod bulk;
-mod calm;
 mod crossing;
+mod sleep_accuracy;
 mod stamp;
 
 use std::io;
@@ -13,8 +13,8 @@ use link::Config;
 use crate::world::{Host, HostPlan, LinkPlan, Plan, Route};
 
 pub use self::bulk::{Flood, Load, Stream, flood, stream};
-pub use self::calm::is_calm;
 pub use self::crossing::{Crossing, Errors, Pace, cross, errors, rate};
+pub use self::sleep_accuracy::is_calm;
 pub use self::stamp::Stamped;
 
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

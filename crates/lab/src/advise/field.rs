@@ -9,11 +9,11 @@ use transport::protocol::Protocol;
 use transport::settings::Settings;
 use transport::text::SpecError;
 
+use super::capacity;
 use super::estimate::{Estimate, Facts, Sample, estimate};
-use super::look::look;
 use super::needs::{coded, is_controlled, possible, simplicity};
 use super::one_way::OneWay;
-use super::thrifty;
+use super::search::look;
 use super::{Advice, Basis, Candidate, MANY_RUNS, MEMORY_MAX, PACKETS_PER_S, Question};
 use crate::compare::{self, Plan, Task};
 use crate::link_spec::LinkSpec;
@@ -243,7 +243,7 @@ impl<'a> Field<'a> {
 
     /// Factor on the best time within which transports may be recommended.
     fn reach(&self, factor: f64) -> f64 {
-        if self.question.thrifty { factor.max(thrifty::WITHIN) } else { factor }
+        if self.question.thrifty { factor.max(capacity::WITHIN) } else { factor }
     }
 
     /// Whether more runs would hardly change the mean of a transport.
@@ -641,7 +641,7 @@ impl Field<'_> {
         ranking.sort_by_key(|found| !found.delivers());
         let (tied, thrifty) = if self.question.thrifty {
             let has_deadline = self.question.deadline.is_some();
-            (1, Some(thrifty::by_capacity(&mut ranking, has_deadline)))
+            (1, Some(capacity::by_capacity(&mut ranking, has_deadline)))
         } else {
             (self.settle_ties(&mut ranking), None)
         };

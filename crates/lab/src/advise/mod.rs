@@ -9,12 +9,12 @@
 //! The budget is counted in packets, not in seconds, so that advice does not depend on the
 //! machine.
 
+mod capacity;
 mod estimate;
 mod field;
-mod look;
 mod needs;
 mod one_way;
-mod thrifty;
+mod search;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -270,7 +270,7 @@ impl Question {
         if hops.iter().any(|hop| hop.datagram.is_some()) {
             return Ok(None);
         }
-        let size = look::suited_datagram(hops, self.size.bytes())?;
+        let size = search::suited_datagram(hops, self.size.bytes())?;
         for hop in hops.iter_mut().filter(|_| size.is_some()) {
             hop.datagram = size;
         }

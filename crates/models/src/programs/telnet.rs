@@ -57,7 +57,7 @@ impl Typist {
             self.line = Some(line.len());
             io.write(line);
         }
-        let mut worked = self.hear(io)?;
+        let mut worked = self.take_echo(io)?;
         if self.line == Some(0) && !self.ended {
             io.progress.started = true;
             worked |= self.type_keys(io);
@@ -82,7 +82,7 @@ impl Typist {
     }
 
     /// Processes echoed bytes.
-    fn hear(&mut self, io: &mut Io<'_>) -> Result<bool, Failure> {
+    fn take_echo(&mut self, io: &mut Io<'_>) -> Result<bool, Failure> {
         let len = io.conn.data().len();
         let Some(received) = io.read(len).filter(|received| !received.is_empty()) else {
             return Ok(false);

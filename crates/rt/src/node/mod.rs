@@ -217,8 +217,8 @@ impl Node {
                 commands,
                 peers,
                 events: events.clone(),
-                untold: Vec::new(),
-                untold_bytes: 0,
+                pending_events: Vec::new(),
+                pending_bytes: 0,
                 agent: waker.clone(),
                 now: Time::ZERO,
             };

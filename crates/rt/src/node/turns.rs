@@ -62,7 +62,7 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
                 self.agent.handle_timeout(now);
             }
             let mut is_busy = self.receive(now);
-            match self.obey(now) {
+            match self.process_commands(now) {
                 Some(some) => is_busy |= some,
                 None => return,
             }
@@ -121,7 +121,7 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
     }
 
     /// Carries out orders. Returns whether there were any, or `None` at the end.
-    fn obey(&mut self, now: Time) -> Option<bool> {
+    fn process_commands(&mut self, now: Time) -> Option<bool> {
         let mut some = false;
         for _ in 0..TURN {
             let order = match self.orders.try_recv() {

@@ -33,15 +33,15 @@ pub(super) struct Wired {
     pub(super) peers: Sender<BTreeMap<PathId, Destination>>,
     pub(super) events: Sender<Events>,
     /// Events not yet sent to the agent, and their bytes.
-    pub(super) untold: Vec<Event>,
-    pub(super) untold_bytes: usize,
+    pub(super) pending_events: Vec<Event>,
+    pub(super) pending_bytes: usize,
     /// Wakes the agent.
     pub(super) agent: Waker,
     pub(super) now: Time,
 }
 
 impl Wired {
-    fn obey(&mut self, now: Time) {
+    fn process_commands(&mut self, now: Time) {
         self.now = now;
         while let Ok(next) = self.commands.try_recv() {
             match next {
@@ -63,10 +63,10 @@ impl Wired {
     fn gather(&mut self) {
         while let Some(event) = self.layer.poll_indication() {
             if let Event::Piece { bytes, .. } = &event {
-                self.untold_bytes += bytes.len();
+                self.pending_bytes += bytes.len();
             }
-            self.untold.push(event);
-            if self.untold.len() >= BATCH || self.untold_bytes >= BATCH_BYTES {
+            self.pending_events.push(event);
+            if self.pending_events.len() >= BATCH || self.pending_bytes >= BATCH_BYTES {
                 self.flush_events();
             }
         }
@@ -75,11 +75,11 @@ impl Wired {
     /// Sends the events to the agent. Blocks if it is behind; meanwhile data of the peers waits in
     /// the kernel.
     fn flush_events(&mut self) {
-        if self.untold.is_empty() {
+        if self.pending_events.is_empty() {
             return;
         }
-        self.untold_bytes = 0;
-        let events = std::mem::replace(&mut self.untold, Vec::with_capacity(BATCH));
+        self.pending_bytes = 0;
+        let events = std::mem::replace(&mut self.pending_events, Vec::with_capacity(BATCH));
         match self.events.try_send((self.number, events)) {
             Ok(()) => self.agent.wake(),
             Err(TrySendError::Full(events)) => {
@@ -108,7 +108,7 @@ impl Engine for Wired {
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        self.obey(now);
+        self.process_commands(now);
         self.layer.poll_transmit(now, tx)
     }
 
@@ -119,7 +119,7 @@ impl Engine for Wired {
     /// Sends all events to the agent; the driver gets no indication.
     fn poll_indication(&mut self) -> Option<Infallible> {
         // A driver that holds a batch which is not due does not pull another.
-        self.obey(self.now);
+        self.process_commands(self.now);
         self.gather();
         self.flush_events();
         None
