@@ -20,7 +20,7 @@ pub struct Network {
 
 /// Text that names no network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0:?} is no network; write an address, or an address and a prefix: 192.0.2.0/24")]
+#[error("invalid network {0:?}: expected an address, or an address and a prefix: 192.0.2.0/24")]
 pub struct ParseNetworkError(String);
 
 impl Network {

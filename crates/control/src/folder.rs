@@ -33,7 +33,7 @@ pub const VARIABLE: &str = "SLOWLIGHT_EMU_FOLDER";
 pub enum FolderError {
     /// The name is invalid.
     #[error(
-        "{0:?} is no name for a world: up to 40 letters, digits, `-`, `_` and `.`, the first a letter \
+        "invalid name of a world {0:?}: expected up to 40 letters, digits, `-`, `_` and `.`, the first a letter \
          or digit"
     )]
     Name(String),

@@ -84,7 +84,7 @@ fn bytes(wish: &Wish) -> Result<u64, Refusal> {
     let Some(path) = &wish.file else { return Ok(wish.size.unwrap_or(SIZE).bytes()) };
     let started = |why: &str| Refusal::wrong(format!("file: {}: {why}", path.display()));
     let found = fs::metadata(path).map_err(|error| started(&error.to_string()))?;
-    if found.is_file() { Ok(found.len()) } else { Err(started("is no file")) }
+    if found.is_file() { Ok(found.len()) } else { Err(started("not a file")) }
 }
 
 /// Runs a transfer.

@@ -78,7 +78,7 @@ impl Group {
         }
         if let Some(address) = self.address.filter(|address| !address.is_multicast()) {
             return Err(SpecError::invalid(format!(
-                "{key}.address: {address} is no multicast address (224.0.0.0 to 239.255.255.255)"
+                "{key}.address: invalid multicast address {address}: expected 224.0.0.0 to 239.255.255.255"
             )));
         }
         Ok(self)

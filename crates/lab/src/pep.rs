@@ -120,7 +120,7 @@ pub(crate) fn settle(scenario: &mut Scenario) -> Result<(), SpecError> {
         let Some(node) = scenario.nodes.get(name) else { continue };
         if node.protocol.is_some() {
             return Err(invalid(SpecError::invalid(
-                "a gateway is no end of a transfer; put it between two nodes",
+                "a gateway cannot be the end of a transfer; put it between two nodes",
             )));
         }
         let Some(settings) = &node.pep else { continue };

@@ -143,7 +143,7 @@ pub enum Cause {
     #[error("the peer was silent for too long")]
     Silence,
     /// Empty block: nothing would be sent, and nothing confirmed.
-    #[error("an empty file is no block; the format \"described\" sends its name")]
+    #[error("an empty file cannot be a block; the format \"described\" sends its name")]
     Empty,
     /// The store did not take the block.
     #[error("there is no room for the block, or the store failed")]

@@ -43,7 +43,7 @@ pub struct HostPort {
 /// Text that is no destination.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "{0:?} is no address; write an IP address or a host name with a port: \"192.0.2.2:4556\", \
+    "invalid address {0:?}: expected an IP address or a host name with a port: \"192.0.2.2:4556\", \
      \"[2001:db8::2]:4556\", \"earth.example:4556\""
 )]
 pub struct ParseDestinationError(String);

@@ -128,7 +128,7 @@ impl AsFd for Tun {
 #[expect(unsafe_code, reason = "an ioctl that no crate wraps")]
 fn attach(file: &File, name: &str) -> io::Result<()> {
     if name.is_empty() || name.len() > NAME_MAX || name.bytes().any(|byte| byte == 0) {
-        let why = format!("{name:?} is no name of a device: it has 1 to {NAME_MAX} bytes");
+        let why = format!("invalid name of a device {name:?}: expected 1 to {NAME_MAX} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     // SAFETY: `ifreq` is plain data, for which all zeros is a value.

@@ -37,7 +37,7 @@ impl FromStr for Record {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let wrong = || {
-            let message = "is no record; a record is like \"100-199\", or \"5000-\" to the end";
+            let message = "is not a record; a record is like \"100-199\", or \"5000-\" to the end";
             SpecError::invalid(format!("{:?} {message}", wire::excerpt(text)))
         };
         let (first, last) = text.split_once('-').ok_or_else(wrong)?;

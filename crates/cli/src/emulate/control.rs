@@ -448,7 +448,7 @@ fn value(key: &str, text: &str) -> anyhow::Result<Value> {
     }
     let line = format!("{key} = {text}");
     let mut table: toml::Table = text::parse(&line, key)?;
-    let value = table.remove(key).ok_or_else(|| Usage(format!("{key}: is no name of a key")))?;
+    let value = table.remove(key).ok_or_else(|| Usage(format!("{key}: unknown key")))?;
     Ok(serde_json::to_value(value)?)
 }
 

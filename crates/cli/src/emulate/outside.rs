@@ -57,7 +57,7 @@ impl FromStr for Published {
             "write a port, or an address and a port: 8080, 192.0.2.1:8080 or 8080=HOST".to_owned()
         })?;
         if address.port() == 0 {
-            return Err("port 0 is no port; name the one that the server listens on".to_owned());
+            return Err("invalid port 0: expected the one that the server listens on".to_owned());
         }
         Ok(Self { address, host })
     }

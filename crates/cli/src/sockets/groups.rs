@@ -98,7 +98,8 @@ impl SendOptions {
 
 /// Probability of an option.
 fn probability(text: &str) -> Result<f64, String> {
-    let wrong = || format!("{text:?} is no probability; write it like 0.999 or \"99.9 %\"");
+    let wrong =
+        || format!("invalid probability {text:?}: expected a value like 0.999 or \"99.9 %\"");
     let share = ::session::settings::form::Share::parse(text).map_err(|_| wrong())?;
     if share > 0.0 && share < 1.0 { Ok(share) } else { Err(wrong()) }
 }

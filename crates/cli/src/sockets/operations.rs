@@ -154,7 +154,7 @@ impl FromStr for Id {
             .split_once('_')
             .and_then(|(source, sequence)| Some((source.parse().ok()?, sequence.parse().ok()?)));
         let (source, sequence) = parsed.ok_or_else(|| {
-            format!("{text:?} is no transaction; write it like 1_4711: source entity, sequence")
+            format!("invalid transaction {text:?}: expected SOURCE_SEQUENCE, such as 1_4711")
         })?;
         Ok(Self(TransactionId { source: EntityId(source), sequence }))
     }

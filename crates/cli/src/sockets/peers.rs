@@ -102,14 +102,16 @@ pub(crate) fn group(text: &str, port: u16) -> Result<SocketAddr> {
         Ok(address) => address,
         Err(_) => {
             let ip: IpAddr = text.parse().map_err(|_| {
-                anyhow!("{text:?} is no address; write it like {GROUP_V4} or [{GROUP_V6}]:{port}")
+                anyhow!(
+                    "invalid address {text:?}: expected one like {GROUP_V4} or [{GROUP_V6}]:{port}"
+                )
             })?;
             (ip, port).into()
         }
     };
     ensure!(
         address.ip().is_multicast() && address.port() != 0,
-        "--group {address} is no multicast group with a port"
+        "--group: invalid multicast group {address}: expected an address and a port"
     );
     Ok(address)
 }

@@ -224,7 +224,7 @@ fn options_that_contradict_the_world_are_refused() {
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/lander.toml");
     for (options, expected) in [
         (&["--uplink=fra"][..], "no such host; did you mean \"far\"? (hosts: far, near)"),
-        (&["--publish", "0"], "port 0 is no port"),
+        (&["--publish", "0"], "invalid port 0"),
         (&["--publish", "http"], "write a port, or an address and a port"),
         (&["--publish", "80=moon"], "no such host (hosts: far, near)"),
         (&["--publish", "80", "--publish", "0.0.0.0:80=far"], "the port is given twice"),

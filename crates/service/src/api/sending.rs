@@ -66,7 +66,7 @@ async fn take(
 ) -> Answer<Response> {
     let mut request = query(request)?;
     if let Some(key) = headers.get(KEY) {
-        let key = key.to_str().map_err(|_| Refusal::wrong(format!("{KEY}: it is no text")))?;
+        let key = key.to_str().map_err(|_| Refusal::wrong(format!("{KEY}: not text")))?;
         request.key = Some(key.to_owned());
     }
     let expected = request.bytes;

@@ -374,7 +374,7 @@ fn check_interface(key: &str, name: &str) -> Result<(), SpecError> {
     if (1..=INTERFACE_MAX).contains(&name.len()) && name.chars().all(sound) {
         return Ok(());
     }
-    Err(SpecError::invalid(format!("{key}: {name:?} is no name of an interface")))
+    Err(SpecError::invalid(format!("{key}: invalid interface name {name:?}")))
 }
 
 impl Default for KernelTcp {
@@ -415,7 +415,7 @@ impl KernelTcp {
             ));
         }
         if self.congestion.as_ref().is_some_and(|name| !(1..=15).contains(&name.len())) {
-            return invalid(format!("{table}.congestion is no name of a congestion control"));
+            return invalid(format!("{table}.congestion: invalid name of a congestion control"));
         }
         let timeout = self.timeout.map(Span::duration);
         let times = [("keep_alive", self.keep_alive), ("timeout", timeout)];

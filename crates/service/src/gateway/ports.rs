@@ -87,7 +87,7 @@ impl fmt::Display for Ports {
 }
 
 fn parse(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let wrong = || format!("{text:?} is no port; write 80, \"8000-8999\" or \"all\"");
+    let wrong = || format!("invalid port {text:?}: expected 80, \"8000-8999\" or \"all\"");
     if text == "all" {
         return Ok(1..=u16::MAX);
     }

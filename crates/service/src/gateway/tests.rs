@@ -160,9 +160,9 @@ fn errors_name_the_fault_and_its_remedy() {
         ("[wan.own]\n[wan.kernel]\nkeep_alive = \"60 s\"", "remove one of the two tables"),
         ("[intercept]\nports = []", "no port is left"),
         ("[intercept]\nports = 80\nexcept = \"1-100\"", "no port is left"),
-        ("[intercept]\nports = [0]", "is no port"),
-        ("[intercept]\nports = [\"9-8\"]", "is no port"),
-        ("[intercept]\nports = 70000", "is no port"),
+        ("[intercept]\nports = [0]", "invalid port"),
+        ("[intercept]\nports = [\"9-8\"]", "invalid port"),
+        ("[intercept]\nports = 70000", "invalid port"),
     ] {
         let error = refused(&format!("{LEAST}{extra}"));
         assert!(error.starts_with("g.toml: ") && error.contains(word), "{extra}: {error}");

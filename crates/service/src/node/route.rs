@@ -55,7 +55,7 @@ impl NodeSpec {
             }
             if let Some(via) = via.iter().find(|via| !neighbours.contains(via)) {
                 return Err(SpecError::invalid(format!(
-                    "route to {}: {via} is no neighbour; add [[neighbour]] with node = \"{via}\"",
+                    "route to {}: unknown neighbour {via}; add [[neighbour]] with node = \"{via}\"",
                     route.to
                 )));
             }

@@ -75,7 +75,9 @@ impl Socket {
         let bits = u32::from_str_radix(&self.mode, 8).ok().filter(|bits| *bits <= 0o777);
         bits.ok_or_else(|| {
             let mode = &self.mode;
-            SpecError::invalid(format!("socket.mode: {mode:?} is no mode; write \"0660\""))
+            SpecError::invalid(format!(
+                "socket.mode: invalid mode {mode:?}: expected one like \"0660\""
+            ))
         })
     }
 

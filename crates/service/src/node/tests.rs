@@ -178,7 +178,7 @@ fn addresses_of_neighbours_may_have_host_names() {
     assert!(written.contains("address = \"earth.example:4556\""), "{written}");
     for (neighbour, message) in [
         ("address = \"earth.example\"", "write an IP address or a host name with a port"),
-        ("address = \"192.0.2.300:1\"", "\"192.0.2.300:1\" is no address"),
+        ("address = \"192.0.2.300:1\"", "invalid address \"192.0.2.300:1\""),
         ("address = 7", "expected a string"),
         ("", "its name would count from no address"),
     ] {
@@ -228,7 +228,7 @@ fn invalid_settings_are_refused() {
         ("kind = \"tcpcl4\"", "kind = \"tcpcl5\"", "tcpcl5"),
         ("layer = \"tcp\"", "layer = \"tpc\"", "there is no layer \"tpc\"; did you mean \"tcp\"?"),
         ("address = \"192.0.2.3:4556\"", "", "has no `address`"),
-        ("via = \"ipn:1.0\"", "via = \"ipn:9.0\"", "ipn:9.0 is no neighbour"),
+        ("via = \"ipn:1.0\"", "via = \"ipn:9.0\"", "unknown neighbour ipn:9.0"),
         ("segment = \"1 MiB\"", "window = 0", "window is 0"),
         ("drain = \"3 s\"", "epidemic = true", "`epidemic` uses neither"),
         ("keepalive = \"15 s\"", "keepalive = \"70000 s\"", "keepalive is whole seconds up"),
@@ -584,7 +584,7 @@ fn admission_is_configured() {
     let nowhere = WHOLE.replacen("from = [\"192.0.2.0/28\"]\n", "", 1);
     for (text, told) in [
         (nowhere, "neighbour ipn:1.0: its name would count from no address"),
-        (WHOLE.replacen("192.0.2.0/28", "192.0.2.0/40", 1), "is no network"),
+        (WHOLE.replacen("192.0.2.0/28", "192.0.2.0/40", 1), "invalid network"),
         (given("limits.share = 101"), "limits.share is 101"),
         (given("limits.accept = [{ neighbour = \"two\" }]"), "limits.accept.neighbour"),
         (given("limits.strangers = \"none\""), "unknown variant `none`"),

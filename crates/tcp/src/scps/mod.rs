@@ -100,7 +100,7 @@ impl Leaf<Option<RateControl>> for ByRate {
     fn set(rate: &mut Option<RateControl>, value: Value) -> Result<(), String> {
         match value {
             Value::Word(INTERFACE) => rate.get_or_insert_default().bps = None,
-            Value::Rate(0) => return Err(" is 0; \"off\" is no rate".to_owned()),
+            Value::Rate(0) => return Err(" is 0; write \"off\" for no rate".to_owned()),
             Value::Rate(bps) => rate.get_or_insert_default().bps = Some(bps),
             _ => *rate = None,
         }

@@ -62,7 +62,7 @@ fn add<T: Serialize>(
     for (index, settings) in of_cell.iter().enumerate() {
         let invalid = |error: serde_json::Error| SpecError::invalid(error.to_string());
         let Value::Object(settings) = serde_json::to_value(settings).map_err(invalid)? else {
-            return Err(SpecError::invalid("a link or transfer is no table"));
+            return Err(SpecError::invalid("a link or transfer is not a table"));
         };
         if all.len() == index {
             all.push(Settings::new());

@@ -60,7 +60,7 @@ impl std::str::FromStr for Filter {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let invalid = || {
             SpecError::invalid(format!(
-                "{text:?} is no filter; write AXIS=LABEL or AXIS=LABEL,LABEL"
+                "invalid filter {text:?}: expected AXIS=LABEL or AXIS=LABEL,LABEL"
             ))
         };
         let (axis, labels) = text.split_once('=').ok_or_else(invalid)?;

@@ -220,7 +220,7 @@ fn add(
         let (window, is_relative) = window(segment)?;
         reading.is_relative |= is_relative;
         if !(1.0..1.8e19).contains(&segment[2]) {
-            return Err(format!("{} is no rate in bit/s", segment[2]));
+            return Err(format!("invalid rate {}: expected bit/s", segment[2]));
         }
         let rate_bps = segment[2] as u64;
         let contact = Contact { from, to, start: never, end: never, rate_bps, confidence: 1.0 };
@@ -234,7 +234,7 @@ fn add(
     }
     for segment in &entry.delays {
         let owlt = Duration::try_from_secs_f64(segment[2]);
-        let owlt = owlt.map_err(|_| format!("{} is no delay in seconds", segment[2]))?;
+        let owlt = owlt.map_err(|_| format!("invalid delay {}: expected seconds", segment[2]))?;
         let range = Range { from, to, start: never, end: never, owlt };
         match reading.range(range, window(segment)?.0) {
             // The light time of a contact that was left out.

@@ -58,7 +58,9 @@ fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Number, D::Error> {
 
 fn whole_number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let number = number(from)?;
-    let wrong = || D::Error::custom(format_args!("{number} is no whole number from 0 on"));
+    let wrong = || {
+        D::Error::custom(format_args!("invalid number {number}: expected a whole number from 0 on"))
+    };
     number.as_u64().ok_or_else(wrong)
 }
 
@@ -125,7 +127,8 @@ pub(super) fn read(text: &str, origin: &str, base: Base) -> Result<Document, Spe
             continue;
         }
         let owlt = entry.owlt.as_f64().and_then(|owlt| Duration::try_from_secs_f64(owlt).ok());
-        let owlt = owlt.ok_or_else(|| wrong("owlt is no light time in seconds".to_owned()))?;
+        let owlt =
+            owlt.ok_or_else(|| wrong("invalid owlt: expected a light time in seconds".to_owned()))?;
         let (never, rate_bps) = (Time::ZERO, rate_bps.unwrap_or(RATE_BPS));
         let contact = Contact { from, to, start: never, end: never, rate_bps, confidence: 1.0 };
         let added = reading.contact_with_light(contact, owlt, [start, end], place);

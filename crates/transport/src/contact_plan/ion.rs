@@ -224,7 +224,7 @@ impl Reader {
                 None => Ok(Some(Command::Unrelated(named(first, rest)))),
                 Some(remedy) => {
                     let line = words.join(" ");
-                    Err(format!("{:?} is no command of a contact plan{remedy}", excerpt(&line)))
+                    Err(format!("invalid command of a contact plan {:?}{remedy}", excerpt(&line)))
                 }
             },
         }
@@ -270,7 +270,9 @@ impl Reader {
 
     /// `+SECONDS` after the reference, or a date in UTC; nanoseconds from the zero of the plan.
     fn time(&mut self, word: &str) -> Result<i128, String> {
-        let wrong = || format!("{:?} is no time: +SECONDS or YYYY/MM/DD-HH:MM:SS", excerpt(word));
+        let wrong = || {
+            format!("invalid time {:?}: expected +SECONDS or YYYY/MM/DD-HH:MM:SS", excerpt(word))
+        };
         if let Some(relative) = word.strip_prefix('+') {
             let seconds = relative.parse().ok();
             let since = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

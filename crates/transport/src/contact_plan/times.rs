@@ -86,7 +86,7 @@ impl Base {
             return Ok(clamped(self.after_epoch(since.as_nanos() as i128)));
         }
         let date = humantime::parse_rfc3339_weak(text).map_err(|_| {
-            format!("{:?} is no time; write \"60 s\" after the epoch, or a date like \"2026-11-22T08:00:00Z\"", excerpt(text))
+            format!("invalid time {:?}: expected \"60 s\" after the epoch, or a date like \"2026-11-22T08:00:00Z\"", excerpt(text))
         })?;
         Ok(clamped(self.offset_of(date)))
     }

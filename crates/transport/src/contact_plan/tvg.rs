@@ -109,7 +109,7 @@ fn add(
     base: Base,
 ) -> Result<(), String> {
     let number = |name: &String| {
-        numbers.get(name).copied().ok_or_else(|| format!("{:?} is no vertex", excerpt(name)))
+        numbers.get(name).copied().ok_or_else(|| format!("unknown vertex {:?}", excerpt(name)))
     };
     let (from, to) = (number(&known.nodes[0])?, number(&known.nodes[1])?);
     let [begin, end] = known.window;

@@ -66,7 +66,7 @@ fn plausible(datagram: &[u8]) -> Result<(), DecodeError> {
         },
     };
     if name.is_some_and(|name| !is_text(name)) {
-        Err(DecodeError::invalid(0, "a beacon whose name is no text"))
+        Err(DecodeError::invalid(0, "a beacon whose name is not text"))
     } else {
         Ok(())
     }

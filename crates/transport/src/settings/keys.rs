@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for KeyId {
         let text = String::deserialize(deserializer)?;
         bytes(&text).map(Self).ok_or_else(|| {
             serde::de::Error::custom(format!(
-                "{:?} is no id of a key; write its bytes in hexadecimal digits, as \"01\"",
+                "invalid id of a key {:?}: expected its bytes in hexadecimal digits, such as \"01\"",
                 wire::excerpt(&text)
             ))
         })
@@ -117,7 +117,7 @@ const FILE_MAX: u64 = 4096;
 fn contents(file: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
     if !std::fs::metadata(file).map_err(unreadable)?.is_file() {
-        return Err(format!("{} is no file", file.display()));
+        return Err(format!("{} is not a file", file.display()));
     }
     let mut text = String::new();
     let opened = std::fs::File::open(file).map_err(unreadable)?;

@@ -508,7 +508,7 @@ fn errors_do_not_show_secrets() {
         ("suite = \"hmac-sha1\", secret = \"\"".to_owned(), "the key is empty"),
         ("suite = \"hmac-sha1\", id = \"0\", file = \"x\"".to_owned(), "no id of a key"),
         ("suite = \"hmac-sha1\", file = \"/nowhere/x\"".to_owned(), "cannot read /nowhere/x"),
-        ("suite = \"hmac-sha1\", file = \"/dev/zero\"".to_owned(), "is no file"),
+        ("suite = \"hmac-sha1\", file = \"/dev/zero\"".to_owned(), "not a file"),
     ];
     for (given, expected) in cases {
         let text = refused("ltp", &authentication(&given));

@@ -246,7 +246,7 @@ impl Subject {
         let at = reader.offset();
         let text = str::from_utf8(reader.take(len as usize)?).ok();
         let source = text.and_then(|text| text.parse().ok());
-        let source = source.ok_or(DecodeError::invalid(at, "the source is no endpoint"))?;
+        let source = source.ok_or(DecodeError::invalid(at, "the source is not an endpoint"))?;
         Ok(Self { source, creation, fragment })
     }
 

@@ -175,7 +175,7 @@ impl Block {
             return Err(DecodeError::invalid(0, "the previous hop is not two texts"));
         };
         let eid = format!("{scheme}:{part}").parse();
-        eid.map_err(|_| DecodeError::invalid(0, "the previous hop is no endpoint"))
+        eid.map_err(|_| DecodeError::invalid(0, "the previous hop is not an endpoint"))
     }
 
     /// Reads the rest of a block whose frame, starting at `offset`, was read.
@@ -261,7 +261,7 @@ impl CustodyEnhancement {
     /// byte.
     pub fn from_block(block: &Block) -> Result<Self, DecodeError> {
         if block.kind != CUSTODY_ENHANCEMENT {
-            return Err(DecodeError::invalid(0, "the block is no custody enhancement"));
+            return Err(DecodeError::invalid(0, "the block is not a custody enhancement"));
         }
         let mut reader = Reader::new(block.data());
         let id = sdnv::read(&mut reader)?;
@@ -269,7 +269,7 @@ impl CustodyEnhancement {
         let text = str::from_utf8(reader.rest()).ok();
         let custodian = text.and_then(|text| text.parse().ok());
         let custodian =
-            custodian.ok_or(DecodeError::invalid(at, "the custodian is no endpoint"))?;
+            custodian.ok_or(DecodeError::invalid(at, "the custodian is not an endpoint"))?;
         Ok(Self { id, custodian })
     }
 

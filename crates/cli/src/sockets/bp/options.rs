@@ -92,7 +92,7 @@ impl SendArgs {
         {
             let to = &self.to;
             let message =
-                format!("{to} is no endpoint; did you mean: slowlight bp send {file} {to}");
+                format!("invalid endpoint {to}; did you mean: slowlight bp send {file} {to}");
             return Err(crate::Usage(message).into());
         }
         if let Err(error) = self.to.parse::<Eid>() {

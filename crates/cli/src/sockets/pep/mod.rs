@@ -143,7 +143,7 @@ fn check_network(gateway: &Gateway) -> Result<()> {
         let value = std::fs::read_to_string(&path).with_context(|| path.clone())?;
         if value.trim() == "0" {
             return Err(anyhow!(
-                "this host is no router, and what is no TCP would not pass it; \
+                "this host is not a router, so packets other than TCP would not pass it; \
                  sysctl -w {name}=1"
             ));
         }

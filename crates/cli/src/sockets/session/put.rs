@@ -178,9 +178,9 @@ fn filestore(text: &str) -> Result<FilestoreRequest, String> {
 }
 
 fn fault(text: &str) -> Result<(ConditionCode, FaultHandler), String> {
-    let (condition, handler) = text
-        .split_once('=')
-        .ok_or_else(|| format!("{text:?} is no fault; write it like nak-limit=suspend"))?;
+    let (condition, handler) = text.split_once('=').ok_or_else(|| {
+        format!("invalid fault {text:?}: expected CONDITION=HANDLER, such as nak-limit=suspend")
+    })?;
     Ok((named(condition)?, named(handler)?))
 }
 

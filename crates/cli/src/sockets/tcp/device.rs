@@ -80,7 +80,7 @@ impl Device {
         let Prefixed { address, bits } = self.address;
         if address == self.kernel || !shares(address, self.kernel, bits) {
             let message = format!(
-                "--kernel {} is no other address in the network of --address {}",
+                "--kernel: invalid address {}: expected another one in the network of --address {}",
                 self.kernel, self.address
             );
             return Err(Usage(message).into());

@@ -246,8 +246,8 @@ fn invalid_transfers_are_refused() {
         (r#"{"from": "near", "to": "far", "tool": "scp", "protocol": "cfdp"}"#, 422, "not both"),
         (r#"{"from": "near", "to": "far", "file": "here"}"#, 422, "begin at the root"),
         (r#"{"from": "near", "to": "far", "file": "/none"}"#, 422, "/none"),
-        (r#"{"from": "near", "to": "far", "file": "/dev/zero"}"#, 422, "is no file"),
-        (r#"{"from": "near", "to": "far", "file": "/usr"}"#, 422, "is no file"),
+        (r#"{"from": "near", "to": "far", "file": "/dev/zero"}"#, 422, "not a file"),
+        (r#"{"from": "near", "to": "far", "file": "/usr"}"#, 422, "not a file"),
         (r#"{"from": "near", "to": "far", "size": "5"}"#, 422, "size: "),
         (r#"{"from": "near", "to": "far", "size": "2 GiB"}"#, 429, "too much"),
     ] {

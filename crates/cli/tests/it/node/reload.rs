@@ -59,7 +59,7 @@ fn a_node_reads_its_settings_again_and_keeps_running() {
     wait_for("it is logged", || has("read the settings again, and applied them"));
     let (status, body) =
         request(&row, 1, "PUT /routes", "[[route]]\nto = \"*\"\nvia = \"ipn:7.0\"");
-    assert!(status == 422 && body.contains("ipn:7.0 is no neighbour"), "{status} {body}");
+    assert!(status == 422 && body.contains("unknown neighbour ipn:7.0"), "{status} {body}");
     assert_eq!(request(&row, 1, "PUT /routes", &route("ipn:8.*")).0, 200);
     wait_for("the other leaves", || held(&row) == 0);
     // Settings that only a restart applies.

@@ -41,7 +41,7 @@ impl Replies {
                 self.open = Some(reply);
                 Ok(None)
             }
-            (ReplyLine::Between(_), None) => Err(format!("{line:?} is no reply")),
+            (ReplyLine::Between(_), None) => Err(format!("invalid reply {line:?}")),
         }
     }
 }
