@@ -435,7 +435,7 @@ fn transfers_take_as_long_as_in_the_simulator() {
     eprintln!("{table}");
     assert!(differences.is_empty(), "{}", differences.join("\n"));
     if busy > 0 {
-        eprintln!("skipped: {busy} scenarios, as this machine wakes nobody in time");
+        testing::left_out!("{busy} scenarios, as this machine wakes nobody in time");
     }
     assert!(
         agree + busy + SPARED >= cases.len(),

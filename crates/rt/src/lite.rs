@@ -158,7 +158,7 @@ mod tests {
             Ok(lite) => Some((udp, lite)),
             Err(error) => {
                 assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
-                eprintln!("skipped: {error}");
+                testing::skipped!("{error}");
                 None
             }
         }

@@ -38,7 +38,7 @@ pub fn run_tshark(options: &[&str], fields: &[&str], packets: Vec<u8>) -> Option
         Ok(child) => child,
         Err(error) => {
             assert!(std::env::var_os("CI").is_none(), "CI needs tshark: {error}");
-            println!("skipped: tshark cannot be run: {error}");
+            crate::skipped!("tshark cannot be run: {error}");
             return None;
         }
     };

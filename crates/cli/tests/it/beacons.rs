@@ -2,7 +2,6 @@
 //! loopback interface.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -27,7 +26,7 @@ fn inside(name: &str) -> bool {
         command
     };
     if !unshare(setup).output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no network namespace can be made here");
+        testing::skipped!("no network namespace can be made here");
         return false;
     }
     let run = format!("{setup} && exec \"$1\" --exact \"$2\" --nocapture");
@@ -141,7 +140,7 @@ fn files_cross_by_udp_lite() {
         Ok(server) => server,
         Err(message) => {
             assert!(message.contains("UDP-Lite is missing; leave out --udp-lite"), "{message}");
-            eprintln!("skipped: {message}");
+            testing::skipped!("{message}");
             return;
         }
     };

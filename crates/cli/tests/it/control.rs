@@ -472,7 +472,7 @@ fn examples_of_the_manual_work() {
     }
     let curl = Command::new("curl").arg("--version").output();
     if !curl.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: there is no curl");
+        testing::skipped!("there is no curl");
         return;
     }
     let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/emulator.md");

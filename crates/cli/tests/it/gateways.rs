@@ -6,14 +6,13 @@ use std::process::Command;
 pub(crate) const PROGRAMS: &str = include_str!("pep/programs.py");
 
 /// Whether worlds with gateways are possible here; prints the reason if not.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 pub(crate) fn possible() -> bool {
     if !crate::world::possible(true) {
         return false;
     }
     for (program, argument) in [("python3", "--version"), ("nft", "--version"), ("ip", "-V")] {
         if !Command::new(program).arg(argument).output().is_ok_and(|run| run.status.success()) {
-            eprintln!("skipped: there is no {program}");
+            testing::skipped!("there is no {program}");
             return false;
         }
     }

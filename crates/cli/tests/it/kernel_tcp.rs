@@ -1,7 +1,6 @@
 //! `slowlight tcp` against the kernel's TCP, in network namespaces created by a test.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -22,11 +21,11 @@ fn text(bytes: &[u8]) -> String {
 fn possible() -> bool {
     let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !is_root {
-        eprintln!("skipped: only root can make network namespaces everywhere");
+        testing::skipped!("only root can make network namespaces everywhere");
         return false;
     }
     if fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
-        eprintln!("skipped: /dev/net/tun cannot be opened");
+        testing::skipped!("/dev/net/tun cannot be opened");
         return false;
     }
     true
@@ -260,7 +259,7 @@ fn simultaneous_open_gives_one_connection() {
     let message = text(&output.stdout) + &text(&output.stderr);
     assert!(output.status.success(), "{message}");
     if Command::new("tshark").arg("--version").output().is_err() {
-        eprintln!("not looked at: there is no tshark");
+        testing::skipped!("there is no tshark");
         return;
     }
     for host in ["10.9.0.2", "10.0.0.1"] {
@@ -278,7 +277,7 @@ fn packets_are_in_order_for_tshark() {
         return;
     }
     if Command::new("tshark").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no tshark");
+        testing::skipped!("there is no tshark");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

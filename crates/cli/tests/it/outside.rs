@@ -3,7 +3,6 @@
 //! Each test runs in its own network namespace, in place of the machine.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 use std::process::{Command, Output, Stdio};
 
@@ -45,7 +44,7 @@ fn connectable() -> bool {
             .is_err()
     };
     if let Some(program) = ["nft", "python3", "ip"].into_iter().find(missing) {
-        eprintln!("skipped: there is no program {program}");
+        testing::skipped!("there is no program {program}");
         return false;
     }
     possible(true)
@@ -192,7 +191,7 @@ fn a_browser_runs_as_an_ordinary_user() {
     }
     let version = Command::new("chromium").arg("--version").output();
     if !version.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: there is no program chromium");
+        testing::skipped!("there is no program chromium");
         return;
     }
     let page = printed(

@@ -31,7 +31,7 @@ fn possible() -> bool {
                  add rule inet t c meta nfproto ipv4 meta l4proto tcp tproxy ip to 127.0.0.1:9";
     let tried = Command::new("unshare").args(["-n", "nft", rules]).output().unwrap();
     if !tried.status.success() {
-        eprintln!("skipped: this kernel has no transparent proxies: {}", text(&tried.stderr));
+        testing::skipped!("this kernel has no transparent proxies: {}", text(&tried.stderr));
     }
     tried.status.success()
 }
@@ -248,7 +248,7 @@ fn a_file_crosses_by_scp() {
         return;
     }
     if !Path::new("/usr/sbin/sshd").exists() || Command::new("scp").output().is_err() {
-        eprintln!("skipped: there are no sshd and scp");
+        testing::skipped!("there are no sshd and scp");
         return;
     }
     let networks = Networks::with_gateways("");

@@ -62,7 +62,7 @@ impl User {
     /// Creates a user; `None`, with a printed reason, if that is impossible.
     fn new() -> Option<Self> {
         if fs::metadata("/proc/self").unwrap().uid() != 0 {
-            eprintln!("skipped: only root can make a user");
+            testing::skipped!("only root can make a user");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -74,7 +74,7 @@ impl User {
         match change_users(&mut command) {
             Ok(()) => Some(Self { name, folder }),
             Err(why) => {
-                eprintln!("skipped: useradd: {why}");
+                testing::skipped!("useradd: {why}");
                 None
             }
         }
@@ -126,7 +126,7 @@ fn possible(user: &User) -> bool {
     let tried = user.run("slowlight link -- true");
     let forbidden = message(&tried).contains("user namespace");
     if forbidden {
-        eprintln!("skipped: {}", message(&tried));
+        testing::skipped!("{}", message(&tried));
     }
     assert!(forbidden || tried.status.success(), "{}", message(&tried));
     !forbidden
@@ -157,7 +157,7 @@ fn ordinary_users_can_do_everything_root_can() {
     a_way_out(&user);
     match tool() {
         Some(tool) => a_comparison(&user, tool),
-        None => eprintln!("skipped: none of {} is here", TOOLS.join(", ")),
+        None => testing::skipped!("none of {} is here", TOOLS.join(", ")),
     }
 }
 
@@ -228,7 +228,7 @@ fn programs_that_are_not_root(user: &User) {
 
 fn worlds_in_a_world(user: &User) {
     if Command::new("nft").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return eprintln!("skipped: there is no program nft");
+        return testing::skipped!("there is no program nft");
     }
     let script = "slowlight link --delay 25ms -- slowlight link --delay 50ms -- \
                   ping -c 3 -i 0.2 far | grep -o 'mdev = .*'";
@@ -242,7 +242,7 @@ fn worlds_in_a_world(user: &User) {
 /// To a server of the machine, and without the program that this requires.
 fn a_way_out(user: &User) {
     if Command::new("slirp4netns").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return eprintln!("skipped: there is no program slirp4netns");
+        return testing::skipped!("there is no program slirp4netns");
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -228,7 +228,7 @@ fn tools_and_protocols_share_a_scenario() {
 fn two_nuttcp_measurements_run_at_once() {
     let here = Command::new("nuttcp").arg("-V").output();
     if !possible() || !here.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: there is no nuttcp, or there are no worlds");
+        testing::skipped!("there is no nuttcp, or there are no worlds");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -369,7 +369,7 @@ fn interrupted_comparisons_keep_completed_results() {
 #[test]
 fn sftp_works_at_one_second_and_fails_at_ten_where_cfdp_does_not() {
     if std::env::var_os("SLOWLIGHT_SFTP").is_none() {
-        eprintln!("skipped: this takes minutes; SLOWLIGHT_SFTP=1 asks for it");
+        testing::left_out!("this takes minutes; SLOWLIGHT_SFTP=1 asks for it");
         return;
     }
     if !possible() {

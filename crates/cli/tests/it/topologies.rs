@@ -94,7 +94,7 @@ fn possible() -> bool {
     }
     let python = Command::new("python3").arg("--version").output().is_ok();
     if !python {
-        eprintln!("skipped: there is no python3");
+        testing::skipped!("there is no python3");
     }
     python
 }

@@ -14,11 +14,10 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 /// Whether the machine meets the needs of a world, and this user the needs of the test; prints
 /// what is missing. The check does not ask the program itself, which must work if nothing is
 /// missing.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 pub(crate) fn possible(as_root: bool) -> bool {
     let missing = missing(as_root);
     if let Some(missing) = &missing {
-        eprintln!("skipped: {missing}");
+        testing::skipped!("{missing}");
     }
     missing.is_none()
 }

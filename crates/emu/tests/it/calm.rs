@@ -28,7 +28,6 @@ pub(crate) fn assert_in_time(is_so: bool, observed: &dyn Debug) {
 
 /// Runs a test of real times, one at a time, and retries it when it was late while the machine may
 /// have stalled. Skips it, with a message, if the machine is never calm.
-#[expect(clippy::print_stderr, reason = "tests say what was left out")]
 pub(crate) fn calmly(test: impl Fn()) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,7 +44,7 @@ pub(crate) fn calmly(test: impl Fn()) {
             resume_unwind(failure);
         }
         if Instant::now() > until {
-            eprintln!("left out: for {PATIENCE:?} this machine woke nobody in time");
+            testing::left_out!("for {PATIENCE:?} this machine woke nobody in time");
             return;
         }
         was_calm = calm;

@@ -1,6 +1,5 @@
 //! Links whose rate, delay and outages change while they run, with real packets at real times.
 
-#![expect(clippy::print_stderr, reason = "tests say what was left out")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -34,7 +33,7 @@ fn start(config: Config) -> Option<World> {
             panic!("{error}")
         }
         Err(error) => {
-            eprintln!("skipped: worlds need root and /dev/net/tun: {error}");
+            testing::skipped!("worlds need root and /dev/net/tun: {error}");
             None
         }
     }

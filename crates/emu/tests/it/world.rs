@@ -1,7 +1,6 @@
 //! Worlds with real packets. They need root or a user namespace; elsewhere the tests report that
 //! and pass.
 
-#![expect(clippy::print_stderr, reason = "tests say what was left out")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
@@ -27,7 +26,7 @@ fn start(plan: &Plan) -> Option<World> {
         Ok(world) => Some(world),
         Err(error) if is_root() && Path::new("/dev/net/tun").exists() => panic!("{error}"),
         Err(error) => {
-            eprintln!("skipped: worlds need root and /dev/net/tun: {error}");
+            testing::skipped!("worlds need root and /dev/net/tun: {error}");
             None
         }
     }

@@ -231,7 +231,7 @@ fn tshark_reads_the_traffic() {
         ask.args(["-e", field]);
     }
     let Ok(asked) = ask.output() else {
-        eprintln!("left out: there is no tshark");
+        testing::skipped!("there is no tshark");
         return;
     };
     assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));

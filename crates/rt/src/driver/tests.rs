@@ -453,7 +453,7 @@ fn paths_without_a_route_are_down_until_there_is_one() {
         // SAFETY: the flag concerns only the network of this thread, which has no socket yet.
         let moved = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
         if moved.is_err() {
-            eprintln!("skipped: a network namespace needs root");
+            testing::skipped!("a network namespace needs root");
             return;
         }
         let toy = Toy { to_send: 1, len: 8, ..Toy::default() };

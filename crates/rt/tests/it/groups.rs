@@ -38,7 +38,7 @@ fn inside(name: &str) -> bool {
         command
     };
     if !unshare(setup).output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no network namespace can be made here");
+        testing::skipped!("no network namespace can be made here");
         return false;
     }
     let run = format!("{setup} && exec \"$1\" --exact \"$2\" --nocapture");

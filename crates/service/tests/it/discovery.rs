@@ -1,7 +1,6 @@
 //! Nodes that discover each other, in a network namespace of their own without a way out.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -41,7 +40,7 @@ fn inside(name: &str) -> bool {
         command
     };
     if !unshare(setup).output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no network namespace can be made here");
+        testing::skipped!("no network namespace can be made here");
         return false;
     }
     let run = format!("{setup} && exec \"$1\" --exact \"$2\" --nocapture");

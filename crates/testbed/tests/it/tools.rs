@@ -30,7 +30,7 @@ fn world() -> Option<World> {
         Ok(world) => Some(world),
         Err(error) if Path::new("/dev/net/tun").exists() && is_root() => panic!("{error}"),
         Err(error) => {
-            eprintln!("skipped: worlds need root and /dev/net/tun: {error}");
+            testing::skipped!("worlds need root and /dev/net/tun: {error}");
             None
         }
     }

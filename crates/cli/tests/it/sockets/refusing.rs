@@ -74,7 +74,7 @@ fn senders_without_a_route_say_so() {
     // In a network namespace without any route.
     let namespace = ["--map-root-user", "--net", "--"];
     if !Command::new("unshare").args(namespace).arg("true").status().is_ok_and(|it| it.success()) {
-        eprintln!("skipped: no network namespaces here");
+        testing::skipped!("no network namespaces here");
         return;
     }
     for protocol in PROTOCOLS {

@@ -333,7 +333,7 @@ fn a_crash_while_a_segment_is_emptied_loses_and_restores_nothing() {
 #[test]
 fn space_is_reserved_for_deletions() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: a small file system can be mounted by root only");
+        return testing::skipped!("a small file system can be mounted by root only");
     }
     let place = tempfile::tempdir().unwrap();
     let small = Mounted::new(place.path());

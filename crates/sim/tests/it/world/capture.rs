@@ -133,7 +133,7 @@ fn tshark(bytes: &[u8], arguments: &[&str]) -> Option<Vec<u8>> {
             Some(output.stdout)
         }
         Err(error) => {
-            eprintln!("skipped: tshark does not start: {error}");
+            testing::skipped!("tshark does not start: {error}");
             None
         }
     }
