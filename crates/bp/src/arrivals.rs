@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use engine::{
-    Area, Completion, Effect, EffectError, FileId, FileName, FilestoreRequest, OpenMode, PathId,
-    Rng, StoreEffect, Ticket,
+    Area, Completion, Effect, EffectError, EffectResult, FileId, FileName, FilestoreRequest,
+    OpenMode, PathId, Rng, StoreEffect, Ticket,
 };
 
 use super::blocks::Blocks;
@@ -19,7 +19,7 @@ use super::neighbours::Neighbours;
 pub(super) const OF_LAYERS: &str = "bundle-";
 
 /// Completion of an effect, for the engine.
-pub(super) type EffectDone = (Ticket, Result<Completion, EffectError>);
+pub(super) type EffectDone = (Ticket, EffectResult);
 
 /// A complete file, about to be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,11 +222,11 @@ impl<K: Copy + Ord> Arrivals<K> {
     fn stepped(
         &mut self,
         step: Step<K>,
-        result: Result<Completion, EffectError>,
+        result: EffectResult,
         neighbours: &mut Neighbours<K, PathId>,
     ) -> Option<EffectDone> {
         match (step, result) {
-            (Step::Name(coming), Ok(_)) => self.hand_on(coming, neighbours),
+            (Step::Name(coming), Ok(_)) => self.report(coming, neighbours),
             (Step::Open(coming), Ok(Completion::Opened { file, len, .. })) => {
                 if len != coming.len {
                     self.effects.push_back(StoreEffect::Close { file }.into());
@@ -241,7 +241,7 @@ impl<K: Copy + Ord> Arrivals<K> {
                 match result {
                     Ok(Completion::Read(bytes)) if bytes.len() as u64 == coming.len => {
                         coming.bytes = Some(bytes);
-                        self.hand_on(coming, neighbours);
+                        self.report(coming, neighbours);
                     }
                     Ok(_) | Err(_) => return Some((coming.install, Err(EffectError::NotFound))),
                 }
@@ -256,7 +256,7 @@ impl<K: Copy + Ord> Arrivals<K> {
     }
 
     /// Reports a bundle to the agent, or keeps it while the neighbour is paused.
-    fn hand_on(&mut self, coming: Coming<K>, neighbours: &mut Neighbours<K, PathId>) {
+    fn report(&mut self, coming: Coming<K>, neighbours: &mut Neighbours<K, PathId>) {
         let link = coming.link;
         if coming.is_over {
             self.forget(coming);
@@ -286,7 +286,7 @@ impl<K: Copy + Ord> Arrivals<K> {
     pub(super) fn resume(&mut self, link: LinkId, neighbours: &mut Neighbours<K, PathId>) {
         neighbours.hold(link, false);
         for coming in std::mem::take(&mut self.held) {
-            self.hand_on(coming, neighbours);
+            self.report(coming, neighbours);
         }
     }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use engine::{
-    Completion, Effect, EffectError, FileBytes, FileId, FileJob, FileName, OpenMode, StoreEffect,
-    Ticket, Work,
+    Completion, Effect, EffectError, EffectResult, FileBytes, FileId, FileJob, FileName, OpenMode,
+    StoreEffect, Ticket, Work,
 };
 
 use super::layer::{Content, Outgoing};
@@ -14,8 +14,6 @@ use super::layer::{Content, Outgoing};
 /// First number of files and tickets of this layer; numbers of the store and of the engine are
 /// below.
 const OURS: u64 = 1 << 63;
-
-type EffectResult = Result<Completion, EffectError>;
 
 /// A bundle that the engine reads as a file.
 #[derive(Debug)]

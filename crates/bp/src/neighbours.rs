@@ -135,7 +135,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
     }
 
     /// Neighbour at an address.
-    pub(super) fn at(&self, address: A) -> Option<LinkId> {
+    pub(super) fn link_at(&self, address: A) -> Option<LinkId> {
         self.by_address.get(&address).copied()
     }
 
@@ -143,7 +143,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
     /// forgotten for another when no reply of the agent is pending; later it counts as a new one.
     /// `None` if too many have pending replies.
     pub(super) fn met(&mut self, address: A, is_owed: impl Fn(LinkId) -> bool) -> Option<LinkId> {
-        if let Some(id) = self.at(address) {
+        if let Some(id) = self.link_at(address) {
             return Some(id);
         }
         let mut strangers = self.links.range(LinkId::CAME..);

@@ -59,7 +59,7 @@ impl Agent {
 
     pub(super) fn link_down(&mut self, now: Time, at: LinkRef, why: &'static str) {
         let Some(Down { node, bundles }) = self.forwarder.link_down(at) else {
-            return self.not_connected(now, at);
+            return self.on_unconnected(now, at);
         };
         let is_lost = node.as_ref().is_some_and(|node| !self.forwarder.reaches(node));
         if let Some(node) = node.as_ref().filter(|_| is_lost) {
@@ -67,7 +67,7 @@ impl Agent {
         }
         // The layer will not report on unreported transmissions any more.
         for (tag, number) in bundles {
-            self.not_sent(now, at, tag, number, Retry::Now);
+            self.on_unsent(now, at, tag, number, Retry::Now);
         }
         self.user.indicate(Indication::Down { node: node.clone(), why });
         if let Some(node) = node {
@@ -77,7 +77,7 @@ impl Agent {
     }
 
     /// Handles the failure of a layer to connect to a neighbour.
-    fn not_connected(&mut self, now: Time, at: LinkRef) {
+    fn on_unconnected(&mut self, now: Time, at: LinkRef) {
         let Some(node) = self.config.links.get(&at).cloned() else { return };
         if !self.forwarder.reaches(&node) && self.set_failed(now, &node, true) {
             self.leave(now, &node);
@@ -140,7 +140,7 @@ impl Agent {
         if self.is_copying() {
             return self.spread(now);
         }
-        if self.forwarder.has_again() {
+        if !self.forwarder.again.is_empty() {
             return self.arm_dispatch_at(now + VOLUME);
         }
         self.forwarder.wait_again();
@@ -166,7 +166,7 @@ impl Agent {
     pub(super) fn dispatch_again(&mut self, now: Time) {
         let mut misses = Misses::new();
         // Taken before the first is routed: bundles that wait again must not start another turn.
-        let turn = iter::from_fn(|| self.forwarder.pop_again()).take(BATCH);
+        let turn = iter::from_fn(|| self.forwarder.again.pop_first()).take(BATCH);
         let turn: Vec<u64> = turn.collect();
         for number in turn {
             self.route_again(now, number, &mut misses);
@@ -202,12 +202,12 @@ impl Agent {
 
     /// Sets the timers of the next turn, and of the next search for bundles without a route.
     pub(super) fn arm_dispatch(&mut self, now: Time) {
-        if !self.forwarder.has_again() {
+        if self.forwarder.again.is_empty() {
             self.timers.cancel(Alarm::Turn);
         } else if self.timers.get(Alarm::Turn).is_none() {
             self.timers.set(Alarm::Turn, now + TURN, "another turn of searches for routes");
         }
-        if !self.forwarder.has_waiting() {
+        if self.forwarder.waiting.is_empty() {
             self.timers.cancel(Alarm::Dispatch);
         } else if self.is_planned() {
             let wait = if self.forwarder.may_use_volume() { VOLUME } else { WAITING };
@@ -240,7 +240,7 @@ impl Agent {
         let (forwarder, timeout) = (&self.forwarder, self.config.contact_timeout);
         let changes = self.planned.look(now, router, timeout, |node| forwarder.reaches(node));
         for (at, node) in &self.config.links {
-            let is_open = self.planned.has_contact(node) || self.forwarder.is_discovered(*at);
+            let is_open = self.planned.has_contact(node) || self.forwarder.discovered.contains(at);
             let link = at.link;
             if self.forwarder.set_open(*at, is_open) {
                 let command =
@@ -261,11 +261,7 @@ impl Agent {
         if !changes.started.is_empty() || !changes.over.is_empty() {
             self.forwarder.wait_again();
         }
-        match changes.next {
-            Some(at) => self.timers.set(Alarm::Contact, at, "a contact begins, ends or is missed"),
-            None => {
-                self.timers.cancel(Alarm::Contact);
-            }
-        }
+        let why = "a contact begins, ends or is missed";
+        self.timers.set_or_cancel(Alarm::Contact, changes.next, why);
     }
 }

@@ -38,7 +38,7 @@ impl Discards {
 
 impl Agent {
     /// Indicates that a bundle ended, at most once a minute for each rule and reason.
-    pub(super) fn is_noted(&mut self, now: Time, held: &Held, (rule, reason): Kind) {
+    pub(super) fn note_discard(&mut self, now: Time, held: &Held, (rule, reason): Kind) {
         if let Some(count) = self.discards.count(now, (rule, reason)) {
             let (id, by) = (held.id(), held.arrival.by.clone());
             self.user.indicate(Indication::Discarded { id, by, rule, reason, count });

@@ -67,7 +67,7 @@ impl Agent {
 
     /// Refuses a bundle that is being received if its head shows that it is not accepted; returns
     /// whether it does.
-    pub(super) fn is_turned_away(&mut self, number: u64) -> bool {
+    pub(super) fn turn_away(&mut self, number: u64) -> bool {
         let Some(intake) = self.intakes.get(number) else { return true };
         let by = self.begun_by(intake);
         // A duplicate takes no room: it is answered as such once it is whole.
@@ -77,9 +77,7 @@ impl Agent {
             self.refuses(head).or_else(rule)
         };
         let Some(why) = intake.head().and_then(fault) else { return false };
-        let (giver, id) = (intake.giver, intake.id());
-        self.drop_intake(number);
-        self.reply(giver, id, Reply::Refused(why));
+        self.refuse_intake(number, why);
         true
     }
 }

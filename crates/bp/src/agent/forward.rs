@@ -32,7 +32,7 @@ impl Agent {
                 if let Some(held) = self.bundles.get_mut(&number) {
                     held.waits = true;
                 }
-                self.forwarder.wait(number);
+                self.forwarder.waiting.insert(number);
                 let nodes: BTreeSet<Eid> = self.nodes_up();
                 for node in nodes {
                     self.offer_copy(number, &node);
@@ -63,7 +63,7 @@ impl Agent {
     fn wait(&mut self, now: Time, number: u64) {
         if let Some(held) = self.bundles.get_mut(&number) {
             held.waits = true;
-            self.forwarder.wait(number);
+            self.forwarder.waiting.insert(number);
             self.arm_dispatch(now);
         }
     }
@@ -71,7 +71,7 @@ impl Agent {
     fn enqueue(&mut self, now: Time, number: u64, node: &Eid, route: Option<Route>) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         held.waits = false;
-        self.forwarder.wait_no_longer(number);
+        self.forwarder.waiting.remove(&number);
         // Parts of it may have failed one after the other.
         if let Some(before) = held.queued.insert(node.clone(), route).flatten() {
             let (bytes, priority) = (held.bytes(), held.priority);
@@ -88,7 +88,7 @@ impl Agent {
     pub(super) fn give_back(&mut self, route: Option<&Route>, (bytes, priority): (u64, Priority)) {
         if let (Some(route), Routing::ContactGraph(router, _)) = (route, &mut self.config.routing) {
             router.release(route, bytes, priority);
-            self.forwarder.volume_is_released();
+            self.forwarder.has_spare_volume = true;
         }
     }
 
@@ -100,7 +100,7 @@ impl Agent {
 
     /// Sends bundles to neighbours with freed transmission slots.
     pub(super) fn pump_freed(&mut self, now: Time) {
-        while let Some(node) = self.forwarder.pop_freed() {
+        while let Some(node) = self.forwarder.freed.pop_first() {
             self.pump(now, &node);
         }
         self.use_volume(now);
@@ -192,22 +192,22 @@ impl Agent {
             self.arm_rests();
         }
         if let Outcome::Failed { acknowledged } = outcome {
-            self.is_kept(at, tag, number, acknowledged);
+            self.keep_acknowledged(at, tag, number, acknowledged);
         }
         match result {
             Reception::Accepted if !self.is_overtaken(at, tag, number) => {
-                self.is_sent(now, at, tag, number);
+                self.on_sent(now, at, tag, number);
             }
-            Reception::Declined => self.not_sent(now, at, tag, number, Retry::NextSession),
+            Reception::Declined => self.on_unsent(now, at, tag, number, Retry::NextSession),
             Reception::Accepted | Reception::NoRoom | Reception::Failed => {
-                self.not_sent(now, at, tag, number, Retry::Now);
+                self.on_unsent(now, at, tag, number, Retry::Now);
             }
         }
         if let Some(node) = node {
             self.pump(now, &node);
             if self.forwarder.queue(&node).next().is_none() {
                 // It may take a bundle for which the plan has no route.
-                self.forwarder.volume_is_released();
+                self.forwarder.has_spare_volume = true;
             }
         }
         self.use_volume(now);
@@ -229,15 +229,11 @@ impl Agent {
     }
 
     fn arm_rests(&mut self) {
-        match self.forwarder.rests_until() {
-            Some(at) => self.timers.set(Alarm::Rest, at, "a neighbour's back-off"),
-            None => {
-                self.timers.cancel(Alarm::Rest);
-            }
-        }
+        let until = self.forwarder.rests_until();
+        self.timers.set_or_cancel(Alarm::Rest, until, "a neighbour's back-off");
     }
 
-    fn is_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64) {
+    fn on_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64) {
         let copies = self.is_copying();
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(sending) = held.sending.remove(&(at, tag)) else { return };
@@ -265,18 +261,25 @@ impl Agent {
         // The destination received it: no more copies are needed.
         if copies && held.destination().node() == node && self.forwarder.reaches_known(&node) {
             held.waits = false;
-            self.forwarder.wait_no_longer(number);
+            self.forwarder.waiting.remove(&number);
             self.withdraw(number, |_| false);
         }
         self.statistics.forwarded += 1;
-        self.has_left(now, number);
+        self.await_custody(now, number);
         self.report(now, number, BundleFlags::REPORT_FORWARDING, Reason::NoInformation);
         self.user.indicate(Indication::Forwarded { id, to: node });
         self.settle(number);
     }
 
     /// Routes a bundle again after a failed transmission.
-    pub(super) fn not_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64, retry: Retry) {
+    pub(super) fn on_unsent(
+        &mut self,
+        now: Time,
+        at: LinkRef,
+        tag: Tag,
+        number: u64,
+        retry: Retry,
+    ) {
         self.statistics.failed += 1;
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(sending) = held.sending.remove(&(at, tag)) else { return };
@@ -309,7 +312,7 @@ impl Agent {
 
     /// Queues copies for a new neighbour.
     pub(super) fn spread_to(&mut self, node: &Eid) {
-        for number in self.forwarder.waiting() {
+        for number in self.forwarder.waiting.clone() {
             self.offer_copy(number, node);
         }
     }

@@ -196,7 +196,7 @@ impl Agent {
     /// Number of bundles without a route.
     #[must_use]
     pub fn unrouted(&self) -> usize {
-        self.forwarder.waiting_count()
+        self.forwarder.waiting.len()
     }
 
     /// Deletes a bundle on a user's request.

@@ -99,7 +99,7 @@ fn by_entries(
         }
         let nodes: Vec<&Eid> = entry.via.iter().filter(may_take).collect();
         let up = nodes.iter().find(|node| forwarder.reaches(node));
-        let up = up.or_else(|| nodes.iter().find(|node| !forwarder.has_failed(node)));
+        let up = up.or_else(|| nodes.iter().find(|node| !forwarder.failed.contains(node)));
         up.or(nodes.first()).map(|node| (*node).clone())
     };
     let mut fitting = entries.iter().filter(|entry| entry.to.matches(held.destination()));

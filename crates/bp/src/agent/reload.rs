@@ -110,7 +110,7 @@ impl Agent {
             let nodes: Vec<_> = held.queued.keys().cloned().collect();
             // Before it leaves its last queue, so that it is never without a purpose.
             held.waits = true;
-            self.forwarder.wait(number);
+            self.forwarder.waiting.insert(number);
             for node in nodes {
                 self.unqueue(number, &node);
             }
@@ -132,7 +132,7 @@ impl Agent {
 
     fn plan_changed(&mut self, now: Time) {
         self.planned = Planned::new(&self.config);
-        let failed: Vec<_> = self.forwarder.failed().cloned().collect();
+        let failed = self.forwarder.failed.clone();
         self.look_at_plan(now);
         for node in failed {
             self.set_failed(now, &node, true);

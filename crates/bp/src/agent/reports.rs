@@ -14,16 +14,13 @@ use crate::codec::bp7::{
     AdministrativeRecord, BundleFlags, CreationTimestamp, Eid, Reason, Status, StatusReport,
 };
 
-/// Requests a custody report, in version 6.
-const REPORT_CUSTODY: BundleFlags = BundleFlags(bp6::BundleFlags::REPORT_CUSTODY.0);
-
 impl Agent {
     pub(super) fn report_reception(&mut self, now: Time, number: u64) {
         self.report(now, number, BundleFlags::REPORT_RECEPTION, Reason::NoInformation);
     }
 
     pub(super) fn report_custody(&mut self, now: Time, number: u64) {
-        self.report(now, number, REPORT_CUSTODY, Reason::NoInformation);
+        self.report(now, number, BundleFlags::REPORT_CUSTODY, Reason::NoInformation);
     }
 
     /// Reports a deletion, if requested or if this node has custody (RFC 5050 §5.13).
@@ -73,7 +70,7 @@ impl Agent {
             BundleFlags::REPORT_FORWARDING => policy.forwarding,
             BundleFlags::REPORT_DELIVERY => policy.delivery,
             BundleFlags::REPORT_DELETION => policy.deletion,
-            REPORT_CUSTODY => policy.custody,
+            BundleFlags::REPORT_CUSTODY => policy.custody,
             _ => false,
         };
         // No reports on administrative records: reports must not cause reports. A bundle without a
@@ -143,7 +140,7 @@ impl Agent {
                 fragment: primary.fragment.map(|fragment| (fragment.offset, len)),
             },
             received: status(BundleFlags::REPORT_RECEPTION),
-            custody: status(REPORT_CUSTODY),
+            custody: status(BundleFlags::REPORT_CUSTODY),
             forwarded: status(BundleFlags::REPORT_FORWARDING),
             delivered: status(BundleFlags::REPORT_DELIVERY),
             deleted: status(BundleFlags::REPORT_DELETION),
@@ -183,7 +180,7 @@ impl Agent {
         lifetime_ms: u64,
         bytes: Vec<u8>,
     ) {
-        if !self.has_room(bytes.len() as u64 + 256) {
+        if !self.check_room(bytes.len() as u64 + 256) {
             return;
         }
         // In version 6 a neighbour may keep and lose a fragment, and records have no custodian.

@@ -8,7 +8,7 @@ use super::super::layer::Refusal;
 use super::config::{Acceptance, By, Limits, Routing};
 use super::head::Head;
 use super::intake::Giver;
-use super::{Agent, Held, Limit, LinkRef, Reply};
+use super::{Agent, Held, Limit, LinkRef};
 use crate::codec::bp7::Eid;
 
 /// Owner of a share of the store.
@@ -131,7 +131,7 @@ impl Shares {
         }
     }
 
-    fn of(&self, account: &Account) -> Load {
+    fn load(&self, account: &Account) -> Load {
         self.accounts.get(account).copied().unwrap_or_default()
     }
 }
@@ -236,8 +236,8 @@ impl Agent {
     }
 
     /// Whether there is room for a bundle in the share of an account.
-    pub(super) fn has_share(&mut self, account: &Account, bytes: u64) -> bool {
-        if !self.has_room(bytes) {
+    pub(super) fn check_share(&mut self, account: &Account, bytes: u64) -> bool {
+        if !self.check_room(bytes) {
             return false;
         }
         let Limits { bundles, bytes: most, share, strangers_share, reserve, .. } =
@@ -247,7 +247,7 @@ impl Agent {
             Account::Neighbour(_) => share,
             Account::Strangers => strangers_share,
         };
-        let Load { bundles: count, bytes: held, arriving } = self.shares.of(account);
+        let Load { bundles: count, bytes: held, arriving } = self.shares.load(account);
         let open = 100 - reserve.min(100);
         let of_all = |percent| part(bundles as u64, percent).max(1);
         let taken = self.bytes.saturating_add(self.shares.reserved());
@@ -263,19 +263,19 @@ impl Agent {
 
     /// Reserves room for an arriving bundle, of which this length is known now. Where the store is
     /// full the youngest arriving bundles are refused. Returns whether this one goes on.
-    pub(super) fn expects(&mut self, now: Time, number: u64, bytes: u64) -> bool {
+    pub(super) fn reserve(&mut self, now: Time, number: u64, bytes: u64) -> bool {
         loop {
             let Some((account, more)) = self.shares.missing(number, bytes) else { return true };
             if self.never_fits(&account, bytes) {
                 self.turn_down(now, number, Refusal::NotAcceptable);
                 return false;
             }
-            if self.has_share(&account, more) {
+            if self.check_share(&account, more) {
                 self.shares.grow(number, more);
                 return true;
             }
             // Others are refused only if that makes room: never for a share that is used up.
-            let is_full = !self.has_room(more);
+            let is_full = !self.check_room(more);
             let is_partial =
                 |number: &u64| self.intakes.get(*number).is_some_and(|intake| !intake.is_whole);
             let youngest = self.shares.youngest().find(is_partial).filter(|_| is_full);
@@ -289,12 +289,12 @@ impl Agent {
 
     /// Refuses a bundle that is being received, for want of room now or ever.
     fn turn_down(&mut self, now: Time, number: u64, why: Refusal) {
-        let Some(intake) = self.intakes.get(number) else { return self.shares.end(number) };
-        let (giver, id) = (intake.giver, intake.id());
-        self.drop_intake(number);
-        if let (Giver::Layer { layer, link, .. }, Refusal::NotAcceptable) = (giver, why) {
-            self.is_too_long(now, LinkRef { layer, link });
+        match self.refuse_intake(number, why) {
+            None => self.shares.end(number),
+            Some(Giver::Layer { layer, link, .. }) if why == Refusal::NotAcceptable => {
+                self.note_too_long(now, LinkRef { layer, link });
+            }
+            Some(_) => {}
         }
-        self.reply(giver, id, Reply::Refused(why));
     }
 }

@@ -9,7 +9,7 @@
 mod tests;
 
 use bytes::Bytes;
-use engine::{Completion, EffectError, FileId, FileName, OpenMode, StoreEffect, Ticket, Time};
+use engine::{Completion, EffectResult, FileId, FileName, OpenMode, StoreEffect, Ticket, Time};
 use ltp::segment::{CancelReason, SessionId};
 use wire::DecodeError;
 
@@ -156,7 +156,7 @@ impl Ltpcl {
                         None if incoming.total == 0 => bytes.len(),
                         None => {
                             incoming.rest = Rest::Nothing;
-                            self.not_readable(link);
+                            self.report_unreadable(link);
                             continue;
                         }
                         Some(len) => len,
@@ -194,12 +194,7 @@ impl Ltpcl {
     }
 
     /// Handles a completion of the store for a working file; `false` if it is for another use.
-    pub(super) fn cut_done(
-        &mut self,
-        now: Time,
-        ticket: Ticket,
-        result: &Result<Completion, EffectError>,
-    ) -> bool {
+    pub(super) fn cut_done(&mut self, now: Time, ticket: Ticket, result: &EffectResult) -> bool {
         let Some(id) = self.cuts.remove(&ticket) else { return false };
         self.blocks.forget_ticket(ticket);
         let rest = self.incoming.get_mut(&id).map(|incoming| &mut incoming.rest);
@@ -212,14 +207,14 @@ impl Ltpcl {
         cut.is_pending = false;
         match result {
             Ok(Completion::Opened { file, .. }) => cut.file = Some(*file),
-            Ok(Completion::Read(bytes)) => self.was_read(id, bytes),
+            Ok(Completion::Read(bytes)) => self.on_read(id, bytes),
             Ok(_) | Err(_) => self.stop_cutting(id, Some(CancelReason::User)),
         }
         self.advance(now, id);
         true
     }
 
-    fn was_read(&mut self, id: SessionId, bytes: &Bytes) {
+    fn on_read(&mut self, id: SessionId, bytes: &Bytes) {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         let Rest::File(cut) = &mut incoming.rest else { return };
         let left = |from: u64| cut.len.saturating_sub(from);
@@ -309,10 +304,10 @@ impl Ltpcl {
         }
         let link = incoming.link;
         self.stop_cutting(id, None);
-        self.not_readable(link);
+        self.report_unreadable(link);
     }
 
-    fn not_readable(&mut self, link: LinkId) {
+    fn report_unreadable(&mut self, link: LinkId) {
         self.neighbours.statistics.faults += 1;
         let what = "a block that ends with bytes that are not a bundle";
         self.neighbours.events.push_back(Event::PeerFault { link, what });

@@ -145,21 +145,21 @@ impl Ltpcl {
                 }
                 _ => {
                     if let Err(failure) = finished.result {
-                        self.has_refused(finished.id, failure);
-                        self.not_received(now, finished.id);
+                        self.report_refused(finished.id, failure);
+                        self.on_session_over(now, finished.id);
                     }
                 }
             },
             Indication::PeerError { id, .. } => {
                 self.neighbours.statistics.faults += 1;
-                if let Some(link) = self.neighbours.at(id.originator) {
+                if let Some(link) = self.neighbours.link_at(id.originator) {
                     let what = "its LTP engine violated the protocol";
                     self.neighbours.events.push_back(Event::PeerFault { link, what });
                 }
             }
             Indication::Elsewhere { engine, is_taken: false, .. } => {
                 self.neighbours.statistics.faults += 1;
-                if let Some(link) = self.neighbours.at(*engine) {
+                if let Some(link) = self.neighbours.link_at(*engine) {
                     let what = "its LTP engine sends from another host";
                     self.neighbours.events.push_back(Event::PeerFault { link, what });
                 }

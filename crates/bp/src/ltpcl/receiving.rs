@@ -47,19 +47,19 @@ impl Ltpcl {
             incoming.chain(held.iter().map(|(link, _)| *link)).any(|of| of == link)
         };
         match self.neighbours.met(block.id.originator, is_owed) {
-            None => self.not_wanted(now, block.id, CancelReason::User),
+            None => self.cancel_block(now, block.id, CancelReason::User),
             Some(link) if self.neighbours.is_held(link) => self.held.push_back((link, block)),
-            Some(link) => self.hand_on(now, link, block),
+            Some(link) => self.begin_block(now, link, block),
         }
     }
 
     /// Cancels a session whose block is refused.
-    fn not_wanted(&mut self, now: Time, id: SessionId, why: CancelReason) {
+    fn cancel_block(&mut self, now: Time, id: SessionId, why: CancelReason) {
         // The session may have ended in the meantime.
         let _over = self.ltp.cancel_for(now, id, why);
     }
 
-    fn hand_on(&mut self, now: Time, link: LinkId, block: Block) {
+    fn begin_block(&mut self, now: Time, link: LinkId, block: Block) {
         let Block { id, service, content, .. } = block;
         match content {
             BlockContent::File(name, len) => {
@@ -159,7 +159,7 @@ impl Ltpcl {
             return;
         };
         if let Some(reason) = refused.filter(|why| *why == CancelReason::User || !is_taken) {
-            self.not_wanted(now, id, reason);
+            self.cancel_block(now, id, reason);
             return;
         }
         self.accept(now, id);
@@ -177,7 +177,7 @@ impl Ltpcl {
     }
 
     /// Reports a bundle that the engine refused: the agent has not seen it.
-    pub(super) fn has_refused(&mut self, id: SessionId, failure: Failure) {
+    pub(super) fn report_refused(&mut self, id: SessionId, failure: Failure) {
         let why = match failure.cause {
             Some(Cause::Store) => Refusal::NoResources,
             Some(Cause::TooLong) => Refusal::NotAcceptable,
@@ -190,7 +190,7 @@ impl Ltpcl {
 
     /// Handles a receiving session that ended before its block was accepted: the sender cancelled,
     /// or nothing more came.
-    pub(super) fn not_received(&mut self, now: Time, id: SessionId) {
+    pub(super) fn on_session_over(&mut self, now: Time, id: SessionId) {
         self.held.retain(|(_, block)| block.id != id);
         if self.incoming.contains_key(&id) {
             self.stop_cutting(id, None);
@@ -228,7 +228,7 @@ impl Ltpcl {
         self.neighbours.hold(link, false);
         for (of, block) in std::mem::take(&mut self.held) {
             if of == link {
-                self.hand_on(now, link, block);
+                self.begin_block(now, link, block);
             } else {
                 self.held.push_back((of, block));
             }

@@ -2,6 +2,7 @@
 //! the others. Messages that a protocol lacks are inferred on reception and omitted on
 //! transmission.
 
+use session::settings;
 use wire::DecodeError;
 
 use super::session::Session;
@@ -23,34 +24,24 @@ pub enum Protocol {
     Framed(Framing),
 }
 
-/// Capabilities of this side in version 3 (RFC 7242 §4.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version3 {
-    /// Whether segments are acknowledged if the peer agrees. Without acknowledgments a bundle has
-    /// only left.
-    pub acks: bool,
-    /// Whether the acknowledged part of a bundle is kept as a fragment when its stream breaks, if
-    /// the peer agrees. The receiver acknowledges before the data is on disk: a crash at the same
-    /// time loses them.
-    pub reactive_fragmentation: bool,
-    /// Whether bundles may be refused, if the peer agrees.
-    pub refusals: bool,
-    /// Whether the peer is requested to announce the lengths of bundles.
-    pub lengths: bool,
-    /// Seconds after which a peer may reconnect after a shutdown, 0 for never; `None` leaves it to
-    /// the peer.
-    pub reconnect_s: Option<u64>,
-}
-
-impl Default for Version3 {
-    fn default() -> Self {
-        Self {
-            acks: true,
-            reactive_fragmentation: false,
-            refusals: true,
-            lengths: true,
-            reconnect_s: None,
-        }
+settings! {
+    /// Capabilities of this side in version 3 (RFC 7242 §4.1).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Version3 {
+        /// Whether segments are acknowledged if the peer agrees. Without acknowledgments a bundle
+        /// has only left.
+        pub acks: bool = true,
+        /// Whether the acknowledged part of a bundle is kept as a fragment when its stream breaks,
+        /// if the peer agrees. The receiver acknowledges before the data is on disk: a crash at the
+        /// same time loses them.
+        pub reactive_fragmentation: bool = false,
+        /// Whether bundles may be refused, if the peer agrees.
+        pub refusals: bool = true,
+        /// Whether the peer is requested to announce the lengths of bundles.
+        pub lengths: bool = true,
+        /// Seconds after which a peer may reconnect after a shutdown, 0 for never; `None` leaves it
+        /// to the peer.
+        pub reconnect_s: Option<u64> = None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Effect, PathEffect, PathId, Time};
+use engine::{PathEffect, PathId, Time};
 use wire::DecodeErrorKind;
 
 use super::super::layer::{Event, LinkId, Outcome, Refusal, TransferId};
@@ -88,22 +88,20 @@ impl Tcpcl {
         }
         if !is_unwanted {
             if flags.end {
-                session.replies.push_back(Reply::Whole { id, flags, transfer, length });
+                session.reply(Reply::Whole { id, flags, transfer, length });
                 let (link, file) = (session.link, None);
                 self.events.push_back(Event::Whole { link, transfer: id, file });
                 self.statistics.received += 1;
             } else {
-                session.replies.push_back(Reply::Ack { flags, transfer, length });
+                session.reply(Reply::Ack { flags, transfer, length });
             }
-            session.send_replies();
             if session.replies.len() >= most && !session.is_paused {
                 session.is_paused = true;
-                self.effects.push_back(PathEffect::PauseRead { path }.into());
+                self.effects.pause(path, true);
             }
         } else if session.agreement.acks && !session.agreement.refusals {
             // It could not be refused, so it is acknowledged and discarded.
-            session.replies.push_back(Reply::Ack { flags, transfer, length });
-            session.send_replies();
+            session.reply(Reply::Ack { flags, transfer, length });
         }
         self.ready.insert(path);
         self.end_if_done(path);
@@ -218,9 +216,9 @@ impl Tcpcl {
 
     /// Queues the contact header of the side that accepted the stream.
     fn reply_to_contact(&mut self, path: PathId) {
-        if let Some(mut session) = self.sessions.remove(&path) {
-            self.contact(&mut session);
-            self.sessions.insert(path, session);
+        let contact = self.contact();
+        if let Some(session) = self.sessions.get_mut(&path) {
+            session.out.push(contact);
         }
     }
 
@@ -291,14 +289,6 @@ impl Tcpcl {
                     wanted.pause = wanted.pause.max(named);
                 }
             }
-        }
-    }
-
-    fn begin_session(&mut self, path: PathId) {
-        if let Some(mut session) = self.sessions.remove(&path) {
-            self.init(&mut session);
-            self.sessions.insert(path, session);
-            self.ready.insert(path);
         }
     }
 
@@ -468,8 +458,7 @@ impl Tcpcl {
         let link = session.link;
         match refused {
             Some(reason) => {
-                session.replies.push_back(Reply::Refuse { reason, transfer });
-                session.send_replies();
+                session.reply(Reply::Refuse { reason, transfer });
                 self.ready.insert(path);
             }
             None => {
@@ -495,8 +484,7 @@ impl Tcpcl {
             self.fault(path, "a bundle of another length than announced");
             return false;
         }
-        session.replies.push_back(Reply::Refuse { reason, transfer });
-        session.send_replies();
+        session.reply(Reply::Refuse { reason, transfer });
         self.ready.insert(path);
         true
     }
@@ -530,7 +518,6 @@ impl Tcpcl {
 
     fn acknowledged(&mut self, path: PathId, flags: SegmentFlags, transfer: u64, length: u64) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
-        let link = session.link;
         let of = |s: &super::Sending| s.transfer == transfer;
         let Some(at) = session.sending.iter().position(of) else { return };
         let Some(sending) = session.sending.get_mut(at) else { return };
@@ -544,25 +531,15 @@ impl Tcpcl {
             }
             return;
         }
-        let Some(sending) = session.sending.remove(at) else { return };
-        self.leave(&sending);
-        self.statistics.sent += 1;
-        self.report_sent(link, sending.tag, Outcome::Acknowledged);
-        self.ready.insert(path);
-        self.end_if_done(path);
+        self.end_transfer(path, at, Outcome::Acknowledged);
     }
 
     fn refused(&mut self, path: PathId, reason: RefuseReason, transfer: u64) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
-        let link = session.link;
         let of = |s: &super::Sending| s.transfer == transfer && s.sent > 0;
         let Some(at) = session.sending.iter().position(of) else { return };
         // No more of it is sent; the next transfer begins with its own segment (§5.2.4).
-        let Some(sending) = session.sending.remove(at) else { return };
-        self.leave(&sending);
-        self.report_sent(link, sending.tag, Outcome::Refused(refusal(reason)));
-        self.ready.insert(path);
-        self.end_if_done(path);
+        self.end_transfer(path, at, Outcome::Refused(refusal(reason)));
     }
 
     /// Handles the agent's decision on a bundle.
@@ -595,12 +572,11 @@ impl Tcpcl {
         {
             coming.is_unwanted = true;
             let (reason, transfer) = (reason(why), coming.transfer);
-            session.replies.push_back(Reply::Refuse { reason, transfer });
-            session.send_replies();
+            session.reply(Reply::Refuse { reason, transfer });
         }
         if session.is_paused && !session.is_held && session.replies.len() < most / 2 {
             session.is_paused = false;
-            self.effects.push_back(PathEffect::ResumeRead { path }.into());
+            self.effects.pause(path, false);
         }
         self.ready.insert(path);
         self.end_if_done(path);
@@ -615,12 +591,7 @@ impl Tcpcl {
         let pauses = is_held || session.replies.len() >= most;
         if pauses != session.is_paused {
             session.is_paused = pauses;
-            let effect = if pauses {
-                Effect::Path(PathEffect::PauseRead { path })
-            } else {
-                Effect::Path(PathEffect::ResumeRead { path })
-            };
-            self.effects.push_back(effect);
+            self.effects.pause(path, pauses);
         }
     }
 
@@ -632,7 +603,7 @@ impl Tcpcl {
             self.ready.insert(path);
             return;
         }
-        self.effects.push_back(PathEffect::Close { path }.into());
+        self.effects.push(PathEffect::Close { path });
         self.stream_down(now, path, "the peer closed the stream");
     }
 }

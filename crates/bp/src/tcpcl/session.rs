@@ -173,8 +173,13 @@ impl Session {
         }
     }
 
-    /// Queues the replies that wait for nothing any more.
-    pub(super) fn send_replies(&mut self) {
+    /// Adds a reply, and sends those that wait for nothing any more.
+    pub(super) fn reply(&mut self, reply: Reply) {
+        self.replies.push_back(reply);
+        self.send_replies();
+    }
+
+    fn send_replies(&mut self) {
         while let Some(reply) = self.replies.front() {
             let message = match *reply {
                 Reply::Whole { .. } => return,

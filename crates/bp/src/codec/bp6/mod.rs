@@ -21,9 +21,10 @@ pub use self::admin::{
     AdministrativeRecord, AggregateCustodySignal, CustodyReason, CustodySignal, DtnTime, Fill,
     Reason, StatusReport, Subject,
 };
-pub use self::block::{Block, BlockFlags, CustodyEnhancement, Reference};
+pub use self::block::{Block, CustodyEnhancement, Reference};
 pub use self::head::{Bundle, Head, Payload, Trailer};
-pub use self::primary::{BundleFlags, BundleId, CreationTimestamp, Fragment, Primary, Priority};
+pub use self::primary::{CreationTimestamp, Primary, Priority};
+pub use crate::codec::bundle::{BlockFlags, BundleFlags, Fragment};
 pub use crate::codec::eid::Eid;
 
 use crate::codec::eid;

@@ -15,44 +15,14 @@
 //! | 2 SDNVs | of a fragment: its offset, bytes of the whole |
 
 use wire::cursor::Reader;
-use wire::flags;
 use wire::sdnv;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
-use super::{Bounds, Reference, VERSION, whole};
+use super::{Bounds, BundleFlags, Fragment, Reference, VERSION, whole};
+use crate::codec::bundle;
 use crate::codec::eid::Eid;
 
-/// Bundle processing control flags (§4.2). Unknown flags are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BundleFlags(pub u64);
-
-flags!(BundleFlags);
-
 impl BundleFlags {
-    /// The bundle is a fragment. Set and cleared to match [`Primary::fragment`].
-    pub const FRAGMENT: Self = Self(0x1);
-    /// The payload is an administrative record.
-    pub const ADMINISTRATIVE: Self = Self(0x2);
-    /// The bundle must not be fragmented.
-    pub const MUST_NOT_FRAGMENT: Self = Self(0x4);
-    /// Custody is requested.
-    pub const CUSTODY: Self = Self(0x8);
-    /// The destination is a singleton endpoint.
-    pub const SINGLETON: Self = Self(0x10);
-    /// The application is requested to acknowledge.
-    pub const ACKNOWLEDGE: Self = Self(0x20);
-    /// A report of reception is requested.
-    pub const REPORT_RECEPTION: Self = Self(0x4000);
-    /// A report of custody acceptance is requested.
-    pub const REPORT_CUSTODY: Self = Self(0x8000);
-    /// A report of forwarding is requested.
-    pub const REPORT_FORWARDING: Self = Self(0x1_0000);
-    /// A report of delivery is requested.
-    pub const REPORT_DELIVERY: Self = Self(0x2_0000);
-    /// A report of deletion is requested.
-    pub const REPORT_DELETION: Self = Self(0x4_0000);
-    /// All reports.
-    pub const REPORTS: Self = Self(0x7_c000);
     /// The bits of the priority.
     const PRIORITY: Self = Self(0x180);
 
@@ -102,26 +72,6 @@ pub struct CreationTimestamp {
     pub sequence: u64,
 }
 
-/// Part of the whole payload that a fragment holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fragment {
-    /// Offset in the whole, in bytes.
-    pub offset: u64,
-    /// Length of the whole, in bytes.
-    pub total: u64,
-}
-
-/// Identity of a bundle. Two fragments that start at the same byte may also differ in length.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BundleId {
-    /// Source.
-    pub source: Eid,
-    /// Creation time.
-    pub creation: CreationTimestamp,
-    /// Offset of a fragment.
-    pub offset: Option<u64>,
-}
-
 /// The primary block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Primary {
@@ -150,38 +100,19 @@ pub struct Primary {
 pub(super) type Encoded = (Vec<u8>, Option<Box<[u8]>>);
 
 impl Primary {
-    /// Returns the identity of the bundle.
-    #[must_use]
-    pub fn id(&self) -> BundleId {
-        BundleId {
-            source: self.source.clone(),
-            creation: self.creation,
-            offset: self.fragment.map(|fragment| fragment.offset),
-        }
-    }
-
     /// Returns the rule of the specification that the block breaks, if any (§4.2). The decoder
     /// still accepts such blocks.
     #[must_use]
     pub const fn conflict(&self) -> Option<&'static str> {
         let flags = self.flags;
-        let requests =
-            flags.intersects(BundleFlags::REPORTS) || flags.contains(BundleFlags::CUSTODY);
+        let requests = flags.intersects(BundleFlags::REPORTS_AND_CUSTODY);
         if flags.contains(BundleFlags::ADMINISTRATIVE) && requests {
             return Some("an administrative record must not request custody or reports");
         }
         if self.source.is_none() && requests {
             return Some("a bundle without source must not request custody or reports");
         }
-        if self.source.is_none() && !flags.contains(BundleFlags::MUST_NOT_FRAGMENT) {
-            return Some("a bundle without source must not be fragmented");
-        }
-        if let Some(Fragment { offset, total }) = self.fragment
-            && offset > total
-        {
-            return Some("a fragment starts beyond the end of its bundle");
-        }
-        None
+        bundle::conflict(flags, self.fragment, self.source.is_none())
     }
 
     /// Returns the endpoint that a block refers to.
@@ -224,10 +155,7 @@ impl Primary {
         if let Some(conflict) = self.conflict() {
             return Err(EncodeError::Conflict(conflict));
         }
-        let flags = match self.fragment {
-            Some(_) => self.flags.with(BundleFlags::FRAGMENT),
-            None => self.flags.without(BundleFlags::FRAGMENT),
-        };
+        let flags = Fragment::flags(self.fragment, self.flags);
         let mut dictionary = self.dictionary.as_deref().map(<[u8]>::to_vec);
         let mut inner = Vec::with_capacity(64);
         for eid in [&self.destination, &self.source, &self.report_to, &self.custodian] {
@@ -331,10 +259,7 @@ fn numbers(eid: &Eid) -> Result<Reference, EncodeError> {
 
 /// Returns the reference of an endpoint in a dictionary; adds the endpoint if it is missing.
 fn refer(dictionary: &mut Vec<u8>, eid: &Eid) -> Result<Reference, EncodeError> {
-    if matches!(eid, Eid::Unknown { .. }) {
-        return Err(EncodeError::Conflict("an endpoint of an unknown scheme has no text"));
-    }
-    let text = eid.to_string();
+    let text = eid.to_text()?;
     let (scheme, part) = text.split_once(':').unwrap_or((&text, ""));
     let mut place = |text: &str| {
         let entry = [text.as_bytes(), &[0]].concat();

@@ -251,7 +251,7 @@ fn any_primary() -> impl Strategy<Value = Primary> {
                 let (destination, source, report_to, custodian) = eids;
                 let mut flags = BundleFlags(flags).without(BundleFlags::FRAGMENT);
                 if source.is_none() || flags.contains(BundleFlags::ADMINISTRATIVE) {
-                    let requests = BundleFlags::REPORTS.with(BundleFlags::CUSTODY);
+                    let requests = BundleFlags::REPORTS_AND_CUSTODY;
                     flags = flags.without(requests).with(BundleFlags::MUST_NOT_FRAGMENT);
                 }
                 let fragment =

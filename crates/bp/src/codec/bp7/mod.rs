@@ -21,10 +21,11 @@ mod primary;
 mod tests;
 
 pub use self::admin::{AdministrativeRecord, Reason, Status, StatusReport};
-pub use self::block::{Block, BlockFlags, Extension, HopCount};
+pub use self::block::{Block, Extension, HopCount};
 pub use self::crc::CrcType;
 pub use self::head::{Bundle, Head, Payload, PayloadCrc};
-pub use self::primary::{BundleFlags, BundleId, CreationTimestamp, Fragment, Primary};
+pub use self::primary::{BundleId, CreationTimestamp, Primary};
+pub use crate::codec::bundle::{BlockFlags, BundleFlags, Fragment};
 pub use crate::codec::eid::Eid;
 
 use crate::codec::eid;

@@ -15,11 +15,12 @@
 
 use std::fmt;
 
-use wire::codes;
 use wire::cursor::{Reader, Writer};
+use wire::named_codes;
 use wire::sdnv;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
+use crate::codec::bundle::or_more;
 use crate::codec::tcpcl;
 pub use crate::codec::tcpcl::{MAGIC, PORT};
 
@@ -99,7 +100,7 @@ impl<'a> ContactHeader<'a> {
             return Err(DecodeError { offset: MAGIC.len(), kind });
         }
         let max = eid_max.saturating_add(8 + sdnv::LEN_MAX);
-        tcpcl::or_more(Self::read(bytes, version, eid_max), max)
+        or_more(Self::read(bytes, version, eid_max), max, tcpcl::TOO_LONG)
     }
 
     fn read(bytes: &'a [u8], version: u8, eid_max: usize) -> Result<(Self, usize), DecodeError> {
@@ -174,29 +175,29 @@ pub enum Message {
     },
 }
 
-codes! {
+named_codes! {
     /// Reason for refusing a bundle, 0 to 15 (§5.4).
-    RefuseReason {
+    RefuseReason(u8, "reason") {
         /// 0: no reason given.
-        Unknown = 0,
+        Unknown = 0, "no reason";
         /// 1: the receiver has the whole bundle.
-        Completed = 1,
+        Completed = 1, "the receiver has the bundle";
         /// 2: the receiver's resources are exhausted.
-        NoResources = 2,
+        NoResources = 2, "the receiver has no resources";
         /// 3: retransmit the bundle from its start.
-        Retransmit = 3,
+        Retransmit = 3, "to be sent again from its beginning";
     }
 }
 
-codes! {
+named_codes! {
     /// Reason for ending a connection (§6.1).
-    ShutdownReason {
+    ShutdownReason(u8, "reason") {
         /// 0: the connection was idle.
-        IdleTimeout = 0,
+        IdleTimeout = 0, "idle";
         /// 1: the versions do not match.
-        VersionMismatch = 1,
+        VersionMismatch = 1, "the versions do not fit";
         /// 2: the node is too busy.
-        Busy = 2,
+        Busy = 2, "busy";
     }
 }
 
@@ -207,7 +208,7 @@ impl Message {
     /// # Errors
     /// A number exceeds 64 bits.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
-        tcpcl::or_more(Self::read(bytes), usize::MAX)
+        or_more(Self::read(bytes), usize::MAX, tcpcl::TOO_LONG)
     }
 
     fn read(bytes: &[u8]) -> Result<(Self, usize), DecodeError> {
@@ -307,28 +308,5 @@ impl fmt::Display for Message {
             Self::Length { length } => write!(f, "LENGTH {length} B"),
             Self::Unknown { first } => write!(f, "message {first:#04x}"),
         }
-    }
-}
-
-impl fmt::Display for RefuseReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "no reason",
-            Self::Completed => "the receiver has the bundle",
-            Self::NoResources => "the receiver has no resources",
-            Self::Retransmit => "to be sent again from its beginning",
-            Self::Other(code) => return write!(f, "reason {code}"),
-        })
-    }
-}
-
-impl fmt::Display for ShutdownReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::IdleTimeout => "idle",
-            Self::VersionMismatch => "the versions do not fit",
-            Self::Busy => "busy",
-            Self::Other(code) => return write!(f, "reason {code}"),
-        })
     }
 }

@@ -21,13 +21,14 @@ mod extension;
 #[cfg(test)]
 mod tests;
 
-use wire::codes;
 use wire::cursor::{Reader, Writer};
+use wire::named_codes;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
 pub use self::extension::{Extension, Extensions, TRANSFER_LENGTH};
 pub use crate::codec::tcpcl::{MAGIC, PORT};
 
+use crate::codec::bundle::or_more;
 use crate::codec::tcpcl;
 
 /// Version in the contact header.
@@ -165,53 +166,53 @@ pub struct SessionInit<'a> {
     pub extensions: Extensions<'a>,
 }
 
-codes! {
+named_codes! {
     /// Reason for refusing a transfer (§5.2.4).
-    RefuseReason {
+    RefuseReason(u8, "reason") {
         /// 0: no reason given.
-        Unknown = 0,
+        Unknown = 0, "no reason";
         /// 1: the receiver has the whole bundle.
-        Completed = 1,
+        Completed = 1, "the receiver has the bundle";
         /// 2: the receiver's resources are exhausted.
-        NoResources = 2,
+        NoResources = 2, "the receiver has no resources";
         /// 3: retransmit the bundle from its start.
-        Retransmit = 3,
+        Retransmit = 3, "to be sent again from its beginning";
         /// 4: the bundle or the request for it is not acceptable.
-        NotAcceptable = 4,
+        NotAcceptable = 4, "not acceptable";
         /// 5: an extension failed.
-        ExtensionFailure = 5,
+        ExtensionFailure = 5, "an extension failed";
         /// 6: the session is ending.
-        SessionTerminating = 6,
+        SessionTerminating = 6, "the session is ending";
     }
 }
 
-codes! {
+named_codes! {
     /// Reason for ending a session (§6.1).
-    TermReason {
+    TermReason(u8, "reason") {
         /// 0: no reason given.
-        Unknown = 0,
+        Unknown = 0, "no reason";
         /// 1: the session was idle.
-        IdleTimeout = 1,
+        IdleTimeout = 1, "idle";
         /// 2: the versions do not match.
-        VersionMismatch = 2,
+        VersionMismatch = 2, "the versions do not fit";
         /// 3: the node is too busy.
-        Busy = 3,
+        Busy = 3, "busy";
         /// 4: contact headers or session parameters are incompatible.
-        ContactFailure = 4,
+        ContactFailure = 4, "contact failure";
         /// 5: resources are exhausted.
-        ResourceExhaustion = 5,
+        ResourceExhaustion = 5, "resources are exhausted";
     }
 }
 
-codes! {
+named_codes! {
     /// Reason for rejecting a message (§5.1.2).
-    RejectReason {
+    RejectReason(u8, "reason") {
         /// 1: its type is unknown.
-        TypeUnknown = 1,
+        TypeUnknown = 1, "its type is unknown";
         /// 2: its type is known but not supported.
-        Unsupported = 2,
+        Unsupported = 2, "not supported";
         /// 3: its type is not allowed at this point.
-        Unexpected = 3,
+        Unexpected = 3, "not expected";
     }
 }
 
@@ -238,7 +239,7 @@ impl<'a> Message<'a> {
     pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Option<(Self, usize)>, DecodeError> {
         // The longest message is a SESS_INIT.
         let max = 25 + bounds.node_id_max.saturating_add(bounds.extensions_max);
-        tcpcl::or_more(Self::read(bytes, bounds), max)
+        or_more(Self::read(bytes, bounds), max, tcpcl::TOO_LONG)
     }
 
     fn read(bytes: &'a [u8], bounds: &Bounds) -> Result<(Self, usize), DecodeError> {
