@@ -23,7 +23,7 @@ const TURN: Duration = Duration::from_millis(1);
 /// cause one search.
 const VOLUME: Duration = Duration::from_secs(1);
 /// Interval in which bundles without a route are routed again in any case.
-const WAITING: Duration = Duration::from_secs(60);
+pub(super) const WAITING: Duration = Duration::from_secs(60);
 
 /// Bundles of one turn without a route: destination, giver and priority, with length and expiry. A
 /// longer one that expires no later has no route either, because a turn only reserves volume.
@@ -215,12 +215,8 @@ impl Agent {
         }
     }
 
-    /// Has bundles without a route routed again in a while, whatever happens until then.
-    pub(super) fn dispatch_later(&mut self, now: Time) {
-        self.arm_dispatch_at(now + WAITING);
-    }
-
-    fn arm_dispatch_at(&mut self, at: Time) {
+    /// Has bundles without a route routed again at a time, whatever happens until then.
+    pub(super) fn arm_dispatch_at(&mut self, at: Time) {
         if self.timers.get(Alarm::Dispatch).is_none_or(|deadline| deadline.at > at) {
             self.timers.set(Alarm::Dispatch, at, "another search for routes of bundles");
         }

@@ -14,14 +14,13 @@ use std::ops::Range;
 use engine::{Rng, Time};
 use session::ranges::Ranges;
 
-use super::super::layer::Tag;
 use super::head::Key;
 use super::held::Custody;
-use super::{Agent, Alarm, Believe, Held, Indication, LinkRef, Version};
+use super::{Agent, Alarm, Believe, Held, Indication, Version};
 use crate::codec::bp6::{
     self, AdministrativeRecord, AggregateCustodySignal, CustodyReason, CustodySignal, Fill, Subject,
 };
-use crate::codec::bp7::{CreationTimestamp, Eid};
+use crate::codec::bp7::{BundleFlags, CreationTimestamp, Eid, Reason};
 
 /// Most bundles in one aggregate signal.
 const AGGREGATE_MAX: usize = 1024;
@@ -89,15 +88,6 @@ impl Agent {
         Custody { number: given, ..Custody::default() }
     }
 
-    /// Records the neighbour to which a bundle in custody is being sent.
-    pub(super) fn record_given(&mut self, at: LinkRef, tag: Tag, number: u64) {
-        let Some(held) = self.bundles.get_mut(&number) else { return };
-        let to = held.sending.get(&(at, tag)).map(|sending| sending.to.clone());
-        if let (Some(custody), Some(to)) = (&mut held.custody, to) {
-            custody.given.insert(to);
-        }
-    }
-
     /// Accepts custody of a bundle to forward, if it requests that and can name this node (RFC 5050
     /// §5.10.1). The previous custodian is signalled when the bundle is safe.
     pub(super) fn take_custody(&mut self, number: u64, held: &mut Held) {
@@ -121,7 +111,7 @@ impl Agent {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some((custodian, custody_number)) = held.arrival.predecessor.take() else { return };
         let (key, total) = (held.key(), held.head.lifetime_ms());
-        self.report_custody(now, number);
+        self.report(now, number, BundleFlags::REPORT_CUSTODY, Reason::NoInformation);
         let addressee = (custodian, custody_number);
         self.signal(now, addressee, &key, total, CustodyReason::NoInformation);
     }

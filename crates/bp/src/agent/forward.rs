@@ -8,6 +8,7 @@ use engine::Time;
 use super::super::layer::{Command, Outcome, Refusal, Tag};
 use super::super::routes::{Priority, Route};
 use super::config::Routing;
+use super::contacts::WAITING;
 use super::forwarder::{Place, Reception};
 use super::held::Sending;
 use super::outgoing::{Load, Retry, Unfit};
@@ -23,7 +24,7 @@ impl Agent {
     pub(super) fn route(&mut self, now: Time, number: u64) {
         let bounds = self.config.limits.head;
         let Some(held) = self.bundles.get(&number) else { return };
-        if held.is_at_its_hop_limit(&bounds) {
+        if held.head.hop_count(&bounds).is_some_and(|hops| hops.count >= hops.limit) {
             self.delete(now, number, Reason::HopLimitExceeded);
             return;
         }
@@ -156,13 +157,16 @@ impl Agent {
     fn send_next(&mut self, at: LinkRef, node: &Eid, place: Place, load: Load) {
         let (_, number) = place;
         let copy_for = self.copy_for(node).cloned();
-        let tag = self.forwarder.new_tag();
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let (part, head_len) = (load.part, load.head.encoded_len());
         let (start, end) = part.unwrap_or((0, held.payload.len()));
         let bytes = (end - start).saturating_add(head_len as u64);
+        let tag = self.forwarder.begin(at, number, bytes);
         let sending =
             Sending { to: node.clone(), route: None, part, head_len, hops: held.arrival.hops };
+        if let Some(custody) = &mut held.custody {
+            custody.given.insert(node.clone());
+        }
         held.sending.insert((at, tag), sending);
         held.arrival.is_tried = true;
         if part.is_none() || held.gap(copy_for.as_ref()).is_none() {
@@ -172,7 +176,6 @@ impl Agent {
             }
             self.forwarder.dequeue(node, place);
         }
-        self.forwarder.begin(at, tag, number, bytes);
         self.give(number, node, load.copies);
         self.load_up(at, tag, number, load);
     }
@@ -296,7 +299,7 @@ impl Agent {
             Retry::Later => {
                 self.unqueue(number, &sending.to);
                 self.wait(now, number);
-                self.dispatch_later(now);
+                self.arm_dispatch_at(now + WAITING);
             }
         }
     }

@@ -321,17 +321,14 @@ impl Forwarder {
         traffic
     }
 
-    /// Tag of the next transmission.
-    pub(super) fn new_tag(&mut self) -> Tag {
+    /// Records a transmission of a bundle with `bytes` bytes. Returns its tag.
+    pub(super) fn begin(&mut self, at: LinkRef, number: u64, bytes: u64) -> Tag {
+        let tag = Tag(self.next_tag);
         self.next_tag += 1;
-        Tag(self.next_tag - 1)
-    }
-
-    /// Records a transmission of a bundle with `bytes` bytes.
-    pub(super) fn begin(&mut self, at: LinkRef, tag: Tag, number: u64, bytes: u64) {
         if let Some(link) = self.links.get_mut(&at) {
             link.sending.insert(tag, number, bytes);
         }
+        tag
     }
 
     /// Removes a transmission on which its layer reported. Returns the bundle and its neighbour.

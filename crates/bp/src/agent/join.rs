@@ -21,7 +21,7 @@ use session::ranges::Ranges;
 use super::super::layer::Content;
 use super::head::Key;
 use super::intake::{Intake, Parts};
-use super::{Agent, Alarm, Held, Limit, Reply};
+use super::{Agent, Alarm, Held, Limit};
 use crate::codec::bp7::Eid;
 
 /// Back-off after the store had no room for a reassembled bundle.
@@ -330,11 +330,6 @@ impl Agent {
         self.intakes.insert(number, intake);
         self.place(number);
         self.read_parts(now, number);
-    }
-
-    /// Whether a reassembled bundle is still wanted.
-    pub(super) fn weigh_joined(&self, held: &Held) -> Result<(), Option<Reply>> {
-        if self.knows(&held.key()) { Err(None) } else { Ok(()) }
     }
 
     /// Deletes the fragments of a reassembled bundle, which is safe.

@@ -80,7 +80,7 @@ use self::users::Users;
 use super::layer::{Command, Content, Refusal, Tag};
 use super::routes::Priority;
 use super::security::Vectors;
-use crate::codec::bp7::{BundleId, Eid, Reason};
+use crate::codec::bp7::{BundleFlags, BundleId, Eid, Reason};
 
 /// The agent's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -355,7 +355,8 @@ impl Agent {
         for &giver in givers {
             self.reply(giver, Some(id.clone()), Reply::Safe);
             if matches!(giver, Giver::Layer { .. }) {
-                self.report_reception(now, number);
+                let flag = BundleFlags::REPORT_RECEPTION;
+                self.report(now, number, flag, Reason::NoInformation);
             }
         }
         self.signal_predecessor(now, number);
@@ -565,7 +566,10 @@ impl Agent {
             Job::Load | Job::List => self.found(now, job, result),
             Job::Open { intake } => self.intake_opened(now, intake, result),
             Job::Write { intake, bytes } => self.intake_written(now, intake, bytes, result),
-            Job::Sync { intake } => self.intake_synced(now, intake, result),
+            Job::Sync { intake } => match result {
+                Ok(_) => self.finish_intake(now, intake),
+                Err(error) => self.fail_intake(now, intake, error),
+            },
             Job::Part { intake } => self.part_done(now, intake, result),
             Job::Sum { tag } => self.summed(now, tag, result),
             Job::Payload { number } => {

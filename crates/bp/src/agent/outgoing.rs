@@ -208,7 +208,6 @@ impl Agent {
         number: u64,
         Load { head, part, .. }: Load,
     ) {
-        self.record_given(at, tag, number);
         let Some(held) = self.bundles.get(&number) else { return };
         let Some((start, end)) = part else {
             let (payload, tail) = (held.payload.clone(), held.tail.clone());

@@ -360,13 +360,6 @@ impl Agent {
         self.finish_if_written(now, number);
     }
 
-    pub(super) fn intake_synced(&mut self, now: Time, number: u64, result: EffectResult) {
-        match result {
-            Ok(_) => self.finish_intake(now, number),
-            Err(error) => self.fail_intake(now, number, error),
-        }
-    }
-
     /// Reads the next part of a bundle, unless a read is pending or the store has fallen behind.
     pub(super) fn read_parts(&mut self, now: Time, number: u64) {
         let most = self.config.limits.write_ahead;
@@ -476,7 +469,7 @@ impl Agent {
     }
 
     /// Finishes the reception of a bundle.
-    fn finish_intake(&mut self, now: Time, number: u64) {
+    pub(super) fn finish_intake(&mut self, now: Time, number: u64) {
         self.let_flow(number);
         self.shares.end(number);
         let Some(mut intake) = self.intakes.remove(number) else { return };
@@ -525,7 +518,8 @@ impl Agent {
     /// Decides whether a whole bundle is accepted.
     fn judge(&mut self, now: Time, number: u64, mut held: Box<Held>, giver: Giver) {
         let verdict = if giver == Giver::Fragments {
-            self.weigh_joined(&held)
+            // It may have come whole in the meantime.
+            if self.knows(&held.key()) { Err(None) } else { Ok(()) }
         } else if giver.is_here() {
             Ok(())
         } else {

@@ -15,14 +15,6 @@ use crate::codec::bp7::{
 };
 
 impl Agent {
-    pub(super) fn report_reception(&mut self, now: Time, number: u64) {
-        self.report(now, number, BundleFlags::REPORT_RECEPTION, Reason::NoInformation);
-    }
-
-    pub(super) fn report_custody(&mut self, now: Time, number: u64) {
-        self.report(now, number, BundleFlags::REPORT_CUSTODY, Reason::NoInformation);
-    }
-
     /// Reports a deletion, if requested or if this node has custody (RFC 5050 §5.13).
     pub(super) fn report_deletion(&mut self, now: Time, number: u64, reason: Reason) {
         let Some(held) = self.bundles.get(&number) else { return };

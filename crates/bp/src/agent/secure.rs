@@ -113,7 +113,7 @@ impl Agent {
             if !is_for_us {
                 signed = opened.signed();
             }
-            passed = policy.check(opened, is_for_us)?.passed.into_iter().collect();
+            passed = policy.check(opened, is_for_us)?.into_iter().collect();
         }
         if is_for_us {
             return Ok(passed);

@@ -9,6 +9,7 @@ use super::super::layer::Content;
 use super::head::Head;
 use super::intake::{Body, Fed, Giver, Intake, There};
 use super::record::Record;
+use super::store::Job;
 use super::{Agent, Limit, Priority, RequestError, Version};
 use crate::codec::bp6;
 use crate::codec::bp7::{
@@ -273,7 +274,8 @@ impl Agent {
         let time_ms = self.clock().dtn_time(now).unwrap_or(0);
         let (creation, used) = self.numbers.create(time_ms);
         if let Some(used) = used.filter(|_| self.config.persistent) {
-            self.store.put_used(Record::Used(used).encode());
+            // Bundles have numbers from 1 on.
+            self.store.put(Job::Used, 0, Record::Used(used).encode());
         }
         creation
     }
@@ -290,7 +292,8 @@ impl Agent {
         match payload {
             Content::Bytes(bytes) => {
                 let body = Body::Memory(BytesMut::new());
-                self.begin_with(now, Intake::with_head(giver, body, head), &bytes);
+                let number = self.number();
+                self.begin_under(now, number, Intake::with_head(giver, body, head), &bytes);
             }
             Content::File { name, offset, len } => {
                 let there = There { name: name.clone(), payload_at: Some(offset), owns };
@@ -303,12 +306,6 @@ impl Agent {
                 self.read_parts(now, number);
             }
         }
-    }
-
-    /// Starts the intake of a bundle with a known head and a payload in memory.
-    fn begin_with(&mut self, now: Time, intake: Intake, payload: &Bytes) {
-        let number = self.number();
-        self.begin_under(now, number, intake, payload);
     }
 
     /// Starts the intake of a bundle under this number.

@@ -212,11 +212,6 @@ impl Store {
         self.effects.index(job, IndexRequest::Put { key: self.key(number), value });
     }
 
-    /// Stores the creation times that were used. Bundles have numbers from 1 on.
-    pub(super) fn put_used(&mut self, value: Bytes) {
-        self.put(Job::Used, 0, value);
-    }
-
     /// Stores the record of the clocks.
     pub(super) fn put_clocks(&mut self, value: Bytes) {
         self.effects.index(Job::Forget, IndexRequest::Put { key: self.clocks_key(), value });

@@ -176,11 +176,10 @@ impl Ltpcl {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         let Rest::File(cut) = &mut incoming.rest else { return };
         cut.is_pending = true;
-        let ticket = self.blocks.nobody();
-        self.cuts.insert(ticket, id);
         let Some(file) = cut.file else {
             let (name, mode) = (cut.name.clone(), OpenMode::Read);
-            self.effects.push_back(StoreEffect::Open { ticket, name, mode }.into());
+            let ticket = self.blocks.request(|ticket| StoreEffect::Open { ticket, name, mode });
+            self.cuts.insert(ticket, id);
             return;
         };
         let (offset, len) = match &cut.step {
@@ -190,7 +189,8 @@ impl Ltpcl {
                 (*next, usize::try_from(end - next).unwrap_or(READ).min(READ))
             }
         };
-        self.effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
+        let read = |ticket| StoreEffect::Read { ticket, file, offset, len };
+        self.cuts.insert(self.blocks.request(read), id);
     }
 
     /// Handles a completion of the store for a working file; `false` if it is for another use.
@@ -200,7 +200,7 @@ impl Ltpcl {
         let rest = self.incoming.get_mut(&id).map(|incoming| &mut incoming.rest);
         let Some(Rest::File(cut)) = rest else {
             if let Ok(Completion::Opened { file, .. }) = result {
-                self.effects.push_back(StoreEffect::Close { file: *file }.into());
+                self.blocks.close(*file);
             }
             return true;
         };
@@ -327,7 +327,7 @@ impl Ltpcl {
             self.neighbours.events.push_back(Event::Broken { link, transfer, keep: false });
         }
         if let Some(file) = file {
-            self.effects.push_back(StoreEffect::Close { file }.into());
+            self.blocks.close(file);
         }
     }
 

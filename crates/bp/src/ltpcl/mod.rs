@@ -62,7 +62,6 @@ pub struct Ltpcl {
     cuts: BTreeMap<Ticket, SessionId>,
     /// Blocks received while the agent had paused the neighbour.
     held: VecDeque<(LinkId, ltp::Block)>,
-    effects: VecDeque<Effect>,
     /// End of the wait of bundles collected for a neighbour.
     timers: Timers<LinkId>,
     next_transfer: u64,
@@ -94,7 +93,6 @@ impl Ltpcl {
             transfers: BTreeMap::new(),
             cuts: BTreeMap::new(),
             held: VecDeque::new(),
-            effects: VecDeque::new(),
             timers: Timers::new(),
             next_transfer: 0,
         }
@@ -118,7 +116,7 @@ impl Ltpcl {
             let mut some = false;
             while let Some(effect) = self.ltp.poll_effect() {
                 some = true;
-                let result = self.blocks.pass(effect, &mut self.effects);
+                let result = self.blocks.pass(effect);
                 if let Some((ticket, result)) = result {
                     self.ltp.handle_input(now, Input::Done(ticket, result));
                 }
@@ -403,7 +401,7 @@ impl Engine for Ltpcl {
             Input::Path(path, event) => self.path_event(now, path, event),
             Input::Done(ticket, result) if self.cut_done(now, ticket, &result) => {}
             Input::Done(ticket, result) => {
-                let result = self.blocks.completed(ticket, result, &mut self.effects);
+                let result = self.blocks.completed(ticket, result);
                 if let Some((ticket, result)) = result {
                     self.ltp.handle_input(now, Input::Done(ticket, result));
                 }
@@ -431,7 +429,7 @@ impl Engine for Ltpcl {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.blocks.poll_effect()
     }
 
     fn poll_indication(&mut self) -> Option<Event> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use engine::{FileName, FilestoreRequest, StoreEffect, Time};
+use engine::{FileName, Time};
 use ltp::segment::{AGGREGATION_SERVICE, CancelReason, SessionId, Unit};
 use ltp::{Block, BlockContent, Cause, Failure};
 
@@ -165,9 +165,7 @@ impl Ltpcl {
         self.accept(now, id);
         if let Some(name) = file {
             // The agent does not own it.
-            let ticket = self.blocks.nobody();
-            let request = FilestoreRequest::DenyFile(name);
-            self.effects.push_back(StoreEffect::Filestore { ticket, request }.into());
+            self.blocks.delete(name);
         }
     }
 

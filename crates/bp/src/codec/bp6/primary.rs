@@ -124,22 +124,6 @@ impl Primary {
         resolve(self.dictionary.as_deref(), reference, usize::MAX)
     }
 
-    /// Returns the reference of an endpoint; adds the endpoint to the dictionary if it is missing.
-    ///
-    /// # Errors
-    /// Endpoints are numbers and this one has none, or it has no text.
-    pub fn refer(&mut self, eid: &Eid) -> Result<Reference, EncodeError> {
-        match &mut self.dictionary {
-            Some(dictionary) => {
-                let mut bytes = dictionary.to_vec();
-                let reference = refer(&mut bytes, eid)?;
-                *dictionary = bytes.into();
-                Ok(reference)
-            }
-            None => numbers(eid),
-        }
-    }
-
     /// Encodes the block with numbers in their shortest form. The dictionary starts with the
     /// current one.
     ///

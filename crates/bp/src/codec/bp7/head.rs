@@ -149,17 +149,6 @@ impl Head {
         1 + self.primary_bytes.len() + blocks + self.payload_bytes.len()
     }
 
-    /// Length of the whole encoded bundle, in bytes.
-    #[must_use]
-    pub fn bundle_len(&self) -> u64 {
-        let crc = match self.payload.crc {
-            CrcType::None => 0,
-            CrcType::Crc16 | CrcType::Crc32c => 1 + self.payload.crc.width(),
-        };
-        let behind = crc + usize::from(self.block_breaks) + 1;
-        (self.encoded_len() as u64).saturating_add(self.payload.len).saturating_add(behind as u64)
-    }
-
     /// Offset of the payload: in the original bytes of a decoded head, in the encoded bytes of a
     /// created or changed one.
     #[must_use]
