@@ -307,6 +307,12 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         }
     }
 
+    /// Counts a fault, and reports it if its neighbour is known.
+    pub(super) fn report_fault(&mut self, link: Option<LinkId>, what: &'static str) {
+        self.statistics.faults += 1;
+        self.events.extend(link.map(|link| Event::PeerFault { link, what }));
+    }
+
     /// Reports that bundles could not be sent.
     pub(super) fn fail(&mut self, link: LinkId, tags: Vec<Tag>) {
         self.report(link, tags, Outcome::Failed { acknowledged: 0 });

@@ -10,8 +10,8 @@ use engine::Time;
 use super::super::layer::{Command, LinkId, Neighbour};
 use super::config::Routing;
 use super::forwarder::{Down, Up};
+use super::next_hop::node;
 use super::outgoing::Retry;
-use super::planned::node;
 use super::{Agent, Alarm, Indication, LinkRef};
 use crate::codec::bp7::Eid;
 use crate::routes::Priority;
@@ -30,6 +30,30 @@ pub(super) const WAITING: Duration = Duration::from_secs(60);
 type Misses = BTreeMap<(Eid, Option<Eid>, Priority), (u64, Time)>;
 
 impl Agent {
+    /// Neighbours with queued bundles or bundles in transit, to which an on-demand driver opens
+    /// links.
+    #[must_use]
+    pub fn wanted(&self) -> BTreeSet<Eid> {
+        self.forwarder.wanted()
+    }
+
+    /// Neighbours that can be reached.
+    #[must_use]
+    pub fn nodes_up(&self) -> BTreeSet<Eid> {
+        self.forwarder.up().filter_map(|(_, node)| node.cloned()).collect()
+    }
+
+    /// Links that can be used.
+    pub fn links_up(&self) -> impl Iterator<Item = LinkRef> {
+        self.forwarder.up().map(|(at, _)| at)
+    }
+
+    /// Whether a neighbour can be reached.
+    #[must_use]
+    pub fn reaches(&self, node: &Eid) -> bool {
+        self.forwarder.reaches(node)
+    }
+
     pub(super) fn link_up(&mut self, now: Time, at: LinkRef, neighbour: Neighbour) {
         let configured = self.config.links.get(&at).cloned();
         let has_no_name = configured.is_none() && neighbour.node.is_none();

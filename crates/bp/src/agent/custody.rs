@@ -18,9 +18,9 @@ use super::head::Key;
 use super::held::Custody;
 use super::{Agent, Alarm, Believe, Held, Indication, Version};
 use crate::codec::bp6::{
-    self, AdministrativeRecord, AggregateCustodySignal, CustodyReason, CustodySignal, Fill, Subject,
+    AdministrativeRecord, AggregateCustodySignal, CustodyReason, CustodySignal, Fill, Subject,
 };
-use crate::codec::bp7::{BundleFlags, CreationTimestamp, Eid, Reason};
+use crate::codec::bp7::{BundleFlags, Eid, Reason};
 
 /// Most bundles in one aggregate signal.
 const AGGREGATE_MAX: usize = 1024;
@@ -153,9 +153,7 @@ impl Agent {
             return;
         }
         let Key { source, creation, fragment, .. } = key.clone();
-        let CreationTimestamp { time_ms, sequence } = creation;
-        let creation = bp6::CreationTimestamp { time_s: time_ms / 1000, sequence };
-        let subject = Subject { source, creation, fragment };
+        let subject = Subject { source, creation: creation.into(), fragment };
         let time = self.dtn_time_six(now);
         let signal = CustodySignal { subject, succeeded, reason, time };
         self.send_record_six(
@@ -187,9 +185,7 @@ impl Agent {
     /// Handles the signal of a custodian that accepted or refused custody (RFC 5050 §5.11, §5.12).
     pub(super) fn custody_signal(&mut self, from: &Signaller, signal: &CustodySignal) {
         let Subject { source, creation, fragment } = signal.subject.clone();
-        let time_ms = creation.time_s.saturating_mul(1000);
-        let creation = CreationTimestamp { time_ms, sequence: creation.sequence };
-        let key = Key { version: Version::Six, source, creation, fragment };
+        let key = Key { version: Version::Six, source, creation: creation.into(), fragment };
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;
         if let Some(&number) = self.by_key.get(&key) {
             self.custody_reported(number, None, has_it, from);

@@ -182,12 +182,9 @@ impl Head {
     }
 
     /// Creation timestamp; time 0 if its node had no clock.
-    pub(super) const fn creation(&self) -> CreationTimestamp {
+    pub(super) fn creation(&self) -> CreationTimestamp {
         match self {
-            Self::Six(head) => {
-                let bp6::CreationTimestamp { time_s, sequence } = head.primary().creation;
-                CreationTimestamp { time_ms: time_s.saturating_mul(1000), sequence }
-            }
+            Self::Six(head) => head.primary().creation.into(),
             Self::Seven(head) => head.primary().creation,
         }
     }

@@ -7,14 +7,12 @@
 //! synced. A discarded bundle is remembered until it expires, so that no crash causes a second
 //! delivery.
 
+mod admission;
 mod clock;
 mod config;
 mod contacts;
 mod custody;
 mod deliver;
-mod demand;
-mod discards;
-mod door;
 mod forward;
 mod forwarder;
 mod gone;
@@ -27,7 +25,6 @@ mod join;
 mod next_hop;
 mod numbers;
 mod outgoing;
-mod planned;
 mod receive;
 mod record;
 mod reload;
@@ -35,10 +32,8 @@ mod reports;
 mod requests;
 mod restart;
 mod secure;
-mod shares;
 mod source;
 mod store;
-mod users;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
@@ -58,25 +53,25 @@ pub use self::inventory::{NeighbourTraffic, Received, State, Summary};
 pub use self::source::SendRequest;
 pub use crate::pattern::Pattern;
 
+use self::admission::Shares;
 use self::clock::Clock;
 use self::config::millis;
 use self::custody::Custodies;
-use self::discards::Discards;
+use self::deliver::Users;
 use self::forwarder::Forwarder;
 use self::gone::{Gone, Left};
 use self::head::Key;
 use self::held::Held;
 use self::intake::{Giver, Intakes};
 use self::join::Joins;
+use self::next_hop::Planned;
 use self::numbers::Numbers;
 use self::outgoing::Summing;
-use self::planned::Planned;
 use self::record::{HeldRecord, Payload, Record};
+use self::reports::Discards;
 use self::requests::Requests;
 use self::restart::Restart;
-use self::shares::Shares;
 use self::store::{Apart, Job, Store};
-use self::users::Users;
 use super::layer::{Command, Content, Refusal, Tag};
 use super::routes::Priority;
 use super::security::Vectors;

@@ -6,9 +6,9 @@ use engine::Time;
 
 use super::super::layer::Command;
 use super::super::routes::Router;
+use super::admission::Account;
 use super::config::{Config, Entry, Routing};
-use super::planned::Planned;
-use super::shares::Account;
+use super::next_hop::Planned;
 use super::{Agent, LinkRef};
 use crate::codec::bp7::Eid;
 

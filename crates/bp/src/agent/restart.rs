@@ -47,9 +47,7 @@ impl Agent {
                     EntryKind::Directory => None,
                 });
                 self.restart.files.extend(files.filter(|(name, _)| Store::is_working_file(name)));
-                self.restart.has_files = true;
             }
-            (Job::List, _) => self.restart.has_files = true,
             (_, Ok(Completion::Records(records))) => {
                 self.resume_clocks(now, &records);
                 let (mut requests, mut gone) = (Vec::new(), BTreeSet::new());
@@ -83,13 +81,13 @@ impl Agent {
                 // Their bundles were discarded, or never acknowledged.
                 payloads.into_keys().for_each(|number| self.store.remove_payload(number));
                 self.take_back_requests(requests, &gone);
-                self.restart.has_records = true;
             }
-            (_, Err(error)) => {
-                self.user.indicate(Indication::StoreFailed(error));
-                self.restart.has_records = true;
-            }
-            (_, Ok(_)) => self.restart.has_records = true,
+            (Job::Load, Err(error)) => self.user.indicate(Indication::StoreFailed(error)),
+            (_, Ok(_) | Err(_)) => {}
+        }
+        match job {
+            Job::List => self.restart.has_files = true,
+            _ => self.restart.has_records = true,
         }
         if self.restart.has_files && self.restart.has_records {
             self.begin_again(now);

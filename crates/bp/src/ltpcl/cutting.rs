@@ -308,9 +308,8 @@ impl Ltpcl {
     }
 
     fn report_unreadable(&mut self, link: LinkId) {
-        self.neighbours.statistics.faults += 1;
         let what = "a block that ends with bytes that are not a bundle";
-        self.neighbours.events.push_back(Event::PeerFault { link, what });
+        self.neighbours.report_fault(Some(link), what);
     }
 
     /// Reports no further bundles of a block; a reason refuses the block.

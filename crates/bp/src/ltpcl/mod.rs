@@ -149,18 +149,12 @@ impl Ltpcl {
                 }
             },
             Indication::PeerError { id, .. } => {
-                self.neighbours.statistics.faults += 1;
-                if let Some(link) = self.neighbours.link_at(id.originator) {
-                    let what = "its LTP engine violated the protocol";
-                    self.neighbours.events.push_back(Event::PeerFault { link, what });
-                }
+                let link = self.neighbours.link_at(id.originator);
+                self.neighbours.report_fault(link, "its LTP engine violated the protocol");
             }
             Indication::Elsewhere { engine, is_taken: false, .. } => {
-                self.neighbours.statistics.faults += 1;
-                if let Some(link) = self.neighbours.link_at(*engine) {
-                    let what = "its LTP engine sends from another host";
-                    self.neighbours.events.push_back(Event::PeerFault { link, what });
-                }
+                let link = self.neighbours.link_at(*engine);
+                self.neighbours.report_fault(link, "its LTP engine sends from another host");
             }
             Indication::Started(_)
             | Indication::Elsewhere { .. }

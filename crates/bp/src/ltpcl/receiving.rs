@@ -83,9 +83,7 @@ impl Ltpcl {
         let mut of_bundles = units.iter().filter(|unit| unit.service == BUNDLE_SERVICE).peekable();
         if of_bundles.peek().is_none() {
             // It is not a bundle, and a retransmission would not be one either.
-            self.neighbours.statistics.faults += 1;
-            let what = "a block without a bundle";
-            self.neighbours.events.push_back(Event::PeerFault { link, what });
+            self.neighbours.report_fault(Some(link), "a block without a bundle");
         }
         for unit in of_bundles {
             self.bytes(link, id, block.slice_ref(unit.data));

@@ -120,16 +120,7 @@ impl Agreement {
             }
             Message::Ack { length, .. } => self.acks.then(|| bytes(Three::Ack { length })),
             Message::Refuse { reason, .. } => {
-                let reason = match reason {
-                    RefuseReason::Completed => tcpcl3::RefuseReason::Completed,
-                    RefuseReason::NoResources => tcpcl3::RefuseReason::NoResources,
-                    RefuseReason::Retransmit => tcpcl3::RefuseReason::Retransmit,
-                    RefuseReason::Unknown
-                    | RefuseReason::NotAcceptable
-                    | RefuseReason::ExtensionFailure
-                    | RefuseReason::SessionTerminating
-                    | RefuseReason::Other(_) => tcpcl3::RefuseReason::Unknown,
-                };
+                let reason = tcpcl3::RefuseReason::from_code(in_both(reason.code()));
                 self.refusals.then(|| bytes(Three::Refuse { reason }))
             }
             Message::Keepalive => Some(bytes(Three::Keepalive)),
@@ -147,6 +138,11 @@ impl Agreement {
             Message::Reject { .. } | Message::Init(_) | Message::Unknown { .. } => None,
         }
     }
+}
+
+/// Code of a refusal, if it has the same meaning in both versions; otherwise that of no reason.
+const fn in_both(code: u8) -> u8 {
+    if code <= 3 { code } else { 0 }
 }
 
 /// Item read from a stream.
@@ -210,14 +206,7 @@ fn received_3<'a>(session: &mut Session, message: tcpcl3::Message) -> Received<'
         }
         tcpcl3::Message::Refuse { reason } => {
             let transfer = first.map_or(u64::MAX, |sending| sending.transfer);
-            let reason = match reason {
-                tcpcl3::RefuseReason::Completed => RefuseReason::Completed,
-                tcpcl3::RefuseReason::NoResources => RefuseReason::NoResources,
-                tcpcl3::RefuseReason::Retransmit => RefuseReason::Retransmit,
-                tcpcl3::RefuseReason::Unknown | tcpcl3::RefuseReason::Other(_) => {
-                    RefuseReason::Unknown
-                }
-            };
+            let reason = RefuseReason::from_code(in_both(reason.code()));
             Message::Refuse { reason, transfer }
         }
         tcpcl3::Message::Keepalive => Message::Keepalive,

@@ -123,16 +123,8 @@ impl Tcpcl {
             return false;
         }
         let had = session.incoming.beginning.len();
-        // An incomplete message is collected; a complete one is decoded in place.
-        let gathered: Vec<u8>;
-        let input: &[u8] = if had == 0 {
-            bytes
-        } else {
-            session.incoming.beginning.extend_from_slice(bytes);
-            gathered = std::mem::take(&mut session.incoming.beginning);
-            &gathered
-        };
-        match protocol::read(session, input, &bounds) {
+        let input = session.incoming.gather(bytes);
+        match protocol::read(session, &input, &bounds) {
             Ok(Some((received, len))) => {
                 *bytes = &bytes[len - had..];
                 match received {
@@ -148,11 +140,8 @@ impl Tcpcl {
                 }
             }
             Ok(None) => {
-                let rest = input.to_vec();
+                session.incoming.beginning = input.into_owned();
                 *bytes = &[];
-                if let Some(session) = self.sessions.get_mut(&path) {
-                    session.incoming.beginning = rest;
-                }
                 true
             }
             Err(_) => {
@@ -175,13 +164,14 @@ impl Tcpcl {
     fn contact_header(&mut self, path: PathId, bytes: &mut &[u8]) -> bool {
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let had = session.incoming.beginning.len();
-        let missing = CONTACT_LEN - had;
-        let here = bytes.len().min(missing);
-        session.incoming.beginning.extend_from_slice(&bytes[..here]);
-        *bytes = &bytes[here..];
-        let header = match ContactHeader::decode(&session.incoming.beginning) {
+        let input = session.incoming.gather(bytes);
+        let header = match ContactHeader::decode(&input) {
             Ok(Some(header)) => header,
-            Ok(None) => return true,
+            Ok(None) => {
+                session.incoming.beginning = input.into_owned();
+                *bytes = &[];
+                return true;
+            }
             Err(error) => {
                 // A peer that connects with another version gets our header and the reason (§4.3),
                 // any other peer nothing.
@@ -193,8 +183,7 @@ impl Tcpcl {
                 return false;
             }
         };
-        session.incoming.beginning.clear();
-        session.tls.peer_can_tls = header.can_tls;
+        *bytes = &bytes[CONTACT_LEN - had..];
         if !session.is_active {
             let at = session.peer.since + self.config.patience;
             self.timers.set(Alarm::Silence(path), at, "a session being established");
@@ -240,12 +229,11 @@ impl Tcpcl {
         let eid_max = self.config.limits.messages.node_id_max;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let had = session.incoming.beginning.len();
-        session.incoming.beginning.extend_from_slice(bytes);
-        let gathered = std::mem::take(&mut session.incoming.beginning);
-        let (header, len) = match tcpcl3::ContactHeader::decode(&gathered, eid_max) {
+        let input = session.incoming.gather(bytes);
+        let (header, len) = match tcpcl3::ContactHeader::decode(&input, eid_max) {
             Ok(Some(header)) => header,
             Ok(None) => {
-                session.incoming.beginning = gathered;
+                session.incoming.beginning = input.into_owned();
                 *bytes = &[];
                 return true;
             }

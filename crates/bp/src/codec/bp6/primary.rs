@@ -19,6 +19,7 @@ use wire::sdnv;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
 use super::{Bounds, BundleFlags, Fragment, Reference, VERSION, whole};
+use crate::codec::bp7;
 use crate::codec::bundle;
 use crate::codec::eid::Eid;
 
@@ -216,6 +217,18 @@ impl Primary {
             dictionary: dictionary.map(Into::into),
             fragment,
         })
+    }
+}
+
+impl From<CreationTimestamp> for bp7::CreationTimestamp {
+    fn from(CreationTimestamp { time_s, sequence }: CreationTimestamp) -> Self {
+        Self { time_ms: time_s.saturating_mul(1000), sequence }
+    }
+}
+
+impl From<bp7::CreationTimestamp> for CreationTimestamp {
+    fn from(bp7::CreationTimestamp { time_ms, sequence }: bp7::CreationTimestamp) -> Self {
+        Self { time_s: time_ms / 1000, sequence }
     }
 }
 

@@ -15,7 +15,7 @@
 
 use std::fmt;
 
-use wire::cursor::{Reader, Writer};
+use wire::cursor::Reader;
 use wire::named_codes;
 use wire::sdnv;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
@@ -246,41 +246,30 @@ impl Message {
     /// # Errors
     /// The reason of a refusal exceeds 15.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
-        let mut out = [0; 2 + sdnv::LEN_MAX];
-        let mut writer = Writer::new(&mut out);
-        match *self {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let (first, reason, number) = match *self {
             Self::Segment { start, end, length } => {
-                let start = if start { START } else { 0 };
-                writer.u8(0x10 | start | if end { END } else { 0 })?;
-                sdnv::write(&mut writer, length)?;
+                (0x10 | flag(start, START) | flag(end, END), None, Some(length))
             }
-            Self::Ack { length } => {
-                writer.u8(0x20)?;
-                sdnv::write(&mut writer, length)?;
+            Self::Ack { length } => (0x20, None, Some(length)),
+            Self::Refuse { reason } if reason.code() > 15 => {
+                return Err(EncodeError::TooLarge { field: "the reason of a refusal" });
             }
-            Self::Refuse { reason } => match reason.code() {
-                code @ 0..=15 => writer.u8(0x30 | code)?,
-                _ => return Err(EncodeError::TooLarge { field: "the reason of a refusal" }),
-            },
-            Self::Keepalive => writer.u8(0x40)?,
+            Self::Refuse { reason } => (0x30 | reason.code(), None, None),
+            Self::Keepalive => (0x40, None, None),
             Self::Shutdown { reason, reconnect_s } => {
-                let has_reason = if reason.is_some() { HAS_REASON } else { 0 };
-                writer.u8(0x50 | has_reason | if reconnect_s.is_some() { HAS_DELAY } else { 0 })?;
-                if let Some(reason) = reason {
-                    writer.u8(reason.code())?;
-                }
-                if let Some(reconnect_s) = reconnect_s {
-                    sdnv::write(&mut writer, reconnect_s)?;
-                }
+                let has_reason = flag(reason.is_some(), HAS_REASON);
+                (0x50 | has_reason | flag(reconnect_s.is_some(), HAS_DELAY), reason, reconnect_s)
             }
-            Self::Length { length } => {
-                writer.u8(0x60)?;
-                sdnv::write(&mut writer, length)?;
-            }
-            Self::Unknown { first } => writer.u8(first)?,
+            Self::Length { length } => (0x60, None, Some(length)),
+            Self::Unknown { first } => (first, None, None),
+        };
+        let mut out = vec![first];
+        out.extend(reason.map(ShutdownReason::code));
+        if let Some(number) = number {
+            sdnv::append(&mut out, number);
         }
-        let len = writer.position();
-        Ok(out[..len].to_vec())
+        Ok(out)
     }
 }
 

@@ -21,7 +21,7 @@ mod extension;
 #[cfg(test)]
 mod tests;
 
-use wire::cursor::{Reader, Writer};
+use wire::cursor::Reader;
 use wire::named_codes;
 use wire::{DecodeError, DecodeErrorKind, EncodeError};
 
@@ -274,55 +274,37 @@ impl<'a> Message<'a> {
     /// # Errors
     /// A field does not fit, or a segment other than the first has extensions.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
-        let mut out = vec![0; self.encoded_len()];
-        let mut writer = Writer::new(&mut out);
-        self.write(&mut writer)?;
-        Ok(out)
-    }
-
-    /// Length on the wire in bytes, without the data of a segment.
-    #[must_use]
-    pub fn encoded_len(&self) -> usize {
-        match self {
-            Self::Segment(segment) => {
-                let extensions = segment.extensions.encoded_len();
-                18 + if segment.flags.start { 4 + extensions } else { 0 }
-            }
-            Self::Ack { .. } => 18,
-            Self::Refuse { .. } => 10,
-            Self::Keepalive | Self::Unknown { .. } => 1,
-            Self::Terminate { .. } | Self::Reject { .. } => 3,
-            Self::Init(init) => 25 + init.node_id.len() + init.extensions.encoded_len(),
-        }
-    }
-
-    fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
+        let mut out = Vec::with_capacity(32);
         match *self {
-            Self::Segment(segment) => {
-                writer.u8(1)?;
-                segment.write(writer)
-            }
+            Self::Segment(segment) => segment.write(&mut out)?,
             Self::Ack { flags, transfer, length } => {
-                writer.put(&[2, flags.byte()])?;
-                writer.uint(transfer, 8, "the transfer ID")?;
-                writer.uint(length, 8, "the acknowledged length")
+                out.extend([2, flags.byte()]);
+                put(&mut out, [transfer, length]);
             }
             Self::Refuse { reason, transfer } => {
-                writer.put(&[3, reason.code()])?;
-                writer.uint(transfer, 8, "the transfer ID")
+                out.extend([3, reason.code()]);
+                put(&mut out, [transfer]);
             }
-            Self::Keepalive => writer.u8(4),
+            Self::Keepalive => out.push(4),
             Self::Terminate { is_reply, reason } => {
-                writer.put(&[5, u8::from(is_reply), reason.code()])
+                out.extend([5, u8::from(is_reply), reason.code()]);
             }
-            Self::Reject { reason, header } => writer.put(&[6, reason.code(), header]),
-            Self::Init(init) => {
-                writer.u8(7)?;
-                init.write(writer)
-            }
-            Self::Unknown { kind } => writer.u8(kind),
+            Self::Reject { reason, header } => out.extend([6, reason.code(), header]),
+            Self::Init(init) => init.write(&mut out)?,
+            Self::Unknown { kind } => out.push(kind),
         }
+        Ok(out)
     }
+}
+
+fn put<const N: usize>(out: &mut Vec<u8>, numbers: [u64; N]) {
+    out.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+}
+
+/// Length of a field with its length in two bytes.
+fn short_len(bytes: &[u8], field: &'static str) -> Result<[u8; 2], EncodeError> {
+    let len = u16::try_from(bytes.len()).map_err(|_| EncodeError::TooLarge { field })?;
+    Ok(len.to_be_bytes())
 }
 
 impl<'a> Segment<'a> {
@@ -337,15 +319,16 @@ impl<'a> Segment<'a> {
         Ok(Self { flags, transfer, extensions, length: reader.uint(8)? })
     }
 
-    fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-        writer.u8(self.flags.byte())?;
-        writer.uint(self.transfer, 8, "the transfer ID")?;
+    fn write(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        out.extend([1, self.flags.byte()]);
+        put(out, [self.transfer]);
         if self.flags.start {
-            self.extensions.write(writer)?;
+            self.extensions.write(out)?;
         } else if !self.extensions.is_empty() {
             return Err(EncodeError::Conflict("only a transfer's first segment has extensions"));
         }
-        writer.uint(self.length, 8, "the data length")
+        put(out, [self.length]);
+        Ok(())
     }
 }
 
@@ -366,12 +349,12 @@ impl<'a> SessionInit<'a> {
         Ok(Self { keepalive_s, segment_mru, transfer_mru, node_id, extensions })
     }
 
-    fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-        writer.uint(u64::from(self.keepalive_s), 2, "the keepalive interval")?;
-        writer.uint(self.segment_mru, 8, "the segment MRU")?;
-        writer.uint(self.transfer_mru, 8, "the transfer MRU")?;
-        writer.uint(self.node_id.len() as u64, 2, "the node ID's length")?;
-        writer.put(self.node_id.as_bytes())?;
-        self.extensions.write(writer)
+    fn write(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        out.push(7);
+        out.extend(self.keepalive_s.to_be_bytes());
+        put(out, [self.segment_mru, self.transfer_mru]);
+        out.extend(short_len(self.node_id.as_bytes(), "the node ID's length")?);
+        out.extend_from_slice(self.node_id.as_bytes());
+        self.extensions.write(out)
     }
 }
