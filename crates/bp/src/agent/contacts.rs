@@ -91,7 +91,7 @@ impl Agent {
         }
         // The layer will not report on unreported transmissions any more.
         for (tag, number) in bundles {
-            self.on_unsent(now, at, tag, number, Retry::Now);
+            self.reroute(now, at, tag, number, Retry::Now);
         }
         self.user.indicate(Indication::Down { node: node.clone(), why });
         if let Some(node) = node {
@@ -111,10 +111,10 @@ impl Agent {
     /// Records whether a neighbour is down after a failure, and reports it to the router. Returns
     /// whether that is a change.
     pub(super) fn set_failed(&mut self, now: Time, node: &Eid, has_failed: bool) -> bool {
-        if let (Routing::ContactGraph(router, _), Eid::Ipn { node, .. }) =
-            (&mut self.config.routing, node)
+        if let (Routing::ContactGraph(router, _), Some(node)) =
+            (&mut self.config.routing, node.ipn_node())
         {
-            router.set_failed(now, *node, has_failed);
+            router.set_failed(now, node, has_failed);
         }
         self.forwarder.set_failed(node, has_failed)
     }

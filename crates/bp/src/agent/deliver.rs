@@ -6,7 +6,7 @@ use engine::Time;
 
 use super::super::layer::Content;
 use super::custody::Signaller;
-use super::head::{Head, bounds_of_six};
+use super::head::Head;
 use super::{Agent, DeliveryId, Indication, RequestError};
 use crate::codec::bp6;
 use crate::codec::bp7::{AdministrativeRecord, BundleFlags, BundleId, Eid, Reason};
@@ -223,23 +223,21 @@ impl Agent {
                 }
                 Ok(AdministrativeRecord::Other { .. }) | Err(_) => return self.no_record(number),
             },
-            Head::Six(_) => {
-                match bp6::AdministrativeRecord::decode(&bytes, &bounds_of_six(&bounds)) {
-                    Ok(bp6::AdministrativeRecord::StatusReport(report)) => {
-                        let report = super::reports::of_six(&report);
-                        self.user.indicate(Indication::Report { from, report });
-                    }
-                    Ok(bp6::AdministrativeRecord::CustodySignal(signal)) => {
-                        self.custody_signal(&signaller, &signal);
-                    }
-                    Ok(bp6::AdministrativeRecord::AggregateCustodySignal(signal)) => {
-                        self.aggregate_signal(&signaller, &signal);
-                    }
-                    Ok(bp6::AdministrativeRecord::Other { .. }) | Err(_) => {
-                        return self.no_record(number);
-                    }
+            Head::Six(_) => match bp6::AdministrativeRecord::decode(&bytes, &bounds) {
+                Ok(bp6::AdministrativeRecord::StatusReport(report)) => {
+                    let report = super::reports::of_six(&report);
+                    self.user.indicate(Indication::Report { from, report });
                 }
-            }
+                Ok(bp6::AdministrativeRecord::CustodySignal(signal)) => {
+                    self.custody_signal(&signaller, &signal);
+                }
+                Ok(bp6::AdministrativeRecord::AggregateCustodySignal(signal)) => {
+                    self.aggregate_signal(&signaller, &signal);
+                }
+                Ok(bp6::AdministrativeRecord::Other { .. }) | Err(_) => {
+                    return self.no_record(number);
+                }
+            },
         }
         self.settle(number);
         self.pump_freed(now);

@@ -201,9 +201,9 @@ impl Agent {
             Reception::Accepted if !self.is_overtaken(at, tag, number) => {
                 self.on_sent(now, at, tag, number);
             }
-            Reception::Declined => self.on_unsent(now, at, tag, number, Retry::NextSession),
+            Reception::Declined => self.reroute(now, at, tag, number, Retry::NextSession),
             Reception::Accepted | Reception::NoRoom | Reception::Failed => {
-                self.on_unsent(now, at, tag, number, Retry::Now);
+                self.reroute(now, at, tag, number, Retry::Now);
             }
         }
         if let Some(node) = node {
@@ -275,14 +275,7 @@ impl Agent {
     }
 
     /// Routes a bundle again after a failed transmission.
-    pub(super) fn on_unsent(
-        &mut self,
-        now: Time,
-        at: LinkRef,
-        tag: Tag,
-        number: u64,
-        retry: Retry,
-    ) {
+    pub(super) fn reroute(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64, retry: Retry) {
         self.statistics.failed += 1;
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(sending) = held.sending.remove(&(at, tag)) else { return };

@@ -103,12 +103,6 @@ impl From<bp6::Head> for Head {
     }
 }
 
-/// Bounds of version 6 derived from the bounds of version 7.
-pub(super) fn bounds_of_six(bounds: &Bounds) -> bp6::Bounds {
-    let Bounds { head_max, blocks_max, eid_max } = *bounds;
-    bp6::Bounds { head_max, blocks_max, eid_max, ..bp6::Bounds::default() }
-}
-
 /// Evaluates an expression on the head of either version.
 macro_rules! either {
     ($self:expr, $head:ident => $value:expr) => {
@@ -125,7 +119,7 @@ impl Head {
         match prefix.first() {
             None => Ok(None),
             Some(&bp6::VERSION) => {
-                let head = bp6::Head::decode(prefix, &bounds_of_six(bounds))?;
+                let head = bp6::Head::decode(prefix, bounds)?;
                 Ok(head.map(Into::into))
             }
             Some(_) => Ok(bp7::Head::decode(prefix, bounds)?.map(Into::into)),
@@ -437,7 +431,7 @@ fn process_six(head: &mut bp6::Head, tail: &mut Bytes, bounds: &Bounds) -> Unkno
     let mut found = Unknown::default();
     let behind = match head.payload().is_last() {
         true => Vec::new(),
-        false => match Trailer::decode(tail, &bounds_of_six(bounds)) {
+        false => match Trailer::decode(tail, bounds) {
             Ok(Some((trailer, _))) => trailer.blocks().to_vec(),
             // It was decoded when it arrived.
             Ok(None) | Err(_) => return found,
@@ -643,7 +637,7 @@ impl Check {
         match self {
             Self::Six { is_last: true } => tail.is_empty(),
             Self::Six { is_last: false } => {
-                let read = Trailer::decode(tail, &bounds_of_six(bounds));
+                let read = Trailer::decode(tail, bounds);
                 matches!(read, Ok(Some((_, len))) if len == tail.len())
             }
             Self::Seven(crc) => matches!(crc.verify(tail), Ok(Some(len)) if len == tail.len()),

@@ -70,13 +70,13 @@ impl Planned {
 
     /// Whether there is a current contact with a neighbour.
     pub(super) fn has_contact(&self, of: &Eid) -> bool {
-        if let Eid::Ipn { node, .. } = of { self.current.contains_key(node) } else { false }
+        of.ipn_node().is_some_and(|node| self.current.contains_key(&node))
     }
 
     /// Whether the plan has contacts with a neighbour, but no current one.
     pub(super) fn is_over(&self, of: &Eid) -> bool {
-        let Eid::Ipn { node, .. } = of else { return false };
-        self.neighbours.contains(node) && !self.current.contains_key(node)
+        let is_planned = of.ipn_node().is_some_and(|node| self.neighbours.contains(&node));
+        is_planned && !self.has_contact(of)
     }
 
     /// Compares the plan with the contacts known so far. `is_up` returns whether a neighbour is
@@ -158,17 +158,14 @@ impl Agent {
 
 /// Number of the destination if the plan has contacts with it.
 fn planned_destination(planned: &Planned, held: &Held) -> Option<u64> {
-    let Eid::Ipn { node, .. } = held.destination() else { return None };
-    planned.leads_to(*node).then_some(*node)
+    held.destination().ipn_node().filter(|node| planned.leads_to(*node))
 }
 
 /// Nodes that a bundle must not visit: the one it came from, and those that declined it (CCSDS
 /// 734.3-B-1 §3.2.5.2).
 fn excluded(forwarder: &Forwarder, number: u64, held: &Held) -> BTreeSet<u64> {
     let nodes = held.from.iter().chain(forwarder.declined_by(number));
-    nodes
-        .filter_map(|node| if let Eid::Ipn { node, .. } = node { Some(*node) } else { None })
-        .collect()
+    nodes.filter_map(Eid::ipn_node).collect()
 }
 
 /// The destination itself if its link is up and idle, for a bundle without a route in the plan. No

@@ -277,7 +277,7 @@ impl Agent {
         let Summing { at, number, head, check, part, bytes, .. } = summing;
         if has_failed {
             self.forwarder.abort(at, tag);
-            self.on_unsent(now, at, tag, number, Retry::Later);
+            self.reroute(now, at, tag, number, Retry::Later);
             return self.pump_freed(now);
         }
         let part = bytes.map_or(part, |bytes| Content::Bytes(bytes.freeze()));

@@ -6,6 +6,35 @@ use std::fmt;
 use wire::flags;
 use wire::{DecodeError, DecodeErrorKind};
 
+use crate::codec::eid;
+
+/// Limits of the decoders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Maximum bytes before the payload, and in version 6 behind it.
+    pub head_max: usize,
+    /// Maximum extension blocks; in version 6 before the payload, and behind it.
+    pub blocks_max: usize,
+    /// Maximum bytes of an endpoint's text.
+    pub eid_max: usize,
+    /// Maximum endpoints a block refers to, in version 6.
+    pub references_max: usize,
+    /// Maximum fills of an aggregate custody signal, in version 6.
+    pub fills_max: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            head_max: 64 << 10,
+            blocks_max: 64,
+            eid_max: eid::LEN_MAX,
+            references_max: 16,
+            fills_max: 4096,
+        }
+    }
+}
+
 /// Bundle processing control flags (RFC 5050 §4.2, RFC 9171 §4.2.3). Unknown flags are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleFlags(pub u64);

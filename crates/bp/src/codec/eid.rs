@@ -151,6 +151,11 @@ impl Eid {
         }
     }
 
+    /// Returns the node, with its allocator in the upper 32 bits, of an endpoint of scheme `ipn`.
+    pub(crate) const fn ipn_node(&self) -> Option<u64> {
+        if let Self::Ipn { node, .. } = self { Some(*node) } else { None }
+    }
+
     /// Returns the text in bundles of version 6.
     pub(crate) fn to_text(&self) -> Result<String, EncodeError> {
         match self {

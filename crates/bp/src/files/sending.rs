@@ -302,16 +302,20 @@ impl Files {
         self.indications.push_back(Indication::Waiting { file, why });
     }
 
+    /// File of which a bundle is a part.
+    fn file_of(&mut self, id: OutgoingId) -> Option<(FileId, &mut Sending)> {
+        let file = *self.outgoing.get(&id)?;
+        Some((file, self.sending.get_mut(&file)?))
+    }
+
     pub(super) fn on_passed(&mut self, id: OutgoingId, bytes: u64) {
-        let file = self.outgoing.get(&id);
-        if let Some(sending) = file.and_then(|file| self.sending.get_mut(file)) {
+        if let Some((_, sending)) = self.file_of(id) {
             sending.passed = bytes;
         }
     }
 
     pub(super) fn on_stored(&mut self, id: OutgoingId) {
-        let Some(file) = self.outgoing.get(&id).copied() else { return };
-        let Some(sending) = self.sending.get_mut(&file) else { return };
+        let Some((file, sending)) = self.file_of(id) else { return };
         let Step::Handing { id: handed, len } = sending.step else { return };
         if handed != id {
             return;
@@ -328,19 +332,15 @@ impl Files {
     }
 
     pub(super) fn on_forwarded(&mut self, now: Time, id: OutgoingId) {
-        let Some(file) = self.outgoing.get(&id).copied() else { return };
-        if let Some(sending) = self.sending.get_mut(&file) {
-            sending.queued.remove(&id);
-        }
+        let Some((file, sending)) = self.file_of(id) else { return };
+        sending.queued.remove(&id);
         self.next_part(now, file);
         self.end_if_done(file);
     }
 
     pub(super) fn on_delivered(&mut self, now: Time, id: OutgoingId) {
-        let Some(file) = self.outgoing.get(&id).copied() else { return };
-        if let Some(sending) = self.sending.get_mut(&file) {
-            sending.unreported.remove(&id);
-        }
+        let Some((_, sending)) = self.file_of(id) else { return };
+        sending.unreported.remove(&id);
         // A reported delivery counts even without an acknowledgment.
         self.on_forwarded(now, id);
     }

@@ -87,7 +87,7 @@ impl Behind {
         match self {
             Self::Nothing => Ok(Some(0)),
             Self::Blocks => {
-                let trailer = Trailer::decode(rest, &bp6::Bounds::default())?;
+                let trailer = Trailer::decode(rest, &Bounds::default())?;
                 Ok(trailer.map(|(_, len)| len))
             }
             Self::Ends(crc) => crc.tail_len(rest),
@@ -98,7 +98,7 @@ impl Behind {
 /// End of the payload of the first bundle in `bytes`; `None` if more bytes are needed.
 fn payload_end(bytes: &[u8]) -> Result<Option<(u64, Behind)>, DecodeError> {
     let (start, len, behind) = if bytes.first() == Some(&bp6::VERSION) {
-        let Some(head) = bp6::Head::decode(bytes, &bp6::Bounds::default())? else {
+        let Some(head) = bp6::Head::decode(bytes, &Bounds::default())? else {
             return Ok(None);
         };
         let payload = head.payload();

@@ -41,13 +41,7 @@ impl BundleFlags {
     /// Returns the flags with another priority.
     #[must_use]
     pub const fn with_priority(self, priority: Priority) -> Self {
-        let bits = match priority {
-            Priority::Bulk => 0,
-            Priority::Normal => 1,
-            Priority::Expedited => 2,
-            Priority::Reserved => 3,
-        };
-        Self(self.without(Self::PRIORITY).0 | bits << 7)
+        Self(self.without(Self::PRIORITY).0 | (priority as u64) << 7)
     }
 }
 

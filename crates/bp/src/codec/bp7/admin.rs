@@ -74,10 +74,7 @@ impl Status {
     /// Whether the event is asserted.
     #[must_use]
     pub const fn is_asserted(self) -> bool {
-        match self {
-            Self::NotAsserted => false,
-            Self::Asserted | Self::At(_) => true,
-        }
+        !matches!(self, Self::NotAsserted)
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {

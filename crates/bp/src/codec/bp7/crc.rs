@@ -26,11 +26,7 @@ impl CrcType {
     /// Returns the code on the wire.
     #[must_use]
     pub const fn code(self) -> u64 {
-        match self {
-            Self::None => 0,
-            Self::Crc16 => 1,
-            Self::Crc32c => 2,
-        }
+        self as u64
     }
 
     /// Bytes of the value.

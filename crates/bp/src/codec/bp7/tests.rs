@@ -6,7 +6,13 @@ use wire::DecodeErrorKind;
 
 use super::*;
 
-const BOUNDS: Bounds = Bounds { head_max: 64 << 10, blocks_max: 64, eid_max: 1023 };
+const BOUNDS: Bounds = Bounds {
+    head_max: 64 << 10,
+    blocks_max: 64,
+    eid_max: 1023,
+    references_max: 16,
+    fills_max: 4096,
+};
 
 fn primary() -> Primary {
     Primary {
